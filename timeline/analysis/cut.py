@@ -1,0 +1,136 @@
+"""Turns the records of a rank into those that a selection asks for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from timeline.analysis.intervals import Intervals, union
+from timeline.analysis.membership import NO_STEP, Membership, membership_of
+from timeline.records.columns import Bool, Int64
+from timeline.records.tables import NO_GRAPH, NO_TIME, Records
+from timeline.selection import Selection
+
+__all__ = ["Cut", "cut", "cut_window", "device_span_ns"]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Selected records, the step of each, and the runs of neighbouring selected steps.
+
+    run: per step, the number of its run; steps of one run follow each other without an unselected
+    step between them. Time between runs belongs to what was not selected.
+    """
+
+    records: Records
+    membership: Membership
+    run: Int64
+
+
+def cut(records: Records, selection: Selection) -> Cut:
+    """Keep what the graphs and steps of a selection ask for.
+
+    Without a choice of steps, records outside all steps are kept too. Host events are kept when
+    they touch the time of what is selected; counters likewise.
+    """
+    membership = membership_of(records)
+    steps = records.steps
+    in_graph = _among(steps.graph, selection.graphs) | steps.host
+    chosen = in_graph & _among(steps.iteration, selection.steps)
+    run = _runs(in_graph, chosen)
+    if selection.graphs is None and selection.steps is None:
+        return Cut(records, membership, run)
+    tasks = _wanted(records.tasks.graph, membership.tasks, chosen, selection)
+    ops = _wanted(records.ops.graph, membership.ops, chosen, selection)
+    planes = _wanted(records.planes.graph, membership.planes, chosen, selection)
+    touched = _touched(records, membership, chosen, tasks, ops)
+    host = records.host
+    kept = records.kept(
+        tasks=tasks, ops=ops, planes=planes, steps=chosen,
+        parts=_among(records.parts.graph, selection.graphs)
+        & _among(records.parts.iteration, selection.steps),
+        host=_touching(host.start_ns, host.end_ns, touched)
+        & (_among(host.graph, selection.graphs) | (host.graph == NO_GRAPH)),
+        samples=_touching(records.samples.time_ns, records.samples.time_ns, touched),
+    )
+    return Cut(kept, membership_of(kept), run[chosen])
+
+
+def _among(ids: Int64, wanted: frozenset[int] | None) -> Bool:
+    if wanted is None:
+        return np.ones(len(ids), np.bool_)
+    return np.isin(ids, np.fromiter(wanted, np.int64))
+
+
+def _wanted(graph: Int64, step: Int64, chosen: Bool, selection: Selection) -> Bool:
+    wanted = _among(graph, selection.graphs)
+    if selection.steps is not None:
+        in_step = step != NO_STEP
+        wanted &= in_step
+        wanted[in_step] &= chosen[step[in_step]]
+    return wanted
+
+
+def _runs(in_graph: Bool, chosen: Bool) -> Int64:
+    """Number the runs of chosen steps; steps of graphs that were not asked for do not part them."""
+    run = np.zeros(len(chosen), np.int64)
+    own = chosen[in_graph]
+    starts = own & ~np.concatenate([[False], own[:-1]])
+    run[in_graph] = np.cumsum(starts)
+    return run
+
+
+def _touched(records: Records, membership: Membership, chosen: Bool, tasks: Bool,
+             ops: Bool) -> Intervals:
+    """The time of the selected steps, on host and device, and of the selected records."""
+    starts, ends = [records.steps.start_ns[chosen]], [records.steps.end_ns[chosen]]
+    on_device = chosen & (membership.device_start_ns != NO_TIME)
+    starts.append(membership.device_start_ns[on_device])
+    ends.append(membership.device_end_ns[on_device])
+    if not chosen.any():
+        for table, mask in ((records.tasks, tasks), (records.ops, ops)):
+            starts.append(table.start_ns[mask])
+            ends.append(table.end_ns[mask])
+    return union(np.concatenate(starts), np.concatenate(ends))
+
+
+def _touching(start_ns: Int64, end_ns: Int64, touched: Intervals) -> Bool:
+    """Which intervals share a moment with any of the given ones."""
+    at = np.searchsorted(touched.end_ns, start_ns, side="right")
+    if not len(touched):
+        return np.zeros(len(start_ns), np.bool_)
+    nearest = np.minimum(at, len(touched) - 1)
+    begins = touched.start_ns[nearest]
+    return (at < len(touched)) & ((begins < end_ns) | (begins <= start_ns))
+
+
+def device_span_ns(records: Records) -> tuple[int, int] | None:
+    """First start and last end of tasks, communication ops and graph steps; None without any."""
+    starts, ends = [], []
+    own = records.steps.take(~records.steps.host)
+    for table in (records.tasks, records.ops, own):
+        if len(table):
+            starts.append(int(table.start_ns.min()))
+            ends.append(int(table.end_ns.max()))
+    return (min(starts), max(ends)) if starts else None
+
+
+def cut_window(part: Cut, start_ns: int, end_ns: int) -> Cut:
+    """Keep what lies at least partly in [start_ns, end_ns), whole."""
+    window = Intervals(np.array([start_ns]), np.array([end_ns]))
+    records = part.records
+    steps = _touching(records.steps.start_ns, records.steps.end_ns, window)
+    on_device = part.membership.device_start_ns != NO_TIME
+    steps |= on_device & _touching(
+        part.membership.device_start_ns, part.membership.device_end_ns, window)
+    kept = records.kept(
+        tasks=_touching(records.tasks.start_ns, records.tasks.end_ns, window),
+        ops=_touching(records.ops.start_ns, records.ops.end_ns, window),
+        planes=_touching(records.planes.start_ns, records.planes.end_ns, window),
+        steps=steps,
+        parts=_touching(records.parts.start_ns, records.parts.end_ns, window),
+        host=_touching(records.host.start_ns, records.host.end_ns, window),
+        samples=_touching(records.samples.time_ns, records.samples.time_ns, window),
+    )
+    return Cut(kept, membership_of(kept), part.run[steps])

@@ -1,0 +1,82 @@
+"""Turns sets of half-open intervals into their union, difference, gaps and length."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from timeline.records.columns import Int64
+
+__all__ = ["Intervals", "subtract", "union"]
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """Disjoint, non-touching, non-empty half-open intervals in ascending order.
+
+    Both columns are (n,) int64 nanoseconds.
+    """
+
+    start_ns: Int64
+    end_ns: Int64
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    @property
+    def total_ns(self) -> int:
+        """The summed length."""
+        return int((self.end_ns - self.start_ns).sum())
+
+    @property
+    def span_ns(self) -> tuple[int, int] | None:
+        """First start and last end, or None where there is no interval."""
+        if not len(self):
+            return None
+        return int(self.start_ns[0]), int(self.end_ns[-1])
+
+
+def union(start_ns: Int64, end_ns: Int64) -> Intervals:
+    """Merge intervals that overlap or touch; empty ones disappear.
+
+    Args:
+        start_ns: (n,) int64, in any order.
+        end_ns: (n,) int64, ``end_ns[i] >= start_ns[i]``.
+
+    >>> merged = union(np.array([5, 0, 3]), np.array([9, 3, 4]))
+    >>> merged.start_ns.tolist(), merged.end_ns.tolist()
+    ([0, 5], [4, 9])
+    """
+    held = end_ns > start_ns
+    start_ns, end_ns = start_ns[held], end_ns[held]
+    if not len(start_ns):
+        return Intervals(start_ns, end_ns)
+    order = np.argsort(start_ns, kind="stable")
+    start_ns = start_ns[order]
+    reach_ns = np.maximum.accumulate(end_ns[order])
+    opens = np.empty(len(start_ns), np.bool_)
+    opens[0] = True
+    np.greater(start_ns[1:], reach_ns[:-1], out=opens[1:])
+    first = np.flatnonzero(opens)
+    last = np.append(first[1:], len(start_ns)) - 1
+    return Intervals(start_ns[first], reach_ns[last])
+
+
+def subtract(left: Intervals, right: Intervals) -> Intervals:
+    """The part of `left` that `right` does not cover.
+
+    >>> rest = subtract(union(np.array([0]), np.array([9])), union(np.array([2]), np.array([4])))
+    >>> rest.start_ns.tolist(), rest.end_ns.tolist()
+    ([0, 4], [2, 9])
+    """
+    times = np.concatenate([left.start_ns, left.end_ns, right.start_ns, right.end_ns])
+    ones_left, ones_right = np.ones(len(left), np.int8), np.ones(len(right), np.int8)
+    none_left, none_right = np.zeros(2 * len(left), np.int8), np.zeros(2 * len(right), np.int8)
+    in_left = np.concatenate([ones_left, -ones_left, none_right])
+    in_right = np.concatenate([none_left, ones_right, -ones_right])
+    order = np.argsort(times, kind="stable")
+    times = times[order]
+    bare = (np.cumsum(in_left[order]) > 0) & (np.cumsum(in_right[order]) == 0)
+    pieces = np.flatnonzero(bare[:-1] & (times[1:] > times[:-1]))
+    return union(times[pieces], times[pieces + 1])

@@ -1,0 +1,162 @@
+"""Turns steps and launch times into the step that each task, op and plane task belongs to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from timeline.records.columns import Int64, Rows
+from timeline.records.tables import (
+    NO_ID,
+    NO_TIME,
+    CommunicationOps,
+    PlaneTasks,
+    Records,
+    Steps,
+    Tasks,
+)
+
+__all__ = ["NO_STEP", "Membership", "membership_of"]
+
+NO_STEP = -1
+"""A record outside all steps."""
+
+
+@dataclass(frozen=True)
+class Membership:
+    """The row of Steps that each record belongs to, NO_STEP for none.
+
+    tasks, ops and planes are as long as those tables; device_start_ns and device_end_ns are, per
+    step, the first start and last end of its tasks and ops on the device (NO_TIME for a step
+    without any).
+    """
+
+    tasks: Rows
+    ops: Rows
+    planes: Rows
+    device_start_ns: Int64
+    device_end_ns: Int64
+
+
+def membership_of(records: Records) -> Membership:
+    """Assign every device record to at most one step.
+
+    In this order: by graph and iteration where the source names the iteration; by the graph's own
+    step that contains the start; by the host step that contains the launch. A record whose launch
+    is unknown belongs to the host step whose device work has begun last when it starts, as long as
+    that step goes on. HCCL tasks go with their op.
+    """
+    steps = records.steps
+    tasks, ops = _of_table(records.tasks, steps), _of_table(records.ops, steps)
+    windows = _host_windows(records, tasks, ops)
+    tasks = _by_window(records.tasks, tasks, windows)
+    ops = _by_window(records.ops, ops, windows)
+    start_ns, end_ns = _device_spans(records, tasks, ops)
+    planes = _with_their_op(records, ops, windows)
+    return Membership(tasks, ops, planes, start_ns, end_ns)
+
+
+def _of_table(table: Tasks | CommunicationOps | PlaneTasks, steps: Steps) -> Rows:
+    found = np.full(len(table), NO_STEP, np.intp)
+    if not len(steps):
+        return found
+    named = table.iteration != NO_ID
+    if named.any():
+        found[named] = _by_iteration(table.graph[named], table.iteration[named], steps)
+    graph_steps = np.flatnonzero(~steps.host)
+    open_rows = np.flatnonzero(~named)
+    for graph in np.unique(steps.graph[graph_steps]).tolist():
+        own = graph_steps[steps.graph[graph_steps] == graph]
+        rows = open_rows[table.graph[open_rows] == graph]
+        found[rows] = _containing(steps.start_ns[own], steps.end_ns[own], own, table.start_ns[rows])
+    host_steps = np.flatnonzero(steps.host)
+    rows = open_rows[(found[open_rows] == NO_STEP) & (table.launch_ns[open_rows] != NO_TIME)]
+    if len(host_steps):
+        found[rows] = _containing(
+            steps.start_ns[host_steps], steps.end_ns[host_steps], host_steps, table.launch_ns[rows]
+        )
+    return found
+
+
+def _by_iteration(graph: Int64, iteration: Int64, steps: Steps) -> Rows:
+    row_of = {
+        key: row
+        for row, key in enumerate(zip(steps.graph.tolist(), steps.iteration.tolist(), strict=True))
+    }
+    pairs, which = np.unique(np.stack([graph, iteration], axis=1), axis=0, return_inverse=True)
+    rows = np.array([row_of.get((own, number), NO_STEP) for own, number in pairs.tolist()], np.intp)
+    return rows[which.reshape(-1)]
+
+
+def _containing(start_ns: Int64, end_ns: Int64, rows: Rows, moments_ns: Int64) -> Rows:
+    """The last of the windows that has begun at each moment, if it still goes on."""
+    order = np.argsort(start_ns, kind="stable")
+    at = np.searchsorted(start_ns[order], moments_ns, side="right") - 1
+    last = order[np.maximum(at, 0)]
+    inside = (at >= 0) & (moments_ns < end_ns[last])
+    return np.where(inside, rows[last], NO_STEP)
+
+
+@dataclass(frozen=True)
+class _Windows:
+    """Device windows of host steps: from the first task launched in one to its last end."""
+
+    rows: Rows
+    start_ns: Int64
+    end_ns: Int64
+
+
+def _host_windows(records: Records, tasks: Rows, ops: Rows) -> _Windows:
+    """torch_npu's rule: from the first device start (host start if none) to the last end of both."""
+    steps = records.steps
+    rows = np.flatnonzero(steps.host)
+    first_ns, last_ns = _device_spans(records, tasks, ops)
+    known = first_ns[rows] != NO_TIME
+    start_ns = np.where(known, first_ns[rows], steps.start_ns[rows])
+    end_ns = np.where(known, np.maximum(last_ns[rows], steps.end_ns[rows]), steps.end_ns[rows])
+    return _Windows(rows, start_ns, end_ns)
+
+
+def _by_window(table: Tasks | CommunicationOps, found: Rows, windows: _Windows) -> Rows:
+    if not len(windows.rows):
+        return found
+    rows = np.flatnonzero(
+        (found == NO_STEP) & (table.launch_ns == NO_TIME) & (table.iteration == NO_ID))
+    found = found.copy()
+    found[rows] = _containing(
+        windows.start_ns, windows.end_ns, windows.rows, table.start_ns[rows])
+    return found
+
+
+def _device_spans(records: Records, tasks: Rows, ops: Rows) -> tuple[Int64, Int64]:
+    count = len(records.steps)
+    never, latest = np.iinfo(np.int64).max, np.iinfo(np.int64).min
+    start_ns, end_ns = np.full(count, never), np.full(count, latest)
+    for table, found in ((records.tasks, tasks), (records.ops, ops)):
+        held = found != NO_STEP
+        np.minimum.at(start_ns, found[held], table.start_ns[held])
+        np.maximum.at(end_ns, found[held], table.end_ns[held])
+    start_ns[start_ns == never] = NO_TIME
+    return start_ns, end_ns
+
+
+def _with_their_op(records: Records, ops: Rows, windows: _Windows) -> Rows:
+    planes = records.planes
+    found = _of_table(planes, records.steps)
+    for group in np.unique(planes.group).tolist():
+        own = np.flatnonzero(records.ops.group == group)
+        rows = np.flatnonzero((planes.group == group) & (planes.iteration == NO_ID))
+        if not len(own) or not len(rows):
+            continue
+        order = own[np.argsort(records.ops.start_ns[own], kind="stable")]
+        at = np.searchsorted(
+            records.ops.start_ns[order], planes.start_ns[rows], side="right") - 1
+        op = order[np.maximum(at, 0)]
+        inside = (at >= 0) & (planes.start_ns[rows] <= records.ops.end_ns[op])
+        found[rows[inside]] = ops[op[inside]]
+    rest = np.flatnonzero((found == NO_STEP) & (planes.launch_ns == NO_TIME))
+    if len(windows.rows) and not len(records.ops):
+        found[rest] = _containing(
+            windows.start_ns, windows.end_ns, windows.rows, planes.start_ns[rest])
+    return found

@@ -1,0 +1,69 @@
+"""Turns the scoped names of tasks into the intervals of their scopes, level by level."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from timeline.records.columns import Codes, Int64
+from timeline.records.strings import StringPool
+
+__all__ = ["Scopes", "scopes_of"]
+
+
+@dataclass(frozen=True)
+class Scopes:
+    """Scopes of one stream: name, level (0 is the outermost) and interval."""
+
+    start_ns: Int64
+    end_ns: Int64
+    name: Codes
+    level: Int64
+
+
+def scopes_of(start_ns: Int64, end_ns: Int64, names: Codes, strings: StringPool) -> Scopes:
+    """The scopes of one stream's tasks.
+
+    A name a/b/op lies in the scopes a and a/b. Tasks are taken in order of start; each closes the
+    scopes it has not in common with the one before and opens its own. A scope runs from the first
+    start to the last end of its consecutive tasks; tasks that run at the same time all count.
+    """
+    order = np.argsort(start_ns, kind="stable")
+    paths = {code: tuple(strings[code].split("/")[:-1]) for code in np.unique(names).tolist()}
+    starts: list[int] = []
+    ends: list[int] = []
+    labels: list[str] = []
+    levels: list[int] = []
+    open_scopes: list[int] = []
+    open_path: tuple[str, ...] = ()
+    for begin, end, code in zip(
+        start_ns[order].tolist(), end_ns[order].tolist(), names[order].tolist(), strict=True
+    ):
+        path = paths[code]
+        common = _common(open_path, path)
+        del open_scopes[common:]
+        for level in range(common, len(path)):
+            open_scopes.append(len(starts))
+            starts.append(begin)
+            ends.append(end)
+            labels.append(path[level])
+            levels.append(level)
+        for scope in open_scopes:
+            ends[scope] = max(ends[scope], end)
+        open_path = path
+    return Scopes(
+        np.array(starts, np.int64),
+        np.array(ends, np.int64),
+        strings.codes(labels),
+        np.array(levels, np.int64),
+    )
+
+
+def _common(left: tuple[str, ...], right: tuple[str, ...]) -> int:
+    count = 0
+    for one, other in zip(left, right, strict=False):
+        if one != other:
+            break
+        count += 1
+    return count

@@ -1,0 +1,157 @@
+"""Turns tasks without step markers into steps, and steps into the phases that are drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from timeline.records.columns import Bool, Int64
+from timeline.records.strings import StringPool
+from timeline.records.tables import NO_ID, NO_TIME, CommunicationOps, Records, Steps, Tasks
+
+__all__ = ["StepOperators", "data_aug_bounds", "with_steps"]
+
+_GET_NEXT = ("getnext", "initdataset", "get_next", "dequeue")
+_ALL_REDUCE = ("allreduce", "all_reduce")
+_GRADIENTS = "Gradients/"
+
+
+@dataclass(frozen=True)
+class StepOperators:
+    """Names of the operators that begin forward and end backward, empty to find them."""
+
+    fp_start: str = ""
+    bp_end: str = ""
+
+
+def with_steps(records: Records, operators: StepOperators) -> Records:
+    """The records with steps for every graph, ordered by start.
+
+    A graph without markers gets steps derived from its tasks as MindSpore documents it: an
+    iteration begins at each get_next (or at each run of the named FP operator), forward starts at
+    the first task after get_next, and backward ends with the task before the last AllReduce.
+    Records with host steps keep those: they cover all graphs.
+    """
+    steps = [records.steps, _named_by_source(records)]
+    if not records.steps.host.any():
+        marked = set(records.steps.graph.tolist()) | set(steps[1].graph.tolist())
+        for graph in np.unique(records.tasks.graph).tolist():
+            if graph not in marked:
+                steps.append(_derive(records, graph, operators))
+    found = Steps.concat(steps)
+    found = found.take(np.lexsort((found.iteration, found.graph, found.start_ns)))
+    parts = records.parts
+    return replace(records, steps=found, parts=parts.take(np.argsort(parts.start_ns, kind="stable")))
+
+
+def _named_by_source(records: Records) -> Steps:
+    """Steps that only the tasks' own iteration ids tell of (no step trace beside them)."""
+    tasks = records.tasks
+    held = tasks.iteration != NO_ID
+    known = set(zip(records.steps.graph.tolist(), records.steps.iteration.tolist(), strict=True))
+    if not held.any():
+        return Steps.empty()
+    keys = np.stack([tasks.graph[held], tasks.iteration[held]], axis=1)
+    pairs, which = np.unique(keys, axis=0, return_inverse=True)
+    which = which.reshape(-1)
+    start_ns = np.full(len(pairs), np.iinfo(np.int64).max)
+    end_ns = np.full(len(pairs), np.iinfo(np.int64).min)
+    np.minimum.at(start_ns, which, tasks.start_ns[held])
+    np.maximum.at(end_ns, which, tasks.end_ns[held])
+    new = np.array([pair not in known for pair in map(tuple, pairs.tolist())], np.bool_)
+    return Steps.of(int(new.sum()), {
+        "start_ns": start_ns[new], "end_ns": end_ns[new],
+        "graph": pairs[new, 0], "iteration": pairs[new, 1],
+    })
+
+
+def _derive(records: Records, graph: int, operators: StepOperators) -> Steps:
+    tasks = records.tasks.take(records.tasks.graph == graph)
+    tasks = tasks.take(np.argsort(tasks.start_ns, kind="stable"))
+    ops = records.ops.take(records.ops.graph == graph)
+    strings = records.strings
+    if operators.fp_start:
+        heads = np.flatnonzero(_is_operator(tasks, strings, operators.fp_start))
+    else:
+        heads = _runs(np.isin(tasks.name, _codes_with(strings, _GET_NEXT))
+                      | np.isin(tasks.op_type, _codes_with(strings, _GET_NEXT)))
+    if not len(heads):
+        return Steps.empty()
+    bounds = np.append(heads, len(tasks))
+    all_reduce = _codes_with(strings, _ALL_REDUCE)
+    reduces = ops.take(np.isin(ops.name, all_reduce))
+    rows = [
+        _derived_step(tasks, reduces, int(first), int(stop), strings, operators)
+        for first, stop in zip(bounds[:-1], bounds[1:], strict=True)
+    ]
+    start_ns, end_ns, fp_start_ns, bp_end_ns = zip(*rows, strict=True)
+    return Steps.of(len(rows), {
+        "start_ns": start_ns, "end_ns": end_ns, "fp_start_ns": fp_start_ns,
+        "bp_end_ns": bp_end_ns, "graph": np.full(len(rows), graph),
+        "iteration": np.arange(1, len(rows) + 1),
+    })
+
+
+def _derived_step(tasks: Tasks, reduces: CommunicationOps, first: int, stop: int,
+                  strings: StringPool, operators: StepOperators) -> tuple[int, int, int, int]:
+    """Start, end, FP start and BP end of the tasks [first, stop)."""
+    own = tasks.take(np.arange(first, stop))
+    computes = np.flatnonzero(own.compute)
+    if operators.fp_start:
+        fp_start_ns = int(own.start_ns[0])
+    else:
+        after = computes[computes > 0]
+        fp_start_ns = int(own.start_ns[after[0]]) if len(after) else int(NO_TIME)
+    next_ns = int(tasks.start_ns[stop]) if stop < len(tasks) else np.iinfo(np.int64).max
+    inside = (reduces.start_ns >= own.start_ns[0]) & (reduces.start_ns < next_ns)
+    end_ns = int(max(own.end_ns.max(), reduces.end_ns[inside].max(initial=NO_TIME)))
+    bp_end_ns = _bp_end_ns(own, reduces.start_ns[inside], strings, operators)
+    return int(own.start_ns[0]), end_ns, fp_start_ns, bp_end_ns
+
+
+def _bp_end_ns(own: Tasks, reduce_starts_ns: Int64, strings: StringPool,
+               operators: StepOperators) -> int:
+    if operators.bp_end:
+        ends = own.end_ns[_is_operator(own, strings, operators.bp_end)]
+    elif len(reduce_starts_ns):
+        before = own.compute & (own.start_ns < reduce_starts_ns.max())
+        ends = own.end_ns[before][-1:]
+    else:
+        backward = np.isin(own.name, _codes_with(strings, (_GRADIENTS.lower(),)))
+        ends = own.end_ns[backward][-1:]
+    return int(ends[-1]) if len(ends) else int(NO_TIME)
+
+
+def _is_operator(tasks: Tasks, strings: StringPool, name: str) -> Bool:
+    """Tasks of the operator, by its full name or by the last part of it."""
+    codes = strings.matching(
+        string == name or string.rpartition("/")[2] == name for string in strings)
+    return np.isin(tasks.name, codes)
+
+
+def _codes_with(strings: StringPool, parts: Iterable[str]) -> np.ndarray:
+    wanted = tuple(parts)
+    return strings.matching(any(part in string.lower() for part in wanted) for string in strings)
+
+
+def _runs(marked: Bool) -> Int64:
+    """The first of each run of marked rows: one get_next may be several tasks."""
+    before = np.concatenate([[False], marked[:-1]])
+    return np.flatnonzero(marked & ~before)
+
+
+def data_aug_bounds(steps: Steps) -> tuple[Int64, Int64]:
+    """The wait for data before each step, as [start_ns, end_ns); NO_TIME where there is none.
+
+    It runs from the latest end of any step of any graph before the step's FP start up to that FP
+    start (msprof's Data Aug Bound, MindInsight's step interval). Exports draw it one step late.
+    """
+    ends_ns = np.sort(steps.end_ns)
+    at = np.searchsorted(ends_ns, steps.fp_start_ns, side="left") - 1
+    known = (at >= 0) & (steps.fp_start_ns != NO_TIME)
+    if not len(steps):
+        return steps.start_ns, steps.end_ns
+    start_ns = np.where(known, ends_ns[np.maximum(at, 0)], NO_TIME)
+    return start_ns, np.where(known, steps.fp_start_ns, NO_TIME)

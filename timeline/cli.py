@@ -1,0 +1,206 @@
+"""Turns a command line into an export, and its report into words and an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from timeline.errors import TimelineError, UsageError
+from timeline.selection import Kind, Selection, parse_layers, parse_window
+from timeline.units import parse_bytes, parse_ids
+from timeline.version import __version__
+
+__all__ = ["build_parser", "main"]
+
+INTERRUPTED = 130
+EXAMPLES = """\
+examples:
+  tlexport                                     summary of all ranks below this directory
+  tlexport prof --ranks 0,1 --kind summary     summary of two ranks
+  tlexport prof --ranks 3 --steps 10-12 --kind detail -o slow.pftrace
+                                               every task of three steps of rank 3
+  tlexport prof --list                         what there is: ranks, graphs, steps
+
+Drag the file into https://ui.perfetto.dev.
+"""
+FP_START_VARIABLES = ("PROFILING_FP_START", "FP_POINT")
+BP_END_VARIABLES = ("PROFILING_BP_END", "BP_POINT")
+
+
+class _Parser(argparse.ArgumentParser):
+    """Reports wrong usage like any other error."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}\nTry: tlexport --help")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line, without defaults that depend on other options."""
+    parser = _Parser(
+        prog="tlexport",
+        description="Turn Ascend NPU profiles into one timeline for https://ui.perfetto.dev.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "path", nargs="?", default=".", metavar="PATH",
+        help="a profile, a directory above or inside one, or one file of it (default: here)")
+    _add_select(parser.add_argument_group("select (ids: 0,2-5 or all; ranges include both ends)"))
+    _add_draw(parser.add_argument_group("draw"))
+    _add_output(parser.add_argument_group("output"))
+    other = parser.add_argument_group("other")
+    other.add_argument("--list", action="store_true", help="show ranks, graphs and steps, and stop")
+    other.add_argument("--json", action="store_true", help="print the report as one JSON object")
+    other.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors")
+    other.add_argument("--version", action="version", version=f"tlexport {__version__}")
+    return parser
+
+
+def _add_select(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--ranks", default="all", metavar="IDS", help="ranks (default: all)")
+    group.add_argument("--graphs", default="all", metavar="IDS",
+                       help="graph (model) ids (default: all)")
+    group.add_argument("--steps", default="all", metavar="IDS",
+                       help="steps or iterations (default: all)")
+    group.add_argument("--window", metavar="START:END",
+                       help="part of the time, counted from the first device record: ns, units or "
+                       "percent, as in 1.2s:1.5s or 30%%:60%%; START is in, END is not")
+    group.add_argument("--layers", default="all", metavar="NAMES",
+                       help="layers to draw: steps, overlap, hardware, communication, cann, "
+                       "framework, scopes, counters, arrows (default: those of the kind)")
+    group.add_argument("--assign-rank", action="append", default=[], metavar="DIR=RANK",
+                       help="the rank of a capture that does not tell it; may be repeated")
+
+
+def _add_draw(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--kind", choices=[kind.value for kind in Kind], default=Kind.SUMMARY.value,
+                       help="summary: steps and overlap; detail: every task too "
+                       "(default: summary)")
+    group.add_argument("--group-by", choices=["rank", "layer"],
+                       help="order of rows (default: layer for summary, rank for detail)")
+    group.add_argument("--merge-graphs", action=argparse.BooleanOptionalAction, default=True,
+                       help="steps of all graphs in one row, or a row for each (default: one)")
+    group.add_argument("--scopes", action="store_true",
+                       help="draw the scopes of operator names as a layer")
+    group.add_argument("--args", choices=["default", "all", "none"], default="default",
+                       help="args on slices; the viewer pays for each (default: a short set)")
+    group.add_argument("--fp-start", metavar="OPERATOR",
+                       help="operator that begins forward, where steps are not marked "
+                       "(default: $PROFILING_FP_START, else found)")
+    group.add_argument("--bp-end", metavar="OPERATOR",
+                       help="operator that ends backward, where steps are not marked "
+                       "(default: $PROFILING_BP_END, else found)")
+
+
+def _add_output(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("-o", "--output", type=Path, metavar="FILE",
+                       help=".pftrace, .json, or either with .gz "
+                       "(default: timeline-KIND-rRANKS.pftrace here)")
+    group.add_argument("--limit", default="20MB", metavar="SIZE",
+                       help="largest size of the file; 0 is none (default: 20MB)")
+    group.add_argument("--fit", choices=["steps", "error"], default="steps",
+                       help="when it is larger: keep the detail of the leading steps, or stop "
+                       "(default: steps)")
+    group.add_argument("--force", action="store_true", help="replace an existing file")
+    group.add_argument("--strict", action="store_true",
+                       help="stop, with exit code 4, when anything would be left out")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command.
+
+    Returns:
+        0 written; 1 input, output or data error; 2 usage; 3 the selection is not there; 4 the
+        limit or --strict forbids it; 130 interrupted.
+    """
+    try:
+        return _run(build_parser().parse_args(arguments))
+    except TimelineError as error:
+        print(f"tlexport: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("tlexport: interrupted; nothing was written.", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output left; what there is to say cannot be said.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _run(asked: argparse.Namespace) -> int:
+    from timeline.export import ExportOptions, export, layers_for
+
+    kind = Kind(asked.kind)
+    layers = layers_for(kind, parse_layers(asked.layers))
+    if asked.scopes:
+        from timeline.selection import Layer
+
+        layers |= {Layer.SCOPES}
+    selection = Selection(
+        ranks=parse_ids(asked.ranks, "--ranks"),
+        graphs=parse_ids(asked.graphs, "--graphs"),
+        steps=parse_ids(asked.steps, "--steps"),
+        window=parse_window(asked.window) if asked.window else None,
+        layers=layers,
+    )
+    path = Path(asked.path)
+    options = _options(asked, kind, ExportOptions)
+    if asked.list:
+        from timeline.listing import listing
+
+        found = listing(path, selection, options)
+        print(found.to_json().decode() if asked.json else "\n".join(found.lines()))
+        return 0
+    report = export(path, selection, options, _progress(asked))
+    for warning in report.warnings:
+        if not asked.quiet:
+            print(f"tlexport: {warning}", file=sys.stderr)
+    if asked.json:
+        print(report.to_json().decode())
+    elif not asked.quiet:
+        print("\n".join(report.lines()))
+        print("Open: https://ui.perfetto.dev (drag the file in)")
+    return 0
+
+
+def _options(asked, kind, make):  # type: ignore[no-untyped-def]
+    from timeline.analysis.steps import StepOperators
+    from timeline.export import Args, Fit
+
+    return make(
+        kind=kind,
+        output=asked.output,
+        limit_bytes=parse_bytes(asked.limit),
+        fit=Fit(asked.fit),
+        args=Args(asked.args),
+        by_layer=None if asked.group_by is None else asked.group_by == "layer",
+        merge_graphs=asked.merge_graphs,
+        operators=StepOperators(
+            fp_start=asked.fp_start or _first_set(FP_START_VARIABLES),
+            bp_end=asked.bp_end or _first_set(BP_END_VARIABLES)),
+        assigned_ranks=dict(_assignment(text) for text in asked.assign_rank),
+        force=asked.force,
+        strict=asked.strict,
+    )
+
+
+def _first_set(variables: Sequence[str]) -> str:
+    return next((os.environ[name] for name in variables if os.environ.get(name)), "")
+
+
+def _assignment(text: str) -> tuple[str, int]:
+    directory, equals, rank = text.rpartition("=")
+    if not equals or not directory or not rank.isdigit():
+        raise UsageError(f"--assign-rank {text}: write DIR=RANK, as in PROF_0003=3.")
+    return directory, int(rank)
+
+
+def _progress(asked: argparse.Namespace):  # type: ignore[no-untyped-def]
+    from timeline.progress import Silent, TerminalLine
+
+    return TerminalLine() if sys.stderr.isatty() and not asked.quiet else Silent()

@@ -1,0 +1,251 @@
+"""Turns one track into Perfetto packets: a sequence of its own, with its own names and clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from timeline.encoders.schema import MESSAGES, REALS
+from timeline.encoders.wire import (
+    Bytes,
+    Fixed64,
+    Message,
+    Piece,
+    Varint,
+    encode_rows,
+    varint,
+)
+from timeline.records.columns import Bool, Int64, Rows
+from timeline.records.nesting import edges_of
+from timeline.tracks.model import Arg, ArgKind, Arrows, Samples, Slices, Track
+
+__all__ = ["SEQUENCE_OF_TRACK", "encode_track", "track_uuid"]
+
+SEQUENCE_OF_TRACK = 2
+"""Sequence of track 0; sequence 1 holds descriptors and file-wide facts."""
+SEQUENCE_CLOCK = 64
+"""The first clock id that is private to a sequence."""
+BLOCK_BYTES = 4 << 20
+"""Matrix bytes encoded at a time."""
+LEAST_BLOCK_ROWS = 256
+
+_PACKET = b"\x0a"
+_TIMESTAMP = b"\x40"
+_SEQUENCE = b"\x50"
+_TRACK_EVENT = b"\x5a"
+_TYPE_BEGIN = b"\x48\x01"
+_TYPE_END = b"\x48\x02"
+_TYPE_COUNTER = b"\x48\x04"
+_NAME_IID = b"\x50"
+_DEBUG_ANNOTATION = b"\x22"
+_ANNOTATION_NAME_IID = b"\x08"
+_ANNOTATION_INTEGER = b"\x20"
+_ANNOTATION_DOUBLE = b"\x29"
+_ANNOTATION_STRING_IID = b"\x88\x01"
+_FLOW_ID = varint(47 << 3 | 1)
+_DOUBLE_COUNTER = varint(44 << 3 | 1)
+_VARINT_TYPE, _FIXED64_TYPE, _BYTES_TYPE = 0, 1, 2
+
+
+def track_uuid(track_id: int) -> int:
+    """Uuids are small so that they are short; 0 is Perfetto's own root."""
+    return track_id + 1
+
+
+def encode_track(track: Track) -> Iterator[bytes]:
+    """The packets of a track's slices or samples, framed as in a trace file.
+
+    The sequence begins with its names, its track as the default, and a clock that counts from the
+    first event, so that each event tells only the time since the one before.
+    """
+    sequence = track.id + SEQUENCE_OF_TRACK
+    if isinstance(track.content, Slices) and len(track.content):
+        yield from _encode_slices(track, track.content, sequence)
+    elif isinstance(track.content, Samples) and len(track.content):
+        first_ns = int(track.content.time_ns[0])
+        yield _opening(track, sequence, first_ns, _Names())
+        yield from _encode_samples(track.content, sequence, first_ns)
+
+
+@dataclass(frozen=True)
+class _Names:
+    """Strings of one sequence, numbered from 1, the most frequent first."""
+
+    events: Sequence[str] = ()
+    args: Sequence[str] = ()
+    values: Sequence[str] = ()
+
+
+def _opening(track: Track, sequence: int, first_ns: int, names: _Names) -> bytes:
+    from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
+
+    trace = protos.Trace()
+    packet = trace.packet.add()
+    packet.trusted_packet_sequence_id = sequence
+    packet.sequence_flags = protos.TracePacket.SEQ_INCREMENTAL_STATE_CLEARED
+    packet.first_packet_on_sequence = True
+    packet.trace_packet_defaults.timestamp_clock_id = SEQUENCE_CLOCK
+    packet.trace_packet_defaults.track_event_defaults.track_uuid = track_uuid(track.id)
+    for number, name in enumerate(names.events, 1):
+        packet.interned_data.event_names.add(iid=number, name=name)
+    for number, name in enumerate(names.args, 1):
+        packet.interned_data.debug_annotation_names.add(iid=number, name=name)
+    for number, name in enumerate(names.values, 1):
+        packet.interned_data.debug_annotation_string_values.add(
+            iid=number, str=name.encode("utf-8", "replace"))
+    clocks = trace.packet.add()
+    clocks.trusted_packet_sequence_id = sequence
+    clocks.clock_snapshot.clocks.add(
+        clock_id=protos.BuiltinClock.BUILTIN_CLOCK_BOOTTIME, timestamp=first_ns)
+    clocks.clock_snapshot.clocks.add(clock_id=SEQUENCE_CLOCK, timestamp=0, is_incremental=True)
+    return bytes(trace.SerializeToString())
+
+
+@dataclass(frozen=True)
+class _Events:
+    """The edges of a track's slices in order: which slice, beginning or end, and time since."""
+
+    row: Rows
+    is_end: Bool
+    since_ns: Int64
+
+
+def _events(slices: Slices) -> _Events:
+    if slices.nested:
+        edges = edges_of(slices.start_ns, slices.end_ns)
+        row, is_end, time_ns = edges.row, edges.is_end, edges.time_ns
+    else:
+        count = len(slices)
+        row = np.repeat(np.arange(count), 2)
+        is_end = np.tile(np.array([False, True]), count)
+        time_ns = np.stack([slices.start_ns, slices.end_ns], axis=1).reshape(-1)
+    return _Events(row, is_end, np.diff(time_ns, prepend=time_ns[0]))
+
+
+def _encode_slices(track: Track, slices: Slices, sequence: int) -> Iterator[bytes]:
+    event_iids, event_codes = _number_codes(slices.name, len(slices.strings))
+    texts = [arg for arg in slices.args if arg.kind is ArgKind.NAME and arg.present.any()]
+    value_codes = [arg.values[arg.present] for arg in texts]
+    every = np.concatenate(value_codes) if value_codes else np.empty(0, np.int32)
+    value_iids, values = _number_codes(every, len(slices.strings))
+    typed, untyped = _split_args(slices)
+    yield _opening(track, sequence, int(slices.start_ns.min()), _Names(
+        [slices.strings[code] for code in event_codes.tolist()],
+        [arg.name for arg in (*texts, *untyped)],
+        [slices.strings[code] for code in values.tolist()],
+    ))
+    events = _events(slices)
+    most_arrows = _most_arrows(slices.arrows)
+    rows_at_once = max(LEAST_BLOCK_ROWS, BLOCK_BYTES // (64 + 10 * most_arrows))
+    for first in range(0, len(events.row), rows_at_once):
+        stop = min(first + rows_at_once, len(events.row))
+        row, begins = events.row[first:stop], ~events.is_end[first:stop]
+        event: list[Piece] = [
+            Bytes(_TYPE_BEGIN, begins), Bytes(_TYPE_END, ~begins),
+            Bytes(_NAME_IID, begins), Varint(event_iids[slices.name[row]], begins),
+            *_typed_args(slices, typed, row, begins),
+            *_text_args(texts, value_iids, row, begins),
+            *_untyped_args(untyped, len(texts), row, begins),
+            *_flow_ids(slices.arrows, most_arrows, row, begins),
+        ]
+        yield encode_rows([Message(_PACKET, [
+            Bytes(_TIMESTAMP), Varint(events.since_ns[first:stop]),
+            Bytes(_SEQUENCE + varint(sequence)),
+            Message(_TRACK_EVENT, event),
+        ])], stop - first)
+
+
+def _number_codes(codes: np.ndarray, pool_size: int) -> tuple[Int64, np.ndarray]:
+    """Interning ids by code, and the codes by id: the most frequent have the shortest."""
+    distinct, count = np.unique(codes, return_counts=True)
+    ordered = distinct[np.argsort(-count, kind="stable")]
+    iids = np.zeros(pool_size, np.int64)
+    iids[ordered] = np.arange(1, len(ordered) + 1)
+    return iids, ordered
+
+
+def _split_args(slices: Slices) -> tuple[list[Arg], list[Arg]]:
+    """Numeric args that the schema types, in its field order, and those that it does not."""
+    message = MESSAGES.get(slices.schema)
+    fields = message.fields if message else ()
+    held = [arg for arg in slices.args if arg.kind is not ArgKind.NAME and arg.present.any()]
+    typed = sorted((arg for arg in held if arg.name in fields),
+                   key=lambda arg: fields.index(arg.name))
+    return typed, [arg for arg in held if arg.name not in fields]
+
+
+def _typed_args(slices: Slices, args: list[Arg], row: Rows, begins: Bool) -> list[Piece]:
+    if not args:
+        return []
+    message = MESSAGES[slices.schema]
+    inner: list[Piece] = []
+    some = np.zeros(len(row), np.bool_)
+    for arg in args:
+        present = arg.present[row] & begins
+        some |= present
+        number = message.fields.index(arg.name) + 1
+        if arg.name in REALS:
+            inner += [Bytes(varint(number << 3 | _FIXED64_TYPE), present),
+                      Fixed64(arg.values[row].astype(np.float64), present)]
+        else:
+            inner += [Bytes(varint(number << 3 | _VARINT_TYPE), present),
+                      Varint(arg.values[row].astype(np.int64), present)]
+    return [Message(varint(message.number << 3 | _BYTES_TYPE), inner, some)]
+
+
+def _text_args(args: list[Arg], iids: Int64, row: Rows, begins: Bool) -> list[Piece]:
+    return [
+        Message(_DEBUG_ANNOTATION, [
+            Bytes(_ANNOTATION_NAME_IID + varint(number) + _ANNOTATION_STRING_IID),
+            Varint(iids[arg.values[row]]),
+        ], arg.present[row] & begins)
+        for number, arg in enumerate(args, 1)
+    ]
+
+
+def _untyped_args(args: list[Arg], before: int, row: Rows, begins: Bool) -> list[Piece]:
+    made: list[Piece] = []
+    for number, arg in enumerate(args, before + 1):
+        name = _ANNOTATION_NAME_IID + varint(number)
+        present = arg.present[row] & begins
+        if arg.kind is ArgKind.INTEGER:
+            value: list[Piece] = [Bytes(name + _ANNOTATION_INTEGER),
+                                  Varint(arg.values[row].astype(np.int64))]
+        else:
+            value = [Bytes(name + _ANNOTATION_DOUBLE), Fixed64(arg.values[row].astype(np.float64))]
+        made.append(Message(_DEBUG_ANNOTATION, value, present))
+    return made
+
+
+def _most_arrows(arrows: Arrows) -> int:
+    return int(np.bincount(arrows.slice).max()) if len(arrows.slice) else 0
+
+
+def _flow_ids(arrows: Arrows, most: int, row: Rows, begins: Bool) -> list[Piece]:
+    """Up to `most` flow ids per slice."""
+    if not most:
+        return []
+    first = np.searchsorted(arrows.slice, row, side="left")
+    count = np.searchsorted(arrows.slice, row, side="right") - first
+    made: list[Piece] = []
+    for number in range(int((count * begins).max(initial=0))):
+        present = begins & (count > number)
+        ids = arrows.arrow[np.minimum(first + number, len(arrows.arrow) - 1)]
+        made += [Bytes(_FLOW_ID, present), Fixed64(ids, present)]
+    return made
+
+
+def _encode_samples(samples: Samples, sequence: int, first_ns: int) -> Iterator[bytes]:
+    since_ns = np.diff(samples.time_ns, prepend=first_ns)
+    rows_at_once = BLOCK_BYTES // 64
+    for first in range(0, len(samples), rows_at_once):
+        stop = min(first + rows_at_once, len(samples))
+        yield encode_rows([Message(_PACKET, [
+            Bytes(_TIMESTAMP), Varint(since_ns[first:stop]),
+            Bytes(_SEQUENCE + varint(sequence)),
+            Message(_TRACK_EVENT, [
+                Bytes(_TYPE_COUNTER + _DOUBLE_COUNTER), Fixed64(samples.value[first:stop]),
+            ]),
+        ])], stop - first)

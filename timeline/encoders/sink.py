@@ -1,0 +1,88 @@
+"""Turns pieces of bytes into one file: a temporary one beside it, then one atomic rename."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import os
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import IO
+
+from timeline.errors import OutputError
+
+__all__ = ["Draft", "write_draft"]
+
+GZIP_LEVEL = 6
+
+
+class Draft:
+    """A finished file under a temporary name: publish it, or it is gone.
+
+    size_bytes is what the published file will have.
+    """
+
+    def __init__(self, path: Path, target: Path, size_bytes: int) -> None:
+        self._path = path
+        self._target = target
+        self.size_bytes = size_bytes
+
+    def publish(self) -> None:
+        """Give the file its name, all at once."""
+        try:
+            os.replace(self._path, self._target)
+        except OSError as error:
+            self.discard()
+            raise OutputError(f"{self._target}: cannot be written: {error.strerror}.") from error
+
+    def discard(self) -> None:
+        """Remove the file."""
+        with contextlib.suppress(FileNotFoundError):
+            self._path.unlink()
+
+
+def write_draft(pieces: Iterable[bytes], target: Path, *, gzipped: bool) -> Draft:
+    """Write all pieces beside the target.
+
+    Whatever ends the writing early, an interrupt included, leaves nothing behind.
+
+    Raises:
+        OutputError: the directory cannot be written, or the disk is full.
+    """
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part",
+                                        dir=target.parent)
+    except OSError as error:
+        raise OutputError(f"{target}: cannot be written: {error.strerror}.") from error
+    path = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            _write(pieces, file, gzipped=gzipped)
+            file.flush()
+            os.fsync(file.fileno())
+        path.chmod(0o666 & ~_umask())
+        return Draft(path, target, path.stat().st_size)
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        raise OutputError(f"{target}: cannot be written: {error.strerror}.") from error
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+
+
+def _write(pieces: Iterable[bytes], file: IO[bytes], *, gzipped: bool) -> None:
+    if not gzipped:
+        for piece in pieces:
+            file.write(piece)
+        return
+    with gzip.GzipFile(filename="", mode="wb", compresslevel=GZIP_LEVEL, fileobj=file,
+                       mtime=0) as packed:
+        for piece in pieces:
+            packed.write(piece)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

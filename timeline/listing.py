@@ -1,0 +1,108 @@
+"""What a profile holds: ranks, graphs and steps, with their source, size and clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from timeline.errors import spell_ids
+from timeline.export import ExportOptions, choose_ranks, graphs_of, read_ranks
+from timeline.progress import Silent
+from timeline.records.tables import NO_GRAPH, Records
+from timeline.selection import SUMMARY_LAYERS, Selection
+from timeline.sources.base import Source
+from timeline.sources.discovery import discover
+from timeline.units import spell_bytes, spell_duration
+
+__all__ = ["Listing", "listing"]
+
+
+@dataclass(frozen=True)
+class ListedRank:
+    """One rank and what it holds; `steps` by graph."""
+
+    source: Source
+    size_bytes: int
+    steps: dict[int, tuple[int, ...]]
+    tasks: int
+    communication_ops: int
+    span_ns: int
+    clock: str
+
+
+@dataclass(frozen=True)
+class Listing:
+    """All ranks of a profile."""
+
+    ranks: tuple[ListedRank, ...]
+    notes: tuple[str, ...]
+
+    def to_json(self) -> bytes:
+        """The listing as one JSON object."""
+        return orjson.dumps(
+            {"schema": 1, "ranks": [_to_dict(rank) for rank in self.ranks],
+             "notes": list(self.notes)},
+            option=orjson.OPT_INDENT_2)
+
+    def lines(self) -> list[str]:
+        """A table for people: a row per rank and graph."""
+        head = ("rank", "graph", "steps", "tasks", "comm ops", "span", "size", "clock", "source")
+        table = [head]
+        for rank in self.ranks:
+            for number, (graph, steps) in enumerate(rank.steps.items()):
+                own = (str(rank.source.identity.rank), str(rank.tasks),
+                       str(rank.communication_ops), spell_duration(rank.span_ns),
+                       spell_bytes(rank.size_bytes), rank.clock, _where(rank.source))
+                first = own if number == 0 else ("",) * len(own)
+                table.append((first[0], "-" if graph == NO_GRAPH else str(graph),
+                              spell_ids(steps), *first[1:]))
+        widths = [max(len(row[at]) for row in table) for at in range(len(head))]
+        rows = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+                for row in table]
+        return [*(row.rstrip() for row in rows), *self.notes]
+
+
+def listing(path: Path, selection: Selection, options: ExportOptions) -> Listing:
+    """List what lies at, below or around a path."""
+    found = discover(path, options.assigned_ranks)
+    sources = choose_ranks(found.sources, selection, path)
+    cheap = replace(selection, layers=SUMMARY_LAYERS, graphs=None, steps=None, window=None)
+    joined = read_ranks(sources, cheap, options.operators, Silent())
+    return Listing(
+        tuple(_listed(records, source) for records, source in
+              zip(joined.records, sources, strict=True)),
+        found.notes)
+
+
+def _listed(records: Records, source: Source) -> ListedRank:
+    steps = {
+        graph: tuple(records.steps.iteration[records.steps.graph == graph].tolist())
+        for graph in sorted(graphs_of(records))
+    }
+    tables = [table for table in (records.tasks, records.ops, records.steps) if len(table)]
+    start = min((int(table.start_ns.min()) for table in tables), default=0)
+    end = max((int(table.end_ns.max()) for table in tables), default=0)
+    clock = "wall" if start >= 10**17 else f"monotonic of {source.clock.host or 'its host'}"
+    return ListedRank(
+        source, sum(path.stat().st_size for path in source.files),
+        {graph: own for graph, own in steps.items() if own or len(steps) == 1} or {NO_GRAPH: ()},
+        len(records.tasks), len(records.ops), end - start, clock)
+
+
+def _where(source: Source) -> str:
+    return f"{source.identity.directory} ({source.layout})"
+
+
+def _to_dict(rank: ListedRank) -> dict[str, Any]:
+    return {
+        "rank": rank.source.identity.rank,
+        "graphs": [{"graph": None if graph == NO_GRAPH else graph, "steps": list(steps)}
+                   for graph, steps in rank.steps.items()],
+        "tasks": rank.tasks, "comm_ops": rank.communication_ops, "span_ns": rank.span_ns,
+        "bytes": rank.size_bytes, "clock": rank.clock, "layout": rank.source.layout,
+        "source": str(rank.source.identity.directory),
+        "evidence": rank.source.identity.evidence,
+    }

@@ -1,0 +1,86 @@
+"""Turns a frozen dataclass of equally long NumPy arrays into a table that can be cut and joined."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from timeline.errors import RecordError
+
+__all__ = ["Bool", "Codes", "Columns", "Float64", "Int64", "Rows", "column"]
+
+Int64 = npt.NDArray[np.int64]
+Float64 = npt.NDArray[np.float64]
+Codes = npt.NDArray[np.int32]
+"""Positions in a StringPool."""
+Bool = npt.NDArray[np.bool_]
+Rows = npt.NDArray[np.intp]
+
+_Table = TypeVar("_Table", bound="Columns")
+
+
+def column(dtype: npt.DTypeLike, default: float | None = None) -> Any:
+    """Declare one column; with a default, rows that do not name it hold the default."""
+    metadata = {"dtype": np.dtype(dtype), "default": default}
+    return dataclasses.field(metadata=metadata)
+
+
+@dataclasses.dataclass(frozen=True)
+class Columns:
+    """A table: every field is a one-dimensional array, and all are equally long."""
+
+    def __post_init__(self) -> None:
+        lengths = set()
+        for field in dataclasses.fields(self):
+            values = getattr(self, field.name)
+            if values.dtype != field.metadata["dtype"]:
+                raise RecordError(
+                    f"{type(self).__name__}.{field.name}: expected {field.metadata['dtype']}, "
+                    f"found {values.dtype}."
+                )
+            lengths.add(len(values))
+        if len(lengths) > 1:
+            raise RecordError(f"{type(self).__name__}: columns of different lengths {lengths}.")
+
+    def __len__(self) -> int:
+        return len(getattr(self, dataclasses.fields(self)[0].name))
+
+    @classmethod
+    def of(cls: type[_Table], count: int, values: Mapping[str, Any]) -> _Table:
+        """Make a table of `count` rows from any sequences; absent columns hold their default."""
+        made: dict[str, npt.NDArray[Any]] = {}
+        for field in dataclasses.fields(cls):
+            dtype, default = field.metadata["dtype"], field.metadata["default"]
+            if field.name in values:
+                made[field.name] = np.asarray(values[field.name], dtype=dtype)
+            elif default is None:
+                raise RecordError(f"{cls.__name__}: column {field.name} is missing.")
+            else:
+                made[field.name] = np.full(count, default, dtype=dtype)
+        return cls(**made)
+
+    @classmethod
+    def empty(cls: type[_Table]) -> _Table:
+        """A table without rows."""
+        fields = dataclasses.fields(cls)
+        return cls(**{field.name: np.empty(0, field.metadata["dtype"]) for field in fields})
+
+    @classmethod
+    def concat(cls: type[_Table], parts: Iterable[_Table]) -> _Table:
+        """All rows of all parts, in order."""
+        held = [part for part in parts if len(part)]
+        if not held:
+            return cls.empty()
+        if len(held) == 1:
+            return held[0]
+        names = [field.name for field in dataclasses.fields(cls)]
+        return cls(**{name: np.concatenate([getattr(part, name) for part in held]) for name in names})
+
+    def take(self: _Table, rows: Bool | Rows) -> _Table:
+        """The rows chosen by a mask or by positions."""
+        names = [field.name for field in dataclasses.fields(self)]
+        return type(self)(**{name: getattr(self, name)[rows] for name in names})

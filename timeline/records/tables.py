@@ -1,0 +1,300 @@
+"""The tables of one rank: device tasks, communication, steps, host events, counters and flows.
+
+All times are int64 nanoseconds on the clock of the source. Intervals are half-open
+[start_ns, end_ns); a record whose start equals its end has no length and is kept. Strings are
+codes of the rank's StringPool. Ids that a source does not give hold the sentinel named below.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from timeline.records.columns import Bool, Codes, Columns, Float64, Int64, column
+from timeline.records.strings import NO_NAME, StringPool
+
+__all__ = [
+    "FLOAT_NOT_GIVEN",
+    "NO_CONTEXT",
+    "NO_GRAPH",
+    "NO_ID",
+    "NO_RANK",
+    "NO_TIME",
+    "CommunicationOps",
+    "CounterSamples",
+    "CounterSeries",
+    "FlowEnd",
+    "Flows",
+    "HostEvents",
+    "Omission",
+    "PlaneTasks",
+    "Records",
+    "StepPart",
+    "StepParts",
+    "Steps",
+    "Tasks",
+]
+
+NO_GRAPH = 4294967295
+"""Graph of a task that belongs to none: single operators, step mode (UINT32_MAX in all layouts)."""
+NO_CONTEXT = 4294967295
+"""Context of a task that is not a sub-task of an FFTS+ task."""
+NO_RANK = 4294967295
+"""Peer of an HCCL task that stays on its own device."""
+NO_ID = -1
+"""An id that the source does not give."""
+NO_TIME = np.iinfo(np.int64).min
+"""A moment that the source does not give."""
+FLOAT_NOT_GIVEN = float("nan")
+
+
+@dataclass(frozen=True)
+class Tasks(Columns):
+    """Device tasks: one row per interval on a hardware stream."""
+
+    start_ns: Int64 = column(np.int64)
+    end_ns: Int64 = column(np.int64)
+    device: Int64 = column(np.int64, NO_ID)
+    stream: Int64 = column(np.int64, NO_ID)
+    task: Int64 = column(np.int64, NO_ID)
+    batch: Int64 = column(np.int64, NO_ID)
+    context: Int64 = column(np.int64, NO_CONTEXT)
+    graph: Int64 = column(np.int64, NO_GRAPH)
+    iteration: Int64 = column(np.int64, NO_ID)
+    connection: Int64 = column(np.int64, NO_ID)
+    launch_ns: Int64 = column(np.int64, NO_TIME)
+    name: Codes = column(np.int32)
+    task_type: Codes = column(np.int32, NO_NAME)
+    op_type: Codes = column(np.int32, NO_NAME)
+    input_shapes: Codes = column(np.int32, NO_NAME)
+    output_shapes: Codes = column(np.int32, NO_NAME)
+    input_types: Codes = column(np.int32, NO_NAME)
+    blocks: Int64 = column(np.int64, NO_ID)
+    compute: Bool = column(np.bool_, 0)
+
+
+@dataclass(frozen=True)
+class PlaneTasks(Columns):
+    """HCCL tasks: one row per transfer, reduction or notification on a plane of a group.
+
+    Each has a twin in Tasks with the same stream, task and interval.
+    """
+
+    start_ns: Int64 = column(np.int64)
+    end_ns: Int64 = column(np.int64)
+    group: Codes = column(np.int32)
+    plane: Int64 = column(np.int64)
+    name: Codes = column(np.int32)
+    op: Codes = column(np.int32, NO_NAME)
+    stream: Int64 = column(np.int64, NO_ID)
+    task: Int64 = column(np.int64, NO_ID)
+    context: Int64 = column(np.int64, NO_CONTEXT)
+    graph: Int64 = column(np.int64, NO_GRAPH)
+    iteration: Int64 = column(np.int64, NO_ID)
+    launch_ns: Int64 = column(np.int64, NO_TIME)
+    source_rank: Int64 = column(np.int64, NO_ID)
+    target_rank: Int64 = column(np.int64, NO_ID)
+    size_bytes: Int64 = column(np.int64, NO_ID)
+    notify: Codes = column(np.int32, NO_NAME)
+    """Opaque: ids exceed 64 bits."""
+    transport: Codes = column(np.int32, NO_NAME)
+    link: Codes = column(np.int32, NO_NAME)
+    data_type: Codes = column(np.int32, NO_NAME)
+    bandwidth: Float64 = column(np.float64, FLOAT_NOT_GIVEN)
+    """GB/s as the source gives it."""
+
+
+@dataclass(frozen=True)
+class CommunicationOps(Columns):
+    """Communication operators: one row per collective or point-to-point call of a group."""
+
+    start_ns: Int64 = column(np.int64)
+    end_ns: Int64 = column(np.int64)
+    group: Codes = column(np.int32)
+    group_name: Codes = column(np.int32, NO_NAME)
+    """What the group is called inside HCCL, where that is not its label."""
+    name: Codes = column(np.int32)
+    graph: Int64 = column(np.int64, NO_GRAPH)
+    iteration: Int64 = column(np.int64, NO_ID)
+    connection: Int64 = column(np.int64, NO_ID)
+    launch_ns: Int64 = column(np.int64, NO_TIME)
+    count: Int64 = column(np.int64, NO_ID)
+    data_type: Codes = column(np.int32, NO_NAME)
+    algorithm: Codes = column(np.int32, NO_NAME)
+
+
+@dataclass(frozen=True)
+class Steps(Columns):
+    """Steps: one row per graph and iteration.
+
+    `host` marks steps whose interval is the window on the host (ProfilerStep#N of torch_npu and
+    MindSpore); their device work starts later and may end later.
+    """
+
+    start_ns: Int64 = column(np.int64)
+    end_ns: Int64 = column(np.int64)
+    graph: Int64 = column(np.int64)
+    iteration: Int64 = column(np.int64)
+    fp_start_ns: Int64 = column(np.int64, NO_TIME)
+    bp_end_ns: Int64 = column(np.int64, NO_TIME)
+    host: Bool = column(np.bool_, 0)
+
+
+class StepPart(enum.IntEnum):
+    """What a part of a step is."""
+
+    REDUCE = 0
+    GET_NEXT = 1
+
+
+@dataclass(frozen=True)
+class StepParts(Columns):
+    """Reduces and data fetches inside steps, told apart by `kind` (StepPart)."""
+
+    start_ns: Int64 = column(np.int64)
+    end_ns: Int64 = column(np.int64)
+    graph: Int64 = column(np.int64)
+    iteration: Int64 = column(np.int64)
+    number: Int64 = column(np.int64)
+    kind: Int64 = column(np.int64)
+
+
+@dataclass(frozen=True)
+class HostEvents(Columns):
+    """What ran on the host: one row per call, range or mark, by layer and thread."""
+
+    start_ns: Int64 = column(np.int64)
+    end_ns: Int64 = column(np.int64)
+    layer: Codes = column(np.int32)
+    process: Int64 = column(np.int64, NO_ID)
+    thread: Int64 = column(np.int64)
+    name: Codes = column(np.int32)
+    level: Codes = column(np.int32, NO_NAME)
+    connection: Int64 = column(np.int64, NO_ID)
+    graph: Int64 = column(np.int64, NO_GRAPH)
+    iteration: Int64 = column(np.int64, NO_ID)
+
+
+@dataclass(frozen=True)
+class CounterSeries(Columns):
+    """Names of counters: one row per series."""
+
+    group: Codes = column(np.int32)
+    name: Codes = column(np.int32)
+    unit: Codes = column(np.int32)
+
+
+@dataclass(frozen=True)
+class CounterSamples(Columns):
+    """Samples of counters; `series` is a row of CounterSeries."""
+
+    time_ns: Int64 = column(np.int64)
+    series: Int64 = column(np.int64)
+    value: Float64 = column(np.float64)
+
+
+class FlowEnd(enum.IntEnum):
+    """The table in which an end of a flow lies."""
+
+    HOST = 0
+    TASK = 1
+    OP = 2
+    PLANE = 3
+
+
+@dataclass(frozen=True)
+class Flows(Columns):
+    """Arrows that a source gives explicitly: from a row of one table to a row of another."""
+
+    category: Codes = column(np.int32)
+    source_kind: Int64 = column(np.int64)
+    source_row: Int64 = column(np.int64)
+    target_kind: Int64 = column(np.int64)
+    target_row: Int64 = column(np.int64)
+
+
+@dataclass(frozen=True)
+class Omission:
+    """Records that are not in the output, with the reason and their number.
+
+    loss: whether something the user asked for is missing; otherwise the rows only repeat others,
+    or one of their ends was not asked for.
+    """
+
+    reason: str
+    rows: int
+    rank: int | None = None
+    steps: tuple[int, ...] = ()
+    loss: bool = False
+
+
+@dataclass(frozen=True)
+class Records:
+    """All tables of one rank."""
+
+    rank: int
+    strings: StringPool
+    tasks: Tasks = field(default_factory=Tasks.empty)
+    planes: PlaneTasks = field(default_factory=PlaneTasks.empty)
+    ops: CommunicationOps = field(default_factory=CommunicationOps.empty)
+    steps: Steps = field(default_factory=Steps.empty)
+    parts: StepParts = field(default_factory=StepParts.empty)
+    host: HostEvents = field(default_factory=HostEvents.empty)
+    series: CounterSeries = field(default_factory=CounterSeries.empty)
+    samples: CounterSamples = field(default_factory=CounterSamples.empty)
+    flows: Flows = field(default_factory=Flows.empty)
+    omissions: tuple[Omission, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    def kept(
+        self,
+        *,
+        tasks: Bool | None = None,
+        planes: Bool | None = None,
+        ops: Bool | None = None,
+        steps: Bool | None = None,
+        parts: Bool | None = None,
+        host: Bool | None = None,
+        samples: Bool | None = None,
+    ) -> Records:
+        """The rows whose mask is true, in every table; flows follow the rows they join.
+
+        A flow that loses an end is dropped and counted.
+        """
+        flows, cut = _follow(self.flows, {FlowEnd.HOST: host, FlowEnd.TASK: tasks, FlowEnd.OP: ops,
+                                          FlowEnd.PLANE: planes})
+        omissions = self.omissions
+        if cut:
+            omissions += (Omission("arrows with an end outside the selection", cut, self.rank),)
+        return replace(
+            self,
+            tasks=self.tasks if tasks is None else self.tasks.take(tasks),
+            planes=self.planes if planes is None else self.planes.take(planes),
+            ops=self.ops if ops is None else self.ops.take(ops),
+            steps=self.steps if steps is None else self.steps.take(steps),
+            parts=self.parts if parts is None else self.parts.take(parts),
+            host=self.host if host is None else self.host.take(host),
+            samples=self.samples if samples is None else self.samples.take(samples),
+            flows=flows,
+            omissions=omissions,
+        )
+
+
+def _follow(flows: Flows, masks: dict[FlowEnd, Bool | None]) -> tuple[Flows, int]:
+    """Renumber the ends of flows after rows were dropped; also the number of flows that were cut."""
+    whole = np.ones(len(flows), np.bool_)
+    ends: dict[str, Int64] = {}
+    for side in ("source", "target"):
+        kinds, rows = getattr(flows, f"{side}_kind"), getattr(flows, f"{side}_row").copy()
+        for kind, mask in masks.items():
+            if mask is None:
+                continue
+            here = kinds == kind
+            position = np.cumsum(mask) - 1
+            whole[here] &= mask[rows[here]]
+            rows[here] = position[rows[here]]
+        ends[f"{side}_row"] = rows
+    followed = replace(flows, **ends).take(whole)
+    return followed, int(len(flows) - len(followed))

@@ -1,0 +1,176 @@
+"""What an export did: files, ranks, overlap and everything that is not in the output."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from timeline.errors import spell_ids
+from timeline.records.tables import NO_GRAPH, Omission
+from timeline.units import spell_bytes, spell_count, spell_duration
+
+__all__ = ["ExportReport", "OutputFile", "OverlapRow", "RankReport"]
+
+SCHEMA_VERSION = 1
+MOST_RANKS_IN_TABLE = 8
+
+
+@dataclass(frozen=True)
+class OutputFile:
+    """A file that was written; `steps` are those whose detail it holds."""
+
+    path: Path
+    format: str
+    size_bytes: int
+    slices: int
+    steps: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class RankReport:
+    """What was read of one rank, and how its clock was moved."""
+
+    rank: int
+    source: Path
+    layout: str
+    tasks: int
+    communication_tasks: int
+    communication_ops: int
+    steps: int
+    graphs: tuple[int, ...]
+    offset_ns: int
+    align: str
+
+
+@dataclass(frozen=True)
+class OverlapRow:
+    """Overlap of one rank: of the whole selection (no step), or of one step."""
+
+    rank: int
+    graph: int | None
+    step: int | None
+    computing_ns: int
+    communication_ns: int
+    not_overlapped_ns: int
+    free_ns: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """The row under the names of the report."""
+        return {
+            "rank": self.rank, "graph": None if self.graph == NO_GRAPH else self.graph,
+            "step": self.step, "computing_ns": self.computing_ns,
+            "communication_ns": self.communication_ns,
+            "not_overlapped_ns": self.not_overlapped_ns, "free_ns": self.free_ns,
+        }
+
+
+@dataclass(frozen=True)
+class ExportReport:
+    """The result of one export."""
+
+    kind: str
+    outputs: tuple[OutputFile, ...]
+    ranks: tuple[RankReport, ...]
+    overlap: tuple[OverlapRow, ...]
+    steps: tuple[int, ...]
+    omissions: tuple[Omission, ...] = ()
+    warnings: tuple[str, ...] = ()
+    suggestion: str = ""
+    limit_bytes: int = field(default=0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain values; the shape is versioned by `schema`."""
+        return {
+            "schema": SCHEMA_VERSION,
+            "status": "ok",
+            "kind": self.kind,
+            "limit_bytes": self.limit_bytes,
+            "outputs": [
+                {"path": str(output.path), "format": output.format, "bytes": output.size_bytes,
+                 "slices": output.slices, "steps": list(output.steps)}
+                for output in self.outputs
+            ],
+            "ranks": [
+                {"rank": rank.rank, "source": str(rank.source), "layout": rank.layout,
+                 "tasks": rank.tasks, "comm": rank.communication_tasks,
+                 "comm_ops": rank.communication_ops, "steps": rank.steps,
+                 "graphs": [graph for graph in rank.graphs if graph != NO_GRAPH],
+                 "offset_ns": rank.offset_ns, "align": rank.align}
+                for rank in self.ranks
+            ],
+            "overlap": [row.to_dict() for row in self.overlap],
+            "omitted": [
+                {"reason": omission.reason, "rank": omission.rank, "rows": omission.rows,
+                 "steps": list(omission.steps), "loss": omission.loss}
+                for omission in self.omissions
+            ],
+            "warnings": list(self.warnings),
+            "suggestion": self.suggestion,
+        }
+
+    def to_json(self) -> bytes:
+        """The report as one JSON object."""
+        return orjson.dumps(self.to_dict(), option=orjson.OPT_INDENT_2)
+
+    def lines(self) -> list[str]:
+        """The report for people: the overlap of each rank, what was written, what is missing."""
+        return [*self._overlap_lines(), *self._written_lines(), *self._omitted_lines()]
+
+    def _overlap_lines(self) -> list[str]:
+        whole = [row for row in self.overlap if row.step is None]
+        spent = [row for row in whole if row.computing_ns or row.communication_ns]
+        if not spent:
+            return []
+        head = ("rank", "computing", "communication", "not overlapped", "free")
+        shown = spent[:MOST_RANKS_IN_TABLE]
+        table = [head, *(
+            (str(row.rank), spell_duration(row.computing_ns), spell_duration(row.communication_ns),
+             _share(row.not_overlapped_ns, row), _share(row.free_ns, row))
+            for row in shown
+        )]
+        widths = [max(len(cells[at]) for cells in table) for at in range(len(head))]
+        lines = [
+            "  ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
+            for cells in table
+        ]
+        if len(spent) > len(shown):
+            lines.append(f"... and {spell_count(len(spent) - len(shown), 'more rank')}")
+        return lines
+
+    def _written_lines(self) -> list[str]:
+        return [
+            f"Wrote {output.path}  {spell_bytes(output.size_bytes)}, "
+            f"{spell_count(len(self.ranks), 'rank')}, {spell_count(output.slices, 'slice')}"
+            f"{self._steps_of(output)}"
+            for output in self.outputs
+        ]
+
+    def _steps_of(self, output: OutputFile) -> str:
+        if not self.steps:
+            return ", no steps marked"
+        of = f" of {len(self.steps)}" if len(output.steps) < len(self.steps) else ""
+        return f", steps {spell_ids(output.steps)}{of}"
+
+    def _omitted_lines(self) -> list[str]:
+        by_reason: dict[str, list[Omission]] = {}
+        for omission in self.omissions:
+            by_reason.setdefault(omission.reason, []).append(omission)
+        lines = []
+        for reason, found in by_reason.items():
+            rows = sum(omission.rows for omission in found)
+            steps = sorted({step for omission in found for step in omission.steps})
+            where = f"steps {spell_ids(steps)}: " if steps else ""
+            lines.append(f"  left out: {where}{spell_count(rows, 'record')}, {reason}")
+        if self.suggestion:
+            lines.append(f"            see them with: {self.suggestion}")
+        return lines
+
+
+def _share(part_ns: int, row: OverlapRow) -> str:
+    """A duration and its share of the rank's span."""
+    span_ns = row.computing_ns + row.not_overlapped_ns + row.free_ns
+    return f"{spell_duration(part_ns)} {part_ns * 100 / span_ns:3.0f}%" if span_ns else "0 ns"
+

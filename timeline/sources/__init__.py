@@ -1,0 +1,1 @@
+"""Readers: the only part that opens a profile; they turn its files into records."""

@@ -1,0 +1,56 @@
+"""What every reader offers: who a capture is, which clock it has, and its records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from timeline.records.clock import Clock
+from timeline.records.tables import Records
+from timeline.selection import Layer, Selection
+
+__all__ = ["Clock", "Identity", "Source"]
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Which rank a capture is of, and where it lies.
+
+    `taken` is the capture's own time stamp (YYYYmmddHHMMSSmmm) from its name, empty where the
+    name has none; `worker` is the process that captured it, as far as the name tells.
+    """
+
+    rank: int
+    directory: Path
+    device: int | None = None
+    taken: str = ""
+    worker: str = ""
+    evidence: str = ""
+
+
+class Source(Protocol):
+    """One rank's capture in one layout."""
+
+    @property
+    def layout(self) -> str:
+        """Name of the layout, for people."""
+
+    @property
+    def identity(self) -> Identity:
+        """Who the capture is."""
+
+    @property
+    def clock(self) -> Clock:
+        """Its clock."""
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that `read` opens."""
+
+    def read(self, selection: Selection, layers: frozenset[Layer]) -> Records:
+        """Read at least what is selected; what is too much is cut by the caller.
+
+        Raises:
+            SourceError: a file cannot be read.
+        """

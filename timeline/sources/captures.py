@@ -1,0 +1,190 @@
+"""Turns a directory tree into the captures that lie in it, each with its layout."""
+
+from __future__ import annotations
+
+import enum
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from timeline.errors import NoProfileError, SourceError
+
+__all__ = ["Capture", "Layout", "find_captures"]
+
+
+class Layout(enum.Enum):
+    """The on-disk layouts that are read, best first."""
+
+    DATABASE = enum.auto()
+    TRACE_VIEW = enum.auto()
+    MINDSTUDIO = enum.auto()
+    GRAPH_TIMELINE = enum.auto()
+    RAW = enum.auto()
+
+
+@dataclass(frozen=True)
+class Capture:
+    """One place that holds the profile of one device, or of several in one database or export.
+
+    `directory` is the capture as people name it; `content` is the file or directory to read;
+    `device` is that of a device directory, None where the capture is not split by device.
+    """
+
+    layout: Layout
+    directory: Path
+    content: Path
+    device: int | None = None
+
+
+OUTPUT = "ASCEND_PROFILER_OUTPUT"
+MINDSTUDIO_OUTPUT = "mindstudio_profiler_output"
+_DATABASE = re.compile(r"(?:ascend_(?:pytorch|mindspore)_profiler(?:_\d+)?|msprof_\d+)\.db")
+_EXPORTED_TRACE = re.compile(r"msprof(?:_slice)?(?:_\d+){1,5}\.json")
+_TIMELINE = re.compile(r"msprof_\d+_\d+_\d+\.json")
+_DEVICE_DIRECTORY = re.compile(r"device_(\d+)")
+_CAPTURED = re.compile(r".+_ascend_(?:pt|ms)")
+_PROF = "PROF_"
+
+
+def find_captures(path: Path) -> list[Capture]:
+    """Find every capture at, below or around a path, in order of their directories.
+
+    The path may be a capture, any directory above it, a directory inside it, or one file of it.
+
+    Raises:
+        NoProfileError: there is none.
+        SourceError: the path does not exist.
+    """
+    if not path.exists():
+        raise SourceError(path, "does not exist.")
+    if path.is_file():
+        found = [_of_file(path)]
+    else:
+        found = list(_walk(_capture_root(path)))
+    if not found:
+        raise NoProfileError(
+            path,
+            "holds no Ascend profile.",
+            do=f"Looked for */{OUTPUT}, PROF_*/{MINDSTUDIO_OUTPUT}, PROF_*/device_N/timeline and "
+            "*.db below it. Raw data must be exported first: "
+            f"msprof --export=on --output={path}",
+        )
+    return sorted(found, key=lambda capture: (str(capture.directory), capture.device or 0))
+
+
+def _of_file(path: Path) -> Capture:
+    if _DATABASE.fullmatch(path.name):
+        parent = path.parent
+        return Capture(Layout.DATABASE, parent.parent if parent.name == OUTPUT else parent, path)
+    if path.name == "trace_view.json":
+        parent = path.parent
+        directory = parent.parent if parent.name == OUTPUT else parent
+        return Capture(Layout.TRACE_VIEW, directory, parent)
+    raise NoProfileError(
+        path, "is no profile.",
+        do="Expected a directory, trace_view.json, or a database named like "
+        "ascend_pytorch_profiler_0.db or msprof_20240101120000.db.",
+    )
+
+
+def _capture_root(path: Path) -> Path:
+    """The capture that a directory inside it belongs to; any other directory is its own root."""
+    resolved = path.resolve()
+    inner = {OUTPUT, MINDSTUDIO_OUTPUT, "timeline", "FRAMEWORK", "host", "summary", "data"}
+    root = resolved
+    for directory in (resolved, *resolved.parents):
+        inside = directory.name in inner or _DEVICE_DIRECTORY.fullmatch(directory.name)
+        parent = directory.parent
+        if inside and parent != directory and (_is_capture(parent) or _is_inside(parent)):
+            root = parent
+            continue
+        if directory.name.startswith(_PROF) and _CAPTURED.fullmatch(parent.name):
+            root = parent
+        break
+    return root if root != resolved else path
+
+
+def _is_capture(directory: Path) -> bool:
+    return directory.name.startswith(_PROF) or (directory / OUTPUT).is_dir()
+
+
+def _is_inside(directory: Path) -> bool:
+    return bool(_DEVICE_DIRECTORY.fullmatch(directory.name))
+
+
+def _walk(root: Path) -> Iterator[Capture]:
+    def refuse(error: OSError) -> None:
+        raise SourceError(Path(error.filename or root), f"cannot be read: {error.strerror}.")
+
+    for name, directories, files in os.walk(root, onerror=refuse):
+        directory = Path(name)
+        directories.sort()
+        found = list(_captures_of(directory, set(directories), sorted(files)))
+        if found:
+            directories.clear()
+            yield from found
+
+
+def _captures_of(directory: Path, directories: set[str], files: list[str]) -> Iterator[Capture]:
+    if OUTPUT in directories and (capture := _of_output(directory, directory / OUTPUT)):
+        yield capture
+    elif directory.name.startswith(_PROF) or MINDSTUDIO_OUTPUT in directories:
+        yield from _of_prof(directory, directories, files)
+    else:
+        yield from _loose(directory, files)
+
+
+def _of_output(directory: Path, output: Path) -> Capture | None:
+    """What a framework's profiler left; its database wins over its text."""
+    databases = sorted(path for path in output.iterdir() if _DATABASE.fullmatch(path.name))
+    if databases:
+        return Capture(Layout.DATABASE, directory, databases[-1])
+    if (output / "trace_view.json").is_file():
+        return Capture(Layout.TRACE_VIEW, directory, output)
+    return None
+
+
+def _of_prof(directory: Path, directories: set[str], files: list[str]) -> Iterator[Capture]:
+    """What msprof left: a database wins over exports, exports over the older timeline."""
+    devices = sorted(
+        int(match[1]) for name in directories if (match := _DEVICE_DIRECTORY.fullmatch(name))
+    )
+    databases = sorted(name for name in files if _DATABASE.fullmatch(name))
+    output = directory / MINDSTUDIO_OUTPUT
+    if databases:
+        yield from _per_device(Layout.DATABASE, directory, directory / databases[-1], devices)
+    elif output.is_dir() and any(_EXPORTED_TRACE.fullmatch(path.name) for path in output.iterdir()):
+        yield from _per_device(Layout.MINDSTUDIO, directory, output, devices)
+    else:
+        for device in devices:
+            timeline = directory / f"device_{device}" / "timeline"
+            if timeline.is_dir() and any(_TIMELINE.fullmatch(p.name) for p in timeline.iterdir()):
+                yield Capture(Layout.GRAPH_TIMELINE, directory, timeline, device)
+            else:
+                yield Capture(Layout.RAW, directory, directory, device)
+        if not devices and "host" in directories:
+            yield Capture(Layout.RAW, directory, directory)
+
+
+def _per_device(
+    layout: Layout, directory: Path, content: Path, devices: list[int]
+) -> Iterator[Capture]:
+    for device in devices or [None]:
+        yield Capture(layout, directory, content, device)
+
+
+def _loose(directory: Path, files: list[str]) -> Iterator[Capture]:
+    """Files that were copied out of their capture."""
+    databases = [name for name in files if _DATABASE.fullmatch(name)]
+    for name in databases:
+        yield Capture(Layout.DATABASE, directory, directory / name)
+    if databases:
+        return
+    if "trace_view.json" in files:
+        yield Capture(Layout.TRACE_VIEW, directory, directory)
+    elif any(_EXPORTED_TRACE.fullmatch(name) and not _TIMELINE.fullmatch(name) for name in files):
+        yield Capture(Layout.MINDSTUDIO, directory, directory)
+    elif any(_TIMELINE.fullmatch(name) for name in files):
+        yield Capture(Layout.GRAPH_TIMELINE, directory, directory)

@@ -1,0 +1,29 @@
+"""Turns the spelling of a counter into its name and unit."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["name_and_unit"]
+
+_IN_BRACKETS = re.compile(r"(.*)\((.+)\)")
+_UNITS = frozenset({"MHz", "KB", "MB", "GB", "%", "B/s", "MB/s", "GB/s", "mV", "W"})
+
+
+def name_and_unit(event: str, key: str, keys: int) -> tuple[str, str]:
+    """The series name and unit of one arg of a counter event.
+
+    Args:
+        event: name of the event, such as "HBM 0/Read".
+        key: name of the arg, such as "Read(MB/s)", "KB" or "value".
+        keys: how many values the event has; with one, the event's name says it all.
+
+    >>> name_and_unit("HBM 0/Read", "Read(MB/s)", 1)
+    ('HBM 0/Read', 'MB/s')
+    >>> name_and_unit("APP/DDR", "KB", 1)
+    ('APP/DDR', 'KB')
+    """
+    match = _IN_BRACKETS.fullmatch(key)
+    unit = match[2] if match else key if key in _UNITS else ""
+    label = match[1] if match else key
+    return (event if keys == 1 else f"{event} {label}"), unit

@@ -1,0 +1,172 @@
+"""Turns a path into one source per rank, the newest capture of each."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from timeline.errors import RankIdentityError, UsageError
+from timeline.sources.base import Clock, Identity, Source
+from timeline.sources.captures import Capture, Layout, find_captures
+from timeline.sources.database_source import DatabaseSource
+from timeline.sources.identity import identify
+from timeline.sources.trace_sources import (
+    GraphTimelineSource,
+    MindStudioSource,
+    RawSource,
+    TraceViewSource,
+)
+
+__all__ = ["Discovered", "discover"]
+
+SAME_RUN_SECONDS = 60
+"""Captures of two processes that start closer than this belong to one run."""
+
+
+@dataclass(frozen=True)
+class Discovered:
+    """One source per rank, ascending, and notes on captures that were passed over."""
+
+    sources: tuple[Source, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    capture: Capture
+    identity: Identity
+    source: Source
+
+
+def discover(path: Path, assigned: Mapping[str, int] | None = None) -> Discovered:
+    """Find the profile of every rank at, below or around a path.
+
+    Args:
+        path: a capture, a file of one, or any directory around one.
+        assigned: rank by directory, as given with --assign-rank.
+
+    Raises:
+        NoProfileError: there is none.
+        RankIdentityError: the rank of a capture is missing, contradicted, or taken twice.
+        UsageError: an assigned directory is not among the captures.
+    """
+    captures = find_captures(path)
+    ranks = _assigned_ranks(captures, assigned or {})
+    candidates = [
+        candidate
+        for capture in captures
+        for candidate in _candidates(capture, path, ranks.get(capture))
+    ]
+    by_rank: dict[int, list[_Candidate]] = defaultdict(list)
+    for candidate in candidates:
+        by_rank[candidate.identity.rank].append(candidate)
+    chosen, notes = [], []
+    for rank in sorted(by_rank):
+        newest, passed = _newest(rank, by_rank[rank])
+        chosen.append(newest.source)
+        notes += passed
+    return Discovered(tuple(chosen), tuple(notes))
+
+
+def _assigned_ranks(captures: Sequence[Capture], assigned: Mapping[str, int]) -> dict[Capture, int]:
+    ranks = {}
+    for name, rank in assigned.items():
+        wanted = Path(name)
+        hits = [
+            capture for capture in captures
+            if name in (capture.directory.name, f"{capture.directory.name}/device_{capture.device}")
+            or (wanted.exists() and wanted.resolve() in
+                (capture.directory.resolve(), *capture.directory.resolve().parents))
+        ]
+        if not hits:
+            known = ", ".join(sorted({capture.directory.name for capture in captures}))
+            raise UsageError(f"--assign-rank {name}={rank}: no such capture; found {known}.")
+        if len(hits) > 1:
+            names = ", ".join(f"{hit.directory.name}/device_{hit.device}" for hit in hits)
+            raise UsageError(f"--assign-rank {name}={rank} fits several captures: {names}.")
+        ranks[hits[0]] = rank
+    return ranks
+
+
+def _candidates(capture: Capture, root: Path, assigned: int | None) -> list[_Candidate]:
+    return [
+        _Candidate(capture, identity, _source(capture, identity, clock, several))
+        for identity, clock, several in identify(capture, root, assigned)
+    ]
+
+
+def _source(capture: Capture, identity: Identity, clock: Clock, several: bool) -> Source:
+    match capture.layout:
+        case Layout.DATABASE:
+            return DatabaseSource(identity, clock, capture.content, several)
+        case Layout.TRACE_VIEW:
+            return TraceViewSource(identity, clock, capture.content)
+        case Layout.MINDSTUDIO:
+            return MindStudioSource(identity, clock, capture.content, several)
+        case Layout.GRAPH_TIMELINE:
+            return GraphTimelineSource(identity, clock, capture.content)
+        case Layout.RAW:
+            return RawSource(identity, clock)
+
+
+def _newest(rank: int, candidates: list[_Candidate]) -> tuple[_Candidate, list[str]]:
+    """The newest capture of a rank, and a note for each one passed over.
+
+    Captures follow each other when one process took them or their times are apart; captures of
+    one moment by two processes are two cards that claim one rank.
+    """
+    readable = [found for found in candidates if found.capture.layout is not Layout.RAW]
+    candidates = _without_raw_twins(readable or candidates)
+    ordered = sorted(candidates, key=lambda found: found.identity.taken)
+    newest = ordered[-1]
+    for older in ordered[:-1]:
+        if not _follows(older.identity, newest.identity):
+            listed = "; ".join(_spell(found) for found in ordered)
+            raise RankIdentityError(
+                newest.capture.directory,
+                f"rank {rank} appears twice: {listed}. Using neither.",
+                do="Pass the one you want as PATH, or give another id: --assign-rank DIR=RANK",
+            )
+    return newest, [
+        f"rank {rank}: {older.capture.directory.name} is older than "
+        f"{newest.capture.directory.name} and was not read."
+        for older in ordered[:-1]
+    ]
+
+
+def _without_raw_twins(candidates: list[_Candidate]) -> list[_Candidate]:
+    """Drop msprof's own data that lies beside what the framework made of it (MindSpore to 2.4)."""
+    made = {
+        found.capture.directory.parent for found in candidates
+        if found.capture.directory.name.endswith(("_ascend_ms", "_ascend_pt"))
+    }
+    kept = [
+        found for found in candidates
+        if not (found.capture.directory.name.startswith("PROF_")
+                and found.capture.directory.parent in made)
+    ]
+    return kept or candidates
+
+
+def _follows(older: Identity, newer: Identity) -> bool:
+    if not older.taken or not newer.taken or older.taken == newer.taken:
+        return False
+    if older.worker and older.worker == newer.worker:
+        return True
+    return (_moment(newer.taken) - _moment(older.taken)) >= SAME_RUN_SECONDS
+
+
+def _moment(taken: str) -> float:
+    try:
+        return datetime.strptime(taken[:14] + "+0000", "%Y%m%d%H%M%S%z").timestamp()
+    except ValueError:
+        return float(int(taken[:14]))
+
+
+def _spell(found: _Candidate) -> str:
+    taken = found.identity.taken
+    when = f" ({taken[8:10]}:{taken[10:12]}:{taken[12:14]})" if taken else ""
+    return f"{found.capture.directory.name}{when} by {found.identity.evidence}"

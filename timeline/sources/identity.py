@@ -1,0 +1,231 @@
+"""Turns what a capture's files and names say into its rank, device, host and time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from timeline.errors import RankIdentityError, SourceError
+from timeline.sources.base import Clock, Identity
+from timeline.sources.captures import Capture, Layout
+from timeline.sources.sqlite_columns import Database, open_database
+
+__all__ = ["Evidence", "identify"]
+
+_INFO_NAME = re.compile(r"profiler_info_(\d+)\.json")
+_DATABASE_RANK = re.compile(r"ascend_(?:pytorch|mindspore)_profiler_(\d+)\.db")
+_NAME_RANK = re.compile(r"rank[-_]?(\d+)(?:[-_].*)?")
+_STAMPS = re.compile(r"(?<!\d)(\d{14}|\d{17})(?!\d)")
+_WORKER = re.compile(r"(.+)_\d{14,17}_ascend_(?:pt|ms)")
+_DEVICE_DIRECTORY = re.compile(r"device_(\d+)")
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One statement about the rank: the number, and the file or name that makes it."""
+
+    rank: int
+    where: str
+
+
+def identify(
+    capture: Capture, root: Path, assigned: int | None
+) -> list[tuple[Identity, Clock, bool]]:
+    """Who a capture is: one identity per rank in it, with its clock, and whether there are several.
+
+    Metadata is asked first, then names; an assigned rank overrules both.
+
+    Raises:
+        RankIdentityError: nothing says which rank it is, or two things say different ones.
+    """
+    if capture.layout is Layout.DATABASE:
+        with open_database(capture.content) as database:
+            return _of_database(capture, root, assigned, database)
+    metadata = _of_files(capture)
+    clock = _clock(capture)
+    rank, where = _settle(capture, root, metadata, assigned)
+    several = capture.layout is Layout.MINDSTUDIO and _device_count(capture.directory) > 1
+    return [(_identity(capture, rank, _device(capture), where), clock, several)]
+
+
+def _of_database(capture: Capture, root: Path, assigned: int | None,
+                 database: Database) -> list[tuple[Identity, Clock, bool]]:
+    clock = Clock(host=_database_host(database))
+    pairs: list[tuple[int, int]] = []
+    if database.has("RANK_DEVICE_MAP", "rankId", "deviceId"):
+        pairs = sorted(set(database.rows("SELECT rankId, deviceId FROM RANK_DEVICE_MAP")))
+    if capture.device is not None:
+        pairs = [pair for pair in pairs if pair[1] == capture.device]
+    known = [pair for pair in pairs if pair[0] >= 0]
+    if len(known) > 1 and assigned is None:
+        return [
+            (_identity(capture, rank, device, "RANK_DEVICE_MAP"), clock, True)
+            for rank, device in known
+        ]
+    metadata = [Evidence(rank, f"{capture.content.name}: RANK_DEVICE_MAP") for rank, _ in known]
+    if match := _DATABASE_RANK.fullmatch(capture.content.name):
+        metadata.append(Evidence(int(match[1]), capture.content.name))
+    metadata.extend(_of_files(capture))
+    rank, where = _settle(capture, root, metadata, assigned)
+    device = pairs[0][1] if len(pairs) == 1 else capture.device
+    several = capture.device is not None and _device_count(capture.directory) > 1
+    return [(_identity(capture, rank, device, where), clock, several)]
+
+
+def _database_host(database: Database) -> str:
+    for column in ("hostUid", "hostName"):
+        if database.has("HOST_INFO", column):
+            rows = database.rows(f"SELECT {column} FROM HOST_INFO LIMIT 1")
+            if rows and rows[0][0]:
+                return str(rows[0][0])
+    return ""
+
+
+def _identity(capture: Capture, rank: int, device: int | None, where: str) -> Identity:
+    name = capture.directory.name
+    worker = _WORKER.fullmatch(name)
+    stamps = _STAMPS.findall(name)
+    return Identity(
+        rank=rank, directory=capture.directory, device=device,
+        taken=stamps[-1].ljust(17, "0") if stamps else "",
+        worker=worker[1] if worker else "", evidence=where,
+    )
+
+
+def _device(capture: Capture) -> int | None:
+    if capture.device is not None:
+        return capture.device
+    if match := _DEVICE_DIRECTORY.fullmatch(capture.content.parent.name):
+        return int(match[1])
+    return None
+
+
+def _device_count(directory: Path) -> int:
+    return sum(1 for path in directory.iterdir() if _DEVICE_DIRECTORY.fullmatch(path.name))
+
+
+def _of_files(capture: Capture) -> list[Evidence]:
+    """What profiler_info_R.json and info.json[.N] say; -1 is msprof's "unknown"."""
+    return [*_profiler_info(capture.directory), *_info_json(capture)]
+
+
+def _profiler_info(directory: Path) -> Iterable[Evidence]:
+    for path in sorted(directory.iterdir()):
+        if match := _INFO_NAME.fullmatch(path.name):
+            yield Evidence(int(match[1]), path.name)
+            rank = _rank_in(path)
+            if rank is not None:
+                yield Evidence(rank, f"{path.name}: rank_id")
+
+
+def _info_json(capture: Capture) -> Iterable[Evidence]:
+    for path in _info_files(capture):
+        rank = _rank_in(path)
+        if rank is not None:
+            yield Evidence(rank, f"{path.parent.name}/{path.name}: rank_id")
+
+
+def _info_files(capture: Capture) -> list[Path]:
+    device = _device(capture)
+    devices = [capture.directory / f"device_{device}"] if device is not None else sorted(
+        path for path in capture.directory.glob("device_*") if path.is_dir()
+    )
+    found = [path for directory in devices for path in sorted(directory.glob("info.json*"))
+             if path.is_file() and not path.name.endswith(".done")]
+    host = capture.directory / "host" / "info.json"
+    if not found and host.is_file():
+        found.append(host)
+    return found
+
+
+def _rank_in(path: Path) -> int | None:
+    value = read_json(path).get("rank_id")
+    if isinstance(value, str) and value.strip().lstrip("-").isdigit():
+        value = int(value)
+    return value if isinstance(value, int) and value >= 0 else None
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a small JSON object.
+
+    Raises:
+        SourceError: the file cannot be read or holds something else.
+    """
+    try:
+        value = orjson.loads(path.read_bytes())
+    except OSError as error:
+        raise SourceError(path, f"cannot be read: {error.strerror}.") from error
+    except orjson.JSONDecodeError as error:
+        raise SourceError(path, f"is not valid JSON: {error.msg}.", offset=error.pos) from error
+    if not isinstance(value, dict):
+        raise SourceError(path, "holds no JSON object.")
+    return value
+
+
+def _settle(capture: Capture, root: Path, metadata: list[Evidence],
+            assigned: int | None) -> tuple[int, str]:
+    """The one rank that all evidence agrees on."""
+    if assigned is not None:
+        return assigned, "--assign-rank"
+    names = _of_names(capture, root)
+    evidence = metadata + names
+    ranks = {item.rank for item in evidence}
+    name = capture.directory.name
+    if not ranks:
+        raise RankIdentityError(
+            capture.directory, "no rank id in its metadata or name.",
+            do=f"Give one: --assign-rank {name}=RANK",
+        )
+    if len(ranks) > 1:
+        said = "; ".join(f"{item.where} says {item.rank}" for item in evidence)
+        raise RankIdentityError(
+            capture.directory, f"contradictory rank ids: {said}.",
+            do=f"Say which is right: --assign-rank {name}=RANK",
+        )
+    return evidence[0].rank, evidence[0].where
+
+
+def _of_names(capture: Capture, root: Path) -> list[Evidence]:
+    """What the nearest directory named after a rank says.
+
+    Names above the given path count only when nothing at or below it is named.
+    """
+    directory, top = capture.directory.resolve(), root.resolve()
+    lineage = [directory, *directory.parents]
+    depth = lineage.index(top) if top in lineage else 0
+    for path in lineage[: depth + 1]:
+        if match := _NAME_RANK.fullmatch(path.name):
+            return [Evidence(int(match[1]), f"directory {path.name}")]
+    for path in lineage[depth + 1 :]:
+        if match := re.fullmatch(r"rank[-_](\d+)", path.name):
+            return [Evidence(int(match[1]), f"directory {path.name}")]
+    return []
+
+
+def _clock(capture: Capture) -> Clock:
+    """The host, and what turns its monotonic clock into wall time."""
+    host = ""
+    for path in _info_files(capture):
+        info = read_json(path)
+        host = "/".join(str(info[key]) for key in ("hostname", "mac") if info.get(key))
+    return Clock(host=host, wall_offset_ns=_wall_offset_ns(capture))
+
+
+def _wall_offset_ns(capture: Capture) -> int | None:
+    """collectionTimeBegin (us) less clockMonotonicRaw (ns), from start_info."""
+    device = _device(capture)
+    places = [capture.directory / "host" / "start_info"]
+    if device is not None:
+        places.insert(0, capture.directory / f"device_{device}" / f"start_info.{device}")
+    for path in places:
+        if path.is_file():
+            info = read_json(path)
+            begin, monotonic = info.get("collectionTimeBegin"), info.get("clockMonotonicRaw")
+            if str(begin).isdigit() and str(monotonic).isdigit():
+                return int(str(begin)) * 1000 - int(str(monotonic))
+    return None

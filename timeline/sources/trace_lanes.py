@@ -1,0 +1,118 @@
+"""Turns the processes and threads of a trace into what they stand for: streams, planes, threads."""
+
+from __future__ import annotations
+
+import enum
+import re
+from dataclasses import dataclass, field
+
+import msgspec
+
+from timeline.sources.json_events import Event
+
+__all__ = ["LaneKey", "LaneKind", "LaneNames"]
+
+LaneKey = tuple[object, object]
+"""(pid, tid) as the file spells them."""
+
+HARDWARE = "Ascend Hardware"
+COMMUNICATION = frozenset({"HCCL", "Communication"})
+"""Newer CANN calls the process Communication."""
+OVERLAP = "Overlap Analysis"
+STEP_TRACE = "Step Trace"
+
+_STREAM = re.compile(r"Stream (\d+)")
+_PLANE = re.compile(r"Plane (\d+)")
+_MODEL = re.compile(r"(?:Step Trace\()?Model ID:\s*(\d+)\)?")
+_GROUP = re.compile(r"(.+?) Communication")
+
+
+class LaneKind(enum.Enum):
+    """The table a lane's events belong to."""
+
+    STREAM = enum.auto()
+    STEP_TRACE = enum.auto()
+    PLANE = enum.auto()
+    OPS = enum.auto()
+    HOST = enum.auto()
+    DERIVED = enum.auto()
+    """Overlap Analysis: recomputed from records, never copied."""
+
+
+class _NameArgs(msgspec.Struct, gc=False):
+    name: str = ""
+
+
+_decode_name = msgspec.json.Decoder(_NameArgs).decode
+
+
+@dataclass
+class LaneNames:
+    """The names that metadata events give to processes and threads."""
+
+    processes: dict[object, str] = field(default_factory=dict)
+    threads: dict[LaneKey, str] = field(default_factory=dict)
+
+    def add(self, event: Event) -> None:
+        """Take the name out of a metadata event; others are of no use here."""
+        if event.name == "process_name":
+            self.processes[event.pid] = _decode_name(event.args).name
+        elif event.name == "thread_name":
+            self.threads[event.pid, event.tid] = _decode_name(event.args).name
+
+    def process(self, pid: object) -> str:
+        """The name of a process; level 0 of torch_npu leaves CANN without one."""
+        return self.processes.get(pid) or f"Process {pid}"
+
+    def kind(self, key: LaneKey) -> LaneKind:
+        """What the events of a lane are."""
+        process, thread = self.process(key[0]), self.threads.get(key, "")
+        if process == OVERLAP:
+            return LaneKind.DERIVED
+        if process == STEP_TRACE or (process == HARDWARE and _MODEL.fullmatch(thread)):
+            return LaneKind.STEP_TRACE
+        if process == HARDWARE:
+            return LaneKind.STREAM
+        if process in COMMUNICATION:
+            return LaneKind.PLANE if _PLANE.fullmatch(thread) else LaneKind.OPS
+        return LaneKind.HOST
+
+    def stream(self, key: LaneKey) -> int | None:
+        """The stream id of a hardware lane, or None where its name gives none."""
+        match = _STREAM.fullmatch(self.threads.get(key, ""))
+        return int(match[1]) if match else None
+
+    def plane(self, key: LaneKey) -> int:
+        """The plane number of a plane lane."""
+        match = _PLANE.fullmatch(self.threads.get(key, ""))
+        assert match is not None
+        return int(match[1])
+
+    def graph(self, key: LaneKey) -> int | None:
+        """The graph id of a step-trace lane."""
+        match = _MODEL.fullmatch(self.threads.get(key, ""))
+        return int(match[1]) if match else None
+
+    def group(self, key: LaneKey) -> str:
+        """The communication group of a plane or op lane.
+
+        msprof numbers lanes so that the planes of a group follow its op lane; older CANN has one
+        op lane, "Communication Kernel", after the planes.
+        """
+        heads = {
+            other: name
+            for other, name in self.threads.items()
+            if other[0] == key[0] and _PLANE.fullmatch(name) is None
+        }
+        before = [other for other in heads if _number(other[1]) <= _number(key[1])]
+        head = max(before, key=lambda other: _number(other[1])) if before else min(
+            heads, key=lambda other: _number(other[1]), default=None
+        )
+        if head is None:
+            return "Group 0"
+        match = _GROUP.fullmatch(heads[head])
+        return match[1] if match else "Group 0"
+
+
+def _number(tid: object) -> int:
+    return int(tid) if isinstance(tid, (int, float)) else int(tid) if str(tid).isdigit() else 0

@@ -1,0 +1,233 @@
+"""Turns captures exported as JSON (three layouts) into records."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from timeline.errors import SourceError
+from timeline.records.strings import StringPool
+from timeline.records.tables import NO_ID, Records, StepParts, Steps
+from timeline.selection import Layer, Selection
+from timeline.sources.base import Clock, Identity
+from timeline.sources.kernel_table import describe_tasks, read_kernel_table
+from timeline.sources.step_table import read_step_table
+from timeline.sources.trace_reader import TraceFiles, join_records, read_trace
+
+__all__ = ["GraphTimelineSource", "MindStudioSource", "RawSource", "TraceViewSource", "newest_export"]
+
+_STAMP = re.compile(r"_(\d{14})$")
+_TIMELINE_NAME = re.compile(r"msprof_(\d+)_(\d+)_(\d+)\.json")
+_STEP_TRACE_NAME = re.compile(r"step_trace_(\d+)_(\d+)_(\d+)\.json")
+
+
+@dataclass(frozen=True)
+class TraceViewSource:
+    """`ASCEND_PROFILER_OUTPUT/trace_view.json` of torch_npu and MindSpore."""
+
+    identity: Identity
+    clock: Clock
+    output: Path
+    layout: str = "trace_view.json"
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The trace, and the kernel table where there is one."""
+        kernels = self.output / "kernel_details.csv"
+        return (self.output / "trace_view.json", *([kernels] if kernels.is_file() else []))
+
+    def read(self, selection: Selection, layers: frozenset[Layer]) -> Records:
+        """See `Source.read`."""
+        trace, *kernels = self.files
+        device = NO_ID if self.identity.device is None else self.identity.device
+        strings = StringPool()
+        records = read_trace(TraceFiles((trace,), device), self.identity.rank, strings, layers)
+        return _finish(records, kernels, None)
+
+
+@dataclass(frozen=True)
+class MindStudioSource:
+    """`PROF_*/mindstudio_profiler_output` of msprof: the newest export of each kind."""
+
+    identity: Identity
+    clock: Clock
+    output: Path
+    several_devices: bool = False
+    layout: str = "mindstudio_profiler_output"
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The traces, step traces and kernel tables."""
+        return (*self._traces(), *self._step_traces(), *self._tables("op_summary", "csv"))
+
+    def _traces(self) -> tuple[Path, ...]:
+        names = newest_export(self.output, "msprof", "json")
+        return tuple(path for path in names if not path.name.startswith("msprof_tx_"))
+
+    def _step_traces(self) -> tuple[Path, ...]:
+        return self._tables("step_trace", "json") or self._tables("step_trace", "csv")
+
+    def _tables(self, kind: str, suffix: str) -> tuple[Path, ...]:
+        return newest_export(self.output, kind, suffix)
+
+    def read(self, selection: Selection, layers: frozenset[Layer]) -> Records:
+        """See `Source.read`."""
+        device = NO_ID if self.identity.device is None else self.identity.device
+        strings, rank = StringPool(), self.identity.rank
+        only = device if self.several_devices else None
+        steps = self._step_traces()
+        json_steps = tuple(path for path in steps if path.suffix == ".json")
+        traces = TraceFiles(self._traces(), device, only_device=self.several_devices)
+        records = read_trace(traces, rank, strings, layers)
+        parts = [records]
+        for path in json_steps:
+            # Apart, because step traces use process ids that mean something else in the trace.
+            parts.append(read_trace(TraceFiles((path,), device), rank, strings, layers))
+        records = join_records(parts)
+        for path in steps:
+            if path.suffix == ".csv" and not len(records.steps):
+                found, pieces = read_step_table(path, only)
+                records = replace(records, steps=found, parts=pieces)
+        return _finish(records, list(self._tables("op_summary", "csv")), only)
+
+
+@dataclass(frozen=True)
+class GraphTimelineSource:
+    """`PROF_*/device_N/timeline` of MindSpore 2.0 to 2.2: a file per graph and iteration."""
+
+    identity: Identity
+    clock: Clock
+    output: Path
+    layout: str = "device_N/timeline"
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The msprof and step-trace files; hccl and task_time files repeat parts of them."""
+        return (*(path for path, _, _ in self._traces()), *self._step_traces())
+
+    def _traces(self) -> list[tuple[Path, int, int]]:
+        return sorted(
+            (
+                (path, int(match[2]), int(match[3]))
+                for path in self.output.iterdir()
+                if (match := _TIMELINE_NAME.fullmatch(path.name))
+            ),
+            key=lambda found: found[1:],
+        )
+
+    def _step_traces(self) -> list[Path]:
+        """One step trace per graph: each holds all iterations of its graph."""
+        by_graph: dict[int, list[tuple[int, Path]]] = defaultdict(list)
+        for path in self.output.iterdir():
+            if match := _STEP_TRACE_NAME.fullmatch(path.name):
+                by_graph[int(match[2])].append((int(match[3]), path))
+        return [max(by_graph[graph])[1] for graph in sorted(by_graph)]
+
+    def read(self, selection: Selection, layers: frozenset[Layer]) -> Records:
+        """See `Source.read`."""
+        device = NO_ID if self.identity.device is None else self.identity.device
+        strings, rank = StringPool(), self.identity.rank
+        parts = [
+            read_trace(TraceFiles((path,), device, graph, iteration), rank, strings, layers)
+            for path, graph, iteration in self._traces()
+        ]
+        for path in self._step_traces():
+            match = _STEP_TRACE_NAME.fullmatch(path.name)
+            assert match is not None
+            files = TraceFiles((path,), device, int(match[2]))
+            parts.append(read_trace(files, rank, strings, layers))
+        if not parts:
+            raise SourceError(self.output, "holds no msprof_*.json file.")
+        return _finish(join_records(parts), [], None)
+
+
+@dataclass(frozen=True)
+class RawSource:
+    """A capture that was never exported: it is known, but only msprof can read it."""
+
+    identity: Identity
+    clock: Clock
+    layout: str = "raw, not exported"
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Nothing that can be read."""
+        return ()
+
+    def read(self, selection: Selection, layers: frozenset[Layer]) -> Records:
+        """Say how to export the capture.
+
+        Raises:
+            SourceError: always.
+        """
+        raise raw_error(self.identity.directory)
+
+
+def raw_error(directory: Path) -> SourceError:
+    """The error of a capture that holds only raw data."""
+    return SourceError(
+        directory,
+        "holds raw profiling data only.",
+        do=f"Export it first: msprof --export=on --output={directory}",
+    )
+
+
+def newest_export(output: Path, kind: str, suffix: str) -> tuple[Path, ...]:
+    """The files of a kind from the newest export; exporting again leaves the older ones there.
+
+    A file's time is the stamp in its name, never its modification time; slices of one export
+    share a stamp.
+    """
+    by_stamp: dict[str, list[Path]] = defaultdict(list)
+    pattern = re.compile(rf"{kind}(?:_slice)?(?:_\d+){{1,5}}\.{suffix}")
+    for path in output.iterdir():
+        if pattern.fullmatch(path.name):
+            match = _STAMP.search(path.name.removesuffix(f".{suffix}"))
+            by_stamp[match[1] if match else ""].append(path)
+    if not by_stamp:
+        return ()
+    return tuple(sorted(by_stamp[max(by_stamp)], key=_slice_order))
+
+
+def _slice_order(path: Path) -> tuple[int, str]:
+    match = re.search(r"_slice_(\d+)", path.name)
+    return (int(match[1]) if match else -1, path.name)
+
+
+def _finish(records: Records, kernel_tables: list[Path], device: int | None) -> Records:
+    """Describe tasks by their kernel table and keep one copy of each step."""
+    warnings = records.warnings
+    if kernel_tables:
+        table = read_kernel_table(kernel_tables, records.strings, device)
+        tasks, unmatched = describe_tasks(records.tasks, table)
+        records = replace(records, tasks=tasks)
+        if unmatched:
+            warnings += (
+                f"rank {records.rank}: {unmatched} of {len(table)} rows of "
+                f"{kernel_tables[0].name} have no task in the trace.",
+            )
+    return replace(
+        records,
+        steps=_distinct_steps(records.steps),
+        parts=_distinct_parts(records.parts),
+        warnings=warnings,
+    )
+
+
+def _distinct_steps(steps: Steps) -> Steps:
+    """One row per graph and iteration: exports repeat the step trace in several files."""
+    keys = np.stack([steps.graph, steps.iteration], axis=1)
+    _, first = np.unique(keys, axis=0, return_index=True)
+    return steps.take(first)
+
+
+def _distinct_parts(parts: StepParts) -> StepParts:
+    keys = np.stack([parts.graph, parts.iteration, parts.kind, parts.number, parts.start_ns], axis=1)
+    _, first = np.unique(keys, axis=0, return_index=True)
+    return parts.take(first)
+
+

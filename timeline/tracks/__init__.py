@@ -1,0 +1,1 @@
+"""What is drawn: groups, tracks, slices, counters and arrows, before any format."""

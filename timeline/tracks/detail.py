@@ -1,0 +1,244 @@
+"""Turns tasks, communication, host calls, scopes and counters into the rows of the detail."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from timeline.analysis.scopes import scopes_of
+from timeline.errors import spell_ids
+from timeline.records.columns import Rows
+from timeline.records.tables import (
+    NO_CONTEXT,
+    NO_GRAPH,
+    NO_ID,
+    NO_RANK,
+    FlowEnd,
+    Records,
+)
+from timeline.tracks.model import Arg, ArgKind, Samples, Schema
+from timeline.tracks.painter import Drawn, Painter, integers, names, numbers
+from timeline.tracks.rank_picture import Missing
+from timeline.units import spell_count
+
+__all__ = [
+    "CANN",
+    "expect_arrows",
+    "host_layers",
+    "paint_arrows",
+    "paint_communication",
+    "paint_counters",
+    "paint_hardware",
+    "paint_host",
+    "paint_missing",
+    "paint_scopes",
+]
+
+_HARDWARE_MEANING = "Device tasks of one hardware stream; tasks that run at once get lanes."
+_OPS_MEANING = "Communication ops of the group: each spans all its tasks on the planes below."
+_PLANE_MEANING = "HCCL tasks of one plane; each is drawn on its hardware stream too."
+_NUMBER = re.compile(r"(\d+)")
+
+
+def paint_hardware(painter: Painter, parent: int, records: Records) -> None:
+    """Draw every device task on the row of its stream."""
+    tasks = records.tasks
+    for order, (stream, rows) in enumerate(_by_value(tasks.stream)):
+        label = f"Stream {stream}" if stream != NO_ID else "Stream not given"
+        drawn = Drawn(tasks.start_ns[rows], tasks.end_ns[rows], tasks.name[rows], Schema.TASK,
+                      _task_args(records, rows), FlowEnd.TASK, rows)
+        painter.flat(label, parent, order, drawn, records.strings, records.rank, _HARDWARE_MEANING)
+
+
+def _task_args(records: Records, rows: Rows) -> list[Arg]:
+    tasks = records.tasks
+    return [
+        names("task_type", tasks.task_type[rows]),
+        names("op_type", tasks.op_type[rows]),
+        names("input_shapes", tasks.input_shapes[rows]),
+        integers("task_id", tasks.task[rows], NO_ID),
+        integers("graph", tasks.graph[rows], NO_GRAPH, default=False),
+        integers("stream_id", tasks.stream[rows], NO_ID, default=False),
+        integers("batch_id", tasks.batch[rows], NO_ID, default=False),
+        integers("context_id", tasks.context[rows], NO_CONTEXT, default=False),
+        integers("connection_id", tasks.connection[rows], NO_ID, default=False),
+        integers("blocks", tasks.blocks[rows], NO_ID, default=False),
+        names("output_shapes", tasks.output_shapes[rows], default=False),
+        names("input_types", tasks.input_types[rows], default=False),
+    ]
+
+
+def paint_communication(painter: Painter, parent: int, records: Records) -> None:
+    """Draw groups: the communication ops of each above its planes."""
+    ops, planes, strings = records.ops, records.planes, records.strings
+    found = np.unique(np.concatenate([ops.group, planes.group])).tolist()
+    for order, group in enumerate(sorted(found, key=lambda code: natural_order(strings[code]))):
+        own = np.flatnonzero(ops.group == group)
+        label = strings[group]
+        inside = {strings[code] for code in np.unique(ops.group_name[own]).tolist()} - {""}
+        called = f"HCCL calls it {', '.join(sorted(inside))}." if inside else ""
+        folder = painter.group(label, parent, order, called, records.rank)
+        drawn = Drawn(ops.start_ns[own], ops.end_ns[own], ops.name[own], Schema.COMMUNICATION_OP,
+                      _op_args(records, own), FlowEnd.OP, own)
+        painter.flat(f"{label} Communication", folder, 0, drawn, strings, records.rank,
+                     _OPS_MEANING)
+        held = np.flatnonzero(planes.group == group)
+        for plane, rows in _by_value(planes.plane[held]):
+            at = held[rows]
+            drawn = Drawn(planes.start_ns[at], planes.end_ns[at], planes.name[at],
+                          Schema.HCCL_TASK, _plane_args(records, at), FlowEnd.PLANE, at)
+            painter.flat(f"Plane {plane}", folder, plane + 1, drawn, strings, records.rank,
+                         _PLANE_MEANING)
+
+
+def _op_args(records: Records, rows: Rows) -> list[Arg]:
+    ops = records.ops
+    return [
+        integers("count", ops.count[rows], NO_ID),
+        names("data_type", ops.data_type[rows]),
+        names("algorithm", ops.algorithm[rows]),
+        integers("graph", ops.graph[rows], NO_GRAPH, default=False),
+        integers("connection_id", ops.connection[rows], NO_ID, default=False),
+    ]
+
+
+def _plane_args(records: Records, rows: Rows) -> list[Arg]:
+    planes = records.planes
+    moved = planes.size_bytes[rows] > 0
+    return [
+        integers("src_rank", planes.source_rank[rows], NO_ID),
+        integers("dst_rank", planes.target_rank[rows], NO_RANK),
+        Arg("size_bytes", ArgKind.INTEGER, planes.size_bytes[rows], moved),
+        numbers("bandwidth_gb_s", planes.bandwidth[rows], moved),
+        names("link_type", planes.link[rows]),
+        names("transport_type", planes.transport[rows], default=False),
+        names("data_type", planes.data_type[rows], default=False),
+        names("op", planes.op[rows], default=False),
+        names("notify_id", planes.notify[rows], default=False),
+        integers("stream_id", planes.stream[rows], NO_ID, default=False),
+        integers("task_id", planes.task[rows], NO_ID, default=False),
+        integers("context_id", planes.context[rows], NO_CONTEXT, default=False),
+        integers("graph", planes.graph[rows], NO_GRAPH, default=False),
+    ]
+
+
+CANN = "CANN"
+
+
+def host_layers(records: Records, *, cann: bool, framework: bool) -> list[tuple[str, Rows]]:
+    """The host layers to draw, by name: frameworks first, CANN last, as calls go down."""
+    found = []
+    for code, rows in _by_value(records.host.layer):
+        name = records.strings[code]
+        if (cann if name == CANN else framework):
+            found.append((name, rows))
+    return sorted(found, key=lambda layer: (layer[0] == CANN, natural_order(layer[0])))
+
+
+def paint_host(painter: Painter, parent: int, records: Records, layer: Rows) -> None:
+    """Draw the calls of one host layer by thread."""
+    host = records.host
+    for order, (thread, own) in enumerate(_by_value(host.thread[layer])):
+        rows = layer[own]
+        drawn = Drawn(host.start_ns[rows], host.end_ns[rows], host.name[rows], Schema.HOST_CALL, [
+            names("level", host.level[rows], default=False),
+            integers("connection_id", host.connection[rows], NO_ID, default=False),
+            integers("process_id", host.process[rows], NO_ID, default=False),
+        ], FlowEnd.HOST, rows)
+        painter.nested(f"Thread {thread}", parent, order, drawn, records.strings, records.rank)
+
+
+def paint_scopes(painter: Painter, parent: int, records: Records) -> None:
+    """Draw the scopes of named operators by stream, outermost on top."""
+    tasks, strings = records.tasks, records.strings
+    for order, (stream, rows) in enumerate(_by_value(tasks.stream)):
+        scoped = rows[np.array(["/" in strings[code] for code in tasks.name[rows].tolist()], bool)]
+        if len(scoped):
+            scopes = scopes_of(tasks.start_ns[scoped], tasks.end_ns[scoped], tasks.name[scoped],
+                               strings)
+            drawn = Drawn(scopes.start_ns, scopes.end_ns, scopes.name, Schema.SCOPE,
+                          [integers("level", scopes.level)])
+            painter.nested(f"Stream {stream}", parent, order, drawn, strings, records.rank)
+
+
+def paint_missing(painter: Painter, parent: int, records: Records, missing: Missing) -> None:
+    """Draw one slice where the detail of whole steps had to be left out."""
+    count = spell_count(missing.tasks, "task")
+    which = f"steps {spell_ids(missing.steps)}" if missing.steps else "the rest"
+    name = records.strings.code(f"{which}: {count} not in this file")
+    drawn = Drawn(
+        np.array([missing.start_ns]), np.array([missing.end_ns]), np.array([name], np.int32),
+        Schema.NOTE, [
+            integers("tasks", np.array([missing.tasks])),
+            integers("hccl_tasks", np.array([missing.hccl_tasks])),
+            integers("host_calls", np.array([missing.host_calls])),
+        ])
+    painter.flat("Detail left out", parent, 0, drawn, records.strings, records.rank,
+                 "The size limit left no room for the tasks of these steps.")
+
+
+def paint_counters(painter: Painter, parent: int, records: Records) -> None:
+    """Draw counters by group."""
+    series, samples, strings = records.series, records.samples, records.strings
+    groups = np.unique(series.group).tolist()
+    for order, group in enumerate(sorted(groups, key=lambda code: natural_order(strings[code]))):
+        folder = painter.group(strings[group], parent, order, "", records.rank)
+        own = np.flatnonzero(series.group == group).tolist()
+        own.sort(key=lambda row: natural_order(strings[series.name[row]]))
+        for place, row in enumerate(own):
+            at = np.flatnonzero(samples.series == row)
+            at = at[np.argsort(samples.time_ns[at], kind="stable")]
+            content = Samples(samples.time_ns[at], samples.value[at], strings[series.unit[row]])
+            painter.counter(strings[series.name[row]], folder, place, content, records.rank)
+
+
+def expect_arrows(painter: Painter, records: Records) -> None:
+    """Have the painter remember where the rows that arrows join will be drawn."""
+    for kind, table in ((FlowEnd.HOST, records.host), (FlowEnd.TASK, records.tasks),
+                        (FlowEnd.OP, records.ops), (FlowEnd.PLANE, records.planes)):
+        painter.reserve(records.rank, kind, len(table))
+
+
+def paint_arrows(painter: Painter, records: Records, first_id: int) -> tuple[int, int]:
+    """Draw the arrows whose two ends are drawn; the next free id, and how many were not.
+
+    Every pair has an id of its own: one id for several ends would draw a chain.
+    """
+    flows = records.flows
+    ends = []
+    for side in ("source", "target"):
+        kinds, rows = getattr(flows, f"{side}_kind"), getattr(flows, f"{side}_row")
+        track, place = np.full(len(flows), -1, np.int64), np.full(len(flows), -1, np.int64)
+        for kind in FlowEnd:
+            here = kinds == kind
+            track[here], place[here] = painter.places(records.rank, kind, rows[here])
+        ends.append((track, place))
+    drawn = (ends[0][0] >= 0) & (ends[1][0] >= 0)
+    count = int(drawn.sum())
+    arrow = np.arange(first_id, first_id + count)
+    painter.connect(
+        np.concatenate([end[0][drawn] for end in ends]),
+        np.concatenate([end[1][drawn] for end in ends]),
+        np.concatenate([arrow, arrow]),
+    )
+    return first_id + count, len(flows) - count
+
+
+def _by_value(values: np.ndarray) -> Iterator[tuple[int, Rows]]:
+    """Each distinct value, ascending, with its rows."""
+    order = np.argsort(values, kind="stable")
+    distinct, first = np.unique(values[order], return_index=True)
+    bounds = np.append(first, len(order))
+    for value, begin, stop in zip(
+        distinct.tolist(), bounds[:-1].tolist(), bounds[1:].tolist(), strict=True
+    ):
+        yield value, order[begin:stop]
+
+
+def natural_order(text: str) -> tuple[tuple[int, str], ...]:
+    """A key that sorts numbers in names by value: Stream 2 before Stream 10."""
+    return tuple(
+        (int(part), "") if part.isdigit() else (-1, part) for part in _NUMBER.split(text) if part
+    )

@@ -1,0 +1,145 @@
+"""The picture as data: a tree of tracks whose slices and samples are columns."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from timeline.records.columns import Bool, Float64, Int64, Rows
+from timeline.records.strings import StringPool
+
+__all__ = [
+    "Arg",
+    "ArgKind",
+    "Arrows",
+    "Samples",
+    "Schema",
+    "Slices",
+    "Timeline",
+    "Track",
+    "no_arrows",
+]
+
+
+class ArgKind(enum.Enum):
+    """How the values of an arg are to be read."""
+
+    INTEGER = enum.auto()
+    NUMBER = enum.auto()
+    NAME = enum.auto()
+    """Codes of the track's StringPool."""
+
+
+class Schema(enum.Enum):
+    """What a slice stands for; it decides which typed args it may have."""
+
+    STEP = "step"
+    OVERLAP = "overlap"
+    TASK = "task"
+    HCCL_TASK = "hccl_task"
+    COMMUNICATION_OP = "communication_op"
+    HOST_CALL = "host_call"
+    SCOPE = "scope"
+    NOTE = "note"
+
+
+@dataclass(frozen=True)
+class Arg:
+    """One arg of all slices of a track: n values, and which slices have it."""
+
+    name: str
+    kind: ArgKind
+    values: npt.NDArray[np.int64] | npt.NDArray[np.int32] | npt.NDArray[np.float64]
+    present: Bool
+    default: bool = True
+    """Whether it is drawn unless all or no args are asked for."""
+
+
+@dataclass(frozen=True)
+class Arrows:
+    """Arrow ends on the slices of one track: k pairs (slice, arrow id), ascending by slice."""
+
+    slice: Rows
+    arrow: Int64
+
+
+def no_arrows() -> Arrows:
+    """No arrow at all."""
+    return Arrows(np.empty(0, np.intp), np.empty(0, np.int64))
+
+
+@dataclass(frozen=True)
+class Slices:
+    """Slices of one track, which never cross: any two are disjoint or nested.
+
+    start_ns, end_ns: (n,) int64; name: (n,) codes of `strings`. Flat slices are disjoint and in
+    order of start; nested ones are in any order and drawn as a stack.
+    """
+
+    start_ns: Int64
+    end_ns: Int64
+    name: npt.NDArray[np.int32]
+    strings: StringPool
+    schema: Schema
+    args: tuple[Arg, ...] = ()
+    arrows: Arrows = field(default_factory=no_arrows)
+    nested: bool = False
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    def with_args(self, wanted: Callable[[Arg], bool]) -> Slices:
+        """The same slices with only the wanted args."""
+        return replace(self, args=tuple(arg for arg in self.args if wanted(arg)))
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Samples of one counter in order of time: (n,) int64 and (n,) float64."""
+
+    time_ns: Int64
+    value: Float64
+    unit: str
+
+    def __len__(self) -> int:
+        return len(self.time_ns)
+
+
+@dataclass(frozen=True)
+class Track:
+    """One row of the picture, or a group of rows.
+
+    Tracks with the same parent and name are lanes of one row. Siblings are drawn by `order`.
+    """
+
+    id: int
+    parent: int | None
+    name: str
+    order: int
+    description: str = ""
+    content: Slices | Samples | None = None
+    rank: int | None = None
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """A whole picture: tracks, parents before children, and what is known of its clock.
+
+    attributes are facts about the picture for people and programs (tool, selection, losses).
+    """
+
+    tracks: tuple[Track, ...]
+    first_ns: int
+    wall_offset_ns: int | None
+    """Wall time less the clock of the tracks; None where it is unknown."""
+    attributes: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def slice_count(self) -> int:
+        """All slices of all tracks."""
+        return sum(len(track.content) for track in self.tracks
+                   if isinstance(track.content, Slices))

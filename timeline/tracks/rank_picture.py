@@ -1,0 +1,57 @@
+"""One rank's share of a picture: its cut records, overlap and options."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from timeline.analysis.cut import Cut
+from timeline.analysis.overlap import Overlap
+from timeline.records.tables import Records
+from timeline.selection import Layer
+
+__all__ = ["Missing", "PictureOptions", "RankPicture"]
+
+
+@dataclass(frozen=True)
+class PictureOptions:
+    """How things are drawn.
+
+    by_layer groups rows by layer, then rank; otherwise by rank, then layer.
+    """
+
+    layers: frozenset[Layer]
+    by_layer: bool
+    merge_graphs: bool = True
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A stretch of one rank whose detail is not drawn: when, which steps, and how many records."""
+
+    start_ns: int
+    end_ns: int
+    steps: tuple[int, ...]
+    tasks: int
+    hccl_tasks: int
+    host_calls: int
+
+
+@dataclass(frozen=True)
+class RankPicture:
+    """What is drawn of one rank.
+
+    cut is the whole selection, whose steps and overlap are always drawn; detail holds the records
+    that are drawn one by one, all of them unless `missing` says otherwise. overlap is that of the
+    whole selection; step_overlaps has one per step row, None for a step without device records.
+    """
+
+    cut: Cut
+    overlap: Overlap
+    step_overlaps: tuple[Overlap | None, ...]
+    detail: Records
+    missing: Missing | None = None
+
+    @property
+    def records(self) -> Records:
+        """The records of the whole selection."""
+        return self.cut.records

@@ -1,0 +1,183 @@
+"""Turns steps and overlap into the rows of the summary."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from timeline.analysis.intervals import Intervals
+from timeline.analysis.steps import data_aug_bounds
+from timeline.records.columns import Bool, Int64
+from timeline.records.strings import StringPool
+from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Records, StepPart
+from timeline.tracks.model import Arg, Schema
+from timeline.tracks.painter import Drawn, Painter, integers
+from timeline.tracks.rank_picture import RankPicture
+
+__all__ = ["OVERLAP_ROWS", "STEP_TRACE", "paint_overlap", "paint_steps"]
+
+STEP_TRACE = "Step Trace"
+OVERLAP_ROWS = ("Computing", "Communication", "Communication(Not Overlapped)", "Free")
+"""The vendor's own names, in its order."""
+
+_OVERLAP_MEANINGS = (
+    "Union of the compute tasks of all streams.",
+    "Union of the communication ops of all groups.",
+    "Communication while nothing computes: what a step loses to it.",
+    "Neither computes nor communicates, between the first and the last of both.",
+)
+_STEPS_MEANING = (
+    "Iterations as the device marks them. Inside: FP/BP from FP start to BP end, and Iteration "
+    "Refresh from BP end to the end of the iteration."
+)
+_DERIVED = "ProfilerStep#N of the framework: its window on the host."
+_DEVICE_MEANING = "First start to last end of the device work that a step launched."
+_DATA_AUG_MEANING = (
+    "Wait for data: from the latest end of any iteration to the FP start of the next."
+)
+
+
+def paint_overlap(painter: Painter, parent: int, picture: RankPicture) -> None:
+    """Draw the four rows of the overlap analysis of one rank."""
+    overlap, strings = picture.overlap, picture.records.strings
+    rows = (overlap.computing, overlap.communication, overlap.not_overlapped, overlap.free)
+    for order, (name, meaning, intervals) in enumerate(
+        zip(OVERLAP_ROWS, _OVERLAP_MEANINGS, rows, strict=True)
+    ):
+        painter.flat(name, parent, order, _plain(intervals, name, strings), strings,
+                     picture.records.rank, meaning)
+
+
+def _plain(intervals: Intervals, name: str, strings: StringPool) -> Drawn:
+    codes = np.full(len(intervals), strings.code(name), np.int32)
+    return Drawn(intervals.start_ns, intervals.end_ns, codes, Schema.OVERLAP)
+
+
+def paint_steps(painter: Painter, parent: int, picture: RankPicture, *, merge_graphs: bool) -> None:
+    """Draw the step trace of one rank: all graphs in one row, or a row for each."""
+    records = picture.records
+    steps = records.steps
+    marked = ~steps.host
+    graphs = np.unique(steps.graph[marked]).tolist()
+    several = len(graphs) > 1
+    order = 0
+    if merge_graphs or not several:
+        if marked.any():
+            _paint_graph(painter, parent, picture, marked, "Iterations", order, named=several)
+            order += 1
+    else:
+        for graph in graphs:
+            rows = marked & (steps.graph == graph)
+            _paint_graph(painter, parent, picture, rows, _graph_name(graph), order, named=False)
+            order += 1
+    if steps.host.any():
+        _paint_host_steps(painter, parent, picture, order)
+    _paint_parts(painter, parent, records, order + 2)
+
+
+def _graph_name(graph: int) -> str:
+    return "Step mode" if graph == NO_GRAPH else f"Graph {graph}"
+
+
+def _paint_graph(painter: Painter, parent: int, picture: RankPicture, rows: Bool, name: str,
+                 order: int, *, named: bool) -> None:
+    """Iterations with FP/BP and refresh inside, then the waits for data on a row of their own."""
+    records, strings = picture.records, picture.records.strings
+    steps = records.steps
+    at = np.flatnonzero(rows)
+    labels = [
+        f"{_graph_name(graph)} Iteration {iteration}" if named else f"Iteration {iteration}"
+        for graph, iteration in zip(
+            steps.graph[at].tolist(), steps.iteration[at].tolist(), strict=True)
+    ]
+    has_bp = (steps.bp_end_ns[at] != NO_TIME) & (steps.bp_end_ns[at] <= steps.end_ns[at])
+    has_both = has_bp & (steps.fp_start_ns[at] != NO_TIME) & (
+        steps.fp_start_ns[at] <= steps.bp_end_ns[at]) & (
+        steps.fp_start_ns[at] >= steps.start_ns[at])
+    forward, refresh = at[has_both], at[has_bp]
+    count, inner = len(at), len(forward) + len(refresh)
+    owner = np.concatenate([at, forward, refresh])
+    is_step = np.arange(count + inner) < count
+    drawn = Drawn(
+        np.concatenate([steps.start_ns[at], steps.fp_start_ns[forward], steps.bp_end_ns[refresh]]),
+        np.concatenate([steps.end_ns[at], steps.bp_end_ns[forward], steps.end_ns[refresh]]),
+        np.concatenate([
+            strings.codes(labels),
+            np.full(len(forward), strings.code("FP/BP"), np.int32),
+            np.full(len(refresh), strings.code("Iteration Refresh"), np.int32),
+        ]),
+        Schema.STEP,
+        _step_args(picture, owner, is_step),
+    )
+    painter.nested(name, parent, order * 2, drawn, strings, records.rank, _STEPS_MEANING)
+    _paint_data_aug(painter, parent, picture, at, name, order * 2 + 1)
+
+
+def _step_args(picture: RankPicture, owner: Int64, is_step: Bool) -> list[Arg]:
+    """Graph and iteration on every slice; the step's overlap on the step itself."""
+    steps = picture.records.steps
+    totals = {
+        name: np.array([
+            NO_ID if overlap is None else overlap.totals_ns()[name]
+            for overlap in picture.step_overlaps
+        ], np.int64)
+        for name in ("computing_ns", "communication_ns", "not_overlapped_ns", "free_ns")
+    }
+    return [
+        integers("graph", steps.graph[owner], NO_GRAPH),
+        integers("iteration", steps.iteration[owner]),
+        *(
+            integers(name, np.where(is_step, values[owner], NO_ID), NO_ID)
+            for name, values in totals.items()
+        ),
+    ]
+
+
+def _paint_data_aug(painter: Painter, parent: int, picture: RankPicture, at: Int64, name: str,
+                    order: int) -> None:
+    records, strings = picture.records, picture.records.strings
+    start_ns, end_ns = data_aug_bounds(records.steps)
+    held = at[start_ns[at] != NO_TIME]
+    if not len(held):
+        return
+    drawn = Drawn(
+        start_ns[held], end_ns[held],
+        np.full(len(held), strings.code("Data Aug Bound"), np.int32), Schema.STEP,
+        _step_args(picture, held, np.zeros(len(held), np.bool_))[:2],
+    )
+    label = "Data Aug Bound" if name == "Iterations" else f"{name} Data Aug Bound"
+    painter.flat(label, parent, order, drawn, strings, records.rank, _DATA_AUG_MEANING)
+
+
+def _paint_host_steps(painter: Painter, parent: int, picture: RankPicture, order: int) -> None:
+    records, strings = picture.records, picture.records.strings
+    steps, membership = records.steps, picture.cut.membership
+    at = np.flatnonzero(steps.host)
+    iterations = steps.iteration[at].tolist()
+    args = _step_args(picture, at, np.ones(len(at), np.bool_))
+    painter.flat("ProfilerStep", parent, order * 2, Drawn(
+        steps.start_ns[at], steps.end_ns[at],
+        strings.codes(f"ProfilerStep#{iteration}" for iteration in iterations), Schema.STEP, args,
+    ), strings, records.rank, _DERIVED)
+    held = np.flatnonzero(membership.device_start_ns[at] != NO_TIME)
+    on_device = at[held]
+    painter.flat("Step on device", parent, order * 2 + 1, Drawn(
+        membership.device_start_ns[on_device], membership.device_end_ns[on_device],
+        strings.codes(f"Step {iterations[row]}" for row in held.tolist()), Schema.STEP,
+        _step_args(picture, on_device, np.ones(len(on_device), np.bool_)),
+    ), strings, records.rank, _DEVICE_MEANING)
+
+
+def _paint_parts(painter: Painter, parent: int, records: Records, order: int) -> None:
+    parts, strings = records.parts, records.strings
+    for kind, name in ((StepPart.REDUCE, "Reduce"), (StepPart.GET_NEXT, "GetNext")):
+        at = np.flatnonzero(parts.kind == kind)
+        if not len(at):
+            continue
+        drawn = Drawn(
+            parts.start_ns[at], parts.end_ns[at],
+            strings.codes(f"{name} {number}" for number in parts.number[at].tolist()),
+            Schema.STEP,
+            [integers("graph", parts.graph[at], NO_GRAPH),
+             integers("iteration", parts.iteration[at])],
+        )
+        painter.flat(name, parent, order * 2 + int(kind), drawn, strings, records.rank)

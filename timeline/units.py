@@ -1,0 +1,104 @@
+"""Turns what people type and read ("20MB", "1.5ms", "0,2-5") into integers, and back."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+
+from timeline.errors import UsageError
+
+__all__ = [
+    "parse_bytes",
+    "parse_duration_ns",
+    "parse_ids",
+    "spell_bytes",
+    "spell_count",
+    "spell_duration",
+]
+
+_BYTES = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_DURATIONS_NS = {"": 1, "ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
+_ID_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
+MOST_IDS_IN_A_RANGE = 10_000_000
+
+
+def parse_bytes(text: str) -> int:
+    """Read a size; K, M and G are powers of 1024, with or without B or iB.
+
+    >>> parse_bytes("20MB")
+    20971520
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(?:([KMG])(?:i?B)?|(B)?)\s*", text, re.IGNORECASE)
+    if match is None:
+        raise UsageError(f"{text!r} is not a size: write a number and B, KB, MB or GB, as in 20MB.")
+    return int(Decimal(match[1]) * _BYTES[(match[2] or "").upper()])
+
+
+def parse_duration_ns(text: str) -> int:
+    """Read a duration; a bare number is nanoseconds.
+
+    >>> parse_duration_ns("1.5ms")
+    1500000
+    """
+    match = re.fullmatch(r"\s*([+-]?\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s)?\s*", text)
+    if match is None:
+        raise UsageError(f"{text!r} is not a time: write a number and ns, us, ms or s, as in 1.5ms.")
+    return int(Decimal(match[1]) * _DURATIONS_NS[match[2] or ""])
+
+
+def parse_ids(text: str, option: str) -> frozenset[int] | None:
+    """Read a list of ids and inclusive ranges; "all" is None.
+
+    >>> sorted(parse_ids("0,2-4", "--ranks"))
+    [0, 2, 3, 4]
+    """
+    if text.strip().lower() == "all":
+        return None
+    ids: set[int] = set()
+    for part in text.split(","):
+        match = _ID_RANGE.fullmatch(part.strip())
+        if match is None:
+            raise UsageError(f"{option} {text}: {part.strip()!r} is no id; write 0,2-5 or all.")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first:
+            raise UsageError(f"{option} {text}: the range {part.strip()} runs backwards.")
+        if last - first >= MOST_IDS_IN_A_RANGE:
+            raise UsageError(f"{option} {text}: the range {part.strip()} is too long.")
+        ids.update(range(first, last + 1))
+    return frozenset(ids)
+
+
+def spell_bytes(size_bytes: int) -> str:
+    """Spell a size for people.
+
+    >>> spell_bytes(19_608_211)
+    '18.7 MB'
+    """
+    if size_bytes < 1 << 10:
+        return f"{size_bytes} B"
+    for unit, scale in (("KB", 1 << 10), ("MB", 1 << 20)):
+        if size_bytes < scale << 10:
+            return f"{size_bytes / scale:.1f} {unit}"
+    return f"{size_bytes / (1 << 30):.2f} GB"
+
+
+def spell_duration(duration_ns: int) -> str:
+    """Spell a duration for people.
+
+    >>> spell_duration(86_470_908)
+    '86.471 ms'
+    """
+    for unit, scale in (("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000)):
+        if abs(duration_ns) >= scale:
+            return f"{duration_ns / scale:.3f} {unit}"
+    return f"{duration_ns} ns"
+
+
+def spell_count(count: int, noun: str) -> str:
+    """Spell a number of things.
+
+    >>> spell_count(1, "task"), spell_count(171204, "task")
+    ('1 task', '171 204 tasks')
+    """
+    digits = f"{count:,}".replace(",", " ")
+    return f"{digits} {noun}" if count == 1 else f"{digits} {noun}s"
