@@ -82,7 +82,7 @@ def _layer_and_row(track: Track, tracks: Sequence[Track]) -> tuple[str, str]:
     while above is not None:
         names.append(tracks[above].name)
         above = tracks[above].parent
-    path = [name for name in reversed(names[:-1]) if name != f"Rank {track.rank}"]
+    path = [name for name in reversed(names[:-1]) if name != f"Rank {track.rank}"] or names
     layer, below = path[0], path[1:]
     if len(below) > 1 and below[-1].startswith(below[-2]):
         below = below[:-2] + below[-1:]

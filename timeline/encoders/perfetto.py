@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from timeline.encoders.perfetto_tracks import encode_track, track_uuid
 from timeline.encoders.schema import descriptor_bytes
@@ -34,7 +34,7 @@ def _packets(timeline: Timeline) -> Iterator[bytes]:
     yield _file_facts(timeline)
     yield from _descriptors(timeline.tracks)
     for track in timeline.tracks:
-        yield from encode_track(track)
+        yield from encode_track(track, timeline.first_ns)
 
 
 def _file_facts(timeline: Timeline) -> bytes:
@@ -60,9 +60,10 @@ def _file_facts(timeline: Timeline) -> bytes:
     return bytes(trace.SerializeToString())
 
 
-def _descriptors(tracks: Iterable[Track]) -> Iterator[bytes]:
+def _descriptors(tracks: Sequence[Track]) -> Iterator[bytes]:
     from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 
+    parents = {track.parent for track in tracks}
     for track in tracks:
         trace = protos.Trace()
         packet = trace.packet.add()
@@ -75,9 +76,9 @@ def _descriptors(tracks: Iterable[Track]) -> Iterator[bytes]:
             descriptor.parent_uuid = track_uuid(track.parent)
         if track.description:
             descriptor.description = track.description
-        if track.content is None:
+        if track.id in parents:
             descriptor.child_ordering = protos.TrackDescriptor.EXPLICIT
-        elif isinstance(track.content, Samples):
+        if isinstance(track.content, Samples):
             descriptor.counter.unit_name = track.content.unit
         yield bytes(trace.SerializeToString())
 

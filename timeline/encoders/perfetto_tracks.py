@@ -26,7 +26,7 @@ __all__ = ["SEQUENCE_OF_TRACK", "encode_track", "track_uuid"]
 SEQUENCE_OF_TRACK = 2
 """Sequence of track 0; sequence 1 holds descriptors and file-wide facts."""
 SEQUENCE_CLOCK = 64
-"""The first clock id that is private to a sequence."""
+"""The first clock id that is private to a sequence; only such a clock may count increments."""
 BLOCK_BYTES = 4 << 20
 """Matrix bytes encoded at a time."""
 LEAST_BLOCK_ROWS = 256
@@ -54,17 +54,17 @@ def track_uuid(track_id: int) -> int:
     return track_id + 1
 
 
-def encode_track(track: Track) -> Iterator[bytes]:
+def encode_track(track: Track, first_ns: int) -> Iterator[bytes]:
     """The packets of a track's slices or samples, framed as in a trace file.
 
-    The sequence begins with its names, its track as the default, and a clock that counts from the
-    first event, so that each event tells only the time since the one before.
+    The sequence begins with its names, its track as the default, and a clock on which each event
+    tells only the time since the one before. All clocks start at the same moment, so the UI's row
+    of clock snapshots shows one mark.
     """
     sequence = track.id + SEQUENCE_OF_TRACK
     if isinstance(track.content, Slices) and len(track.content):
-        yield from _encode_slices(track, track.content, sequence)
+        yield from _encode_slices(track, track.content, sequence, first_ns)
     elif isinstance(track.content, Samples) and len(track.content):
-        first_ns = int(track.content.time_ns[0])
         yield _opening(track, sequence, first_ns, _Names())
         yield from _encode_samples(track.content, sequence, first_ns)
 
@@ -112,7 +112,7 @@ class _Events:
     since_ns: Int64
 
 
-def _events(slices: Slices) -> _Events:
+def _events(slices: Slices, first_ns: int) -> _Events:
     if slices.nested:
         edges = edges_of(slices.start_ns, slices.end_ns)
         row, is_end, time_ns = edges.row, edges.is_end, edges.time_ns
@@ -121,22 +121,23 @@ def _events(slices: Slices) -> _Events:
         row = np.repeat(np.arange(count), 2)
         is_end = np.tile(np.array([False, True]), count)
         time_ns = np.stack([slices.start_ns, slices.end_ns], axis=1).reshape(-1)
-    return _Events(row, is_end, np.diff(time_ns, prepend=time_ns[0]))
+    return _Events(row, is_end, np.diff(time_ns, prepend=first_ns))
 
 
-def _encode_slices(track: Track, slices: Slices, sequence: int) -> Iterator[bytes]:
+def _encode_slices(track: Track, slices: Slices, sequence: int,
+                   first_ns: int) -> Iterator[bytes]:
     event_iids, event_codes = _number_codes(slices.name, len(slices.strings))
     texts = [arg for arg in slices.args if arg.kind is ArgKind.NAME and arg.present.any()]
     value_codes = [arg.values[arg.present] for arg in texts]
     every = np.concatenate(value_codes) if value_codes else np.empty(0, np.int32)
     value_iids, values = _number_codes(every, len(slices.strings))
     typed, untyped = _split_args(slices)
-    yield _opening(track, sequence, int(slices.start_ns.min()), _Names(
+    yield _opening(track, sequence, first_ns, _Names(
         [slices.strings[code] for code in event_codes.tolist()],
         [arg.name for arg in (*texts, *untyped)],
         [slices.strings[code] for code in values.tolist()],
     ))
-    events = _events(slices)
+    events = _events(slices, first_ns)
     most_arrows = _most_arrows(slices.arrows)
     rows_at_once = max(LEAST_BLOCK_ROWS, BLOCK_BYTES // (64 + 10 * most_arrows))
     for first in range(0, len(events.row), rows_at_once):

@@ -35,7 +35,8 @@ MESSAGES: dict[Schema, Message] = {
     Schema.COMMUNICATION_OP: Message("CommunicationOp", "communication", 9903, (
         "count", "graph", "connection_id")),
     Schema.STEP: Message("Step", "step", 9904, (
-        "graph", "iteration", "computing_ns", "communication_ns", "not_overlapped_ns", "free_ns")),
+        "graph", "iteration", "computing_ns", "communication_ns", "not_overlapped_ns", "free_ns",
+        "slowest_rank", "fastest_rank", "slowest_ns", "fastest_ns")),
     Schema.HOST_CALL: Message("HostCall", "host", 9905, ("connection_id", "process_id")),
     Schema.SCOPE: Message("Scope", "scope", 9906, ("level",)),
     Schema.NOTE: Message("Missing", "missing", 9907, ("tasks", "hccl_tasks", "host_calls")),

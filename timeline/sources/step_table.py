@@ -74,7 +74,7 @@ def _add_reduces(parts: dict[str, list[int]], header: list[str], cells: list[str
     pairs = zip(cells[first::2], cells[first + 1 :: 2], strict=False)
     for number, (start, length) in enumerate(pairs):
         start_ns, end_ns = interval_ns([start.encode()], [length.encode()])
-        if start_ns[0] > 0 and end_ns[0] != NO_TIME:
+        if start_ns[0] > 0:
             for name, value in (
                 ("graph", graph), ("iteration", iteration), ("number", number),
                 ("kind", StepPart.REDUCE), ("start_ns", int(start_ns[0])),

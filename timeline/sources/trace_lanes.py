@@ -23,7 +23,7 @@ STEP_TRACE = "Step Trace"
 
 _STREAM = re.compile(r"Stream (\d+)")
 _PLANE = re.compile(r"Plane (\d+)")
-_MODEL = re.compile(r"(?:Step Trace\()?Model ID:\s*(\d+)\)?")
+_MODEL = re.compile(r"(?:Step Trace\()?Model ID\)?:\s*(\d+)\)?")
 _GROUP = re.compile(r"(.+?) Communication")
 
 

@@ -58,8 +58,11 @@ COMPUTE_TYPES = frozenset({
 })
 """Task types that compute, for exports without a kernel table."""
 
-_GET_NEXT_NAME = re.compile(r"GetNext\D*(\d+)_(\d+)")
-_REDUCE_NAME = re.compile(r"Reduce_(\d+)_(\d+)")
+_PARTS = (
+    (StepPart.REDUCE, re.compile(r"Reduce_(\d+)_(\d+)"), "Reduce"),
+    (StepPart.GET_NEXT, re.compile(r"GetNext\D*(\d+)_(\d+)"), "GetNext Time"),
+)
+"""Parts by name, or by category where a version of msprof writes plain names."""
 _ITERATION_NAME = re.compile(r"Iteration (\d+)")
 _PROFILER_STEP = re.compile(r"ProfilerStep#(\d+)")
 
@@ -189,10 +192,13 @@ def step_tables(events: Sequence[Event], *, graph: int) -> tuple[Steps, StepPart
                     iteration=number(args.iteration, int(match[1])),
                     fp_start_ns=_mark_ns(args.fp_start), bp_end_ns=_mark_ns(args.bp_end))
             continue
-        for kind, pattern in ((StepPart.REDUCE, _REDUCE_NAME), (StepPart.GET_NEXT, _GET_NEXT_NAME)):
-            if match := pattern.fullmatch(event.name):
+        for kind, pattern, category in _PARTS:
+            match = pattern.match(event.name)
+            if match or event.cat == category:
+                iteration, place = (int(match[1]), int(match[2])) if match else (NO_ID, 0)
                 _extend(parts, start_ns=start, end_ns=end, graph=graph, kind=kind,
-                        iteration=number(args.iteration, int(match[1])), number=int(match[2]))
+                        iteration=number(args.iteration, iteration), number=place)
+                break
     return (
         Steps.of(len(steps["graph"]), steps) if steps else Steps.empty(),
         StepParts.of(len(parts["graph"]), parts) if parts else StepParts.empty(),

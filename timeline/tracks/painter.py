@@ -57,14 +57,21 @@ class Painter:
         """Add a row that only holds others; its id."""
         return self._add(name, parent, order, description, None, rank)
 
-    def flat(self, name: str, parent: int, order: int, drawn: Drawn, strings: StringPool,
-             rank: int, description: str = "") -> None:
+    def flat(self, name: str, parent: int | None, order: int, drawn: Drawn, strings: StringPool,
+             rank: int | None, description: str = "") -> None:
         """Add a row of slices without nesting; where they overlap it gets lanes."""
         by_start = np.lexsort((drawn.end_ns, drawn.start_ns))
         lane = flat_lanes(drawn.start_ns[by_start], drawn.end_ns[by_start])
         for rows in rows_by_lane(lane) or [np.empty(0, np.intp)]:
             self._lane(name, parent, order, drawn, by_start[rows], strings, rank, description,
                        nested=False)
+
+    def stacked(self, name: str, parent: int | None, order: int, drawn: Drawn,
+                strings: StringPool, description: str = "") -> int:
+        """Add one row of slices that must not cross and that may hold other rows; its id."""
+        slices = Slices(drawn.start_ns, drawn.end_ns, drawn.name, strings, drawn.schema,
+                        tuple(drawn.args), nested=True)
+        return self._add(name, parent, order, description, slices, None)
 
     def nested(self, name: str, parent: int, order: int, drawn: Drawn, strings: StringPool,
                rank: int, description: str = "") -> None:
@@ -77,8 +84,9 @@ class Painter:
         """Add a counter."""
         self._add(name, parent, order, "", samples, rank)
 
-    def _lane(self, name: str, parent: int, order: int, drawn: Drawn, rows: Rows,
-              strings: StringPool, rank: int, description: str, *, nested: bool) -> None:
+    def _lane(self, name: str, parent: int | None, order: int, drawn: Drawn, rows: Rows,
+              strings: StringPool, rank: int | None, description: str, *,
+              nested: bool) -> None:
         slices = Slices(
             drawn.start_ns[rows], drawn.end_ns[rows], drawn.name[rows].astype(np.int32), strings,
             drawn.schema,
@@ -87,7 +95,7 @@ class Painter:
             nested=nested,
         )
         track = self._add(name, parent, order, description, slices, rank)
-        if drawn.kind is not None and drawn.rows is not None:
+        if drawn.kind is not None and drawn.rows is not None and rank is not None:
             self._remember(rank, drawn.kind, drawn.rows[rows], track)
 
     def _add(self, name: str, parent: int | None, order: int, description: str,

@@ -20,14 +20,13 @@ from timeline.tracks.detail import (
     paint_scopes,
 )
 from timeline.tracks.model import Track
+from timeline.tracks.overview import paint_overview
 from timeline.tracks.painter import Painter
 from timeline.tracks.rank_picture import PictureOptions, RankPicture
 from timeline.tracks.summary import STEP_TRACE, paint_overlap, paint_steps
 
 __all__ = ["Painted", "paint"]
 
-ROOT = "Ascend"
-"""Name of the row that holds all others, so that their order is ours and not the alphabet's."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ class _Row:
 def paint(pictures: Sequence[RankPicture], options: PictureOptions) -> Painted:
     """Draw all ranks."""
     painter = Painter()
-    root = painter.group(ROOT, None, 0)
+    root = paint_overview(painter, pictures)
     if Layer.ARROWS in options.layers:
         for picture in pictures:
             expect_arrows(painter, picture.detail)
@@ -72,8 +71,9 @@ def paint(pictures: Sequence[RankPicture], options: PictureOptions) -> Painted:
 
 def _by_rank(painter: Painter, root: int, pictures: Sequence[RankPicture],
              rows: Sequence[tuple[RankPicture, _Row]]) -> None:
+    alone = len(pictures) == 1
     folders = {
-        picture.records.rank: painter.group(
+        picture.records.rank: root if alone else painter.group(
             f"Rank {picture.records.rank}", root, picture.records.rank, rank=picture.records.rank)
         for picture in pictures
     }

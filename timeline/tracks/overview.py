@@ -1,0 +1,118 @@
+"""Turns the steps of all ranks into the one row that is seen before anything is unfolded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from timeline.errors import spell_ids
+from timeline.records.strings import StringPool
+from timeline.records.tables import NO_GRAPH, NO_TIME
+from timeline.tracks.lanes import nested_lanes
+from timeline.tracks.model import Schema
+from timeline.tracks.painter import Drawn, Painter, integers
+from timeline.tracks.rank_picture import RankPicture
+
+__all__ = ["paint_overview"]
+
+_MEANING = (
+    "Steps of all ranks together: from the first rank's start to the last rank's end. "
+    "Unfold for each rank."
+)
+
+
+@dataclass(frozen=True)
+class _Span:
+    """One step on one rank."""
+
+    graph: int
+    step: int
+    rank: int
+    start_ns: int
+    end_ns: int
+
+    @property
+    def length_ns(self) -> int:
+        return self.end_ns - self.start_ns
+
+
+def paint_overview(painter: Painter, pictures: Sequence[RankPicture]) -> int:
+    """Draw the row that holds all others; its id.
+
+    A root row of its own keeps the order of the rows below it ours: Perfetto sorts roots by name.
+    Where a step runs into the next one on another rank, the next slice moves to the row "Steps,
+    continued" inside.
+    """
+    ranks = [picture.records.rank for picture in pictures]
+    name = f"Rank {ranks[0]}" if len(ranks) == 1 else f"Ranks {spell_ids(ranks, shortest_run=2)}"
+    steps = _joined(pictures)
+    strings = StringPool()
+    start_ns = np.array([min(span.start_ns for span in own) for own in steps], np.int64)
+    end_ns = np.array([max(span.end_ns for span in own) for own in steps], np.int64)
+    drawn = _drawn(steps, start_ns, end_ns, strings, compared=len(ranks) > 1)
+    lane = nested_lanes(start_ns, end_ns)
+    first, rest = np.flatnonzero(lane == 0), np.flatnonzero(lane != 0)
+    root = painter.stacked(name, None, 0, _rows(drawn, first), strings, _MEANING)
+    if len(rest):
+        painter.flat("Steps, continued", root, -1, _rows(drawn, rest), strings, None)
+    return root
+
+
+def _joined(pictures: Sequence[RankPicture]) -> list[list[_Span]]:
+    """The spans of each step over the ranks, in order of time.
+
+    Ranks number their graphs apart, so a step is matched by its number alone unless a rank has
+    several graphs.
+    """
+    several = any(
+        len(np.unique(picture.records.steps.graph)) > 1 for picture in pictures)
+    found: dict[tuple[int, int], list[_Span]] = {}
+    for picture in pictures:
+        for span in _spans(picture):
+            key = (span.graph if several else NO_GRAPH, span.step)
+            found.setdefault(key, []).append(span)
+    return sorted(found.values(), key=lambda own: min(span.start_ns for span in own))
+
+
+def _spans(picture: RankPicture) -> list[_Span]:
+    """Steps as they ran on the device: host windows count only where no device work is known."""
+    steps, membership = picture.records.steps, picture.cut.membership
+    on_device = steps.host & (membership.device_start_ns != NO_TIME)
+    start_ns = np.where(on_device, membership.device_start_ns, steps.start_ns)
+    end_ns = np.where(on_device, membership.device_end_ns, steps.end_ns)
+    return [
+        _Span(graph, step, picture.records.rank, start, end)
+        for graph, step, start, end in zip(
+            steps.graph.tolist(), steps.iteration.tolist(), start_ns.tolist(), end_ns.tolist(),
+            strict=True)
+    ]
+
+
+def _drawn(steps: list[list[_Span]], start_ns: np.ndarray, end_ns: np.ndarray,
+           strings: StringPool, *, compared: bool) -> Drawn:
+    several = len({own[0].graph for own in steps}) > 1 and len({own[0].step for own in steps}) < len(
+        steps)
+    labels = [
+        f"Graph {own[0].graph} Step {own[0].step}" if several else f"Step {own[0].step}"
+        for own in steps
+    ]
+    args = [integers("iteration", np.array([own[0].step for own in steps], np.int64))]
+    if compared:
+        slow = [max(own, key=lambda span: span.length_ns) for own in steps]
+        fast = [min(own, key=lambda span: span.length_ns) for own in steps]
+        args += [
+            integers("slowest_rank", np.array([span.rank for span in slow], np.int64)),
+            integers("fastest_rank", np.array([span.rank for span in fast], np.int64)),
+            integers("slowest_ns", np.array([span.length_ns for span in slow], np.int64)),
+            integers("fastest_ns", np.array([span.length_ns for span in fast], np.int64)),
+        ]
+    return Drawn(start_ns, end_ns, strings.codes(labels), Schema.STEP, args)
+
+
+def _rows(drawn: Drawn, rows: np.ndarray) -> Drawn:
+    return replace(
+        drawn, start_ns=drawn.start_ns[rows], end_ns=drawn.end_ns[rows], name=drawn.name[rows],
+        args=[replace(arg, values=arg.values[rows], present=arg.present[rows])
+              for arg in drawn.args])
