@@ -7,12 +7,16 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from timeline.errors import TimelineError, UsageError
 from timeline.selection import Kind, Selection, parse_layers, parse_window
 from timeline.units import parse_bytes, parse_ids
 from timeline.version import __version__
+
+if TYPE_CHECKING:
+    from timeline.export import ExportOptions
+    from timeline.progress import Progress
 
 __all__ = ["build_parser", "main"]
 
@@ -48,8 +52,12 @@ def build_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument(
-        "path", nargs="?", default=".", metavar="PATH",
-        help="a profile, a directory above or inside one, or one file of it (default: here)")
+        "path",
+        nargs="?",
+        default=".",
+        metavar="PATH",
+        help="a profile, a directory above or inside one, or one file of it (default: here)",
+    )
     _add_select(parser.add_argument_group("select (ids: 0,2-5 or all; ranges include both ends)"))
     _add_draw(parser.add_argument_group("draw"))
     _add_output(parser.add_argument_group("output"))
@@ -63,52 +71,101 @@ def build_parser() -> argparse.ArgumentParser:
 
 def _add_select(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--ranks", default="all", metavar="IDS", help="ranks (default: all)")
-    group.add_argument("--graphs", default="all", metavar="IDS",
-                       help="graph (model) ids (default: all)")
-    group.add_argument("--steps", default="all", metavar="IDS",
-                       help="steps or iterations (default: all)")
-    group.add_argument("--window", metavar="START:END",
-                       help="part of the time, counted from the first device record: ns, units or "
-                       "percent, as in 1.2s:1.5s or 30%%:60%%; START is in, END is not")
-    group.add_argument("--layers", default="all", metavar="NAMES",
-                       help="layers to draw: steps, overlap, hardware, communication, cann, "
-                       "framework, scopes, counters, arrows (default: those of the kind)")
-    group.add_argument("--assign-rank", action="append", default=[], metavar="DIR=RANK",
-                       help="the rank of a capture that does not tell it; may be repeated")
+    group.add_argument(
+        "--graphs", default="all", metavar="IDS", help="graph (model) ids (default: all)"
+    )
+    group.add_argument(
+        "--steps", default="all", metavar="IDS", help="steps or iterations (default: all)"
+    )
+    group.add_argument(
+        "--window",
+        metavar="START:END",
+        help="part of the time, counted from the first device record: ns, units or "
+        "percent, as in 1.2s:1.5s or 30%%:60%%; START is in, END is not",
+    )
+    group.add_argument(
+        "--layers",
+        default="all",
+        metavar="NAMES",
+        help="layers to draw: steps, overlap, hardware, communication, cann, "
+        "framework, scopes, counters, arrows (default: those of the kind)",
+    )
+    group.add_argument(
+        "--assign-rank",
+        action="append",
+        default=[],
+        metavar="DIR=RANK",
+        help="the rank of a capture that does not tell it; may be repeated",
+    )
 
 
 def _add_draw(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--kind", choices=[kind.value for kind in Kind], default=Kind.SUMMARY.value,
-                       help="summary: steps and overlap; detail: every task too "
-                       "(default: summary)")
-    group.add_argument("--group-by", choices=["rank", "layer"],
-                       help="order of rows (default: layer for summary, rank for detail)")
-    group.add_argument("--merge-graphs", action=argparse.BooleanOptionalAction, default=True,
-                       help="steps of all graphs in one row, or a row for each (default: one)")
-    group.add_argument("--scopes", action="store_true",
-                       help="draw the scopes of operator names as a layer")
-    group.add_argument("--args", choices=["default", "all", "none"], default="default",
-                       help="args on slices; the viewer pays for each (default: a short set)")
-    group.add_argument("--fp-start", metavar="OPERATOR",
-                       help="operator that begins forward, where steps are not marked "
-                       "(default: $PROFILING_FP_START, else found)")
-    group.add_argument("--bp-end", metavar="OPERATOR",
-                       help="operator that ends backward, where steps are not marked "
-                       "(default: $PROFILING_BP_END, else found)")
+    group.add_argument(
+        "--kind",
+        choices=[kind.value for kind in Kind],
+        default=Kind.SUMMARY.value,
+        help="summary: steps and overlap; detail: every task too (default: summary)",
+    )
+    group.add_argument(
+        "--group-by",
+        choices=["rank", "layer"],
+        help="order of rows (default: layer for summary, rank for detail)",
+    )
+    group.add_argument(
+        "--merge-graphs",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="steps of all graphs in one row, or a row for each (default: one)",
+    )
+    group.add_argument(
+        "--scopes", action="store_true", help="draw the scopes of operator names as a layer"
+    )
+    group.add_argument(
+        "--args",
+        choices=["default", "all", "none"],
+        default="default",
+        help="args on slices; the viewer pays for each (default: a short set)",
+    )
+    group.add_argument(
+        "--fp-start",
+        metavar="OPERATOR",
+        help="operator that begins forward, where steps are not marked "
+        "(default: $PROFILING_FP_START, else found)",
+    )
+    group.add_argument(
+        "--bp-end",
+        metavar="OPERATOR",
+        help="operator that ends backward, where steps are not marked "
+        "(default: $PROFILING_BP_END, else found)",
+    )
 
 
 def _add_output(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("-o", "--output", type=Path, metavar="FILE",
-                       help=".pftrace, .json, or either with .gz "
-                       "(default: timeline-KIND-rRANKS.pftrace here)")
-    group.add_argument("--limit", default="20MB", metavar="SIZE",
-                       help="largest size of the file; 0 is none (default: 20MB)")
-    group.add_argument("--fit", choices=["steps", "error"], default="steps",
-                       help="when it is larger: keep the detail of the leading steps, or stop "
-                       "(default: steps)")
+    group.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help=".pftrace, .json, or either with .gz (default: timeline-KIND-rRANKS.pftrace here)",
+    )
+    group.add_argument(
+        "--limit",
+        default="20MB",
+        metavar="SIZE",
+        help="largest size of the file; 0 is none (default: 20MB)",
+    )
+    group.add_argument(
+        "--fit",
+        choices=["steps", "error"],
+        default="steps",
+        help="when it is larger: keep the detail of the leading steps, or stop (default: steps)",
+    )
     group.add_argument("--force", action="store_true", help="replace an existing file")
-    group.add_argument("--strict", action="store_true",
-                       help="stop, with exit code 4, when anything would be left out")
+    group.add_argument(
+        "--strict",
+        action="store_true",
+        help="stop, with exit code 4, when anything would be left out",
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -133,7 +190,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(asked: argparse.Namespace) -> int:
-    from timeline.export import ExportOptions, export, layers_for
+    from timeline.export import export, layers_for
 
     kind = Kind(asked.kind)
     layers = layers_for(kind, parse_layers(asked.layers))
@@ -149,7 +206,7 @@ def _run(asked: argparse.Namespace) -> int:
         layers=layers,
     )
     path = Path(asked.path)
-    options = _options(asked, kind, ExportOptions)
+    options = _options(asked, kind)
     if asked.list:
         from timeline.listing import listing
 
@@ -168,11 +225,11 @@ def _run(asked: argparse.Namespace) -> int:
     return 0
 
 
-def _options(asked, kind, make):  # type: ignore[no-untyped-def]
+def _options(asked: argparse.Namespace, kind: Kind) -> ExportOptions:
     from timeline.analysis.steps import StepOperators
-    from timeline.export import Args, Fit
+    from timeline.export import Args, ExportOptions, Fit
 
-    return make(
+    return ExportOptions(
         kind=kind,
         output=asked.output,
         limit_bytes=parse_bytes(asked.limit),
@@ -182,7 +239,8 @@ def _options(asked, kind, make):  # type: ignore[no-untyped-def]
         merge_graphs=asked.merge_graphs,
         operators=StepOperators(
             fp_start=asked.fp_start or _first_set(FP_START_VARIABLES),
-            bp_end=asked.bp_end or _first_set(BP_END_VARIABLES)),
+            bp_end=asked.bp_end or _first_set(BP_END_VARIABLES),
+        ),
         assigned_ranks=dict(_assignment(text) for text in asked.assign_rank),
         force=asked.force,
         strict=asked.strict,
@@ -200,7 +258,7 @@ def _assignment(text: str) -> tuple[str, int]:
     return directory, int(rank)
 
 
-def _progress(asked: argparse.Namespace):  # type: ignore[no-untyped-def]
+def _progress(asked: argparse.Namespace) -> Progress:
     from timeline.progress import Silent, TerminalLine
 
     return TerminalLine() if sys.stderr.isatty() and not asked.quiet else Silent()

@@ -91,7 +91,8 @@ class _Format:
 _FORMATS: dict[str, _Format] = {
     ".pftrace": _Format("pftrace", encode_perfetto, False),
     ".pftrace.gz": _Format(
-        "pftrace", lambda timeline: encode_perfetto(timeline, compressed=False), True),
+        "pftrace", lambda timeline: encode_perfetto(timeline, compressed=False), True
+    ),
     ".json": _Format("json", encode_chrome, False),
     ".json.gz": _Format("json", encode_chrome, True),
 }
@@ -104,8 +105,9 @@ def layers_for(kind: Kind, asked: frozenset[Layer] | None) -> frozenset[Layer]:
     return SUMMARY_LAYERS if kind is Kind.SUMMARY else DETAIL_LAYERS
 
 
-def export(path: Path, selection: Selection, options: ExportOptions,
-           progress: Progress | None = None) -> ExportReport:
+def export(
+    path: Path, selection: Selection, options: ExportOptions, progress: Progress | None = None
+) -> ExportReport:
     """Export a profile.
 
     Args:
@@ -124,8 +126,9 @@ def export(path: Path, selection: Selection, options: ExportOptions,
         progress.finish()
 
 
-def _export(path: Path, selection: Selection, options: ExportOptions,
-            progress: Progress) -> ExportReport:
+def _export(
+    path: Path, selection: Selection, options: ExportOptions, progress: Progress
+) -> ExportReport:
     found = discover(path, options.assigned_ranks)
     sources = choose_ranks(found.sources, selection, path)
     target = _target(options, selection, sources)
@@ -136,11 +139,21 @@ def _export(path: Path, selection: Selection, options: ExportOptions,
     pictures = _pictures(joined.records, selection)
     writer = _Writer(target, form, selection, options, joined, sources, progress)
     written = writer.fit(pictures)
-    warnings = (*found.notes, *joined.warnings,
-                *(warning for own in joined.records for warning in own.warnings),
-                *_empty_warnings(pictures, selection))
-    report = _report(written, pictures, joined, sources, options, warnings,
-                     _suggestion(path, selection, options, written))
+    warnings = (
+        *found.notes,
+        *joined.warnings,
+        *(warning for own in joined.records for warning in own.warnings),
+        *_empty_warnings(pictures, selection),
+    )
+    report = _report(
+        written,
+        pictures,
+        joined,
+        sources,
+        options,
+        warnings,
+        _suggestion(path, selection, options, written),
+    )
     losses = [omission for omission in report.omissions if omission.loss]
     if options.strict and losses:
         written.draft.discard()
@@ -150,8 +163,7 @@ def _export(path: Path, selection: Selection, options: ExportOptions,
     return report
 
 
-def choose_ranks(sources: Sequence[Source], selection: Selection,
-                 path: Path) -> tuple[Source, ...]:
+def choose_ranks(sources: Sequence[Source], selection: Selection, path: Path) -> tuple[Source, ...]:
     """The sources of the selected ranks.
 
     Raises:
@@ -172,11 +184,13 @@ def _check_known(noun: str, wanted: frozenset[int], known: Iterable[int], path: 
         plural = noun if len(absent) == 1 else f"{noun}s"
         raise SelectionError(
             f"{plural} {spell_ids(absent)} {are} not in {path}: found {noun}s {spell_ids(held)}. "
-            "Use --list to see them.")
+            "Use --list to see them."
+        )
 
 
-def read_ranks(sources: Sequence[Source], selection: Selection, operators: StepOperators,
-               progress: Progress) -> JoinedClock:
+def read_ranks(
+    sources: Sequence[Source], selection: Selection, operators: StepOperators, progress: Progress
+) -> JoinedClock:
     """Read all ranks, find their steps, and put them on one clock."""
     read = []
     for number, source in enumerate(sources):
@@ -214,25 +228,33 @@ def _pictures(ranks: Sequence[Records], selection: Selection) -> tuple[RankPictu
         if not spans:
             raise SelectionError("--window: the selection holds no device records to count from.")
         bounds = selection.window.bounds_ns(
-            min(span[0] for span in spans), max(span[1] for span in spans))
+            min(span[0] for span in spans), max(span[1] for span in spans)
+        )
         cuts = [cut_window(part, *bounds) for part in cuts]
     return tuple(_picture(part, selection) for part in cuts)
 
 
 def _picture(part: Cut, selection: Selection) -> RankPicture:
     records, membership = part.records, part.membership
-    by_step = tuple(
-        _step_overlap(part, step) for step in range(len(records.steps)))
+    by_step = tuple(_step_overlap(part, step) for step in range(len(records.steps)))
     if selection.steps is None:
         whole = overlap_of(records.tasks, records.ops)
     else:
-        run_of_task = np.where(membership.tasks == NO_STEP, NO_STEP, _at(part.run, membership.tasks))
+        run_of_task = np.where(
+            membership.tasks == NO_STEP, NO_STEP, _at(part.run, membership.tasks)
+        )
         run_of_op = np.where(membership.ops == NO_STEP, NO_STEP, _at(part.run, membership.ops))
-        whole = join_overlaps([
-            overlap_of(records.tasks, records.ops, task_rows=run_of_task == run,
-                       op_rows=run_of_op == run)
-            for run in np.unique(part.run).tolist()
-        ])
+        whole = join_overlaps(
+            [
+                overlap_of(
+                    records.tasks,
+                    records.ops,
+                    task_rows=run_of_task == run,
+                    op_rows=run_of_op == run,
+                )
+                for run in np.unique(part.run).tolist()
+            ]
+        )
     return RankPicture(part, whole, by_step, records)
 
 
@@ -267,8 +289,7 @@ def _format_of(target: Path) -> _Format:
     for suffix in sorted(_FORMATS, key=len, reverse=True):
         if target.name.endswith(suffix):
             return _FORMATS[suffix]
-    raise OutputError(
-        f"{target}: unknown suffix; use one of {', '.join(_FORMATS)}.")
+    raise OutputError(f"{target}: unknown suffix; use one of {', '.join(_FORMATS)}.")
 
 
 def _check_target(target: Path, *, force: bool) -> None:
@@ -321,7 +342,8 @@ class _Writer:
         if self.options.fit is Fit.ERROR:
             raise LimitError(
                 f"the selection needs {spell_bytes(size)} and the limit is {spell_bytes(limit)}; "
-                "take fewer --ranks or --steps, or leave out --fit error.")
+                "take fewer --ranks or --steps, or leave out --fit error."
+            )
         return self._trimmed(pictures, size, limit)
 
     def _trimmed(self, pictures: tuple[RankPicture, ...], size: int, limit: int) -> _Written:
@@ -333,7 +355,8 @@ class _Writer:
             base.draft.discard()
             raise LimitError(
                 f"the limit of {spell_bytes(limit)} cannot hold the summary of this selection; "
-                f"the smallest that works is {least} bytes. Take fewer --ranks or --steps.")
+                f"the smallest that works is {least} bytes. Take fewer --ranks or --steps."
+            )
         best, low, high = base, 0, trimming.pieces
         for _ in range(MOST_TRIES):
             kept = _estimate(trimming, low, high, best.draft.size_bytes, size, limit)
@@ -353,50 +376,77 @@ class _Writer:
         by_layer = self.options.by_layer
         if by_layer is None:
             by_layer = self.options.kind is Kind.SUMMARY
-        painted = paint(pictures, PictureOptions(
-            self.selection.layers, by_layer, self.options.merge_graphs))
+        painted = paint(
+            pictures, PictureOptions(self.selection.layers, by_layer, self.options.merge_graphs)
+        )
         omissions = (*painted.omissions, *omissions_of(pictures, LIMIT_REASON))
         made = Timeline(
-            tuple(replace(track, content=track.content.with_args(self._wanted))
-                  if isinstance(track.content, Slices) else track for track in painted.tracks),
-            _first_ns(painted), self.joined.wall_offset_ns, self._attributes(steps, omissions))
+            tuple(
+                replace(track, content=track.content.with_args(self._wanted))
+                if isinstance(track.content, Slices)
+                else track
+                for track in painted.tracks
+            ),
+            _first_ns(painted),
+            self.joined.wall_offset_ns,
+            self._attributes(steps, omissions),
+        )
         self.progress.report("Writing", 0, 0)
         draft = write_draft(self.form.encode(made), self.target, gzipped=self.form.gzipped)
-        return _Written(draft, self.target, self.form, made,
-                        replace(painted, omissions=omissions), pictures, steps)
+        return _Written(
+            draft,
+            self.target,
+            self.form,
+            made,
+            replace(painted, omissions=omissions),
+            pictures,
+            steps,
+        )
 
     def _wanted(self, arg: Arg) -> bool:
         if self.options.args is Args.DEFAULT:
             return arg.default
         return self.options.args is Args.ALL
 
-    def _attributes(self, steps: tuple[int, ...],
-                    omissions: Sequence[Omission]) -> tuple[tuple[str, str], ...]:
+    def _attributes(
+        self, steps: tuple[int, ...], omissions: Sequence[Omission]
+    ) -> tuple[tuple[str, str], ...]:
         """Facts about the picture that travel in the file."""
         selection = self.selection
         left_out = [
             {"reason": own.reason, "rank": own.rank, "rows": own.rows, "steps": list(own.steps)}
-            for own in (*(own for records in self.joined.records for own in records.omissions),
-                        *omissions)
+            for own in (
+                *(own for records in self.joined.records for own in records.omissions),
+                *omissions,
+            )
         ]
         return (
             ("io.tlexport.version", __version__),
             ("io.tlexport.kind", self.options.kind.value),
             ("io.tlexport.ranks", spell_ids(source.identity.rank for source in self.sources)),
-            ("io.tlexport.graphs", "all" if selection.graphs is None else
-             spell_ids(selection.graphs)),
+            (
+                "io.tlexport.graphs",
+                "all" if selection.graphs is None else spell_ids(selection.graphs),
+            ),
             ("io.tlexport.steps", "all" if selection.steps is None else spell_ids(selection.steps)),
             ("io.tlexport.detail_steps", spell_ids(steps)),
-            ("io.tlexport.sources", "; ".join(
-                f"rank {source.identity.rank}: {source.layout} of {source.identity.directory.name}"
-                for source in self.sources)),
+            (
+                "io.tlexport.sources",
+                "; ".join(_provenance(source) for source in self.sources),
+            ),
             ("io.tlexport.clock", self.joined.method),
             ("io.tlexport.left_out", orjson.dumps(left_out).decode()),
         )
 
 
-def _estimate(trimming: Trimming, low: int, high: int, low_bytes: int, high_bytes: int,
-              limit: int) -> int | None:
+def _provenance(source: Source) -> str:
+    identity = source.identity
+    return f"rank {identity.rank}: {source.layout} of {identity.directory.name}"
+
+
+def _estimate(
+    trimming: Trimming, low: int, high: int, low_bytes: int, high_bytes: int, limit: int
+) -> int | None:
     """How many pieces to try between `low`, which fits, and `high`, which does not."""
     if high - low <= 1:
         return None
@@ -419,11 +469,11 @@ def _first_ns(painted: Painted) -> int:
 
 
 def _steps_with_records(pictures: Sequence[RankPicture]) -> tuple[int, ...]:
-    return tuple(sorted({
-        int(step)
-        for picture in pictures
-        for step in picture.records.steps.iteration.tolist()
-    }))
+    return tuple(
+        sorted(
+            {int(step) for picture in pictures for step in picture.records.steps.iteration.tolist()}
+        )
+    )
 
 
 def _empty_warnings(pictures: Sequence[RankPicture], selection: Selection) -> Iterator[str]:
@@ -435,31 +485,49 @@ def _empty_warnings(pictures: Sequence[RankPicture], selection: Selection) -> It
             yield f"rank {rank}: holds nothing" + (" of the selection." if chosen else ".")
             continue
         empty = [
-            int(step) for step, overlap in zip(
-                picture.records.steps.iteration.tolist(), picture.step_overlaps, strict=True)
+            int(step)
+            for step, overlap in zip(
+                picture.records.steps.iteration.tolist(), picture.step_overlaps, strict=True
+            )
             if overlap is None
         ]
         if empty:
-            yield (f"rank {rank}: steps {spell_ids(empty)} are marked but have no device tasks "
-                   "in the profile.")
+            yield (
+                f"rank {rank}: steps {spell_ids(empty)} are marked but have no device tasks "
+                "in the profile."
+            )
 
 
-def _report(written: _Written, pictures: Sequence[RankPicture], joined: JoinedClock,
-            sources: Sequence[Source], options: ExportOptions, warnings: tuple[str, ...],
-            suggestion: str) -> ExportReport:
+def _report(
+    written: _Written,
+    pictures: Sequence[RankPicture],
+    joined: JoinedClock,
+    sources: Sequence[Source],
+    options: ExportOptions,
+    warnings: tuple[str, ...],
+    suggestion: str,
+) -> ExportReport:
     steps = _steps_with_records(pictures)
-    output = OutputFile(written.target, written.form.name, written.draft.size_bytes,
-                        written.timeline.slice_count, written.kept_steps)
+    output = OutputFile(
+        written.target,
+        written.form.name,
+        written.draft.size_bytes,
+        written.timeline.slice_count,
+        written.kept_steps,
+    )
     return ExportReport(
         kind=options.kind.value,
         outputs=(output,),
         ranks=tuple(
             _rank_report(picture, source, offset, joined.method)
-            for picture, source, offset in zip(pictures, sources, joined.offsets_ns, strict=True)),
+            for picture, source, offset in zip(pictures, sources, joined.offsets_ns, strict=True)
+        ),
         overlap=tuple(row for picture in pictures for row in _overlap_rows(picture)),
         steps=steps,
-        omissions=(*(own for picture in pictures for own in picture.records.omissions),
-                   *written.painted.omissions),
+        omissions=(
+            *(own for picture in pictures for own in picture.records.omissions),
+            *written.painted.omissions,
+        ),
         warnings=warnings,
         suggestion=suggestion,
         limit_bytes=options.limit_bytes,
@@ -469,10 +537,17 @@ def _report(written: _Written, pictures: Sequence[RankPicture], joined: JoinedCl
 def _rank_report(picture: RankPicture, source: Source, offset_ns: int, method: str) -> RankReport:
     records = picture.records
     return RankReport(
-        rank=records.rank, source=source.identity.directory, layout=source.layout,
-        tasks=len(records.tasks), communication_tasks=len(records.planes),
-        communication_ops=len(records.ops), steps=len(records.steps),
-        graphs=tuple(sorted(graphs_of(records))), offset_ns=offset_ns, align=method)
+        rank=records.rank,
+        source=source.identity.directory,
+        layout=source.layout,
+        tasks=len(records.tasks),
+        communication_tasks=len(records.planes),
+        communication_ops=len(records.ops),
+        steps=len(records.steps),
+        graphs=tuple(sorted(graphs_of(records))),
+        offset_ns=offset_ns,
+        align=method,
+    )
 
 
 def _overlap_rows(picture: RankPicture) -> Iterator[OverlapRow]:
@@ -486,11 +561,11 @@ def _overlap_rows(picture: RankPicture) -> Iterator[OverlapRow]:
             yield OverlapRow(records.rank, graph, iteration, **overlap.totals_ns())
 
 
-def _suggestion(path: Path, selection: Selection, options: ExportOptions,
-                written: _Written) -> str:
+def _suggestion(path: Path, selection: Selection, options: ExportOptions, written: _Written) -> str:
     """A command that shows what the limit left out."""
-    missing = [step for picture in written.pictures if picture.missing
-               for step in picture.missing.steps]
+    missing = [
+        step for picture in written.pictures if picture.missing for step in picture.missing.steps
+    ]
     if not missing:
         return ""
     order = list(dict.fromkeys(missing))
@@ -502,5 +577,3 @@ def _suggestion(path: Path, selection: Selection, options: ExportOptions,
     count = max(1, len(written.kept_steps))
     words += ["--steps", spell_ids(order[:count], most=1_000_000), "--kind", options.kind.value]
     return shlex.join(words)
-
-

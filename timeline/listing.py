@@ -43,25 +43,43 @@ class Listing:
     def to_json(self) -> bytes:
         """The listing as one JSON object."""
         return orjson.dumps(
-            {"schema": 1, "ranks": [_to_dict(rank) for rank in self.ranks],
-             "notes": list(self.notes)},
-            option=orjson.OPT_INDENT_2)
+            {
+                "schema": 1,
+                "ranks": [_to_dict(rank) for rank in self.ranks],
+                "notes": list(self.notes),
+            },
+            option=orjson.OPT_INDENT_2,
+        )
 
     def lines(self) -> list[str]:
         """A table for people: a row per rank and graph."""
         head = ("rank", "graph", "steps", "tasks", "comm ops", "span", "size", "clock", "source")
-        table = [head]
+        table: list[tuple[str, ...]] = [head]
         for rank in self.ranks:
             for number, (graph, steps) in enumerate(rank.steps.items()):
-                own = (str(rank.source.identity.rank), str(rank.tasks),
-                       str(rank.communication_ops), spell_duration(rank.span_ns),
-                       spell_bytes(rank.size_bytes), rank.clock, _where(rank.source))
+                own = (
+                    str(rank.source.identity.rank),
+                    str(rank.tasks),
+                    str(rank.communication_ops),
+                    spell_duration(rank.span_ns),
+                    spell_bytes(rank.size_bytes),
+                    rank.clock,
+                    _where(rank.source),
+                )
                 first = own if number == 0 else ("",) * len(own)
-                table.append((first[0], "-" if graph == NO_GRAPH else str(graph),
-                              spell_ids(steps), *first[1:]))
+                table.append(
+                    (
+                        first[0],
+                        "-" if graph == NO_GRAPH else str(graph),
+                        spell_ids(steps),
+                        *first[1:],
+                    )
+                )
         widths = [max(len(row[at]) for row in table) for at in range(len(head))]
-        rows = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-                for row in table]
+        rows = [
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+            for row in table
+        ]
         return [*(row.rstrip() for row in rows), *self.notes]
 
 
@@ -72,9 +90,12 @@ def listing(path: Path, selection: Selection, options: ExportOptions) -> Listing
     cheap = replace(selection, layers=SUMMARY_LAYERS, graphs=None, steps=None, window=None)
     joined = read_ranks(sources, cheap, options.operators, Silent())
     return Listing(
-        tuple(_listed(records, source) for records, source in
-              zip(joined.records, sources, strict=True)),
-        found.notes)
+        tuple(
+            _listed(records, source)
+            for records, source in zip(joined.records, sources, strict=True)
+        ),
+        found.notes,
+    )
 
 
 def _listed(records: Records, source: Source) -> ListedRank:
@@ -87,9 +108,14 @@ def _listed(records: Records, source: Source) -> ListedRank:
     end = max((int(table.end_ns.max()) for table in tables), default=0)
     clock = "wall" if start >= 10**17 else f"monotonic of {source.clock.host or 'its host'}"
     return ListedRank(
-        source, sum(path.stat().st_size for path in source.files),
+        source,
+        sum(path.stat().st_size for path in source.files),
         {graph: own for graph, own in steps.items() if own or len(steps) == 1} or {NO_GRAPH: ()},
-        len(records.tasks), len(records.ops), end - start, clock)
+        len(records.tasks),
+        len(records.ops),
+        end - start,
+        clock,
+    )
 
 
 def _where(source: Source) -> str:
@@ -99,10 +125,16 @@ def _where(source: Source) -> str:
 def _to_dict(rank: ListedRank) -> dict[str, Any]:
     return {
         "rank": rank.source.identity.rank,
-        "graphs": [{"graph": None if graph == NO_GRAPH else graph, "steps": list(steps)}
-                   for graph, steps in rank.steps.items()],
-        "tasks": rank.tasks, "comm_ops": rank.communication_ops, "span_ns": rank.span_ns,
-        "bytes": rank.size_bytes, "clock": rank.clock, "layout": rank.source.layout,
+        "graphs": [
+            {"graph": None if graph == NO_GRAPH else graph, "steps": list(steps)}
+            for graph, steps in rank.steps.items()
+        ],
+        "tasks": rank.tasks,
+        "comm_ops": rank.communication_ops,
+        "span_ns": rank.span_ns,
+        "bytes": rank.size_bytes,
+        "clock": rank.clock,
+        "layout": rank.source.layout,
         "source": str(rank.source.identity.directory),
         "evidence": rank.source.identity.evidence,
     }

@@ -60,10 +60,13 @@ class OverlapRow:
     def to_dict(self) -> dict[str, Any]:
         """The row under the names of the report."""
         return {
-            "rank": self.rank, "graph": None if self.graph == NO_GRAPH else self.graph,
-            "step": self.step, "computing_ns": self.computing_ns,
+            "rank": self.rank,
+            "graph": None if self.graph == NO_GRAPH else self.graph,
+            "step": self.step,
+            "computing_ns": self.computing_ns,
             "communication_ns": self.communication_ns,
-            "not_overlapped_ns": self.not_overlapped_ns, "free_ns": self.free_ns,
+            "not_overlapped_ns": self.not_overlapped_ns,
+            "free_ns": self.free_ns,
         }
 
 
@@ -89,22 +92,39 @@ class ExportReport:
             "kind": self.kind,
             "limit_bytes": self.limit_bytes,
             "outputs": [
-                {"path": str(output.path), "format": output.format, "bytes": output.size_bytes,
-                 "slices": output.slices, "steps": list(output.steps)}
+                {
+                    "path": str(output.path),
+                    "format": output.format,
+                    "bytes": output.size_bytes,
+                    "slices": output.slices,
+                    "steps": list(output.steps),
+                }
                 for output in self.outputs
             ],
             "ranks": [
-                {"rank": rank.rank, "source": str(rank.source), "layout": rank.layout,
-                 "tasks": rank.tasks, "comm": rank.communication_tasks,
-                 "comm_ops": rank.communication_ops, "steps": rank.steps,
-                 "graphs": [graph for graph in rank.graphs if graph != NO_GRAPH],
-                 "offset_ns": rank.offset_ns, "align": rank.align}
+                {
+                    "rank": rank.rank,
+                    "source": str(rank.source),
+                    "layout": rank.layout,
+                    "tasks": rank.tasks,
+                    "comm": rank.communication_tasks,
+                    "comm_ops": rank.communication_ops,
+                    "steps": rank.steps,
+                    "graphs": [graph for graph in rank.graphs if graph != NO_GRAPH],
+                    "offset_ns": rank.offset_ns,
+                    "align": rank.align,
+                }
                 for rank in self.ranks
             ],
             "overlap": [row.to_dict() for row in self.overlap],
             "omitted": [
-                {"reason": omission.reason, "rank": omission.rank, "rows": omission.rows,
-                 "steps": list(omission.steps), "loss": omission.loss}
+                {
+                    "reason": omission.reason,
+                    "rank": omission.rank,
+                    "rows": omission.rows,
+                    "steps": list(omission.steps),
+                    "loss": omission.loss,
+                }
                 for omission in self.omissions
             ],
             "warnings": list(self.warnings),
@@ -126,11 +146,19 @@ class ExportReport:
             return []
         head = ("rank", "computing", "communication", "not overlapped", "free")
         shown = spent[:MOST_RANKS_IN_TABLE]
-        table = [head, *(
-            (str(row.rank), spell_duration(row.computing_ns), spell_duration(row.communication_ns),
-             _share(row.not_overlapped_ns, row), _share(row.free_ns, row))
-            for row in shown
-        )]
+        table = [
+            head,
+            *(
+                (
+                    str(row.rank),
+                    spell_duration(row.computing_ns),
+                    spell_duration(row.communication_ns),
+                    _share(row.not_overlapped_ns, row),
+                    _share(row.free_ns, row),
+                )
+                for row in shown
+            ),
+        ]
         widths = [max(len(cells[at]) for cells in table) for at in range(len(head))]
         lines = [
             "  ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
@@ -173,4 +201,3 @@ def _share(part_ns: int, row: OverlapRow) -> str:
     """A duration and its share of the rank's span."""
     span_ns = row.computing_ns + row.not_overlapped_ns + row.free_ns
     return f"{spell_duration(part_ns)} {part_ns * 100 / span_ns:3.0f}%" if span_ns else "0 ns"
-

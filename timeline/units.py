@@ -42,7 +42,9 @@ def parse_duration_ns(text: str) -> int:
     """
     match = re.fullmatch(r"\s*([+-]?\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s)?\s*", text)
     if match is None:
-        raise UsageError(f"{text!r} is not a time: write a number and ns, us, ms or s, as in 1.5ms.")
+        raise UsageError(
+            f"{text!r} is not a time: write a number and ns, us, ms or s, as in 1.5ms."
+        )
     return int(Decimal(match[1]) * _DURATIONS_NS[match[2] or ""])
 
 

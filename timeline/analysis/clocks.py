@@ -59,7 +59,8 @@ def _on_wall_time(ranks: Sequence[tuple[Records, Clock]], monotonic: list[bool])
         if offset is None:
             warnings.append(
                 f"rank {records.rank}: its clock counts from the start of its host and nothing "
-                "relates it to the other ranks; it is drawn at its own times.")
+                "relates it to the other ranks; it is drawn at its own times."
+            )
             offset = 0
         moved.append(shifted(records, offset))
         offsets.append(offset)

@@ -47,7 +47,10 @@ def cut(records: Records, selection: Selection) -> Cut:
     touched = _touched(records, membership, chosen, tasks, ops)
     host = records.host
     kept = records.kept(
-        tasks=tasks, ops=ops, planes=planes, steps=chosen,
+        tasks=tasks,
+        ops=ops,
+        planes=planes,
+        steps=chosen,
         parts=_among(records.parts.graph, selection.graphs)
         & _among(records.parts.iteration, selection.steps),
         host=_touching(host.start_ns, host.end_ns, touched)
@@ -81,8 +84,9 @@ def _runs(in_graph: Bool, chosen: Bool) -> Int64:
     return run
 
 
-def _touched(records: Records, membership: Membership, chosen: Bool, tasks: Bool,
-             ops: Bool) -> Intervals:
+def _touched(
+    records: Records, membership: Membership, chosen: Bool, tasks: Bool, ops: Bool
+) -> Intervals:
     """The time of the selected steps, on host and device, and of the selected records."""
     starts, ends = [records.steps.start_ns[chosen]], [records.steps.end_ns[chosen]]
     on_device = chosen & (membership.device_start_ns != NO_TIME)
@@ -123,7 +127,8 @@ def cut_window(part: Cut, start_ns: int, end_ns: int) -> Cut:
     steps = _touching(records.steps.start_ns, records.steps.end_ns, window)
     on_device = part.membership.device_start_ns != NO_TIME
     steps |= on_device & _touching(
-        part.membership.device_start_ns, part.membership.device_end_ns, window)
+        part.membership.device_start_ns, part.membership.device_end_ns, window
+    )
     kept = records.kept(
         tasks=_touching(records.tasks.start_ns, records.tasks.end_ns, window),
         ops=_touching(records.ops.start_ns, records.ops.end_ns, window),

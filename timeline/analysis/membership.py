@@ -108,7 +108,7 @@ class _Windows:
 
 
 def _host_windows(records: Records, tasks: Rows, ops: Rows) -> _Windows:
-    """torch_npu's rule: from the first device start (host start if none) to the last end of both."""
+    """torch_npu's rule: from the first device start, else the host's, to the last end of both."""
     steps = records.steps
     rows = np.flatnonzero(steps.host)
     first_ns, last_ns = _device_spans(records, tasks, ops)
@@ -122,10 +122,10 @@ def _by_window(table: Tasks | CommunicationOps, found: Rows, windows: _Windows) 
     if not len(windows.rows):
         return found
     rows = np.flatnonzero(
-        (found == NO_STEP) & (table.launch_ns == NO_TIME) & (table.iteration == NO_ID))
+        (found == NO_STEP) & (table.launch_ns == NO_TIME) & (table.iteration == NO_ID)
+    )
     found = found.copy()
-    found[rows] = _containing(
-        windows.start_ns, windows.end_ns, windows.rows, table.start_ns[rows])
+    found[rows] = _containing(windows.start_ns, windows.end_ns, windows.rows, table.start_ns[rows])
     return found
 
 
@@ -150,13 +150,13 @@ def _with_their_op(records: Records, ops: Rows, windows: _Windows) -> Rows:
         if not len(own) or not len(rows):
             continue
         order = own[np.argsort(records.ops.start_ns[own], kind="stable")]
-        at = np.searchsorted(
-            records.ops.start_ns[order], planes.start_ns[rows], side="right") - 1
+        at = np.searchsorted(records.ops.start_ns[order], planes.start_ns[rows], side="right") - 1
         op = order[np.maximum(at, 0)]
         inside = (at >= 0) & (planes.start_ns[rows] <= records.ops.end_ns[op])
         found[rows[inside]] = ops[op[inside]]
     rest = np.flatnonzero((found == NO_STEP) & (planes.launch_ns == NO_TIME))
     if len(windows.rows) and not len(records.ops):
         found[rest] = _containing(
-            windows.start_ns, windows.end_ns, windows.rows, planes.start_ns[rest])
+            windows.start_ns, windows.end_ns, windows.rows, planes.start_ns[rest]
+        )
     return found

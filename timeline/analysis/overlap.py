@@ -41,8 +41,13 @@ class Overlap:
         }
 
 
-def overlap_of(tasks: Tasks, ops: CommunicationOps, *, task_rows: Bool | None = None,
-               op_rows: Bool | None = None) -> Overlap:
+def overlap_of(
+    tasks: Tasks,
+    ops: CommunicationOps,
+    *,
+    task_rows: Bool | None = None,
+    op_rows: Bool | None = None,
+) -> Overlap:
     """Overlap of the compute tasks and communication ops chosen by the masks (default: all)."""
     computes = tasks.compute if task_rows is None else tasks.compute & task_rows
     computing = union(tasks.start_ns[computes], tasks.end_ns[computes])

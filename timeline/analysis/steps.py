@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -37,13 +38,14 @@ def with_steps(records: Records, operators: StepOperators) -> Records:
     steps = [records.steps, _named_by_source(records)]
     if not records.steps.host.any():
         marked = set(records.steps.graph.tolist()) | set(steps[1].graph.tolist())
-        for graph in np.unique(records.tasks.graph).tolist():
-            if graph not in marked:
-                steps.append(_derive(records, graph, operators))
+        graphs = [graph for graph in np.unique(records.tasks.graph).tolist() if graph not in marked]
+        steps += [_derive(records, graph, operators) for graph in graphs]
     found = Steps.concat(steps)
     found = found.take(np.lexsort((found.iteration, found.graph, found.start_ns)))
     parts = records.parts
-    return replace(records, steps=found, parts=parts.take(np.argsort(parts.start_ns, kind="stable")))
+    return replace(
+        records, steps=found, parts=parts.take(np.argsort(parts.start_ns, kind="stable"))
+    )
 
 
 def _named_by_source(records: Records) -> Steps:
@@ -61,10 +63,15 @@ def _named_by_source(records: Records) -> Steps:
     np.minimum.at(start_ns, which, tasks.start_ns[held])
     np.maximum.at(end_ns, which, tasks.end_ns[held])
     new = np.array([pair not in known for pair in map(tuple, pairs.tolist())], np.bool_)
-    return Steps.of(int(new.sum()), {
-        "start_ns": start_ns[new], "end_ns": end_ns[new],
-        "graph": pairs[new, 0], "iteration": pairs[new, 1],
-    })
+    return Steps.of(
+        int(new.sum()),
+        {
+            "start_ns": start_ns[new],
+            "end_ns": end_ns[new],
+            "graph": pairs[new, 0],
+            "iteration": pairs[new, 1],
+        },
+    )
 
 
 def _derive(records: Records, graph: int, operators: StepOperators) -> Steps:
@@ -75,27 +82,41 @@ def _derive(records: Records, graph: int, operators: StepOperators) -> Steps:
     if operators.fp_start:
         heads = np.flatnonzero(_is_operator(tasks, strings, operators.fp_start))
     else:
-        heads = _runs(np.isin(tasks.name, _codes_with(strings, _GET_NEXT))
-                      | np.isin(tasks.op_type, _codes_with(strings, _GET_NEXT)))
+        heads = _runs(
+            np.isin(tasks.name, _codes_with(strings, _GET_NEXT))
+            | np.isin(tasks.op_type, _codes_with(strings, _GET_NEXT))
+        )
     if not len(heads):
         return Steps.empty()
     bounds = np.append(heads, len(tasks))
     all_reduce = _codes_with(strings, _ALL_REDUCE)
     reduces = ops.take(np.isin(ops.name, all_reduce))
     rows = [
-        _derived_step(tasks, reduces, int(first), int(stop), strings, operators)
-        for first, stop in zip(bounds[:-1], bounds[1:], strict=True)
+        _derived_step(tasks, reduces, first, stop, strings, operators)
+        for first, stop in pairwise(bounds.tolist())
     ]
     start_ns, end_ns, fp_start_ns, bp_end_ns = zip(*rows, strict=True)
-    return Steps.of(len(rows), {
-        "start_ns": start_ns, "end_ns": end_ns, "fp_start_ns": fp_start_ns,
-        "bp_end_ns": bp_end_ns, "graph": np.full(len(rows), graph),
-        "iteration": np.arange(1, len(rows) + 1),
-    })
+    return Steps.of(
+        len(rows),
+        {
+            "start_ns": start_ns,
+            "end_ns": end_ns,
+            "fp_start_ns": fp_start_ns,
+            "bp_end_ns": bp_end_ns,
+            "graph": np.full(len(rows), graph),
+            "iteration": np.arange(1, len(rows) + 1),
+        },
+    )
 
 
-def _derived_step(tasks: Tasks, reduces: CommunicationOps, first: int, stop: int,
-                  strings: StringPool, operators: StepOperators) -> tuple[int, int, int, int]:
+def _derived_step(
+    tasks: Tasks,
+    reduces: CommunicationOps,
+    first: int,
+    stop: int,
+    strings: StringPool,
+    operators: StepOperators,
+) -> tuple[int, int, int, int]:
     """Start, end, FP start and BP end of the tasks [first, stop)."""
     own = tasks.take(np.arange(first, stop))
     computes = np.flatnonzero(own.compute)
@@ -111,8 +132,9 @@ def _derived_step(tasks: Tasks, reduces: CommunicationOps, first: int, stop: int
     return int(own.start_ns[0]), end_ns, fp_start_ns, bp_end_ns
 
 
-def _bp_end_ns(own: Tasks, reduce_starts_ns: Int64, strings: StringPool,
-               operators: StepOperators) -> int:
+def _bp_end_ns(
+    own: Tasks, reduce_starts_ns: Int64, strings: StringPool, operators: StepOperators
+) -> int:
     if operators.bp_end:
         ends = own.end_ns[_is_operator(own, strings, operators.bp_end)]
     elif len(reduce_starts_ns):
@@ -127,7 +149,8 @@ def _bp_end_ns(own: Tasks, reduce_starts_ns: Int64, strings: StringPool,
 def _is_operator(tasks: Tasks, strings: StringPool, name: str) -> Bool:
     """Tasks of the operator, by its full name or by the last part of it."""
     codes = strings.matching(
-        string == name or string.rpartition("/")[2] == name for string in strings)
+        string == name or string.rpartition("/")[2] == name for string in strings
+    )
     return np.isin(tasks.name, codes)
 
 

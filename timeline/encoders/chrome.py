@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import orjson
@@ -43,7 +43,9 @@ def _head(timeline: Timeline) -> bytes:
     facts = orjson.dumps(dict(timeline.attributes))
     wall_ns = timeline.first_ns + (timeline.wall_offset_ns or 0)
     return b'{"displayTimeUnit":"ns","baseTimeNanoseconds":%d,"otherData":%s,"traceEvents":[' % (
-        wall_ns, facts)
+        wall_ns,
+        facts,
+    )
 
 
 def _blocks(timeline: Timeline, places: dict[int, _Place]) -> Iterator[list[bytes]]:
@@ -103,13 +105,19 @@ def _metadata(tracks: Sequence[Track], places: dict[int, _Place]) -> Iterator[by
             yield _meta(b"process_sort_index", place.pid, 0, b"sort_index", b"%d" % place.pid)
         if isinstance(track.content, Slices):
             yield _meta(b"thread_name", place.pid, place.tid, b"name", orjson.dumps(row))
-            yield _meta(b"thread_sort_index", place.pid, place.tid, b"sort_index",
-                        b"%d" % place.tid)
+            yield _meta(
+                b"thread_sort_index", place.pid, place.tid, b"sort_index", b"%d" % place.tid
+            )
 
 
 def _meta(kind: bytes, pid: int, tid: int, key: bytes, value: bytes) -> bytes:
     return b'{"ph":"M","name":"%s","pid":%d,"tid":%d,"args":{"%s":%s}}' % (
-        kind, pid, tid, key, value)
+        kind,
+        pid,
+        tid,
+        key,
+        value,
+    )
 
 
 def _slices(slices: Slices, place: _Place, first_ns: int) -> Iterator[list[bytes]]:
@@ -128,14 +136,17 @@ def _slices(slices: Slices, place: _Place, first_ns: int) -> Iterator[list[bytes
         length = (slices.end_ns[first:stop] - slices.start_ns[first:stop]).tolist()
         args = _args(slices.args, first, stop, spelled)
         yield [
-            b'{"ph":"X","name":%s,"ts":%d.%03d,"dur":%d.%03d,%s%s}' % (
-                spelled(name), *divmod(begin, 1000), *divmod(span, 1000), tail, own)
+            b'{"ph":"X","name":%s,"ts":%d.%03d,"dur":%d.%03d,%s%s}'
+            % (spelled(name), *divmod(begin, 1000), *divmod(span, 1000), tail, own)
             for name, begin, span, own in zip(
-                slices.name[first:stop].tolist(), start, length, args, strict=True)
+                slices.name[first:stop].tolist(), start, length, args, strict=True
+            )
         ]
 
 
-def _args(args: Sequence[Arg], first: int, stop: int, spelled) -> list[bytes]:  # type: ignore[no-untyped-def]
+def _args(
+    args: Sequence[Arg], first: int, stop: int, spelled: Callable[[int], bytes]
+) -> list[bytes]:
     """The args object of each slice, with the comma before it; empty where there are none."""
     pairs: list[list[bytes]] = [[] for _ in range(stop - first)]
     for arg in args:
@@ -154,17 +165,18 @@ def _args(args: Sequence[Arg], first: int, stop: int, spelled) -> list[bytes]:  
     return [b',"args":{' + b",".join(own) + b"}" if own else b"" for own in pairs]
 
 
-def _samples(track: Track, samples: Samples, place: _Place,
-             first_ns: int) -> Iterator[list[bytes]]:
+def _samples(track: Track, samples: Samples, place: _Place, first_ns: int) -> Iterator[list[bytes]]:
     name, unit = orjson.dumps(track.name), orjson.dumps(samples.unit or "value")
     for first in range(0, len(samples), EVENTS_AT_ONCE):
         stop = first + EVENTS_AT_ONCE
         yield [
-            b'{"ph":"C","name":%s,"ts":%d.%03d,"pid":%d,"args":{%s:%s}}' % (
-                name, *divmod(time, 1000), place.pid, unit, orjson.dumps(value))
+            b'{"ph":"C","name":%s,"ts":%d.%03d,"pid":%d,"args":{%s:%s}}'
+            % (name, *divmod(time, 1000), place.pid, unit, orjson.dumps(value))
             for time, value in zip(
                 (samples.time_ns[first:stop] - first_ns).tolist(),
-                samples.value[first:stop].tolist(), strict=True)
+                samples.value[first:stop].tolist(),
+                strict=True,
+            )
         ]
 
 
@@ -182,7 +194,8 @@ def _arrows(timeline: Timeline, places: dict[int, _Place]) -> Iterator[list[byte
         found.sort(key=lambda end: end[0])
         for phase, (time, place) in zip((b'"s"', b'"f","bp":"e"'), found, strict=True):
             block.append(
-                b'{"ph":%s,"cat":"arrow","name":"arrow","id":%d,"ts":%d.%03d,"pid":%d,"tid":%d}' % (
-                    phase, arrow, *divmod(time, 1000), place.pid, place.tid))
+                b'{"ph":%s,"cat":"arrow","name":"arrow","id":%d,"ts":%d.%03d,"pid":%d,"tid":%d}'
+                % (phase, arrow, *divmod(time, 1000), place.pid, place.tid)
+            )
     if block:
         yield block

@@ -45,11 +45,13 @@ def _file_facts(timeline: Timeline) -> bytes:
     clocks = trace.packet.add()
     clocks.trusted_packet_sequence_id = FILE_SEQUENCE
     clocks.clock_snapshot.clocks.add(
-        clock_id=protos.BuiltinClock.BUILTIN_CLOCK_BOOTTIME, timestamp=timeline.first_ns)
+        clock_id=protos.BuiltinClock.BUILTIN_CLOCK_BOOTTIME, timestamp=timeline.first_ns
+    )
     if timeline.wall_offset_ns is not None:
         clocks.clock_snapshot.clocks.add(
             clock_id=protos.BuiltinClock.BUILTIN_CLOCK_REALTIME,
-            timestamp=timeline.first_ns + timeline.wall_offset_ns)
+            timestamp=timeline.first_ns + timeline.wall_offset_ns,
+        )
     schema = trace.packet.add()
     schema.trusted_packet_sequence_id = FILE_SEQUENCE
     schema.extension_descriptor.extension_set.ParseFromString(descriptor_bytes())

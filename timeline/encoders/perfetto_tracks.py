@@ -94,11 +94,13 @@ def _opening(track: Track, sequence: int, first_ns: int, names: _Names) -> bytes
         packet.interned_data.debug_annotation_names.add(iid=number, name=name)
     for number, name in enumerate(names.values, 1):
         packet.interned_data.debug_annotation_string_values.add(
-            iid=number, str=name.encode("utf-8", "replace"))
+            iid=number, str=name.encode("utf-8", "replace")
+        )
     clocks = trace.packet.add()
     clocks.trusted_packet_sequence_id = sequence
     clocks.clock_snapshot.clocks.add(
-        clock_id=protos.BuiltinClock.BUILTIN_CLOCK_BOOTTIME, timestamp=first_ns)
+        clock_id=protos.BuiltinClock.BUILTIN_CLOCK_BOOTTIME, timestamp=first_ns
+    )
     clocks.clock_snapshot.clocks.add(clock_id=SEQUENCE_CLOCK, timestamp=0, is_incremental=True)
     return bytes(trace.SerializeToString())
 
@@ -124,19 +126,23 @@ def _events(slices: Slices, first_ns: int) -> _Events:
     return _Events(row, is_end, np.diff(time_ns, prepend=first_ns))
 
 
-def _encode_slices(track: Track, slices: Slices, sequence: int,
-                   first_ns: int) -> Iterator[bytes]:
+def _encode_slices(track: Track, slices: Slices, sequence: int, first_ns: int) -> Iterator[bytes]:
     event_iids, event_codes = _number_codes(slices.name, len(slices.strings))
     texts = [arg for arg in slices.args if arg.kind is ArgKind.NAME and arg.present.any()]
     value_codes = [arg.values[arg.present] for arg in texts]
     every = np.concatenate(value_codes) if value_codes else np.empty(0, np.int32)
     value_iids, values = _number_codes(every, len(slices.strings))
     typed, untyped = _split_args(slices)
-    yield _opening(track, sequence, first_ns, _Names(
-        [slices.strings[code] for code in event_codes.tolist()],
-        [arg.name for arg in (*texts, *untyped)],
-        [slices.strings[code] for code in values.tolist()],
-    ))
+    yield _opening(
+        track,
+        sequence,
+        first_ns,
+        _Names(
+            [slices.strings[code] for code in event_codes.tolist()],
+            [arg.name for arg in (*texts, *untyped)],
+            [slices.strings[code] for code in values.tolist()],
+        ),
+    )
     events = _events(slices, first_ns)
     most_arrows = _most_arrows(slices.arrows)
     rows_at_once = max(LEAST_BLOCK_ROWS, BLOCK_BYTES // (64 + 10 * most_arrows))
@@ -144,18 +150,29 @@ def _encode_slices(track: Track, slices: Slices, sequence: int,
         stop = min(first + rows_at_once, len(events.row))
         row, begins = events.row[first:stop], ~events.is_end[first:stop]
         event: list[Piece] = [
-            Bytes(_TYPE_BEGIN, begins), Bytes(_TYPE_END, ~begins),
-            Bytes(_NAME_IID, begins), Varint(event_iids[slices.name[row]], begins),
+            Bytes(_TYPE_BEGIN, begins),
+            Bytes(_TYPE_END, ~begins),
+            Bytes(_NAME_IID, begins),
+            Varint(event_iids[slices.name[row]], begins),
             *_typed_args(slices, typed, row, begins),
             *_text_args(texts, value_iids, row, begins),
             *_untyped_args(untyped, len(texts), row, begins),
             *_flow_ids(slices.arrows, most_arrows, row, begins),
         ]
-        yield encode_rows([Message(_PACKET, [
-            Bytes(_TIMESTAMP), Varint(events.since_ns[first:stop]),
-            Bytes(_SEQUENCE + varint(sequence)),
-            Message(_TRACK_EVENT, event),
-        ])], stop - first)
+        yield encode_rows(
+            [
+                Message(
+                    _PACKET,
+                    [
+                        Bytes(_TIMESTAMP),
+                        Varint(events.since_ns[first:stop]),
+                        Bytes(_SEQUENCE + varint(sequence)),
+                        Message(_TRACK_EVENT, event),
+                    ],
+                )
+            ],
+            stop - first,
+        )
 
 
 def _number_codes(codes: np.ndarray, pool_size: int) -> tuple[Int64, np.ndarray]:
@@ -172,8 +189,9 @@ def _split_args(slices: Slices) -> tuple[list[Arg], list[Arg]]:
     message = MESSAGES.get(slices.schema)
     fields = message.fields if message else ()
     held = [arg for arg in slices.args if arg.kind is not ArgKind.NAME and arg.present.any()]
-    typed = sorted((arg for arg in held if arg.name in fields),
-                   key=lambda arg: fields.index(arg.name))
+    typed = sorted(
+        (arg for arg in held if arg.name in fields), key=lambda arg: fields.index(arg.name)
+    )
     return typed, [arg for arg in held if arg.name not in fields]
 
 
@@ -188,20 +206,28 @@ def _typed_args(slices: Slices, args: list[Arg], row: Rows, begins: Bool) -> lis
         some |= present
         number = message.fields.index(arg.name) + 1
         if arg.name in REALS:
-            inner += [Bytes(varint(number << 3 | _FIXED64_TYPE), present),
-                      Fixed64(arg.values[row].astype(np.float64), present)]
+            inner += [
+                Bytes(varint(number << 3 | _FIXED64_TYPE), present),
+                Fixed64(arg.values[row].astype(np.float64), present),
+            ]
         else:
-            inner += [Bytes(varint(number << 3 | _VARINT_TYPE), present),
-                      Varint(arg.values[row].astype(np.int64), present)]
+            inner += [
+                Bytes(varint(number << 3 | _VARINT_TYPE), present),
+                Varint(arg.values[row].astype(np.int64), present),
+            ]
     return [Message(varint(message.number << 3 | _BYTES_TYPE), inner, some)]
 
 
 def _text_args(args: list[Arg], iids: Int64, row: Rows, begins: Bool) -> list[Piece]:
     return [
-        Message(_DEBUG_ANNOTATION, [
-            Bytes(_ANNOTATION_NAME_IID + varint(number) + _ANNOTATION_STRING_IID),
-            Varint(iids[arg.values[row]]),
-        ], arg.present[row] & begins)
+        Message(
+            _DEBUG_ANNOTATION,
+            [
+                Bytes(_ANNOTATION_NAME_IID + varint(number) + _ANNOTATION_STRING_IID),
+                Varint(iids[arg.values[row]]),
+            ],
+            arg.present[row] & begins,
+        )
         for number, arg in enumerate(args, 1)
     ]
 
@@ -212,8 +238,10 @@ def _untyped_args(args: list[Arg], before: int, row: Rows, begins: Bool) -> list
         name = _ANNOTATION_NAME_IID + varint(number)
         present = arg.present[row] & begins
         if arg.kind is ArgKind.INTEGER:
-            value: list[Piece] = [Bytes(name + _ANNOTATION_INTEGER),
-                                  Varint(arg.values[row].astype(np.int64))]
+            value: list[Piece] = [
+                Bytes(name + _ANNOTATION_INTEGER),
+                Varint(arg.values[row].astype(np.int64)),
+            ]
         else:
             value = [Bytes(name + _ANNOTATION_DOUBLE), Fixed64(arg.values[row].astype(np.float64))]
         made.append(Message(_DEBUG_ANNOTATION, value, present))
@@ -243,10 +271,23 @@ def _encode_samples(samples: Samples, sequence: int, first_ns: int) -> Iterator[
     rows_at_once = BLOCK_BYTES // 64
     for first in range(0, len(samples), rows_at_once):
         stop = min(first + rows_at_once, len(samples))
-        yield encode_rows([Message(_PACKET, [
-            Bytes(_TIMESTAMP), Varint(since_ns[first:stop]),
-            Bytes(_SEQUENCE + varint(sequence)),
-            Message(_TRACK_EVENT, [
-                Bytes(_TYPE_COUNTER + _DOUBLE_COUNTER), Fixed64(samples.value[first:stop]),
-            ]),
-        ])], stop - first)
+        yield encode_rows(
+            [
+                Message(
+                    _PACKET,
+                    [
+                        Bytes(_TIMESTAMP),
+                        Varint(since_ns[first:stop]),
+                        Bytes(_SEQUENCE + varint(sequence)),
+                        Message(
+                            _TRACK_EVENT,
+                            [
+                                Bytes(_TYPE_COUNTER + _DOUBLE_COUNTER),
+                                Fixed64(samples.value[first:stop]),
+                            ],
+                        ),
+                    ],
+                )
+            ],
+            stop - first,
+        )

@@ -27,16 +27,47 @@ class Message:
 
 
 MESSAGES: dict[Schema, Message] = {
-    Schema.TASK: Message("DeviceTask", "task", 9901, (
-        "task_id", "graph", "stream_id", "batch_id", "context_id", "connection_id", "blocks")),
-    Schema.HCCL_TASK: Message("HcclTask", "hccl", 9902, (
-        "src_rank", "dst_rank", "size_bytes", "bandwidth_gb_s", "stream_id", "task_id",
-        "context_id", "graph")),
-    Schema.COMMUNICATION_OP: Message("CommunicationOp", "communication", 9903, (
-        "count", "graph", "connection_id")),
-    Schema.STEP: Message("Step", "step", 9904, (
-        "graph", "iteration", "computing_ns", "communication_ns", "not_overlapped_ns", "free_ns",
-        "slowest_rank", "fastest_rank", "slowest_ns", "fastest_ns")),
+    Schema.TASK: Message(
+        "DeviceTask",
+        "task",
+        9901,
+        ("task_id", "graph", "stream_id", "batch_id", "context_id", "connection_id", "blocks"),
+    ),
+    Schema.HCCL_TASK: Message(
+        "HcclTask",
+        "hccl",
+        9902,
+        (
+            "src_rank",
+            "dst_rank",
+            "size_bytes",
+            "bandwidth_gb_s",
+            "stream_id",
+            "task_id",
+            "context_id",
+            "graph",
+        ),
+    ),
+    Schema.COMMUNICATION_OP: Message(
+        "CommunicationOp", "communication", 9903, ("count", "graph", "connection_id")
+    ),
+    Schema.STEP: Message(
+        "Step",
+        "step",
+        9904,
+        (
+            "graph",
+            "iteration",
+            "computing_ns",
+            "communication_ns",
+            "not_overlapped_ns",
+            "free_ns",
+            "slowest_rank",
+            "fastest_rank",
+            "slowest_ns",
+            "fastest_ns",
+        ),
+    ),
     Schema.HOST_CALL: Message("HostCall", "host", 9905, ("connection_id", "process_id")),
     Schema.SCOPE: Message("Scope", "scope", 9906, ("level",)),
     Schema.NOTE: Message("Missing", "missing", 9907, ("tasks", "hccl_tasks", "host_calls")),
@@ -49,15 +80,23 @@ def descriptor_bytes() -> bytes:
 
     field_type = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(
-        name=FILE_NAME, package=PACKAGE, dependency=[EXTENDED_FILE])
+        name=FILE_NAME, package=PACKAGE, dependency=[EXTENDED_FILE]
+    )
     for message in MESSAGES.values():
         made = file.message_type.add(name=message.name)
         for number, name in enumerate(message.fields, 1):
             made.field.add(
-                name=name, number=number, label=field_type.LABEL_OPTIONAL,
-                type=field_type.TYPE_DOUBLE if name in REALS else field_type.TYPE_INT64)
+                name=name,
+                number=number,
+                label=field_type.LABEL_OPTIONAL,
+                type=field_type.TYPE_DOUBLE if name in REALS else field_type.TYPE_INT64,
+            )
         file.extension.add(
-            name=message.extension, number=message.number, label=field_type.LABEL_OPTIONAL,
-            type=field_type.TYPE_MESSAGE, type_name=f".{PACKAGE}.{message.name}",
-            extendee=EXTENDED)
+            name=message.extension,
+            number=message.number,
+            label=field_type.LABEL_OPTIONAL,
+            type=field_type.TYPE_MESSAGE,
+            type_name=f".{PACKAGE}.{message.name}",
+            extendee=EXTENDED,
+        )
     return bytes(descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString())

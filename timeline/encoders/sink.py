@@ -31,7 +31,7 @@ class Draft:
     def publish(self) -> None:
         """Give the file its name, all at once."""
         try:
-            os.replace(self._path, self._target)
+            self._path.replace(self._target)
         except OSError as error:
             self.discard()
             raise OutputError(f"{self._target}: cannot be written: {error.strerror}.") from error
@@ -51,8 +51,9 @@ def write_draft(pieces: Iterable[bytes], target: Path, *, gzipped: bool) -> Draf
         OutputError: the directory cannot be written, or the disk is full.
     """
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part",
-                                        dir=target.parent)
+        handle, name = tempfile.mkstemp(
+            prefix=f".{target.name}.", suffix=".part", dir=target.parent
+        )
     except OSError as error:
         raise OutputError(f"{target}: cannot be written: {error.strerror}.") from error
     path = Path(name)
@@ -76,8 +77,9 @@ def _write(pieces: Iterable[bytes], file: IO[bytes], *, gzipped: bool) -> None:
         for piece in pieces:
             file.write(piece)
         return
-    with gzip.GzipFile(filename="", mode="wb", compresslevel=GZIP_LEVEL, fileobj=file,
-                       mtime=0) as packed:
+    with gzip.GzipFile(
+        filename="", mode="wb", compresslevel=GZIP_LEVEL, fileobj=file, mtime=0
+    ) as packed:
         for piece in pieces:
             packed.write(piece)
 

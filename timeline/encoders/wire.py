@@ -90,7 +90,7 @@ class _Leaf:
 
     @property
     def width(self) -> int:
-        return self.cells.shape[1]
+        return int(self.cells.shape[1])
 
     def write(self, cells: ByteMatrix, kept: Bool) -> None:
         cells[:] = self.cells
@@ -122,8 +122,9 @@ def _flatten(piece: Piece, outer: Bool | None, leaves: list[_Leaf], count: int) 
     return leaf.length
 
 
-def _flatten_message(message: Message, present: Bool | None, leaves: list[_Leaf],
-                     count: int) -> Int64 | int:
+def _flatten_message(
+    message: Message, present: Bool | None, leaves: list[_Leaf], count: int
+) -> Int64 | int:
     inner: list[_Leaf] = []
     size: Int64 | int = 0
     for piece in message.pieces:

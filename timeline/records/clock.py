@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 
-from timeline.records.columns import Int64
+from timeline.records.columns import Columns
 from timeline.records.tables import NO_TIME, Records
 
 __all__ = ["Clock", "shifted"]
@@ -25,26 +26,30 @@ class Clock:
 
 
 def shifted(records: Records, offset_ns: int) -> Records:
-    """All times of all tables moved by the same constant; absent times stay absent."""
+    """All times of all tables moved by the same constant; absent times stay absent.
+
+    A column is a time if and only if its name ends in _ns.
+    """
     if not offset_ns:
         return records
+    tables = {
+        field.name: _shifted(table, offset_ns)
+        for field in fields(records)
+        if isinstance(table := getattr(records, field.name), Columns)
+    }
+    return replace(records, **tables)
 
-    def moved(times_ns: Int64) -> Int64:
-        made: Int64 = np.where(times_ns == NO_TIME, NO_TIME, times_ns + offset_ns)
-        return made
 
-    def span(table):  # type: ignore[no-untyped-def]
-        return {"start_ns": moved(table.start_ns), "end_ns": moved(table.end_ns)}
-
-    tasks, planes, ops, steps = records.tasks, records.planes, records.ops, records.steps
+def _shifted(table: Columns, offset_ns: int) -> Any:
+    times = {
+        field.name: getattr(table, field.name)
+        for field in fields(table)
+        if field.name.endswith("_ns")
+    }
     return replace(
-        records,
-        tasks=replace(tasks, **span(tasks), launch_ns=moved(tasks.launch_ns)),
-        planes=replace(planes, **span(planes), launch_ns=moved(planes.launch_ns)),
-        ops=replace(ops, **span(ops), launch_ns=moved(ops.launch_ns)),
-        steps=replace(steps, **span(steps), fp_start_ns=moved(steps.fp_start_ns),
-                      bp_end_ns=moved(steps.bp_end_ns)),
-        parts=replace(records.parts, **span(records.parts)),
-        host=replace(records.host, **span(records.host)),
-        samples=replace(records.samples, time_ns=moved(records.samples.time_ns)),
+        table,
+        **{
+            name: np.where(values == NO_TIME, NO_TIME, values + offset_ns)
+            for name, values in times.items()
+        },
     )

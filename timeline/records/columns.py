@@ -78,7 +78,9 @@ class Columns:
         if len(held) == 1:
             return held[0]
         names = [field.name for field in dataclasses.fields(cls)]
-        return cls(**{name: np.concatenate([getattr(part, name) for part in held]) for name in names})
+        return cls(
+            **{name: np.concatenate([getattr(part, name) for part in held]) for name in names}
+        )
 
     def take(self: _Table, rows: Bool | Rows) -> _Table:
         """The rows chosen by a mask or by positions."""

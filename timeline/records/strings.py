@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -49,5 +49,5 @@ class StringPool:
         """The codes of the strings whose test, given in code order, is true; (k,) int32."""
         return np.flatnonzero(np.fromiter(test, np.bool_)).astype(np.int32)
 
-    def __iter__(self) -> Iterable[str]:  # type: ignore[override]
+    def __iter__(self) -> Iterator[str]:
         return iter(self._strings)

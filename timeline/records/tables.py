@@ -31,6 +31,7 @@ __all__ = [
     "Omission",
     "PlaneTasks",
     "Records",
+    "Spans",
     "StepPart",
     "StepParts",
     "Steps",
@@ -51,11 +52,17 @@ FLOAT_NOT_GIVEN = float("nan")
 
 
 @dataclass(frozen=True)
-class Tasks(Columns):
-    """Device tasks: one row per interval on a hardware stream."""
+class Spans(Columns):
+    """What every table of intervals has."""
 
     start_ns: Int64 = column(np.int64)
     end_ns: Int64 = column(np.int64)
+
+
+@dataclass(frozen=True)
+class Tasks(Spans):
+    """Device tasks: one row per interval on a hardware stream."""
+
     device: Int64 = column(np.int64, NO_ID)
     stream: Int64 = column(np.int64, NO_ID)
     task: Int64 = column(np.int64, NO_ID)
@@ -76,14 +83,12 @@ class Tasks(Columns):
 
 
 @dataclass(frozen=True)
-class PlaneTasks(Columns):
+class PlaneTasks(Spans):
     """HCCL tasks: one row per transfer, reduction or notification on a plane of a group.
 
     Each has a twin in Tasks with the same stream, task and interval.
     """
 
-    start_ns: Int64 = column(np.int64)
-    end_ns: Int64 = column(np.int64)
     group: Codes = column(np.int32)
     plane: Int64 = column(np.int64)
     name: Codes = column(np.int32)
@@ -107,11 +112,9 @@ class PlaneTasks(Columns):
 
 
 @dataclass(frozen=True)
-class CommunicationOps(Columns):
+class CommunicationOps(Spans):
     """Communication operators: one row per collective or point-to-point call of a group."""
 
-    start_ns: Int64 = column(np.int64)
-    end_ns: Int64 = column(np.int64)
     group: Codes = column(np.int32)
     group_name: Codes = column(np.int32, NO_NAME)
     """What the group is called inside HCCL, where that is not its label."""
@@ -126,15 +129,13 @@ class CommunicationOps(Columns):
 
 
 @dataclass(frozen=True)
-class Steps(Columns):
+class Steps(Spans):
     """Steps: one row per graph and iteration.
 
     `host` marks steps whose interval is the window on the host (ProfilerStep#N of torch_npu and
     MindSpore); their device work starts later and may end later.
     """
 
-    start_ns: Int64 = column(np.int64)
-    end_ns: Int64 = column(np.int64)
     graph: Int64 = column(np.int64)
     iteration: Int64 = column(np.int64)
     fp_start_ns: Int64 = column(np.int64, NO_TIME)
@@ -150,11 +151,9 @@ class StepPart(enum.IntEnum):
 
 
 @dataclass(frozen=True)
-class StepParts(Columns):
+class StepParts(Spans):
     """Reduces and data fetches inside steps, told apart by `kind` (StepPart)."""
 
-    start_ns: Int64 = column(np.int64)
-    end_ns: Int64 = column(np.int64)
     graph: Int64 = column(np.int64)
     iteration: Int64 = column(np.int64)
     number: Int64 = column(np.int64)
@@ -162,11 +161,9 @@ class StepParts(Columns):
 
 
 @dataclass(frozen=True)
-class HostEvents(Columns):
+class HostEvents(Spans):
     """What ran on the host: one row per call, range or mark, by layer and thread."""
 
-    start_ns: Int64 = column(np.int64)
-    end_ns: Int64 = column(np.int64)
     layer: Codes = column(np.int32)
     process: Int64 = column(np.int64, NO_ID)
     thread: Int64 = column(np.int64)
@@ -263,8 +260,10 @@ class Records:
 
         A flow that loses an end is dropped and counted.
         """
-        flows, cut = _follow(self.flows, {FlowEnd.HOST: host, FlowEnd.TASK: tasks, FlowEnd.OP: ops,
-                                          FlowEnd.PLANE: planes})
+        flows, cut = _follow(
+            self.flows,
+            {FlowEnd.HOST: host, FlowEnd.TASK: tasks, FlowEnd.OP: ops, FlowEnd.PLANE: planes},
+        )
         omissions = self.omissions
         if cut:
             omissions += (Omission("arrows with an end outside the selection", cut, self.rank),)
@@ -283,18 +282,21 @@ class Records:
 
 
 def _follow(flows: Flows, masks: dict[FlowEnd, Bool | None]) -> tuple[Flows, int]:
-    """Renumber the ends of flows after rows were dropped; also the number of flows that were cut."""
+    """Renumber the ends of flows after rows were dropped; also the number of flows cut."""
     whole = np.ones(len(flows), np.bool_)
-    ends: dict[str, Int64] = {}
-    for side in ("source", "target"):
-        kinds, rows = getattr(flows, f"{side}_kind"), getattr(flows, f"{side}_row").copy()
+    ends: list[Int64] = []
+    for kinds, old_rows in (
+        (flows.source_kind, flows.source_row),
+        (flows.target_kind, flows.target_row),
+    ):
+        rows = old_rows.copy()
         for kind, mask in masks.items():
             if mask is None:
                 continue
             here = kinds == kind
             position = np.cumsum(mask) - 1
-            whole[here] &= mask[rows[here]]
-            rows[here] = position[rows[here]]
-        ends[f"{side}_row"] = rows
-    followed = replace(flows, **ends).take(whole)
+            whole[here] &= mask[old_rows[here]]
+            rows[here] = position[old_rows[here]]
+        ends.append(rows)
+    followed = replace(flows, source_row=ends[0], target_row=ends[1]).take(whole)
     return followed, int(len(flows) - len(followed))

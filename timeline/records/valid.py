@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from timeline.records.columns import Bool
-from timeline.records.tables import NO_TIME, Omission, Records
+from timeline.records.tables import NO_TIME, Omission, Records, Spans
 
 __all__ = ["valid"]
 
@@ -16,11 +16,9 @@ def valid(records: Records) -> Records:
     """Drop rows without a start, or that end before they start, and count them."""
     omissions = list(records.omissions)
 
-    def check(table, noun: str) -> Bool:  # type: ignore[no-untyped-def]
-        good = (table.start_ns != NO_TIME) & (table.end_ns != NO_TIME) & (
-            table.end_ns >= table.start_ns)
-        made: Bool = good
-        return counted(made, noun)
+    def check(table: Spans, noun: str) -> Bool:
+        known = (table.start_ns != NO_TIME) & (table.end_ns != NO_TIME)
+        return counted(known & (table.end_ns >= table.start_ns), noun)
 
     def counted(good: Bool, noun: str) -> Bool:
         bad = int(np.count_nonzero(~good))
@@ -37,7 +35,8 @@ def valid(records: Records) -> Records:
         host=check(records.host, "host events"),
         samples=counted(
             (records.samples.time_ns != NO_TIME) & np.isfinite(records.samples.value),
-            "counter samples"),
+            "counter samples",
+        ),
     )
-    cut_flows = kept.omissions[len(records.omissions):]
+    cut_flows = kept.omissions[len(records.omissions) :]
     return replace(kept, omissions=(*omissions, *cut_flows))

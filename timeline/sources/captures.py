@@ -59,10 +59,7 @@ def find_captures(path: Path) -> list[Capture]:
     """
     if not path.exists():
         raise SourceError(path, "does not exist.")
-    if path.is_file():
-        found = [_of_file(path)]
-    else:
-        found = list(_walk(_capture_root(path)))
+    found = [_of_file(path)] if path.is_file() else list(_walk(_capture_root(path)))
     if not found:
         raise NoProfileError(
             path,
@@ -83,7 +80,8 @@ def _of_file(path: Path) -> Capture:
         directory = parent.parent if parent.name == OUTPUT else parent
         return Capture(Layout.TRACE_VIEW, directory, parent)
     raise NoProfileError(
-        path, "is no profile.",
+        path,
+        "is no profile.",
         do="Expected a directory, trace_view.json, or a database named like "
         "ascend_pytorch_profiler_0.db or msprof_20240101120000.db.",
     )
@@ -171,8 +169,10 @@ def _of_prof(directory: Path, directories: set[str], files: list[str]) -> Iterat
 def _per_device(
     layout: Layout, directory: Path, content: Path, devices: list[int]
 ) -> Iterator[Capture]:
-    for device in devices or [None]:
+    for device in devices:
         yield Capture(layout, directory, content, device)
+    if not devices:
+        yield Capture(layout, directory, content)
 
 
 def _loose(directory: Path, files: list[str]) -> Iterator[Capture]:

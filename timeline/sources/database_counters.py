@@ -13,6 +13,9 @@ from timeline.sources.sqlite_columns import Database
 
 __all__ = ["CounterTable", "counter_tables", "read_counters"]
 
+NOT_SAMPLED = float("inf")
+"""A sample that the database leaves empty; it is dropped and counted with other bad values."""
+
 
 @dataclass(frozen=True)
 class CounterTable:
@@ -36,43 +39,96 @@ def counter_tables() -> tuple[CounterTable, ...]:
         CounterTable("AICORE_FREQ", "AI Core Freq", {"freq": ("AI Core Freq", "MHz")}),
         CounterTable("HBM", "HBM", {"bandwidth": ("HBM {}", "B/s")}, ("hbmId",), ("type",)),
         CounterTable("DDR", "DDR", {"read": ("Read", "B/s"), "write": ("Write", "B/s")}),
-        CounterTable("LLC", "LLC", {
-            "throughput": ("LLC {} Throughput", "B/s"), "hitRate": ("LLC {} Hit Rate", "%"),
-        }, ("llcId",), ("mode",)),
-        CounterTable("NPU_MEM", "NPU MEM", {
-            "ddr": ("{} DDR", "B"), "hbm": ("{} HBM", "B"),
-        }, (), ("type",)),
-        CounterTable("ACC_PMU", "Acc PMU", {
-            "readBwLevel": ("Read Bandwidth Level, acc {}", ""),
-            "writeBwLevel": ("Write Bandwidth Level, acc {}", ""),
-            "readOstLevel": ("Read Outstanding Level, acc {}", ""),
-            "writeOstLevel": ("Write Outstanding Level, acc {}", ""),
-        }, ("accId",)),
-        CounterTable("SOC_BANDWIDTH_LEVEL", "Stars Soc Info", {
-            "l2BufferBwLevel": ("L2 Buffer Bw Level", ""), "mataBwLevel": ("Mata Bw Level", ""),
-        }),
-        CounterTable("HCCS", "HCCS", {
-            "txThroughput": ("Tx Throughput", "B/s"), "rxThroughput": ("Rx Throughput", "B/s"),
-        }),
+        CounterTable(
+            "LLC",
+            "LLC",
+            {
+                "throughput": ("LLC {} Throughput", "B/s"),
+                "hitRate": ("LLC {} Hit Rate", "%"),
+            },
+            ("llcId",),
+            ("mode",),
+        ),
+        CounterTable(
+            "NPU_MEM",
+            "NPU MEM",
+            {
+                "ddr": ("{} DDR", "B"),
+                "hbm": ("{} HBM", "B"),
+            },
+            (),
+            ("type",),
+        ),
+        CounterTable(
+            "ACC_PMU",
+            "Acc PMU",
+            {
+                "readBwLevel": ("Read Bandwidth Level, acc {}", ""),
+                "writeBwLevel": ("Write Bandwidth Level, acc {}", ""),
+                "readOstLevel": ("Read Outstanding Level, acc {}", ""),
+                "writeOstLevel": ("Write Outstanding Level, acc {}", ""),
+            },
+            ("accId",),
+        ),
+        CounterTable(
+            "SOC_BANDWIDTH_LEVEL",
+            "Stars Soc Info",
+            {
+                "l2BufferBwLevel": ("L2 Buffer Bw Level", ""),
+                "mataBwLevel": ("Mata Bw Level", ""),
+            },
+        ),
+        CounterTable(
+            "HCCS",
+            "HCCS",
+            {
+                "txThroughput": ("Tx Throughput", "B/s"),
+                "rxThroughput": ("Rx Throughput", "B/s"),
+            },
+        ),
         CounterTable("NIC", "NIC", _network("NIC"), ("funcId",)),
         CounterTable("ROCE", "RoCE", _network("RoCE"), ("funcId",)),
-        CounterTable("PCIE", "PCIe", {
-            f"{side}{kind}Avg": (f"{side.capitalize()} {kind} Avg", "B/s")
-            for side in ("tx", "rx") for kind in ("Post", "Nonpost", "Cpl")
-        }),
+        CounterTable(
+            "PCIE",
+            "PCIe",
+            {
+                f"{side}{kind}Avg": (f"{side.capitalize()} {kind} Avg", "B/s")
+                for side in ("tx", "rx")
+                for kind in ("Post", "Nonpost", "Cpl")
+            },
+        ),
         CounterTable("QOS", "QoS", {"bandwidth": ("QoS {}", "B/s")}, ("dieId",), ("eventName",)),
         CounterTable("CPU_USAGE", "CPU Usage", {"usage": ("CPU {}", "%")}, ("cpuId",)),
         CounterTable("HOST_MEM_USAGE", "Memory Usage", {"usage": ("Memory Usage", "%")}),
-        CounterTable("HOST_DISK_USAGE", "Disk Usage", {
-            "readRate": ("Read", "B/s"), "writeRate": ("Write", "B/s"), "usage": ("Usage", "%"),
-        }),
-        CounterTable("HOST_NETWORK_USAGE", "Network Usage", {
-            "usage": ("Usage", "%"), "speed": ("Speed", "B/s"),
-        }),
-        CounterTable("MEMORY_RECORD", "Framework Memory", {
-            "totalAllocated": ("{} Allocated", "B"), "totalReserved": ("{} Reserved", "B"),
-            "totalActive": ("{} Active", "B"),
-        }, (), ("component",), "timestamp"),
+        CounterTable(
+            "HOST_DISK_USAGE",
+            "Disk Usage",
+            {
+                "readRate": ("Read", "B/s"),
+                "writeRate": ("Write", "B/s"),
+                "usage": ("Usage", "%"),
+            },
+        ),
+        CounterTable(
+            "HOST_NETWORK_USAGE",
+            "Network Usage",
+            {
+                "usage": ("Usage", "%"),
+                "speed": ("Speed", "B/s"),
+            },
+        ),
+        CounterTable(
+            "MEMORY_RECORD",
+            "Framework Memory",
+            {
+                "totalAllocated": ("{} Allocated", "B"),
+                "totalReserved": ("{} Reserved", "B"),
+                "totalActive": ("{} Active", "B"),
+            },
+            (),
+            ("component",),
+            "timestamp",
+        ),
     )
 
 
@@ -96,23 +152,31 @@ def read_counters(
     if not series:
         return CounterSeries.empty(), CounterSamples.empty()
     groups, labels, units = zip(*series, strict=True)
-    made = CounterSeries.of(len(series), {
-        "group": strings.codes(groups), "name": strings.codes(labels), "unit": strings.codes(units),
-    })
+    made = CounterSeries.of(
+        len(series),
+        {
+            "group": strings.codes(groups),
+            "name": strings.codes(labels),
+            "unit": strings.codes(units),
+        },
+    )
     return made, CounterSamples.concat(samples)
 
 
 def _read_table(
-    database: Database, table: CounterTable, series: dict[tuple[str, str, str], int],
-    names: dict[int, str], device: int | None,
+    database: Database,
+    table: CounterTable,
+    series: dict[tuple[str, str, str], int],
+    names: dict[int, str],
+    device: int | None,
 ) -> list[CounterSamples]:
     where = ""
     if device is not None and database.has(table.table, "deviceId"):
         where = f'WHERE "deviceId" = {device}'
     tags = (*table.kinds, *table.ids)
     integers = database.integers(table.table, {table.time: 0, **dict.fromkeys(tags, -1)}, where)
-    present = {column: float("nan") for column in table.values if database.has(table.table, column)}
-    floats = database.floats(table.table, {column: 0.0 for column in present}, where)
+    present = [column for column in table.values if database.has(table.table, column)]
+    floats = database.floats(table.table, dict.fromkeys(present, NOT_SAMPLED), where)
     labels, which = _labels(table, integers, names)
     made = []
     for column, values in floats.items():
@@ -130,8 +194,9 @@ def _samples(time_ns: Int64, series: Int64, values: Float64) -> CounterSamples:
     return CounterSamples.of(len(values), {"time_ns": time_ns, "series": series, "value": values})
 
 
-def _labels(table: CounterTable, integers: dict[str, Int64],
-            names: dict[int, str]) -> tuple[list[str], Codes]:
+def _labels(
+    table: CounterTable, integers: dict[str, Int64], names: dict[int, str]
+) -> tuple[list[str], Codes]:
     """The distinct labels of a table's series, and which one each row has."""
     time_ns = integers[table.time]
     tags = (*table.ids, *table.kinds)

@@ -66,8 +66,9 @@ class DatabaseSource:
 class _Reader:
     """One pass over one database."""
 
-    def __init__(self, database: Database, rank: int, device: int | None,
-                 layers: frozenset[Layer]) -> None:
+    def __init__(
+        self, database: Database, rank: int, device: int | None, layers: frozenset[Layer]
+    ) -> None:
         self.database, self.rank, self.device, self.layers = database, rank, device, layers
         self.strings = StringPool()
         self.names: dict[int, str] = {}
@@ -81,10 +82,17 @@ class _Reader:
         tasks, task_ids = self._tasks()
         calls = self._cann_calls()
         tasks = replace(tasks, launch_ns=self._launches(tasks.connection, calls))
-        communication = Lookup(self._integers("COMMUNICATION_TASK_INFO", {
-            "globalTaskId": NO_ID, "opId": NO_ID,
-        }), "globalTaskId")
-        ops, op_ids = self._ops(tasks, task_ids, communication)
+        communication = Lookup(
+            self._integers(
+                "COMMUNICATION_TASK_INFO",
+                {
+                    "globalTaskId": NO_ID,
+                    "opId": NO_ID,
+                },
+            ),
+            "globalTaskId",
+        )
+        ops = self._ops(tasks, task_ids, communication)
         ops = replace(ops, launch_ns=self._launches(ops.connection, calls))
         planes = PlaneTasks.empty()
         if Layer.COMMUNICATION in self.layers:
@@ -96,8 +104,15 @@ class _Reader:
         if Layer.COUNTERS in self.layers:
             series, samples = read_counters(self.database, self.strings, self.names, self.device)
         return Records(
-            self.rank, self.strings, tasks=tasks, planes=planes, ops=ops, steps=self._steps(),
-            host=host, series=series, samples=samples,
+            self.rank,
+            self.strings,
+            tasks=tasks,
+            planes=planes,
+            ops=ops,
+            steps=self._steps(),
+            host=host,
+            series=series,
+            samples=samples,
             flows=flows if Layer.ARROWS in self.layers else Flows.empty(),
             omissions=tuple(self.omissions),
         )
@@ -109,8 +124,15 @@ class _Reader:
         """The pool's codes of string ids; an id without a string is shown as its number."""
         distinct, which = np.unique(ids, return_inverse=True)
         codes = np.fromiter(
-            (NO_NAME if number == NO_ID else self.strings.code(self.names.get(number, str(number)))
-             for number in distinct.tolist()), np.int32, len(distinct))
+            (
+                NO_NAME
+                if number == NO_ID
+                else self.strings.code(self.names.get(number, str(number)))
+                for number in distinct.tolist()
+            ),
+            np.int32,
+            len(distinct),
+        )
         return codes[which.reshape(-1)]
 
     def _enum(self, table: str, ids: Int64) -> Codes:
@@ -120,40 +142,77 @@ class _Reader:
             names = dict(self.database.rows(f'SELECT id, name FROM "{table}"'))
         distinct, which = np.unique(ids, return_inverse=True)
         codes = np.fromiter(
-            (NO_NAME if number == NO_ID else self.strings.code(str(names.get(number, number)))
-             for number in distinct.tolist()), np.int32, len(distinct))
+            (
+                NO_NAME if number == NO_ID else self.strings.code(str(names.get(number, number)))
+                for number in distinct.tolist()
+            ),
+            np.int32,
+            len(distinct),
+        )
         return codes[which.reshape(-1)]
 
     def _tasks(self) -> tuple[Tasks, Int64]:
         """Device tasks without the FFTS+ parents, and their globalTaskId."""
         where = f'WHERE "deviceId" = {self.device}' if self.device is not None else ""
-        raw = self._integers("TASK", {
-            "startNs": NO_TIME, "endNs": NO_TIME, "deviceId": NO_ID, "connectionId": NO_ID,
-            "globalTaskId": NO_ID, "taskType": NO_ID, "contextId": NO_CONTEXT, "streamId": NO_ID,
-            "taskId": NO_ID, "modelId": NO_GRAPH, "batchId": NO_ID,
-        }, where)
-        compute = Lookup(self._integers("COMPUTE_TASK_INFO", {
-            "globalTaskId": NO_ID, "name": NO_ID, "taskType": NO_ID, "opType": NO_ID,
-            "inputShapes": NO_ID, "outputShapes": NO_ID, "inputDataTypes": NO_ID,
-            self._blocks_column(): NO_ID,
-        }), "globalTaskId")
+        raw = self._integers(
+            "TASK",
+            {
+                "startNs": NO_TIME,
+                "endNs": NO_TIME,
+                "deviceId": NO_ID,
+                "connectionId": NO_ID,
+                "globalTaskId": NO_ID,
+                "taskType": NO_ID,
+                "contextId": NO_CONTEXT,
+                "streamId": NO_ID,
+                "taskId": NO_ID,
+                "modelId": NO_GRAPH,
+                "batchId": NO_ID,
+            },
+            where,
+        )
+        compute = Lookup(
+            self._integers(
+                "COMPUTE_TASK_INFO",
+                {
+                    "globalTaskId": NO_ID,
+                    "name": NO_ID,
+                    "taskType": NO_ID,
+                    "opType": NO_ID,
+                    "inputShapes": NO_ID,
+                    "outputShapes": NO_ID,
+                    "inputDataTypes": NO_ID,
+                    self._blocks_column(): NO_ID,
+                },
+            ),
+            "globalTaskId",
+        )
         row = compute.find(raw["globalTaskId"])
         computes = row >= 0
-        tasks = Tasks.of(len(row), {
-            "start_ns": raw["startNs"], "end_ns": raw["endNs"], "device": raw["deviceId"],
-            "stream": raw["streamId"], "task": raw["taskId"], "batch": raw["batchId"],
-            "context": raw["contextId"], "graph": raw["modelId"],
-            "connection": raw["connectionId"],
-            "name": self._codes(np.where(computes, compute.of("name", row), raw["taskType"])),
-            "task_type": self._codes(
-                np.where(computes, compute.of("taskType", row), raw["taskType"])),
-            "op_type": self._codes(compute.of("opType", row)),
-            "input_shapes": self._codes(compute.of("inputShapes", row)),
-            "output_shapes": self._codes(compute.of("outputShapes", row)),
-            "input_types": self._codes(compute.of("inputDataTypes", row)),
-            "blocks": compute.of(self._blocks_column(), row),
-            "compute": computes,
-        })
+        tasks = Tasks.of(
+            len(row),
+            {
+                "start_ns": raw["startNs"],
+                "end_ns": raw["endNs"],
+                "device": raw["deviceId"],
+                "stream": raw["streamId"],
+                "task": raw["taskId"],
+                "batch": raw["batchId"],
+                "context": raw["contextId"],
+                "graph": raw["modelId"],
+                "connection": raw["connectionId"],
+                "name": self._codes(np.where(computes, compute.of("name", row), raw["taskType"])),
+                "task_type": self._codes(
+                    np.where(computes, compute.of("taskType", row), raw["taskType"])
+                ),
+                "op_type": self._codes(compute.of("opType", row)),
+                "input_shapes": self._codes(compute.of("inputShapes", row)),
+                "output_shapes": self._codes(compute.of("outputShapes", row)),
+                "input_types": self._codes(compute.of("inputDataTypes", row)),
+                "blocks": compute.of(self._blocks_column(), row),
+                "compute": computes,
+            },
+        )
         kept = ~covering_parents(tasks)
         self._omit("FFTS+ tasks that only repeat the span of their sub-tasks", kept)
         return tasks.take(kept), raw["globalTaskId"][kept]
@@ -167,10 +226,17 @@ class _Reader:
             self.omissions.append(Omission(reason, int((~kept).sum()), self.rank, loss=loss))
 
     def _cann_calls(self) -> dict[str, Int64]:
-        return self._integers("CANN_API", {
-            "startNs": NO_TIME, "endNs": NO_TIME, "type": NO_ID, "globalTid": NO_ID,
-            "connectionId": NO_ID, "name": NO_ID,
-        })
+        return self._integers(
+            "CANN_API",
+            {
+                "startNs": NO_TIME,
+                "endNs": NO_TIME,
+                "type": NO_ID,
+                "globalTid": NO_ID,
+                "connectionId": NO_ID,
+                "name": NO_ID,
+            },
+        )
 
     def _launches(self, connection: Int64, calls: dict[str, Int64]) -> Int64:
         """When the host call of each connection began."""
@@ -178,39 +244,61 @@ class _Reader:
         row = np.where(connection == NO_ID, -1, lookup.find(connection))
         return lookup.of("startNs", row, NO_TIME)
 
-    def _ops(self, tasks: Tasks, task_ids: Int64,
-             communication: Lookup) -> tuple[CommunicationOps, Int64]:
+    def _ops(self, tasks: Tasks, task_ids: Int64, communication: Lookup) -> CommunicationOps:
         """Communication ops; their graph and device are those of their tasks."""
-        raw = self._integers("COMMUNICATION_OP", {
-            "startNs": NO_TIME, "endNs": NO_TIME, "opName": NO_ID, "connectionId": NO_ID,
-            "groupName": NO_ID, "opId": NO_ID, "dataType": NO_ID, "algType": NO_ID, "count": NO_ID,
-            "deviceId": NO_ID,
-        })
+        raw = self._integers(
+            "COMMUNICATION_OP",
+            {
+                "startNs": NO_TIME,
+                "endNs": NO_TIME,
+                "opName": NO_ID,
+                "connectionId": NO_ID,
+                "groupName": NO_ID,
+                "opId": NO_ID,
+                "dataType": NO_ID,
+                "algType": NO_ID,
+                "count": NO_ID,
+                "deviceId": NO_ID,
+            },
+        )
         row = communication.find(task_ids)
         of_task = np.where(row >= 0, communication.of("opId", row), NO_ID)
-        owners = Lookup({
-            "op": of_task[row >= 0], "graph": tasks.graph[row >= 0],
-        }, "op")
+        owners = Lookup(
+            {
+                "op": of_task[row >= 0],
+                "graph": tasks.graph[row >= 0],
+            },
+            "op",
+        )
         owner = owners.find(raw["opId"])
         group, label = self._groups(raw["groupName"])
-        ops = CommunicationOps.of(len(owner), {
-            "start_ns": raw["startNs"], "end_ns": raw["endNs"],
-            "group": group, "group_name": label, "name": self._codes(raw["opName"]),
-            "graph": owners.of("graph", owner, NO_GRAPH), "connection": raw["connectionId"],
-            "count": raw["count"], "data_type": self._enum("ENUM_HCCL_DATA_TYPE", raw["dataType"]),
-            "algorithm": self._codes(raw["algType"]),
-        })
+        ops = CommunicationOps.of(
+            len(owner),
+            {
+                "start_ns": raw["startNs"],
+                "end_ns": raw["endNs"],
+                "group": group,
+                "group_name": label,
+                "name": self._codes(raw["opName"]),
+                "graph": owners.of("graph", owner, NO_GRAPH),
+                "connection": raw["connectionId"],
+                "count": raw["count"],
+                "data_type": self._enum("ENUM_HCCL_DATA_TYPE", raw["dataType"]),
+                "algorithm": self._codes(raw["algType"]),
+            },
+        )
         here = np.ones(len(ops), np.bool_)
         if self.device is not None:
             here = (raw["deviceId"] == self.device) | ((raw["deviceId"] == NO_ID) & (owner >= 0))
-        return ops.take(here), raw["opId"][here]
+        return ops.take(here)
 
     def _groups(self, ids: Int64) -> tuple[Codes, Codes]:
         """Groups numbered in order of their first op, as exports to text do; and their names."""
         order = self._group_numbers()
         distinct, which = np.unique(ids, return_inverse=True)
         labels = self.strings.codes(
-            f"Group {order.get(number, number)}" for number in distinct.tolist())
+            f"Group {order.get(number, number)}" for number in distinct.tolist()
+        )
         return labels[which.reshape(-1)], self._codes(ids)
 
     def _group_numbers(self) -> dict[int, int]:
@@ -218,18 +306,31 @@ class _Reader:
         for table in ("COMMUNICATION_OP", "COMMUNICATION_TASK_INFO"):
             if self.database.has(table, "groupName"):
                 rows = self.database.rows(
-                    f"SELECT groupName, MIN(rowid) FROM {table} GROUP BY 1 ORDER BY 2")
+                    f"SELECT groupName, MIN(rowid) FROM {table} GROUP BY 1 ORDER BY 2"
+                )
                 for number, _ in rows:
                     numbers.setdefault(number, len(numbers))
         return numbers
 
     def _planes(self, tasks: Tasks, task_ids: Int64) -> PlaneTasks:
         """HCCL tasks, with the interval and ids of their hardware twin."""
-        raw = self._integers("COMMUNICATION_TASK_INFO", {
-            "globalTaskId": NO_ID, "name": NO_ID, "taskType": NO_ID, "planeId": NO_ID,
-            "groupName": NO_ID, "notifyId": NO_ID, "srcRank": NO_ID, "dstRank": NO_RANK,
-            "transportType": NO_ID, "size": NO_ID, "dataType": NO_ID, "linkType": NO_ID,
-        })
+        raw = self._integers(
+            "COMMUNICATION_TASK_INFO",
+            {
+                "globalTaskId": NO_ID,
+                "name": NO_ID,
+                "taskType": NO_ID,
+                "planeId": NO_ID,
+                "groupName": NO_ID,
+                "notifyId": NO_ID,
+                "srcRank": NO_ID,
+                "dstRank": NO_RANK,
+                "transportType": NO_ID,
+                "size": NO_ID,
+                "dataType": NO_ID,
+                "linkType": NO_ID,
+            },
+        )
         twin = Lookup({"id": task_ids}, "id").find(raw["globalTaskId"])
         known = twin >= 0
         if self.device is None:
@@ -239,72 +340,130 @@ class _Reader:
         bandwidth = self.database.floats("COMMUNICATION_TASK_INFO", {"bandwidth": -1.0})
         gigabytes = bandwidth["bandwidth"][known]
         group, _ = self._groups(raw["groupName"])
-        return PlaneTasks.of(len(own), {
-            "start_ns": own.start_ns, "end_ns": own.end_ns, "group": group,
-            "plane": raw["planeId"], "name": self._codes(raw["taskType"]),
-            "op": self._codes(raw["name"]), "stream": own.stream, "task": own.task,
-            "context": own.context, "graph": own.graph, "launch_ns": own.launch_ns,
-            "source_rank": raw["srcRank"], "target_rank": raw["dstRank"],
-            "size_bytes": raw["size"],
-            "notify": self.strings.codes(
-                "" if number == NO_ID else str(number) for number in raw["notifyId"].tolist()),
-            "transport": self._enum("ENUM_HCCL_TRANSPORT_TYPE", raw["transportType"]),
-            "link": self._enum("ENUM_HCCL_LINK_TYPE", raw["linkType"]),
-            "data_type": self._enum("ENUM_HCCL_DATA_TYPE", raw["dataType"]),
-            "bandwidth": np.where(gigabytes < 0, np.nan, gigabytes),
-        })
+        return PlaneTasks.of(
+            len(own),
+            {
+                "start_ns": own.start_ns,
+                "end_ns": own.end_ns,
+                "group": group,
+                "plane": raw["planeId"],
+                "name": self._codes(raw["taskType"]),
+                "op": self._codes(raw["name"]),
+                "stream": own.stream,
+                "task": own.task,
+                "context": own.context,
+                "graph": own.graph,
+                "launch_ns": own.launch_ns,
+                "source_rank": raw["srcRank"],
+                "target_rank": raw["dstRank"],
+                "size_bytes": raw["size"],
+                "notify": self.strings.codes(
+                    "" if number == NO_ID else str(number) for number in raw["notifyId"].tolist()
+                ),
+                "transport": self._enum("ENUM_HCCL_TRANSPORT_TYPE", raw["transportType"]),
+                "link": self._enum("ENUM_HCCL_LINK_TYPE", raw["linkType"]),
+                "data_type": self._enum("ENUM_HCCL_DATA_TYPE", raw["dataType"]),
+                "bandwidth": np.where(gigabytes < 0, np.nan, gigabytes),
+            },
+        )
 
     def _steps(self) -> Steps:
         """ProfilerStep windows; they are host time."""
         raw = self._integers("STEP_TIME", {"id": NO_ID, "startNs": NO_TIME, "endNs": NO_TIME})
         count = len(raw["id"])
-        return Steps.of(count, {
-            "start_ns": raw["startNs"], "end_ns": raw["endNs"], "iteration": raw["id"],
-            "graph": np.full(count, NO_GRAPH), "host": np.ones(count, np.bool_),
-        })
+        return Steps.of(
+            count,
+            {
+                "start_ns": raw["startNs"],
+                "end_ns": raw["endNs"],
+                "iteration": raw["id"],
+                "graph": np.full(count, NO_GRAPH),
+                "host": np.ones(count, np.bool_),
+            },
+        )
 
-    def _host(self, calls: dict[str, Int64], tasks: Tasks,
-              ops: CommunicationOps) -> tuple[HostEvents, Flows]:
+    def _host(
+        self, calls: dict[str, Int64], tasks: Tasks, ops: CommunicationOps
+    ) -> tuple[HostEvents, Flows]:
         """CANN calls, framework calls and marks, with the arrows that connections give."""
-        framework = self._integers("PYTORCH_API", {
-            "startNs": NO_TIME, "endNs": NO_TIME, "type": NO_ID, "globalTid": NO_ID,
-            "connectionId": NO_ID, "name": NO_ID,
-        })
-        marks = self._integers("MSTX_EVENTS", {
-            "startNs": NO_TIME, "endNs": NO_TIME, "eventType": NO_ID, "globalTid": NO_ID,
-            "connectionId": NO_ID, "message": NO_ID,
-        })
-        host = HostEvents.concat([
-            self._calls("CANN", calls, calls["name"], "ENUM_API_TYPE", calls["type"]),
-            self._calls("Python", framework, framework["name"], "ENUM_API_TYPE", framework["type"]),
-            self._calls("MSTX", marks, marks["message"], "ENUM_MSTX_EVENT_TYPE",
-                        marks["eventType"]),
-        ])
-        flows = Flows.concat([
-            *self._arrows(_HOST_TO_DEVICE, calls["connectionId"],
-                          np.arange(len(calls["connectionId"])), tasks, ops),
-            *self._framework_arrows(framework, len(calls["connectionId"]), tasks, ops),
-            *self._arrows("MsTx", marks["connectionId"],
-                          np.arange(len(marks["connectionId"])) + len(calls["connectionId"])
-                          + len(framework["connectionId"]), tasks, ops),
-        ])
+        framework = self._integers(
+            "PYTORCH_API",
+            {
+                "startNs": NO_TIME,
+                "endNs": NO_TIME,
+                "type": NO_ID,
+                "globalTid": NO_ID,
+                "connectionId": NO_ID,
+                "name": NO_ID,
+            },
+        )
+        marks = self._integers(
+            "MSTX_EVENTS",
+            {
+                "startNs": NO_TIME,
+                "endNs": NO_TIME,
+                "eventType": NO_ID,
+                "globalTid": NO_ID,
+                "connectionId": NO_ID,
+                "message": NO_ID,
+            },
+        )
+        host = HostEvents.concat(
+            [
+                self._calls("CANN", calls, calls["name"], "ENUM_API_TYPE", calls["type"]),
+                self._calls(
+                    "Python", framework, framework["name"], "ENUM_API_TYPE", framework["type"]
+                ),
+                self._calls(
+                    "MSTX", marks, marks["message"], "ENUM_MSTX_EVENT_TYPE", marks["eventType"]
+                ),
+            ]
+        )
+        flows = Flows.concat(
+            [
+                *self._arrows(
+                    _HOST_TO_DEVICE,
+                    calls["connectionId"],
+                    np.arange(len(calls["connectionId"])),
+                    tasks,
+                    ops,
+                ),
+                *self._framework_arrows(framework, len(calls["connectionId"]), tasks, ops),
+                *self._arrows(
+                    "MsTx",
+                    marks["connectionId"],
+                    np.arange(len(marks["connectionId"]))
+                    + len(calls["connectionId"])
+                    + len(framework["connectionId"]),
+                    tasks,
+                    ops,
+                ),
+            ]
+        )
         return host, flows
 
-    def _calls(self, layer: str, raw: dict[str, Int64], names: Int64, levels: str,
-               types: Int64) -> HostEvents:
+    def _calls(
+        self, layer: str, raw: dict[str, Int64], names: Int64, levels: str, types: Int64
+    ) -> HostEvents:
         count = len(names)
         connection = raw["connectionId"] if layer == "CANN" else np.full(count, NO_ID)
-        return HostEvents.of(count, {
-            "start_ns": raw["startNs"], "end_ns": np.maximum(raw["endNs"], raw["startNs"]),
-            "layer": np.full(count, self.strings.code(layer)),
-            "process": raw["globalTid"] >> _THREAD_BITS,
-            "thread": raw["globalTid"] & ((1 << _THREAD_BITS) - 1),
-            "name": self._codes(names), "level": self._enum(levels, types),
-            "connection": connection,
-        })
+        return HostEvents.of(
+            count,
+            {
+                "start_ns": raw["startNs"],
+                "end_ns": np.maximum(raw["endNs"], raw["startNs"]),
+                "layer": np.full(count, self.strings.code(layer)),
+                "process": raw["globalTid"] >> _THREAD_BITS,
+                "thread": raw["globalTid"] & ((1 << _THREAD_BITS) - 1),
+                "name": self._codes(names),
+                "level": self._enum(levels, types),
+                "connection": connection,
+            },
+        )
 
-    def _framework_arrows(self, framework: dict[str, Int64], first: int, tasks: Tasks,
-                          ops: CommunicationOps) -> list[Flows]:
+    def _framework_arrows(
+        self, framework: dict[str, Int64], first: int, tasks: Tasks, ops: CommunicationOps
+    ) -> list[Flows]:
         """Arrows from framework calls: one call may own several connections."""
         ids = self._integers("CONNECTION_IDS", {"id": NO_ID, "connectionId": NO_ID})
         held = np.flatnonzero(framework["connectionId"] != NO_ID)
@@ -315,23 +474,29 @@ class _Reader:
             *self._queue_arrows(framework, held[call], connections, first),
         ]
 
-    def _queue_arrows(self, framework: dict[str, Int64], call: Int64, connection: Int64,
-                      first: int) -> list[Flows]:
+    def _queue_arrows(
+        self, framework: dict[str, Int64], call: Int64, connection: Int64, first: int
+    ) -> list[Flows]:
         """Arrows from Enqueue to the Dequeue of the same correlation."""
         starts = framework["name"] == self._string_id("Enqueue")
         queue = framework["type"] == QUEUE_CALL
         source = call[(starts & queue)[call]]
         target = call[(~starts & queue)[call]]
         left, right = pairs_by_key(
-            connection[(starts & queue)[call]], connection[(~starts & queue)[call]])
-        return [self._flows("async_task_queue", FlowEnd.HOST, source[left] + first,
-                            target[right] + first)]
+            connection[(starts & queue)[call]], connection[(~starts & queue)[call]]
+        )
+        return [
+            self._flows(
+                "async_task_queue", FlowEnd.HOST, source[left] + first, target[right] + first
+            )
+        ]
 
     def _string_id(self, text: str) -> int:
         return next((number for number, value in self.names.items() if value == text), NO_ID)
 
-    def _arrows(self, category: str, connection: Int64, host_row: Int64, tasks: Tasks,
-                ops: CommunicationOps) -> list[Flows]:
+    def _arrows(
+        self, category: str, connection: Int64, host_row: Int64, tasks: Tasks, ops: CommunicationOps
+    ) -> list[Flows]:
         """One arrow per host call and device record of the same connection.
 
         The tasks of a communication op share its connection; the arrow goes to the op alone.
@@ -340,7 +505,8 @@ class _Reader:
         connection, host_row = connection[held], host_row[held]
         source, op = pairs_by_key(connection, ops.connection)
         single = np.flatnonzero(
-            ~np.isin(tasks.connection, ops.connection) & (tasks.connection != NO_ID))
+            ~np.isin(tasks.connection, ops.connection) & (tasks.connection != NO_ID)
+        )
         caller, task = pairs_by_key(connection, tasks.connection[single])
         return [
             self._flows(category, FlowEnd.OP, host_row[source], op),
@@ -349,11 +515,16 @@ class _Reader:
 
     def _flows(self, category: str, kind: FlowEnd, source: Int64, target: Int64) -> Flows:
         count = len(source)
-        return Flows.of(count, {
-            "category": np.full(count, self.strings.code(category)),
-            "source_kind": np.full(count, FlowEnd.HOST), "source_row": source,
-            "target_kind": np.full(count, kind), "target_row": target,
-        })
+        return Flows.of(
+            count,
+            {
+                "category": np.full(count, self.strings.code(category)),
+                "source_kind": np.full(count, FlowEnd.HOST),
+                "source_row": source,
+                "target_kind": np.full(count, kind),
+                "target_row": target,
+            },
+        )
 
 
 QUEUE_CALL = 50002

@@ -76,10 +76,14 @@ def _assigned_ranks(captures: Sequence[Capture], assigned: Mapping[str, int]) ->
     for name, rank in assigned.items():
         wanted = Path(name)
         hits = [
-            capture for capture in captures
+            capture
+            for capture in captures
             if name in (capture.directory.name, f"{capture.directory.name}/device_{capture.device}")
-            or (wanted.exists() and wanted.resolve() in
-                (capture.directory.resolve(), *capture.directory.resolve().parents))
+            or (
+                wanted.exists()
+                and wanted.resolve()
+                in (capture.directory.resolve(), *capture.directory.resolve().parents)
+            )
         ]
         if not hits:
             known = ", ".join(sorted({capture.directory.name for capture in captures}))
@@ -140,13 +144,17 @@ def _newest(rank: int, candidates: list[_Candidate]) -> tuple[_Candidate, list[s
 def _without_raw_twins(candidates: list[_Candidate]) -> list[_Candidate]:
     """Drop msprof's own data that lies beside what the framework made of it (MindSpore to 2.4)."""
     made = {
-        found.capture.directory.parent for found in candidates
+        found.capture.directory.parent
+        for found in candidates
         if found.capture.directory.name.endswith(("_ascend_ms", "_ascend_pt"))
     }
     kept = [
-        found for found in candidates
-        if not (found.capture.directory.name.startswith("PROF_")
-                and found.capture.directory.parent in made)
+        found
+        for found in candidates
+        if not (
+            found.capture.directory.name.startswith("PROF_")
+            and found.capture.directory.parent in made
+        )
     ]
     return kept or candidates
 

@@ -53,8 +53,9 @@ def identify(
     return [(_identity(capture, rank, _device(capture), where), clock, several)]
 
 
-def _of_database(capture: Capture, root: Path, assigned: int | None,
-                 database: Database) -> list[tuple[Identity, Clock, bool]]:
+def _of_database(
+    capture: Capture, root: Path, assigned: int | None, database: Database
+) -> list[tuple[Identity, Clock, bool]]:
     clock = Clock(host=_database_host(database))
     pairs: list[tuple[int, int]] = []
     if database.has("RANK_DEVICE_MAP", "rankId", "deviceId"):
@@ -91,9 +92,12 @@ def _identity(capture: Capture, rank: int, device: int | None, where: str) -> Id
     worker = _WORKER.fullmatch(name)
     stamps = _STAMPS.findall(name)
     return Identity(
-        rank=rank, directory=capture.directory, device=device,
+        rank=rank,
+        directory=capture.directory,
+        device=device,
         taken=stamps[-1].ljust(17, "0") if stamps else "",
-        worker=worker[1] if worker else "", evidence=where,
+        worker=worker[1] if worker else "",
+        evidence=where,
     )
 
 
@@ -132,11 +136,17 @@ def _info_json(capture: Capture) -> Iterable[Evidence]:
 
 def _info_files(capture: Capture) -> list[Path]:
     device = _device(capture)
-    devices = [capture.directory / f"device_{device}"] if device is not None else sorted(
-        path for path in capture.directory.glob("device_*") if path.is_dir()
+    devices = (
+        [capture.directory / f"device_{device}"]
+        if device is not None
+        else sorted(path for path in capture.directory.glob("device_*") if path.is_dir())
     )
-    found = [path for directory in devices for path in sorted(directory.glob("info.json*"))
-             if path.is_file() and not path.name.endswith(".done")]
+    found = [
+        path
+        for directory in devices
+        for path in sorted(directory.glob("info.json*"))
+        if path.is_file() and not path.name.endswith(".done")
+    ]
     host = capture.directory / "host" / "info.json"
     if not found and host.is_file():
         found.append(host)
@@ -167,8 +177,9 @@ def read_json(path: Path) -> dict[str, Any]:
     return value
 
 
-def _settle(capture: Capture, root: Path, metadata: list[Evidence],
-            assigned: int | None) -> tuple[int, str]:
+def _settle(
+    capture: Capture, root: Path, metadata: list[Evidence], assigned: int | None
+) -> tuple[int, str]:
     """The one rank that all evidence agrees on."""
     if assigned is not None:
         return assigned, "--assign-rank"
@@ -178,13 +189,15 @@ def _settle(capture: Capture, root: Path, metadata: list[Evidence],
     name = capture.directory.name
     if not ranks:
         raise RankIdentityError(
-            capture.directory, "no rank id in its metadata or name.",
+            capture.directory,
+            "no rank id in its metadata or name.",
             do=f"Give one: --assign-rank {name}=RANK",
         )
     if len(ranks) > 1:
         said = "; ".join(f"{item.where} says {item.rank}" for item in evidence)
         raise RankIdentityError(
-            capture.directory, f"contradictory rank ids: {said}.",
+            capture.directory,
+            f"contradictory rank ids: {said}.",
             do=f"Say which is right: --assign-rank {name}=RANK",
         )
     return evidence[0].rank, evidence[0].where

@@ -135,7 +135,9 @@ def _last(opening: bytes, held: bytes, path: Path, offset: int) -> list[Event]:
             return _decode_list(opening + held)
         return _decode_file(opening + held).traceEvents
     except msgspec.ValidationError as error:
-        raise SourceError(path, f"holds an event of another shape: {error}.", offset=offset) from error
+        raise SourceError(
+            path, f"holds an event of another shape: {error}.", offset=offset
+        ) from error
     except msgspec.DecodeError as error:
         match = _BYTE_OF_ERROR.search(str(error))
         at = int(match[1]) - len(opening) if match else len(held)

@@ -1,4 +1,4 @@
-"""Turns kernel_details.csv and op_summary_*.csv into op types, shapes and what counts as compute."""
+"""Turns kernel_details.csv and op_summary_*.csv into op types, shapes and what computes."""
 
 from __future__ import annotations
 
@@ -73,16 +73,19 @@ def read_kernel_table(
     """
     rows = [row for path in paths for row in _rows(path, device)]
     starts_ns = moments_ns([_START.of(row).encode() for row in rows])
-    table = KernelTable.of(len(rows), {
-        "start_ns": starts_ns,
-        "name": strings.codes(_NAME.of(row) for row in rows),
-        "op_type": strings.codes(_TYPE.of(row) for row in rows),
-        "core": strings.codes(_CORE.of(row) for row in rows),
-        "input_shapes": strings.codes(_INPUT_SHAPES.of(row).strip('"') for row in rows),
-        "output_shapes": strings.codes(_OUTPUT_SHAPES.of(row).strip('"') for row in rows),
-        "input_types": strings.codes(_INPUT_TYPES.of(row) for row in rows),
-        "blocks": [_whole(_BLOCKS.of(row)) for row in rows],
-    })
+    table = KernelTable.of(
+        len(rows),
+        {
+            "start_ns": starts_ns,
+            "name": strings.codes(_NAME.of(row) for row in rows),
+            "op_type": strings.codes(_TYPE.of(row) for row in rows),
+            "core": strings.codes(_CORE.of(row) for row in rows),
+            "input_shapes": strings.codes(_INPUT_SHAPES.of(row).strip('"') for row in rows),
+            "output_shapes": strings.codes(_OUTPUT_SHAPES.of(row).strip('"') for row in rows),
+            "input_types": strings.codes(_INPUT_TYPES.of(row) for row in rows),
+            "blocks": [_whole(_BLOCKS.of(row)) for row in rows],
+        },
+    )
     table = table.take(table.start_ns != NO_TIME)
     return table.take(np.lexsort((table.name, table.start_ns)))
 

@@ -7,7 +7,7 @@ from decimal import Decimal, InvalidOperation
 
 import numpy as np
 
-from timeline.records.columns import Int64
+from timeline.records.columns import Bool, Int64
 from timeline.records.tables import NO_TIME
 
 __all__ = ["interval_ns", "moment_ns", "moments_ns"]
@@ -53,7 +53,7 @@ def moment_ns(text: bytes) -> int:
     return int(moments_ns([text])[0])
 
 
-def _split(texts: Iterable[bytes]) -> tuple[Int64, Int64, np.ndarray]:
+def _split(texts: Iterable[bytes]) -> tuple[Int64, Int64, Bool]:
     """Whole nanoseconds, the rest in millionths of a nanosecond, and whether it is a number."""
     bare = [bytes(text).strip(b'" \t\r\n') for text in texts]
     count = len(bare)
@@ -102,4 +102,4 @@ def _exact(text: bytes) -> tuple[int, int] | None:
     if not value_us.is_finite() or abs(value_us) >= _MOST_US:
         return None
     parts = int(value_us.scaleb(FRACTION_DIGITS).to_integral_value())
-    return divmod(parts, _PARTS_IN_NS)
+    return parts // _PARTS_IN_NS, parts % _PARTS_IN_NS

@@ -54,14 +54,15 @@ class Database:
         """Real columns of a table, in the row order of `integers`."""
         return self._columns_of(table, columns, where, "REAL", np.float64)
 
-    def _columns_of(self, table: str, columns: dict[str, Any], where: str, kind: str,
-                    dtype: Any) -> dict[str, Any]:
+    def _columns_of(
+        self, table: str, columns: dict[str, Any], where: str, kind: str, dtype: Any
+    ) -> dict[str, Any]:
         held = self._columns.get(table)
         if held is None:
             return {name: np.empty(0, dtype) for name in columns}
         present = [name for name in columns if name in held]
         picked = ", ".join(
-            f'CAST(COALESCE("{name}", {columns[name]}) AS {kind})' for name in present
+            f'CAST(COALESCE("{name}", {_literal(columns[name])}) AS {kind})' for name in present
         )
         query = f'SELECT {picked or "1"} FROM "{table}" {where} ORDER BY rowid'
         width = max(1, len(present))
@@ -71,6 +72,11 @@ class Database:
         made = {name: np.ascontiguousarray(grid[:, at]) for at, name in enumerate(present)}
         absent = {name: np.full(len(grid), columns[name], dtype) for name in columns}
         return absent | made
+
+
+def _literal(value: float) -> str:
+    """A number as SQL spells it; SQLite reads a literal out of range as infinite."""
+    return "9e999" if value == float("inf") else str(value)
 
 
 @contextmanager

@@ -47,8 +47,13 @@ def read_step_table(path: Path, device: int | None) -> tuple[Steps, StepParts]:
     )
 
 
-def _add(steps: dict[str, list[int]], parts: dict[str, list[int]], header: list[str],
-         cells: list[str], device: int | None) -> None:
+def _add(
+    steps: dict[str, list[int]],
+    parts: dict[str, list[int]],
+    header: list[str],
+    cells: list[str],
+    device: int | None,
+) -> None:
     row = dict(zip(header, cells, strict=False))
     if device is not None and row.get("Device_id", str(device)) != str(device):
         return
@@ -58,16 +63,20 @@ def _add(steps: dict[str, list[int]], parts: dict[str, list[int]], header: list[
         return
     graph, iteration = _graph(row.get("Model ID", "")), int(row["Iteration ID"])
     for name, value in (
-        ("graph", graph), ("iteration", iteration), ("start_ns", end_ns - length_ns),
-        ("end_ns", end_ns), ("fp_start_ns", _mark_ns(row.get("FP Start(us)", ""))),
+        ("graph", graph),
+        ("iteration", iteration),
+        ("start_ns", end_ns - length_ns),
+        ("end_ns", end_ns),
+        ("fp_start_ns", _mark_ns(row.get("FP Start(us)", ""))),
         ("bp_end_ns", _mark_ns(row.get("BP End(us)", ""))),
     ):
         steps[name].append(value)
     _add_reduces(parts, header, cells, graph, iteration)
 
 
-def _add_reduces(parts: dict[str, list[int]], header: list[str], cells: list[str], graph: int,
-                 iteration: int) -> None:
+def _add_reduces(
+    parts: dict[str, list[int]], header: list[str], cells: list[str], graph: int, iteration: int
+) -> None:
     first = next((at for at, name in enumerate(header) if name.startswith(_REDUCE_START)), None)
     if first is None:
         return
@@ -76,8 +85,11 @@ def _add_reduces(parts: dict[str, list[int]], header: list[str], cells: list[str
         start_ns, end_ns = interval_ns([start.encode()], [length.encode()])
         if start_ns[0] > 0:
             for name, value in (
-                ("graph", graph), ("iteration", iteration), ("number", number),
-                ("kind", StepPart.REDUCE), ("start_ns", int(start_ns[0])),
+                ("graph", graph),
+                ("iteration", iteration),
+                ("number", number),
+                ("kind", StepPart.REDUCE),
+                ("start_ns", int(start_ns[0])),
                 ("end_ns", int(end_ns[0])),
             ):
                 parts[name].append(value)

@@ -22,11 +22,20 @@ Value = int | float | str | None
 """What an arg may be: exports write N/A for numbers, and strings for large ids."""
 
 
-class TaskArgs(msgspec.Struct, gc=False, rename={
-    "task_type": "Task Type", "stream": "Physic Stream Id", "old_stream": "Stream Id",
-    "task": "Task Id", "batch": "Batch Id", "context": "Subtask Id", "graph": "Model Id",
-    "connection": "connection_id",
-}):
+class TaskArgs(
+    msgspec.Struct,
+    gc=False,
+    rename={
+        "task_type": "Task Type",
+        "stream": "Physic Stream Id",
+        "old_stream": "Stream Id",
+        "task": "Task Id",
+        "batch": "Batch Id",
+        "context": "Subtask Id",
+        "graph": "Model Id",
+        "connection": "connection_id",
+    },
+):
     """Args of a device task."""
 
     task_type: Value = None
@@ -39,12 +48,24 @@ class TaskArgs(msgspec.Struct, gc=False, rename={
     connection: Value = None
 
 
-class PlaneArgs(msgspec.Struct, gc=False, rename={
-    "stream": "stream id", "task": "task id", "context": "context id", "graph": "model id",
-    "source_rank": "src rank", "target_rank": "dst rank", "size": "size(Byte)",
-    "notify": "notify_id", "transport": "transport type", "link": "link type",
-    "data_type": "data type", "bandwidth": "bandwidth(GB/s)",
-}):
+class PlaneArgs(
+    msgspec.Struct,
+    gc=False,
+    rename={
+        "stream": "stream id",
+        "task": "task id",
+        "context": "context id",
+        "graph": "model id",
+        "source_rank": "src rank",
+        "target_rank": "dst rank",
+        "size": "size(Byte)",
+        "notify": "notify_id",
+        "transport": "transport type",
+        "link": "link type",
+        "data_type": "data type",
+        "bandwidth": "bandwidth(GB/s)",
+    },
+):
     """Args of an HCCL task."""
 
     stream: Value = None
@@ -61,10 +82,16 @@ class PlaneArgs(msgspec.Struct, gc=False, rename={
     bandwidth: Value = None
 
 
-class OpArgs(msgspec.Struct, gc=False, rename={
-    "graph": "model id", "other_graph": "Model Id", "connection": "connection_id",
-    "algorithm": "alg_type",
-}):
+class OpArgs(
+    msgspec.Struct,
+    gc=False,
+    rename={
+        "graph": "model id",
+        "other_graph": "Model Id",
+        "connection": "connection_id",
+        "algorithm": "alg_type",
+    },
+):
     """Args of a communication op."""
 
     graph: Value = None
@@ -75,9 +102,14 @@ class OpArgs(msgspec.Struct, gc=False, rename={
     algorithm: Value = None
 
 
-class HostArgs(msgspec.Struct, gc=False, rename={
-    "connection": "connection_id", "graph": "Model Id",
-}):
+class HostArgs(
+    msgspec.Struct,
+    gc=False,
+    rename={
+        "connection": "connection_id",
+        "graph": "Model Id",
+    },
+):
     """Args of a host call."""
 
     connection: Value = None
@@ -85,9 +117,16 @@ class HostArgs(msgspec.Struct, gc=False, rename={
     graph: Value = None
 
 
-class StepArgs(msgspec.Struct, gc=False, rename={
-    "iteration": "Iteration ID", "fp_start": "FP Start", "bp_end": "BP End", "end": "Iteration End",
-}):
+class StepArgs(
+    msgspec.Struct,
+    gc=False,
+    rename={
+        "iteration": "Iteration ID",
+        "fp_start": "FP Start",
+        "bp_end": "BP End",
+        "end": "Iteration End",
+    },
+):
     """Args of a step-trace event; times are decimal microseconds."""
 
     iteration: Value = None

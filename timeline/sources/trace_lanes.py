@@ -105,8 +105,10 @@ class LaneNames:
             if other[0] == key[0] and _PLANE.fullmatch(name) is None
         }
         before = [other for other in heads if _number(other[1]) <= _number(key[1])]
-        head = max(before, key=lambda other: _number(other[1])) if before else min(
-            heads, key=lambda other: _number(other[1]), default=None
+        head = (
+            max(before, key=lambda other: _number(other[1]))
+            if before
+            else min(heads, key=lambda other: _number(other[1]), default=None)
         )
         if head is None:
             return "Group 0"
@@ -115,4 +117,4 @@ class LaneNames:
 
 
 def _number(tid: object) -> int:
-    return int(tid) if isinstance(tid, (int, float)) else int(tid) if str(tid).isdigit() else 0
+    return int(str(tid)) if str(tid).isdigit() else 0

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -25,6 +26,7 @@ from timeline.records.tables import (
     Omission,
     PlaneTasks,
     Records,
+    Spans,
     StepParts,
     Steps,
     Tasks,
@@ -76,8 +78,9 @@ class _Collected:
     others: int = 0
 
 
-def read_trace(files: TraceFiles, rank: int, strings: StringPool,
-               layers: frozenset[Layer]) -> Records:
+def read_trace(
+    files: TraceFiles, rank: int, strings: StringPool, layers: frozenset[Layer]
+) -> Records:
     """Read the files into records.
 
     Tables that no layer needs stay empty; tasks, ops, steps and launch times are always read,
@@ -126,8 +129,13 @@ def _device_of(pid: object) -> int | None:
     return pid & 31 if isinstance(pid, int) and pid >= 1 << 22 else HOST_DEVICE
 
 
-def _build(collected: _Collected, files: TraceFiles, rank: int, strings: StringPool,
-           layers: frozenset[Layer]) -> Records:
+def _build(
+    collected: _Collected,
+    files: TraceFiles,
+    rank: int,
+    strings: StringPool,
+    layers: frozenset[Layer],
+) -> Records:
     tables = _Tables()
     rows: dict[LaneKey, LaneRows] = {}
     for key, events in collected.lanes.items():
@@ -148,13 +156,16 @@ def _build(collected: _Collected, files: TraceFiles, rank: int, strings: StringP
     )
 
 
-def _omissions(collected: _Collected, resolved: ResolvedFlows, rank: int,
-               layers: frozenset[Layer]) -> tuple[Omission, ...]:
+def _omissions(
+    collected: _Collected, resolved: ResolvedFlows, rank: int, layers: frozenset[Layer]
+) -> tuple[Omission, ...]:
     made = []
     if resolved.half and Layer.ARROWS in layers:
         made.append(Omission("arrows whose other end is not in the profile", resolved.half, rank))
     if collected.others:
-        made.append(Omission("trace events of a phase that is not drawn", collected.others, rank, loss=True))
+        made.append(
+            Omission("trace events of a phase that is not drawn", collected.others, rank, loss=True)
+        )
     return tuple(made)
 
 
@@ -184,25 +195,37 @@ class _Tables:
         )
 
 
-def _at_iteration(table, iteration):  # type: ignore[no-untyped-def]
+_Iterated = TypeVar("_Iterated", Tasks, PlaneTasks, CommunicationOps, HostEvents)
+_Table = TypeVar("_Table", bound=Spans)
+
+
+def _at_iteration(table: _Iterated, iteration: int) -> _Iterated:
     return replace(table, iteration=np.full(len(table), iteration, np.int64))
 
 
-def _add_lane(tables: _Tables, names: LaneNames, key: LaneKey, events: list[Event],
-              files: TraceFiles, strings: StringPool,
-              layers: frozenset[Layer]) -> LaneRows | None:
+def _add_lane(
+    tables: _Tables,
+    names: LaneNames,
+    key: LaneKey,
+    events: list[Event],
+    files: TraceFiles,
+    strings: StringPool,
+    layers: frozenset[Layer],
+) -> LaneRows | None:
     """Add the events of one lane to the table they belong to; where they went, if anywhere."""
     kind = names.kind(key)
     if kind is LaneKind.STREAM:
-        tasks = tasks_table(events, strings, stream=names.stream(key), device=files.device,
-                            graph=files.graph)
+        tasks = tasks_table(
+            events, strings, stream=names.stream(key), device=files.device, graph=files.graph
+        )
         return _append(tables.tasks, tasks, FlowEnd.TASK)
     if kind is LaneKind.OPS:
         ops = ops_table(events, strings, group=names.group(key), graph=files.graph)
         return _append(tables.ops, ops, FlowEnd.OP)
     if kind is LaneKind.PLANE and Layer.COMMUNICATION in layers:
-        planes = planes_table(events, strings, group=names.group(key), plane=names.plane(key),
-                              graph=files.graph)
+        planes = planes_table(
+            events, strings, group=names.group(key), plane=names.plane(key), graph=files.graph
+        )
         return _append(tables.planes, planes, FlowEnd.PLANE)
     if kind is LaneKind.STEP_TRACE:
         graph = names.graph(key)
@@ -212,25 +235,33 @@ def _add_lane(tables: _Tables, names: LaneNames, key: LaneKey, events: list[Even
     if kind is LaneKind.HOST:
         tables.steps.append(profiler_steps(events))
         if layers & {Layer.CANN, Layer.FRAMEWORK}:
-            host = host_table(events, strings, layer=names.process(key[0]),
-                              process=_whole(key[0]), thread=_whole(key[1]), graph=files.graph)
+            host = host_table(
+                events,
+                strings,
+                layer=names.process(key[0]),
+                process=_whole(key[0]),
+                thread=_whole(key[1]),
+                graph=files.graph,
+            )
             return _append(tables.host, host, FlowEnd.HOST)
     return None
 
 
-def _append(parts, table, kind):  # type: ignore[no-untyped-def]
+def _append(parts: list[_Table], table: _Table, kind: FlowEnd) -> LaneRows:
     first = sum(len(part) for part in parts)
     parts.append(table)
     return LaneRows(kind, first, table.start_ns, table.end_ns)
 
 
 def _whole(value: object) -> int:
-    return value if isinstance(value, int) else int(value) if str(value).isdigit() else NO_ID  # type: ignore[call-overload,no-any-return]
+    return int(str(value)) if str(value).isdigit() else NO_ID
 
 
 def _with_launches(records: Records, resolved: ResolvedFlows) -> Records:
     """Note when tasks and ops were launched: the host call of the same connection, else a flow."""
-    host_ns = dict(zip(records.host.connection.tolist(), records.host.start_ns.tolist(), strict=True))
+    host_ns = dict(
+        zip(records.host.connection.tolist(), records.host.start_ns.tolist(), strict=True)
+    )
     host_ns.pop(NO_ID, None)
     made: dict[FlowEnd, np.ndarray] = {}
     for kind, table in ((FlowEnd.TASK, records.tasks), (FlowEnd.OP, records.ops)):
@@ -253,13 +284,19 @@ def join_records(parts: Sequence[Records]) -> Records:
     flows, firsts = [], dict.fromkeys(FlowEnd, 0)
     for part in parts:
         shift = np.array([firsts[kind] for kind in FlowEnd])
-        flows.append(replace(
-            part.flows,
-            source_row=part.flows.source_row + shift[part.flows.source_kind],
-            target_row=part.flows.target_row + shift[part.flows.target_kind],
-        ))
-        for kind, table in ((FlowEnd.HOST, part.host), (FlowEnd.TASK, part.tasks),
-                            (FlowEnd.OP, part.ops), (FlowEnd.PLANE, part.planes)):
+        flows.append(
+            replace(
+                part.flows,
+                source_row=part.flows.source_row + shift[part.flows.source_kind],
+                target_row=part.flows.target_row + shift[part.flows.target_kind],
+            )
+        )
+        for kind, table in (
+            (FlowEnd.HOST, part.host),
+            (FlowEnd.TASK, part.tasks),
+            (FlowEnd.OP, part.ops),
+            (FlowEnd.PLANE, part.planes),
+        ):
             firsts[kind] += len(table)
     return Records(
         parts[0].rank,

@@ -18,7 +18,13 @@ from timeline.sources.kernel_table import describe_tasks, read_kernel_table
 from timeline.sources.step_table import read_step_table
 from timeline.sources.trace_reader import TraceFiles, join_records, read_trace
 
-__all__ = ["GraphTimelineSource", "MindStudioSource", "RawSource", "TraceViewSource", "newest_export"]
+__all__ = [
+    "GraphTimelineSource",
+    "MindStudioSource",
+    "RawSource",
+    "TraceViewSource",
+    "newest_export",
+]
 
 _STAMP = re.compile(r"_(\d{14})$")
 _TIMELINE_NAME = re.compile(r"msprof_(\d+)_(\d+)_(\d+)\.json")
@@ -83,11 +89,11 @@ class MindStudioSource:
         json_steps = tuple(path for path in steps if path.suffix == ".json")
         traces = TraceFiles(self._traces(), device, only_device=self.several_devices)
         records = read_trace(traces, rank, strings, layers)
-        parts = [records]
-        for path in json_steps:
-            # Apart, because step traces use process ids that mean something else in the trace.
-            parts.append(read_trace(TraceFiles((path,), device), rank, strings, layers))
-        records = join_records(parts)
+        # Apart, because step traces use process ids that mean something else in the trace.
+        marks = [
+            read_trace(TraceFiles((path,), device), rank, strings, layers) for path in json_steps
+        ]
+        records = join_records([records, *marks])
         for path in steps:
             if path.suffix == ".csv" and not len(records.steps):
                 found, pieces = read_step_table(path, only)
@@ -226,8 +232,8 @@ def _distinct_steps(steps: Steps) -> Steps:
 
 
 def _distinct_parts(parts: StepParts) -> StepParts:
-    keys = np.stack([parts.graph, parts.iteration, parts.kind, parts.number, parts.start_ns], axis=1)
+    keys = np.stack(
+        [parts.graph, parts.iteration, parts.kind, parts.number, parts.start_ns], axis=1
+    )
     _, first = np.unique(keys, axis=0, return_index=True)
     return parts.take(first)
-
-

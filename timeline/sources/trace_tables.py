@@ -52,10 +52,23 @@ __all__ = [
     "tasks_table",
 ]
 
-COMPUTE_TYPES = frozenset({
-    "AI_CORE", "AI_VECTOR_CORE", "AIV", "AIV_SQE", "AIC", "MIX_AIC", "MIX_AIV", "AI_CPU",
-    "AI_CPU_SQE", "AICPU", "DSA", "DSA_SQE", "VECTOR_CORE",
-})
+COMPUTE_TYPES = frozenset(
+    {
+        "AI_CORE",
+        "AI_VECTOR_CORE",
+        "AIV",
+        "AIV_SQE",
+        "AIC",
+        "MIX_AIC",
+        "MIX_AIV",
+        "AI_CPU",
+        "AI_CPU_SQE",
+        "AICPU",
+        "DSA",
+        "DSA_SQE",
+        "VECTOR_CORE",
+    }
+)
 """Task types that compute, for exports without a kernel table."""
 
 _PARTS = (
@@ -85,21 +98,25 @@ def tasks_table(
     """Device tasks of one stream; `graph` is the graph of tasks that name none."""
     args = [decode_args(_task_args, event.args) for event in events]
     types = [text(arg.task_type) for arg in args]
-    return Tasks.of(len(events), _spans(events) | {
-        "device": np.full(len(events), device),
-        "stream": [
-            stream if stream is not None else first_int((arg.stream, arg.old_stream), NO_ID)
-            for arg in args
-        ],
-        "task": [number(arg.task, NO_ID) for arg in args],
-        "batch": [number(arg.batch, NO_ID) for arg in args],
-        "context": [number(arg.context, NO_CONTEXT) for arg in args],
-        "graph": [number(arg.graph, graph) for arg in args],
-        "connection": [number(arg.connection, NO_ID) for arg in args],
-        "name": strings.codes(event.name for event in events),
-        "task_type": strings.codes(types),
-        "compute": [kind in COMPUTE_TYPES for kind in types],
-    })
+    return Tasks.of(
+        len(events),
+        _spans(events)
+        | {
+            "device": np.full(len(events), device),
+            "stream": [
+                stream if stream is not None else first_int((arg.stream, arg.old_stream), NO_ID)
+                for arg in args
+            ],
+            "task": [number(arg.task, NO_ID) for arg in args],
+            "batch": [number(arg.batch, NO_ID) for arg in args],
+            "context": [number(arg.context, NO_CONTEXT) for arg in args],
+            "graph": [number(arg.graph, graph) for arg in args],
+            "connection": [number(arg.connection, NO_ID) for arg in args],
+            "name": strings.codes(event.name for event in events),
+            "task_type": strings.codes(types),
+            "compute": [kind in COMPUTE_TYPES for kind in types],
+        },
+    )
 
 
 def planes_table(
@@ -107,26 +124,30 @@ def planes_table(
 ) -> PlaneTasks:
     """HCCL tasks of one plane."""
     args = [decode_args(_plane_args, event.args) for event in events]
-    return PlaneTasks.of(len(events), _spans(events) | {
-        "group": np.full(len(events), strings.code(group)),
-        "plane": np.full(len(events), plane),
-        "name": strings.codes(event.name for event in events),
-        "stream": [number(arg.stream, NO_ID) for arg in args],
-        "task": [number(arg.task, NO_ID) for arg in args],
-        "context": [number(arg.context, NO_CONTEXT) for arg in args],
-        "graph": [number(arg.graph, graph) for arg in args],
-        "source_rank": [number(arg.source_rank, NO_ID) for arg in args],
-        "target_rank": [number(arg.target_rank, NO_ID) for arg in args],
-        "size_bytes": [number(arg.size, NO_ID) for arg in args],
-        "notify": strings.codes(text(arg.notify) for arg in args),
-        "transport": strings.codes(text(arg.transport) for arg in args),
-        "link": strings.codes(text(arg.link) for arg in args),
-        "data_type": strings.codes(text(arg.data_type) for arg in args),
-        "bandwidth": [
-            float(arg.bandwidth) if isinstance(arg.bandwidth, (int, float)) else np.nan
-            for arg in args
-        ],
-    })
+    return PlaneTasks.of(
+        len(events),
+        _spans(events)
+        | {
+            "group": np.full(len(events), strings.code(group)),
+            "plane": np.full(len(events), plane),
+            "name": strings.codes(event.name for event in events),
+            "stream": [number(arg.stream, NO_ID) for arg in args],
+            "task": [number(arg.task, NO_ID) for arg in args],
+            "context": [number(arg.context, NO_CONTEXT) for arg in args],
+            "graph": [number(arg.graph, graph) for arg in args],
+            "source_rank": [number(arg.source_rank, NO_ID) for arg in args],
+            "target_rank": [number(arg.target_rank, NO_ID) for arg in args],
+            "size_bytes": [number(arg.size, NO_ID) for arg in args],
+            "notify": strings.codes(text(arg.notify) for arg in args),
+            "transport": strings.codes(text(arg.transport) for arg in args),
+            "link": strings.codes(text(arg.link) for arg in args),
+            "data_type": strings.codes(text(arg.data_type) for arg in args),
+            "bandwidth": [
+                float(arg.bandwidth) if isinstance(arg.bandwidth, (int, float)) else np.nan
+                for arg in args
+            ],
+        },
+    )
 
 
 def ops_table(
@@ -134,34 +155,47 @@ def ops_table(
 ) -> CommunicationOps:
     """Communication ops of one group."""
     args = [decode_args(_op_args, event.args) for event in events]
-    return CommunicationOps.of(len(events), _spans(events) | {
-        "group": np.full(len(events), strings.code(group)),
-        "name": strings.codes(event.name for event in events),
-        "graph": [first_int((arg.graph, arg.other_graph), graph) for arg in args],
-        "connection": [number(arg.connection, NO_ID) for arg in args],
-        "count": [number(arg.count, NO_ID) for arg in args],
-        "data_type": strings.codes(text(arg.data_type) for arg in args),
-        "algorithm": strings.codes(text(arg.algorithm) for arg in args),
-    })
+    return CommunicationOps.of(
+        len(events),
+        _spans(events)
+        | {
+            "group": np.full(len(events), strings.code(group)),
+            "name": strings.codes(event.name for event in events),
+            "graph": [first_int((arg.graph, arg.other_graph), graph) for arg in args],
+            "connection": [number(arg.connection, NO_ID) for arg in args],
+            "count": [number(arg.count, NO_ID) for arg in args],
+            "data_type": strings.codes(text(arg.data_type) for arg in args),
+            "algorithm": strings.codes(text(arg.algorithm) for arg in args),
+        },
+    )
 
 
 def host_table(
-    events: Sequence[Event], strings: StringPool, *, layer: str, process: int, thread: int,
+    events: Sequence[Event],
+    strings: StringPool,
+    *,
+    layer: str,
+    process: int,
+    thread: int,
     graph: int,
 ) -> HostEvents:
     """Host events of one thread."""
     args = [decode_args(_host_args, event.args) for event in events]
-    return HostEvents.of(len(events), _spans(events) | {
-        "layer": np.full(len(events), strings.code(layer)),
-        "process": np.full(len(events), process),
-        "thread": np.full(len(events), thread),
-        "name": strings.codes(event.name for event in events),
-        "level": strings.codes(
-            text(arg.level) or event.cat for arg, event in zip(args, events, strict=True)
-        ),
-        "connection": [number(arg.connection, NO_ID) for arg in args],
-        "graph": [number(arg.graph, graph) for arg in args],
-    })
+    return HostEvents.of(
+        len(events),
+        _spans(events)
+        | {
+            "layer": np.full(len(events), strings.code(layer)),
+            "process": np.full(len(events), process),
+            "thread": np.full(len(events), thread),
+            "name": strings.codes(event.name for event in events),
+            "level": strings.codes(
+                text(arg.level) or event.cat for arg, event in zip(args, events, strict=True)
+            ),
+            "connection": [number(arg.connection, NO_ID) for arg in args],
+            "graph": [number(arg.graph, graph) for arg in args],
+        },
+    )
 
 
 def profiler_steps(events: Sequence[Event]) -> Steps:
@@ -170,11 +204,15 @@ def profiler_steps(events: Sequence[Event]) -> Steps:
     found = [(event, int(match[1])) for event, match in matches if match]
     if not found:
         return Steps.empty()
-    return Steps.of(len(found), _spans([event for event, _ in found]) | {
-        "graph": np.full(len(found), NO_GRAPH),
-        "iteration": [step for _, step in found],
-        "host": np.ones(len(found), np.bool_),
-    })
+    return Steps.of(
+        len(found),
+        _spans([event for event, _ in found])
+        | {
+            "graph": np.full(len(found), NO_GRAPH),
+            "iteration": [step for _, step in found],
+            "host": np.ones(len(found), np.bool_),
+        },
+    )
 
 
 def step_tables(events: Sequence[Event], *, graph: int) -> tuple[Steps, StepParts]:
@@ -188,16 +226,29 @@ def step_tables(events: Sequence[Event], *, graph: int) -> tuple[Steps, StepPart
     for event, start, end in zip(events, start_ns.tolist(), end_ns.tolist(), strict=True):
         args = decode_args(_step_args, event.args)
         if match := _ITERATION_NAME.fullmatch(event.name):
-            _extend(steps, start_ns=start, end_ns=end, graph=graph,
-                    iteration=number(args.iteration, int(match[1])),
-                    fp_start_ns=_mark_ns(args.fp_start), bp_end_ns=_mark_ns(args.bp_end))
+            _extend(
+                steps,
+                start_ns=start,
+                end_ns=end,
+                graph=graph,
+                iteration=number(args.iteration, int(match[1])),
+                fp_start_ns=_mark_ns(args.fp_start),
+                bp_end_ns=_mark_ns(args.bp_end),
+            )
             continue
         for kind, pattern, category in _PARTS:
             match = pattern.match(event.name)
             if match or event.cat == category:
                 iteration, place = (int(match[1]), int(match[2])) if match else (NO_ID, 0)
-                _extend(parts, start_ns=start, end_ns=end, graph=graph, kind=kind,
-                        iteration=number(args.iteration, iteration), number=place)
+                _extend(
+                    parts,
+                    start_ns=start,
+                    end_ns=end,
+                    graph=graph,
+                    kind=kind,
+                    iteration=number(args.iteration, iteration),
+                    number=place,
+                )
                 break
     return (
         Steps.of(len(steps["graph"]), steps) if steps else Steps.empty(),
@@ -239,12 +290,20 @@ def counters_table(
         return CounterSeries.empty(), CounterSamples.empty()
     groups, names, units = zip(*series, strict=True)
     return (
-        CounterSeries.of(len(series), {
-            "group": strings.codes(groups),
-            "name": strings.codes(names),
-            "unit": strings.codes(units),
-        }),
-        CounterSamples.of(len(times), {
-            "time_ns": moments_ns(times), "series": numbers, "value": values,
-        }),
+        CounterSeries.of(
+            len(series),
+            {
+                "group": strings.codes(groups),
+                "name": strings.codes(names),
+                "unit": strings.codes(units),
+            },
+        ),
+        CounterSamples.of(
+            len(times),
+            {
+                "time_ns": moments_ns(times),
+                "series": numbers,
+                "value": values,
+            },
+        ),
     )

@@ -47,8 +47,15 @@ def paint_hardware(painter: Painter, parent: int, records: Records) -> None:
     tasks = records.tasks
     for order, (stream, rows) in enumerate(_by_value(tasks.stream)):
         label = f"Stream {stream}" if stream != NO_ID else "Stream not given"
-        drawn = Drawn(tasks.start_ns[rows], tasks.end_ns[rows], tasks.name[rows], Schema.TASK,
-                      _task_args(records, rows), FlowEnd.TASK, rows)
+        drawn = Drawn(
+            tasks.start_ns[rows],
+            tasks.end_ns[rows],
+            tasks.name[rows],
+            Schema.TASK,
+            _task_args(records, rows),
+            FlowEnd.TASK,
+            rows,
+        )
         painter.flat(label, parent, order, drawn, records.strings, records.rank, _HARDWARE_MEANING)
 
 
@@ -80,17 +87,33 @@ def paint_communication(painter: Painter, parent: int, records: Records) -> None
         inside = {strings[code] for code in np.unique(ops.group_name[own]).tolist()} - {""}
         called = f"HCCL calls it {', '.join(sorted(inside))}." if inside else ""
         folder = painter.group(label, parent, order, called, records.rank)
-        drawn = Drawn(ops.start_ns[own], ops.end_ns[own], ops.name[own], Schema.COMMUNICATION_OP,
-                      _op_args(records, own), FlowEnd.OP, own)
-        painter.flat(f"{label} Communication", folder, 0, drawn, strings, records.rank,
-                     _OPS_MEANING)
+        drawn = Drawn(
+            ops.start_ns[own],
+            ops.end_ns[own],
+            ops.name[own],
+            Schema.COMMUNICATION_OP,
+            _op_args(records, own),
+            FlowEnd.OP,
+            own,
+        )
+        painter.flat(
+            f"{label} Communication", folder, 0, drawn, strings, records.rank, _OPS_MEANING
+        )
         held = np.flatnonzero(planes.group == group)
         for plane, rows in _by_value(planes.plane[held]):
             at = held[rows]
-            drawn = Drawn(planes.start_ns[at], planes.end_ns[at], planes.name[at],
-                          Schema.HCCL_TASK, _plane_args(records, at), FlowEnd.PLANE, at)
-            painter.flat(f"Plane {plane}", folder, plane + 1, drawn, strings, records.rank,
-                         _PLANE_MEANING)
+            drawn = Drawn(
+                planes.start_ns[at],
+                planes.end_ns[at],
+                planes.name[at],
+                Schema.HCCL_TASK,
+                _plane_args(records, at),
+                FlowEnd.PLANE,
+                at,
+            )
+            painter.flat(
+                f"Plane {plane}", folder, plane + 1, drawn, strings, records.rank, _PLANE_MEANING
+            )
 
 
 def _op_args(records: Records, rows: Rows) -> list[Arg]:
@@ -132,7 +155,7 @@ def host_layers(records: Records, *, cann: bool, framework: bool) -> list[tuple[
     found = []
     for code, rows in _by_value(records.host.layer):
         name = records.strings[code]
-        if (cann if name == CANN else framework):
+        if cann if name == CANN else framework:
             found.append((name, rows))
     return sorted(found, key=lambda layer: (layer[0] == CANN, natural_order(layer[0])))
 
@@ -142,11 +165,19 @@ def paint_host(painter: Painter, parent: int, records: Records, layer: Rows) -> 
     host = records.host
     for order, (thread, own) in enumerate(_by_value(host.thread[layer])):
         rows = layer[own]
-        drawn = Drawn(host.start_ns[rows], host.end_ns[rows], host.name[rows], Schema.HOST_CALL, [
-            names("level", host.level[rows], default=False),
-            integers("connection_id", host.connection[rows], NO_ID, default=False),
-            integers("process_id", host.process[rows], NO_ID, default=False),
-        ], FlowEnd.HOST, rows)
+        drawn = Drawn(
+            host.start_ns[rows],
+            host.end_ns[rows],
+            host.name[rows],
+            Schema.HOST_CALL,
+            [
+                names("level", host.level[rows], default=False),
+                integers("connection_id", host.connection[rows], NO_ID, default=False),
+                integers("process_id", host.process[rows], NO_ID, default=False),
+            ],
+            FlowEnd.HOST,
+            rows,
+        )
         painter.nested(f"Thread {thread}", parent, order, drawn, records.strings, records.rank)
 
 
@@ -156,10 +187,16 @@ def paint_scopes(painter: Painter, parent: int, records: Records) -> None:
     for order, (stream, rows) in enumerate(_by_value(tasks.stream)):
         scoped = rows[np.array(["/" in strings[code] for code in tasks.name[rows].tolist()], bool)]
         if len(scoped):
-            scopes = scopes_of(tasks.start_ns[scoped], tasks.end_ns[scoped], tasks.name[scoped],
-                               strings)
-            drawn = Drawn(scopes.start_ns, scopes.end_ns, scopes.name, Schema.SCOPE,
-                          [integers("level", scopes.level)])
+            scopes = scopes_of(
+                tasks.start_ns[scoped], tasks.end_ns[scoped], tasks.name[scoped], strings
+            )
+            drawn = Drawn(
+                scopes.start_ns,
+                scopes.end_ns,
+                scopes.name,
+                Schema.SCOPE,
+                [integers("level", scopes.level)],
+            )
             painter.nested(f"Stream {stream}", parent, order, drawn, strings, records.rank)
 
 
@@ -169,14 +206,25 @@ def paint_missing(painter: Painter, parent: int, records: Records, missing: Miss
     which = f"steps {spell_ids(missing.steps)}" if missing.steps else "the rest"
     name = records.strings.code(f"{which}: {count} not in this file")
     drawn = Drawn(
-        np.array([missing.start_ns]), np.array([missing.end_ns]), np.array([name], np.int32),
-        Schema.NOTE, [
+        np.array([missing.start_ns]),
+        np.array([missing.end_ns]),
+        np.array([name], np.int32),
+        Schema.NOTE,
+        [
             integers("tasks", np.array([missing.tasks])),
             integers("hccl_tasks", np.array([missing.hccl_tasks])),
             integers("host_calls", np.array([missing.host_calls])),
-        ])
-    painter.flat("Detail left out", parent, 0, drawn, records.strings, records.rank,
-                 "The size limit left no room for the tasks of these steps.")
+        ],
+    )
+    painter.flat(
+        "Detail left out",
+        parent,
+        0,
+        drawn,
+        records.strings,
+        records.rank,
+        "The size limit left no room for the tasks of these steps.",
+    )
 
 
 def paint_counters(painter: Painter, parent: int, records: Records) -> None:
@@ -186,18 +234,24 @@ def paint_counters(painter: Painter, parent: int, records: Records) -> None:
     for order, group in enumerate(sorted(groups, key=lambda code: natural_order(strings[code]))):
         folder = painter.group(strings[group], parent, order, "", records.rank)
         own = np.flatnonzero(series.group == group).tolist()
-        own.sort(key=lambda row: natural_order(strings[series.name[row]]))
+        own.sort(key=lambda row: natural_order(strings[int(series.name[row])]))
         for place, row in enumerate(own):
             at = np.flatnonzero(samples.series == row)
             at = at[np.argsort(samples.time_ns[at], kind="stable")]
-            content = Samples(samples.time_ns[at], samples.value[at], strings[series.unit[row]])
-            painter.counter(strings[series.name[row]], folder, place, content, records.rank)
+            content = Samples(
+                samples.time_ns[at], samples.value[at], strings[int(series.unit[row])]
+            )
+            painter.counter(strings[int(series.name[row])], folder, place, content, records.rank)
 
 
 def expect_arrows(painter: Painter, records: Records) -> None:
     """Have the painter remember where the rows that arrows join will be drawn."""
-    for kind, table in ((FlowEnd.HOST, records.host), (FlowEnd.TASK, records.tasks),
-                        (FlowEnd.OP, records.ops), (FlowEnd.PLANE, records.planes)):
+    for kind, table in (
+        (FlowEnd.HOST, records.host),
+        (FlowEnd.TASK, records.tasks),
+        (FlowEnd.OP, records.ops),
+        (FlowEnd.PLANE, records.planes),
+    ):
         painter.reserve(records.rank, kind, len(table))
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from timeline.analysis.cut import cut, cut_window, device_span_ns
+from timeline.records.columns import Bool, Columns
 from timeline.records.tables import NO_TIME, Omission, Records
 from timeline.selection import Selection
 from timeline.tracks.rank_picture import Missing, RankPicture
@@ -53,12 +54,18 @@ class Trimming:
             return replace(picture, detail=detail)
         start_ns = self._end_of_detail_ns(picture, detail, span, kept)
         missing = Missing(
-            start_ns, span[1], tuple(left_out), len(full.tasks) - len(detail.tasks),
-            len(full.planes) - len(detail.planes), len(full.host) - len(detail.host))
+            start_ns,
+            span[1],
+            tuple(left_out),
+            len(full.tasks) - len(detail.tasks),
+            len(full.planes) - len(detail.planes),
+            len(full.host) - len(detail.host),
+        )
         return replace(picture, detail=detail, missing=missing)
 
-    def _end_of_detail_ns(self, picture: RankPicture, detail: Records, span: tuple[int, int],
-                          kept: int) -> int:
+    def _end_of_detail_ns(
+        self, picture: RankPicture, detail: Records, span: tuple[int, int], kept: int
+    ) -> int:
         if not self.steps:
             return min(max(self.edges_ns[kept], span[0]), span[1])
         reach = [int(table.end_ns.max()) for table in (detail.tasks, detail.ops) if len(table)]
@@ -66,18 +73,27 @@ class Trimming:
 
 
 def _nothing(records: Records) -> Records:
-    def none(table) -> np.ndarray:  # type: ignore[no-untyped-def]
+    def none(table: Columns) -> Bool:
         return np.zeros(len(table), np.bool_)
 
     return records.kept(
-        tasks=none(records.tasks), ops=none(records.ops), planes=none(records.planes),
-        host=none(records.host), samples=none(records.samples))
+        tasks=none(records.tasks),
+        ops=none(records.ops),
+        planes=none(records.planes),
+        host=none(records.host),
+        samples=none(records.samples),
+    )
 
 
 def row_count(records: Records) -> int:
     """Rows that detail draws."""
-    return (len(records.tasks) + len(records.planes) + len(records.ops) + len(records.host)
-            + len(records.samples))
+    return (
+        len(records.tasks)
+        + len(records.planes)
+        + len(records.ops)
+        + len(records.host)
+        + len(records.samples)
+    )
 
 
 def trimmings(pictures: Sequence[RankPicture]) -> Trimming:

@@ -141,5 +141,4 @@ class Timeline:
     @property
     def slice_count(self) -> int:
         """All slices of all tracks."""
-        return sum(len(track.content) for track in self.tracks
-                   if isinstance(track.content, Slices))
+        return sum(len(track.content) for track in self.tracks if isinstance(track.content, Slices))

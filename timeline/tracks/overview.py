@@ -66,8 +66,7 @@ def _joined(pictures: Sequence[RankPicture]) -> list[list[_Span]]:
     Ranks number their graphs apart, so a step is matched by its number alone unless a rank has
     several graphs.
     """
-    several = any(
-        len(np.unique(picture.records.steps.graph)) > 1 for picture in pictures)
+    several = any(len(np.unique(picture.records.steps.graph)) > 1 for picture in pictures)
     found: dict[tuple[int, int], list[_Span]] = {}
     for picture in pictures:
         for span in _spans(picture):
@@ -85,15 +84,26 @@ def _spans(picture: RankPicture) -> list[_Span]:
     return [
         _Span(graph, step, picture.records.rank, start, end)
         for graph, step, start, end in zip(
-            steps.graph.tolist(), steps.iteration.tolist(), start_ns.tolist(), end_ns.tolist(),
-            strict=True)
+            steps.graph.tolist(),
+            steps.iteration.tolist(),
+            start_ns.tolist(),
+            end_ns.tolist(),
+            strict=True,
+        )
     ]
 
 
-def _drawn(steps: list[list[_Span]], start_ns: np.ndarray, end_ns: np.ndarray,
-           strings: StringPool, *, compared: bool) -> Drawn:
-    several = len({own[0].graph for own in steps}) > 1 and len({own[0].step for own in steps}) < len(
-        steps)
+def _drawn(
+    steps: list[list[_Span]],
+    start_ns: np.ndarray,
+    end_ns: np.ndarray,
+    strings: StringPool,
+    *,
+    compared: bool,
+) -> Drawn:
+    several = len({own[0].graph for own in steps}) > 1 and len(
+        {own[0].step for own in steps}
+    ) < len(steps)
     labels = [
         f"Graph {own[0].graph} Step {own[0].step}" if several else f"Step {own[0].step}"
         for own in steps
@@ -113,6 +123,11 @@ def _drawn(steps: list[list[_Span]], start_ns: np.ndarray, end_ns: np.ndarray,
 
 def _rows(drawn: Drawn, rows: np.ndarray) -> Drawn:
     return replace(
-        drawn, start_ns=drawn.start_ns[rows], end_ns=drawn.end_ns[rows], name=drawn.name[rows],
-        args=[replace(arg, values=arg.values[rows], present=arg.present[rows])
-              for arg in drawn.args])
+        drawn,
+        start_ns=drawn.start_ns[rows],
+        end_ns=drawn.end_ns[rows],
+        name=drawn.name[rows],
+        args=[
+            replace(arg, values=arg.values[rows], present=arg.present[rows]) for arg in drawn.args
+        ],
+    )

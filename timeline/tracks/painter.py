@@ -1,4 +1,4 @@
-"""Turns tables into tracks: it numbers tracks, parts slices into lanes, and remembers the places."""
+"""Turns tables into tracks: numbers them, parts slices into lanes, and remembers the places."""
 
 from __future__ import annotations
 
@@ -52,29 +52,66 @@ class Painter:
         self.tracks: list[Track] = []
         self._places: dict[tuple[int, FlowEnd], tuple[Int64, Int64]] = {}
 
-    def group(self, name: str, parent: int | None, order: int, description: str = "",
-              rank: int | None = None) -> int:
+    def group(
+        self,
+        name: str,
+        parent: int | None,
+        order: int,
+        description: str = "",
+        rank: int | None = None,
+    ) -> int:
         """Add a row that only holds others; its id."""
         return self._add(name, parent, order, description, None, rank)
 
-    def flat(self, name: str, parent: int | None, order: int, drawn: Drawn, strings: StringPool,
-             rank: int | None, description: str = "") -> None:
+    def flat(
+        self,
+        name: str,
+        parent: int | None,
+        order: int,
+        drawn: Drawn,
+        strings: StringPool,
+        rank: int | None,
+        description: str = "",
+    ) -> None:
         """Add a row of slices without nesting; where they overlap it gets lanes."""
         by_start = np.lexsort((drawn.end_ns, drawn.start_ns))
         lane = flat_lanes(drawn.start_ns[by_start], drawn.end_ns[by_start])
         for rows in rows_by_lane(lane) or [np.empty(0, np.intp)]:
-            self._lane(name, parent, order, drawn, by_start[rows], strings, rank, description,
-                       nested=False)
+            self._lane(
+                name, parent, order, drawn, by_start[rows], strings, rank, description, nested=False
+            )
 
-    def stacked(self, name: str, parent: int | None, order: int, drawn: Drawn,
-                strings: StringPool, description: str = "") -> int:
+    def stacked(
+        self,
+        name: str,
+        parent: int | None,
+        order: int,
+        drawn: Drawn,
+        strings: StringPool,
+        description: str = "",
+    ) -> int:
         """Add one row of slices that must not cross and that may hold other rows; its id."""
-        slices = Slices(drawn.start_ns, drawn.end_ns, drawn.name, strings, drawn.schema,
-                        tuple(drawn.args), nested=True)
+        slices = Slices(
+            drawn.start_ns,
+            drawn.end_ns,
+            drawn.name,
+            strings,
+            drawn.schema,
+            tuple(drawn.args),
+            nested=True,
+        )
         return self._add(name, parent, order, description, slices, None)
 
-    def nested(self, name: str, parent: int, order: int, drawn: Drawn, strings: StringPool,
-               rank: int, description: str = "") -> None:
+    def nested(
+        self,
+        name: str,
+        parent: int,
+        order: int,
+        drawn: Drawn,
+        strings: StringPool,
+        rank: int,
+        description: str = "",
+    ) -> None:
         """Add a row of slices that nest, such as calls; where they cross it gets lanes."""
         lane = nested_lanes(drawn.start_ns, drawn.end_ns)
         for rows in rows_by_lane(lane) or [np.empty(0, np.intp)]:
@@ -84,22 +121,44 @@ class Painter:
         """Add a counter."""
         self._add(name, parent, order, "", samples, rank)
 
-    def _lane(self, name: str, parent: int | None, order: int, drawn: Drawn, rows: Rows,
-              strings: StringPool, rank: int | None, description: str, *,
-              nested: bool) -> None:
+    def _lane(
+        self,
+        name: str,
+        parent: int | None,
+        order: int,
+        drawn: Drawn,
+        rows: Rows,
+        strings: StringPool,
+        rank: int | None,
+        description: str,
+        *,
+        nested: bool,
+    ) -> None:
         slices = Slices(
-            drawn.start_ns[rows], drawn.end_ns[rows], drawn.name[rows].astype(np.int32), strings,
+            drawn.start_ns[rows],
+            drawn.end_ns[rows],
+            drawn.name[rows].astype(np.int32),
+            strings,
             drawn.schema,
-            tuple(replace(arg, values=arg.values[rows], present=arg.present[rows])
-                  for arg in drawn.args),
+            tuple(
+                replace(arg, values=arg.values[rows], present=arg.present[rows])
+                for arg in drawn.args
+            ),
             nested=nested,
         )
         track = self._add(name, parent, order, description, slices, rank)
         if drawn.kind is not None and drawn.rows is not None and rank is not None:
             self._remember(rank, drawn.kind, drawn.rows[rows], track)
 
-    def _add(self, name: str, parent: int | None, order: int, description: str,
-             content: Slices | Samples | None, rank: int | None) -> int:
+    def _add(
+        self,
+        name: str,
+        parent: int | None,
+        order: int,
+        description: str,
+        content: Slices | Samples | None,
+        rank: int | None,
+    ) -> int:
         number = len(self.tracks)
         self.tracks.append(Track(number, parent, name, order, description, content, rank))
         return number
@@ -136,4 +195,5 @@ class Painter:
             assert isinstance(content, Slices)
             arrows = Arrows(slice_[begin:stop], arrow[begin:stop])
             self.tracks[number] = replace(
-                self.tracks[number], content=replace(content, arrows=arrows))
+                self.tracks[number], content=replace(content, arrows=arrows)
+            )

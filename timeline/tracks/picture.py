@@ -28,7 +28,6 @@ from timeline.tracks.summary import STEP_TRACE, paint_overlap, paint_steps
 __all__ = ["Painted", "paint"]
 
 
-
 @dataclass(frozen=True)
 class Painted:
     """The tracks of a picture and what could not be drawn."""
@@ -64,17 +63,29 @@ def paint(pictures: Sequence[RankPicture], options: PictureOptions) -> Painted:
         for picture in pictures:
             next_id, lost = paint_arrows(painter, picture.detail, next_id)
             if lost:
-                omissions.append(Omission(
-                    "arrows with an end in a layer that is not drawn", lost, picture.records.rank))
+                omissions.append(
+                    Omission(
+                        "arrows with an end in a layer that is not drawn",
+                        lost,
+                        picture.records.rank,
+                    )
+                )
     return Painted(tuple(painter.tracks), tuple(omissions))
 
 
-def _by_rank(painter: Painter, root: int, pictures: Sequence[RankPicture],
-             rows: Sequence[tuple[RankPicture, _Row]]) -> None:
+def _by_rank(
+    painter: Painter,
+    root: int,
+    pictures: Sequence[RankPicture],
+    rows: Sequence[tuple[RankPicture, _Row]],
+) -> None:
     alone = len(pictures) == 1
     folders = {
-        picture.records.rank: root if alone else painter.group(
-            f"Rank {picture.records.rank}", root, picture.records.rank, rank=picture.records.rank)
+        picture.records.rank: root
+        if alone
+        else painter.group(
+            f"Rank {picture.records.rank}", root, picture.records.rank, rank=picture.records.rank
+        )
         for picture in pictures
     }
     for picture, row in rows:
@@ -100,27 +111,56 @@ def _rows(picture: RankPicture, options: PictureOptions) -> list[_Row]:
     records, layers = picture.detail, options.layers
     rows = []
     if Layer.STEPS in layers and len(picture.records.steps):
-        rows.append(_Row(STEP_TRACE, 0, lambda painter, parent: paint_steps(
-            painter, parent, picture, merge_graphs=options.merge_graphs)))
+        rows.append(
+            _Row(
+                STEP_TRACE,
+                0,
+                lambda painter, parent: paint_steps(
+                    painter, parent, picture, merge_graphs=options.merge_graphs
+                ),
+            )
+        )
     if Layer.OVERLAP in layers:
-        rows.append(_Row("Overlap Analysis", 1, lambda painter, parent: paint_overlap(
-            painter, parent, picture)))
+        rows.append(
+            _Row(
+                "Overlap Analysis",
+                1,
+                lambda painter, parent: paint_overlap(painter, parent, picture),
+            )
+        )
     if Layer.HARDWARE in layers and len(records.tasks):
-        rows.append(_Row("Ascend Hardware", 2, lambda painter, parent: paint_hardware(
-            painter, parent, records)))
+        rows.append(
+            _Row(
+                "Ascend Hardware",
+                2,
+                lambda painter, parent: paint_hardware(painter, parent, records),
+            )
+        )
     if Layer.COMMUNICATION in layers and len(records.ops) + len(records.planes):
-        rows.append(_Row("Communication", 3, lambda painter, parent: paint_communication(
-            painter, parent, records)))
+        rows.append(
+            _Row(
+                "Communication",
+                3,
+                lambda painter, parent: paint_communication(painter, parent, records),
+            )
+        )
     if Layer.SCOPES in layers and len(records.tasks):
-        rows.append(_Row("Scope Layer", 4, lambda painter, parent: paint_scopes(
-            painter, parent, records)))
+        rows.append(
+            _Row("Scope Layer", 4, lambda painter, parent: paint_scopes(painter, parent, records))
+        )
     rows += _host_rows(picture, layers)
     if (missing := picture.missing) is not None:
-        rows.append(_Row("Not in this file", 2, lambda painter, parent: paint_missing(
-            painter, parent, records, missing)))
+        rows.append(
+            _Row(
+                "Not in this file",
+                2,
+                lambda painter, parent: paint_missing(painter, parent, records, missing),
+            )
+        )
     if Layer.COUNTERS in layers and len(records.samples):
-        rows.append(_Row("Counters", 90, lambda painter, parent: paint_counters(
-            painter, parent, records)))
+        rows.append(
+            _Row("Counters", 90, lambda painter, parent: paint_counters(painter, parent, records))
+        )
     return rows
 
 
@@ -128,7 +168,12 @@ def _host_rows(picture: RankPicture, layers: frozenset[Layer]) -> list[_Row]:
     records = picture.detail
     found = host_layers(records, cann=Layer.CANN in layers, framework=Layer.FRAMEWORK in layers)
     return [
-        _Row(name, 80 if name == CANN else 10 + place, lambda painter, parent, rows=rows: paint_host(  # type: ignore[misc]
-            painter, parent, records, rows))
+        _Row(
+            name,
+            80 if name == CANN else 10 + place,
+            lambda painter, parent, rows=rows: paint_host(  # type: ignore[misc]
+                painter, parent, records, rows
+            ),
+        )
         for place, (name, rows) in enumerate(found)
     ]

@@ -43,8 +43,15 @@ def paint_overlap(painter: Painter, parent: int, picture: RankPicture) -> None:
     for order, (name, meaning, intervals) in enumerate(
         zip(OVERLAP_ROWS, _OVERLAP_MEANINGS, rows, strict=True)
     ):
-        painter.flat(name, parent, order, _plain(intervals, name, strings), strings,
-                     picture.records.rank, meaning)
+        painter.flat(
+            name,
+            parent,
+            order,
+            _plain(intervals, name, strings),
+            strings,
+            picture.records.rank,
+            meaning,
+        )
 
 
 def _plain(intervals: Intervals, name: str, strings: StringPool) -> Drawn:
@@ -78,8 +85,16 @@ def _graph_name(graph: int) -> str:
     return "Step mode" if graph == NO_GRAPH else f"Graph {graph}"
 
 
-def _paint_graph(painter: Painter, parent: int, picture: RankPicture, rows: Bool, name: str,
-                 order: int, *, named: bool) -> None:
+def _paint_graph(
+    painter: Painter,
+    parent: int,
+    picture: RankPicture,
+    rows: Bool,
+    name: str,
+    order: int,
+    *,
+    named: bool,
+) -> None:
     """Iterations with FP/BP and refresh inside, then the waits for data on a row of their own."""
     records, strings = picture.records, picture.records.strings
     steps = records.steps
@@ -87,12 +102,16 @@ def _paint_graph(painter: Painter, parent: int, picture: RankPicture, rows: Bool
     labels = [
         f"{_graph_name(graph)} Iteration {iteration}" if named else f"Iteration {iteration}"
         for graph, iteration in zip(
-            steps.graph[at].tolist(), steps.iteration[at].tolist(), strict=True)
+            steps.graph[at].tolist(), steps.iteration[at].tolist(), strict=True
+        )
     ]
     has_bp = (steps.bp_end_ns[at] != NO_TIME) & (steps.bp_end_ns[at] <= steps.end_ns[at])
-    has_both = has_bp & (steps.fp_start_ns[at] != NO_TIME) & (
-        steps.fp_start_ns[at] <= steps.bp_end_ns[at]) & (
-        steps.fp_start_ns[at] >= steps.start_ns[at])
+    has_both = (
+        has_bp
+        & (steps.fp_start_ns[at] != NO_TIME)
+        & (steps.fp_start_ns[at] <= steps.bp_end_ns[at])
+        & (steps.fp_start_ns[at] >= steps.start_ns[at])
+    )
     forward, refresh = at[has_both], at[has_bp]
     count, inner = len(at), len(forward) + len(refresh)
     owner = np.concatenate([at, forward, refresh])
@@ -100,11 +119,13 @@ def _paint_graph(painter: Painter, parent: int, picture: RankPicture, rows: Bool
     drawn = Drawn(
         np.concatenate([steps.start_ns[at], steps.fp_start_ns[forward], steps.bp_end_ns[refresh]]),
         np.concatenate([steps.end_ns[at], steps.bp_end_ns[forward], steps.end_ns[refresh]]),
-        np.concatenate([
-            strings.codes(labels),
-            np.full(len(forward), strings.code("FP/BP"), np.int32),
-            np.full(len(refresh), strings.code("Iteration Refresh"), np.int32),
-        ]),
+        np.concatenate(
+            [
+                strings.codes(labels),
+                np.full(len(forward), strings.code("FP/BP"), np.int32),
+                np.full(len(refresh), strings.code("Iteration Refresh"), np.int32),
+            ]
+        ),
         Schema.STEP,
         _step_args(picture, owner, is_step),
     )
@@ -116,10 +137,13 @@ def _step_args(picture: RankPicture, owner: Int64, is_step: Bool) -> list[Arg]:
     """Graph and iteration on every slice; the step's overlap on the step itself."""
     steps = picture.records.steps
     totals = {
-        name: np.array([
-            NO_ID if overlap is None else overlap.totals_ns()[name]
-            for overlap in picture.step_overlaps
-        ], np.int64)
+        name: np.array(
+            [
+                NO_ID if overlap is None else overlap.totals_ns()[name]
+                for overlap in picture.step_overlaps
+            ],
+            np.int64,
+        )
         for name in ("computing_ns", "communication_ns", "not_overlapped_ns", "free_ns")
     }
     return [
@@ -132,16 +156,19 @@ def _step_args(picture: RankPicture, owner: Int64, is_step: Bool) -> list[Arg]:
     ]
 
 
-def _paint_data_aug(painter: Painter, parent: int, picture: RankPicture, at: Int64, name: str,
-                    order: int) -> None:
+def _paint_data_aug(
+    painter: Painter, parent: int, picture: RankPicture, at: Int64, name: str, order: int
+) -> None:
     records, strings = picture.records, picture.records.strings
     start_ns, end_ns = data_aug_bounds(records.steps)
     held = at[start_ns[at] != NO_TIME]
     if not len(held):
         return
     drawn = Drawn(
-        start_ns[held], end_ns[held],
-        np.full(len(held), strings.code("Data Aug Bound"), np.int32), Schema.STEP,
+        start_ns[held],
+        end_ns[held],
+        np.full(len(held), strings.code("Data Aug Bound"), np.int32),
+        Schema.STEP,
         _step_args(picture, held, np.zeros(len(held), np.bool_))[:2],
     )
     label = "Data Aug Bound" if name == "Iterations" else f"{name} Data Aug Bound"
@@ -154,17 +181,38 @@ def _paint_host_steps(painter: Painter, parent: int, picture: RankPicture, order
     at = np.flatnonzero(steps.host)
     iterations = steps.iteration[at].tolist()
     args = _step_args(picture, at, np.ones(len(at), np.bool_))
-    painter.flat("ProfilerStep", parent, order * 2, Drawn(
-        steps.start_ns[at], steps.end_ns[at],
-        strings.codes(f"ProfilerStep#{iteration}" for iteration in iterations), Schema.STEP, args,
-    ), strings, records.rank, _DERIVED)
+    painter.flat(
+        "ProfilerStep",
+        parent,
+        order * 2,
+        Drawn(
+            steps.start_ns[at],
+            steps.end_ns[at],
+            strings.codes(f"ProfilerStep#{iteration}" for iteration in iterations),
+            Schema.STEP,
+            args,
+        ),
+        strings,
+        records.rank,
+        _DERIVED,
+    )
     held = np.flatnonzero(membership.device_start_ns[at] != NO_TIME)
     on_device = at[held]
-    painter.flat("Step on device", parent, order * 2 + 1, Drawn(
-        membership.device_start_ns[on_device], membership.device_end_ns[on_device],
-        strings.codes(f"Step {iterations[row]}" for row in held.tolist()), Schema.STEP,
-        _step_args(picture, on_device, np.ones(len(on_device), np.bool_)),
-    ), strings, records.rank, _DEVICE_MEANING)
+    painter.flat(
+        "Step on device",
+        parent,
+        order * 2 + 1,
+        Drawn(
+            membership.device_start_ns[on_device],
+            membership.device_end_ns[on_device],
+            strings.codes(f"Step {iterations[row]}" for row in held.tolist()),
+            Schema.STEP,
+            _step_args(picture, on_device, np.ones(len(on_device), np.bool_)),
+        ),
+        strings,
+        records.rank,
+        _DEVICE_MEANING,
+    )
 
 
 def _paint_parts(painter: Painter, parent: int, records: Records, order: int) -> None:
@@ -174,10 +222,13 @@ def _paint_parts(painter: Painter, parent: int, records: Records, order: int) ->
         if not len(at):
             continue
         drawn = Drawn(
-            parts.start_ns[at], parts.end_ns[at],
+            parts.start_ns[at],
+            parts.end_ns[at],
             strings.codes(f"{name} {number}" for number in parts.number[at].tolist()),
             Schema.STEP,
-            [integers("graph", parts.graph[at], NO_GRAPH),
-             integers("iteration", parts.iteration[at])],
+            [
+                integers("graph", parts.graph[at], NO_GRAPH),
+                integers("iteration", parts.iteration[at]),
+            ],
         )
         painter.flat(name, parent, order * 2 + int(kind), drawn, strings, records.rank)
