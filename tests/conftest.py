@@ -1,4 +1,4 @@
-"""Turns the Perfetto test support into pytest fixtures."""
+"""Turns the support of tests, Perfetto and profiles, into pytest fixtures."""
 
 from __future__ import annotations
 
@@ -8,16 +8,35 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NoReturn
 
 import pytest
+from hypothesis import HealthCheck, settings
 from perfetto_sql import TraceProcessor
+from profile_shelf import ProfileShelf
 
 if TYPE_CHECKING:
     from perfetto_ui import PerfettoUi
+
+settings.register_profile(
+    "tlexport",
+    deadline=None,
+    derandomize=True,  # the same examples on every machine: a failure is a change
+    max_examples=200,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("tlexport")
 
 
 @pytest.fixture
 def trace_processor() -> Callable[[bytes], TraceProcessor]:
     """Load trace bytes into a new trace processor."""
     return TraceProcessor.load
+
+
+@pytest.fixture(scope="session")
+def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProfileShelf]:
+    """Share tiny profiles of every layout between all tests, and see that none changes them."""
+    shelf = ProfileShelf(tmp_path_factory.mktemp("profiles"))
+    yield shelf
+    assert shelf.changed() == []
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ from timeline.units import parse_bytes, parse_ids
 from timeline.version import __version__
 
 if TYPE_CHECKING:
-    from timeline.export import ExportOptions
+    from timeline.options import ExportOptions
     from timeline.progress import Progress
 
 __all__ = ["build_parser", "main"]
@@ -156,9 +156,10 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--fit",
-        choices=["steps", "error"],
-        default="steps",
-        help="when it is larger: keep the detail of the leading steps, or stop (default: steps)",
+        choices=["coarsen", "steps", "split", "error"],
+        default="coarsen",
+        help="when it is larger: gather what is short, keep the detail of the leading steps, "
+        "write several files, or stop (default: coarsen)",
     )
     group.add_argument("--force", action="store_true", help="replace an existing file")
     group.add_argument(
@@ -190,7 +191,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(asked: argparse.Namespace) -> int:
-    from timeline.export import export, layers_for
+    from timeline.export import export
+    from timeline.options import layers_for
 
     kind = Kind(asked.kind)
     layers = layers_for(kind, parse_layers(asked.layers))
@@ -227,7 +229,7 @@ def _run(asked: argparse.Namespace) -> int:
 
 def _options(asked: argparse.Namespace, kind: Kind) -> ExportOptions:
     from timeline.analysis.steps import StepOperators
-    from timeline.export import Args, ExportOptions, Fit
+    from timeline.options import Args, ExportOptions, Fit
 
     return ExportOptions(
         kind=kind,

@@ -9,8 +9,9 @@ from typing import Any
 import orjson
 
 from timeline.errors import spell_ids
-from timeline.export import ExportOptions, choose_ranks, graphs_of, read_ranks
+from timeline.options import ExportOptions
 from timeline.progress import Silent
+from timeline.reading import choose_ranks, graphs_of, read_ranks
 from timeline.records.tables import NO_GRAPH, Records
 from timeline.selection import SUMMARY_LAYERS, Selection
 from timeline.sources.base import Source

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from timeline.errors import spell_ids
 from timeline.records.tables import NO_GRAPH, Omission
 from timeline.units import spell_bytes, spell_count, spell_duration
 
-__all__ = ["ExportReport", "OutputFile", "OverlapRow", "RankReport"]
+__all__ = ["ExportReport", "OutputFile", "OverlapRow", "RankReport", "ResolutionRow"]
 
 SCHEMA_VERSION = 1
 MOST_RANKS_IN_TABLE = 8
@@ -71,6 +71,52 @@ class OverlapRow:
 
 
 @dataclass(frozen=True)
+class ResolutionRow:
+    """At which resolution one layer is true, and what became of its slices.
+
+    Slices of resolution_ns and longer are exact; before finer_until_ns, half of that is enough.
+    `gathered` slices were drawn as `gathered_into` slices.
+    """
+
+    layer: str
+    resolution_ns: int
+    finer_until_ns: int | None
+    exact: int
+    gathered: int
+    gathered_into: int
+
+    def spelled(self) -> str:
+        """The row for people."""
+        noun = self.layer.replace("_", " ")
+        if not self.resolution_ns:
+            return f"{noun}: exact ({spell_count(self.exact, 'slice')})"
+        finer = ""
+        if self.finer_until_ns is not None:
+            finer = f", the first part {spell_duration(self.resolution_ns // 2)}"
+        if self.layer == "counters":
+            return (
+                f"{noun}: {spell_duration(self.resolution_ns)}{finer} "
+                f"({spell_count(self.gathered, 'sample')} thinned out)"
+            )
+        return (
+            f"{noun}: {spell_duration(self.resolution_ns)}{finer} "
+            f"({spell_count(self.exact, 'slice')} exact, "
+            f"{spell_count(self.gathered, 'slice')} gathered into {self.gathered_into:,})"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The row under the names of the report."""
+        return {
+            "layer": self.layer,
+            "resolution_ns": self.resolution_ns,
+            "finer_until_ns": self.finer_until_ns,
+            "exact": self.exact,
+            "gathered": self.gathered,
+            "gathered_into": self.gathered_into,
+        }
+
+
+@dataclass(frozen=True)
 class ExportReport:
     """The result of one export."""
 
@@ -82,7 +128,8 @@ class ExportReport:
     omissions: tuple[Omission, ...] = ()
     warnings: tuple[str, ...] = ()
     suggestion: str = ""
-    limit_bytes: int = field(default=0)
+    limit_bytes: int = 0
+    resolutions: tuple[ResolutionRow, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain values; the shape is versioned by `schema`."""
@@ -127,6 +174,7 @@ class ExportReport:
                 }
                 for omission in self.omissions
             ],
+            "resolution": [row.to_dict() for row in self.resolutions],
             "warnings": list(self.warnings),
             "suggestion": self.suggestion,
         }
@@ -137,7 +185,12 @@ class ExportReport:
 
     def lines(self) -> list[str]:
         """The report for people: the overlap of each rank, what was written, what is missing."""
-        return [*self._overlap_lines(), *self._written_lines(), *self._omitted_lines()]
+        return [
+            *self._overlap_lines(),
+            *self._written_lines(),
+            *(f"  {row.spelled()}" for row in self.resolutions),
+            *self._omitted_lines(),
+        ]
 
     def _overlap_lines(self) -> list[str]:
         whole = [row for row in self.overlap if row.step is None]
@@ -193,7 +246,7 @@ class ExportReport:
             where = f"steps {spell_ids(steps)}: " if steps else ""
             lines.append(f"  left out: {where}{spell_count(rows, 'record')}, {reason}")
         if self.suggestion:
-            lines.append(f"            see them with: {self.suggestion}")
+            lines.append(f"  exact: {self.suggestion}")
         return lines
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import orjson
 
+from timeline.encoders.tally import Tally
 from timeline.tracks.model import Arg, ArgKind, Samples, Slices, Timeline, Track
 
 __all__ = ["encode_chrome"]
@@ -23,18 +24,22 @@ class _Place:
     tid: int
 
 
-def encode_chrome(timeline: Timeline) -> Iterator[bytes]:
-    """The bytes of the file, in pieces.
+def encode_chrome(timeline: Timeline, *, tally: Tally | None = None) -> Iterator[bytes]:
+    """The bytes of the file, in pieces; tally is told the bytes that each track took.
 
     Times are microseconds since the first event with exactly three decimals: Perfetto reads them
     into a double, and epoch times would lose 0.25 us. A process stands for one layer of one rank,
     a thread for one row; lanes of a row are threads of the same name.
     """
-    places = _places(timeline.tracks)
+    tracks = {track.id: track for track in timeline.tracks}
+    places = _places(tracks)
     yield _head(timeline)
     separator = b"\n"
-    for block in _blocks(timeline, places):
-        yield separator + b",\n".join(block)
+    for track, block in _blocks(timeline, tracks, places):
+        piece = separator + b",\n".join(block)
+        if tally is not None:
+            tally.add(track, len(piece))
+        yield piece
         separator = b",\n"
     yield b"\n]}\n"
 
@@ -48,26 +53,34 @@ def _head(timeline: Timeline) -> bytes:
     )
 
 
-def _blocks(timeline: Timeline, places: dict[int, _Place]) -> Iterator[list[bytes]]:
-    metadata = list(_metadata(timeline.tracks, places))
+def _blocks(
+    timeline: Timeline, tracks: Mapping[int, Track], places: dict[int, _Place]
+) -> Iterator[tuple[int | None, list[bytes]]]:
+    """Events, and the track they are of."""
+    metadata = list(_metadata(tracks, places))
     if metadata:
-        yield metadata
+        yield None, metadata
     for track in timeline.tracks:
         if track.id not in places:
             continue
         place = places[track.id]
         if isinstance(track.content, Slices):
-            yield from _slices(track.content, place, timeline.first_ns)
+            blocks = _slices(track.content, place, timeline.first_ns)
         elif isinstance(track.content, Samples):
-            yield from _samples(track, track.content, place, timeline.first_ns)
-    yield from _arrows(timeline, places)
+            blocks = _samples(track, track.content, place, timeline.first_ns)
+        else:
+            continue
+        for block in blocks:
+            yield track.id, block
+    for block in _arrows(timeline, places):
+        yield None, block
 
 
-def _places(tracks: Sequence[Track]) -> dict[int, _Place]:
+def _places(tracks: Mapping[int, Track]) -> dict[int, _Place]:
     pids: dict[tuple[int | None, str], int] = {}
     threads: dict[int, int] = {}
     made = {}
-    for track in tracks:
+    for track in tracks.values():
         if track.content is None:
             continue
         layer, _ = _layer_and_row(track, tracks)
@@ -77,11 +90,11 @@ def _places(tracks: Sequence[Track]) -> dict[int, _Place]:
     return made
 
 
-def _layer_and_row(track: Track, tracks: Sequence[Track]) -> tuple[str, str]:
+def _layer_and_row(track: Track, tracks: Mapping[int, Track]) -> tuple[str, str]:
     """The layer a track belongs to, and the name of its row below it."""
     names = [track.name]
     above = track.parent
-    while above is not None:
+    while above is not None and above in tracks:
         names.append(tracks[above].name)
         above = tracks[above].parent
     path = [name for name in reversed(names[:-1]) if name != f"Rank {track.rank}"] or names
@@ -91,9 +104,9 @@ def _layer_and_row(track: Track, tracks: Sequence[Track]) -> tuple[str, str]:
     return layer, " ".join(below) or layer
 
 
-def _metadata(tracks: Sequence[Track], places: dict[int, _Place]) -> Iterator[bytes]:
+def _metadata(tracks: Mapping[int, Track], places: dict[int, _Place]) -> Iterator[bytes]:
     named: set[int] = set()
-    for track in tracks:
+    for track in tracks.values():
         place = places.get(track.id)
         if place is None:
             continue

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from timeline.encoders.perfetto_tracks import encode_track, track_uuid
 from timeline.encoders.schema import descriptor_bytes
+from timeline.encoders.tally import Tally
 from timeline.encoders.wire import varint
 from timeline.tracks.model import Samples, Timeline, Track
 
@@ -20,21 +21,27 @@ _PACKET = b"\x0a"
 _COMPRESSED_PACKETS = varint(50 << 3 | 2)
 
 
-def encode_perfetto(timeline: Timeline, *, compressed: bool = True) -> Iterator[bytes]:
+def encode_perfetto(
+    timeline: Timeline, *, compressed: bool = True, tally: Tally | None = None
+) -> Iterator[bytes]:
     """The bytes of the file, in pieces.
 
     compressed: packets are compressed inside the file, which every version of Perfetto since 2018
-    reads; without it the file is meant to be compressed as a whole.
+    reads; without it the file is meant to be compressed as a whole. tally is told the bytes that
+    each track took; those compressed together are shared out by their size before.
     """
     packets = _packets(timeline)
-    yield from _compressed(packets) if compressed else packets
+    yield from _compressed(packets, tally) if compressed else _counted(packets, tally)
 
 
-def _packets(timeline: Timeline) -> Iterator[bytes]:
-    yield _file_facts(timeline)
-    yield from _descriptors(timeline.tracks)
+def _packets(timeline: Timeline) -> Iterator[tuple[int | None, bytes]]:
+    """Packets, and the track they are of."""
+    yield None, _file_facts(timeline)
+    for packet in _descriptors(timeline.tracks):
+        yield None, packet
     for track in timeline.tracks:
-        yield from encode_track(track, timeline.first_ns)
+        for packet in encode_track(track, timeline.first_ns):
+            yield track.id, packet
 
 
 def _file_facts(timeline: Timeline) -> bytes:
@@ -85,19 +92,35 @@ def _descriptors(tracks: Sequence[Track]) -> Iterator[bytes]:
         yield bytes(trace.SerializeToString())
 
 
-def _compressed(packets: Iterable[bytes]) -> Iterator[bytes]:
+def _counted(packets: Iterable[tuple[int | None, bytes]], tally: Tally | None) -> Iterator[bytes]:
+    for track, packet in packets:
+        if tally is not None:
+            tally.add(track, len(packet))
+        yield packet
+
+
+def _compressed(
+    packets: Iterable[tuple[int | None, bytes]], tally: Tally | None
+) -> Iterator[bytes]:
     """Wrap packets into packets that hold them compressed."""
     held = bytearray()
-    for packet in packets:
+    shares: dict[int | None, int] = {}
+    for track, packet in packets:
         held += packet
+        shares[track] = shares.get(track, 0) + len(packet)
         if len(held) >= CHUNK_BYTES:
-            yield _wrapped(held)
+            yield _wrapped(held, shares, tally)
             held.clear()
+            shares.clear()
     if held:
-        yield _wrapped(held)
+        yield _wrapped(held, shares, tally)
 
 
-def _wrapped(packets: bytes | bytearray) -> bytes:
+def _wrapped(packets: bytearray, shares: dict[int | None, int], tally: Tally | None) -> bytes:
     body = zlib.compress(packets, COMPRESSION_LEVEL)
     inner = _COMPRESSED_PACKETS + varint(len(body)) + body
-    return _PACKET + varint(len(inner)) + inner
+    made = _PACKET + varint(len(inner)) + inner
+    if tally is not None:
+        for track, share in shares.items():
+            tally.add(track, len(made) * share / len(packets))
+    return made

@@ -23,18 +23,17 @@ class Draft:
     size_bytes is what the published file will have.
     """
 
-    def __init__(self, path: Path, target: Path, size_bytes: int) -> None:
+    def __init__(self, path: Path, size_bytes: int) -> None:
         self._path = path
-        self._target = target
         self.size_bytes = size_bytes
 
-    def publish(self) -> None:
+    def publish(self, target: Path) -> None:
         """Give the file its name, all at once."""
         try:
-            self._path.replace(self._target)
+            self._path.replace(target)
         except OSError as error:
             self.discard()
-            raise OutputError(f"{self._target}: cannot be written: {error.strerror}.") from error
+            raise OutputError(f"{target}: cannot be written: {error.strerror}.") from error
 
     def discard(self) -> None:
         """Remove the file."""
@@ -63,7 +62,7 @@ def write_draft(pieces: Iterable[bytes], target: Path, *, gzipped: bool) -> Draf
             file.flush()
             os.fsync(file.fileno())
         path.chmod(0o666 & ~_umask())
-        return Draft(path, target, path.stat().st_size)
+        return Draft(path, path.stat().st_size)
     except OSError as error:
         path.unlink(missing_ok=True)
         raise OutputError(f"{target}: cannot be written: {error.strerror}.") from error

@@ -8,7 +8,7 @@ import numpy as np
 
 from timeline.records.columns import Bool, Int64, Rows
 
-__all__ = ["Edges", "edges_of", "innermost"]
+__all__ = ["Edges", "edges_of", "innermost", "parents_of"]
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,22 @@ def edges_of(start_ns: Int64, end_ns: Int64) -> Edges:
     level = np.cumsum(np.where(sorted_end, -1, 1))
     depth = np.where(sorted_end, level, level - 1)
     return Edges(both[order], sorted_end, time_ns[order], depth)
+
+
+def parents_of(edges: Edges) -> Rows:
+    """The innermost interval around each of nested intervals, (n,) rows, -1 for none."""
+    begins = np.flatnonzero(~edges.is_end)
+    parent = np.full(len(begins), -1, np.intp)
+    if not len(begins):
+        return parent
+    depth, count = edges.depth[begins], len(edges.row)
+    key = depth * count + begins
+    by_key = np.argsort(key)
+    inner = np.flatnonzero(depth > 0)
+    wanted = (depth[inner] - 1) * count + begins[inner]
+    around = by_key[np.searchsorted(key[by_key], wanted) - 1]
+    parent[edges.row[begins[inner]]] = edges.row[begins[around]]
+    return parent
 
 
 def innermost(start_ns: Int64, end_ns: Int64, moments_ns: Int64) -> Rows:

@@ -1,0 +1,120 @@
+"""Turns simulated runs into profiles on disk that tests share, and into copies that they alter."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from make_profile import (
+    Run,
+    make_run,
+    write_mindformers,
+    write_mindspore_timeline,
+    write_mindstudio,
+    write_torch_database,
+    write_torch_text,
+)
+
+Event = dict[str, Any]
+"""One trace event of a JSON profile."""
+
+WRITERS: dict[str, Callable[[Run, Path], list[Path]]] = {
+    "torch-text": write_torch_text,
+    "torch-db": write_torch_database,
+    "mindspore-2.1": write_mindspore_timeline,
+    "mindstudio": write_mindstudio,
+    "mindformers": write_mindformers,
+    "mindformers-2.1": functools.partial(write_mindformers, layout="mindspore-2.1"),
+    "mindstudio-exported-twice": functools.partial(write_mindstudio, older_export=True),
+    "mindstudio-sliced": functools.partial(write_mindstudio, slices=3),
+}
+"""Everything that can be on disk, by name."""
+
+LAYOUTS = ("torch-text", "torch-db", "mindspore-2.1", "mindstudio", "mindformers")
+"""The names that stand for a layout of their own; the others are variants."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A profile on disk, its captures in order of ranks, and the run it shows."""
+
+    path: Path
+    captures: tuple[Path, ...]
+    run: Run
+
+
+class ProfileShelf:
+    """Profiles of tiny runs, each written once per session; nobody may change them."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._made: dict[tuple[object, ...], Profile] = {}
+        self._states: dict[Path, dict[str, tuple[str, int]]] = {}
+
+    def get(self, layout: str, **parameters: Any) -> Profile:
+        """The profile of a run in a layout; parameters are those of `make_run`."""
+        key = (layout, *sorted(parameters.items()))
+        if key not in self._made:
+            run = tiny_run(**parameters)
+            path = self._root / f"{layout}-{len(self._made)}"
+            path.mkdir()
+            self._made[key] = Profile(path, tuple(WRITERS[layout](run, path)), run)
+            self._states[path] = tree_state(path)
+        return self._made[key]
+
+    def changed(self) -> list[Path]:
+        """The profiles that are no longer as they were written."""
+        return [path for path, state in self._states.items() if tree_state(path) != state]
+
+    def copy(self, layout: str, destination: Path, **parameters: Any) -> Profile:
+        """A copy of a profile that a test may change."""
+        found = self.get(layout, **parameters)
+        shutil.copytree(found.path, destination)
+        captures = (destination / capture.relative_to(found.path) for capture in found.captures)
+        return Profile(destination, tuple(captures), found.run)
+
+
+def tiny_run(**parameters: Any) -> Run:
+    """A run of two ranks and three steps with a handful of tasks each."""
+    return make_run(**{"ops_per_step": 6, "planes": 2, **parameters})
+
+
+def change_json(path: Path, change: Callable[[Any], Any]) -> None:
+    """Replace the document in a JSON file by what `change` makes of it."""
+    document = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps(change(document)), encoding="utf-8")
+
+
+def change_fields(path: Path, fields: Mapping[str, Any]) -> None:
+    """Set fields of the object in a JSON file; None removes a field."""
+    change_json(
+        path,
+        lambda document: {
+            key: value for key, value in (document | fields).items() if value is not None
+        },
+    )
+
+
+def change_events(path: Path, change: Callable[[Event], Event | None]) -> None:
+    """Replace every event of a trace by what `change` makes of it; None removes the event."""
+    change_json(
+        path,
+        lambda events: [made for event in events if (made := change(event)) is not None],
+    )
+
+
+def tree_state(root: Path) -> dict[str, tuple[str, int]]:
+    """The content and change time of everything below a directory, by relative path."""
+    return {
+        str(path.relative_to(root)): (
+            hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "directory",
+            path.stat().st_mtime_ns,
+        )
+        for path in sorted([root, *root.rglob("*")])
+    }

@@ -1,0 +1,207 @@
+"""Turns the source of the package into evidence that its layers depend in one direction only."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import timeline
+
+PACKAGE = Path(timeline.__file__).parent
+WORDS = frozenset({"errors", "selection", "units", "version"})
+"""Modules that say what things are called; every layer may use them."""
+BELOW: dict[str, frozenset[str]] = {
+    "errors": frozenset(),
+    "version": frozenset(),
+    "units": frozenset({"errors"}),
+    "selection": frozenset({"errors", "units"}),
+    "records": frozenset({"errors"}),
+    "sources": WORDS | {"records"},
+    "analysis": WORDS | {"records"},
+    "tracks": WORDS | {"records", "analysis"},
+    "encoders": WORDS | {"records", "tracks"},
+    "progress": WORDS,
+    "report": WORDS | {"records"},
+}
+"""What each part may import besides itself; parts that are not here sit on top of everything."""
+TOP = frozenset({"", "__main__", "cli", "export", "fitting", "listing", "options", "reading"})
+
+OPENERS = frozenset({"open", "read_bytes", "read_text", "Connection", "fdopen", "memmap"})
+WRITERS = frozenset(
+    {
+        "chmod",
+        "copyfile",
+        "copytree",
+        "link_to",
+        "mkdir",
+        "mkstemp",
+        "move",
+        "remove",
+        "rename",
+        "rmdir",
+        "symlink_to",
+        "touch",
+        "truncate",
+        "unlink",
+        "utime",
+        "write_bytes",
+        "write_text",
+    }
+)
+
+
+@dataclass(frozen=True)
+class Module:
+    """One module of the package: its dotted name without the package, and its source as a tree."""
+
+    name: str
+    tree: ast.Module
+
+    @property
+    def part(self) -> str:
+        """The layer or top module that it belongs to; the package itself is the empty string."""
+        return self.name.partition(".")[0]
+
+    def imports(self) -> Iterator[str]:
+        """What it imports of the package, as dotted names without the package."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.ImportFrom):
+                assert node.level == 0, f"{self.name} has a relative import"
+                yield from _inside([node.module or ""])
+            elif isinstance(node, ast.Import):
+                yield from _inside(alias.name for alias in node.names)
+
+    def calls(self) -> Iterator[tuple[str, ast.Call]]:
+        """The last name of everything that is called, with the call."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Call):
+                if isinstance(node.func, ast.Name):
+                    yield node.func.id, node
+                elif isinstance(node.func, ast.Attribute):
+                    yield node.func.attr, node
+
+
+def _inside(names: Iterable[str]) -> Iterator[str]:
+    for name in names:
+        package, _, rest = name.partition(".")
+        if package == timeline.__name__:
+            yield rest
+
+
+def _modules() -> list[Module]:
+    found = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        name = ".".join(part for part in parts if part != "__init__")
+        found.append(Module(name, ast.parse(path.read_text(encoding="utf-8"))))
+    return found
+
+
+MODULES = _modules()
+NAMES = [module.name or timeline.__name__ for module in MODULES]
+every_module = pytest.mark.parametrize("module", MODULES, ids=NAMES)
+
+
+def test_every_module_belongs_to_a_part() -> None:
+    """A new part of the package has to be given its place in the order first."""
+    parts = {module.part for module in MODULES}
+    assert parts - BELOW.keys() - TOP == set()
+    assert {"records", "sources", "analysis", "tracks", "encoders"} <= parts
+
+
+@every_module
+def test_imports_point_down(module: Module) -> None:
+    """A layer knows the layers below it and nothing of those above."""
+    allowed = BELOW.get(module.part)
+    if allowed is None:
+        allowed = frozenset(BELOW) | (TOP - {"__main__"})
+    used = {name.partition(".")[0] for name in module.imports()} - {module.part}
+    assert used <= allowed, f"{module.name} imports {sorted(used - allowed)}"
+
+
+@every_module
+def test_nothing_below_imports_the_top(module: Module) -> None:
+    """Pipeline, command line and listing can be taken away without any layer noticing."""
+    if module.part in TOP:
+        assert "__main__" not in set(module.imports())
+        return
+    above = (TOP | {"report"}) - {module.part}
+    assert not {name.partition(".")[0] for name in module.imports()} & above
+
+
+@every_module
+def test_only_sources_open_files(module: Module) -> None:
+    """A profile is opened by its readers and by nothing else; encoders open what they write."""
+    opened = [call for name, call in module.calls() if name in OPENERS]
+    if module.part in ("sources", "encoders"):
+        return
+    foreign = [call for call in opened if "devnull" not in ast.dump(call)]
+    assert not foreign, f"{module.name} opens a file in line {foreign[0].lineno}"
+
+
+@every_module
+def test_only_encoders_write_files(module: Module) -> None:
+    """The file system is changed by encoders, except for the private copy of a database."""
+    writes = {name for name, _ in module.calls() if name in WRITERS}
+    if module.part == "encoders":
+        return
+    private = {"copyfile"} if module.name == "sources.sqlite_columns" else set()
+    assert writes <= private
+
+
+def test_sources_open_for_reading_only() -> None:
+    """No reader passes a mode that writes, appends or creates."""
+    modes = []
+    for module in MODULES:
+        if module.part != "sources":
+            continue
+        for name, call in module.calls():
+            if name == "open" and call.args and isinstance(call.args[0], ast.Constant):
+                modes.append(call.args[0].value)
+    assert modes, "no reader opens a file with a mode"
+    assert set(modes) <= {"r", "rb"}
+
+
+@every_module
+def test_opens_with_one_sentence(module: Module) -> None:
+    """The first paragraph of a module is one sentence that says what it is for."""
+    docstring = ast.get_docstring(module.tree)
+    assert docstring, f"{module.name} has no docstring"
+    opening = " ".join(docstring.split("\n\n")[0].split())
+    assert opening.endswith("."), opening
+    assert not re.search(r"[.!?] +[A-Z]", opening), opening
+
+
+@every_module
+def test_exported_names_exist(module: Module) -> None:
+    """Every name in `__all__` is there, once."""
+    loaded = importlib.import_module(".".join(filter(None, (timeline.__name__, module.name))))
+    names = getattr(loaded, "__all__", [])
+    assert len(names) == len(set(names))
+    assert [name for name in names if not hasattr(loaded, name)] == []
+
+
+def test_the_package_exports_its_errors() -> None:
+    """Whoever uses the package as a library can catch each of its errors by name."""
+    from timeline import errors
+
+    tree = {name for name in errors.__all__ if name.endswith("Error")}
+    assert tree | {"__version__"} <= set(timeline.__all__)
+    for name in tree:
+        assert issubclass(getattr(timeline, name), timeline.TimelineError)
+
+
+def test_help_needs_no_library() -> None:
+    """What encodes and computes is loaded when it is needed, not by every `--help`."""
+    libraries = ("numpy", "perfetto", "google.protobuf", "orjson", "msgspec", "apsw")
+    code = f"import sys, timeline.cli; print([n for n in {libraries} if n in sys.modules])"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"

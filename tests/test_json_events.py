@@ -1,0 +1,270 @@
+"""Proves that trace files of any layout read alike, whatever the size of the blocks."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from timeline.errors import SourceError
+from timeline.sources.json_events import BLOCK_BYTES, Event, read_events
+
+EventObject = dict[str, Any]
+
+BOM = b"\xef\xbb\xbf"
+EVIL_NAMES = (
+    '}, {"ph":"X"}, {',
+    '"}],"traceEvents":[{',
+    'Default/"quoted\\"/op}',
+    "\\",
+    "中文 μs é",
+    "[{,}]",
+)
+
+names = st.sampled_from(EVIL_NAMES) | st.text(max_size=12)
+numbers = st.integers(-(2**62), 2**62) | st.floats(allow_nan=False, allow_infinity=False)
+values = st.recursive(
+    st.none() | st.booleans() | numbers | names,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),
+    max_leaves=6,
+)
+ids = st.integers(0, 2**40) | names
+events = st.fixed_dictionaries(
+    {"ph": st.sampled_from("XMCstf"), "name": names},
+    optional={
+        "pid": ids,
+        "tid": ids,
+        "ts": numbers | st.decimals(0, 10**15, places=3).map(str),
+        "dur": numbers,
+        "cat": names,
+        "id": ids,
+        "args": st.dictionaries(names, values, max_size=4),
+        "bp": st.just("e"),
+        "unknown": values,
+    },
+).flatmap(lambda event: st.permutations(list(event.items())).map(dict))
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a document is written: keys around the events, indentation, escapes, and a BOM."""
+
+    before: EventObject | None
+    after: EventObject
+    indent: int | None
+    separators: tuple[str, str] | None
+    escapes: bool
+    marked: bool
+
+    def document(self, found: Sequence[EventObject]) -> bytes:
+        whole: object = found
+        if self.before is not None:
+            whole = {**self.before, "traceEvents": found, **self.after}
+        text = json.dumps(
+            whole, indent=self.indent, separators=self.separators, ensure_ascii=self.escapes
+        )
+        return (BOM if self.marked else b"") + text.encode()
+
+
+neighbours = st.dictionaries(
+    st.sampled_from(["displayTimeUnit", "otherData", "metadata", "schemaVersion", "stackFrames"]),
+    values | st.just([{"a": 1}, {"b": 2}]) | st.just({"traceEvents": [{"ph": "X"}]}),
+    max_size=3,
+)
+layouts = st.builds(
+    Layout,
+    before=st.none() | neighbours,
+    after=neighbours,
+    indent=st.sampled_from([None, None, 0, 1, 4]),
+    separators=st.sampled_from([None, (",", ":"), (" ,\n", " : ")]),
+    escapes=st.booleans(),
+    marked=st.booleans(),
+)
+PLAIN = Layout(None, {}, None, None, escapes=True, marked=False)
+OBJECT = Layout({"displayTimeUnit": "ns"}, {}, None, None, escapes=True, marked=False)
+
+
+def plain(event: Event) -> EventObject:
+    """The event as plain values, its raw parts decoded."""
+    return {
+        field: json.loads(bytes(value)) if isinstance(value, msgspec.Raw) and value else value
+        for field in Event.__struct_fields__
+        if (value := getattr(event, field)) != getattr(Event(), field)
+    }
+
+
+def wanted(event: EventObject) -> EventObject:
+    """What is to be read of an event: known fields, as far as they differ from the defaults."""
+    return {
+        field: value
+        for field, value in event.items()
+        if field in Event.__struct_fields__ and value != getattr(Event(), field)
+    }
+
+
+def read(path: Path, block_bytes: int) -> list[EventObject]:
+    return [plain(event) for block in read_events(path, block_bytes) for event in block]
+
+
+@pytest.fixture(scope="module")
+def write(tmp_path_factory: pytest.TempPathFactory) -> Callable[[bytes], Path]:
+    """Write bytes to a file, the same one each time."""
+    path = tmp_path_factory.mktemp("traces") / "trace.json"
+
+    def written(data: bytes) -> Path:
+        path.write_bytes(data)
+        return path
+
+    return written
+
+
+@given(st.lists(events, max_size=6), layouts, st.data())
+def test_events_do_not_depend_on_layout_or_block_size(
+    write: Callable[[bytes], Path], found: list[EventObject], layout: Layout, data: st.DataObject
+) -> None:
+    document = layout.document(found)
+    path = write(document)
+    block_bytes = data.draw(st.integers(1, 40) | st.integers(1, len(document) + 1))
+    assert read(path, block_bytes) == [wanted(event) for event in found]
+
+
+THREE: list[EventObject] = [
+    {"ph": "M", "name": "process_name", "pid": 3, "args": {"name": "}, {"}},
+    {"ph": "X", "name": '"}, {"', "ts": "17.5", "dur": 2.25, "args": {"deep": [{"a": {}}, {}]}},
+    {"ph": "f", "name": "é", "id": 2**70, "cat": "async_npu", "ts": 1e-05, "bp": "e"},
+]
+
+
+@pytest.mark.parametrize("indent", [None, 4])
+@pytest.mark.parametrize(
+    "before", [None, {}, {"displayTimeUnit": "ns"}, {"otherData": {"a": [{}, {}]}}]
+)
+@pytest.mark.parametrize("marked", [False, True])
+def test_every_block_size_from_one_byte_up(
+    write: Callable[[bytes], Path], indent: int | None, before: EventObject | None, marked: bool
+) -> None:
+    layout = Layout(before, {"metadata": [{}, {}]}, indent, None, escapes=False, marked=marked)
+    path = write(layout.document(THREE))
+    wrong = [
+        size
+        for size in range(1, path.stat().st_size + 2)
+        if outcome(path, size) != [wanted(event) for event in THREE]
+    ]
+    assert not wrong, f"block sizes that read something else: {wrong}"
+
+
+def outcome(path: Path, block_bytes: int) -> list[EventObject] | str:
+    """The events, or the message of the error."""
+    try:
+        return read(path, block_bytes)
+    except SourceError as error:
+        return str(error)
+
+
+def test_a_long_file_arrives_in_several_blocks(write: Callable[[bytes], Path]) -> None:
+    """Memory is bounded by blocks, not by the file."""
+    found = [{"ph": "X", "name": f"op {number}", "ts": number} for number in range(60_000)]
+    path = write(PLAIN.document(found))
+    blocks = [len(block) for block in read_events(path)]
+    assert sum(blocks) == len(found)
+    assert len(blocks) > 3
+    assert max(blocks) * path.stat().st_size / len(found) < 3 * BLOCK_BYTES
+
+
+def test_a_long_head_before_the_events_is_read_over(write: Callable[[bytes], Path]) -> None:
+    layout = Layout({"otherData": {"note": "x" * BLOCK_BYTES}}, {}, None, None, True, False)
+    assert read(write(layout.document(THREE)), BLOCK_BYTES) == [wanted(event) for event in THREE]
+
+
+def test_many_plain_keys_before_the_events_take_no_time(write: Callable[[bytes], Path]) -> None:
+    """A search that tries every way to part the keys would not end."""
+    before: EventObject = {f"key {number}": number for number in range(60)}
+    before["otherData"] = {}
+    path = write(Layout(before, {}, None, None, True, False).document(THREE))
+    with at_most(seconds=5):
+        assert read(path, BLOCK_BYTES) == [wanted(event) for event in THREE]
+
+
+@contextmanager
+def at_most(*, seconds: int) -> Iterator[None]:
+    def stop(_signal: int, _frame: object) -> None:
+        raise AssertionError(f"took longer than {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def refusal(path: Path, block_bytes: int = BLOCK_BYTES) -> SourceError:
+    with pytest.raises(SourceError) as caught:
+        read(path, block_bytes)
+    assert caught.value.path == path
+    assert str(path) in str(caught.value)
+    return caught.value
+
+
+@pytest.mark.parametrize("layout", [PLAIN, OBJECT], ids=["array", "object"])
+@pytest.mark.parametrize("marked", [False, True], ids=["plain", "BOM"])
+@pytest.mark.parametrize("block_bytes", [64, BLOCK_BYTES])
+def test_truncated_files_are_errors_at_their_last_byte(
+    write: Callable[[bytes], Path], layout: Layout, marked: bool, block_bytes: int
+) -> None:
+    whole = (BOM if marked else b"") + layout.document(THREE)
+    begin = whole.index(b'{"ph"') + 1
+    for size in range(begin, len(whole)):
+        error = refusal(write(whole[:size]), block_bytes)
+        assert error.offset == size
+        assert f"byte {size}" in str(error)
+
+
+@pytest.mark.parametrize("layout", [PLAIN, OBJECT], ids=["array", "object"])
+@pytest.mark.parametrize("marked", [False, True], ids=["plain", "BOM"])
+@pytest.mark.parametrize("block_bytes", [64, BLOCK_BYTES])
+def test_a_corrupt_byte_is_named_by_its_offset(
+    write: Callable[[bytes], Path], layout: Layout, marked: bool, block_bytes: int
+) -> None:
+    many = [{"ph": "X", "name": "op", "pid": 1, "ts": 12.5} for _ in range(8)]
+    whole = (BOM if marked else b"") + layout.document(many)
+    commas = [at for at in range(len(whole)) if whole[at : at + 4] == b', {"']
+    assert len(commas) == 7
+    for at in commas:
+        corrupt = whole[:at] + b";" + whole[at + 1 :]
+        assert refusal(write(corrupt), block_bytes).offset == at
+
+
+@pytest.mark.parametrize("event", [{"ph": 1}, {"ph": "X", "name": None}, ["X"], 7])
+def test_events_of_another_shape_are_errors(write: Callable[[bytes], Path], event: Any) -> None:
+    error = refusal(write(json.dumps([THREE[0], event]).encode()))
+    assert error.offset is not None
+    assert "shape" in str(error)
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b" \n", BOM, b"PK\x03\x04", b"not json", b'{"a": [1]}', b'"x"']
+)
+def test_files_that_are_no_trace_are_errors(write: Callable[[bytes], Path], data: bytes) -> None:
+    assert refusal(write(data)).offset is not None
+
+
+def test_a_missing_file_is_an_error_with_its_name(tmp_path: Path) -> None:
+    assert refusal(tmp_path / "absent.json").offset is None
+
+
+@pytest.mark.parametrize(
+    "text", ["[]", "[ ]", '{"traceEvents": []}', '{"a": {}, "traceEvents": []}']
+)
+def test_a_trace_may_be_empty(write: Callable[[bytes], Path], text: str) -> None:
+    assert read(write(text.encode()), BLOCK_BYTES) == []

@@ -1,0 +1,166 @@
+"""Proves that times come from the digits of their text, against exact rational arithmetic."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from timeline.records.tables import NO_TIME
+from timeline.sources.microseconds import interval_ns, moment_ns, moments_ns
+
+NUMBER = re.compile(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+AROUND_NUMBERS = b'" \t\r\n'
+MOST_US = 4 * 10**15
+"""The year 2096; beyond it the sum of two times might not fit 64 bits."""
+
+HALF = Fraction(1, 2)
+
+
+def nearest_ns(microseconds: Fraction) -> int:
+    """Whole nanoseconds, half up."""
+    return (microseconds * 1000 + HALF).__floor__()
+
+
+@st.composite
+def decimals(draw: st.DrawFn, least: int = 0) -> str:
+    """A number of microseconds as exports write it, with 0 to 12 digits behind the point."""
+    whole = draw(st.integers(least, MOST_US) | st.integers(max(least, -3), 3))
+    places = draw(st.integers(0, 12))
+    if not places:
+        return str(whole)
+    # Digits that repeat 4, 5 and 9 make sums that lie at, or just below, half a nanosecond.
+    digits = (
+        draw(st.text("0123456789", min_size=places, max_size=places))
+        if draw(st.booleans())
+        else draw(st.text("0459", min_size=places, max_size=places))
+    )
+    sign = "-" if least < 0 and draw(st.booleans()) else ""
+    return f"{sign}{abs(whole)}.{digits}"
+
+
+@st.composite
+def with_exponents(draw: st.DrawFn) -> str:
+    """The same with an exponent, as JSON writers spell very small and very large numbers."""
+    mantissa = draw(st.integers(-(10**9), 10**9))
+    places = draw(st.integers(0, 12))
+    digits = draw(st.text("0123456789", min_size=places, max_size=places))
+    point = f".{digits}" if places else ""
+    return f"{mantissa}{point}{draw(st.sampled_from('eE'))}{draw(st.integers(-9, 5)):+d}"
+
+
+def quoted(draw: st.DrawFn, text: str) -> bytes:
+    around = draw(st.sampled_from(["{}", '"{}"', ' "{}"\t', "{}\t\r\n"]))
+    return around.format(text).encode()
+
+
+@st.composite
+def texts(draw: st.DrawFn) -> tuple[bytes, Fraction]:
+    """A number as text, quoted or not, and its value."""
+    text = draw(decimals(least=-MOST_US) | with_exponents())
+    return quoted(draw, text), Fraction(text)
+
+
+@st.composite
+def spans(draw: st.DrawFn) -> tuple[bytes, bytes, Fraction, Fraction]:
+    """Start and duration as text, and start and end as values; durations may be left out."""
+    start = draw(decimals())
+    length = draw(decimals() | with_exponents().filter(lambda text: text[0] != "-") | st.just(""))
+    if draw(st.booleans()):
+        # What is missing to half a nanosecond: the hardest sums to round.
+        length = f"{(Decimal('0.0005') - Decimal(start) % 1) % 1:f}"
+    end = Fraction(start) + Fraction(length or 0)
+    return quoted(draw, start), quoted(draw, length) if length else b"", Fraction(start), end
+
+
+@given(st.lists(texts(), max_size=8))
+@example([(b"1736408883688177.930", Fraction("1736408883688177.930"))])
+@example([(b"0.0005", Fraction("0.0005")), (b"0.000499999999", Fraction("0.000499999999"))])
+@example([(b"-0.0005", Fraction("-0.0005")), (b"-0.0015", Fraction("-0.0015"))])
+@example([(b"4.9999999996e-4", Fraction("4.9999999996e-4"))])
+def test_moments_are_the_nearest_nanosecond(moments: list[tuple[bytes, Fraction]]) -> None:
+    found = moments_ns([text for text, _ in moments])
+    assert found.dtype == np.int64
+    assert found.tolist() == [nearest_ns(value) for _, value in moments]
+
+
+@given(st.lists(spans(), max_size=8))
+@example(
+    [
+        (
+            b"56635864652.490005",
+            b"47587.81",
+            Fraction("56635864652.490005"),
+            Fraction("56635912240.300005"),
+        )
+    ]
+)
+@example([(b"0.000249999999", b"0.000250000001", Fraction("0.000249999999"), Fraction("0.0005"))])
+def test_ends_are_rounded_from_the_exact_sum(
+    rows: list[tuple[bytes, bytes, Fraction, Fraction]],
+) -> None:
+    """The duration itself is never rounded, so what touches in the source touches here."""
+    start_ns, end_ns = interval_ns([row[0] for row in rows], [row[1] for row in rows])
+    assert start_ns.tolist() == [nearest_ns(start) for _, _, start, _ in rows]
+    assert end_ns.tolist() == [nearest_ns(end) for _, _, _, end in rows]
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 10**12), st.integers(0, 10**9)).map(
+            lambda parts: Decimal(parts[0]).scaleb(-6) + parts[1]
+        ),
+        min_size=2,
+    )
+)
+def test_slices_that_touch_in_the_text_touch_in_nanoseconds(lengths_us: list[Decimal]) -> None:
+    edges = [Decimal(1736408883688177)]
+    for length in lengths_us:
+        edges.append(edges[-1] + length)
+    start_ns, end_ns = interval_ns(
+        [f"{edge:f}".encode() for edge in edges[:-1]],
+        [f"{length:f}".encode() for length in lengths_us],
+    )
+    assert start_ns[1:].tolist() == end_ns[:-1].tolist()
+
+
+@given(st.text('0123456789.eE+-" \tNaInf/_x,', max_size=12).map(str.encode))
+def test_what_is_no_number_has_no_time(text: bytes) -> None:
+    bare = text.strip(AROUND_NUMBERS)
+    number = NUMBER.fullmatch(bare)
+    value = Fraction(bare.decode()) if number and fits(bare) else None
+    assert moment_ns(text) == (NO_TIME if value is None else nearest_ns(value))
+
+
+def fits(number: bytes) -> bool:
+    """Whether a time in microseconds fits 64 bits of nanoseconds, with room to spare."""
+    return abs(Decimal(number.decode())) < 9 * 10**15
+
+
+OTHER_TEXTS = b'N/A "N/A" null true "" - . 1.2.3 1e --1 0x10 nan NaN inf -Infinity 1,5 1_000 [1]'
+
+
+@pytest.mark.parametrize("text", [*OTHER_TEXTS.split(), b"", b"1 2", b"\xff", "１".encode()])
+def test_other_texts_have_no_time(text: bytes) -> None:
+    assert moment_ns(text) == NO_TIME
+    start_ns, end_ns = interval_ns([text, b"5"], [b"1", text or b"N/A"])
+    assert start_ns.tolist() == [NO_TIME, NO_TIME]
+    assert end_ns.tolist() == [NO_TIME, NO_TIME]
+
+
+def test_a_bad_text_leaves_its_neighbours_alone() -> None:
+    assert moments_ns([b"1.5", b"N/A", b'"2"']).tolist() == [1500, NO_TIME, 2000]
+
+
+def test_times_too_large_for_64_bits_have_no_time() -> None:
+    assert moments_ns([b"9e18", b"99999999999999999999", b"-1e40"]).tolist() == [NO_TIME] * 3
+
+
+def test_nothing_is_read_from_nothing() -> None:
+    start_ns, end_ns = interval_ns([], [])
+    assert (len(start_ns), len(end_ns), len(moments_ns([]))) == (0, 0, 0)

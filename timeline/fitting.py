@@ -1,0 +1,441 @@
+"""Turns pictures into files that keep the size limit, in one of four ways."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from timeline.encoders.formats import Format
+from timeline.encoders.sink import Draft, write_draft
+from timeline.encoders.tally import Tally
+from timeline.errors import LimitError
+from timeline.options import Args, ExportOptions, Fit
+from timeline.progress import Progress
+from timeline.records.tables import Omission
+from timeline.tracks.budget import (
+    Budget,
+    LayerKey,
+    Plan,
+    Resolved,
+    bytes_by_layer,
+    resolve,
+    without_half_arrows,
+)
+from timeline.tracks.fit import Trimming, omissions_of, trimmings
+from timeline.tracks.model import Arg, Samples, Slices, Timeline, Track
+from timeline.tracks.picture import paint
+from timeline.tracks.rank_picture import PictureOptions, RankPicture
+from timeline.tracks.split import between, cut_moments
+from timeline.units import spell_bytes
+
+__all__ = ["Attributes", "Part", "Written", "fit"]
+
+AIM = 0.93
+"""Share of the limit that is aimed at: estimates err by a few percent."""
+GOOD_ENOUGH = 0.8
+"""A file this close to the limit is not worth another try."""
+MOST_TRIES = 4
+"""The first writing, and three more at the most."""
+MOST_STEP_TRIES = 12
+LIMIT_REASON = "the size limit left no room for them"
+ARROW_REASON = "arrows with an end that is gathered with others"
+PART_REASON = "arrows from one part to another"
+
+Attributes = Callable[
+    [Sequence[Omission], Sequence[Resolved], Sequence[int]], tuple[tuple[str, str], ...]
+]
+"""Facts that travel in the file, given what is left out, gathered, and whose detail is in."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One written file under a temporary name: its slices, and the bytes of each layer."""
+
+    draft: Draft
+    target: Path
+    slices: int
+    layer_bytes: Mapping[LayerKey, float]
+
+
+@dataclass(frozen=True)
+class Written:
+    """All files of an export, not yet published, and what they cost."""
+
+    parts: tuple[Part, ...]
+    pictures: tuple[RankPicture, ...]
+    kept_steps: tuple[int, ...]
+    omissions: tuple[Omission, ...] = ()
+    resolved: tuple[Resolved, ...] = ()
+    exact_bytes: float = 0.0
+
+    def publish(self) -> None:
+        """Give all files their names; if one cannot have its own, none has."""
+        done: list[Part] = []
+        try:
+            for part in self.parts:
+                part.draft.publish(part.target)
+                done.append(part)
+        except BaseException:
+            for part in done:
+                part.target.unlink(missing_ok=True)
+            self.discard()
+            raise
+
+    def discard(self) -> None:
+        """Remove all files."""
+        for part in self.parts:
+            part.draft.discard()
+
+
+def fit(
+    pictures: tuple[RankPicture, ...],
+    options: ExportOptions,
+    picture_options: PictureOptions,
+    target: Path,
+    form: Format,
+    attributes: Attributes,
+    wall_offset_ns: int | None,
+    progress: Progress,
+) -> Written:
+    """Write pictures so that no file exceeds the limit.
+
+    Raises:
+        LimitError: they do not fit and nothing may be left out, or the limit is too small for
+            anything; then the message says which would do.
+        OutputError: a file cannot be written.
+    """
+    writer = _Writer(options, picture_options, target, form, attributes, wall_offset_ns, progress)
+    steps = steps_of(pictures)
+    if not options.limit_bytes:
+        return writer.exact(pictures, steps)
+    match options.fit:
+        case Fit.COARSEN:
+            return _coarsened(writer, pictures, steps)
+        case Fit.STEPS:
+            return _trimmed(writer, pictures, steps)
+        case Fit.SPLIT:
+            return _split(writer, pictures, steps)
+        case Fit.ERROR:
+            return _exact_or_error(writer, pictures, steps)
+
+
+def steps_of(pictures: Sequence[RankPicture]) -> tuple[int, ...]:
+    """All steps of the selection, ascending."""
+    return tuple(
+        sorted({step for picture in pictures for step in picture.records.steps.iteration.tolist()})
+    )
+
+
+@dataclass(frozen=True)
+class _Drawing:
+    """Tracks that are ready to be encoded, and what painting them left out."""
+
+    tracks: tuple[Track, ...]
+    omissions: tuple[Omission, ...]
+
+
+@dataclass(frozen=True)
+class _Writer:
+    """Paints pictures and writes tracks to drafts."""
+
+    options: ExportOptions
+    picture_options: PictureOptions
+    target: Path
+    form: Format
+    attributes: Attributes
+    wall_offset_ns: int | None
+    progress: Progress
+
+    @property
+    def limit(self) -> int:
+        return self.options.limit_bytes
+
+    def draw(self, pictures: Sequence[RankPicture]) -> _Drawing:
+        """All tracks of the pictures, with the args that were asked for."""
+        self.progress.report("Drawing", 0, 0)
+        painted = paint(pictures, self.picture_options)
+        tracks = tuple(
+            replace(track, content=track.content.with_args(self._wanted))
+            if isinstance(track.content, Slices)
+            else track
+            for track in painted.tracks
+        )
+        return _Drawing(tracks, (*painted.omissions, *omissions_of(pictures, LIMIT_REASON)))
+
+    def _wanted(self, arg: Arg) -> bool:
+        if self.options.args is Args.DEFAULT:
+            return arg.default
+        return self.options.args is Args.ALL
+
+    def write(
+        self,
+        tracks: Sequence[Track],
+        omissions: Sequence[Omission],
+        resolved: Sequence[Resolved],
+        steps: Sequence[int],
+        first_ns: int | None = None,
+    ) -> Part:
+        """Encode tracks to a draft."""
+        self.progress.report("Writing", 0, 0)
+        made = self._timeline(tracks, self.attributes(omissions, resolved, steps), first_ns)
+        tally = Tally()
+        draft = write_draft(self.form.encode(made, tally), self.target, gzipped=self.form.gzipped)
+        tally.scale_to(draft.size_bytes)
+        return Part(draft, self.target, made.slice_count, bytes_by_layer(tracks, tally.by_track))
+
+    def measure(self, tracks: Sequence[Track]) -> int:
+        """The bytes that tracks take in a file."""
+        return self.form.size_of(self._timeline(tracks, self.attributes((), (), ()), None))
+
+    def _timeline(
+        self, tracks: Sequence[Track], attributes: tuple[tuple[str, str], ...], first_ns: int | None
+    ) -> Timeline:
+        first = first_moment_ns(tracks) if first_ns is None else first_ns
+        return Timeline(tuple(tracks), first, self.wall_offset_ns, attributes)
+
+    def exact(self, pictures: tuple[RankPicture, ...], steps: tuple[int, ...]) -> Written:
+        """Write everything, whatever its size."""
+        drawing = self.draw(pictures)
+        part = self.write(drawing.tracks, drawing.omissions, (), steps)
+        return Written(
+            (part,), pictures, steps, drawing.omissions, exact_bytes=part.draft.size_bytes
+        )
+
+
+def first_moment_ns(tracks: Sequence[Track]) -> int:
+    """The first moment of any slice or sample, 0 where there is none."""
+    firsts = []
+    for track in tracks:
+        if isinstance(track.content, Slices) and len(track.content):
+            firsts.append(int(track.content.start_ns.min()))
+        elif isinstance(track.content, Samples) and len(track.content):
+            firsts.append(int(track.content.time_ns[0]))
+    return min(firsts, default=0)
+
+
+def _too_small(limit: int, least: int) -> LimitError:
+    return LimitError(
+        f"the limit of {spell_bytes(limit)} cannot hold the summary of this selection; the "
+        f"smallest that works is {least} bytes. Take fewer --ranks or --steps."
+    )
+
+
+def _exact_or_error(
+    writer: _Writer, pictures: tuple[RankPicture, ...], steps: tuple[int, ...]
+) -> Written:
+    whole = writer.exact(pictures, steps)
+    size = whole.parts[0].draft.size_bytes
+    if size <= writer.limit:
+        return whole
+    whole.discard()
+    raise LimitError(
+        f"the selection needs {spell_bytes(size)} and the limit is {spell_bytes(writer.limit)}; "
+        "take fewer --ranks or --steps, or leave out --fit error."
+    )
+
+
+def _coarsened(
+    writer: _Writer, pictures: tuple[RankPicture, ...], steps: tuple[int, ...]
+) -> Written:
+    """Write at the finest resolutions that fit; each try tells what layers really cost."""
+    drawing = writer.draw(pictures)
+    budget = Budget(drawing.tracks, writer.measure)
+    limit, aim = writer.limit, AIM
+    plan = budget.exact_plan()
+    if plan.expected_bytes > limit:
+        plan = budget.plan(limit * aim)
+    best: Written | None = None
+    for _ in range(MOST_TRIES):
+        tried = _resolved(writer, drawing, plan, pictures, steps)
+        part = tried.parts[0]
+        size = part.draft.size_bytes
+        budget.learn(plan, part.layer_bytes)
+        if size <= limit:
+            best = _larger(best, tried)
+            if plan.exact or size >= limit * GOOD_ENOUGH:
+                break
+        else:
+            tried.discard()
+            aim *= min(1.0, limit / size) ** 0.25
+        exact = budget.exact_plan()
+        better = exact if exact.expected_bytes <= limit * aim else budget.plan(limit * aim)
+        if better.resolutions == plan.resolutions:
+            break
+        plan = better
+    if best is None:
+        best = _coarsest_that_fits(writer, drawing, budget, pictures, steps)
+    return replace(best, exact_bytes=budget.exact_plan().expected_bytes)
+
+
+def _coarsest_that_fits(
+    writer: _Writer,
+    drawing: _Drawing,
+    budget: Budget,
+    pictures: tuple[RankPicture, ...],
+    steps: tuple[int, ...],
+) -> Written:
+    """Estimates failed: aim ever lower, in the end at the coarsest there is."""
+    aim = writer.limit * AIM
+    coarsest = budget.coarsest_plan()
+    while (aim := aim / 2) > coarsest.expected_bytes:
+        tried = _resolved(writer, drawing, budget.plan(aim), pictures, steps)
+        if tried.parts[0].draft.size_bytes <= writer.limit:
+            return tried
+        tried.discard()
+    tried = _resolved(writer, drawing, coarsest, pictures, steps)
+    size = tried.parts[0].draft.size_bytes
+    if size > writer.limit:
+        tried.discard()
+        raise _too_small(writer.limit, size)
+    return tried
+
+
+def _resolved(
+    writer: _Writer,
+    drawing: _Drawing,
+    plan: Plan,
+    pictures: tuple[RankPicture, ...],
+    steps: tuple[int, ...],
+) -> Written:
+    tracks, resolved, lost = resolve(drawing.tracks, plan)
+    omissions = drawing.omissions
+    if lost:
+        omissions += (Omission(ARROW_REASON, lost),)
+    shown = tuple(resolved) if not plan.exact else ()
+    part = writer.write(tracks, omissions, shown, steps)
+    return Written((part,), pictures, steps, omissions, shown)
+
+
+def _larger(best: Written | None, tried: Written) -> Written:
+    if best is None:
+        return tried
+    keep, drop = (
+        (tried, best)
+        if (tried.parts[0].draft.size_bytes >= best.parts[0].draft.size_bytes)
+        else (best, tried)
+    )
+    drop.discard()
+    return keep
+
+
+def _trimmed(writer: _Writer, pictures: tuple[RankPicture, ...], steps: tuple[int, ...]) -> Written:
+    """Write the detail of as many leading steps as fit: by estimate, then by trial."""
+    whole = writer.exact(pictures, steps)
+    size = whole.parts[0].draft.size_bytes
+    if size <= writer.limit:
+        return whole
+    whole.discard()
+    trimming = trimmings(pictures)
+    best = writer.exact(trimming.keep(pictures, 0), ())
+    least = best.parts[0].draft.size_bytes
+    if least > writer.limit:
+        best.discard()
+        raise _too_small(writer.limit, least)
+    low, high = 0, trimming.pieces
+    for _ in range(MOST_STEP_TRIES):
+        low_bytes = best.parts[0].draft.size_bytes
+        kept = _pieces_to_try(trimming, low, high, low_bytes, size, writer.limit)
+        if kept is None:
+            break
+        tried = writer.exact(trimming.keep(pictures, kept), trimming.steps[:kept])
+        if tried.parts[0].draft.size_bytes <= writer.limit:
+            best.discard()
+            best, low = tried, kept
+        else:
+            high, size = kept, tried.parts[0].draft.size_bytes
+            tried.discard()
+    return replace(best, exact_bytes=whole.exact_bytes)
+
+
+def _pieces_to_try(
+    trimming: Trimming, low: int, high: int, low_bytes: int, high_bytes: int, limit: int
+) -> int | None:
+    """How many pieces to try between `low`, which fits, and `high`, which does not."""
+    if high - low <= 1:
+        return None
+    between_them = np.cumsum(np.maximum(trimming.weights[low:high], 1))
+    room = (limit * AIM - low_bytes) / max(1, high_bytes - low_bytes)
+    if room <= 0:
+        return None
+    kept = low + int(np.searchsorted(between_them, between_them[-1] * room, side="right"))
+    return min(max(kept, low + 1), high - 1)
+
+
+def _split(writer: _Writer, pictures: tuple[RankPicture, ...], steps: tuple[int, ...]) -> Written:
+    """Write parts in order of time, each within the limit, together everything."""
+    drawing = writer.draw(pictures)
+    whole = writer.write(drawing.tracks, drawing.omissions, (), steps)
+    size = whole.draft.size_bytes
+    if size <= writer.limit:
+        return Written((whole,), pictures, steps, drawing.omissions, exact_bytes=size)
+    whole.draft.discard()
+    first_ns = first_moment_ns(drawing.tracks)
+    last_ns = _last_moment_ns(drawing.tracks) + 1
+    count = int(size / (writer.limit * AIM)) + 1
+    moments = cut_moments(drawing.tracks, count, first_ns, last_ns)
+    parts: list[Part] = []
+    lost = 0
+    try:
+        for start, end in pairwise(moments):
+            for part, cut_arrows in _parts_of(writer, drawing, start, end, steps, first_ns):
+                parts.append(part)
+                lost += cut_arrows
+    except BaseException:
+        for part in parts:
+            part.draft.discard()
+        raise
+    omissions = drawing.omissions
+    if lost:
+        omissions += (Omission(PART_REASON, lost // 2),)
+    named = tuple(
+        replace(part, target=_part_path(writer.target, writer.form, number, len(parts)))
+        for number, part in enumerate(parts, 1)
+    )
+    return Written(named, pictures, steps, omissions, exact_bytes=size)
+
+
+def _parts_of(
+    writer: _Writer,
+    drawing: _Drawing,
+    start_ns: int,
+    end_ns: int,
+    steps: tuple[int, ...],
+    first_ns: int,
+) -> Iterator[tuple[Part, int]]:
+    """One part, or several where one would be too large; with the arrows that were cut."""
+    tracks, lost = without_half_arrows(between(drawing.tracks, start_ns, end_ns))
+    part = writer.write(tracks, drawing.omissions, (), steps, first_ns)
+    size = part.draft.size_bytes
+    if size <= writer.limit:
+        yield part, lost
+        return
+    part.draft.discard()
+    moments = cut_moments(drawing.tracks, 2, start_ns, end_ns)
+    if len(moments) < 3:
+        raise LimitError(
+            f"the limit of {spell_bytes(writer.limit)} cannot hold one moment of this selection, "
+            f"which needs {size} bytes. Take fewer --ranks or --layers."
+        )
+    for start, end in pairwise(moments):
+        yield from _parts_of(writer, drawing, start, end, steps, first_ns)
+
+
+def _last_moment_ns(tracks: Sequence[Track]) -> int:
+    lasts = [0]
+    for track in tracks:
+        if isinstance(track.content, Slices) and len(track.content):
+            lasts.append(int(track.content.end_ns.max()))
+        elif isinstance(track.content, Samples) and len(track.content):
+            lasts.append(int(track.content.time_ns[-1]))
+    return max(lasts)
+
+
+def _part_path(target: Path, form: Format, number: int, count: int) -> Path:
+    """name.part01of07.pftrace for name.pftrace."""
+    stem = target.name.removesuffix(form.suffix)
+    width = max(2, len(str(count)))
+    return target.with_name(f"{stem}.part{number:0{width}}of{count:0{width}}{form.suffix}")

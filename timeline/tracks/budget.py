@@ -1,0 +1,441 @@
+"""Turns a size limit into a resolution per layer: what matters most stays exact longest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from timeline.records.columns import Float64, Int64
+from timeline.tracks.coarse_slices import drawn
+from timeline.tracks.coarsen import (
+    EXACT,
+    Resolution,
+    coarse_of,
+    coarsen,
+    count_elements,
+    count_samples,
+    thin,
+)
+from timeline.tracks.model import Samples, Schema, Slices, Track
+
+__all__ = [
+    "Budget",
+    "LayerKey",
+    "Plan",
+    "Resolved",
+    "bytes_by_layer",
+    "layer_of",
+    "resolve",
+    "without_half_arrows",
+]
+
+COUNTERS = "counters"
+LayerKey = str
+IMPORTANCE: tuple[LayerKey, ...] = (
+    Schema.NOTE.value,
+    Schema.STEP.value,
+    Schema.OVERLAP.value,
+    Schema.COMMUNICATION_OP.value,
+    Schema.TASK.value,
+    Schema.HCCL_TASK.value,
+    Schema.HOST_CALL.value,
+    Schema.SCOPE.value,
+    COUNTERS,
+)
+"""Layers, the most important first: these are refined first and coarsened last."""
+EXACT_FIRST = 4
+"""So many of the leading layers are made exact before any other is refined at all."""
+COARSEST = 62
+SAMPLE_SLICES = 32_768
+SAMPLE_TRACKS = 6
+"""Tracks of one layer differ: some have arrows and args that others lack."""
+LEAST_COST = 0.5
+LEAST_SHARE = 0.02
+"""Less than this share of a layer's time is not worth a resolution of its own."""
+GATHERED_COST = 1.4
+"""A gathered slice costs this much of an exact one where no sample tells."""
+
+Measure = Callable[[Sequence[Track]], int]
+"""The bytes that tracks take in the file, descriptors included."""
+
+
+def layer_of(track: Track) -> LayerKey | None:
+    """The layer whose resolution a track has; None for a row that only holds others."""
+    if isinstance(track.content, Slices):
+        return track.content.schema.value
+    return COUNTERS if isinstance(track.content, Samples) else None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A resolution per layer, and the size that is expected of it."""
+
+    resolutions: Mapping[LayerKey, Resolution]
+    expected_bytes: float
+
+    @property
+    def exact(self) -> bool:
+        """Whether nothing is gathered."""
+        return all(resolution.power == EXACT for resolution in self.resolutions.values())
+
+
+class _Ladder:
+    """What one layer costs at every power, corrected by what it was found to cost.
+
+    What repeats compresses better than what was gathered in bins that cut across the repetition,
+    so each finding corrects its own power. Between two findings the correction is interpolated by
+    how far slices are gathered: as long as few are, a layer costs what it costs exactly.
+    """
+
+    def __init__(self, cost_bytes: Float64, elements: Float64) -> None:
+        self._model_bytes = cost_bytes
+        self._gathering = -np.log(np.maximum(elements, 1.0))
+        self._found: dict[float, float] = {}
+        self.cost_bytes = cost_bytes
+
+    def at(self, power: int) -> float:
+        """The expected bytes at a power."""
+        return float(self.cost_bytes[power])
+
+    def found(self, power: int, factor: float) -> None:
+        """Note that a power costs so many times what the model says."""
+        self._found[float(self._gathering[power])] = factor
+        places = sorted(self._found)
+        factors = np.interp(
+            self._gathering, places, np.log([self._found[place] for place in places])
+        )
+        self.cost_bytes = self._model_bytes * np.exp(factors)
+
+    def model_at(self, power: int) -> float:
+        """The bytes at a power before any correction."""
+        return float(self._model_bytes[power])
+
+
+class Budget:
+    """Knows what every layer of a picture would cost at every resolution."""
+
+    def __init__(self, tracks: Sequence[Track], measure: Measure) -> None:
+        self._tracks = tracks
+        self._measure = measure
+        held = {layer_of(track) for track in tracks}
+        self.layers = [layer for layer in IMPORTANCE if layer in held]
+        self._base_bytes = measure([_emptied(track) for track in tracks])
+        self._costs = {layer: self._cost_of_one(self._own(layer)) for layer in self.layers}
+        self._exact_factor: dict[LayerKey, float] = {}
+
+    def _own(self, layer: LayerKey) -> list[Track]:
+        return [track for track in self._tracks if layer_of(track) == layer]
+
+    @cached_property
+    def _ladders(self) -> dict[LayerKey, _Ladder]:
+        """Built when something must be gathered; most exports never need them."""
+        return {layer: self._ladder(layer) for layer in self.layers}
+
+    def plan(self, limit_bytes: float) -> Plan:
+        """The finest resolutions whose expected size keeps the limit.
+
+        Leading layers are made exact first, as far as all others at their coarsest allow. The
+        rest share one resolution; what is left over refines layers one by one, and the last step
+        applies to as much of the leading time as fits.
+        """
+        powers = dict.fromkeys(self.layers, COARSEST)
+        leading = self.layers[: self._leading()]
+        for layer in leading:
+            powers[layer] = self._finest(powers, layer, limit_bytes)
+        rest = self.layers[len(leading) :]
+        if all(powers[layer] == EXACT for layer in leading):
+            self._share(powers, rest, limit_bytes)
+        for layer in rest:
+            powers[layer] = self._finest(powers, layer, limit_bytes)
+        return self._with_finer_part(powers, limit_bytes)
+
+    def exact_plan(self) -> Plan:
+        """The plan that gathers nothing."""
+        expected = self._base_bytes + sum(
+            self._exact_model_bytes(layer) * self._exact_factor.get(layer, 1.0)
+            for layer in self.layers
+        )
+        return Plan(_resolutions(dict.fromkeys(self.layers, EXACT)), expected)
+
+    def learn(self, plan: Plan, layer_bytes: Mapping[LayerKey, float]) -> None:
+        """Correct the costs by what the layers of a plan really took."""
+        for layer, resolution in plan.resolutions.items():
+            real, model = layer_bytes.get(layer, 0.0), self._model_bytes(layer, resolution)
+            if not real or not model:
+                continue
+            if resolution.power == EXACT:
+                self._exact_factor[layer] = real / model
+            if resolution.power != EXACT or "_ladders" in self.__dict__:
+                self._ladders[layer].found(resolution.power, real / model)
+
+    def _model_bytes(self, layer: LayerKey, resolution: Resolution) -> float:
+        """What a layer was expected to cost before any correction."""
+        if resolution.power == EXACT:
+            return self._exact_model_bytes(layer)
+        ladder = self._ladders[layer]
+        if resolution.finer_until_ns is None:
+            return ladder.model_at(resolution.power)
+        share = float(np.mean(self._starts(layer) < resolution.finer_until_ns))
+        finer, coarser = resolution.power - 1, resolution.power
+        return share * ladder.model_at(finer) + (1 - share) * ladder.model_at(coarser)
+
+    def _exact_model_bytes(self, layer: LayerKey) -> float:
+        return self._costs[layer][0] * sum(len(track.content or ()) for track in self._own(layer))
+
+    def coarsest_plan(self) -> Plan:
+        """The plan that gathers all it can."""
+        powers = dict.fromkeys(self.layers, COARSEST)
+        return Plan(_resolutions(powers), self._expected(powers))
+
+    def _leading(self) -> int:
+        return sum(1 for layer in self.layers if layer in IMPORTANCE[:EXACT_FIRST])
+
+    def _expected(self, powers: Mapping[LayerKey, int]) -> float:
+        return self._base_bytes + sum(
+            self._ladders[layer].at(power) for layer, power in powers.items()
+        )
+
+    def _finest(self, powers: Mapping[LayerKey, int], layer: LayerKey, limit: float) -> int:
+        """The finest power of one layer that fits beside the others as they are."""
+        room = (
+            limit - self._expected({**powers, layer: COARSEST}) + self._ladders[layer].at(COARSEST)
+        )
+        fits = np.flatnonzero(self._ladders[layer].cost_bytes <= room)
+        return int(fits[0]) if len(fits) else COARSEST
+
+    def _share(self, powers: dict[LayerKey, int], layers: Sequence[LayerKey], limit: float) -> None:
+        """Give layers the finest power that they can have in common."""
+        for power in range(COARSEST + 1):
+            shared = {**powers, **dict.fromkeys(layers, power)}
+            if self._expected(shared) <= limit:
+                powers.update(shared)
+                return
+
+    def _with_finer_part(self, powers: dict[LayerKey, int], limit: float) -> Plan:
+        """Spend what is left on the leading time of the most important layer that is not exact."""
+        resolutions = _resolutions(powers)
+        expected = self._expected(powers)
+        for layer in self.layers:
+            power = powers[layer]
+            if power <= EXACT + 1:
+                continue
+            ladder = self._ladders[layer]
+            step = ladder.at(power - 1) - ladder.at(power)
+            share = min(1.0, (limit - expected) / step) if step > 0 else 0.0
+            if share > LEAST_SHARE:
+                until = self._moment(layer, share)
+                resolutions[layer] = replace(resolutions[layer], finer_until_ns=until)
+                expected += share * step
+                break
+        return Plan(resolutions, expected)
+
+    def _moment(self, layer: LayerKey, share: float) -> int:
+        """The moment before which a share of a layer's slices start."""
+        return int(np.quantile(self._starts(layer), share, method="nearest"))
+
+    def _starts(self, layer: LayerKey) -> Int64:
+        starts = [
+            track.content.start_ns if isinstance(track.content, Slices) else track.content.time_ns
+            for track in self._own(layer)
+            if track.content is not None
+        ]
+        return np.concatenate(starts)
+
+    def _ladder(self, layer: LayerKey) -> _Ladder:
+        powers = range(COARSEST + 1)
+        exact, gathered = np.zeros(COARSEST + 1), np.zeros(COARSEST + 1)
+        for track in self._own(layer):
+            if isinstance(track.content, Slices):
+                counts = np.array(count_elements(track.content, powers))
+                exact += counts[:, 0]
+                gathered += counts[:, 1]
+            elif isinstance(track.content, Samples):
+                exact += np.array(count_samples(track.content, powers))
+        exact_bytes, gathered_bytes = self._costs[layer]
+        ladder = _Ladder(exact * exact_bytes + gathered * gathered_bytes, exact + gathered)
+        if layer in self._exact_factor:
+            ladder.found(EXACT, self._exact_factor[layer])
+        return ladder
+
+    def _cost_of_one(self, tracks: Sequence[Track]) -> tuple[float, float]:
+        """Bytes of one exact and one gathered slice, measured on parts of the longest tracks."""
+        longest = sorted(tracks, key=lambda track: -len(track.content or ()))[:SAMPLE_TRACKS]
+        exact_bytes = gathered_bytes = 0.0
+        weights = np.array([max(1, len(track.content or ())) for track in longest], float)
+        for track, weight in zip(longest, weights / weights.sum(), strict=True):
+            exact, gathered = self._cost_on(_sample(track, int(SAMPLE_SLICES * weight) + 512))
+            exact_bytes += weight * exact
+            gathered_bytes += weight * gathered
+        return exact_bytes, gathered_bytes
+
+    def _cost_on(self, sample: Track) -> tuple[float, float]:
+        assert sample.content is not None
+        bare = self._measure([_emptied(sample)])
+        exact = max(LEAST_COST, (self._measure([sample]) - bare) / max(1, len(sample.content)))
+        halved = _halved(sample)
+        if halved is None:
+            return exact, exact * GATHERED_COST
+        track, several = halved
+        assert track.content is not None
+        rest = self._measure([track]) - bare - (len(track.content) - several) * exact
+        return exact, max(exact * 0.5, rest / several)
+
+
+def bytes_by_layer(
+    tracks: Sequence[Track], by_track: Mapping[int | None, float]
+) -> dict[LayerKey, float]:
+    """The bytes of each layer, from those of its tracks."""
+    made: dict[LayerKey, float] = {}
+    for track in tracks:
+        layer = layer_of(track)
+        if layer is not None:
+            made[layer] = made.get(layer, 0.0) + by_track.get(track.id, 0.0)
+    return made
+
+
+def _resolutions(powers: Mapping[LayerKey, int]) -> dict[LayerKey, Resolution]:
+    return {layer: Resolution(power) for layer, power in powers.items()}
+
+
+def _emptied(track: Track) -> Track:
+    """The same track without any slice or sample."""
+    return _cut(track, 0, 0)
+
+
+def _sample(track: Track, count: int) -> Track:
+    """A run of slices from the middle of a track."""
+    assert track.content is not None
+    first = max(0, (len(track.content) - count) // 2)
+    return _cut(track, first, first + count)
+
+
+def _cut(track: Track, first: int, stop: int) -> Track:
+    content = track.content
+    if isinstance(content, Slices):
+        rows = np.arange(len(content))[first:stop]
+        inside = (content.arrows.slice >= first) & (content.arrows.slice < stop)
+        return replace(
+            track,
+            content=replace(
+                content,
+                start_ns=content.start_ns[rows],
+                end_ns=content.end_ns[rows],
+                name=content.name[rows],
+                args=tuple(
+                    replace(arg, values=arg.values[rows], present=arg.present[rows])
+                    for arg in content.args
+                ),
+                arrows=replace(
+                    content.arrows,
+                    slice=content.arrows.slice[inside] - first,
+                    arrow=content.arrows.arrow[inside],
+                ),
+            ),
+        )
+    if isinstance(content, Samples):
+        return replace(
+            track,
+            content=replace(
+                content, time_ns=content.time_ns[first:stop], value=content.value[first:stop]
+            ),
+        )
+    return track
+
+
+def _halved(track: Track) -> tuple[Track, int] | None:
+    """A track at the resolution that leaves about half of it, and its number of gathered slices."""
+    content = track.content
+    if not isinstance(content, Slices):
+        return None
+    for power, (single, several) in enumerate(count_elements(content, range(COARSEST + 1))):
+        if several and (single + several) * 2 <= len(content):
+            coarse = coarsen(coarse_of(content), content, Resolution(power))
+            return replace(track, content=drawn(coarse, content)), several
+    return None
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """How one layer was drawn: its resolution, and what became of its slices."""
+
+    layer: LayerKey
+    resolution: Resolution
+    exact: int
+    gathered: int
+    gathered_into: int
+
+
+def resolve(tracks: Sequence[Track], plan: Plan) -> tuple[list[Track], list[Resolved], int]:
+    """Draw tracks at the resolutions of a plan.
+
+    Returns:
+        The tracks, what became of each layer, and the number of arrows that lost an end.
+    """
+    made: list[Track] = []
+    totals: dict[LayerKey, list[int]] = {}
+    for track in tracks:
+        layer = layer_of(track)
+        if layer is None or plan.resolutions[layer].power == EXACT:
+            made.append(track)
+            if layer is not None:
+                _count(totals, layer, len(track.content or ()), 0, 0)
+            continue
+        resolution = plan.resolutions[layer]
+        if isinstance(track.content, Slices):
+            coarse = coarsen(coarse_of(track.content), track.content, resolution)
+            several = coarse.row < 0
+            _count(
+                totals,
+                layer,
+                int((~several).sum()),
+                int(coarse.count[several].sum()),
+                int(several.sum()),
+            )
+            made.append(replace(track, content=drawn(coarse, track.content)))
+        elif isinstance(track.content, Samples):
+            thinned = thin(track.content, resolution)
+            _count(totals, layer, len(thinned), len(track.content) - len(thinned), 0)
+            made.append(replace(track, content=thinned))
+    resolved = [
+        Resolved(layer, plan.resolutions[layer], *totals[layer])
+        for layer in IMPORTANCE
+        if layer in totals
+    ]
+    whole, lost = without_half_arrows(made)
+    return whole, resolved, lost + _arrow_count(tracks) - _arrow_count(made)
+
+
+def _count(totals: dict[LayerKey, list[int]], layer: LayerKey, *numbers: int) -> None:
+    held = totals.setdefault(layer, [0, 0, 0])
+    for place, value in enumerate(numbers):
+        held[place] += value
+
+
+def _arrow_count(tracks: Sequence[Track]) -> int:
+    """Distinct arrows that have an end on any track."""
+    return len(_all_arrows(tracks)[0])
+
+
+def _all_arrows(tracks: Sequence[Track]) -> tuple[np.ndarray, np.ndarray]:
+    ids = [track.content.arrows.arrow for track in tracks if isinstance(track.content, Slices)]
+    return np.unique(np.concatenate([np.empty(0, np.int64), *ids]), return_counts=True)
+
+
+def without_half_arrows(tracks: Sequence[Track]) -> tuple[list[Track], int]:
+    """Drop the arrows of which only one end is drawn; how many they were."""
+    ids, ends = _all_arrows(tracks)
+    whole = ids[ends == 2]
+    made = []
+    for track in tracks:
+        content = track.content
+        if isinstance(content, Slices) and len(content.arrows.arrow):
+            kept = np.isin(content.arrows.arrow, whole)
+            arrows = replace(
+                content.arrows, slice=content.arrows.slice[kept], arrow=content.arrows.arrow[kept]
+            )
+            track = replace(track, content=replace(content, arrows=arrows))  # noqa: PLW2901
+        made.append(track)
+    return made, len(ids) - len(whole)

@@ -1,0 +1,292 @@
+"""Turns slices into fewer slices at a time resolution: long ones exact, short ones gathered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from timeline.records.columns import Bool, Codes, Int64, Rows
+from timeline.records.nesting import edges_of, parents_of
+from timeline.tracks.model import Samples, Slices
+
+__all__ = [
+    "EXACT",
+    "GATHERED",
+    "Coarse",
+    "Resolution",
+    "coarse_of",
+    "coarsen",
+    "count_elements",
+    "count_samples",
+    "thin",
+]
+
+EXACT = 0
+"""The power of two at which every slice is exact, since none of any length is shorter than 1 ns."""
+GATHERED = -1
+"""Row of an element that stands for several slices."""
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """A time resolution of 2**power nanoseconds; twice as fine up to `finer_until_ns`.
+
+    power 0 is exact. The finer part lets a size be met closely: without it, one step of
+    resolution may double the number of slices.
+    """
+
+    power: int
+    finer_until_ns: int | None = None
+
+    @property
+    def width_ns(self) -> int:
+        """The width of a bin, which is also the least length of a slice that is always exact."""
+        return 0 if self.power == EXACT else 1 << self.power
+
+    def powers(self, start_ns: Int64) -> Int64:
+        """The power that holds at each start."""
+        powers = np.full(len(start_ns), self.power, np.int64)
+        if self.finer_until_ns is not None and self.power > EXACT:
+            powers[start_ns < self.finer_until_ns] -= 1
+        return powers
+
+
+@dataclass(frozen=True)
+class Coarse:
+    """Slices of one track, some of which stand for several.
+
+    row: (n,) the slice an element is, or GATHERED; start_ns, end_ns: (n,); count and busy_ns: (n,)
+    how many slices it stands for and their summed length. The names of gathered slices are pairs
+    (owner, name) with a count and a summed length each, ascending by owner, then name.
+    """
+
+    start_ns: Int64
+    end_ns: Int64
+    row: Int64
+    count: Int64
+    busy_ns: Int64
+    owner: Int64
+    name: Codes
+    name_count: Int64
+    name_busy_ns: Int64
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+
+def coarse_of(slices: Slices) -> Coarse:
+    """Slices as they are: every element is one slice."""
+    count = len(slices)
+    none = np.empty(0, np.int64)
+    return Coarse(
+        slices.start_ns,
+        slices.end_ns,
+        np.arange(count),
+        np.ones(count, np.int64),
+        slices.end_ns - slices.start_ns,
+        none,
+        np.empty(0, np.int32),
+        none,
+        none,
+    )
+
+
+def coarsen(coarse: Coarse, slices: Slices, resolution: Resolution) -> Coarse:
+    """Gather what is shorter than the resolution.
+
+    Slices of 2**power ns and longer stay. Shorter ones that follow each other inside the same
+    slice, start in the same bin of the time axis, and have no longer one between them become one
+    element, from the first start to the last end; one that is alone stays as it is. What lies
+    inside a short slice goes with it.
+
+    An element that was gathered at a finer resolution is shorter than two of its bins, so it is
+    short at every coarser one: gathering twice is the same as gathering once at the coarser
+    resolution.
+    """
+    if resolution.power == EXACT or not len(coarse):
+        return coarse
+    gathered = coarse.row == GATHERED
+    group = _groups(coarse.start_ns, coarse.end_ns, gathered, resolution, nested=slices.nested)
+    return _gather(coarse, slices, group)
+
+
+def count_elements(slices: Slices, powers: Sequence[int]) -> list[tuple[int, int]]:
+    """How many elements there would be at each of ascending powers: (exact ones, gathered ones).
+
+    Each power starts from the elements of the one before, so the work shrinks as they do.
+    """
+    start_ns, end_ns = slices.start_ns, slices.end_ns
+    gathered = np.zeros(len(slices), np.bool_)
+    counts = []
+    for power in powers:
+        if power > EXACT and len(start_ns) > 1:
+            group = _groups(start_ns, end_ns, gathered, Resolution(power), nested=slices.nested)
+            parts = _Parts.of(group)
+            if parts.count < len(start_ns):
+                gathered = parts.any(gathered) | (parts.members > 1)
+                start_ns, end_ns = parts.least(start_ns), parts.greatest(end_ns)
+        several = int(np.count_nonzero(gathered))
+        counts.append((len(start_ns) - several, several))
+    return counts
+
+
+def _groups(
+    start_ns: Int64, end_ns: Int64, gathered: Bool, resolution: Resolution, *, nested: bool
+) -> Int64:
+    """The group of each element, numbered in drawing order; those of one group go together."""
+    powers = resolution.powers(start_ns)
+    short = (((end_ns - start_ns) >> powers == 0) & (powers > EXACT)) | gathered
+    bins = start_ns >> powers
+    if not nested:
+        return _flat_groups(short, bins, powers)
+    return _nested_groups(start_ns, end_ns, short, bins, powers)
+
+
+def _flat_groups(short: Bool, bins: Int64, powers: Int64) -> Int64:
+    joins = np.zeros(len(short), np.bool_)
+    joins[1:] = short[1:] & short[:-1] & (bins[1:] == bins[:-1]) & (powers[1:] == powers[:-1])
+    return np.cumsum(~joins) - 1
+
+
+def _nested_groups(
+    start_ns: Int64, end_ns: Int64, short: Bool, bins: Int64, powers: Int64
+) -> Int64:
+    """Short elements below a long one go together, with all that lies inside them."""
+    edges = edges_of(start_ns, end_ns)
+    parent = parents_of(edges)
+    inside_short = (parent >= 0) & short[parent]
+    head = _outermost_short(parent, inside_short)
+    order = edges.row[~edges.is_end]
+    heads = order[~inside_short[order]]
+    one, other = heads[:-1], heads[1:]
+    joins = np.zeros(len(heads), np.bool_)
+    joins[1:] = (
+        short[one]
+        & short[other]
+        & (parent[one] == parent[other])
+        & (bins[one] == bins[other])
+        & (powers[one] == powers[other])
+    )
+    group = np.empty(len(short), np.int64)
+    group[heads] = np.cumsum(~joins) - 1
+    return group[head]
+
+
+def _outermost_short(parent: Rows, inside_short: Bool) -> Rows:
+    """The outermost short element around each element, itself where it is in no short one."""
+    head = np.where(inside_short, parent, np.arange(len(parent)))
+    while True:
+        further = head[head]
+        if np.array_equal(further, head):
+            return head
+        head = further
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """Elements sorted by group, so that each group is a run: reductions need no scatter."""
+
+    order: Rows | None
+    first: Rows
+    members: Int64
+
+    @classmethod
+    def of(cls, group: Int64) -> _Parts:
+        in_order = bool((group[1:] >= group[:-1]).all())
+        order = None if in_order else np.argsort(group, kind="stable")
+        ordered = group if order is None else group[order]
+        first = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+        return cls(order, first, np.diff(np.append(first, len(group))))
+
+    @property
+    def count(self) -> int:
+        return len(self.first)
+
+    def least(self, values: Int64) -> Int64:
+        made: Int64 = np.minimum.reduceat(self._ordered(values), self.first)
+        return made
+
+    def greatest(self, values: Int64) -> Int64:
+        made: Int64 = np.maximum.reduceat(self._ordered(values), self.first)
+        return made
+
+    def total(self, values: Int64) -> Int64:
+        made: Int64 = np.add.reduceat(self._ordered(values), self.first)
+        return made
+
+    def any(self, values: Bool) -> Bool:
+        made: Bool = np.logical_or.reduceat(self._ordered(values), self.first)
+        return made
+
+    def only(self, values: Int64) -> Int64:
+        """The value of groups of one element, GATHERED for others."""
+        return np.where(self.members == 1, self._ordered(values)[self.first], GATHERED)
+
+    def _ordered(self, values: Any) -> Any:
+        return values if self.order is None else values[self.order]
+
+
+def _gather(coarse: Coarse, slices: Slices, group: Int64) -> Coarse:
+    parts = _Parts.of(group)
+    if parts.count == len(coarse):
+        return coarse
+    alone = parts.members[group] == 1
+    return Coarse(
+        parts.least(coarse.start_ns),
+        parts.greatest(coarse.end_ns),
+        parts.only(coarse.row),
+        parts.total(coarse.count),
+        parts.total(coarse.busy_ns),
+        *_names(coarse, slices, group, alone),
+    )
+
+
+def _names(
+    coarse: Coarse, slices: Slices, group: Int64, alone: Bool
+) -> tuple[Int64, Codes, Int64, Int64]:
+    """Which names each gathered element stands for, how often and how long."""
+    own = np.flatnonzero(~alone & (coarse.row != GATHERED))
+    owner = np.concatenate([group[coarse.owner], group[own]])
+    name = np.concatenate([coarse.name, slices.name[coarse.row[own]]])
+    count = np.concatenate([coarse.name_count, coarse.count[own]])
+    busy_ns = np.concatenate([coarse.name_busy_ns, coarse.busy_ns[own]])
+    if not len(owner):
+        return owner, name, count, busy_ns
+    key = owner * (int(name.max()) + 1) + name
+    order = np.argsort(key, kind="stable")
+    key = key[order]
+    first = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]]))
+    return (
+        owner[order][first],
+        name[order][first],
+        np.add.reduceat(count[order], first),
+        np.add.reduceat(busy_ns[order], first),
+    )
+
+
+def thin(samples: Samples, resolution: Resolution) -> Samples:
+    """Keep the least and the greatest sample of each bin, the first of equals; both are exact."""
+    if resolution.power == EXACT or not len(samples):
+        return samples
+    powers = resolution.powers(samples.time_ns)
+    bins = samples.time_ns >> powers
+    changes = (bins[1:] != bins[:-1]) | (powers[1:] != powers[:-1])
+    number = np.concatenate([[0], np.cumsum(changes)])
+    kept = np.zeros(len(samples), np.bool_)
+    for value in (samples.value, -samples.value):
+        order = np.lexsort((value, number))
+        firsts = np.concatenate([[True], number[order][1:] != number[order][:-1]])
+        kept[order[firsts]] = True
+    return replace(samples, time_ns=samples.time_ns[kept], value=samples.value[kept])
+
+
+def count_samples(samples: Samples, powers: Sequence[int]) -> list[int]:
+    """How many samples there would be at each of ascending powers."""
+    counts = []
+    for power in powers:
+        samples = thin(samples, Resolution(power))
+        counts.append(len(samples))
+    return counts
