@@ -7,16 +7,37 @@ records, row by row. Nothing here uses the code that draws.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from make_profile import Iteration, RankRun, Run, expected_overlap, overlap_segments
 
-from timeline.records.tables import NO_CONTEXT, NO_GRAPH, NO_ID, NO_RANK, FlowEnd, Records
+from timeline.records.tables import (
+    NO_CONTEXT,
+    NO_GRAPH,
+    NO_ID,
+    NO_RANK,
+    CommunicationOps,
+    FlowEnd,
+    HostEvents,
+    PlaneTasks,
+    Records,
+    Tasks,
+)
 from timeline.selection import Kind
 
-__all__ = ["ALL_RANKS", "STEPS", "Arg", "Counter", "ExpectedPicture", "Shown", "natural", "rounded"]
+__all__ = [
+    "ALL_RANKS",
+    "GRAPH_LAYOUTS",
+    "STEPS",
+    "Arg",
+    "Counter",
+    "ExpectedPicture",
+    "Shown",
+    "natural",
+    "rounded",
+]
 
 ALL_RANKS = -1
 STEPS = "Steps"
@@ -185,7 +206,7 @@ class ExpectedPicture:
             yield self._step(rank, device, span, f"Step {step.id}", ids)
 
     def _iterations(self, rank: RankRun) -> Iterator[Shown]:
-        reduces = dict.fromkeys(self.run.graphs, 0)
+        reduces = 0
         for one in rank.iterations:
             ids = {"graph": one.graph, "iteration": one.number}
             totals = expected_overlap(self.run, rank.rank, one.number, one.graph)
@@ -200,11 +221,11 @@ class ExpectedPicture:
                 yield self._step(rank, row, (max(ends), forward), row, ids)
             yield self._step(rank, "GetNext", one.next_data_ns, "GetNext 0", ids)
             if self.layout == "mindspore-2.1":  # numbers the reduces of each iteration anew
-                reduces[one.graph] = 0
-            for own in one.collectives:
-                name = f"Reduce {reduces[one.graph]}"
+                reduces = 0
+            for number, own in enumerate(one.collectives, reduces):
+                name = f"Reduce {number}"
                 yield self._step(rank, "Reduce", (own.start_ns, own.end_ns), name, ids)
-                reduces[one.graph] += 1
+            reduces += len(one.collectives)
 
     def _name(self, one: Iteration) -> str:
         name = f"Iteration {one.number}"
@@ -254,8 +275,8 @@ def _task(records: Records, row: int) -> Shown:
         "connection_id": _given(table.connection[row]),
         "blocks": _given(table.blocks[row]),
     }
-    place = (records.rank, "Ascend Hardware", f"Stream {table.stream[row]}")
-    return Shown(*place, *_span_and_name(records, table, row), _args("task", numbers, names))
+    label, args = f"Stream {table.stream[row]}", _args("task", numbers, names)
+    return _shown(records, "Ascend Hardware", label, table, row, args)
 
 
 def _op(records: Records, row: int) -> Shown:
@@ -269,9 +290,9 @@ def _op(records: Records, row: int) -> Shown:
         "graph": _given(table.graph[row], NO_GRAPH),
         "connection_id": _given(table.connection[row]),
     }
-    place = (records.rank, "Communication", f"{_name(records, table.group[row])} Communication")
+    label = f"{_name(records, table.group[row])} Communication"
     args = _args("communication", numbers, names)
-    return Shown(*place, *_span_and_name(records, table, row), args)
+    return _shown(records, "Communication", label, table, row, args)
 
 
 def _plane(records: Records, row: int) -> Shown:
@@ -296,8 +317,7 @@ def _plane(records: Records, row: int) -> Shown:
         "graph": _given(table.graph[row], NO_GRAPH),
     }
     label = f"{_name(records, table.group[row])} Plane {table.plane[row]}"
-    place = (records.rank, "Communication", label)
-    return Shown(*place, *_span_and_name(records, table, row), _args("hccl", numbers, names))
+    return _shown(records, "Communication", label, table, row, _args("hccl", numbers, names))
 
 
 def _call(records: Records, row: int) -> Shown:
@@ -306,14 +326,22 @@ def _call(records: Records, row: int) -> Shown:
         "connection_id": _given(table.connection[row]),
         "process_id": _given(table.process[row]),
     }
-    place = (records.rank, _name(records, table.layer[row]), f"Thread {table.thread[row]}")
+    layer, label = _name(records, table.layer[row]), f"Thread {table.thread[row]}"
     args = _args("host", numbers, {"level": _name(records, table.level[row])})
-    return Shown(*place, *_span_and_name(records, table, row), args)
+    return _shown(records, layer, label, table, row, args)
 
 
-def _span_and_name(records, table, row):  # type: ignore[no-untyped-def]
+def _shown(
+    records: Records,
+    layer: str,
+    label: str,
+    table: Tasks | CommunicationOps | PlaneTasks | HostEvents,
+    row: int,
+    args: tuple[Arg, ...],
+) -> Shown:
     start, end = int(table.start_ns[row]), int(table.end_ns[row])
-    return start, end - start, _name(records, table.name[row])
+    name = _name(records, table.name[row])
+    return Shown(records.rank, layer, label, start, end - start, name, args)
 
 
 def _name(records: Records, code: int) -> str:
@@ -380,5 +408,5 @@ def _detail_rows(records: Records) -> dict[tuple[int, str], list[str]]:
     return found
 
 
-def _place_of_counter(one: Counter) -> Sequence[list[tuple[int, str]]]:
+def _place_of_counter(one: Counter) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
     return natural(one.group), natural(one.name)

@@ -10,7 +10,10 @@ from functools import cached_property
 from expected_picture import ALL_RANKS, STEPS, Arg, Counter, Shown, rounded
 from perfetto_sql import TraceProcessor
 
-__all__ = ["LoadedPicture", "LoadedTrack"]
+__all__ = ["LoadedPicture", "LoadedTrack", "Place", "json_place"]
+
+Place = tuple[int, str, str]
+"""Rank, layer and row."""
 
 _RANK = re.compile(r"Rank (\d+)(?: (.+))?")
 
@@ -34,7 +37,7 @@ class LoadedTrack:
         return int(numbers[0]) if numbers else ALL_RANKS
 
     @property
-    def place(self) -> tuple[int, str, str]:
+    def place(self) -> Place:
         """Rank, layer and row; a name that repeats the one above it stands for both."""
         if self.rank == ALL_RANKS:
             return ALL_RANKS, "", STEPS
@@ -72,7 +75,7 @@ class LoadedPicture:
         }
 
     @cached_property
-    def _places(self) -> dict[int, tuple[int, str, str]]:
+    def places(self) -> dict[int, Place]:
         """Rank, layer and row of each track."""
         if not self.is_json:
             return {track.id: track.place for track in self.tracks.values()}
@@ -80,7 +83,7 @@ class LoadedPicture:
             "SELECT thread_track.id, process.name, thread.name FROM thread_track"
             " JOIN thread USING (utid) LEFT JOIN process USING (upid)"
         )
-        return {track: _json_place(process, thread) for track, process, thread in found}
+        return {track: json_place(process, thread) for track, process, thread in found}
 
     @cached_property
     def by_id(self) -> dict[int, Shown]:
@@ -89,7 +92,7 @@ class LoadedPicture:
         found = self.processor.rows("SELECT id, track_id, ts, dur, name, arg_set_id FROM slice")
         return {
             slice_id: Shown(
-                *self._places[track],
+                *self.places[track],
                 start + self.zero_ns,
                 length,
                 name,
@@ -133,7 +136,9 @@ class LoadedPicture:
                 " JOIN process USING (upid)"
             )
             return {track: (_rank_of(process), "", name, "") for track, process, name in rows}
-        units = dict(self.processor.rows("SELECT id, unit FROM counter_track"))
+        units: dict[int, str | None] = dict(
+            self.processor.rows("SELECT id, unit FROM counter_track")  # type: ignore[arg-type]
+        )
         return {
             track.id: (track.rank, track.path[-2], track.path[-1], units[track.id] or "")
             for track in self.tracks.values()
@@ -141,7 +146,8 @@ class LoadedPicture:
         }
 
 
-def _json_place(process: str | None, thread: str) -> tuple[int, str, str]:
+def json_place(process: str | None, thread: str) -> Place:
+    """Rank, layer and row of a thread of a JSON trace."""
     match = _RANK.fullmatch(process or "")
     if match is None or match[2] is None:
         return ALL_RANKS, "", STEPS

@@ -24,9 +24,9 @@ from perfetto_sql import TraceProcessor
 from profile_overlap import sweep, totals
 from profile_shelf import Event, Profile, ProfileShelf, change_events, tree_state
 
-from timeline import __version__, fitting
+from timeline import __version__
 from timeline.cli import main
-from timeline.encoders.sink import Draft
+from timeline.encoders.sink import Draft, write_draft
 
 SUFFIXES = (".pftrace", ".pftrace.gz", ".json", ".json.gz")
 OPERATOR_VARIABLES = ("PROFILING_FP_START", "FP_POINT", "PROFILING_BP_END", "BP_POINT")
@@ -349,9 +349,10 @@ def test_interrupt_while_reading(
 # -- nothing is left behind ------------------------------------------------------------------------
 
 
-def failing_after(
-    drafts: int, error: type[BaseException], real: Callable[..., Draft]
-) -> Callable[..., Draft]:
+WRITE_DRAFT = "timeline.fitting.write_draft"
+
+
+def failing_after(drafts: int, error: type[BaseException]) -> Callable[..., Draft]:
     """`write_draft` that meets an error in the middle of draft number `drafts`, from 1."""
     numbers = itertools.count(1)
 
@@ -360,7 +361,7 @@ def failing_after(
         raise error("in the middle of a file")
 
     def write(pieces: Iterable[bytes], *rest: Any, **named: Any) -> Draft:
-        return real(torn(pieces) if next(numbers) == drafts else pieces, *rest, **named)
+        return write_draft(torn(pieces) if next(numbers) == drafts else pieces, *rest, **named)
 
     return write
 
@@ -375,8 +376,7 @@ def test_nothing_left_when_encoding_fails(
     error: type[BaseException],
 ) -> None:
     """Whatever ends the encoding, neither the file nor a temporary one is there afterwards."""
-    torn = failing_after(1, error, fitting.write_draft)
-    monkeypatch.setattr(fitting, "write_draft", torn)
+    monkeypatch.setattr(WRITE_DRAFT, failing_after(1, error))
     expect_failure(command, error, profile.path, "--kind", "detail", "-o", f"out{suffix}")
     assert command.files() == []
 
@@ -395,21 +395,20 @@ def test_nothing_left_when_a_later_draft_fails(
     size = command.report(long.path, "--kind", "detail", "-o", "out.pftrace")["outputs"][0]["bytes"]
     before = (command.directory / "out.pftrace").read_bytes()
     arguments = ("--kind", "detail", "--fit", fit, "--limit", f"{size // 2}B", "--force")
-    real = fitting.write_draft
     written = itertools.count()
 
     def counting(*pieces: Any, **named: Any) -> Draft:
         next(written)
-        return real(*pieces, **named)
+        return write_draft(*pieces, **named)
 
-    monkeypatch.setattr(fitting, "write_draft", counting)
+    monkeypatch.setattr(WRITE_DRAFT, counting)
     assert command(long.path, *arguments, "-o", "other.pftrace").code == 0
     for path in command.directory.glob("other*"):
         path.unlink()
     drafts = next(written)
     assert drafts > 0
     for number in range(1, drafts + 1):
-        monkeypatch.setattr(fitting, "write_draft", failing_after(number, error, real))
+        monkeypatch.setattr(WRITE_DRAFT, failing_after(number, error))
         expect_failure(command, error, long.path, *arguments, "-o", "out.pftrace")
         assert command.files() == ["out.pftrace"]
         assert (command.directory / "out.pftrace").read_bytes() == before
@@ -514,7 +513,7 @@ def test_json_overlap(command: Command, shelf: ProfileShelf, layout: str) -> Non
     graphs = (1, 3) if layout.startswith("mind") else (1,)
     found = shelf.get(layout, graphs=graphs)
     rows = command.report(found.path)["overlap"]
-    expected = []
+    expected: list[tuple[int, int | None, int | None, dict[str, int]]] = []
     for rank in (0, 1):
         expected.append((rank, None, None, expected_overlap(found.run, rank)))
         for step in (1, 2, 3):
@@ -865,7 +864,7 @@ def unmarked(shelf: ProfileShelf, tmp_path: Path) -> Unmarked:
     found = without_markers(shelf, tmp_path / "unmarked", ranks=1)
     names = [kernel.scope for _, kernel in next(found.run.rank(0).iterations).kernels]
     (forward,) = [name for name in names if name.endswith("BNTrainingUpdate-op2")]
-    backward = [name for name in names if name.startswith("Gradients/")][0]
+    backward = next(name for name in names if name.startswith("Gradients/"))
     return Unmarked(found, forward.rpartition("/")[2], backward.rpartition("/")[2])
 
 
@@ -1166,10 +1165,12 @@ def test_help_tells_every_option(command: Command) -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "timeline", "--help"], capture_output=True, text=True, check=True
     )
-    for option in (
-        "--ranks --graphs --steps --window --layers --assign-rank --kind --group-by"
-        " --merge-graphs --no-merge-graphs --scopes --args --fp-start --bp-end --output"
-        " --limit --fit --force --strict --list --json --quiet --version"
-    ).split():
+    options = (
+        *("--ranks", "--graphs", "--steps", "--window", "--layers", "--assign-rank", "--kind"),
+        *("--group-by", "--merge-graphs", "--no-merge-graphs", "--scopes", "--args"),
+        *("--fp-start", "--bp-end", "--output", "--limit", "--fit", "--force", "--strict"),
+        *("--list", "--json", "--quiet", "--version"),
+    )
+    for option in options:
         assert option in ran.stdout
     assert "examples:" in ran.stdout

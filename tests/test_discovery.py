@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import shutil
@@ -21,7 +20,6 @@ from profile_shelf import (
     ProfileShelf,
     change_events,
     change_fields,
-    change_json,
     tree_state,
 )
 
@@ -470,7 +468,7 @@ def test_contradictory_metadata(shelf: ProfileShelf, tmp_path: Path) -> None:
     profile = shelf.copy("torch-db", tmp_path / "run", ranks=1)
     capture = profile.captures[0]
     (capture / "profiler_info_0.json").rename(capture / "profiler_info_2.json")
-    with pytest.raises(RankIdentityError, match="says 0.*says 2"):
+    with pytest.raises(RankIdentityError, match=r"says 0.*says 2"):
         discover(profile.path)
     assert ranks_of(profile.path, {capture.name: 2}) == [2]
 
@@ -565,14 +563,14 @@ def join_devices(profile: Profile, process: int) -> Path:
     process: its id, from which msprof makes the ids of the rows.
     """
     first, second = profile.captures
-    ranks = profile.run.ranks
-    for number, capture in enumerate(profile.captures):
-        for path in sorted(capture.glob("mindstudio_profiler_output/*.json")):
-            change_events(path, lambda event, n=number: moved(event, n, ranks[n].os_pid, process))
     outputs = [capture / "mindstudio_profiler_output" for capture in profile.captures]
     for path in sorted(outputs[0].glob("*.json")):
-        other = json.loads((outputs[1] / path.name).read_text(encoding="utf-8"))
-        change_json(path, lambda events, other=other: [*events, *other])
+        events = [
+            moved(event, rank.rank, rank.os_pid, process)
+            for rank, output in zip(profile.run.ranks, outputs, strict=True)
+            for event in json.loads((output / path.name).read_text(encoding="utf-8"))
+        ]
+        path.write_text(json.dumps(events), encoding="utf-8")
     for path in sorted(outputs[0].glob("*.csv")):
         rows = (outputs[1] / path.name).read_text(encoding="utf-8").splitlines()[1:]
         with path.open("a", encoding="utf-8", newline="") as file:

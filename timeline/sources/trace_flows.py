@@ -79,7 +79,7 @@ def _pairs(events: Sequence[Event]) -> Iterator[tuple[str, int | None, int | Non
     for position, event in enumerate(events):
         side = starts if event.ph == "s" else ends
         side[event.cat, bytes(event.id).strip(b'"')].append(position)
-    for key in starts.keys() | ends.keys():
+    for key in dict.fromkeys([*starts, *ends]):
         first, last = starts.get(key, []), ends.get(key, [])
         for number in range(max(len(first), len(last))):
             start = first[min(number, len(first) - 1)] if first else None

@@ -49,6 +49,8 @@ IMPORTANCE: tuple[LayerKey, ...] = (
 EXACT_FIRST = 4
 """So many of the leading layers are made exact before any other is refined at all."""
 COARSEST = 62
+RUNGS = (EXACT, 8, 11, 13, 15, 17, 19, 21, 23, 25, 28, 32, 40, COARSEST)
+"""Powers at which slices are counted; between them counts are interpolated."""
 SAMPLE_SLICES = 32_768
 SAMPLE_TRACKS = 6
 """Tracks of one layer differ: some have arrows and args that others lack."""
@@ -245,15 +247,15 @@ class Budget:
         return np.concatenate(starts)
 
     def _ladder(self, layer: LayerKey) -> _Ladder:
-        powers = range(COARSEST + 1)
-        exact, gathered = np.zeros(COARSEST + 1), np.zeros(COARSEST + 1)
+        exact, gathered = np.zeros(len(RUNGS)), np.zeros(len(RUNGS))
         for track in self._own(layer):
             if isinstance(track.content, Slices):
-                counts = np.array(count_elements(track.content, powers))
+                counts = np.array(count_elements(track.content, RUNGS))
                 exact += counts[:, 0]
                 gathered += counts[:, 1]
             elif isinstance(track.content, Samples):
-                exact += np.array(count_samples(track.content, powers))
+                exact += np.array(count_samples(track.content, RUNGS))
+        exact, gathered = _between_rungs(exact), _between_rungs(gathered)
         exact_bytes, gathered_bytes = self._costs[layer]
         ladder = _Ladder(exact * exact_bytes + gathered * gathered_bytes, exact + gathered)
         if layer in self._exact_factor:
@@ -272,16 +274,28 @@ class Budget:
         return exact_bytes, gathered_bytes
 
     def _cost_on(self, sample: Track) -> tuple[float, float]:
-        assert sample.content is not None
-        bare = self._measure([_emptied(sample)])
-        exact = max(LEAST_COST, (self._measure([sample]) - bare) / max(1, len(sample.content)))
+        exact = self._marginal(sample)
         halved = _halved(sample)
         if halved is None:
             return exact, exact * GATHERED_COST
         track, several = halved
         assert track.content is not None
-        rest = self._measure([track]) - bare - (len(track.content) - several) * exact
-        return exact, max(exact * 0.5, rest / several)
+        single = 1 - several / len(track.content)
+        gathered = (self._marginal(track) - single * exact) / (1 - single)
+        return exact, max(exact * 0.5, gathered)
+
+    def _marginal(self, sample: Track) -> float:
+        """Bytes of one slice more: of the second half of a sample, whose names mostly repeat."""
+        count = len(sample.content or ())
+        half = _cut(sample, 0, count // 2)
+        rest = max(1, count - count // 2)
+        return max(LEAST_COST, (self._measure([sample]) - self._measure([half])) / rest)
+
+
+def _between_rungs(counts: Float64) -> Float64:
+    """Counts at every power, from those at the rungs: they fall in proportion."""
+    logarithms = np.interp(np.arange(COARSEST + 1), RUNGS, np.log1p(counts))
+    return np.expm1(logarithms)
 
 
 def bytes_by_layer(
