@@ -233,7 +233,8 @@ class ExportReport:
         if not self.steps:
             return ", no steps marked"
         of = f" of {len(self.steps)}" if len(output.steps) < len(self.steps) else ""
-        return f", steps {spell_ids(output.steps)}{of}"
+        noun = "step" if len(output.steps) == 1 else "steps"
+        return f", {noun} {spell_ids(output.steps)}{of}"
 
     def _omitted_lines(self) -> list[str]:
         by_reason: dict[str, list[Omission]] = {}

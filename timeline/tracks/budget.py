@@ -52,6 +52,7 @@ COARSEST = 62
 RUNGS = (EXACT, 8, 11, 13, 15, 17, 19, 21, 23, 25, 28, 32, 40, COARSEST)
 """Powers at which slices are counted; between them counts are interpolated."""
 SAMPLE_SLICES = 32_768
+COUNTED_TRACKS = 128
 SAMPLE_TRACKS = 6
 """Tracks of one layer differ: some have arrows and args that others lack."""
 LEAST_COST = 0.5
@@ -248,13 +249,13 @@ class Budget:
 
     def _ladder(self, layer: LayerKey) -> _Ladder:
         exact, gathered = np.zeros(len(RUNGS)), np.zeros(len(RUNGS))
-        for track in self._own(layer):
+        for track, weight in _representatives(self._own(layer)):
             if isinstance(track.content, Slices):
-                counts = np.array(count_elements(track.content, RUNGS))
+                counts = weight * np.array(count_elements(track.content, RUNGS))
                 exact += counts[:, 0]
                 gathered += counts[:, 1]
             elif isinstance(track.content, Samples):
-                exact += np.array(count_samples(track.content, RUNGS))
+                exact += weight * np.array(count_samples(track.content, RUNGS))
         exact, gathered = _between_rungs(exact), _between_rungs(gathered)
         exact_bytes, gathered_bytes = self._costs[layer]
         ladder = _Ladder(exact * exact_bytes + gathered * gathered_bytes, exact + gathered)
@@ -290,6 +291,20 @@ class Budget:
         half = _cut(sample, 0, count // 2)
         rest = max(1, count - count // 2)
         return max(LEAST_COST, (self._measure([sample]) - self._measure([half])) / rest)
+
+
+def _representatives(tracks: Sequence[Track]) -> list[tuple[Track, float]]:
+    """Tracks to count on, each with the number that it stands for.
+
+    The longest stand for themselves; of very many shorter ones, some spread evenly stand for all.
+    """
+    ordered = sorted(tracks, key=lambda track: -len(track.content or ()))
+    longest, rest = ordered[:COUNTED_TRACKS], ordered[COUNTED_TRACKS:]
+    some = rest[:: max(1, len(rest) // COUNTED_TRACKS)]
+    stand_for = sum(len(track.content or ()) for track in rest) / max(
+        1, sum(len(track.content or ()) for track in some)
+    )
+    return [*((track, 1.0) for track in longest), *((track, stand_for) for track in some)]
 
 
 def _between_rungs(counts: Float64) -> Float64:

@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Sets up tlexport in .venv, makes a small profile of two ranks, and exports summary and detail.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+python3 -m venv .venv
+.venv/bin/pip install --quiet --disable-pip-version-check .
+
+.venv/bin/python examples/make_profile.py profile
+.venv/bin/tlexport profile --ranks 0,1 --kind summary --force
+.venv/bin/tlexport profile --ranks 0,1 --kind detail --force

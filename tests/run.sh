@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Sets up everything the tests need, in .venv, and runs all of them: style, types, tests.
+# The tests of the Perfetto UI need Chromium; as root on Debian it is installed where it is missing,
+# elsewhere those tests are skipped unless TLEXPORT_REQUIRE_BROWSER=1.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+python3 -m venv .venv
+.venv/bin/pip install --quiet --disable-pip-version-check '.[test]'
+if ! command -v chromium chromium-browser google-chrome >/dev/null && [ "$(id -u)" = 0 ] &&
+    command -v apt-get >/dev/null; then
+    apt-get -qq update
+    DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends chromium >/dev/null
+fi
+
+.venv/bin/ruff check .
+.venv/bin/ruff format --check .
+.venv/bin/mypy
+PATH="$PWD/.venv/bin:$PATH" .venv/bin/pytest "$@"
