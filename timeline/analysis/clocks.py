@@ -7,13 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from timeline.records.clock import Clock, shifted
+from timeline.records.clock import EARLIEST_WALL_NS, Clock, shifted
 from timeline.records.tables import Records
 
 __all__ = ["JoinedClock", "join_clocks"]
-
-EARLIEST_WALL_NS = 10**17
-"""Wall time passed this in March 1973; a monotonic clock would need three years of uptime."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,10 @@ import numpy as np
 from timeline.records.columns import Columns
 from timeline.records.tables import NO_TIME, Records
 
-__all__ = ["Clock", "shifted"]
+__all__ = ["EARLIEST_WALL_NS", "Clock", "shifted"]
+
+EARLIEST_WALL_NS = 10**17
+"""Wall time passed this in March 1973; a monotonic clock would need three years of uptime."""
 
 
 @dataclass(frozen=True)

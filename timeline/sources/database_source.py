@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 
 from timeline.records.columns import Bool, Codes, Int64
-from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import (
     NO_CONTEXT,
     NO_GRAPH,
@@ -18,7 +17,6 @@ from timeline.records.tables import (
     CommunicationOps,
     CounterSamples,
     CounterSeries,
-    FlowEnd,
     Flows,
     HostEvents,
     Omission,
@@ -30,15 +28,12 @@ from timeline.records.tables import (
 from timeline.selection import Layer, Selection
 from timeline.sources.base import Clock, Identity
 from timeline.sources.database_counters import read_counters
-from timeline.sources.database_joins import Lookup, covering_parents, pairs_by_key
+from timeline.sources.database_host import read_cann_calls, read_host
+from timeline.sources.database_joins import Lookup, covering_parents
+from timeline.sources.database_names import DatabaseNames
 from timeline.sources.sqlite_columns import Database, open_database
 
 __all__ = ["DatabaseSource"]
-
-_THREAD_BITS = 32
-"""globalTid packs the process above the thread."""
-_HOST_TO_DEVICE = "HostToDevice"
-_FRAMEWORK_TO_DEVICE = "async_npu"
 
 
 @dataclass(frozen=True)
@@ -70,17 +65,14 @@ class _Reader:
         self, database: Database, rank: int, device: int | None, layers: frozenset[Layer]
     ) -> None:
         self.database, self.rank, self.device, self.layers = database, rank, device, layers
-        self.strings = StringPool()
-        self.names: dict[int, str] = {}
-        if database.has("STRING_IDS", "id", "value"):
-            rows = database.rows("SELECT id, value FROM STRING_IDS")
-            self.names = {number: str(value) for number, value in rows}
+        self.names = DatabaseNames(database)
+        self.strings = self.names.strings
         self.omissions: list[Omission] = []
 
     def records(self) -> Records:
         """Read every table that a layer needs."""
         tasks, task_ids = self._tasks()
-        calls = self._cann_calls()
+        calls = read_cann_calls(self.database)
         tasks = replace(tasks, launch_ns=self._launches(tasks.connection, calls))
         communication = Lookup(
             self._integers(
@@ -99,10 +91,12 @@ class _Reader:
             planes = self._planes(tasks, task_ids)
         host, flows = HostEvents.empty(), Flows.empty()
         if self.layers & {Layer.CANN, Layer.FRAMEWORK}:
-            host, flows = self._host(calls, tasks, ops)
+            host, flows = read_host(self.database, self.names, calls, tasks, ops)
         series, samples = CounterSeries.empty(), CounterSamples.empty()
         if Layer.COUNTERS in self.layers:
-            series, samples = read_counters(self.database, self.strings, self.names, self.device)
+            series, samples = read_counters(
+                self.database, self.strings, self.names.by_id, self.device
+            )
         return Records(
             self.rank,
             self.strings,
@@ -119,37 +113,6 @@ class _Reader:
 
     def _integers(self, table: str, columns: dict[str, int], where: str = "") -> dict[str, Int64]:
         return self.database.integers(table, columns, where)
-
-    def _codes(self, ids: Int64) -> Codes:
-        """The pool's codes of string ids; an id without a string is shown as its number."""
-        distinct, which = np.unique(ids, return_inverse=True)
-        codes = np.fromiter(
-            (
-                NO_NAME
-                if number == NO_ID
-                else self.strings.code(self.names.get(number, str(number)))
-                for number in distinct.tolist()
-            ),
-            np.int32,
-            len(distinct),
-        )
-        return codes[which.reshape(-1)]
-
-    def _enum(self, table: str, ids: Int64) -> Codes:
-        """The pool's codes of enumeration values, named by their own table."""
-        names = {}
-        if self.database.has(table, "id", "name"):
-            names = dict(self.database.rows(f'SELECT id, name FROM "{table}"'))
-        distinct, which = np.unique(ids, return_inverse=True)
-        codes = np.fromiter(
-            (
-                NO_NAME if number == NO_ID else self.strings.code(str(names.get(number, number)))
-                for number in distinct.tolist()
-            ),
-            np.int32,
-            len(distinct),
-        )
-        return codes[which.reshape(-1)]
 
     def _tasks(self) -> tuple[Tasks, Int64]:
         """Device tasks without the FFTS+ parents, and their globalTaskId."""
@@ -201,14 +164,16 @@ class _Reader:
                 "context": raw["contextId"],
                 "graph": raw["modelId"],
                 "connection": raw["connectionId"],
-                "name": self._codes(np.where(computes, compute.of("name", row), raw["taskType"])),
-                "task_type": self._codes(
+                "name": self.names.codes(
+                    np.where(computes, compute.of("name", row), raw["taskType"])
+                ),
+                "task_type": self.names.codes(
                     np.where(computes, compute.of("taskType", row), raw["taskType"])
                 ),
-                "op_type": self._codes(compute.of("opType", row)),
-                "input_shapes": self._codes(compute.of("inputShapes", row)),
-                "output_shapes": self._codes(compute.of("outputShapes", row)),
-                "input_types": self._codes(compute.of("inputDataTypes", row)),
+                "op_type": self.names.codes(compute.of("opType", row)),
+                "input_shapes": self.names.codes(compute.of("inputShapes", row)),
+                "output_shapes": self.names.codes(compute.of("outputShapes", row)),
+                "input_types": self.names.codes(compute.of("inputDataTypes", row)),
                 "blocks": compute.of(self._blocks_column(), row),
                 "compute": computes,
             },
@@ -224,19 +189,6 @@ class _Reader:
     def _omit(self, reason: str, kept: Bool, *, loss: bool = False) -> None:
         if not kept.all():
             self.omissions.append(Omission(reason, int((~kept).sum()), self.rank, loss=loss))
-
-    def _cann_calls(self) -> dict[str, Int64]:
-        return self._integers(
-            "CANN_API",
-            {
-                "startNs": NO_TIME,
-                "endNs": NO_TIME,
-                "type": NO_ID,
-                "globalTid": NO_ID,
-                "connectionId": NO_ID,
-                "name": NO_ID,
-            },
-        )
 
     def _launches(self, connection: Int64, calls: dict[str, Int64]) -> Int64:
         """When the host call of each connection began."""
@@ -279,12 +231,12 @@ class _Reader:
                 "end_ns": raw["endNs"],
                 "group": group,
                 "group_name": label,
-                "name": self._codes(raw["opName"]),
+                "name": self.names.codes(raw["opName"]),
                 "graph": owners.of("graph", owner, NO_GRAPH),
                 "connection": raw["connectionId"],
                 "count": raw["count"],
-                "data_type": self._enum("ENUM_HCCL_DATA_TYPE", raw["dataType"]),
-                "algorithm": self._codes(raw["algType"]),
+                "data_type": self.names.enum("ENUM_HCCL_DATA_TYPE", raw["dataType"]),
+                "algorithm": self.names.codes(raw["algType"]),
             },
         )
         here = np.ones(len(ops), np.bool_)
@@ -299,7 +251,7 @@ class _Reader:
         labels = self.strings.codes(
             f"Group {order.get(number, number)}" for number in distinct.tolist()
         )
-        return labels[which.reshape(-1)], self._codes(ids)
+        return labels[which.reshape(-1)], self.names.codes(ids)
 
     def _group_numbers(self) -> dict[int, int]:
         numbers: dict[int, int] = {}
@@ -347,8 +299,8 @@ class _Reader:
                 "end_ns": own.end_ns,
                 "group": group,
                 "plane": raw["planeId"],
-                "name": self._codes(raw["taskType"]),
-                "op": self._codes(raw["name"]),
+                "name": self.names.codes(raw["taskType"]),
+                "op": self.names.codes(raw["name"]),
                 "stream": own.stream,
                 "task": own.task,
                 "context": own.context,
@@ -360,9 +312,9 @@ class _Reader:
                 "notify": self.strings.codes(
                     "" if number == NO_ID else str(number) for number in raw["notifyId"].tolist()
                 ),
-                "transport": self._enum("ENUM_HCCL_TRANSPORT_TYPE", raw["transportType"]),
-                "link": self._enum("ENUM_HCCL_LINK_TYPE", raw["linkType"]),
-                "data_type": self._enum("ENUM_HCCL_DATA_TYPE", raw["dataType"]),
+                "transport": self.names.enum("ENUM_HCCL_TRANSPORT_TYPE", raw["transportType"]),
+                "link": self.names.enum("ENUM_HCCL_LINK_TYPE", raw["linkType"]),
+                "data_type": self.names.enum("ENUM_HCCL_DATA_TYPE", raw["dataType"]),
                 "bandwidth": np.where(gigabytes < 0, np.nan, gigabytes),
             },
         )
@@ -381,151 +333,3 @@ class _Reader:
                 "host": np.ones(count, np.bool_),
             },
         )
-
-    def _host(
-        self, calls: dict[str, Int64], tasks: Tasks, ops: CommunicationOps
-    ) -> tuple[HostEvents, Flows]:
-        """CANN calls, framework calls and marks, with the arrows that connections give."""
-        framework = self._integers(
-            "PYTORCH_API",
-            {
-                "startNs": NO_TIME,
-                "endNs": NO_TIME,
-                "type": NO_ID,
-                "globalTid": NO_ID,
-                "connectionId": NO_ID,
-                "name": NO_ID,
-            },
-        )
-        marks = self._integers(
-            "MSTX_EVENTS",
-            {
-                "startNs": NO_TIME,
-                "endNs": NO_TIME,
-                "eventType": NO_ID,
-                "globalTid": NO_ID,
-                "connectionId": NO_ID,
-                "message": NO_ID,
-            },
-        )
-        host = HostEvents.concat(
-            [
-                self._calls("CANN", calls, calls["name"], "ENUM_API_TYPE", calls["type"]),
-                self._calls(
-                    "Python", framework, framework["name"], "ENUM_API_TYPE", framework["type"]
-                ),
-                self._calls(
-                    "MSTX", marks, marks["message"], "ENUM_MSTX_EVENT_TYPE", marks["eventType"]
-                ),
-            ]
-        )
-        flows = Flows.concat(
-            [
-                *self._arrows(
-                    _HOST_TO_DEVICE,
-                    calls["connectionId"],
-                    np.arange(len(calls["connectionId"])),
-                    tasks,
-                    ops,
-                ),
-                *self._framework_arrows(framework, len(calls["connectionId"]), tasks, ops),
-                *self._arrows(
-                    "MsTx",
-                    marks["connectionId"],
-                    np.arange(len(marks["connectionId"]))
-                    + len(calls["connectionId"])
-                    + len(framework["connectionId"]),
-                    tasks,
-                    ops,
-                ),
-            ]
-        )
-        return host, flows
-
-    def _calls(
-        self, layer: str, raw: dict[str, Int64], names: Int64, levels: str, types: Int64
-    ) -> HostEvents:
-        count = len(names)
-        connection = raw["connectionId"] if layer == "CANN" else np.full(count, NO_ID)
-        return HostEvents.of(
-            count,
-            {
-                "start_ns": raw["startNs"],
-                "end_ns": np.maximum(raw["endNs"], raw["startNs"]),
-                "layer": np.full(count, self.strings.code(layer)),
-                "process": raw["globalTid"] >> _THREAD_BITS,
-                "thread": raw["globalTid"] & ((1 << _THREAD_BITS) - 1),
-                "name": self._codes(names),
-                "level": self._enum(levels, types),
-                "connection": connection,
-            },
-        )
-
-    def _framework_arrows(
-        self, framework: dict[str, Int64], first: int, tasks: Tasks, ops: CommunicationOps
-    ) -> list[Flows]:
-        """Arrows from framework calls: one call may own several connections."""
-        ids = self._integers("CONNECTION_IDS", {"id": NO_ID, "connectionId": NO_ID})
-        held = np.flatnonzero(framework["connectionId"] != NO_ID)
-        call, link = pairs_by_key(framework["connectionId"][held], ids["id"])
-        rows, connections = held[call] + first, ids["connectionId"][link]
-        return [
-            *self._arrows(_FRAMEWORK_TO_DEVICE, connections, rows, tasks, ops),
-            *self._queue_arrows(framework, held[call], connections, first),
-        ]
-
-    def _queue_arrows(
-        self, framework: dict[str, Int64], call: Int64, connection: Int64, first: int
-    ) -> list[Flows]:
-        """Arrows from Enqueue to the Dequeue of the same correlation."""
-        starts = framework["name"] == self._string_id("Enqueue")
-        queue = framework["type"] == QUEUE_CALL
-        source = call[(starts & queue)[call]]
-        target = call[(~starts & queue)[call]]
-        left, right = pairs_by_key(
-            connection[(starts & queue)[call]], connection[(~starts & queue)[call]]
-        )
-        return [
-            self._flows(
-                "async_task_queue", FlowEnd.HOST, source[left] + first, target[right] + first
-            )
-        ]
-
-    def _string_id(self, text: str) -> int:
-        return next((number for number, value in self.names.items() if value == text), NO_ID)
-
-    def _arrows(
-        self, category: str, connection: Int64, host_row: Int64, tasks: Tasks, ops: CommunicationOps
-    ) -> list[Flows]:
-        """One arrow per host call and device record of the same connection.
-
-        The tasks of a communication op share its connection; the arrow goes to the op alone.
-        """
-        held = connection != NO_ID
-        connection, host_row = connection[held], host_row[held]
-        source, op = pairs_by_key(connection, ops.connection)
-        single = np.flatnonzero(
-            ~np.isin(tasks.connection, ops.connection) & (tasks.connection != NO_ID)
-        )
-        caller, task = pairs_by_key(connection, tasks.connection[single])
-        return [
-            self._flows(category, FlowEnd.OP, host_row[source], op),
-            self._flows(category, FlowEnd.TASK, host_row[caller], single[task]),
-        ]
-
-    def _flows(self, category: str, kind: FlowEnd, source: Int64, target: Int64) -> Flows:
-        count = len(source)
-        return Flows.of(
-            count,
-            {
-                "category": np.full(count, self.strings.code(category)),
-                "source_kind": np.full(count, FlowEnd.HOST),
-                "source_row": source,
-                "target_kind": np.full(count, kind),
-                "target_row": target,
-            },
-        )
-
-
-QUEUE_CALL = 50002
-"""ENUM_API_TYPE of torch_npu's task queue."""

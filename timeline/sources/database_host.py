@@ -1,0 +1,199 @@
+"""Turns the host tables of a profile database into calls, and into arrows to what they launched."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from timeline.records.columns import Codes, Int64, Rows
+from timeline.records.tables import (
+    NO_ID,
+    NO_TIME,
+    CommunicationOps,
+    FlowEnd,
+    Flows,
+    HostEvents,
+    Tasks,
+)
+from timeline.sources.database_joins import pairs_by_key
+from timeline.sources.database_names import DatabaseNames
+from timeline.sources.sqlite_columns import Database
+
+__all__ = ["read_cann_calls", "read_host"]
+
+QUEUE_CALL = 50002
+"""ENUM_API_TYPE of torch_npu's task queue."""
+THREAD_BITS = 32
+"""globalTid packs the process above the thread."""
+
+
+def read_cann_calls(database: Database) -> dict[str, Int64]:
+    """The calls of CANN as they are in the database."""
+    return database.integers(
+        "CANN_API",
+        {
+            "startNs": NO_TIME,
+            "endNs": NO_TIME,
+            "type": NO_ID,
+            "globalTid": NO_ID,
+            "connectionId": NO_ID,
+            "name": NO_ID,
+        },
+    )
+
+
+def read_host(
+    database: Database,
+    names: DatabaseNames,
+    calls: dict[str, Int64],
+    tasks: Tasks,
+    ops: CommunicationOps,
+) -> tuple[HostEvents, Flows]:
+    """CANN calls, framework calls and marks, with the arrows that connections give."""
+    framework = database.integers(
+        "PYTORCH_API",
+        {
+            "startNs": NO_TIME,
+            "endNs": NO_TIME,
+            "type": NO_ID,
+            "globalTid": NO_ID,
+            "connectionId": NO_ID,
+            "name": NO_ID,
+        },
+    )
+    marks = database.integers(
+        "MSTX_EVENTS",
+        {
+            "startNs": NO_TIME,
+            "endNs": NO_TIME,
+            "eventType": NO_ID,
+            "globalTid": NO_ID,
+            "connectionId": NO_ID,
+            "message": NO_ID,
+        },
+    )
+    host = HostEvents.concat(
+        [
+            _calls(names, "CANN", calls, calls["name"], names.enum("ENUM_API_TYPE", calls["type"])),
+            _calls(
+                names,
+                "Python",
+                framework,
+                framework["name"],
+                names.enum("ENUM_API_TYPE", framework["type"]),
+            ),
+            _calls(
+                names,
+                "MSTX",
+                marks,
+                marks["message"],
+                names.enum("ENUM_MSTX_EVENT_TYPE", marks["eventType"]),
+            ),
+        ]
+    )
+    first_framework = len(calls["connectionId"])
+    first_mark = first_framework + len(framework["connectionId"])
+    device = _DeviceRecords(names, tasks, ops)
+    flows = Flows.concat(
+        [
+            *device.arrows("HostToDevice", calls["connectionId"], np.arange(first_framework)),
+            *_framework_arrows(database, names, framework, first_framework, device),
+            *device.arrows(
+                "MsTx", marks["connectionId"], np.arange(len(marks["connectionId"])) + first_mark
+            ),
+        ]
+    )
+    return host, flows
+
+
+def _calls(
+    names: DatabaseNames, layer: str, raw: dict[str, Int64], ids: Int64, level: Codes
+) -> HostEvents:
+    count = len(ids)
+    connection = raw["connectionId"] if layer == "CANN" else np.full(count, NO_ID)
+    return HostEvents.of(
+        count,
+        {
+            "start_ns": raw["startNs"],
+            "end_ns": raw["endNs"],
+            "layer": np.full(count, names.strings.code(layer)),
+            "process": raw["globalTid"] >> THREAD_BITS,
+            "thread": raw["globalTid"] & ((1 << THREAD_BITS) - 1),
+            "name": names.codes(ids),
+            "level": level,
+            "connection": connection,
+        },
+    )
+
+
+def _framework_arrows(
+    database: Database,
+    names: DatabaseNames,
+    framework: dict[str, Int64],
+    first: int,
+    device: _DeviceRecords,
+) -> list[Flows]:
+    """Arrows from framework calls: one call may own several connections."""
+    ids = database.integers("CONNECTION_IDS", {"id": NO_ID, "connectionId": NO_ID})
+    held = np.flatnonzero(framework["connectionId"] != NO_ID)
+    call, link = pairs_by_key(framework["connectionId"][held], ids["id"])
+    caller, connection = held[call], ids["connectionId"][link]
+    return [
+        *device.arrows("async_npu", connection, caller + first),
+        _queue_arrows(names, framework, caller, connection, first),
+    ]
+
+
+def _queue_arrows(
+    names: DatabaseNames, framework: dict[str, Int64], caller: Rows, connection: Int64, first: int
+) -> Flows:
+    """Arrows from Enqueue to the Dequeue of the same correlation."""
+    queue = framework["type"] == QUEUE_CALL
+    starts = framework["name"] == names.id_of("Enqueue")
+    puts, takes = (starts & queue)[caller], (~starts & queue)[caller]
+    left, right = pairs_by_key(connection[puts], connection[takes])
+    return _flows(
+        names,
+        "async_task_queue",
+        FlowEnd.HOST,
+        caller[puts][left] + first,
+        caller[takes][right] + first,
+    )
+
+
+class _DeviceRecords:
+    """Tasks and ops as ends of arrows.
+
+    The tasks of a communication op share its connection; the arrow goes to the op alone.
+    """
+
+    def __init__(self, names: DatabaseNames, tasks: Tasks, ops: CommunicationOps) -> None:
+        self._names = names
+        self._op_connection = ops.connection
+        of_op = np.isin(tasks.connection, ops.connection)
+        self._task_rows = np.flatnonzero(~of_op & (tasks.connection != NO_ID))
+        self._task_connection = tasks.connection[self._task_rows]
+
+    def arrows(self, category: str, connection: Int64, host_row: Rows) -> list[Flows]:
+        """One arrow per host call and device record of the same connection."""
+        held = connection != NO_ID
+        connection, host_row = connection[held], host_row[held]
+        source, op = pairs_by_key(connection, self._op_connection)
+        caller, task = pairs_by_key(connection, self._task_connection)
+        return [
+            _flows(self._names, category, FlowEnd.OP, host_row[source], op),
+            _flows(self._names, category, FlowEnd.TASK, host_row[caller], self._task_rows[task]),
+        ]
+
+
+def _flows(names: DatabaseNames, category: str, kind: FlowEnd, source: Rows, target: Rows) -> Flows:
+    count = len(source)
+    return Flows.of(
+        count,
+        {
+            "category": np.full(count, names.strings.code(category)),
+            "source_kind": np.full(count, FlowEnd.HOST),
+            "source_row": source,
+            "target_kind": np.full(count, kind),
+            "target_row": target,
+        },
+    )

@@ -1,0 +1,53 @@
+"""Turns the string ids and enumeration values of a profile database into names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from timeline.records.columns import Codes, Int64
+from timeline.records.strings import NO_NAME, StringPool
+from timeline.records.tables import NO_ID
+from timeline.sources.sqlite_columns import Database
+
+__all__ = ["DatabaseNames"]
+
+
+class DatabaseNames:
+    """The names of one database, and the pool that holds those in use."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.strings = StringPool()
+        self.by_id: dict[int, str] = {}
+        if database.has("STRING_IDS", "id", "value"):
+            rows = database.rows("SELECT id, value FROM STRING_IDS")
+            self.by_id = {number: str(value) for number, value in rows}
+
+    def codes(self, ids: Int64) -> Codes:
+        """The pool's codes of string ids; an id without a string is shown as its number."""
+        return self._coded(ids, self.by_id)
+
+    def enum(self, table: str, values: Int64) -> Codes:
+        """The pool's codes of enumeration values, named by their own table."""
+        if not self._database.has(table, "id", "name"):
+            return self._coded(values, {})
+        rows = self._database.rows(f'SELECT id, name FROM "{table}"')
+        return self._coded(values, {number: str(name) for number, name in rows})
+
+    def id_of(self, text: str) -> int:
+        """The id of a string, NO_ID where the database does not hold it."""
+        return next((number for number, value in self.by_id.items() if value == text), NO_ID)
+
+    def _coded(self, ids: Int64, names: Mapping[int, str]) -> Codes:
+        distinct, which = np.unique(ids, return_inverse=True)
+        codes = np.fromiter(
+            (
+                NO_NAME if number == NO_ID else self.strings.code(names.get(number, str(number)))
+                for number in distinct.tolist()
+            ),
+            np.int32,
+            len(distinct),
+        )
+        return codes[which.reshape(-1)]
