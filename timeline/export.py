@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import orjson
@@ -15,9 +15,9 @@ from timeline.fitting import Attributes, Written, fit, steps_of
 from timeline.options import Args, ExportOptions, Fit
 from timeline.progress import Progress, Silent
 from timeline.reading import check_selection, choose_ranks, graphs_of, pictures_of, read_ranks
-from timeline.records.tables import Omission
+from timeline.records.tables import Omission, Records
 from timeline.report import ExportReport, OutputFile, OverlapRow, RankReport, ResolutionRow
-from timeline.selection import Selection
+from timeline.selection import Layer, Selection
 from timeline.sources.base import Source
 from timeline.sources.discovery import discover
 from timeline.tracks.budget import Resolved
@@ -26,6 +26,15 @@ from timeline.tracks.rank_picture import PictureOptions, RankPicture
 from timeline.version import __version__
 
 __all__ = ["Args", "ExportOptions", "Fit", "export"]
+
+_HOLDERS: dict[Layer, Callable[[Records], bool]] = {
+    Layer.STEPS: lambda records: len(records.steps) > 0,
+    Layer.HARDWARE: lambda records: len(records.tasks) > 0,
+    Layer.COMMUNICATION: lambda records: len(records.ops) + len(records.planes) > 0,
+    Layer.CANN: lambda records: records.holds_layer("CANN"),
+    Layer.COUNTERS: lambda records: len(records.samples) > 0,
+}
+"""How to tell that a rank holds anything of a layer."""
 
 
 def export(
@@ -94,6 +103,7 @@ def _finish(
         *joined.warnings,
         *(warning for own in joined.records for warning in own.warnings),
         *_empty_warnings(pictures, selection),
+        *_absent_layers(joined, selection),
     )
     report = _report(
         written,
@@ -222,6 +232,16 @@ def _empty_warnings(pictures: Sequence[RankPicture], selection: Selection) -> It
                 f"rank {rank}: steps {spell_ids(empty)} are marked but have no device tasks "
                 "in the profile."
             )
+
+
+def _absent_layers(joined: JoinedClock, selection: Selection) -> Iterator[str]:
+    """Layers that were asked for and that a profile does not hold at all."""
+    for layer, holds in _HOLDERS.items():
+        if layer in selection.layers:
+            without = [own.rank for own in joined.records if not holds(own)]
+            if without:
+                which = "rank" if len(without) == 1 else "ranks"
+                yield f"{which} {spell_ids(without)}: the profile holds no {layer.value} records."
 
 
 def _report(

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from timeline.encoders.formats import Format
-from timeline.encoders.sink import Draft, write_draft
+from timeline.encoders.sink import Draft, publish_all, write_draft
 from timeline.encoders.tally import Tally
 from timeline.errors import LimitError
 from timeline.options import Args, ExportOptions, Fit
@@ -74,16 +74,7 @@ class Written:
 
     def publish(self) -> None:
         """Give all files their names; if one cannot have its own, none has."""
-        done: list[Part] = []
-        try:
-            for part in self.parts:
-                part.draft.publish(part.target)
-                done.append(part)
-        except BaseException:
-            for part in done:
-                part.target.unlink(missing_ok=True)
-            self.discard()
-            raise
+        publish_all([(part.draft, part.target) for part in self.parts])
 
     def discard(self) -> None:
         """Remove all files."""

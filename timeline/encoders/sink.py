@@ -6,13 +6,13 @@ import contextlib
 import gzip
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import IO
 
 from timeline.errors import OutputError
 
-__all__ = ["Draft", "write_draft"]
+__all__ = ["Draft", "publish_all", "write_draft"]
 
 GZIP_LEVEL = 6
 
@@ -39,6 +39,21 @@ class Draft:
         """Remove the file."""
         with contextlib.suppress(FileNotFoundError):
             self._path.unlink()
+
+
+def publish_all(drafts: Sequence[tuple[Draft, Path]]) -> None:
+    """Give all files their names; if one cannot have its own, none has."""
+    done: list[Path] = []
+    try:
+        for draft, target in drafts:
+            draft.publish(target)
+            done.append(target)
+    except BaseException:
+        for target in done:
+            target.unlink(missing_ok=True)
+        for draft, _ in drafts:
+            draft.discard()
+        raise
 
 
 def write_draft(pieces: Iterable[bytes], target: Path, *, gzipped: bool) -> Draft:

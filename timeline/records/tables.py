@@ -245,6 +245,11 @@ class Records:
     omissions: tuple[Omission, ...] = ()
     warnings: tuple[str, ...] = ()
 
+    def holds_layer(self, name: str) -> bool:
+        """Whether there are host events of a layer of this name."""
+        code = self.strings.find(name)
+        return code is not None and bool((self.host.layer == code).any())
+
     def kept(
         self,
         *,

@@ -41,7 +41,7 @@ class Capture:
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
 MINDSTUDIO_OUTPUT = "mindstudio_profiler_output"
 _DATABASE = re.compile(r"(?:ascend_(?:pytorch|mindspore)_profiler(?:_\d+)?|msprof_\d+)\.db")
-_EXPORTED_TRACE = re.compile(r"msprof(?:_slice)?(?:_\d+){1,5}\.json")
+_EXPORTED_TRACE = re.compile(r"msprof(?:_slice|_\d+)+\.json")
 _TIMELINE = re.compile(r"msprof_\d+_\d+_\d+\.json")
 _DEVICE_DIRECTORY = re.compile(r"device_(\d+)")
 _CAPTURED = re.compile(r".+_ascend_(?:pt|ms)")
@@ -59,7 +59,8 @@ def find_captures(path: Path) -> list[Capture]:
     """
     if not path.exists():
         raise SourceError(path, "does not exist.")
-    found = [_of_file(path)] if path.is_file() else list(_walk(_capture_root(path)))
+    resolved = path.resolve()
+    found = [_of_file(path)] if path.is_file() else list(_walk(_capture_root(resolved)))
     if not found:
         raise NoProfileError(
             path,
@@ -72,27 +73,34 @@ def find_captures(path: Path) -> list[Capture]:
 
 
 def _of_file(path: Path) -> Capture:
+    """The capture that a file is of; of a database, that one, whatever else lies beside it."""
+    resolved = path.resolve()
+    parent = resolved.parent
+    found = list(_walk(_capture_root(parent)))
     if _DATABASE.fullmatch(path.name):
-        parent = path.parent
-        return Capture(Layout.DATABASE, parent.parent if parent.name == OUTPUT else parent, path)
+        own = [capture for capture in found if capture.content == resolved]
+        inside = parent.parent if parent.name == OUTPUT else parent
+        return own[0] if own else Capture(Layout.DATABASE, inside, resolved)
     if path.name == "trace_view.json":
-        parent = path.parent
-        directory = parent.parent if parent.name == OUTPUT else parent
-        return Capture(Layout.TRACE_VIEW, directory, parent)
+        inside = parent.parent if parent.name == OUTPUT else parent
+        return Capture(Layout.TRACE_VIEW, inside, parent)
+    if _EXPORTED_TRACE.fullmatch(path.name):
+        own = [capture for capture in found if capture.content == parent]
+        if own:
+            return own[0]
     raise NoProfileError(
         path,
         "is no profile.",
-        do="Expected a directory, trace_view.json, or a database named like "
-        "ascend_pytorch_profiler_0.db or msprof_20240101120000.db.",
+        do="Expected a directory, trace_view.json, an exported msprof_*.json, or a database named "
+        "like ascend_pytorch_profiler_0.db or msprof_20240101120000.db.",
     )
 
 
 def _capture_root(path: Path) -> Path:
     """The capture that a directory inside it belongs to; any other directory is its own root."""
-    resolved = path.resolve()
     inner = {OUTPUT, MINDSTUDIO_OUTPUT, "timeline", "FRAMEWORK", "host", "summary", "data"}
-    root = resolved
-    for directory in (resolved, *resolved.parents):
+    root = path
+    for directory in (path, *path.parents):
         inside = directory.name in inner or _DEVICE_DIRECTORY.fullmatch(directory.name)
         parent = directory.parent
         if inside and parent != directory and (_is_capture(parent) or _is_inside(parent)):
@@ -101,7 +109,7 @@ def _capture_root(path: Path) -> Path:
         if directory.name.startswith(_PROF) and _CAPTURED.fullmatch(parent.name):
             root = parent
         break
-    return root if root != resolved else path
+    return root
 
 
 def _is_capture(directory: Path) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from timeline.errors import RankIdentityError, UsageError
+from timeline.errors import RankIdentityError, SourceError, UsageError
 from timeline.sources.base import Clock, Identity, Source
 from timeline.sources.captures import Capture, Layout, find_captures
 from timeline.sources.database_source import DatabaseSource
@@ -55,6 +55,7 @@ def discover(path: Path, assigned: Mapping[str, int] | None = None) -> Discovere
     """
     captures = find_captures(path)
     ranks = _assigned_ranks(captures, assigned or {})
+    captures, notes = _without_nameless_raw(captures, path)
     candidates = [
         candidate
         for capture in captures
@@ -63,7 +64,7 @@ def discover(path: Path, assigned: Mapping[str, int] | None = None) -> Discovere
     by_rank: dict[int, list[_Candidate]] = defaultdict(list)
     for candidate in candidates:
         by_rank[candidate.identity.rank].append(candidate)
-    chosen, notes = [], []
+    chosen = []
     for rank in sorted(by_rank):
         newest, passed = _newest(rank, by_rank[rank])
         chosen.append(newest.source)
@@ -93,6 +94,25 @@ def _assigned_ranks(captures: Sequence[Capture], assigned: Mapping[str, int]) ->
             raise UsageError(f"--assign-rank {name}={rank} fits several captures: {names}.")
         ranks[hits[0]] = rank
     return ranks
+
+
+def _without_nameless_raw(captures: list[Capture], root: Path) -> tuple[list[Capture], list[str]]:
+    """Pass over raw captures of no known rank where others can be read; alone they are errors."""
+    readable = [capture for capture in captures if capture.layout is not Layout.RAW]
+    if not readable:
+        return captures, []
+    kept, notes = [], []
+    for capture in captures:
+        try:
+            if capture.layout is Layout.RAW:
+                identify(capture, root, None)
+        except RankIdentityError:
+            pass
+        except SourceError as error:
+            notes.append(str(error))
+            continue
+        kept.append(capture)
+    return kept, notes
 
 
 def _candidates(capture: Capture, root: Path, assigned: int | None) -> list[_Candidate]:

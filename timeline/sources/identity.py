@@ -15,7 +15,7 @@ from timeline.sources.base import Clock, Identity
 from timeline.sources.captures import Capture, Layout
 from timeline.sources.sqlite_columns import Database, open_database
 
-__all__ = ["Evidence", "identify"]
+__all__ = ["Evidence", "identify", "raw_error"]
 
 _INFO_NAME = re.compile(r"profiler_info_(\d+)\.json")
 _DATABASE_RANK = re.compile(r"ascend_(?:pytorch|mindspore)_profiler_(\d+)\.db")
@@ -160,6 +160,15 @@ def _rank_in(path: Path) -> int | None:
     return value if isinstance(value, int) and value >= 0 else None
 
 
+def raw_error(directory: Path) -> SourceError:
+    """The error of a capture that holds only raw data: which command exports it."""
+    return SourceError(
+        directory,
+        "holds raw profiling data only.",
+        do=f"Export it first: msprof --export=on --output={directory}",
+    )
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """Read a small JSON object.
 
@@ -187,6 +196,8 @@ def _settle(
     evidence = metadata + names
     ranks = {item.rank for item in evidence}
     name = capture.directory.name
+    if not ranks and capture.layout is Layout.RAW:
+        raise raw_error(capture.directory)
     if not ranks:
         raise RankIdentityError(
             capture.directory,

@@ -33,6 +33,7 @@ class TaskArgs(
         "batch": "Batch Id",
         "context": "Subtask Id",
         "graph": "Model Id",
+        "other_graph": "model id",
         "connection": "connection_id",
     },
 ):
@@ -45,6 +46,7 @@ class TaskArgs(
     batch: Value = None
     context: Value = None
     graph: Value = None
+    other_graph: Value = None
     connection: Value = None
 
 
@@ -56,6 +58,7 @@ class PlaneArgs(
         "task": "task id",
         "context": "context id",
         "graph": "model id",
+        "other_graph": "Model Id",
         "source_rank": "src rank",
         "target_rank": "dst rank",
         "size": "size(Byte)",
@@ -72,6 +75,7 @@ class PlaneArgs(
     task: Value = None
     context: Value = None
     graph: Value = None
+    other_graph: Value = None
     source_rank: Value = None
     target_rank: Value = None
     size: Value = None

@@ -125,8 +125,8 @@ HOST_DEVICE = 31
 
 
 def _device_of(pid: object) -> int | None:
-    """The device packed into the low bits of an msprof pid; None for the pid of a program."""
-    return pid & 31 if isinstance(pid, int) and pid >= 1 << 22 else HOST_DEVICE
+    """The device packed into the low bits of every pid that msprof writes."""
+    return pid & 31 if isinstance(pid, int) else None
 
 
 def _build(

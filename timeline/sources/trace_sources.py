@@ -14,6 +14,7 @@ from timeline.records.strings import StringPool
 from timeline.records.tables import NO_ID, Records, StepParts, Steps
 from timeline.selection import Layer, Selection
 from timeline.sources.base import Clock, Identity
+from timeline.sources.identity import raw_error
 from timeline.sources.kernel_table import describe_tasks, read_kernel_table
 from timeline.sources.step_table import read_step_table
 from timeline.sources.trace_reader import TraceFiles, join_records, read_trace
@@ -91,7 +92,13 @@ class MindStudioSource:
         records = read_trace(traces, rank, strings, layers)
         # Apart, because step traces use process ids that mean something else in the trace.
         marks = [
-            read_trace(TraceFiles((path,), device), rank, strings, layers) for path in json_steps
+            read_trace(
+                TraceFiles((path,), device, only_device=self.several_devices),
+                rank,
+                strings,
+                layers,
+            )
+            for path in json_steps
         ]
         records = join_records([records, *marks])
         for path in steps:
@@ -173,15 +180,6 @@ class RawSource:
         raise raw_error(self.identity.directory)
 
 
-def raw_error(directory: Path) -> SourceError:
-    """The error of a capture that holds only raw data."""
-    return SourceError(
-        directory,
-        "holds raw profiling data only.",
-        do=f"Export it first: msprof --export=on --output={directory}",
-    )
-
-
 def newest_export(output: Path, kind: str, suffix: str) -> tuple[Path, ...]:
     """The files of a kind from the newest export; exporting again leaves the older ones there.
 
@@ -189,7 +187,7 @@ def newest_export(output: Path, kind: str, suffix: str) -> tuple[Path, ...]:
     share a stamp.
     """
     by_stamp: dict[str, list[Path]] = defaultdict(list)
-    pattern = re.compile(rf"{kind}(?:_slice)?(?:_\d+){{1,5}}\.{suffix}")
+    pattern = re.compile(rf"{kind}(?:_slice|_\d+)+\.{suffix}")
     for path in output.iterdir():
         if pattern.fullmatch(path.name):
             match = _STAMP.search(path.name.removesuffix(f".{suffix}"))
