@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from make_profile import Iteration, RankRun, Run, expected_overlap, overlap_segments
@@ -122,6 +123,7 @@ class ExpectedPicture:
     records: Mapping[int, Records]
     kind: Kind
 
+    @cached_property
     def slices(self) -> list[Shown]:
         """All slices, with all args."""
         drawn = [*self._all_ranks()]
@@ -132,23 +134,27 @@ class ExpectedPicture:
                 drawn += _detail(self.records[rank.rank])
         return drawn
 
+    @cached_property
     def arrows(self) -> list[tuple[Shown, Shown]]:
         """The two ends of each arrow, the earlier one first."""
         if self.kind is Kind.SUMMARY:
             return []
         return [pair for records in self.records.values() for pair in _arrows(records)]
 
+    @cached_property
     def counters(self) -> list[Counter]:
         """All counters with all their samples."""
         if self.kind is Kind.SUMMARY:
             return []
         return [counter for records in self.records.values() for counter in _counters(records)]
 
+    @cached_property
     def first_ns(self) -> int:
         """The earliest moment of the picture."""
-        moments = [one.start_ns for one in self.slices()]
-        return min(moments + [time for one in self.counters() for time, _ in one.samples])
+        moments = [one.start_ns for one in self.slices]
+        return min(moments + [time for one in self.counters for time, _ in one.samples])
 
+    @cached_property
     def rows(self) -> dict[tuple[int, str], list[str]]:
         """The rows of each layer of each rank, everything in drawing order."""
         found: dict[tuple[int, str], list[str]] = {}

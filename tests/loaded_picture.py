@@ -137,7 +137,7 @@ class LoadedPicture:
             )
             return {track: (_rank_of(process), "", name, "") for track, process, name in rows}
         units: dict[int, str | None] = dict(
-            self.processor.rows("SELECT id, unit FROM counter_track")  # type: ignore[arg-type]
+            self.processor.rows("SELECT id, unit FROM counter_track")
         )
         return {
             track.id: (track.rank, track.path[-2], track.path[-1], units[track.id] or "")

@@ -15,7 +15,9 @@ import sys
 import threading
 import urllib.parse
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from perfetto_sql import web_root
 from playwright.sync_api import Page, Route, sync_playwright
@@ -68,9 +70,31 @@ _SELECT_SLICE = """(id) => app.trace.selection.selectSqlEvent('slice', id, {
   switchToCurrentSelectionTab: true,
 })"""
 
+_ROWS = """() => [...document.querySelectorAll('.pf-track__header')].map((row) => {
+  const box = row.querySelector('.pf-track__canvas').getBoundingClientRect();
+  const name = row.querySelector('.pf-track__title-popup').innerText;
+  return [name, box.x, box.y, box.width, box.height];
+})"""
+
+_VISIBLE = """() => {
+  const window = app.trace.timeline.visibleWindow;
+  return [window.start.toTime('floor'), window.end.toTime('ceil')];
+}"""
+
 
 class TraceRefusedError(RuntimeError):
     """The UI showed an error dialog instead of the trace; the message is the dialog's text."""
+
+
+@dataclass(frozen=True)
+class ShownRow:
+    """A row of the timeline: its name, and where its slices are drawn, in pixels of the page."""
+
+    name: str
+    left: int
+    top: int
+    width: int
+    height: int
 
 
 class PerfettoUi:
@@ -130,6 +154,21 @@ class PerfettoUi:
         """
         self._page.evaluate(_SELECT_SLICE, slice_id)
         self._settle()
+
+    def rows(self) -> list[ShownRow]:
+        """List the rows and groups from top to bottom, those below the edge of the page too."""
+        found: list[list[Any]] = self._page.evaluate(_ROWS)
+        return [ShownRow(name, *map(round, box)) for name, *box in found]
+
+    def visible_ns(self) -> tuple[int, int]:
+        """Return the times at the left and right edge of the rows."""
+        first, last = self._page.evaluate(_VISIBLE)
+        return int(first), int(last)
+
+    def text(self) -> str:
+        """Return everything that the page says, one piece per line."""
+        said: str = self._page.inner_text("body")
+        return said
 
     def modal(self) -> str | None:
         """Return the text of the open dialog, or None."""

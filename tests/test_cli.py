@@ -381,20 +381,24 @@ def test_nothing_left_when_encoding_fails(
     assert command.files() == []
 
 
-@pytest.mark.parametrize("fit", ["coarsen", "steps", "split"])
+@pytest.mark.parametrize(
+    ("fit", "share"),
+    [("coarsen", 0.35), ("coarsen", 0.55), ("steps", 0.5), ("split", 0.6)],
+)
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
 def test_nothing_left_when_a_later_draft_fails(
     command: Command,
     shelf: ProfileShelf,
     monkeypatch: pytest.MonkeyPatch,
     fit: str,
+    share: float,
     error: type[BaseException],
 ) -> None:
     """Whichever draft of a search fails, the others go as well; an old file keeps its bytes."""
     long = shelf.get("torch-db", steps=6)
     size = command.report(long.path, "--kind", "detail", "-o", "out.pftrace")["outputs"][0]["bytes"]
     before = (command.directory / "out.pftrace").read_bytes()
-    arguments = ("--kind", "detail", "--fit", fit, "--limit", f"{size // 2}B", "--force")
+    arguments = ("--kind", "detail", "--fit", fit, "--force", "--limit", f"{int(size * share)}B")
     written = itertools.count()
 
     def counting(*pieces: Any, **named: Any) -> Draft:
@@ -684,6 +688,21 @@ def test_strict(command: Command, shelf: ProfileShelf, tmp_path: Path) -> None:
     assert (outcome.code, outcome.out) == (4, "")
     assert "--strict" in outcome.err
     assert command.files() == []
+
+
+@pytest.mark.parametrize("fit", ["coarsen", "steps"])
+def test_strict_whatever_the_fit(command: Command, shelf: ProfileShelf, fit: str) -> None:
+    """Detail that is gathered is lost as much as detail that is left out."""
+    long = shelf.get("torch-text", steps=6)
+    arguments = (long.path, "--kind", "detail", "-o", "out.pftrace")
+    size = command.report(*arguments, "--limit", "0")["outputs"][0]["bytes"]
+    (command.directory / "out.pftrace").unlink()
+    limited = (*arguments, "--fit", fit, "--limit", f"{size // 2}B")
+    outcome = command(*limited, "--strict")
+    assert (outcome.code, outcome.out) == (4, "")
+    assert "--strict" in outcome.err
+    assert command.files() == []
+    assert command(*limited).code == 0
 
 
 def test_strict_about_broken_records(command: Command, shelf: ProfileShelf, tmp_path: Path) -> None:
@@ -1049,7 +1068,7 @@ def test_window_of_a_step(command: Command, profile: Profile) -> None:
         (("--graphs", "1", "--steps", "1,2"), (1,), (1, 2)),
         (("--graphs", "1,3", "--steps", "1-3"), (1, 3), (1, 2, 3)),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, tuple) and "-" in str(value) else "",
+    ids=["a step", "a range of steps", "a graph", "steps of a graph", "all by name"],
 )
 def test_selection_is_exact(
     command: Command,

@@ -113,12 +113,17 @@ def test_found_from_inside(shelf: ProfileShelf, layout: str, inside: str) -> Non
         ("mindspore-2.1", "msprof_1_1_2.json"),
     ],
 )
-def test_found_from_one_file(shelf: ProfileShelf, layout: str, file: str) -> None:
-    """One file of a capture stands for that capture."""
+def test_found_from_one_file(
+    shelf: ProfileShelf, monkeypatch: pytest.MonkeyPatch, layout: str, file: str
+) -> None:
+    """One file of a capture stands for that capture, from anywhere and from beside it."""
     capture = shelf.get(layout).captures[1]
     path = only(capture, file)
     assert captures_of(path) == [capture.resolve()]
     assert ranks_of(path) == [1]
+    monkeypatch.chdir(path.parent)
+    assert captures_of(Path(path.name)) == [capture.resolve()]
+    assert ranks_of(Path(path.name)) == [1]
 
 
 def test_file_that_is_no_profile() -> None:
@@ -209,7 +214,9 @@ def test_framework_output_beats_the_raw_data_inside(
         assert source.identity.directory.resolve() == capture.resolve()
 
 
-def test_newest_capture_of_a_rank(shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_newest_capture_of_a_rank(
+    shelf: ProfileShelf, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Of two captures of one process the later one is read, by its name and not its file times."""
     profile = shelf.copy("torch-db", tmp_path / "run")
     later = shelf.get("torch-db", steps=1, seed=9)
@@ -226,6 +233,9 @@ def test_newest_capture_of_a_rank(shelf: ProfileShelf, tmp_path: Path) -> None:
         expected = expected_overlap(later.run, source.identity.rank)
         assert overlap_ns(read(source)) == expected
         assert any(old.name in note for note in found.notes)
+    assert main([str(profile.path), "-o", str(tmp_path / "out.pftrace")]) == 0
+    warnings = capsys.readouterr().err
+    assert all(old.name in warnings for old in profile.captures)
 
 
 def test_newest_of_many_captures(shelf: ProfileShelf, tmp_path: Path) -> None:
@@ -609,6 +619,21 @@ def test_several_devices_in_one_export(shelf: ProfileShelf, tmp_path: Path, proc
 def task_count(rank: RankRun) -> int:
     """The device tasks of a rank, those outside its steps included."""
     return len(rank.switches) + sum(len(one.tasks) for one in rank.iterations)
+
+
+def test_unknown_ranks_of_several_devices(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """Each device of a capture can be given its rank, and the errors lead there."""
+    profile = shelf.copy("mindstudio", tmp_path / "run")
+    capture = join_devices(profile, 12340)
+    for path in [*capture.glob("device_*/info.json.?"), capture / "host/info.json"]:
+        change_fields(path, {"rank_id": -1})
+    with pytest.raises(RankIdentityError, match=f"--assign-rank {capture.name}"):
+        discover(profile.path)
+    devices = [f"{capture.name}/device_{number}" for number in (0, 1)]
+    with pytest.raises(UsageError) as caught:
+        discover(profile.path, {capture.name: 4})
+    assert all(device in str(caught.value) for device in devices)
+    assert ranks_of(profile.path, {devices[0]: 4, devices[1]: 5}) == [4, 5]
 
 
 @pytest.mark.parametrize("table", ["json", "csv"])

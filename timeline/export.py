@@ -66,6 +66,7 @@ def _export(
     target = _target(options, selection, sources)
     form = format_of(target)
     _check_target(target, force=options.force)
+    _check_not_input(target, sources)
     joined = read_ranks(sources, selection, options.operators, progress)
     check_selection(joined.records, selection, path)
     pictures = pictures_of(joined.records, selection)
@@ -207,6 +208,15 @@ def _check_target(target: Path, *, force: bool) -> None:
         raise OutputError(f"{target.parent} does not exist; make it first.")
 
 
+def _check_not_input(target: Path, sources: Sequence[Source]) -> None:
+    """Inputs are never changed, not even with --force."""
+    if target.exists():
+        for source in sources:
+            for path in source.files:
+                if path.samefile(target):
+                    raise OutputError(f"{target} is part of the profile; name another file.")
+
+
 def _provenance(source: Source) -> str:
     identity = source.identity
     return f"rank {identity.rank}: {source.layout} of {identity.directory.name}"
@@ -328,6 +338,8 @@ def _suggestion(path: Path, selection: Selection, options: ExportOptions, writte
         words += ["--ranks", spell_ids(selection.ranks, most=1_000_000)]
     if selection.graphs is not None:
         words += ["--graphs", spell_ids(selection.graphs, most=1_000_000)]
+    for directory, rank in options.assigned_ranks.items():
+        words += ["--assign-rank", f"{directory}={rank}"]
     words += ["--steps", spell_ids(chosen, most=1_000_000), "--kind", options.kind.value]
     return shlex.join(words)
 

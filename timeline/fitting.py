@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -100,10 +100,19 @@ def fit(
         OutputError: a file cannot be written.
     """
     writer = _Writer(options, picture_options, target, form, attributes, wall_offset_ns, progress)
+    try:
+        return _fit(writer, pictures)
+    except BaseException:
+        for draft in writer.drafts:
+            draft.discard()
+        raise
+
+
+def _fit(writer: _Writer, pictures: tuple[RankPicture, ...]) -> Written:
     steps = steps_of(pictures)
-    if not options.limit_bytes:
+    if not writer.limit:
         return writer.exact(pictures, steps)
-    match options.fit:
+    match writer.options.fit:
         case Fit.COARSEN:
             return _coarsened(writer, pictures, steps)
         case Fit.STEPS:
@@ -140,6 +149,8 @@ class _Writer:
     attributes: Attributes
     wall_offset_ns: int | None
     progress: Progress
+    drafts: list[Draft] = field(default_factory=list)
+    """All that were written, so that none outlives a failure."""
 
     @property
     def limit(self) -> int:
@@ -175,6 +186,7 @@ class _Writer:
         made = self._timeline(tracks, self.attributes(omissions, resolved, steps), first_ns)
         tally = Tally()
         draft = write_draft(self.form.encode(made, tally), self.target, gzipped=self.form.gzipped)
+        self.drafts.append(draft)
         tally.scale_to(draft.size_bytes)
         return Part(draft, self.target, made.slice_count, bytes_by_layer(tracks, tally.by_track))
 
@@ -370,15 +382,10 @@ def _split(writer: _Writer, pictures: tuple[RankPicture, ...], steps: tuple[int,
     moments = cut_moments(drawing.tracks, count, first_ns, last_ns)
     parts: list[Part] = []
     lost = 0
-    try:
-        for start, end in pairwise(moments):
-            for part, cut_arrows in _parts_of(writer, drawing, start, end, steps, first_ns):
-                parts.append(part)
-                lost += cut_arrows
-    except BaseException:
-        for part in parts:
-            part.draft.discard()
-        raise
+    for start, end in pairwise(moments):
+        for part, cut_arrows in _parts_of(writer, drawing, start, end, steps, first_ns):
+            parts.append(part)
+            lost += cut_arrows
     omissions = drawing.omissions
     if lost:
         omissions += (Omission(PART_REASON, lost // 2),)

@@ -67,7 +67,7 @@ def _blocks(
         if isinstance(track.content, Slices):
             blocks = _slices(track.content, place, timeline.first_ns)
         elif isinstance(track.content, Samples):
-            blocks = _samples(track, track.content, place, timeline.first_ns)
+            blocks = _samples(_counter_name(track, tracks), track.content, place, timeline.first_ns)
         else:
             continue
         for block in blocks:
@@ -80,7 +80,7 @@ def _places(tracks: Mapping[int, Track]) -> dict[int, _Place]:
     pids: dict[tuple[int | None, str], int] = {}
     threads: dict[int, int] = {}
     made = {}
-    for track in tracks.values():
+    for track in _in_order(tracks):
         if track.content is None:
             continue
         layer, _ = _layer_and_row(track, tracks)
@@ -88,6 +88,14 @@ def _places(tracks: Mapping[int, Track]) -> dict[int, _Place]:
         threads[pid] = threads.get(pid, 0) + 1
         made[track.id] = _Place(pid, threads[pid])
     return made
+
+
+def _in_order(tracks: Mapping[int, Track]) -> list[Track]:
+    """Tracks from top to bottom of the picture: pids and tids then ascend in that order."""
+    places: dict[int | None, tuple[tuple[int, int], ...]] = {None: ()}
+    for track in tracks.values():
+        places[track.id] = (*places.get(track.parent, ()), (track.order, track.id))
+    return sorted(tracks.values(), key=lambda track: places[track.id])
 
 
 def _layer_and_row(track: Track, tracks: Mapping[int, Track]) -> tuple[str, str]:
@@ -178,8 +186,15 @@ def _args(
     return [b',"args":{' + b",".join(own) + b"}" if own else b"" for own in pairs]
 
 
-def _samples(track: Track, samples: Samples, place: _Place, first_ns: int) -> Iterator[list[bytes]]:
-    name, unit = orjson.dumps(track.name), orjson.dumps(samples.unit or "value")
+def _counter_name(track: Track, tracks: Mapping[int, Track]) -> str:
+    """The name of a counter with that of its group, where the group is not a part of it."""
+    above = None if track.parent is None else tracks.get(track.parent)
+    group = above.name if above is not None else ""
+    return track.name if track.name.startswith(group) else f"{group} {track.name}"
+
+
+def _samples(label: str, samples: Samples, place: _Place, first_ns: int) -> Iterator[list[bytes]]:
+    name, unit = orjson.dumps(label), orjson.dumps(samples.unit or "value")
     for first in range(0, len(samples), EVENTS_AT_ONCE):
         stop = first + EVENTS_AT_ONCE
         yield [

@@ -96,8 +96,9 @@ def innermost(start_ns: Int64, end_ns: Int64, moments_ns: Int64) -> Rows:
     hit = np.searchsorted(key[by_key], depth * len(level) + at, side="right") - 1
     inside = (at >= 0) & (depth >= 0)
     found[inside] = edges.row[begins[by_key[hit[inside]]]]
-    # A zero-length call that is itself the launch has already closed; take it when it is alone.
-    lone = (found < 0) & (at >= 0) & (edges.time_ns[last] == moments_ns)
-    closed = edges.row[last[lone]]
-    found[lone] = np.where(start_ns[closed] == end_ns[closed], closed, -1)
+    # A call without length has closed again; take it unless something longer starts there.
+    here = np.flatnonzero((at >= 0) & (edges.time_ns[last] == moments_ns))
+    closed, outer = edges.row[last[here]], found[here]
+    alone = (outer < 0) | (start_ns[outer] < moments_ns[here])
+    found[here] = np.where((start_ns[closed] == end_ns[closed]) & alone, closed, outer)
     return found

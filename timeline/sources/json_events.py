@@ -17,7 +17,9 @@ BLOCK_BYTES = 512 * 1024
 """Blocks of this size stay in the processor's cache; larger ones read slower."""
 MOST_CUTS_TRIED = 8
 _UTF8_MARK = b"\xef\xbb\xbf"
-_EVENTS_KEY = re.compile(rb'\s*\{\s*(?:"[^"]*"\s*:\s*[^\[\{]*,\s*)*"traceEvents"\s*:\s*\[')
+_STRING = rb'"(?:[^"\\]|\\.)*"'
+_KEY = re.compile(rb"\s*(" + _STRING + rb")\s*:\s*(?=\S)", re.DOTALL)
+_PLAIN_VALUE = re.compile(rb"(?:" + _STRING + rb"|[^\s,\[\]{}\"]+)\s*,", re.DOTALL)
 _BYTE_OF_ERROR = re.compile(r"\(byte (\d+)\)")
 _WHITE = b" \t\r\n"
 
@@ -62,12 +64,12 @@ def read_events(path: Path, block_bytes: int = BLOCK_BYTES) -> Iterator[list[Eve
 
 
 def _read_blocks(file: BinaryIO, path: Path, block_bytes: int) -> Iterator[list[Event]]:
-    held = file.read(block_bytes)
-    if held.startswith(_UTF8_MARK):
-        held = held[len(_UTF8_MARK) :]
-    if not held.strip():
-        raise SourceError(path, "is empty.", offset=0)
-    opening, skipped = _opening(held, path)
+    held, found = b"", None
+    while found is None:
+        more = file.read(max(block_bytes, len(held)))
+        held += more
+        found = _opening(held, path, ended=not more)
+    opening, skipped = found
     offset = skipped
     held = held[skipped:]
     wanted = block_bytes
@@ -88,24 +90,44 @@ def _read_blocks(file: BinaryIO, path: Path, block_bytes: int) -> Iterator[list[
     yield _last(opening, held, path, offset)
 
 
-def _opening(held: bytes, path: Path) -> tuple[bytes, int]:
-    """What the file opens with, and the number of bytes before the first event."""
-    first = held.lstrip(_WHITE)[:1]
+def _opening(held: bytes, path: Path, *, ended: bool) -> tuple[bytes, int] | None:
+    """What the file opens with, and the number of bytes before that; None to read on first."""
+    mark = len(_UTF8_MARK) if held.startswith(_UTF8_MARK) else 0
+    begin = len(held) - len(held[mark:].lstrip(_WHITE))
+    first = held[begin : begin + 1]
+    if not ended and (not first or (_UTF8_MARK.startswith(held) and held)):
+        return None
+    if not first:
+        raise SourceError(path, "is empty.", offset=0)
     if first == b"[":
-        return b"[", held.index(b"[") + 1
+        return b"[", begin + 1
     if first == b"{":
-        match = _EVENTS_KEY.match(held)
-        if match:
-            return b'{"traceEvents":[', match.end()
-        if b'"traceEvents"' in held:
-            # The key comes after a nested value: decode as one object in the end.
-            return b"", 0
+        found = _object_opening(held, begin)
+        if found is not None:
+            return found
+        if not ended:
+            return None
     raise SourceError(
         path,
         f"is no trace: it opens with {held[:20]!r}.",
         offset=0,
         do='Expected a list of events or an object with "traceEvents".',
     )
+
+
+def _object_opening(held: bytes, begin: int) -> tuple[bytes, int] | None:
+    """The same for an object: step over its plain values to the list of events."""
+    at = begin + 1
+    while key := _KEY.match(held, at):
+        value = held[key.end() : key.end() + 1]
+        if key[1] == b'"traceEvents"' and value == b"[":
+            return b'{"traceEvents":[', key.end() + 1
+        plain = _PLAIN_VALUE.match(held, key.end())
+        if plain is None:
+            # The events come after a nested value: decode as one object in the end.
+            return (b"", begin) if value in b"[{" and b'"traceEvents"' in held else None
+        at = plain.end()
+    return None
 
 
 def _split(held: bytes) -> tuple[list[Event], int] | None:
@@ -143,7 +165,7 @@ def _last(opening: bytes, held: bytes, path: Path, offset: int) -> list[Event]:
         at = int(match[1]) - len(opening) if match else len(held)
         raise SourceError(
             path,
-            f"is not valid JSON: {error}.",
+            f"is not valid JSON: {_BYTE_OF_ERROR.sub('', str(error)).strip()}.",
             offset=offset + max(0, at),
             do="The run was probably interrupted while it wrote; export it again.",
         ) from error

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
-from decimal import Decimal, InvalidOperation
+from decimal import ROUND_FLOOR, Decimal, InvalidOperation, localcontext
 
 import numpy as np
 
@@ -12,9 +13,11 @@ from timeline.records.tables import NO_TIME
 
 __all__ = ["interval_ns", "moment_ns", "moments_ns"]
 
-FRACTION_DIGITS = 9
-"""Digits kept behind the point: down to a millionth of a nanosecond."""
+FRACTION_DIGITS = 15
+"""Digits kept behind the point: more than any export writes, so sums of two are exact."""
 _PARTS_IN_NS = 10 ** (FRACTION_DIGITS - 3)
+_NUMBER = re.compile(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+"""Decimal itself also takes 1_000, inf and nan."""
 _MOST_US = 9 * 10**15
 """Times beyond this many microseconds do not fit 64 bits of nanoseconds."""
 
@@ -54,7 +57,7 @@ def moment_ns(text: bytes) -> int:
 
 
 def _split(texts: Iterable[bytes]) -> tuple[Int64, Int64, Bool]:
-    """Whole nanoseconds, the rest in millionths of a nanosecond, and whether it is a number."""
+    """Whole nanoseconds, the rest in parts of a nanosecond, and whether it is a number."""
     bare = [bytes(text).strip(b'" \t\r\n') for text in texts]
     count = len(bare)
     if not count:
@@ -95,11 +98,15 @@ def _split(texts: Iterable[bytes]) -> tuple[Int64, Int64, Bool]:
 
 def _exact(text: bytes) -> tuple[int, int] | None:
     """The same for a text with a sign or an exponent, such as 1e-05; None if it is no number."""
+    if not _NUMBER.fullmatch(text):
+        return None
     try:
         value_us = Decimal(text.decode("ascii"))
     except (InvalidOperation, UnicodeDecodeError):
         return None
     if not value_us.is_finite() or abs(value_us) >= _MOST_US:
         return None
-    parts = int(value_us.scaleb(FRACTION_DIGITS).to_integral_value())
+    with localcontext() as context:
+        context.prec = 64
+        parts = int(value_us.scaleb(FRACTION_DIGITS).to_integral_value(ROUND_FLOOR))
     return parts // _PARTS_IN_NS, parts % _PARTS_IN_NS

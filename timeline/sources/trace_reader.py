@@ -239,7 +239,7 @@ def _add_lane(
                 events,
                 strings,
                 layer=names.process(key[0]),
-                process=_whole(key[0]),
+                process=_process(names, key),
                 thread=_whole(key[1]),
                 graph=files.graph,
             )
@@ -251,6 +251,18 @@ def _append(parts: list[_Table], table: _Table, kind: FlowEnd) -> LaneRows:
     first = sum(len(part) for part in parts)
     parts.append(table)
     return LaneRows(kind, first, table.start_ns, table.end_ns)
+
+
+PACKED_PID = 1 << 22
+"""Linux numbers no process higher; msprof packs the process above layer and device."""
+
+
+def _process(names: LaneNames, key: LaneKey) -> int:
+    """The process of a host lane; older msprof packs it in a way that cannot be told apart."""
+    pid = _whole(key[0])
+    if pid >= PACKED_PID:
+        return pid >> 10
+    return NO_ID if names.process(key[0]) == "CANN" else pid
 
 
 def _whole(value: object) -> int:
