@@ -238,6 +238,16 @@ def test_newest_capture_of_a_rank(
     assert all(old.name in warnings for old in profile.captures)
 
 
+def test_ranks_of_different_runs_are_noted(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """Where one rank's newest capture is older than another's, they may be of different runs."""
+    profile = shelf.copy("torch-db", tmp_path / "run")
+    assert discover(profile.path).notes == ()
+    newer = profile.captures[1]
+    newer.rename(newer.with_name(newer.name.replace("20250109120000123", NEWER)))
+    (note,) = discover(profile.path).notes
+    assert "ranks 0 are older" in note
+
+
 def test_newest_of_many_captures(shelf: ProfileShelf, tmp_path: Path) -> None:
     """PROF directories of one rank hours apart follow each other; the last one is read."""
     profile = shelf.copy("mindstudio", tmp_path / "run", ranks=1)

@@ -340,6 +340,11 @@ def _suggestion(path: Path, selection: Selection, options: ExportOptions, writte
         words += ["--graphs", spell_ids(selection.graphs, most=1_000_000)]
     for directory, rank in options.assigned_ranks.items():
         words += ["--assign-rank", f"{directory}={rank}"]
+    for flag, name in (
+        ("--fp-start", options.operators.fp_start),
+        ("--bp-end", options.operators.bp_end),
+    ):
+        words += [flag, name] if name else []
     words += ["--steps", spell_ids(chosen, most=1_000_000), "--kind", options.kind.value]
     return shlex.join(words)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from timeline.errors import RankIdentityError, SourceError, UsageError
+from timeline.errors import RankIdentityError, SourceError, UsageError, spell_ids
 from timeline.sources.base import Clock, Identity, Source
 from timeline.sources.captures import Capture, Layout, find_captures
 from timeline.sources.database_source import DatabaseSource
@@ -64,12 +64,13 @@ def discover(path: Path, assigned: Mapping[str, int] | None = None) -> Discovere
     by_rank: dict[int, list[_Candidate]] = defaultdict(list)
     for candidate in candidates:
         by_rank[candidate.identity.rank].append(candidate)
-    chosen = []
+    chosen: list[_Candidate] = []
     for rank in sorted(by_rank):
         newest, passed = _newest(rank, by_rank[rank])
-        chosen.append(newest.source)
+        chosen.append(newest)
         notes += passed
-    return Discovered(tuple(chosen), tuple(notes))
+    notes += _several_runs(chosen)
+    return Discovered(tuple(found.source for found in chosen), tuple(notes))
 
 
 def _assigned_ranks(captures: Sequence[Capture], assigned: Mapping[str, int]) -> dict[Capture, int]:
@@ -158,6 +159,21 @@ def _newest(rank: int, candidates: list[_Candidate]) -> tuple[_Candidate, list[s
         f"rank {rank}: {older.capture.directory.name} is older than "
         f"{newest.capture.directory.name} and was not read."
         for older in ordered[:-1]
+    ]
+
+
+def _several_runs(chosen: list[_Candidate]) -> list[str]:
+    """A note where the newest captures of ranks were taken far apart."""
+    times = {found.identity.rank: found.identity.taken for found in chosen if found.identity.taken}
+    if not times:
+        return []
+    latest = max(_moment(taken) for taken in times.values())
+    older = [rank for rank, taken in times.items() if latest - _moment(taken) >= SAME_RUN_SECONDS]
+    if not older:
+        return []
+    return [
+        f"the newest captures of ranks {spell_ids(older)} are older than those of the other ranks; "
+        "they may be of another run."
     ]
 
 
