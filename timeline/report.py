@@ -16,6 +16,8 @@ __all__ = ["ExportReport", "OutputFile", "OverlapRow", "RankReport", "Resolution
 
 SCHEMA_VERSION = 1
 MOST_RANKS_IN_TABLE = 8
+WHOLE_NS = 1 << 44
+"""A resolution of hours gathers all that there is."""
 
 
 @dataclass(frozen=True)
@@ -90,18 +92,19 @@ class ResolutionRow:
         noun = self.layer.replace("_", " ")
         if not self.resolution_ns:
             return f"{noun}: exact ({spell_count(self.exact, 'slice')})"
+        width = spell_duration(self.resolution_ns)
+        if self.resolution_ns >= WHOLE_NS:
+            width = "each row as a whole"
         finer = ""
         if self.finer_until_ns is not None:
             finer = f", the first part {spell_duration(self.resolution_ns // 2)}"
         if self.layer == "counters":
-            return (
-                f"{noun}: {spell_duration(self.resolution_ns)}{finer} "
-                f"({spell_count(self.gathered, 'sample')} thinned out)"
-            )
+            return f"{noun}: {width}{finer} ({spell_count(self.gathered, 'sample')} thinned out)"
+        into = f"{self.gathered_into:,}".replace(",", " ")
         return (
-            f"{noun}: {spell_duration(self.resolution_ns)}{finer} "
+            f"{noun}: {width}{finer} "
             f"({spell_count(self.exact, 'slice')} exact, "
-            f"{spell_count(self.gathered, 'slice')} gathered into {self.gathered_into:,})"
+            f"{spell_count(self.gathered, 'slice')} gathered into {into})"
         )
 
     def to_dict(self) -> dict[str, Any]:
