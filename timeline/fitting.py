@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -190,9 +190,16 @@ class _Writer:
         tally.scale_to(draft.size_bytes)
         return Part(draft, self.target, made.slice_count, bytes_by_layer(tracks, tally.by_track))
 
-    def measure(self, tracks: Sequence[Track]) -> int:
-        """The bytes that tracks take in a file."""
-        return self.form.size_of(self._timeline(tracks, self.attributes((), (), ()), None))
+    def measure(
+        self,
+        tracks: Sequence[Track],
+        omissions: Sequence[Omission] = (),
+        steps: Sequence[int] = (),
+        first_ns: int | None = None,
+    ) -> int:
+        """The bytes that tracks take in a file, without writing it."""
+        facts = self.attributes(omissions, (), steps)
+        return self.form.size_of(self._timeline(tracks, facts, first_ns))
 
     def _timeline(
         self, tracks: Sequence[Track], attributes: tuple[tuple[str, str], ...], first_ns: int | None
@@ -377,15 +384,25 @@ def _split(writer: _Writer, pictures: tuple[RankPicture, ...], steps: tuple[int,
         return Written((whole,), pictures, steps, drawing.omissions, exact_bytes=size)
     whole.draft.discard()
     first_ns = first_moment_ns(drawing.tracks)
-    last_ns = _last_moment_ns(drawing.tracks) + 1
     count = int(size / (writer.limit * AIM)) + 1
-    moments = cut_moments(drawing.tracks, count, first_ns, last_ns)
+    moments = cut_moments(drawing.tracks, count, first_ns, _last_moment_ns(drawing.tracks) + 1)
     parts: list[Part] = []
     lost = 0
-    for start, end in pairwise(moments):
-        for part, cut_arrows in _parts_of(writer, drawing, start, end, steps, first_ns):
+
+    def write(start_ns: int, end_ns: int) -> int:
+        nonlocal lost
+        tracks, cut_arrows = without_half_arrows(between(drawing.tracks, start_ns, end_ns))
+        part = writer.write(tracks, drawing.omissions, (), steps, first_ns)
+        if part.draft.size_bytes <= writer.limit:
             parts.append(part)
             lost += cut_arrows
+        else:
+            part.draft.discard()
+        return part.draft.size_bytes
+
+    least = _cut_to_fit(drawing.tracks, moments, writer.limit, write)
+    if least > writer.limit:
+        raise _too_small_for_parts(writer, drawing, moments, least, steps)
     omissions = drawing.omissions
     if lost:
         omissions += (Omission(PART_REASON, lost // 2),)
@@ -396,30 +413,47 @@ def _split(writer: _Writer, pictures: tuple[RankPicture, ...], steps: tuple[int,
     return Written(named, pictures, steps, omissions, exact_bytes=size)
 
 
-def _parts_of(
+def _cut_to_fit(
+    tracks: Sequence[Track], moments: Sequence[int], limit: int, size_of: Callable[[int, int], int]
+) -> int:
+    """Cut between the moments until every part fits, in order of time.
+
+    Returns:
+        The largest size of a part; above the limit for one that cannot be cut, and then no more
+        parts are tried.
+    """
+    largest = 0
+    for start, end in pairwise(moments):
+        size = size_of(start, end)
+        if size > limit:
+            halves = cut_moments(tracks, 2, start, end)
+            if len(halves) > 2:
+                size = _cut_to_fit(tracks, halves, limit, size_of)
+            if size > limit:
+                return size
+        largest = max(largest, size)
+    return largest
+
+
+def _too_small_for_parts(
     writer: _Writer,
     drawing: _Drawing,
-    start_ns: int,
-    end_ns: int,
-    steps: tuple[int, ...],
-    first_ns: int,
-) -> Iterator[tuple[Part, int]]:
-    """One part, or several where one would be too large; with the arrows that were cut."""
-    tracks, lost = without_half_arrows(between(drawing.tracks, start_ns, end_ns))
-    part = writer.write(tracks, drawing.omissions, (), steps, first_ns)
-    size = part.draft.size_bytes
-    if size <= writer.limit:
-        yield part, lost
-        return
-    part.draft.discard()
-    moments = cut_moments(drawing.tracks, 2, start_ns, end_ns)
-    if len(moments) < 3:
-        raise LimitError(
-            f"the limit of {spell_bytes(writer.limit)} cannot hold one moment of this selection, "
-            f"which needs {size} bytes. Take fewer --ranks or --layers."
-        )
-    for start, end in pairwise(moments):
-        yield from _parts_of(writer, drawing, start, end, steps, first_ns)
+    moments: Sequence[int],
+    least: int,
+    steps: Sequence[int],
+) -> LimitError:
+    """Look for a limit that would do, from the size of the part that could not be cut."""
+
+    def size_of(start_ns: int, end_ns: int) -> int:
+        tracks, _ = without_half_arrows(between(drawing.tracks, start_ns, end_ns))
+        return writer.measure(tracks, drawing.omissions, steps, moments[0])
+
+    while (needed := _cut_to_fit(drawing.tracks, moments, least, size_of)) > least:
+        least = max(needed, least * 5 // 4)
+    return LimitError(
+        f"the limit of {spell_bytes(writer.limit)} cannot hold one moment of this selection in a "
+        f"part; {least} bytes would do. Take fewer --ranks or --layers."
+    )
 
 
 def _last_moment_ns(tracks: Sequence[Track]) -> int:

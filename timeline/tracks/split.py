@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from timeline.records.columns import Bool, Int64
+from timeline.records.nesting import edges_of
 from timeline.tracks.model import Arg, ArgKind, Samples, Slices, Track
 
 __all__ = ["between", "cut_moments"]
@@ -36,11 +37,17 @@ def _between(track: Track, start_ns: int, end_ns: int) -> Track:
         return track
     kept = _inside(content.start_ns, content.end_ns, start_ns, end_ns)
     rows = np.flatnonzero(kept)
+    if content.nested:
+        # A cut may make a call as long as the one around it; then the order tells them apart.
+        edges = edges_of(content.start_ns, content.end_ns)
+        order = edges.row[~edges.is_end]
+        rows = order[kept[order]]
     begins = content.start_ns[rows] >= start_ns
     place = np.full(len(content), -1, np.int64)
     place[rows[begins]] = np.flatnonzero(begins)
     moved = place[content.arrows.slice]
-    touched = moved >= 0
+    touched = np.argsort(moved, kind="stable")
+    touched = touched[moved[touched] >= 0]
     args = [
         replace(arg, values=arg.values[rows], present=arg.present[rows]) for arg in content.args
     ]
