@@ -20,9 +20,9 @@ from timeline.report import ExportReport, OutputFile, OverlapRow, RankReport, Re
 from timeline.selection import Layer, Selection
 from timeline.sources.base import Source
 from timeline.sources.discovery import discover
-from timeline.tracks.budget import Resolved
 from timeline.tracks.fit import row_count
 from timeline.tracks.rank_picture import PictureOptions, RankPicture
+from timeline.tracks.resolve import Resolved
 from timeline.version import __version__
 
 __all__ = ["Args", "ExportOptions", "Fit", "export"]

@@ -16,19 +16,13 @@ from timeline.errors import LimitError
 from timeline.options import Args, ExportOptions, Fit
 from timeline.progress import Progress
 from timeline.records.tables import Omission
-from timeline.tracks.budget import (
-    Budget,
-    LayerKey,
-    Plan,
-    Resolved,
-    bytes_by_layer,
-    resolve,
-    without_half_arrows,
-)
+from timeline.tracks.budget import Budget, bytes_by_layer
 from timeline.tracks.fit import Trimming, omissions_of, trimmings
+from timeline.tracks.layers import LayerKey
 from timeline.tracks.model import Arg, Samples, Slices, Timeline, Track
 from timeline.tracks.picture import paint
 from timeline.tracks.rank_picture import PictureOptions, RankPicture
+from timeline.tracks.resolve import Plan, Resolved, resolve, without_half_arrows
 from timeline.tracks.split import between, cut_moments
 from timeline.units import spell_bytes
 

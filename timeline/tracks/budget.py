@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -17,35 +17,13 @@ from timeline.tracks.coarsen import (
     coarsen,
     count_elements,
     count_samples,
-    thin,
 )
-from timeline.tracks.model import Samples, Schema, Slices, Track
+from timeline.tracks.layers import IMPORTANCE, LayerKey, layer_of
+from timeline.tracks.model import Samples, Slices, Track
+from timeline.tracks.resolve import Plan
 
-__all__ = [
-    "Budget",
-    "LayerKey",
-    "Plan",
-    "Resolved",
-    "bytes_by_layer",
-    "layer_of",
-    "resolve",
-    "without_half_arrows",
-]
+__all__ = ["Budget", "bytes_by_layer"]
 
-COUNTERS = "counters"
-LayerKey = str
-IMPORTANCE: tuple[LayerKey, ...] = (
-    Schema.NOTE.value,
-    Schema.STEP.value,
-    Schema.OVERLAP.value,
-    Schema.COMMUNICATION_OP.value,
-    Schema.TASK.value,
-    Schema.HCCL_TASK.value,
-    Schema.HOST_CALL.value,
-    Schema.SCOPE.value,
-    COUNTERS,
-)
-"""Layers, the most important first: these are refined first and coarsened last."""
 EXACT_FIRST = 4
 """So many of the leading layers are made exact before any other is refined at all."""
 COARSEST = 62
@@ -63,26 +41,6 @@ GATHERED_COST = 1.4
 
 Measure = Callable[[Sequence[Track]], int]
 """The bytes that tracks take in the file, descriptors included."""
-
-
-def layer_of(track: Track) -> LayerKey | None:
-    """The layer whose resolution a track has; None for a row that only holds others."""
-    if isinstance(track.content, Slices):
-        return track.content.schema.value
-    return COUNTERS if isinstance(track.content, Samples) else None
-
-
-@dataclass(frozen=True)
-class Plan:
-    """A resolution per layer, and the size that is expected of it."""
-
-    resolutions: Mapping[LayerKey, Resolution]
-    expected_bytes: float
-
-    @property
-    def exact(self) -> bool:
-        """Whether nothing is gathered."""
-        return all(resolution.power == EXACT for resolution in self.resolutions.values())
 
 
 class _Ladder:
@@ -384,87 +342,3 @@ def _halved(track: Track) -> tuple[Track, int] | None:
             coarse = coarsen(coarse_of(content), content, Resolution(power))
             return replace(track, content=drawn(coarse, content)), several
     return None
-
-
-@dataclass(frozen=True)
-class Resolved:
-    """How one layer was drawn: its resolution, and what became of its slices."""
-
-    layer: LayerKey
-    resolution: Resolution
-    exact: int
-    gathered: int
-    gathered_into: int
-
-
-def resolve(tracks: Sequence[Track], plan: Plan) -> tuple[list[Track], list[Resolved], int]:
-    """Draw tracks at the resolutions of a plan.
-
-    Returns:
-        The tracks, what became of each layer, and the number of arrows that lost an end.
-    """
-    made: list[Track] = []
-    totals: dict[LayerKey, list[int]] = {}
-    for track in tracks:
-        layer = layer_of(track)
-        if layer is None or plan.resolutions[layer].power == EXACT:
-            made.append(track)
-            if layer is not None:
-                _count(totals, layer, len(track.content or ()), 0, 0)
-            continue
-        resolution = plan.resolutions[layer]
-        if isinstance(track.content, Slices):
-            coarse = coarsen(coarse_of(track.content), track.content, resolution)
-            several = coarse.row < 0
-            _count(
-                totals,
-                layer,
-                int((~several).sum()),
-                int(coarse.count[several].sum()),
-                int(several.sum()),
-            )
-            made.append(replace(track, content=drawn(coarse, track.content)))
-        elif isinstance(track.content, Samples):
-            thinned = thin(track.content, resolution)
-            _count(totals, layer, len(thinned), len(track.content) - len(thinned), 0)
-            made.append(replace(track, content=thinned))
-    resolved = [
-        Resolved(layer, plan.resolutions[layer], *totals[layer])
-        for layer in IMPORTANCE
-        if layer in totals
-    ]
-    whole, lost = without_half_arrows(made)
-    return whole, resolved, lost + _arrow_count(tracks) - _arrow_count(made)
-
-
-def _count(totals: dict[LayerKey, list[int]], layer: LayerKey, *numbers: int) -> None:
-    held = totals.setdefault(layer, [0, 0, 0])
-    for place, value in enumerate(numbers):
-        held[place] += value
-
-
-def _arrow_count(tracks: Sequence[Track]) -> int:
-    """Distinct arrows that have an end on any track."""
-    return len(_all_arrows(tracks)[0])
-
-
-def _all_arrows(tracks: Sequence[Track]) -> tuple[np.ndarray, np.ndarray]:
-    ids = [track.content.arrows.arrow for track in tracks if isinstance(track.content, Slices)]
-    return np.unique(np.concatenate([np.empty(0, np.int64), *ids]), return_counts=True)
-
-
-def without_half_arrows(tracks: Sequence[Track]) -> tuple[list[Track], int]:
-    """Drop the arrows of which only one end is drawn; how many they were."""
-    ids, ends = _all_arrows(tracks)
-    whole = ids[ends == 2]
-    made = []
-    for track in tracks:
-        content = track.content
-        if isinstance(content, Slices) and len(content.arrows.arrow):
-            kept = np.isin(content.arrows.arrow, whole)
-            arrows = replace(
-                content.arrows, slice=content.arrows.slice[kept], arrow=content.arrows.arrow[kept]
-            )
-            track = replace(track, content=replace(content, arrows=arrows))  # noqa: PLW2901
-        made.append(track)
-    return made, len(ids) - len(whole)

@@ -1,0 +1,112 @@
+"""Turns tracks and a plan into tracks at the resolutions of the plan, and counts what it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from timeline.tracks.coarse_slices import drawn
+from timeline.tracks.coarsen import EXACT, Resolution, coarse_of, coarsen, thin
+from timeline.tracks.layers import IMPORTANCE, LayerKey, layer_of
+from timeline.tracks.model import Samples, Slices, Track
+
+__all__ = ["Plan", "Resolved", "resolve", "without_half_arrows"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A resolution per layer, and the size that is expected of it."""
+
+    resolutions: Mapping[LayerKey, Resolution]
+    expected_bytes: float
+
+    @property
+    def exact(self) -> bool:
+        """Whether nothing is gathered."""
+        return all(resolution.power == EXACT for resolution in self.resolutions.values())
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """How one layer was drawn: its resolution, and what became of its slices."""
+
+    layer: LayerKey
+    resolution: Resolution
+    exact: int
+    gathered: int
+    gathered_into: int
+
+
+def resolve(tracks: Sequence[Track], plan: Plan) -> tuple[list[Track], list[Resolved], int]:
+    """Draw tracks at the resolutions of a plan.
+
+    Returns:
+        The tracks, what became of each layer, and the number of arrows that lost an end.
+    """
+    made: list[Track] = []
+    totals: dict[LayerKey, list[int]] = {}
+    for track in tracks:
+        layer = layer_of(track)
+        if layer is None or plan.resolutions[layer].power == EXACT:
+            made.append(track)
+            if layer is not None:
+                _count(totals, layer, len(track.content or ()), 0, 0)
+            continue
+        resolution = plan.resolutions[layer]
+        if isinstance(track.content, Slices):
+            coarse = coarsen(coarse_of(track.content), track.content, resolution)
+            several = coarse.row < 0
+            _count(
+                totals,
+                layer,
+                int((~several).sum()),
+                int(coarse.count[several].sum()),
+                int(several.sum()),
+            )
+            made.append(replace(track, content=drawn(coarse, track.content)))
+        elif isinstance(track.content, Samples):
+            thinned = thin(track.content, resolution)
+            _count(totals, layer, len(thinned), len(track.content) - len(thinned), 0)
+            made.append(replace(track, content=thinned))
+    resolved = [
+        Resolved(layer, plan.resolutions[layer], *totals[layer])
+        for layer in IMPORTANCE
+        if layer in totals
+    ]
+    whole, lost = without_half_arrows(made)
+    return whole, resolved, lost + _arrow_count(tracks) - _arrow_count(made)
+
+
+def _count(totals: dict[LayerKey, list[int]], layer: LayerKey, *numbers: int) -> None:
+    held = totals.setdefault(layer, [0, 0, 0])
+    for place, value in enumerate(numbers):
+        held[place] += value
+
+
+def _arrow_count(tracks: Sequence[Track]) -> int:
+    """Distinct arrows that have an end on any track."""
+    return len(_all_arrows(tracks)[0])
+
+
+def _all_arrows(tracks: Sequence[Track]) -> tuple[np.ndarray, np.ndarray]:
+    ids = [track.content.arrows.arrow for track in tracks if isinstance(track.content, Slices)]
+    return np.unique(np.concatenate([np.empty(0, np.int64), *ids]), return_counts=True)
+
+
+def without_half_arrows(tracks: Sequence[Track]) -> tuple[list[Track], int]:
+    """Drop the arrows of which only one end is drawn; how many they were."""
+    ids, ends = _all_arrows(tracks)
+    whole = ids[ends == 2]
+    made = []
+    for track in tracks:
+        content = track.content
+        if isinstance(content, Slices) and len(content.arrows.arrow):
+            kept = np.isin(content.arrows.arrow, whole)
+            arrows = replace(
+                content.arrows, slice=content.arrows.slice[kept], arrow=content.arrows.arrow[kept]
+            )
+            track = replace(track, content=replace(content, arrows=arrows))  # noqa: PLW2901
+        made.append(track)
+    return made, len(ids) - len(whole)
