@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from timeline.tracks.coarsen import GATHERED, Coarse, Resolution
 from timeline.tracks.model import Samples, Slices
 
-__all__ = ["Element", "elements_of", "expected_elements", "parents", "thinned"]
+__all__ = ["Element", "elements_of", "expected_elements", "parents", "power_at", "thinned"]
 
 Names = tuple[tuple[str, int, int], ...]
 """Name, count and summed length, ascending by name; empty for a slice that is itself."""
@@ -53,6 +53,14 @@ def parents(starts: Sequence[int], ends: Sequence[int]) -> list[int]:
     return found
 
 
+def power_at(resolution: Resolution, start_ns: int) -> int:
+    """The power that holds where a slice starts."""
+    until, finer = resolution.finer_until_ns, resolution.finer_power
+    return (
+        finer if until is not None and finer is not None and start_ns < until else resolution.power
+    )
+
+
 def expected_elements(slices: Slices, resolution: Resolution) -> list[Element]:
     """Walk the siblings in order of time: short ones of one bin, without a longer between, join."""
     starts, ends = slices.start_ns.tolist(), slices.end_ns.tolist()
@@ -62,9 +70,7 @@ def expected_elements(slices: Slices, resolution: Resolution) -> list[Element]:
         inside.setdefault(above[row], []).append(row)
 
     def power(row: int) -> int:
-        until = resolution.finer_until_ns
-        finer = until is not None and resolution.power > 0 and starts[row] < until
-        return resolution.power - finer
+        return power_at(resolution, starts[row])
 
     def is_short(row: int) -> bool:
         return power(row) > 0 and ends[row] - starts[row] < 1 << power(row)
@@ -142,15 +148,13 @@ def elements_of(coarse: Coarse, slices: Slices) -> list[Element]:
 
 def thinned(samples: Samples, resolution: Resolution) -> list[tuple[int, float]]:
     """The first least and the first greatest sample of each bin, in order of time."""
-    if resolution.power == 0:
-        return list(zip(samples.time_ns.tolist(), samples.value.tolist(), strict=True))
     bins: dict[tuple[int, int], list[tuple[float, int]]] = {}
     for place, (time, value) in enumerate(
         zip(samples.time_ns.tolist(), samples.value.tolist(), strict=True)
     ):
-        until = resolution.finer_until_ns
-        power = resolution.power - (until is not None and time < until)
-        bins.setdefault((power, time >> power), []).append((value, place))
+        power = power_at(resolution, time)
+        key = (power, time >> power) if power else (0, place)
+        bins.setdefault(key, []).append((value, place))
     kept = set()
     for own in bins.values():
         kept.add(min(own)[1])

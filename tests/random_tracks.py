@@ -78,13 +78,17 @@ def samples(draw: st.DrawFn) -> Samples:
 
 
 @st.composite
-def resolutions(draw: st.DrawFn, *, slices: Slices | None = None) -> Resolution:
-    """Any resolution; with slices it may be finer before a moment among them."""
-    power = draw(st.one_of(st.integers(0, MOST_POWER), st.just(COARSEST)))
+def resolutions(
+    draw: st.DrawFn, *, slices: Slices | None = None, most: int = COARSEST
+) -> Resolution:
+    """Any resolution up to a power; with slices it may be finer before a moment among them."""
+    power = min(most, draw(st.one_of(st.integers(0, MOST_POWER), st.just(COARSEST))))
     if slices is None or not len(slices):
         return Resolution(power)
+    if draw(st.booleans()):
+        return Resolution(power)
     first, last = int(slices.start_ns.min()), int(slices.end_ns.max())
-    return Resolution(power, draw(st.none() | st.integers(first, last + 1)))
+    return Resolution(power, draw(st.integers(0, power)), draw(st.integers(first, last + 1)))
 
 
 @st.composite

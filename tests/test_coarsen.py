@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
-from coarse_reference import elements_of, expected_elements, parents, thinned
+from coarse_reference import elements_of, expected_elements, parents, power_at, thinned
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_tracks import (
@@ -141,8 +141,7 @@ def test_long_slices_stay_themselves(data: st.DataObject, slices: Slices) -> Non
 
 def is_long(slices: Slices, row: int, resolution: Resolution) -> bool:
     start_ns, end_ns = int(slices.start_ns[row]), int(slices.end_ns[row])
-    until = resolution.finer_until_ns
-    power = resolution.power - (until is not None and start_ns < until and resolution.power > 0)
+    power = power_at(resolution, start_ns)
     return power == 0 or end_ns - start_ns >= 1 << power
 
 
@@ -235,8 +234,7 @@ def test_a_gathered_element_starts_in_one_bin_and_is_shorter_than_two(
         start_ns, end_ns = int(coarse.start_ns[at]), int(coarse.end_ns[at])
         assert start_ns in starts
         assert end_ns in ends
-        power = int(resolution.powers(coarse.start_ns[at : at + 1])[0])
-        assert end_ns - start_ns < 2 << power
+        assert end_ns - start_ns < 2 << power_at(resolution, start_ns)
         spanned = [
             row
             for row in exact.tolist()
@@ -280,8 +278,7 @@ def test_gathering_twice_is_gathering_once(
     """All columns, names included: what lets ranks be gathered apart and merged later."""
     finer, coarser = sorted((one, other), key=lambda resolution: resolution.power)
     if finer.power < coarser.power:
-        partly = data.draw(resolutions(slices=slices))
-        finer = replace(finer, finer_until_ns=partly.finer_until_ns)
+        finer = data.draw(resolutions(slices=slices, most=finer.power))
     same_columns(gathered_at(slices, finer, coarser), gathered_at(slices, coarser))
 
 
@@ -338,17 +335,26 @@ def test_counting_samples_agrees_with_thinning(counter: Samples, powers: set[int
 def test_the_leading_part_obeys_the_finer_resolution(
     data: st.DataObject, slices: Slices, power: int
 ) -> None:
-    """Up to a moment between two bins all is as at half the width, after it as at the whole."""
+    """Up to a moment between two bins all is as at the finer width, after it as at the other."""
     times = [*slices.start_ns.tolist(), *slices.end_ns.tolist()] or [0]
     first, last = min(times), max(times)
     until = data.draw(st.integers(first, last + 1)) >> power << power
-    mixed = elements_of(gathered_at(slices, Resolution(power, until)), slices)
-    finer = elements_of(gathered_at(slices, Resolution(power - 1)), slices)
+    finer_power = data.draw(st.integers(0, power - 1))
+    mixed = elements_of(gathered_at(slices, Resolution(power, finer_power, until)), slices)
+    finer = elements_of(gathered_at(slices, Resolution(finer_power)), slices)
     coarser = elements_of(gathered_at(slices, Resolution(power)), slices)
     assert mixed == [
         *(own for own in finer if own.start_ns < until),
         *(own for own in coarser if own.start_ns >= until),
     ]
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_an_exact_part_gathers_nothing(nested: bool) -> None:
+    """Not even slices without length at one moment, which are shorter than any bin."""
+    slices = made_slices([(5, 5), (5, 5), (6, 7), (20, 20), (20, 20)], nested=nested)
+    coarse = gathered_at(slices, Resolution(4, EXACT, 10))
+    assert coarse.row.tolist() == [0, 1, 2, GATHERED]
 
 
 # -- counters ----------------------------------------------------------------------------------
@@ -362,7 +368,8 @@ def test_thinning_keeps_the_least_and_the_greatest_of_each_bin(
     resolution = data.draw(resolutions())
     if len(counter) and data.draw(st.booleans()):
         until = data.draw(st.integers(int(counter.time_ns[0]), int(counter.time_ns[-1]) + 1))
-        resolution = replace(resolution, finer_until_ns=until)
+        finer_power = data.draw(st.integers(0, resolution.power))
+        resolution = Resolution(resolution.power, finer_power, until)
     thinner = thin(counter, resolution)
     assert pairs_of(thinner) == thinned(counter, resolution)
     assert thinner.unit == counter.unit

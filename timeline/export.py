@@ -176,6 +176,7 @@ def _row(resolved: Resolved) -> ResolutionRow:
     return ResolutionRow(
         layer=resolved.layer,
         resolution_ns=resolution.width_ns,
+        finer_ns=resolution.finer_width_ns,
         finer_until_ns=resolution.finer_until_ns,
         exact=resolved.exact,
         gathered=resolved.gathered,

@@ -15,9 +15,10 @@ from timeline.encoders.tally import Tally
 from timeline.errors import LimitError
 from timeline.options import Args, ExportOptions, Fit
 from timeline.progress import Progress
+from timeline.records.columns import Int64
 from timeline.records.tables import Omission
 from timeline.tracks.budget import Budget, bytes_by_layer
-from timeline.tracks.fit import Trimming, omissions_of, trimmings
+from timeline.tracks.fit import omissions_of, trimmings
 from timeline.tracks.layers import LayerKey
 from timeline.tracks.model import Arg, Samples, Slices, Timeline, Track
 from timeline.tracks.picture import paint
@@ -32,9 +33,15 @@ AIM = 0.93
 """Share of the limit that is aimed at: estimates err by a few percent."""
 GOOD_ENOUGH = 0.8
 """A file this close to the limit is not worth another try."""
+WORTH_A_TRY = 1.3
+"""An exact file that is expected to be this much too large is tried all the same."""
+NARROW = 3
+"""Below this many times the coarsest file, it is written first, to know that there is one."""
+COARSER = 3.0
+FINER = 1.6
+"""How far the next aim goes when all tries so far were on one side of the limit."""
 MOST_TRIES = 4
 """The first writing, and three more at the most."""
-MOST_STEP_TRIES = 12
 LIMIT_REASON = "the size limit left no room for them"
 ARROW_REASON = "arrows with an end that is gathered with others"
 PART_REASON = "arrows from one part to another"
@@ -248,31 +255,97 @@ def _coarsened(
     """Write at the finest resolutions that fit; each try tells what layers really cost."""
     drawing = writer.draw(pictures)
     budget = Budget(drawing.tracks, writer.measure)
-    limit, aim = writer.limit, AIM
-    plan = budget.exact_plan()
-    if plan.expected_bytes > limit:
-        plan = budget.plan(limit * aim)
+    search = _Search(budget, writer.limit)
+    tries = MOST_TRIES
     best: Written | None = None
-    for _ in range(MOST_TRIES):
+    plan = budget.exact_plan()
+    if plan.expected_bytes > writer.limit * WORTH_A_TRY:
+        coarsest = budget.coarsest_plan()
+        if coarsest.expected_bytes * NARROW > writer.limit:
+            best = _coarsest(writer, drawing, budget, pictures, steps)
+            search.add(coarsest, best.parts[0].draft.size_bytes)
+            tries -= 1
+        plan = budget.plan(writer.limit * AIM)
+    for _ in range(tries):
         tried = _resolved(writer, drawing, plan, pictures, steps)
         part = tried.parts[0]
         size = part.draft.size_bytes
-        budget.learn(plan, part.layer_bytes)
-        if size <= limit:
+        if search.plain(plan):
+            budget.learn(plan, part.layer_bytes)
+        search.add(plan, size)
+        if size <= writer.limit:
             best = _larger(best, tried)
-            if plan.exact or size >= limit * GOOD_ENOUGH:
+            if plan.exact or size >= writer.limit * GOOD_ENOUGH:
                 break
         else:
             tried.discard()
-            aim *= min(1.0, limit / size) ** 0.25
-        exact = budget.exact_plan()
-        better = exact if exact.expected_bytes <= limit * aim else budget.plan(limit * aim)
-        if better.resolutions == plan.resolutions:
-            break
-        plan = better
+        plan = search.next_plan()
     if best is None:
         best = _coarsest_that_fits(writer, drawing, budget, pictures, steps)
-    return replace(best, exact_bytes=budget.exact_plan().expected_bytes)
+    return replace(best, exact_bytes=search.exact_bytes)
+
+
+class _Search:
+    """Closes in on the plan whose file is just below the limit.
+
+    Between a plan that fits and one that does not, the finer of both is taken for a leading share
+    of the slices: the size is then nearly linear in the share.
+    """
+
+    def __init__(self, budget: Budget, limit: int) -> None:
+        self._budget = budget
+        self._limit = limit
+        self._target = limit * AIM
+        self._fits: tuple[Plan, int] | None = None
+        self._exceeds: tuple[Plan, int] | None = None
+        self._shares: list[tuple[float, int]] = []
+        self._last_share: float | None = None
+        self._hits = 0
+        self._misses = 0
+        self._exact_bytes = 0.0
+
+    @property
+    def exact_bytes(self) -> float:
+        """The size of the exact file, measured where it was tried."""
+        return self._exact_bytes or self._budget.exact_plan().expected_bytes
+
+    def plain(self, plan: Plan) -> bool:
+        """Whether a plan is not a mix of two."""
+        return all(own.finer_until_ns is None for own in plan.resolutions.values())
+
+    def add(self, plan: Plan, size: int) -> None:
+        """Note the size of a plan that was tried."""
+        if plan.exact:
+            self._exact_bytes = float(size)
+        if self._last_share is not None:
+            self._shares.append((self._last_share, size))
+        elif size <= self._limit:
+            self._hits += 1
+            if self._fits is None or size > self._fits[1]:
+                self._fits = (plan, size)
+        else:
+            self._misses += 1
+            if self._exceeds is None or size < self._exceeds[1]:
+                self._exceeds = (plan, size)
+
+    def next_plan(self) -> Plan:
+        """What to try next."""
+        if self._fits is not None and self._exceeds is not None:
+            return self._mixed(*self._fits, *self._exceeds)
+        exact = self._budget.exact_plan()
+        if self._fits is not None:
+            if not self._exact_bytes and exact.expected_bytes <= self._limit * WORTH_A_TRY:
+                return exact
+            return self._budget.plan(self._target * FINER**self._hits)
+        return self._budget.plan(self._target / COARSER ** (self._misses - 1))
+
+    def _mixed(self, coarse: Plan, coarse_size: int, fine: Plan, fine_size: int) -> Plan:
+        points = sorted([(0.0, coarse_size), *self._shares, (1.0, fine_size)])
+        low = max(point for point in points if point[1] <= self._limit)
+        high = min(point for point in points if point[0] > low[0])
+        part = (self._target - low[1]) / max(1, high[1] - low[1])
+        self._last_share = low[0] + (high[0] - low[0]) * min(max(part, 0.0), 1.0)
+        return self._budget.mixed(fine, coarse, self._last_share)
 
 
 def _coarsest_that_fits(
@@ -290,11 +363,28 @@ def _coarsest_that_fits(
         if tried.parts[0].draft.size_bytes <= writer.limit:
             return tried
         tried.discard()
-    tried = _resolved(writer, drawing, coarsest, pictures, steps)
+    return _coarsest(writer, drawing, budget, pictures, steps)
+
+
+def _coarsest(
+    writer: _Writer,
+    drawing: _Drawing,
+    budget: Budget,
+    pictures: tuple[RankPicture, ...],
+    steps: tuple[int, ...],
+) -> Written:
+    """The smallest file there is.
+
+    Raises:
+        LimitError: it is too large.
+    """
+    tried = _resolved(writer, drawing, budget.coarsest_plan(), pictures, steps)
     size = tried.parts[0].draft.size_bytes
     if size > writer.limit:
         tried.discard()
-        raise _too_small(writer.limit, size)
+        exact = _resolved(writer, drawing, budget.exact_plan(), pictures, steps)
+        exact.discard()
+        raise _too_small(writer.limit, min(size, exact.parts[0].draft.size_bytes))
     return tried
 
 
@@ -327,45 +417,54 @@ def _larger(best: Written | None, tried: Written) -> Written:
 
 
 def _trimmed(writer: _Writer, pictures: tuple[RankPicture, ...], steps: tuple[int, ...]) -> Written:
-    """Write the detail of as many leading steps as fit: by estimate, then by trial."""
+    """Write the detail of as many leading steps as fit, by what the tries before took."""
     whole = writer.exact(pictures, steps)
     size = whole.parts[0].draft.size_bytes
     if size <= writer.limit:
         return whole
     whole.discard()
     trimming = trimmings(pictures)
-    best = writer.exact(trimming.keep(pictures, 0), ())
-    least = best.parts[0].draft.size_bytes
-    if least > writer.limit:
-        best.discard()
-        raise _too_small(writer.limit, least)
+    records = np.concatenate([[0], np.cumsum(np.maximum(trimming.weights, 1))])
+    points = [(0.0, 0.0), (float(records[-1]), float(size))]
+    best: Written | None = None
     low, high = 0, trimming.pieces
-    for _ in range(MOST_STEP_TRIES):
-        low_bytes = best.parts[0].draft.size_bytes
-        kept = _pieces_to_try(trimming, low, high, low_bytes, size, writer.limit)
+    for _ in range(MOST_TRIES - 2):
+        kept = _pieces_to_try(records, points, low, high, writer.limit * AIM)
         if kept is None:
             break
         tried = writer.exact(trimming.keep(pictures, kept), trimming.steps[:kept])
-        if tried.parts[0].draft.size_bytes <= writer.limit:
-            best.discard()
+        size = tried.parts[0].draft.size_bytes
+        points = sorted([*(point for point in points if point[0] > 0), (records[kept], size)])
+        if size <= writer.limit:
+            if best is not None:
+                best.discard()
             best, low = tried, kept
         else:
-            high, size = kept, tried.parts[0].draft.size_bytes
             tried.discard()
+            high = kept
+    if best is None:
+        best = writer.exact(trimming.keep(pictures, 0), ())
+        least = best.parts[0].draft.size_bytes
+        if least > writer.limit:
+            best.discard()
+            raise _too_small(writer.limit, min(least, int(whole.exact_bytes)))
     return replace(best, exact_bytes=whole.exact_bytes)
 
 
 def _pieces_to_try(
-    trimming: Trimming, low: int, high: int, low_bytes: int, high_bytes: int, limit: int
+    records: Int64, points: Sequence[tuple[float, float]], low: int, high: int, aim_bytes: float
 ) -> int | None:
-    """How many pieces to try between `low`, which fits, and `high`, which does not."""
+    """How many pieces between `low`, which fits, and `high`, which does not, should just fit.
+
+    Size grows with the number of records in proportion, from what the summary takes: two known
+    points (records, bytes) tell both.
+    """
     if high - low <= 1:
         return None
-    between_them = np.cumsum(np.maximum(trimming.weights[low:high], 1))
-    room = (limit * AIM - low_bytes) / max(1, high_bytes - low_bytes)
-    if room <= 0:
-        return None
-    kept = low + int(np.searchsorted(between_them, between_them[-1] * room, side="right"))
+    (first, first_bytes), (second, second_bytes) = points[0], points[1]
+    for_one = (second_bytes - first_bytes) / max(1.0, second - first)
+    wanted = first + (aim_bytes - first_bytes) / max(for_one, 1e-9)
+    kept = int(np.searchsorted(records, wanted, side="right")) - 1
     return min(max(kept, low + 1), high - 1)
 
 

@@ -76,12 +76,13 @@ class OverlapRow:
 class ResolutionRow:
     """At which resolution one layer is true, and what became of its slices.
 
-    Slices of resolution_ns and longer are exact; before finer_until_ns, half of that is enough.
+    Slices of resolution_ns and longer are exact; before finer_until_ns, those of finer_ns are too.
     `gathered` slices were drawn as `gathered_into` slices.
     """
 
     layer: str
     resolution_ns: int
+    finer_ns: int | None
     finer_until_ns: int | None
     exact: int
     gathered: int
@@ -97,7 +98,8 @@ class ResolutionRow:
             width = "each row as a whole"
         finer = ""
         if self.finer_until_ns is not None:
-            finer = f", the first part {spell_duration(self.resolution_ns // 2)}"
+            width_there = spell_duration(self.finer_ns) if self.finer_ns else "exact"
+            finer = f", the first part {width_there}"
         if self.layer == "counters":
             return f"{noun}: {width}{finer} ({spell_count(self.gathered, 'sample')} thinned out)"
         into = f"{self.gathered_into:,}".replace(",", " ")
@@ -112,6 +114,7 @@ class ResolutionRow:
         return {
             "layer": self.layer,
             "resolution_ns": self.resolution_ns,
+            "finer_ns": self.finer_ns,
             "finer_until_ns": self.finer_until_ns,
             "exact": self.exact,
             "gathered": self.gathered,

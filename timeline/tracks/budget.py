@@ -34,8 +34,6 @@ COUNTED_TRACKS = 128
 SAMPLE_TRACKS = 6
 """Tracks of one layer differ: some have arrows and args that others lack."""
 LEAST_COST = 0.5
-LEAST_SHARE = 0.02
-"""Less than this share of a layer's time is not worth a resolution of its own."""
 GATHERED_COST = 1.4
 """A gathered slice costs this much of an exact one where no sample tells."""
 
@@ -99,8 +97,7 @@ class Budget:
         """The finest resolutions whose expected size keeps the limit.
 
         Leading layers are made exact first, as far as all others at their coarsest allow. The
-        rest share one resolution; what is left over refines layers one by one, and the last step
-        applies to as much of the leading time as fits.
+        rest share one resolution, and what is left over refines layers one by one.
         """
         powers = dict.fromkeys(self.layers, COARSEST)
         leading = self.layers[: self._leading()]
@@ -111,7 +108,7 @@ class Budget:
             self._share(powers, rest, limit_bytes)
         for layer in rest:
             powers[layer] = self._finest(powers, layer, limit_bytes)
-        return self._with_finer_part(powers, limit_bytes)
+        return Plan(_resolutions(powers), self._expected(powers))
 
     def exact_plan(self) -> Plan:
         """The plan that gathers nothing."""
@@ -136,12 +133,7 @@ class Budget:
         """What a layer was expected to cost before any correction."""
         if resolution.power == EXACT:
             return self._exact_model_bytes(layer)
-        ladder = self._ladders[layer]
-        if resolution.finer_until_ns is None:
-            return ladder.model_at(resolution.power)
-        share = float(np.mean(self._starts(layer) < resolution.finer_until_ns))
-        finer, coarser = resolution.power - 1, resolution.power
-        return share * ladder.model_at(finer) + (1 - share) * ladder.model_at(coarser)
+        return self._ladders[layer].model_at(resolution.power)
 
     def _exact_model_bytes(self, layer: LayerKey) -> float:
         return self._costs[layer][0] * sum(len(track.content or ()) for track in self._own(layer))
@@ -175,27 +167,24 @@ class Budget:
                 powers.update(shared)
                 return
 
-    def _with_finer_part(self, powers: dict[LayerKey, int], limit: float) -> Plan:
-        """Spend what is left on the leading time of the most important layer that is not exact."""
-        resolutions = _resolutions(powers)
-        expected = self._expected(powers)
-        for layer in self.layers:
-            power = powers[layer]
-            if power <= EXACT + 1:
-                continue
-            ladder = self._ladders[layer]
-            step = ladder.at(power - 1) - ladder.at(power)
-            share = min(1.0, (limit - expected) / step) if step > 0 else 0.0
-            if share > LEAST_SHARE:
-                until = self._moment(layer, share)
-                resolutions[layer] = replace(resolutions[layer], finer_until_ns=until)
-                expected += share * step
-                break
+    def mixed(self, fine: Plan, coarse: Plan, share: float) -> Plan:
+        """A plan that is as fine as one for a share of the slices, those that start first."""
+        until_ns = int(
+            np.quantile(
+                np.concatenate([self._starts(layer) for layer in self.layers]),
+                share,
+                method="nearest",
+            )
+        )
+        resolutions = {}
+        for layer, coarser in coarse.resolutions.items():
+            finer = fine.resolutions[layer]
+            if finer.power < coarser.power:
+                resolutions[layer] = Resolution(coarser.power, finer.power, until_ns)
+            else:
+                resolutions[layer] = coarser
+        expected = share * fine.expected_bytes + (1 - share) * coarse.expected_bytes
         return Plan(resolutions, expected)
-
-    def _moment(self, layer: LayerKey, share: float) -> int:
-        """The moment before which a share of a layer's slices start."""
-        return int(np.quantile(self._starts(layer), share, method="nearest"))
 
     def _starts(self, layer: LayerKey) -> Int64:
         starts = [
@@ -214,7 +203,11 @@ class Budget:
                 gathered += counts[:, 1]
             elif isinstance(track.content, Samples):
                 exact += weight * np.array(count_samples(track.content, RUNGS))
-        exact, gathered = _between_rungs(exact), _between_rungs(gathered)
+        untouched = max(
+            (rung for rung, several in zip(RUNGS, gathered, strict=True) if not several),
+            default=EXACT,
+        )
+        exact, gathered = _between_rungs(exact, untouched), _between_rungs(gathered, untouched)
         exact_bytes, gathered_bytes = self._costs[layer]
         ladder = _Ladder(exact * exact_bytes + gathered * gathered_bytes, exact + gathered)
         if layer in self._exact_factor:
@@ -265,10 +258,16 @@ def _representatives(tracks: Sequence[Track]) -> list[tuple[Track, float]]:
     return [*((track, 1.0) for track in longest), *((track, stand_for) for track in some)]
 
 
-def _between_rungs(counts: Float64) -> Float64:
-    """Counts at every power, from those at the rungs: they fall in proportion."""
-    logarithms = np.interp(np.arange(COARSEST + 1), RUNGS, np.log1p(counts))
-    return np.expm1(logarithms)
+def _between_rungs(counts: Float64, untouched: int) -> Float64:
+    """Counts at every power, from those at the rungs: they fall in proportion.
+
+    Below the first rung that gathers anything nothing is taken to be gathered: a plan that counts
+    on it would change nothing.
+    """
+    made = np.expm1(np.interp(np.arange(COARSEST + 1), RUNGS, np.log1p(counts)))
+    next_rung = RUNGS[min(RUNGS.index(untouched) + 1, len(RUNGS) - 1)]
+    made[:next_rung] = counts[0]
+    return made
 
 
 def bytes_by_layer(

@@ -32,26 +32,41 @@ GATHERED = -1
 
 @dataclass(frozen=True)
 class Resolution:
-    """A time resolution of 2**power nanoseconds; twice as fine up to `finer_until_ns`.
+    """A time resolution of 2**power nanoseconds; a finer one before `finer_until_ns`.
 
     power 0 is exact. The finer part lets a size be met closely: without it, one step of
     resolution may double the number of slices.
     """
 
     power: int
+    finer_power: int | None = None
     finer_until_ns: int | None = None
+
+    @property
+    def exact(self) -> bool:
+        """Whether nothing is gathered at any time."""
+        return self.power == EXACT
 
     @property
     def width_ns(self) -> int:
         """The width of a bin, which is also the least length of a slice that is always exact."""
-        return 0 if self.power == EXACT else 1 << self.power
+        return _width_ns(self.power)
+
+    @property
+    def finer_width_ns(self) -> int | None:
+        """The width of a bin in the finer part, where there is one."""
+        return None if self.finer_power is None else _width_ns(self.finer_power)
 
     def powers(self, start_ns: Int64) -> Int64:
         """The power that holds at each start."""
         powers = np.full(len(start_ns), self.power, np.int64)
-        if self.finer_until_ns is not None and self.power > EXACT:
-            powers[start_ns < self.finer_until_ns] -= 1
+        if self.finer_until_ns is not None and self.finer_power is not None:
+            powers[start_ns < self.finer_until_ns] = self.finer_power
         return powers
+
+
+def _width_ns(power: int) -> int:
+    return 0 if power == EXACT else 1 << power
 
 
 @dataclass(frozen=True)
@@ -275,7 +290,7 @@ def thin(samples: Samples, resolution: Resolution) -> Samples:
     bins = samples.time_ns >> powers
     changes = (bins[1:] != bins[:-1]) | (powers[1:] != powers[:-1])
     number = np.concatenate([[0], np.cumsum(changes)])
-    kept = np.zeros(len(samples), np.bool_)
+    kept = powers == EXACT
     for value in (samples.value, -samples.value):
         order = np.lexsort((value, number))
         firsts = np.concatenate([[True], number[order][1:] != number[order][:-1]])
