@@ -186,7 +186,7 @@ class _Writer:
         self.progress.report("Writing", 0, 0)
         made = self._timeline(tracks, self.attributes(omissions, resolved, steps), first_ns)
         tally = Tally()
-        draft = write_draft(self.form.encode(made, tally), self.target, gzipped=self.form.gzipped)
+        draft = write_draft(self.form.encode(made, tally), self.target)
         self.drafts.append(draft)
         tally.scale_to(draft.size_bytes)
         return Part(draft, self.target, made.slice_count, bytes_by_layer(tracks, tally.by_track))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 
+from timeline.encoders import deflate
 from timeline.encoders.perfetto_tracks import encode_track, track_uuid
 from timeline.encoders.schema import descriptor_bytes
 from timeline.encoders.tally import Tally
@@ -16,7 +16,6 @@ __all__ = ["encode_perfetto"]
 FILE_SEQUENCE = 1
 CHUNK_BYTES = 512 * 1024
 """Bytes of packets that are compressed together."""
-COMPRESSION_LEVEL = 6
 _PACKET = b"\x0a"
 _COMPRESSED_PACKETS = varint(50 << 3 | 2)
 
@@ -117,7 +116,7 @@ def _compressed(
 
 
 def _wrapped(packets: bytearray, shares: dict[int | None, int], tally: Tally | None) -> bytes:
-    body = zlib.compress(packets, COMPRESSION_LEVEL)
+    body = deflate.compressed(packets)
     inner = _COMPRESSED_PACKETS + varint(len(body)) + body
     made = _PACKET + varint(len(inner)) + inner
     if tally is not None:

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import gzip
 import os
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import IO
 
 from timeline.errors import OutputError
 
 __all__ = ["Draft", "publish_all", "write_draft"]
-
-GZIP_LEVEL = 6
 
 
 class Draft:
@@ -56,7 +52,7 @@ def publish_all(drafts: Sequence[tuple[Draft, Path]]) -> None:
         raise
 
 
-def write_draft(pieces: Iterable[bytes], target: Path, *, gzipped: bool) -> Draft:
+def write_draft(pieces: Iterable[bytes], target: Path) -> Draft:
     """Write all pieces beside the target.
 
     Whatever ends the writing early, an interrupt included, leaves nothing behind.
@@ -73,7 +69,7 @@ def write_draft(pieces: Iterable[bytes], target: Path, *, gzipped: bool) -> Draf
     path = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:
-            _write(pieces, file, gzipped=gzipped)
+            file.writelines(pieces)
             file.flush()
             os.fsync(file.fileno())
         path.chmod(0o666 & ~_umask())
@@ -84,18 +80,6 @@ def write_draft(pieces: Iterable[bytes], target: Path, *, gzipped: bool) -> Draf
     except BaseException:
         path.unlink(missing_ok=True)
         raise
-
-
-def _write(pieces: Iterable[bytes], file: IO[bytes], *, gzipped: bool) -> None:
-    if not gzipped:
-        for piece in pieces:
-            file.write(piece)
-        return
-    with gzip.GzipFile(
-        filename="", mode="wb", compresslevel=GZIP_LEVEL, fileobj=file, mtime=0
-    ) as packed:
-        for piece in pieces:
-            packed.write(piece)
 
 
 def _umask() -> int:
