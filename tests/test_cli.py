@@ -349,7 +349,7 @@ def test_interrupt_while_reading(
 # -- nothing is left behind ------------------------------------------------------------------------
 
 
-WRITE_DRAFT = "timeline.fitting.write_draft"
+WRITE_DRAFT = "timeline.fitting.writer.write_draft"
 
 
 def failing_after(drafts: int, error: type[BaseException]) -> Callable[..., Draft]:

@@ -29,7 +29,7 @@ EXACT_FIRST = 4
 COARSEST = 62
 RUNGS = (EXACT, 8, 11, 13, 15, 17, 19, 21, 23, 25, 28, 32, 40, COARSEST)
 """Powers at which slices are counted; between them counts are interpolated."""
-SAMPLE_SLICES = 32_768
+SAMPLE_SLICES = 12_288
 COUNTED_TRACKS = 128
 SAMPLE_TRACKS = 6
 """Tracks of one layer differ: some have arrows and args that others lack."""
@@ -82,7 +82,9 @@ class Budget:
         held = {layer_of(track) for track in tracks}
         self.layers = [layer for layer in IMPORTANCE if layer in held]
         self._base_bytes = measure([_emptied(track) for track in tracks])
-        self._costs = {layer: self._cost_of_one(self._own(layer)) for layer in self.layers}
+        self._exact_bytes = {
+            layer: self._cost_of_one(self._own(layer), self._marginal) for layer in self.layers
+        }
         self._exact_factor: dict[LayerKey, float] = {}
 
     def _own(self, layer: LayerKey) -> list[Track]:
@@ -136,7 +138,9 @@ class Budget:
         return self._ladders[layer].model_at(resolution.power)
 
     def _exact_model_bytes(self, layer: LayerKey) -> float:
-        return self._costs[layer][0] * sum(len(track.content or ()) for track in self._own(layer))
+        return self._exact_bytes[layer] * sum(
+            len(track.content or ()) for track in self._own(layer)
+        )
 
     def coarsest_plan(self) -> Plan:
         """The plan that gathers all it can."""
@@ -208,33 +212,35 @@ class Budget:
             default=EXACT,
         )
         exact, gathered = _between_rungs(exact, untouched), _between_rungs(gathered, untouched)
-        exact_bytes, gathered_bytes = self._costs[layer]
+        exact_bytes = self._exact_bytes[layer]
+        gathered_bytes = self._cost_of_one(self._own(layer), self._gathered_cost)
         ladder = _Ladder(exact * exact_bytes + gathered * gathered_bytes, exact + gathered)
         if layer in self._exact_factor:
             ladder.found(EXACT, self._exact_factor[layer])
         return ladder
 
-    def _cost_of_one(self, tracks: Sequence[Track]) -> tuple[float, float]:
-        """Bytes of one exact and one gathered slice, measured on parts of the longest tracks."""
+    def _cost_of_one(self, tracks: Sequence[Track], cost_on: Callable[[Track], float]) -> float:
+        """Bytes of one slice, measured on parts of the longest tracks."""
         longest = sorted(tracks, key=lambda track: -len(track.content or ()))[:SAMPLE_TRACKS]
-        exact_bytes = gathered_bytes = 0.0
         weights = np.array([max(1, len(track.content or ())) for track in longest], float)
-        for track, weight in zip(longest, weights / weights.sum(), strict=True):
-            exact, gathered = self._cost_on(_sample(track, int(SAMPLE_SLICES * weight) + 512))
-            exact_bytes += weight * exact
-            gathered_bytes += weight * gathered
-        return exact_bytes, gathered_bytes
+        weights /= weights.sum()
+        return float(
+            sum(
+                weight * cost_on(_sample(track, int(SAMPLE_SLICES * weight) + 512))
+                for track, weight in zip(longest, weights, strict=True)
+            )
+        )
 
-    def _cost_on(self, sample: Track) -> tuple[float, float]:
+    def _gathered_cost(self, sample: Track) -> float:
+        """Bytes of one gathered slice: what a half gathered sample takes less its exact slices."""
         exact = self._marginal(sample)
         halved = _halved(sample)
         if halved is None:
-            return exact, exact * GATHERED_COST
+            return exact * GATHERED_COST
         track, several = halved
         assert track.content is not None
         single = 1 - several / len(track.content)
-        gathered = (self._marginal(track) - single * exact) / (1 - single)
-        return exact, max(exact * 0.5, gathered)
+        return max(exact * 0.5, (self._marginal(track) - single * exact) / (1 - single))
 
     def _marginal(self, sample: Track) -> float:
         """Bytes of one slice more: of the second half of a sample, whose names mostly repeat."""

@@ -1,0 +1,122 @@
+"""Turns pictures into one file at the finest resolutions that keep the limit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from timeline.fitting.search import WORTH_A_TRY, Search
+from timeline.fitting.writer import AIM, MOST_TRIES, Drawing, Writer, Written, too_small
+from timeline.records.tables import Omission
+from timeline.tracks.budget import Budget
+from timeline.tracks.rank_picture import RankPicture
+from timeline.tracks.resolve import Plan, resolve
+
+__all__ = ["coarsened"]
+
+GOOD_ENOUGH = 0.8
+"""A file this close to the limit is not worth another try."""
+NARROW = 3
+"""Below this many times the coarsest file, it is written first, to know that there is one."""
+ARROW_REASON = "arrows with an end that is gathered with others"
+
+
+def coarsened(writer: Writer, pictures: tuple[RankPicture, ...], steps: tuple[int, ...]) -> Written:
+    """Write at the finest resolutions that fit; each try tells what layers really cost."""
+    drawing = writer.draw(pictures)
+    budget = Budget(drawing.tracks, writer.measure)
+    search = Search(budget, writer.limit)
+    tries = MOST_TRIES
+    best: Written | None = None
+    plan = budget.exact_plan()
+    if plan.expected_bytes > writer.limit * WORTH_A_TRY:
+        coarsest = budget.coarsest_plan()
+        if coarsest.expected_bytes * NARROW > writer.limit:
+            best = _coarsest(writer, drawing, budget, pictures, steps)
+            search.add(coarsest, best.parts[0].draft.size_bytes)
+            tries -= 1
+        plan = budget.plan(writer.limit * AIM)
+    for _ in range(tries):
+        tried = _resolved(writer, drawing, plan, pictures, steps)
+        part = tried.parts[0]
+        size = part.draft.size_bytes
+        if search.plain(plan):
+            budget.learn(plan, part.layer_bytes)
+        search.add(plan, size)
+        if size <= writer.limit:
+            best = _larger(best, tried)
+            if plan.exact or size >= writer.limit * GOOD_ENOUGH:
+                break
+        else:
+            tried.discard()
+        plan = search.next_plan()
+    if best is None:
+        best = _coarsest_that_fits(writer, drawing, budget, pictures, steps)
+    return replace(best, exact_bytes=search.exact_bytes)
+
+
+def _coarsest_that_fits(
+    writer: Writer,
+    drawing: Drawing,
+    budget: Budget,
+    pictures: tuple[RankPicture, ...],
+    steps: tuple[int, ...],
+) -> Written:
+    """Estimates failed: aim ever lower, in the end at the coarsest there is."""
+    aim = writer.limit * AIM
+    coarsest = budget.coarsest_plan()
+    while (aim := aim / 2) > coarsest.expected_bytes:
+        tried = _resolved(writer, drawing, budget.plan(aim), pictures, steps)
+        if tried.parts[0].draft.size_bytes <= writer.limit:
+            return tried
+        tried.discard()
+    return _coarsest(writer, drawing, budget, pictures, steps)
+
+
+def _coarsest(
+    writer: Writer,
+    drawing: Drawing,
+    budget: Budget,
+    pictures: tuple[RankPicture, ...],
+    steps: tuple[int, ...],
+) -> Written:
+    """The smallest file there is.
+
+    Raises:
+        LimitError: it is too large.
+    """
+    tried = _resolved(writer, drawing, budget.coarsest_plan(), pictures, steps)
+    size = tried.parts[0].draft.size_bytes
+    if size > writer.limit:
+        tried.discard()
+        exact = _resolved(writer, drawing, budget.exact_plan(), pictures, steps)
+        exact.discard()
+        raise too_small(writer.limit, min(size, exact.parts[0].draft.size_bytes))
+    return tried
+
+
+def _resolved(
+    writer: Writer,
+    drawing: Drawing,
+    plan: Plan,
+    pictures: tuple[RankPicture, ...],
+    steps: tuple[int, ...],
+) -> Written:
+    tracks, resolved, lost = resolve(drawing.tracks, plan)
+    omissions = drawing.omissions
+    if lost:
+        omissions += (Omission(ARROW_REASON, lost),)
+    shown = tuple(resolved) if not plan.exact else ()
+    part = writer.write(tracks, omissions, shown, steps)
+    return Written((part,), pictures, steps, omissions, shown)
+
+
+def _larger(best: Written | None, tried: Written) -> Written:
+    if best is None:
+        return tried
+    keep, drop = (
+        (tried, best)
+        if (tried.parts[0].draft.size_bytes >= best.parts[0].draft.size_bytes)
+        else (best, tried)
+    )
+    drop.discard()
+    return keep

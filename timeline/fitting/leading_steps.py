@@ -1,0 +1,67 @@
+"""Turns pictures into one file with the detail of as many leading steps as keep the limit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from timeline.fitting.writer import AIM, MOST_TRIES, Writer, Written, too_small
+from timeline.records.columns import Int64
+from timeline.tracks.fit import trimmings
+from timeline.tracks.rank_picture import RankPicture
+
+__all__ = ["trimmed"]
+
+
+def trimmed(writer: Writer, pictures: tuple[RankPicture, ...], steps: tuple[int, ...]) -> Written:
+    """Write the detail of as many leading steps as fit, by what the tries before took."""
+    whole = writer.exact(pictures, steps)
+    size = whole.parts[0].draft.size_bytes
+    if size <= writer.limit:
+        return whole
+    whole.discard()
+    trimming = trimmings(pictures)
+    records = np.concatenate([[0], np.cumsum(np.maximum(trimming.weights, 1))])
+    points = [(0.0, 0.0), (float(records[-1]), float(size))]
+    best: Written | None = None
+    low, high = 0, trimming.pieces
+    for _ in range(MOST_TRIES - 2):
+        kept = _pieces_to_try(records, points, low, high, writer.limit * AIM)
+        if kept is None:
+            break
+        tried = writer.exact(trimming.keep(pictures, kept), trimming.steps[:kept])
+        size = tried.parts[0].draft.size_bytes
+        points = sorted([*(point for point in points if point[0] > 0), (records[kept], size)])
+        if size <= writer.limit:
+            if best is not None:
+                best.discard()
+            best, low = tried, kept
+        else:
+            tried.discard()
+            high = kept
+    if best is None:
+        best = writer.exact(trimming.keep(pictures, 0), ())
+        least = best.parts[0].draft.size_bytes
+        if least > writer.limit:
+            best.discard()
+            raise too_small(writer.limit, min(least, int(whole.exact_bytes)))
+    return replace(best, exact_bytes=whole.exact_bytes)
+
+
+def _pieces_to_try(
+    records: Int64, points: Sequence[tuple[float, float]], low: int, high: int, aim_bytes: float
+) -> int | None:
+    """How many pieces between `low`, which fits, and `high`, which does not, should just fit.
+
+    Size grows with the number of records in proportion, from what the summary takes: two known
+    points (records, bytes) tell both.
+    """
+    if high - low <= 1:
+        return None
+    (first, first_bytes), (second, second_bytes) = points[0], points[1]
+    for_one = (second_bytes - first_bytes) / max(1.0, second - first)
+    wanted = first + (aim_bytes - first_bytes) / max(for_one, 1e-9)
+    kept = int(np.searchsorted(records, wanted, side="right")) - 1
+    return min(max(kept, low + 1), high - 1)

@@ -1,0 +1,78 @@
+"""Turns the sizes of the plans that were tried into the plan to try next."""
+
+from __future__ import annotations
+
+from timeline.fitting.writer import AIM
+from timeline.tracks.budget import Budget
+from timeline.tracks.resolve import Plan
+
+__all__ = ["WORTH_A_TRY", "Search"]
+
+WORTH_A_TRY = 1.3
+"""An exact file that is expected to be this much too large is tried all the same."""
+COARSER = 3.0
+FINER = 1.6
+"""How far the next aim goes when all tries so far were on one side of the limit."""
+
+
+class Search:
+    """Closes in on the plan whose file is just below the limit.
+
+    Between a plan that fits and one that does not, the finer of both is taken for a leading share
+    of the slices: the size is then nearly linear in the share.
+    """
+
+    def __init__(self, budget: Budget, limit: int) -> None:
+        self._budget = budget
+        self._limit = limit
+        self._target = limit * AIM
+        self._fits: tuple[Plan, int] | None = None
+        self._exceeds: tuple[Plan, int] | None = None
+        self._shares: list[tuple[float, int]] = []
+        self._last_share: float | None = None
+        self._hits = 0
+        self._misses = 0
+        self._exact_bytes = 0.0
+
+    @property
+    def exact_bytes(self) -> float:
+        """The size of the exact file, measured where it was tried."""
+        return self._exact_bytes or self._budget.exact_plan().expected_bytes
+
+    def plain(self, plan: Plan) -> bool:
+        """Whether a plan is not a mix of two."""
+        return all(own.finer_until_ns is None for own in plan.resolutions.values())
+
+    def add(self, plan: Plan, size: int) -> None:
+        """Note the size of a plan that was tried."""
+        if plan.exact:
+            self._exact_bytes = float(size)
+        if self._last_share is not None:
+            self._shares.append((self._last_share, size))
+        elif size <= self._limit:
+            self._hits += 1
+            if self._fits is None or size > self._fits[1]:
+                self._fits = (plan, size)
+        else:
+            self._misses += 1
+            if self._exceeds is None or size < self._exceeds[1]:
+                self._exceeds = (plan, size)
+
+    def next_plan(self) -> Plan:
+        """What to try next."""
+        if self._fits is not None and self._exceeds is not None:
+            return self._mixed(*self._fits, *self._exceeds)
+        exact = self._budget.exact_plan()
+        if self._fits is not None:
+            if not self._exact_bytes and exact.expected_bytes <= self._limit * WORTH_A_TRY:
+                return exact
+            return self._budget.plan(self._target * FINER**self._hits)
+        return self._budget.plan(self._target / COARSER ** (self._misses - 1))
+
+    def _mixed(self, coarse: Plan, coarse_size: int, fine: Plan, fine_size: int) -> Plan:
+        points = sorted([(0.0, coarse_size), *self._shares, (1.0, fine_size)])
+        low = max(point for point in points if point[1] <= self._limit)
+        high = min(point for point in points if point[0] > low[0])
+        part = (self._target - low[1]) / max(1, high[1] - low[1])
+        self._last_share = low[0] + (high[0] - low[0]) * min(max(part, 0.0), 1.0)
+        return self._budget.mixed(fine, coarse, self._last_share)

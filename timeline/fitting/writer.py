@@ -1,0 +1,189 @@
+"""Turns pictures into tracks, and tracks into files under temporary names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from timeline.encoders.formats import Format
+from timeline.encoders.sink import Draft, publish_all, write_draft
+from timeline.encoders.tally import Tally
+from timeline.errors import LimitError
+from timeline.options import Args, ExportOptions
+from timeline.progress import Progress
+from timeline.records.tables import Omission
+from timeline.tracks.budget import bytes_by_layer
+from timeline.tracks.fit import omissions_of
+from timeline.tracks.layers import LayerKey
+from timeline.tracks.model import Arg, Samples, Slices, Timeline, Track
+from timeline.tracks.picture import paint
+from timeline.tracks.rank_picture import PictureOptions, RankPicture
+from timeline.tracks.resolve import Resolved
+from timeline.units import spell_bytes
+
+__all__ = [
+    "AIM",
+    "MOST_TRIES",
+    "Attributes",
+    "Drawing",
+    "Part",
+    "Writer",
+    "Written",
+    "first_moment_ns",
+    "steps_of",
+    "too_small",
+]
+
+AIM = 0.93
+"""Share of the limit that is aimed at: estimates err by a few percent."""
+MOST_TRIES = 4
+"""The first writing, and three more at the most."""
+LIMIT_REASON = "the size limit left no room for them"
+
+Attributes = Callable[
+    [Sequence[Omission], Sequence[Resolved], Sequence[int]], tuple[tuple[str, str], ...]
+]
+"""Facts that travel in the file, given what is left out, gathered, and whose detail is in."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One written file under a temporary name: its slices, and the bytes of each layer."""
+
+    draft: Draft
+    target: Path
+    slices: int
+    layer_bytes: Mapping[LayerKey, float]
+
+
+@dataclass(frozen=True)
+class Written:
+    """All files of an export, not yet published, and what they cost."""
+
+    parts: tuple[Part, ...]
+    pictures: tuple[RankPicture, ...]
+    kept_steps: tuple[int, ...]
+    omissions: tuple[Omission, ...] = ()
+    resolved: tuple[Resolved, ...] = ()
+    exact_bytes: float = 0.0
+
+    def publish(self) -> None:
+        """Give all files their names; if one cannot have its own, none has."""
+        publish_all([(part.draft, part.target) for part in self.parts])
+
+    def discard(self) -> None:
+        """Remove all files."""
+        for part in self.parts:
+            part.draft.discard()
+
+
+def steps_of(pictures: Sequence[RankPicture]) -> tuple[int, ...]:
+    """All steps of the selection, ascending."""
+    return tuple(
+        sorted({step for picture in pictures for step in picture.records.steps.iteration.tolist()})
+    )
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """Tracks that are ready to be encoded, and what painting them left out."""
+
+    tracks: tuple[Track, ...]
+    omissions: tuple[Omission, ...]
+
+
+@dataclass(frozen=True)
+class Writer:
+    """Paints pictures and writes tracks to drafts."""
+
+    options: ExportOptions
+    picture_options: PictureOptions
+    target: Path
+    form: Format
+    attributes: Attributes
+    wall_offset_ns: int | None
+    progress: Progress
+    drafts: list[Draft] = field(default_factory=list)
+    """All that were written, so that none outlives a failure."""
+
+    @property
+    def limit(self) -> int:
+        return self.options.limit_bytes
+
+    def draw(self, pictures: Sequence[RankPicture]) -> Drawing:
+        """All tracks of the pictures, with the args that were asked for."""
+        self.progress.report("Drawing", 0, 0)
+        painted = paint(pictures, self.picture_options)
+        tracks = tuple(
+            replace(track, content=track.content.with_args(self._wanted))
+            if isinstance(track.content, Slices)
+            else track
+            for track in painted.tracks
+        )
+        return Drawing(tracks, (*painted.omissions, *omissions_of(pictures, LIMIT_REASON)))
+
+    def _wanted(self, arg: Arg) -> bool:
+        if self.options.args is Args.DEFAULT:
+            return arg.default
+        return self.options.args is Args.ALL
+
+    def write(
+        self,
+        tracks: Sequence[Track],
+        omissions: Sequence[Omission],
+        resolved: Sequence[Resolved],
+        steps: Sequence[int],
+        first_ns: int | None = None,
+    ) -> Part:
+        """Encode tracks to a draft."""
+        self.progress.report("Writing", 0, 0)
+        made = self._timeline(tracks, self.attributes(omissions, resolved, steps), first_ns)
+        tally = Tally()
+        draft = write_draft(self.form.encode(made, tally), self.target)
+        self.drafts.append(draft)
+        tally.scale_to(draft.size_bytes)
+        return Part(draft, self.target, made.slice_count, bytes_by_layer(tracks, tally.by_track))
+
+    def measure(
+        self,
+        tracks: Sequence[Track],
+        omissions: Sequence[Omission] = (),
+        steps: Sequence[int] = (),
+        first_ns: int | None = None,
+    ) -> int:
+        """The bytes that tracks take in a file, without writing it."""
+        facts = self.attributes(omissions, (), steps)
+        return self.form.size_of(self._timeline(tracks, facts, first_ns))
+
+    def _timeline(
+        self, tracks: Sequence[Track], attributes: tuple[tuple[str, str], ...], first_ns: int | None
+    ) -> Timeline:
+        first = first_moment_ns(tracks) if first_ns is None else first_ns
+        return Timeline(tuple(tracks), first, self.wall_offset_ns, attributes)
+
+    def exact(self, pictures: tuple[RankPicture, ...], steps: tuple[int, ...]) -> Written:
+        """Write everything, whatever its size."""
+        drawing = self.draw(pictures)
+        part = self.write(drawing.tracks, drawing.omissions, (), steps)
+        return Written(
+            (part,), pictures, steps, drawing.omissions, exact_bytes=part.draft.size_bytes
+        )
+
+
+def first_moment_ns(tracks: Sequence[Track]) -> int:
+    """The first moment of any slice or sample, 0 where there is none."""
+    firsts = []
+    for track in tracks:
+        if isinstance(track.content, Slices) and len(track.content):
+            firsts.append(int(track.content.start_ns.min()))
+        elif isinstance(track.content, Samples) and len(track.content):
+            firsts.append(int(track.content.time_ns[0]))
+    return min(firsts, default=0)
+
+
+def too_small(limit: int, least: int) -> LimitError:
+    return LimitError(
+        f"the limit of {spell_bytes(limit)} cannot hold the summary of this selection; the "
+        f"smallest that works is {least} bytes. Take fewer --ranks or --steps."
+    )
