@@ -8,7 +8,12 @@ from hypothesis import strategies as st
 from random_intervals import EPOCH_NS, Interval, columns_of, covered_ns, intervals
 
 from timeline.analysis.intervals import Intervals, subtract, union
-from timeline.analysis.overlap import Overlap, join_overlaps, overlap_of
+from timeline.analysis.overlap import (
+    Overlap,
+    overlap_of,
+    overlap_of_stretches,
+    totals_by_step,
+)
 from timeline.records.columns import Int64
 from timeline.records.tables import CommunicationOps, Tasks
 
@@ -121,35 +126,50 @@ def test_overlap_parts_the_span_between_first_and_last_record(
     assert_identity(overlap)
 
 
-@given(task_rows, intervals(), st.data())
-def test_overlap_of_chosen_rows_is_that_of_those_rows_alone(
-    tasks: list[TaskRow], ops: list[Interval], data: st.DataObject
+Stretch = tuple[list[TaskRow], list[Interval]]
+
+stretches_of_time = st.lists(st.tuples(task_rows, intervals()), max_size=4)
+
+
+def laid_out(
+    stretches: list[Stretch], outside: Stretch
+) -> tuple[Tasks, CommunicationOps, Int64, Int64]:
+    """All records as tables, shuffled by stretch, and the stretch of each, -1 for those outside."""
+    parts = [outside, *stretches]
+    return (
+        tasks_of([row for tasks, _ in parts for row in tasks]),
+        ops_of([pair for _, ops in parts for pair in ops]),
+        np.repeat(np.arange(len(parts)) - 1, [len(tasks) for tasks, _ in parts]),
+        np.repeat(np.arange(len(parts)) - 1, [len(ops) for _, ops in parts]),
+    )
+
+
+@given(stretches_of_time, st.tuples(task_rows, intervals()))
+def test_totals_of_steps_are_those_of_each_step_alone(
+    stretches: list[Stretch], outside: Stretch
 ) -> None:
-    def mask(count: int) -> list[bool]:
-        return data.draw(st.lists(st.booleans(), min_size=count, max_size=count))
-
-    chosen_tasks, chosen_ops = mask(len(tasks)), mask(len(ops))
-    chosen = overlap_of(
-        tasks_of(tasks),
-        ops_of(ops),
-        task_rows=np.array(chosen_tasks, np.bool_),
-        op_rows=np.array(chosen_ops, np.bool_),
-    )
-    alone = overlap_from(
-        [row for row, kept in zip(tasks, chosen_tasks, strict=True) if kept],
-        [pair for pair, kept in zip(ops, chosen_ops, strict=True) if kept],
-    )
-    assert chosen.totals_ns() == alone.totals_ns()
-    assert chosen.span_ns == alone.span_ns
+    """Steps may overlap each other; records outside all steps count for none."""
+    totals = totals_by_step(*laid_out(stretches, outside), len(stretches))
+    assert len(totals) == len(stretches)
+    for step, (tasks, ops) in enumerate(stretches):
+        alone = overlap_from(tasks, ops)
+        assert {
+            "computing_ns": totals.computing_ns[step],
+            "communication_ns": totals.communication_ns[step],
+            "not_overlapped_ns": totals.not_overlapped_ns[step],
+            "free_ns": totals.free_ns[step],
+        } == alone.totals_ns()
+        assert totals.span_ns[step] == alone.span_ns
+        assert totals.known[step] == bool(tasks or ops)
 
 
-@given(st.lists(st.tuples(task_rows, intervals()), max_size=4))
-def test_joined_overlaps_count_shared_time_once_and_time_between_them_never(
-    stretches: list[tuple[list[TaskRow], list[Interval]]],
+@given(stretches_of_time, st.tuples(task_rows, intervals()))
+def test_stretches_count_shared_time_once_and_time_between_them_never(
+    stretches: list[Stretch], outside: Stretch
 ) -> None:
     moved = [shifted(tasks, ops, 150 * at) for at, (tasks, ops) in enumerate(stretches)]
     for parts in (stretches, moved):  # on top of each other, and far apart
-        joined = join_overlaps([overlap_from(tasks, ops) for tasks, ops in parts])
+        joined = overlap_of_stretches(*laid_out(parts, outside), len(parts))
         computing, communication, spans = set[int](), set[int](), set[int]()
         for tasks, ops in parts:
             computed, communicated = computed_ns(tasks), covered_ns(*columns_of(ops))
@@ -173,10 +193,11 @@ def shifted(
     )
 
 
-def test_a_join_of_one_stretch_is_that_stretch() -> None:
+def test_one_stretch_is_the_whole() -> None:
     at = EPOCH_NS
-    one = overlap_from([((at, at + 5), True), ((at + 9, at + 12), True)], [(at + 3, at + 7)])
-    joined = join_overlaps([one])
+    rows = [((at, at + 5), True), ((at + 9, at + 12), True)], [(at + 3, at + 7)]
+    one = overlap_from(*rows)
+    joined = overlap_of_stretches(*laid_out([rows], ([], [])), 1)
     assert joined.totals_ns() == one.totals_ns()
     assert joined.span_ns == one.span_ns == 12
     assert one.totals_ns() == {

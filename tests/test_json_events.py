@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from timeline.errors import SourceError
-from timeline.sources.json_events import BLOCK_BYTES, Event, read_events
+from timeline.sources.json_events import BLOCK_BYTES, look_for_metadata, read_events
+from timeline.sources.trace_events import Args, Event
 
 EventObject = dict[str, Any]
 
@@ -29,6 +30,12 @@ EVIL_NAMES = (
     "中文 μs é",
     "[{,}]",
 )
+
+KINDS: dict[str, type[msgspec.Struct]] = {
+    str(kind.__struct_config__.tag): kind for kind in get_args(Event)
+}
+"""The type that each phase is read as."""
+SPELLED = {field.encode_name: field.name for field in msgspec.structs.fields(Args)}
 
 names = st.sampled_from(EVIL_NAMES) | st.text(max_size=12)
 numbers = st.integers(-(2**62), 2**62) | st.floats(allow_nan=False, allow_infinity=False)
@@ -47,7 +54,8 @@ events = st.fixed_dictionaries(
         "dur": numbers,
         "cat": names,
         "id": ids,
-        "args": st.dictionaries(names, values, max_size=4),
+        "args": st.dictionaries(names, values, max_size=4)
+        | st.dictionaries(names | st.sampled_from(sorted(SPELLED)), numbers | names, max_size=4),
         "bp": st.just("e"),
         "unknown": values,
     },
@@ -94,20 +102,47 @@ OBJECT = Layout({"displayTimeUnit": "ns"}, {}, None, None, escapes=True, marked=
 
 
 def plain(event: Event) -> EventObject:
-    """The event as plain values, its raw parts decoded."""
-    return {
-        field: json.loads(bytes(value)) if isinstance(value, msgspec.Raw) and value else value
-        for field in Event.__struct_fields__
-        if (value := getattr(event, field)) != getattr(Event(), field)
+    """The event as plain values, its raw parts decoded; what it does not have is left out."""
+    default = type(event)()
+    return {"ph": event.__struct_config__.tag} | {
+        field: plain_value(value)
+        for field in event.__struct_fields__
+        if (value := getattr(event, field)) != getattr(default, field)
     }
+
+
+def plain_value(value: Any) -> Any:
+    if isinstance(value, msgspec.Raw):
+        return json.loads(bytes(value))
+    if isinstance(value, msgspec.Struct):
+        held = {field: getattr(value, field) for field in value.__struct_fields__}
+        empty = type(value)()
+        return {
+            field: plain_value(one) for field, one in held.items() if one != getattr(empty, field)
+        }
+    return value
 
 
 def wanted(event: EventObject) -> EventObject:
     """What is to be read of an event: known fields, as far as they differ from the defaults."""
+    kind = KINDS[event["ph"]]
+    default = kind()
+    made = {"ph": event["ph"]}
+    for field, value in event.items():
+        if field == "args" and field in kind.__struct_fields__:
+            made[field] = wanted_args(event["ph"], value)
+        elif field in kind.__struct_fields__ and value != getattr(default, field):
+            made[field] = value
+    return made
+
+
+def wanted_args(phase: str, args: EventObject) -> EventObject:
+    """Counters keep all args, intervals those with a meaning, metadata its name."""
+    if phase == "C":
+        return args
+    known = SPELLED if phase == "X" else {"name": "name"}
     return {
-        field: value
-        for field, value in event.items()
-        if field in Event.__struct_fields__ and value != getattr(Event(), field)
+        known[name]: value for name, value in args.items() if name in known and value is not None
     }
 
 
@@ -168,6 +203,50 @@ def outcome(path: Path, block_bytes: int) -> list[EventObject] | str:
         return read(path, block_bytes)
     except SourceError as error:
         return str(error)
+
+
+OTHERS: list[EventObject] = [{"ph": "i", "name": "mark"}, {"ph": "B", "args": 7}, {"name": "none"}]
+
+
+@pytest.mark.parametrize("block_bytes", [1, 64, BLOCK_BYTES])
+def test_phases_without_a_meaning_are_told_apart_from_wrong_events(
+    write: Callable[[bytes], Path], block_bytes: int
+) -> None:
+    """They are counted as left out, so they must arrive; what is around them reads as ever."""
+    found = [THREE[0], OTHERS[0], THREE[1], OTHERS[1], OTHERS[2], THREE[2]]
+    read_as = [{"ph": "i"} if event in OTHERS else wanted(event) for event in found]
+    assert read(write(PLAIN.document(found)), block_bytes) == read_as
+
+
+plain_names = st.text("abcXM 0123()", max_size=8)
+
+
+@given(
+    st.lists(events, max_size=3),
+    st.lists(
+        st.fixed_dictionaries(
+            {
+                "ph": st.just("M"),
+                "name": plain_names,
+                "pid": st.integers(0, 2**40) | plain_names,
+                "args": st.fixed_dictionaries({"name": plain_names}),
+            },
+            optional={"tid": st.integers(0, 2**40) | plain_names},
+        ).flatmap(lambda event: st.permutations(list(event.items())).map(dict)),
+        max_size=3,
+    ),
+    layouts,
+)
+def test_metadata_is_found_without_reading_the_rest(
+    write: Callable[[bytes], Path],
+    others: list[EventObject],
+    found: list[EventObject],
+    layout: Layout,
+) -> None:
+    """Whatever the order of the keys, and however large the file around them."""
+    path = write(layout.document([*others, *found]))
+    seen = [plain(event) for event in look_for_metadata(path)]
+    assert [event for event in map(wanted, found) if event not in seen] == []
 
 
 def test_a_long_file_arrives_in_several_blocks(write: Callable[[bytes], Path]) -> None:

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
 import orjson
 
 from timeline.analysis.clocks import JoinedClock
@@ -231,13 +232,7 @@ def _empty_warnings(pictures: Sequence[RankPicture], selection: Selection) -> It
             chosen = selection.graphs is not None or selection.steps is not None
             yield f"rank {rank}: holds nothing" + (" of the selection." if chosen else ".")
             continue
-        empty = [
-            int(step)
-            for step, overlap in zip(
-                picture.records.steps.iteration.tolist(), picture.step_overlaps, strict=True
-            )
-            if overlap is None
-        ]
+        empty = picture.records.steps.iteration[~picture.step_totals.known].tolist()
         if empty:
             yield (
                 f"rank {rank}: steps {spell_ids(empty)} are marked but have no device tasks "
@@ -312,12 +307,17 @@ def _rank_report(picture: RankPicture, source: Source, offset_ns: int, method: s
 def _overlap_rows(picture: RankPicture) -> Iterator[OverlapRow]:
     records = picture.records
     yield OverlapRow(records.rank, None, None, **picture.overlap.totals_ns())
-    steps = records.steps
-    for graph, iteration, overlap in zip(
-        steps.graph.tolist(), steps.iteration.tolist(), picture.step_overlaps, strict=True
-    ):
-        if overlap is not None:
-            yield OverlapRow(records.rank, graph, iteration, **overlap.totals_ns())
+    steps, totals = records.steps, picture.step_totals
+    for row in np.flatnonzero(totals.known).tolist():
+        yield OverlapRow(
+            records.rank,
+            int(steps.graph[row]),
+            int(steps.iteration[row]),
+            computing_ns=int(totals.computing_ns[row]),
+            communication_ns=int(totals.communication_ns[row]),
+            not_overlapped_ns=int(totals.not_overlapped_ns[row]),
+            free_ns=int(totals.free_ns[row]),
+        )
 
 
 def _suggestion(path: Path, selection: Selection, options: ExportOptions, written: Written) -> str:
@@ -354,11 +354,13 @@ def _steps_that_fit(written: Written, options: ExportOptions) -> list[int]:
     """The slowest step and as many after it as should be exact within the limit."""
     length: dict[int, int] = {}
     for picture in written.pictures:
-        for step, overlap in zip(
-            picture.records.steps.iteration.tolist(), picture.step_overlaps, strict=True
+        totals = picture.step_totals
+        for step, span_ns in zip(
+            picture.records.steps.iteration[totals.known].tolist(),
+            totals.span_ns[totals.known].tolist(),
+            strict=True,
         ):
-            if overlap is not None:
-                length[step] = max(length.get(step, 0), overlap.span_ns)
+            length[step] = max(length.get(step, 0), span_ns)
     if len(length) < 2 or not written.exact_bytes:
         return []
     share = options.limit_bytes * 0.8 / written.exact_bytes

@@ -10,7 +10,7 @@ import numpy as np
 from timeline.analysis.clocks import JoinedClock, join_clocks
 from timeline.analysis.cut import Cut, cut, cut_window, device_span_ns
 from timeline.analysis.membership import NO_STEP
-from timeline.analysis.overlap import Overlap, join_overlaps, overlap_of
+from timeline.analysis.overlap import overlap_of, overlap_of_stretches, totals_by_step
 from timeline.analysis.steps import StepOperators, with_steps
 from timeline.errors import SelectionError, spell_ids
 from timeline.progress import Progress
@@ -101,34 +101,17 @@ def pictures_of(ranks: Sequence[Records], selection: Selection) -> tuple[RankPic
 
 def _picture(part: Cut, selection: Selection) -> RankPicture:
     records, membership = part.records, part.membership
-    by_step = tuple(_step_overlap(part, step) for step in range(len(records.steps)))
+    tasks, ops = records.tasks, records.ops
+    by_step = totals_by_step(tasks, ops, membership.tasks, membership.ops, len(records.steps))
     if selection.steps is None:
-        whole = overlap_of(records.tasks, records.ops)
+        whole = overlap_of(tasks, ops)
     else:
-        run_of_task = np.where(
-            membership.tasks == NO_STEP, NO_STEP, _at(part.run, membership.tasks)
-        )
-        run_of_op = np.where(membership.ops == NO_STEP, NO_STEP, _at(part.run, membership.ops))
-        whole = join_overlaps(
-            [
-                overlap_of(
-                    records.tasks,
-                    records.ops,
-                    task_rows=run_of_task == run,
-                    op_rows=run_of_op == run,
-                )
-                for run in np.unique(part.run).tolist()
-            ]
+        runs = np.append(part.run, NO_STEP)
+        whole = overlap_of_stretches(
+            tasks,
+            ops,
+            runs[membership.tasks],
+            runs[membership.ops],
+            int(runs.max()) + 1,
         )
     return RankPicture(part, whole, by_step, records)
-
-
-def _at(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    return values[rows] if len(values) else np.full(len(rows), NO_STEP)
-
-
-def _step_overlap(part: Cut, step: int) -> Overlap | None:
-    tasks, ops = part.membership.tasks == step, part.membership.ops == step
-    if not tasks.any() and not ops.any():
-        return None
-    return overlap_of(part.records.tasks, part.records.ops, task_rows=tasks, op_rows=ops)

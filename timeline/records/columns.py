@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from timeline.errors import RecordError
 
-__all__ = ["Bool", "Codes", "Columns", "Float64", "Int64", "Rows", "column"]
+__all__ = ["Bool", "Codes", "Columns", "Float64", "Int64", "Rows", "column", "constant"]
 
 Int64 = npt.NDArray[np.int64]
 Float64 = npt.NDArray[np.float64]
@@ -27,6 +27,29 @@ def column(dtype: npt.DTypeLike, default: float | None = None) -> Any:
     """Declare one column; with a default, rows that do not name it hold the default."""
     metadata = {"dtype": np.dtype(dtype), "default": default}
     return dataclasses.field(metadata=metadata)
+
+
+def constant(value: float, count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """A column that holds one value in every row, and takes the memory of one; read-only."""
+    return np.broadcast_to(np.array(value, dtype), (count,))
+
+
+def _is_constant(values: npt.NDArray[Any]) -> bool:
+    return values.strides == (0,)
+
+
+def _joined(parts: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """All rows of all parts of one column."""
+    first = parts[0][:1].tobytes()
+    if all(_is_constant(part) and part[:1].tobytes() == first for part in parts):
+        return constant(parts[0][0], sum(len(part) for part in parts), parts[0].dtype)
+    return np.concatenate(parts)
+
+
+def _taken(values: npt.NDArray[Any], rows: Bool | Rows, count: int) -> npt.NDArray[Any]:
+    if _is_constant(values) and count:
+        return constant(values[0], count, values.dtype)
+    return values[rows]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +83,7 @@ class Columns:
             elif default is None:
                 raise RecordError(f"{cls.__name__}: column {field.name} is missing.")
             else:
-                made[field.name] = np.full(count, default, dtype=dtype)
+                made[field.name] = constant(default, count, dtype)
         return cls(**made)
 
     @classmethod
@@ -78,11 +101,12 @@ class Columns:
         if len(held) == 1:
             return held[0]
         names = [field.name for field in dataclasses.fields(cls)]
-        return cls(
-            **{name: np.concatenate([getattr(part, name) for part in held]) for name in names}
-        )
+        return cls(**{name: _joined([getattr(part, name) for part in held]) for name in names})
 
     def take(self: _Table, rows: Bool | Rows) -> _Table:
         """The rows chosen by a mask or by positions."""
+        count = int(np.count_nonzero(rows)) if rows.dtype == np.bool_ else len(rows)
+        if rows.dtype == np.bool_ and count == len(self):
+            return self
         names = [field.name for field in dataclasses.fields(self)]
-        return type(self)(**{name: getattr(self, name)[rows] for name in names})
+        return type(self)(**{name: _taken(getattr(self, name), rows, count) for name in names})

@@ -42,8 +42,11 @@ class StringPool:
 
     def codes(self, strings: Iterable[str]) -> Codes:
         """The codes of many strings, (n,) int32."""
-        code = self.code
-        return np.fromiter((code(string) for string in strings), np.int32)
+        wanted = list(strings)
+        found = list(map(self._codes.get, wanted))
+        if None in found:
+            found = list(map(self.code, wanted))
+        return np.array(found, np.int32)
 
     def matching(self, test: Iterable[bool]) -> Codes:
         """The codes of the strings whose test, given in code order, is true; (k,) int32."""

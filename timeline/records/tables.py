@@ -265,10 +265,9 @@ class Records:
 
         A flow that loses an end is dropped and counted.
         """
-        flows, cut = _follow(
-            self.flows,
-            {FlowEnd.HOST: host, FlowEnd.TASK: tasks, FlowEnd.OP: ops, FlowEnd.PLANE: planes},
-        )
+        ends = {FlowEnd.HOST: host, FlowEnd.TASK: tasks, FlowEnd.OP: ops, FlowEnd.PLANE: planes}
+        some = {kind: mask for kind, mask in ends.items() if mask is not None and not mask.all()}
+        flows, cut = _follow(self.flows, some) if some else (self.flows, 0)
         omissions = self.omissions
         if cut:
             omissions += (Omission("arrows with an end outside the selection", cut, self.rank),)
@@ -286,7 +285,7 @@ class Records:
         )
 
 
-def _follow(flows: Flows, masks: dict[FlowEnd, Bool | None]) -> tuple[Flows, int]:
+def _follow(flows: Flows, masks: dict[FlowEnd, Bool]) -> tuple[Flows, int]:
     """Renumber the ends of flows after rows were dropped; also the number of flows cut."""
     whole = np.ones(len(flows), np.bool_)
     ends: list[Int64] = []
@@ -296,8 +295,6 @@ def _follow(flows: Flows, masks: dict[FlowEnd, Bool | None]) -> tuple[Flows, int
     ):
         rows = old_rows.copy()
         for kind, mask in masks.items():
-            if mask is None:
-                continue
             here = kinds == kind
             position = np.cumsum(mask) - 1
             whole[here] &= mask[old_rows[here]]

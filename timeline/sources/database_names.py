@@ -9,6 +9,7 @@ import numpy as np
 from timeline.records.columns import Codes, Int64
 from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_ID
+from timeline.sources.database_joins import distinct_values
 from timeline.sources.sqlite_columns import Database
 
 __all__ = ["DatabaseNames"]
@@ -36,12 +37,16 @@ class DatabaseNames:
         rows = self._database.rows(f'SELECT id, name FROM "{table}"')
         return self._coded(values, {number: str(name) for number, name in rows})
 
+    def numbers(self, ids: Int64) -> Codes:
+        """The pool's codes of ids that are shown as they are."""
+        return self._coded(ids, {})
+
     def id_of(self, text: str) -> int:
         """The id of a string, NO_ID where the database does not hold it."""
         return next((number for number, value in self.by_id.items() if value == text), NO_ID)
 
     def _coded(self, ids: Int64, names: Mapping[int, str]) -> Codes:
-        distinct, which = np.unique(ids, return_inverse=True)
+        distinct, which = distinct_values(ids)
         codes = np.fromiter(
             (
                 NO_NAME if number == NO_ID else self.strings.code(names.get(number, str(number)))
@@ -50,4 +55,4 @@ class DatabaseNames:
             np.int32,
             len(distinct),
         )
-        return codes[which.reshape(-1)]
+        return codes[which]

@@ -309,9 +309,7 @@ class _Reader:
                 "source_rank": raw["srcRank"],
                 "target_rank": raw["dstRank"],
                 "size_bytes": raw["size"],
-                "notify": self.strings.codes(
-                    "" if number == NO_ID else str(number) for number in raw["notifyId"].tolist()
-                ),
+                "notify": self.names.numbers(raw["notifyId"]),
                 "transport": self.names.enum("ENUM_HCCL_TRANSPORT_TYPE", raw["transportType"]),
                 "link": self.names.enum("ENUM_HCCL_LINK_TYPE", raw["linkType"]),
                 "data_type": self.names.enum("ENUM_HCCL_DATA_TYPE", raw["dataType"]),

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import mmap
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, get_args
 
 import msgspec
 
 from timeline.errors import SourceError
+from timeline.sources.trace_events import Event, Metadata, Other
 
-__all__ = ["BLOCK_BYTES", "Event", "read_events"]
+__all__ = ["BLOCK_BYTES", "look_for_metadata", "read_events"]
 
 BLOCK_BYTES = 512 * 1024
 """Blocks of this size stay in the processor's cache; larger ones read slower."""
@@ -22,28 +26,37 @@ _KEY = re.compile(rb"\s*(" + _STRING + rb")\s*:\s*(?=\S)", re.DOTALL)
 _PLAIN_VALUE = re.compile(rb"(?:" + _STRING + rb"|[^\s,\[\]{}\"]+)\s*,", re.DOTALL)
 _BYTE_OF_ERROR = re.compile(r"\(byte (\d+)\)")
 _WHITE = b" \t\r\n"
+_METADATA_PHASE = b'"M"'
+_OPEN, _CLOSE = b"{}"
+MOST_METADATA_BYTES = 512
+MOST_BRACES = 3
+"""Braces on either side of the phase that may be those of the event."""
 
 
-class Event(msgspec.Struct, gc=False):
-    """One trace event; times and ids stay text, and args stay undecoded until they are wanted."""
+class _Whole(msgspec.Struct, gc=False):
+    """A file that is an object."""
 
-    ph: str = ""
-    name: str = ""
-    pid: int | str | float = 0
-    tid: int | str | float = 0
-    ts: msgspec.Raw = msgspec.Raw(b"")
-    dur: msgspec.Raw = msgspec.Raw(b"")
-    cat: str = ""
-    id: msgspec.Raw = msgspec.Raw(b"")
-    args: msgspec.Raw = msgspec.Raw(b"")
-
-
-class _File(msgspec.Struct, gc=False):
     traceEvents: list[Event] = []  # noqa: N815 - the key of the format
 
 
+class _WholeUndecoded(msgspec.Struct, gc=False):
+    traceEvents: list[msgspec.Raw] = []  # noqa: N815
+
+
+class _Phase(msgspec.Struct, gc=False):
+    ph: str = ""
+
+
+_decode_event: Callable[[bytes], Event] = msgspec.json.Decoder(Event).decode
 _decode_list = msgspec.json.Decoder(list[Event]).decode
-_decode_file = msgspec.json.Decoder(_File).decode
+_decode_whole = msgspec.json.Decoder(_Whole).decode
+_decode_metadata = msgspec.json.Decoder(Metadata).decode
+_decode_phase = msgspec.json.Decoder(_Phase).decode
+_part_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_part_whole = msgspec.json.Decoder(_WholeUndecoded).decode
+_DRAWN_PHASES = frozenset(
+    kind.__struct_config__.tag for kind in get_args(Event) if kind is not Other
+)
 
 
 def read_events(path: Path, block_bytes: int = BLOCK_BYTES) -> Iterator[list[Event]]:
@@ -63,6 +76,39 @@ def read_events(path: Path, block_bytes: int = BLOCK_BYTES) -> Iterator[list[Eve
         raise SourceError(path, f"cannot be read: {error.strerror}.") from error
 
 
+def look_for_metadata(path: Path) -> Iterator[Metadata]:
+    """Metadata events of a file, found by their phase without decoding the rest.
+
+    One that is laid out in an unusual way may be missed.
+
+    Raises:
+        SourceError: the file cannot be read.
+    """
+    try:
+        with (
+            path.open("rb") as file,
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as held,
+        ):
+            at = -1
+            while (at := held.find(_METADATA_PHASE, at + 1)) >= 0:
+                around = held[max(0, at - MOST_METADATA_BYTES) : at + MOST_METADATA_BYTES]
+                event = _metadata_around(around, min(at, MOST_METADATA_BYTES))
+                if event is not None:
+                    yield event
+    except OSError as error:
+        raise SourceError(path, f"cannot be read: {error.strerror}.") from error
+
+
+def _metadata_around(text: bytes, at: int) -> Metadata | None:
+    """The metadata event whose phase is at a place of the text."""
+    begins = [place for place in range(at, -1, -1) if text[place] == _OPEN]
+    ends = [place + 1 for place in range(at, len(text)) if text[place] == _CLOSE]
+    for begin, end in product(begins[:MOST_BRACES], ends[:MOST_BRACES]):
+        with contextlib.suppress(msgspec.DecodeError):
+            return _decode_metadata(text[begin:end])
+    return None
+
+
 def _read_blocks(file: BinaryIO, path: Path, block_bytes: int) -> Iterator[list[Event]]:
     held, found = b"", None
     while found is None:
@@ -78,7 +124,7 @@ def _read_blocks(file: BinaryIO, path: Path, block_bytes: int) -> Iterator[list[
         if not more:
             break
         held += more
-        cut = _split(held)
+        cut = _split(held, path, offset)
         if cut is None:
             wanted = len(held)
             continue
@@ -130,14 +176,47 @@ def _object_opening(held: bytes, begin: int) -> tuple[bytes, int] | None:
     return None
 
 
-def _split(held: bytes) -> tuple[list[Event], int] | None:
+def _split(held: bytes, path: Path, offset: int) -> tuple[list[Event], int] | None:
     """Decode up to the last cut that the decoder accepts; also the bytes used."""
     for _, cut in zip(range(MOST_CUTS_TRIED), _cuts(held), strict=False):
+        piece = b"[" + held[: cut[0]] + b"]"
         try:
-            return _decode_list(b"[" + held[: cut[0]] + b"]"), cut[1]
+            return _decode_list(piece), cut[1]
+        except msgspec.ValidationError:
+            with contextlib.suppress(msgspec.DecodeError):
+                return _one_by_one(_part_list(piece), held, path, offset), cut[1]
         except msgspec.DecodeError:
             continue
     return None
+
+
+def _one_by_one(parts: Sequence[msgspec.Raw], held: bytes, path: Path, offset: int) -> list[Event]:
+    """Decode events of which at least one is of no known phase, or of a wrong shape.
+
+    Raises:
+        SourceError: one is of a known phase and of a wrong shape; the message says where.
+    """
+    events: list[Event] = []
+    at = 0
+    for part in parts:
+        at = held.index(bytes(part), at)
+        try:
+            events.append(_decode_event(part))
+        except msgspec.ValidationError as error:
+            if not _is_other(part):
+                raise SourceError(
+                    path, f"holds an event of another shape: {error}.", offset=offset + at
+                ) from error
+            events.append(Other())
+        at += len(bytes(part))
+    return events
+
+
+def _is_other(part: msgspec.Raw) -> bool:
+    try:
+        return _decode_phase(part).ph not in _DRAWN_PHASES
+    except msgspec.ValidationError:
+        return False
 
 
 def _cuts(held: bytes) -> Iterator[tuple[int, int]]:
@@ -152,10 +231,13 @@ def _cuts(held: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _last(opening: bytes, held: bytes, path: Path, offset: int) -> list[Event]:
+    whole = opening + held
     try:
-        if opening == b"[":
-            return _decode_list(opening + held)
-        return _decode_file(opening + held).traceEvents
+        try:
+            return _decode_list(whole) if opening == b"[" else _decode_whole(whole).traceEvents
+        except msgspec.ValidationError:
+            parts = _part_list(whole) if opening == b"[" else _part_whole(whole).traceEvents
+            return _one_by_one(parts, held, path, offset)
     except msgspec.ValidationError as error:
         raise SourceError(
             path, f"holds an event of another shape: {error}.", offset=offset

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from decimal import ROUND_FLOOR, Decimal, InvalidOperation, localcontext
 
 import numpy as np
+import numpy.typing as npt
 
 from timeline.records.columns import Bool, Int64
 from timeline.records.tables import NO_TIME
@@ -18,6 +19,8 @@ FRACTION_DIGITS = 15
 _PARTS_IN_NS = 10 ** (FRACTION_DIGITS - 3)
 _NUMBER = re.compile(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 """Decimal itself also takes 1_000, inf and nan."""
+_BREAK, _QUOTE, _POINT, _ZERO = b"\n", ord('"'), ord("."), ord("0")
+Characters = npt.NDArray[np.uint8]
 _MOST_US = 9 * 10**15
 """Times beyond this many microseconds do not fit 64 bits of nanoseconds."""
 
@@ -56,16 +59,70 @@ def moment_ns(text: bytes) -> int:
     return int(moments_ns([text])[0])
 
 
-def _split(texts: Iterable[bytes]) -> tuple[Int64, Int64, Bool]:
+def _split(texts: Sequence[bytes]) -> tuple[Int64, Int64, Bool]:
     """Whole nanoseconds, the rest in parts of a nanosecond, and whether it is a number."""
-    bare = [bytes(text).strip(b'" \t\r\n') for text in texts]
-    count = len(bare)
-    if not count:
+    if not len(texts):
         none = np.empty(0, np.int64)
         return none, none.copy(), np.empty(0, np.bool_)
-    packed = np.array(bare, dtype=np.bytes_)
-    width = packed.dtype.itemsize
-    characters = packed.view(np.uint8).reshape(count, width).T
+    characters = _characters(texts)
+    whole_ns, part, good = _uniform(characters) or _various(characters)
+    for row in np.flatnonzero(~good).tolist():
+        exact = _exact(bytes(texts[row]).strip(b'" \t\r\n'))
+        if exact is not None:
+            whole_ns[row], part[row] = exact
+            good[row] = True
+    return whole_ns, part, good
+
+
+def _characters(texts: Sequence[bytes]) -> Characters:
+    """The characters of each text without its quotes: (width, n), filled up with zeros."""
+    joined = np.frombuffer(_BREAK.join(texts) + _BREAK, np.uint8)
+    ends = np.flatnonzero(joined == _BREAK[0])
+    if len(ends) != len(texts):
+        packed = np.array([bytes(text) for text in texts], np.bytes_)
+        return packed.view(np.uint8).reshape(len(texts), -1).T
+    starts = np.concatenate([[0], ends[:-1] + 1])
+    quoted = joined[starts] == _QUOTE
+    starts, ends = starts + quoted, ends - quoted
+    lengths = ends - starts
+    width = max(1, int(lengths.max()))
+    made = np.empty((width, len(texts)), np.uint8)
+    last = len(joined) - 1
+    for place in range(width):
+        row = joined[np.minimum(starts + place, last)]
+        made[place] = row if lengths.min() > place else np.where(lengths > place, row, 0)
+    return made
+
+
+def _uniform(characters: Characters) -> tuple[Int64, Int64, Bool] | None:
+    """The numbers, if all are written with the same number of digits before and behind a point."""
+    points = np.flatnonzero(characters[:, 0] == _POINT)
+    if len(points) != 1:
+        return None
+    point, width = int(points[0]), len(characters)
+    fraction_digits = width - point - 1
+    digits = characters - np.uint8(_ZERO)
+    plain = digits < 10
+    plain[point] = characters[point] == _POINT
+    if not 0 < point <= 16 or fraction_digits > FRACTION_DIGITS or not plain.all():
+        return None
+    whole_us = _decimal(digits[:point])
+    fraction = _decimal(digits[point + 1 :]) * 10 ** (FRACTION_DIGITS - fraction_digits)
+    good = whole_us < _MOST_US
+    return whole_us * 1000 + fraction // _PARTS_IN_NS, fraction % _PARTS_IN_NS, good
+
+
+def _decimal(digits: Characters) -> Int64:
+    made = np.zeros(digits.shape[1], np.int64)
+    for row in digits:
+        made *= 10
+        made += row
+    return made
+
+
+def _various(characters: Characters) -> tuple[Int64, Int64, Bool]:
+    """The numbers, however each is written."""
+    count = characters.shape[1]
     whole_us = np.zeros(count, np.int64)
     fraction = np.zeros(count, np.int64)
     fraction_digits = np.zeros(count, np.int64)
@@ -73,27 +130,20 @@ def _split(texts: Iterable[bytes]) -> tuple[Int64, Int64, Bool]:
     behind = np.zeros(count, np.bool_)
     plain = np.ones(count, np.bool_)
     for row in characters:
-        digit = row.astype(np.int64) - ord("0")
-        is_digit = (digit >= 0) & (digit <= 9)
-        is_point = row == ord(".")
+        digit = row - np.uint8(_ZERO)
+        is_digit = digit < 10
+        is_point = row == _POINT
         plain &= is_digit | (is_point & ~behind) | (row == 0)
         before = is_digit & ~behind
-        whole_us = np.where(before, whole_us * 10 + digit, whole_us)
+        np.copyto(whole_us, whole_us * 10 + digit, where=before)
         digits += before
         after = is_digit & behind & (fraction_digits < FRACTION_DIGITS)
-        fraction = np.where(after, fraction * 10 + digit, fraction)
+        np.copyto(fraction, fraction * 10 + digit, where=after)
         fraction_digits += after
         behind |= is_point
     fraction *= 10 ** (FRACTION_DIGITS - fraction_digits)
     good = plain & (digits > 0) & (digits < 17) & (whole_us < _MOST_US)
-    whole_ns = whole_us * 1000 + fraction // _PARTS_IN_NS
-    part = fraction % _PARTS_IN_NS
-    for row_number in np.flatnonzero(~good).tolist():
-        exact = _exact(bare[row_number])
-        if exact is not None:
-            whole_ns[row_number], part[row_number] = exact
-            good[row_number] = True
-    return whole_ns, part, good
+    return whole_us * 1000 + fraction // _PARTS_IN_NS, fraction % _PARTS_IN_NS, good
 
 
 def _exact(text: bytes) -> tuple[int, int] | None:

@@ -6,19 +6,21 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import apsw
 import numpy as np
+import numpy.typing as npt
 
 from timeline.errors import SourceError
-from timeline.records.columns import Float64, Int64
+from timeline.records.columns import Float64, Int64, constant
 
 __all__ = ["Database", "open_database"]
 
+BLOCK_ROWS = 16_384
 _OPEN_FLAGS = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
 
 
@@ -28,15 +30,15 @@ class Database:
     def __init__(self, path: Path, connection: apsw.Connection) -> None:
         self.path = path
         self._connection = connection
-        self._columns: dict[str, frozenset[str]] = {}
+        self._columns: dict[str, dict[str, str]] = {}
         names = self.rows("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")
         for (name,) in names:
-            columns = self.rows("SELECT name FROM pragma_table_info(?)", (name,))
-            self._columns[name] = frozenset(column for (column,) in columns)
+            columns = self.rows("SELECT name, type FROM pragma_table_info(?)", (name,))
+            self._columns[name] = {column: str(kind).upper() for column, kind in columns}
 
     def has(self, table: str, *columns: str) -> bool:
         """Whether a table is there, with all these columns."""
-        return table in self._columns and self._columns[table].issuperset(columns)
+        return table in self._columns and self._columns[table].keys() >= set(columns)
 
     def rows(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """The rows of a small query."""
@@ -61,17 +63,36 @@ class Database:
         if held is None:
             return {name: np.empty(0, dtype) for name in columns}
         present = [name for name in columns if name in held]
-        picked = ", ".join(
-            f'CAST(COALESCE("{name}", {_literal(columns[name])}) AS {kind})' for name in present
-        )
-        query = f'SELECT {picked or "1"} FROM "{table}" {where} ORDER BY rowid'
-        width = max(1, len(present))
+        picked = ", ".join(_cell(name, held[name], columns[name], kind) for name in present)
+        ((count,),) = self.rows(f'SELECT COUNT(*) FROM "{table}" {where}')
+        made = {
+            name: np.empty(count, dtype) if name in held else constant(columns[name], count, dtype)
+            for name in columns
+        }
+        if present:
+            query = f'SELECT {picked} FROM "{table}" {where} ORDER BY rowid'
+            self._fill([made[name] for name in present], query)
+        return made
+
+    def _fill(self, columns: Sequence[npt.NDArray[Any]], query: str) -> None:
+        """Read the rows of a query into columns, a block at a time."""
+        first = 0
         with _reading(self.path):
-            cells = np.fromiter(chain.from_iterable(self._connection.execute(query)), dtype)
-        grid = cells.reshape(-1, width)
-        made = {name: np.ascontiguousarray(grid[:, at]) for at, name in enumerate(present)}
-        absent = {name: np.full(len(grid), columns[name], dtype) for name in columns}
-        return absent | made
+            rows = self._connection.execute(query)
+            while True:
+                block = chain.from_iterable(islice(rows, BLOCK_ROWS))
+                cells = np.fromiter(block, columns[0].dtype).reshape(-1, len(columns))
+                if not len(cells):
+                    return
+                for column, values in zip(columns, cells.T, strict=True):
+                    column[first : first + len(cells)] = values
+                first += len(cells)
+
+
+def _cell(name: str, declared: str, default: float, kind: str) -> str:
+    """A column as SQL: numbers stored as text, as older exports do, are read as numbers."""
+    cell = f'IFNULL("{name}", {_literal(default)})'
+    return cell if kind in declared else f"CAST({cell} AS {kind})"
 
 
 def _literal(value: float) -> str:

@@ -2,119 +2,182 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from timeline.records.columns import Int64
+from timeline.records.columns import Bool, Codes, Columns, Int64, Rows, column
 from timeline.records.nesting import innermost
 from timeline.records.strings import StringPool
 from timeline.records.tables import FlowEnd, Flows
-from timeline.sources.json_events import Event
 from timeline.sources.microseconds import moments_ns
+from timeline.sources.trace_events import FlowFinish, FlowStart, FlowStep
 from timeline.sources.trace_lanes import LaneKey
 
-__all__ = ["LaneRows", "ResolvedFlows", "resolve_flows"]
+__all__ = ["FlowReader", "LaneRows", "ResolvedFlows"]
 
 LAUNCH = frozenset({"HostToDevice", "async_npu"})
-"""Categories whose start is the moment a task was launched on the host, best first."""
+"""Categories whose start is the moment a task was launched on the host."""
+NOT_BOUND = -1
 
 
 @dataclass(frozen=True)
 class LaneRows:
-    """Where the events of one lane went: a run of rows in one table."""
+    """Where the events of one lane went: rows of one table, and their intervals."""
 
     kind: FlowEnd
-    first: int
+    rows: Rows
     start_ns: Int64
     end_ns: Int64
 
 
 @dataclass(frozen=True)
+class Launches:
+    """When rows of tables were launched on the host."""
+
+    kind: Int64
+    row: Int64
+    time_ns: Int64
+
+
+@dataclass(frozen=True)
 class ResolvedFlows:
-    """Arrows, the launch time per (kind, row), and how many arrows lack an end."""
+    """Arrows, launch times, and how many arrows lack an end."""
 
     flows: Flows
-    launches: list[tuple[FlowEnd, int, int]]
+    launches: Launches
     half: int
 
 
-def resolve_flows(
-    events: Sequence[Event], lanes: dict[LaneKey, LaneRows], strings: StringPool
-) -> ResolvedFlows:
-    """Pair flow events by category and id, and bind both ends to the rows they lie in.
+@dataclass(frozen=True)
+class _Ends(Columns):
+    """The ends of flows in file order; a flow is known by its category and id."""
 
-    Ids are opaque text: they exceed 2**64, and one may be used again. A start binds to the
-    innermost call open at its moment; an end to the row that starts at it.
+    lane: Int64 = column(np.int64)
+    category: Codes = column(np.int32)
+    flow: Int64 = column(np.int64)
+    time_ns: Int64 = column(np.int64)
+    is_start: Bool = column(np.bool_)
+
+
+@dataclass
+class FlowReader:
+    """Collects flow events, and binds them to rows when all are known."""
+
+    strings: StringPool
+    _lanes: dict[LaneKey, int] = field(default_factory=dict)
+    _flows: dict[tuple[str, bytes], int] = field(default_factory=dict)
+    _parts: list[_Ends] = field(default_factory=list)
+
+    def add(self, events: Sequence[FlowStart | FlowStep | FlowFinish]) -> None:
+        """Take the ends of flows out of events.
+
+        Ids are opaque text: they exceed 2**64, and one may be used again.
+        """
+        lanes, flows = self._lanes, self._flows
+        self._parts.append(
+            _Ends.of(
+                len(events),
+                {
+                    "lane": [
+                        lanes.setdefault((event.pid, event.tid), len(lanes)) for event in events
+                    ],
+                    "category": self.strings.codes([event.cat for event in events]),
+                    "flow": [
+                        flows.setdefault((event.cat, bytes(event.id).strip(b'"')), len(flows))
+                        for event in events
+                    ],
+                    "time_ns": moments_ns([event.ts for event in events]),
+                    "is_start": [type(event) is FlowStart for event in events],
+                },
+            )
+        )
+
+    def resolve(self, lanes: Mapping[LaneKey, LaneRows]) -> ResolvedFlows:
+        """Bind both ends of all flows to the rows they lie in.
+
+        A start binds to the innermost call open at its moment; an end to the row that starts at
+        it.
+        """
+        ends = _Ends.concat(self._parts)
+        kind, row = self._bind(ends, lanes)
+        start, end = _pairs(ends)
+        started, ended = start != NOT_BOUND, end != NOT_BOUND
+        target = np.where(ended, row[end], NOT_BOUND) if len(row) else end
+        source = np.where(started, row[start], NOT_BOUND) if len(row) else start
+        launching = np.isin(
+            ends.category[start],
+            [code for name in LAUNCH if (code := self.strings.find(name)) is not None],
+        )
+        launched = np.flatnonzero((target != NOT_BOUND) & started & launching)
+        whole = np.flatnonzero((target != NOT_BOUND) & (source != NOT_BOUND))
+        flows = Flows.of(
+            len(whole),
+            {
+                "category": ends.category[start[whole]],
+                "source_kind": kind[start[whole]],
+                "source_row": source[whole],
+                "target_kind": kind[end[whole]],
+                "target_row": target[whole],
+            },
+        )
+        launches = Launches(kind[end[launched]], target[launched], ends.time_ns[start[launched]])
+        return ResolvedFlows(flows, launches, len(start) - len(whole))
+
+    def _bind(self, ends: _Ends, lanes: Mapping[LaneKey, LaneRows]) -> tuple[Int64, Int64]:
+        """The table and the row that each end lies in, NOT_BOUND where there is none."""
+        kind, row = np.full(len(ends), NOT_BOUND), np.full(len(ends), NOT_BOUND)
+        order = np.argsort(ends.lane, kind="stable")
+        bounds = np.searchsorted(ends.lane[order], np.arange(len(self._lanes) + 1))
+        for key, number in self._lanes.items():
+            lane = lanes.get(key)
+            if lane is None:
+                continue
+            own = order[bounds[number] : bounds[number + 1]]
+            found = _starting_at(lane, ends.time_ns[own])
+            if lane.kind is FlowEnd.HOST:
+                open_rows = innermost(lane.start_ns, lane.end_ns, ends.time_ns[own])
+                found = np.where(~ends.is_start[own] & (found >= 0), found, open_rows)
+            bound = found >= 0
+            kind[own[bound]], row[own[bound]] = lane.kind, lane.rows[found[bound]]
+        return kind, row
+
+
+def _pairs(ends: _Ends) -> tuple[Rows, Rows]:
+    """Starts and ends of flows, NOT_BOUND where one is missing; one start may have several ends.
+
+    Of one flow, the first end goes with the first start, and so on; when starts run out, further
+    ends go with the last one.
     """
-    times_ns = moments_ns([event.ts for event in events])
-    rows = _bind(events, times_ns, lanes)
-    columns: dict[str, list[int]] = defaultdict(list)
-    launches: list[tuple[FlowEnd, int, int]] = []
-    half = 0
-    for category, start, end in _pairs(events):
-        target = rows[end] if end is not None else None
-        source = rows[start] if start is not None else None
-        if target is not None and start is not None and category in LAUNCH:
-            launches.append((target[0], target[1], int(times_ns[start])))
-        if source is None or target is None:
-            half += 1
-            continue
-        columns["category"].append(strings.code(category))
-        columns["source_kind"].append(source[0])
-        columns["source_row"].append(source[1])
-        columns["target_kind"].append(target[0])
-        columns["target_row"].append(target[1])
-    if not columns:
-        return ResolvedFlows(Flows.empty(), launches, half)
-    return ResolvedFlows(Flows.of(len(columns["category"]), columns), launches, half)
+    count = int(ends.flow.max(initial=-1)) + 1
+    starts, finishes = np.flatnonzero(ends.is_start), np.flatnonzero(~ends.is_start)
+    starts = starts[np.argsort(ends.flow[starts], kind="stable")]
+    finishes = finishes[np.argsort(ends.flow[finishes], kind="stable")]
+    numbers = np.arange(count + 1)
+    first_start = np.searchsorted(ends.flow[starts], numbers)
+    first_finish = np.searchsorted(ends.flow[finishes], numbers)
+    of_flow = ends.flow[finishes]
+    place = np.arange(len(finishes)) - first_finish[of_flow]
+    last = first_start[of_flow + 1] - 1
+    at = np.minimum(first_start[of_flow] + place, last)
+    has_start = last >= first_start[of_flow]
+    paired = np.full(len(finishes), NOT_BOUND)
+    paired[has_start] = starts[at[has_start]]
+    flow_of_start = ends.flow[starts]
+    place = np.arange(len(starts)) - first_start[flow_of_start]
+    left = starts[place >= np.diff(first_finish)[flow_of_start]]
+    return (
+        np.concatenate([paired, left]),
+        np.concatenate([finishes, np.full(len(left), NOT_BOUND)]),
+    )
 
 
-def _pairs(events: Sequence[Event]) -> Iterator[tuple[str, int | None, int | None]]:
-    """(category, position of the start, position of an end); one start may have several ends."""
-    starts: dict[tuple[str, bytes], list[int]] = defaultdict(list)
-    ends: dict[tuple[str, bytes], list[int]] = defaultdict(list)
-    for position, event in enumerate(events):
-        side = starts if event.ph == "s" else ends
-        side[event.cat, bytes(event.id).strip(b'"')].append(position)
-    for key in dict.fromkeys([*starts, *ends]):
-        first, last = starts.get(key, []), ends.get(key, [])
-        for number in range(max(len(first), len(last))):
-            start = first[min(number, len(first) - 1)] if first else None
-            end = last[number] if number < len(last) else None
-            yield key[0], start, end
-
-
-def _bind(
-    events: Sequence[Event], times_ns: Int64, lanes: dict[LaneKey, LaneRows]
-) -> list[tuple[FlowEnd, int] | None]:
-    by_lane: dict[LaneKey, list[int]] = defaultdict(list)
-    for position, event in enumerate(events):
-        by_lane[event.pid, event.tid].append(position)
-    bound: list[tuple[FlowEnd, int] | None] = [None] * len(events)
-    for key, positions in by_lane.items():
-        lane = lanes.get(key)
-        if lane is None:
-            continue
-        moments = times_ns[positions]
-        found = _starting_at(lane, moments)
-        if lane.kind is FlowEnd.HOST:
-            is_end = np.array([events[position].ph != "s" for position in positions])
-            open_rows = innermost(lane.start_ns, lane.end_ns, moments)
-            found = np.where(is_end & (found >= 0), found, open_rows)
-        for position, row in zip(positions, found.tolist(), strict=True):
-            if row >= 0:
-                bound[position] = (lane.kind, lane.first + row)
-    return bound
-
-
-def _starting_at(lane: LaneRows, moments_ns_: Int64) -> Int64:
-    """The row that starts at each moment, -1 for none."""
+def _starting_at(lane: LaneRows, moments: Int64) -> Int64:
+    """The row of the lane that starts at each moment, -1 for none."""
     if not len(lane.start_ns):
-        return np.full(len(moments_ns_), -1, np.int64)
+        return np.full(len(moments), -1, np.int64)
     order = np.argsort(lane.start_ns, kind="stable")
     ordered = lane.start_ns[order]
-    at = np.minimum(np.searchsorted(ordered, moments_ns_), len(ordered) - 1)
-    return np.where(ordered[at] == moments_ns_, order[at], -1)
+    at = np.minimum(np.searchsorted(ordered, moments), len(ordered) - 1)
+    return np.where(ordered[at] == moments, order[at], -1)

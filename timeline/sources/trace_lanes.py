@@ -6,14 +6,14 @@ import enum
 import re
 from dataclasses import dataclass, field
 
-import msgspec
+from timeline.sources.trace_events import Metadata, text
 
-from timeline.sources.json_events import Event
-
-__all__ = ["LaneKey", "LaneKind", "LaneNames"]
+__all__ = ["LaneKey", "LaneKind", "LaneMeaning", "LaneNames"]
 
 LaneKey = tuple[object, object]
 """(pid, tid) as the file spells them."""
+LaneMeaning = tuple[str, str, str]
+"""Process, thread and communication group: all that decides how a lane is read."""
 
 HARDWARE = "Ascend Hardware"
 COMMUNICATION = frozenset({"HCCL", "Communication"})
@@ -39,13 +39,6 @@ class LaneKind(enum.Enum):
     """Overlap Analysis: recomputed from records, never copied."""
 
 
-class _NameArgs(msgspec.Struct, gc=False):
-    name: str = ""
-
-
-_decode_name = msgspec.json.Decoder(_NameArgs).decode
-
-
 @dataclass
 class LaneNames:
     """The names that metadata events give to processes and threads."""
@@ -53,12 +46,25 @@ class LaneNames:
     processes: dict[object, str] = field(default_factory=dict)
     threads: dict[LaneKey, str] = field(default_factory=dict)
 
-    def add(self, event: Event) -> None:
+    def add(self, event: Metadata) -> None:
         """Take the name out of a metadata event; others are of no use here."""
+        name = text(event.args.name) if event.args else ""
         if event.name == "process_name":
-            self.processes[event.pid] = _decode_name(event.args).name
+            self.processes[event.pid] = name
         elif event.name == "thread_name":
-            self.threads[event.pid, event.tid] = _decode_name(event.args).name
+            self.threads[event.pid, event.tid] = name
+
+    def known(self, key: LaneKey) -> bool:
+        """Whether a lane has the names that decide what it is; host threads need none."""
+        process = self.processes.get(key[0])
+        by_thread = process in (HARDWARE, STEP_TRACE) or process in COMMUNICATION
+        return process is not None and (key in self.threads or not by_thread)
+
+    def meaning(self, key: LaneKey) -> LaneMeaning:
+        """What is known of a lane so far."""
+        process = self.process(key[0])
+        group = self.group(key) if process in COMMUNICATION else ""
+        return process, self.threads.get(key, ""), group
 
     def process(self, pid: object) -> str:
         """The name of a process; level 0 of torch_npu leaves CANN without one."""
@@ -102,7 +108,7 @@ class LaneNames:
         heads = {
             other: name
             for other, name in self.threads.items()
-            if other[0] == key[0] and _PLANE.fullmatch(name) is None
+            if other[0] == key[0] and name and _PLANE.fullmatch(name) is None
         }
         before = [other for other in heads if _number(other[1]) <= _number(key[1])]
         head = (

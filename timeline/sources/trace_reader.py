@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
-import msgspec
 import numpy as np
 
-from timeline.errors import SourceError
+from timeline.records.columns import Int64, constant
 from timeline.records.strings import StringPool
 from timeline.records.tables import (
     NO_GRAPH,
@@ -32,11 +31,21 @@ from timeline.records.tables import (
     Tasks,
 )
 from timeline.selection import Layer
-from timeline.sources.json_events import Event, read_events
-from timeline.sources.trace_flows import LaneRows, ResolvedFlows, resolve_flows
-from timeline.sources.trace_lanes import LaneKey, LaneKind, LaneNames
+from timeline.sources.json_events import look_for_metadata, read_events
+from timeline.sources.trace_counters import CounterReader
+from timeline.sources.trace_events import (
+    Complete,
+    Counter,
+    Event,
+    FlowFinish,
+    FlowStart,
+    FlowStep,
+    Metadata,
+    Other,
+)
+from timeline.sources.trace_flows import FlowReader, LaneRows, ResolvedFlows
+from timeline.sources.trace_lanes import LaneKey, LaneKind, LaneMeaning, LaneNames
 from timeline.sources.trace_tables import (
-    counters_table,
     host_table,
     ops_table,
     planes_table,
@@ -47,7 +56,6 @@ from timeline.sources.trace_tables import (
 
 __all__ = ["TraceFiles", "join_records", "read_trace"]
 
-_FLOW_PHASES = frozenset("stf")
 _DRAWN_AS_STEPS = "Data_aug Bound"
 """Flow category that only draws a number of the step trace."""
 
@@ -67,15 +75,13 @@ class TraceFiles:
     only_device: bool = False
 
 
-@dataclass
-class _Collected:
-    """The events of a trace, by lane."""
+@dataclass(frozen=True)
+class _Run:
+    """Rows of a table that hold events of one lane, in file order."""
 
-    names: LaneNames = field(default_factory=LaneNames)
-    lanes: dict[LaneKey, list[Event]] = field(default_factory=lambda: defaultdict(list))
-    counters: list[Event] = field(default_factory=list)
-    flows: list[Event] = field(default_factory=list)
-    others: int = 0
+    kind: FlowEnd
+    first: int
+    count: int
 
 
 def read_trace(
@@ -89,37 +95,170 @@ def read_trace(
     Raises:
         SourceError: a file cannot be read or holds an event of an unexpected shape.
     """
-    collected = _Collected()
-    for path in files.paths:
-        for events in read_events(path):
-            _collect(collected, events, files)
-    try:
-        return _build(collected, files, rank, strings, layers)
-    except msgspec.DecodeError as error:
-        raise SourceError(
-            files.paths[0], f"holds an event whose args have another shape: {error}."
-        ) from error
+    reader = _Reader(files, strings, layers)
+    reader.read()
+    if reader.misread():
+        reader = _Reader(files, strings, layers, reader.names)
+        reader.read()
+    return reader.records(rank)
 
 
-def _collect(collected: _Collected, events: Iterable[Event], files: TraceFiles) -> None:
-    lanes, flows, counters = collected.lanes, collected.flows, collected.counters
-    for event in events:
-        phase = event.ph
-        if files.only_device and _device_of(event.pid) not in (files.device, HOST_DEVICE):
-            continue
-        if phase == "X":
-            lanes[event.pid, event.tid].append(event)
-        elif phase == "C":
-            counters.append(event)
-        elif phase == "M":
-            collected.names.add(event)
-        elif phase in _FLOW_PHASES:
-            if event.cat != _DRAWN_AS_STEPS:
-                flows.append(event)
-        else:
-            collected.others += 1
+class _Reader:
+    """One pass over the files: events become columns as soon as there are enough of them."""
+
+    def __init__(
+        self,
+        files: TraceFiles,
+        strings: StringPool,
+        layers: frozenset[Layer],
+        names: LaneNames | None = None,
+    ) -> None:
+        self._files, self._strings, self._layers = files, strings, layers
+        self.names = names or LaneNames()
+        self._all_named = names is not None
+        self._read_as: dict[LaneKey, LaneMeaning] = {}
+        self._tables = _Tables()
+        self._counters, self._flows = CounterReader(), FlowReader(strings)
+        self._lanes: dict[LaneKey, list[Complete]] = defaultdict(list)
+        self._samples: list[Counter] = []
+        self._ends: list[FlowStart | FlowStep | FlowFinish] = []
+        self._held = 0
+        self._runs: dict[LaneKey, list[_Run]] = defaultdict(list)
+        self._others = 0
+
+    def read(self) -> None:
+        """Read all events."""
+        for path in self._files.paths:
+            for events in read_events(path):
+                self._add(events)
+        self._all_named = True
+        self._flush()
+
+    def misread(self) -> bool:
+        """Whether names that came later tell that lanes were taken for what they are not."""
+        return any(self.names.meaning(key) != used for key, used in self._read_as.items())
+
+    def _add(self, events: list[Event]) -> None:
+        """Sort events by lane; they stay objects until there are HELD_EVENTS."""
+        if self._files.only_device:
+            events = [event for event in events if self._on_device(event)]
+        lanes, samples, ends = self._lanes, self._samples, self._ends
+        for event in events:
+            if isinstance(event, Complete):
+                lanes[event.pid, event.tid].append(event)
+            elif isinstance(event, Counter):
+                samples.append(event)
+            elif isinstance(event, Metadata):
+                self.names.add(event)
+            elif isinstance(event, Other):
+                self._others += 1
+            elif event.cat != _DRAWN_AS_STEPS:
+                ends.append(event)
+        self._held += len(events)
+        if self._held > HELD_EVENTS:
+            self._flush()
+
+    def _on_device(self, event: Event) -> bool:
+        return isinstance(event, Other) or _device_of(event.pid) in (
+            self._files.device,
+            HOST_DEVICE,
+        )
+
+    def _flush(self) -> None:
+        """Turn events into columns, but for those of lanes whose names are still to come."""
+        if Layer.COUNTERS in self._layers:
+            self._counters.add(self._samples)
+        self._flows.add(self._ends)
+        self._samples.clear()
+        self._ends.clear()
+        self._held = 0
+        for key, events in self._lanes.items():
+            if self._all_named or self.names.known(key):
+                self._add_lane(key, events)
+                events.clear()
+            self._held += len(events)
+        if self._held > HELD_EVENTS // 2:
+            self._look_ahead()
+
+    def _look_ahead(self) -> None:
+        """Look for all names now: this file has them behind many events."""
+        for path in self._files.paths:
+            for event in look_for_metadata(path):
+                self.names.add(event)
+        self._all_named = True
+
+    def records(self, rank: int) -> Records:
+        """All that was read."""
+        records = self._tables.records(rank, self._strings, self._files.iteration)
+        resolved = self._flows.resolve(_lane_rows(self._runs, records))
+        series, samples = self._counters.tables(self.names.process, self._strings)
+        return replace(
+            _with_launches(records, resolved),
+            series=series,
+            samples=samples,
+            flows=resolved.flows if Layer.ARROWS in self._layers else Flows.empty(),
+            omissions=self._omissions(resolved, rank),
+        )
+
+    def _omissions(self, resolved: ResolvedFlows, rank: int) -> tuple[Omission, ...]:
+        made = []
+        if resolved.half and Layer.ARROWS in self._layers:
+            made.append(
+                Omission("arrows whose other end is not in the profile", resolved.half, rank)
+            )
+        if self._others:
+            made.append(
+                Omission("trace events of a phase that is not drawn", self._others, rank, loss=True)
+            )
+        return tuple(made)
+
+    def _add_lane(self, key: LaneKey, events: Sequence[Complete]) -> None:
+        """Add events of one lane to the table they belong to, if anywhere."""
+        if not events:
+            return
+        names, files, strings, tables = self.names, self._files, self._strings, self._tables
+        self._read_as.setdefault(key, names.meaning(key))
+        kind = names.kind(key)
+        if kind is LaneKind.STREAM:
+            tasks = tasks_table(
+                events, strings, stream=names.stream(key), device=files.device, graph=files.graph
+            )
+            self._append(tables.tasks, tasks, FlowEnd.TASK, key)
+        if kind is LaneKind.OPS:
+            ops = ops_table(events, strings, group=names.group(key), graph=files.graph)
+            self._append(tables.ops, ops, FlowEnd.OP, key)
+        if kind is LaneKind.PLANE and Layer.COMMUNICATION in self._layers:
+            planes = planes_table(
+                events, strings, group=names.group(key), plane=names.plane(key), graph=files.graph
+            )
+            self._append(tables.planes, planes, FlowEnd.PLANE, key)
+        if kind is LaneKind.STEP_TRACE:
+            graph = names.graph(key)
+            steps, parts = step_tables(events, graph=files.graph if graph is None else graph)
+            tables.steps.append(steps)
+            tables.parts.append(parts)
+        if kind is LaneKind.HOST:
+            tables.steps.append(profiler_steps(events))
+            if self._layers & {Layer.CANN, Layer.FRAMEWORK}:
+                host = host_table(
+                    events,
+                    strings,
+                    layer=names.process(key[0]),
+                    process=_process(names, key),
+                    thread=_whole(key[1]),
+                    graph=files.graph,
+                )
+                self._append(tables.host, host, FlowEnd.HOST, key)
+
+    def _append(self, parts: list[_Table], table: _Table, kind: FlowEnd, key: LaneKey) -> None:
+        first = self._tables.rows.get(kind, 0)
+        parts.append(table)
+        self._runs[key].append(_Run(kind, first, len(table)))
+        self._tables.rows[kind] = first + len(table)
 
 
+HELD_EVENTS = 1 << 16
+"""Events that are held as objects before they become columns."""
 HOST_DEVICE = 31
 """Device number that msprof packs into the pid of host processes."""
 
@@ -129,49 +268,25 @@ def _device_of(pid: object) -> int | None:
     return pid & 31 if isinstance(pid, int) else None
 
 
-def _build(
-    collected: _Collected,
-    files: TraceFiles,
-    rank: int,
-    strings: StringPool,
-    layers: frozenset[Layer],
-) -> Records:
-    tables = _Tables()
-    rows: dict[LaneKey, LaneRows] = {}
-    for key, events in collected.lanes.items():
-        made = _add_lane(tables, collected.names, key, events, files, strings, layers)
-        if made is not None:
-            rows[key] = made
-    resolved = resolve_flows(collected.flows, rows, strings)
-    records = tables.records(rank, strings, files.iteration)
-    series, samples = CounterSeries.empty(), CounterSamples.empty()
-    if Layer.COUNTERS in layers:
-        series, samples = counters_table(collected.counters, collected.names.process, strings)
-    return replace(
-        _with_launches(records, resolved),
-        series=series,
-        samples=samples,
-        flows=resolved.flows if Layer.ARROWS in layers else Flows.empty(),
-        omissions=_omissions(collected, resolved, rank, layers),
-    )
-
-
-def _omissions(
-    collected: _Collected, resolved: ResolvedFlows, rank: int, layers: frozenset[Layer]
-) -> tuple[Omission, ...]:
-    made = []
-    if resolved.half and Layer.ARROWS in layers:
-        made.append(Omission("arrows whose other end is not in the profile", resolved.half, rank))
-    if collected.others:
-        made.append(
-            Omission("trace events of a phase that is not drawn", collected.others, rank, loss=True)
-        )
-    return tuple(made)
+def _lane_rows(runs: dict[LaneKey, list[_Run]], records: Records) -> dict[LaneKey, LaneRows]:
+    """Where each lane went; a lane goes to one table, in one or more runs."""
+    tables: dict[FlowEnd, Spans] = {
+        FlowEnd.HOST: records.host,
+        FlowEnd.TASK: records.tasks,
+        FlowEnd.OP: records.ops,
+        FlowEnd.PLANE: records.planes,
+    }
+    made = {}
+    for key, own in runs.items():
+        rows = np.concatenate([np.arange(run.first, run.first + run.count) for run in own])
+        table = tables[own[0].kind]
+        made[key] = LaneRows(own[0].kind, rows, table.start_ns[rows], table.end_ns[rows])
+    return made
 
 
 @dataclass
 class _Tables:
-    """Parts of tables, one per lane, and the number of rows they hold so far."""
+    """Parts of tables, and the number of rows they hold so far."""
 
     tasks: list[Tasks] = field(default_factory=list)
     planes: list[PlaneTasks] = field(default_factory=list)
@@ -179,6 +294,7 @@ class _Tables:
     host: list[HostEvents] = field(default_factory=list)
     steps: list[Steps] = field(default_factory=list)
     parts: list[StepParts] = field(default_factory=list)
+    rows: dict[FlowEnd, int] = field(default_factory=dict)
 
     def records(self, rank: int, strings: StringPool, iteration: int) -> Records:
         """Join the parts; rows take the iteration of their file."""
@@ -200,57 +316,7 @@ _Table = TypeVar("_Table", bound=Spans)
 
 
 def _at_iteration(table: _Iterated, iteration: int) -> _Iterated:
-    return replace(table, iteration=np.full(len(table), iteration, np.int64))
-
-
-def _add_lane(
-    tables: _Tables,
-    names: LaneNames,
-    key: LaneKey,
-    events: list[Event],
-    files: TraceFiles,
-    strings: StringPool,
-    layers: frozenset[Layer],
-) -> LaneRows | None:
-    """Add the events of one lane to the table they belong to; where they went, if anywhere."""
-    kind = names.kind(key)
-    if kind is LaneKind.STREAM:
-        tasks = tasks_table(
-            events, strings, stream=names.stream(key), device=files.device, graph=files.graph
-        )
-        return _append(tables.tasks, tasks, FlowEnd.TASK)
-    if kind is LaneKind.OPS:
-        ops = ops_table(events, strings, group=names.group(key), graph=files.graph)
-        return _append(tables.ops, ops, FlowEnd.OP)
-    if kind is LaneKind.PLANE and Layer.COMMUNICATION in layers:
-        planes = planes_table(
-            events, strings, group=names.group(key), plane=names.plane(key), graph=files.graph
-        )
-        return _append(tables.planes, planes, FlowEnd.PLANE)
-    if kind is LaneKind.STEP_TRACE:
-        graph = names.graph(key)
-        steps, parts = step_tables(events, graph=files.graph if graph is None else graph)
-        tables.steps.append(steps)
-        tables.parts.append(parts)
-    if kind is LaneKind.HOST:
-        tables.steps.append(profiler_steps(events))
-        if layers & {Layer.CANN, Layer.FRAMEWORK}:
-            host = host_table(
-                events,
-                strings,
-                layer=names.process(key[0]),
-                process=_process(names, key),
-                thread=_whole(key[1]),
-                graph=files.graph,
-            )
-            return _append(tables.host, host, FlowEnd.HOST)
-    return None
-
-
-def _append(parts: list[_Table], table: _Table, kind: FlowEnd) -> LaneRows:
-    first = sum(len(part) for part in parts)
-    parts.append(table)
-    return LaneRows(kind, first, table.start_ns, table.end_ns)
+    return replace(table, iteration=constant(iteration, len(table), np.int64))
 
 
 PACKED_PID = 1 << 22
@@ -271,23 +337,26 @@ def _whole(value: object) -> int:
 
 def _with_launches(records: Records, resolved: ResolvedFlows) -> Records:
     """Note when tasks and ops were launched: the host call of the same connection, else a flow."""
-    host_ns = dict(
-        zip(records.host.connection.tolist(), records.host.start_ns.tolist(), strict=True)
-    )
-    host_ns.pop(NO_ID, None)
-    made: dict[FlowEnd, np.ndarray] = {}
-    for kind, table in ((FlowEnd.TASK, records.tasks), (FlowEnd.OP, records.ops)):
-        launch_ns = np.full(len(table), NO_TIME, np.int64)
-        for flow_kind, row, time_ns in resolved.launches:
-            if flow_kind is kind:
-                launch_ns[row] = max(launch_ns[row], time_ns)
-        for row, connection in enumerate(table.connection.tolist()):
-            launch_ns[row] = host_ns.get(connection, launch_ns[row])
-        made[kind] = launch_ns
+    calls = np.flatnonzero(records.host.connection != NO_ID)
+    calls = calls[np.argsort(records.host.connection[calls], kind="stable")]
+    connection, called_ns = records.host.connection[calls], records.host.start_ns[calls]
+
+    def launch_ns(kind: FlowEnd, own: Int64) -> Int64:
+        made = np.full(len(own), NO_TIME, np.int64)
+        of_kind = resolved.launches.kind == kind
+        np.maximum.at(made, resolved.launches.row[of_kind], resolved.launches.time_ns[of_kind])
+        # Of several calls with one connection the last in the file counts.
+        at = np.searchsorted(connection, own, side="right") - 1
+        found = (at >= 0) & (own != NO_ID)
+        found[found] = connection[at[found]] == own[found]
+        made[found] = called_ns[at[found]]
+        return made
+
+    tasks, ops = records.tasks, records.ops
     return replace(
         records,
-        tasks=replace(records.tasks, launch_ns=made[FlowEnd.TASK]),
-        ops=replace(records.ops, launch_ns=made[FlowEnd.OP]),
+        tasks=replace(tasks, launch_ns=launch_ns(FlowEnd.TASK, tasks.connection)),
+        ops=replace(ops, launch_ns=launch_ns(FlowEnd.OP, ops.connection)),
     )
 
 

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
 
-from timeline.records.strings import StringPool
+from timeline.records.columns import Codes, Int64, constant
+from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import (
     NO_CONTEXT,
     NO_GRAPH,
     NO_ID,
     NO_TIME,
     CommunicationOps,
-    CounterSamples,
-    CounterSeries,
     HostEvents,
     PlaneTasks,
     StepPart,
@@ -26,24 +24,11 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
-from timeline.sources.counter_units import name_and_unit
-from timeline.sources.json_events import Event
-from timeline.sources.microseconds import interval_ns, moment_ns, moments_ns
-from timeline.sources.trace_args import (
-    HostArgs,
-    OpArgs,
-    PlaneArgs,
-    StepArgs,
-    TaskArgs,
-    decode_args,
-    first_int,
-    number,
-    text,
-)
+from timeline.sources.microseconds import interval_ns, moment_ns
+from timeline.sources.trace_events import NO_ARGS, Args, Complete, Value, number, text
 
 __all__ = [
     "COMPUTE_TYPES",
-    "counters_table",
     "host_table",
     "ops_table",
     "planes_table",
@@ -79,99 +64,134 @@ _PARTS = (
 _ITERATION_NAME = re.compile(r"Iteration (\d+)")
 _PROFILER_STEP = re.compile(r"ProfilerStep#(\d+)")
 
-_task_args = msgspec.json.Decoder(TaskArgs)
-_plane_args = msgspec.json.Decoder(PlaneArgs)
-_op_args = msgspec.json.Decoder(OpArgs)
-_host_args = msgspec.json.Decoder(HostArgs)
-_step_args = msgspec.json.Decoder(StepArgs)
-_counter_args: Callable[[bytes], dict[str, Any]] = msgspec.json.Decoder(dict[str, Any]).decode
 
-
-def _spans(events: Sequence[Event]) -> dict[str, Any]:
+def _spans(events: Sequence[Complete]) -> dict[str, Int64]:
     start_ns, end_ns = interval_ns([event.ts for event in events], [event.dur for event in events])
     return {"start_ns": start_ns, "end_ns": end_ns}
 
 
+def _args(events: Sequence[Complete]) -> list[Args]:
+    return [event.args or NO_ARGS for event in events]
+
+
+def _ids(values: list[Value], default: int) -> Int64:
+    """Ids or amounts as a column; see `number`."""
+    absent = values.count(None)
+    if absent == len(values):
+        return constant(default, len(values), np.int64)
+    given = [default if value is None else value for value in values] if absent else values
+    made = np.array(given)
+    if made.dtype == np.int64:
+        return made
+    return np.fromiter((number(value, default) for value in given), np.int64, len(given))
+
+
+def _first_ids(first: list[Value], second: list[Value], default: int) -> Int64:
+    """The same of two spellings, the first that is given."""
+    absent = first.count(None)
+    if absent == len(first):
+        return _ids(second, default)
+    if not absent:
+        return _ids(first, default)
+    return _ids(
+        [two if one is None else one for one, two in zip(first, second, strict=True)], default
+    )
+
+
+def _codes(values: list[Value], strings: StringPool) -> Codes:
+    """Names as a column."""
+    if values.count(None) == len(values):
+        return constant(NO_NAME, len(values), np.int32)
+    return strings.codes([value if type(value) is str else text(value) for value in values])
+
+
 def tasks_table(
-    events: Sequence[Event], strings: StringPool, *, stream: int | None, device: int, graph: int
+    events: Sequence[Complete], strings: StringPool, *, stream: int | None, device: int, graph: int
 ) -> Tasks:
     """Device tasks of one stream; `graph` is the graph of tasks that name none."""
-    args = [decode_args(_task_args, event.args) for event in events]
-    types = [text(arg.task_type) for arg in args]
+    args, count = _args(events), len(events)
+    types = _codes([arg.task_type for arg in args], strings)
+    computing = [code for kind in COMPUTE_TYPES if (code := strings.find(kind)) is not None]
     return Tasks.of(
-        len(events),
+        count,
         _spans(events)
         | {
-            "device": np.full(len(events), device),
-            "stream": [
-                stream if stream is not None else first_int((arg.stream, arg.old_stream), NO_ID)
-                for arg in args
-            ],
-            "task": [number(arg.task, NO_ID) for arg in args],
-            "batch": [number(arg.batch, NO_ID) for arg in args],
-            "context": [number(arg.context, NO_CONTEXT) for arg in args],
-            "graph": [first_int((arg.graph, arg.other_graph), graph) for arg in args],
-            "connection": [number(arg.connection, NO_ID) for arg in args],
-            "name": strings.codes(event.name for event in events),
-            "task_type": strings.codes(types),
-            "compute": [kind in COMPUTE_TYPES for kind in types],
+            "device": constant(device, count, np.int64),
+            "stream": constant(stream, count, np.int64)
+            if stream is not None
+            else _first_ids(
+                [arg.physical_stream for arg in args], [arg.stream for arg in args], NO_ID
+            ),
+            "task": _ids([arg.task for arg in args], NO_ID),
+            "batch": _ids([arg.batch for arg in args], NO_ID),
+            "context": _ids([arg.subtask for arg in args], NO_CONTEXT),
+            "graph": _first_ids(
+                [arg.model for arg in args], [arg.small_model for arg in args], graph
+            ),
+            "connection": _ids([arg.connection for arg in args], NO_ID),
+            "name": strings.codes([event.name for event in events]),
+            "task_type": types,
+            "compute": np.isin(types, np.array(computing, np.int32)),
         },
     )
 
 
 def planes_table(
-    events: Sequence[Event], strings: StringPool, *, group: str, plane: int, graph: int
+    events: Sequence[Complete], strings: StringPool, *, group: str, plane: int, graph: int
 ) -> PlaneTasks:
     """HCCL tasks of one plane."""
-    args = [decode_args(_plane_args, event.args) for event in events]
+    args, count = _args(events), len(events)
     return PlaneTasks.of(
-        len(events),
+        count,
         _spans(events)
         | {
-            "group": np.full(len(events), strings.code(group)),
-            "plane": np.full(len(events), plane),
-            "name": strings.codes(event.name for event in events),
-            "stream": [number(arg.stream, NO_ID) for arg in args],
-            "task": [number(arg.task, NO_ID) for arg in args],
-            "context": [number(arg.context, NO_CONTEXT) for arg in args],
-            "graph": [first_int((arg.graph, arg.other_graph), graph) for arg in args],
-            "source_rank": [number(arg.source_rank, NO_ID) for arg in args],
-            "target_rank": [number(arg.target_rank, NO_ID) for arg in args],
-            "size_bytes": [number(arg.size, NO_ID) for arg in args],
-            "notify": strings.codes(text(arg.notify) for arg in args),
-            "transport": strings.codes(text(arg.transport) for arg in args),
-            "link": strings.codes(text(arg.link) for arg in args),
-            "data_type": strings.codes(text(arg.data_type) for arg in args),
+            "group": constant(strings.code(group), count, np.int32),
+            "plane": constant(plane, count, np.int64),
+            "name": strings.codes([event.name for event in events]),
+            "stream": _ids([arg.plane_stream for arg in args], NO_ID),
+            "task": _ids([arg.plane_task for arg in args], NO_ID),
+            "context": _ids([arg.plane_context for arg in args], NO_CONTEXT),
+            "graph": _first_ids(
+                [arg.small_model for arg in args], [arg.model for arg in args], graph
+            ),
+            "source_rank": _ids([arg.source_rank for arg in args], NO_ID),
+            "target_rank": _ids([arg.target_rank for arg in args], NO_ID),
+            "size_bytes": _ids([arg.size for arg in args], NO_ID),
+            "notify": _codes([arg.notify for arg in args], strings),
+            "transport": _codes([arg.transport for arg in args], strings),
+            "link": _codes([arg.link for arg in args], strings),
+            "data_type": _codes([arg.plane_data_type for arg in args], strings),
             "bandwidth": [
-                float(arg.bandwidth) if isinstance(arg.bandwidth, (int, float)) else np.nan
-                for arg in args
+                arg.bandwidth if isinstance(arg.bandwidth, (int, float)) else np.nan for arg in args
             ],
         },
     )
 
 
 def ops_table(
-    events: Sequence[Event], strings: StringPool, *, group: str, graph: int
+    events: Sequence[Complete], strings: StringPool, *, group: str, graph: int
 ) -> CommunicationOps:
     """Communication ops of one group."""
-    args = [decode_args(_op_args, event.args) for event in events]
+    args, count = _args(events), len(events)
     return CommunicationOps.of(
-        len(events),
+        count,
         _spans(events)
         | {
-            "group": np.full(len(events), strings.code(group)),
-            "name": strings.codes(event.name for event in events),
-            "graph": [first_int((arg.graph, arg.other_graph), graph) for arg in args],
-            "connection": [number(arg.connection, NO_ID) for arg in args],
-            "count": [number(arg.count, NO_ID) for arg in args],
-            "data_type": strings.codes(text(arg.data_type) for arg in args),
-            "algorithm": strings.codes(text(arg.algorithm) for arg in args),
+            "group": constant(strings.code(group), count, np.int32),
+            "name": strings.codes([event.name for event in events]),
+            "graph": _first_ids(
+                [arg.small_model for arg in args], [arg.model for arg in args], graph
+            ),
+            "connection": _ids([arg.connection for arg in args], NO_ID),
+            "count": _ids([arg.count for arg in args], NO_ID),
+            "data_type": _codes([arg.data_type for arg in args], strings),
+            "algorithm": _codes([arg.algorithm for arg in args], strings),
         },
     )
 
 
 def host_table(
-    events: Sequence[Event],
+    events: Sequence[Complete],
     strings: StringPool,
     *,
     layer: str,
@@ -180,27 +200,28 @@ def host_table(
     graph: int,
 ) -> HostEvents:
     """Host events of one thread."""
-    args = [decode_args(_host_args, event.args) for event in events]
+    args, count = _args(events), len(events)
     return HostEvents.of(
-        len(events),
+        count,
         _spans(events)
         | {
-            "layer": np.full(len(events), strings.code(layer)),
-            "process": np.full(len(events), process),
-            "thread": np.full(len(events), thread),
-            "name": strings.codes(event.name for event in events),
-            "level": strings.codes(
-                text(arg.level) or event.cat for arg, event in zip(args, events, strict=True)
+            "layer": constant(strings.code(layer), count, np.int32),
+            "process": constant(process, count, np.int64),
+            "thread": constant(thread, count, np.int64),
+            "name": strings.codes([event.name for event in events]),
+            "level": _codes(
+                [arg.level or event.cat for arg, event in zip(args, events, strict=True)], strings
             ),
-            "connection": [number(arg.connection, NO_ID) for arg in args],
-            "graph": [number(arg.graph, graph) for arg in args],
+            "connection": _ids([arg.connection for arg in args], NO_ID),
+            "graph": _ids([arg.model for arg in args], graph),
         },
     )
 
 
-def profiler_steps(events: Sequence[Event]) -> Steps:
+def profiler_steps(events: Sequence[Complete]) -> Steps:
     """Steps of the framework's own profiler: the host window of each ProfilerStep#N."""
-    matches = [(event, _PROFILER_STEP.fullmatch(event.name)) for event in events]
+    named = [event for event in events if event.name.startswith("ProfilerStep#")]
+    matches = [(event, _PROFILER_STEP.fullmatch(event.name)) for event in named]
     found = [(event, int(match[1])) for event, match in matches if match]
     if not found:
         return Steps.empty()
@@ -215,7 +236,7 @@ def profiler_steps(events: Sequence[Event]) -> Steps:
     )
 
 
-def step_tables(events: Sequence[Event], *, graph: int) -> tuple[Steps, StepParts]:
+def step_tables(events: Sequence[Complete], *, graph: int) -> tuple[Steps, StepParts]:
     """Steps and their parts from the step-trace events of one graph.
 
     FP start and BP end of 0 or N/A mean that the step has none (inference, step mode).
@@ -224,7 +245,7 @@ def step_tables(events: Sequence[Event], *, graph: int) -> tuple[Steps, StepPart
     parts: dict[str, list[int]] = defaultdict(list)
     start_ns, end_ns = interval_ns([event.ts for event in events], [event.dur for event in events])
     for event, start, end in zip(events, start_ns.tolist(), end_ns.tolist(), strict=True):
-        args = decode_args(_step_args, event.args)
+        args = event.args or NO_ARGS
         if match := _ITERATION_NAME.fullmatch(event.name):
             _extend(
                 steps,
@@ -264,46 +285,3 @@ def _extend(columns: dict[str, list[int]], **row: int) -> None:
 def _mark_ns(raw: msgspec.Raw) -> int:
     time_ns = moment_ns(bytes(raw))
     return time_ns if time_ns > 0 else int(NO_TIME)
-
-
-def counters_table(
-    events: Sequence[Event], process: Callable[[object], str], strings: StringPool
-) -> tuple[CounterSeries, CounterSamples]:
-    """Counter series and samples; args named *_id tell series apart, all other args are values."""
-    series: dict[tuple[str, str, str], int] = {}
-    times: list[bytes] = []
-    numbers: list[int] = []
-    values: list[float] = []
-    for event in events:
-        args = _counter_args(event.args or b"{}")
-        ids = "".join(f" {key[:-3]} {args[key]}" for key in args if key.endswith("_id"))
-        held = {key: value for key, value in args.items() if not key.endswith("_id")}
-        for key, value in held.items():
-            if not isinstance(value, (int, float)):
-                continue
-            name, unit = name_and_unit(event.name, key, len(held))
-            row = series.setdefault((process(event.pid), name + ids, unit), len(series))
-            times.append(bytes(event.ts))
-            numbers.append(row)
-            values.append(float(value))
-    if not series:
-        return CounterSeries.empty(), CounterSamples.empty()
-    groups, names, units = zip(*series, strict=True)
-    return (
-        CounterSeries.of(
-            len(series),
-            {
-                "group": strings.codes(groups),
-                "name": strings.codes(names),
-                "unit": strings.codes(units),
-            },
-        ),
-        CounterSamples.of(
-            len(times),
-            {
-                "time_ns": moments_ns(times),
-                "series": numbers,
-                "value": values,
-            },
-        ),
-    )

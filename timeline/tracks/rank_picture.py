@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from timeline.analysis.cut import Cut
-from timeline.analysis.overlap import Overlap
+from timeline.analysis.overlap import Overlap, OverlapTotals
 from timeline.records.tables import Records
 from timeline.selection import Layer
 
@@ -42,12 +42,12 @@ class RankPicture:
 
     cut is the whole selection, whose steps and overlap are always drawn; detail holds the records
     that are drawn one by one, all of them unless `missing` says otherwise. overlap is that of the
-    whole selection; step_overlaps has one per step row, None for a step without device records.
+    whole selection; step_totals has a row per step.
     """
 
     cut: Cut
     overlap: Overlap
-    step_overlaps: tuple[Overlap | None, ...]
+    step_totals: OverlapTotals
     detail: Records
     missing: Missing | None = None
 

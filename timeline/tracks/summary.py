@@ -136,22 +136,19 @@ def _paint_graph(
 def _step_args(picture: RankPicture, owner: Int64, is_step: Bool) -> list[Arg]:
     """Graph and iteration on every slice; the step's overlap on the step itself."""
     steps = picture.records.steps
-    totals = {
-        name: np.array(
-            [
-                NO_ID if overlap is None else overlap.totals_ns()[name]
-                for overlap in picture.step_overlaps
-            ],
-            np.int64,
-        )
-        for name in ("computing_ns", "communication_ns", "not_overlapped_ns", "free_ns")
-    }
+    totals = picture.step_totals
+    shown = is_step & totals.known[owner]
     return [
         integers("graph", steps.graph[owner], NO_GRAPH),
         integers("iteration", steps.iteration[owner]),
         *(
-            integers(name, np.where(is_step, values[owner], NO_ID), NO_ID)
-            for name, values in totals.items()
+            integers(name, np.where(shown, values[owner], NO_ID), NO_ID)
+            for name, values in (
+                ("computing_ns", totals.computing_ns),
+                ("communication_ns", totals.communication_ns),
+                ("not_overlapped_ns", totals.not_overlapped_ns),
+                ("free_ns", totals.free_ns),
+            )
         ),
     ]
 
