@@ -25,8 +25,6 @@ from timeline.records.strings import StringPool
 from timeline.tracks.coarse_slices import drawn
 from timeline.tracks.coarsen import (
     EXACT,
-    GATHERED,
-    Coarse,
     Resolution,
     coarse_of,
     coarsen,
@@ -34,7 +32,7 @@ from timeline.tracks.coarsen import (
     count_samples,
     thin,
 )
-from timeline.tracks.model import Arg, ArgKind, Samples, Schema, Slices
+from timeline.tracks.model import GATHERED, Arg, ArgKind, Coarse, Samples, Schema, Slices
 
 ALL_POWERS = tuple(range(COARSEST + 1))
 

@@ -32,7 +32,20 @@ BELOW: dict[str, frozenset[str]] = {
     "report": WORDS | {"records"},
 }
 """What each part may import besides itself; parts that are not here sit on top of everything."""
-TOP = frozenset({"", "__main__", "cli", "export", "fitting", "listing", "options", "reading"})
+TOP = frozenset(
+    {
+        "",
+        "__main__",
+        "cli",
+        "export",
+        "fitting",
+        "jobs",
+        "listing",
+        "options",
+        "reading",
+        "share",
+    }
+)
 
 OPENERS = frozenset({"open", "read_bytes", "read_text", "Connection", "fdopen", "memmap"})
 WRITERS = frozenset(

@@ -36,14 +36,15 @@ from timeline.export import ExportOptions, Fit, export
 from timeline.fitting import Written, writer
 from timeline.options import DEFAULT_LIMIT_BYTES
 from timeline.progress import Silent
-from timeline.reading import pictures_of
 from timeline.records.columns import Int64
 from timeline.records.strings import StringPool
 from timeline.records.tables import HostEvents, Records, Steps, Tasks
 from timeline.records.valid import valid
 from timeline.report import ExportReport
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Kind, Layer, Selection
+from timeline.share import Request, Share, share_of_records
 from timeline.sources.discovery import discover
+from timeline.tracks.fit import Leading
 from timeline.tracks.rank_picture import PictureOptions
 
 SUFFIXES = tuple(form.suffix for form in FORMATS)
@@ -589,18 +590,29 @@ def test_parts_are_not_written_over_and_over(exporter: Exporter, suffix: str, sh
 # -- profiles of any shape ---------------------------------------------------------------------
 
 
+def shares_of(
+    records: Sequence[Records], layers: frozenset[Layer], leading: Leading | None = None
+) -> list[Share]:
+    """What each rank adds to the picture."""
+    request = Request(Selection(layers=layers), options=PictureOptions(layers), leading=leading)
+    return [share_of_records(own, request) for own in records]
+
+
+def never_again(_leading: Leading) -> list[Share]:
+    raise AssertionError("only --fit steps draws again")
+
+
 def written(
     records: Sequence[Records], target: Path, limit: int, fit: Fit = Fit.COARSEN
 ) -> tuple[Written, list[int]]:
     """The detail of records, fitted by the code behind an export; and the size of each try."""
     layers = DETAIL_LAYERS
-    pictures = pictures_of(records, Selection(layers=layers))
     options = ExportOptions(kind=Kind.DETAIL, output=target, limit_bytes=limit, fit=fit)
     with counted_writes() as writes:
         made = fitting.fit(
-            pictures,
+            shares_of(records, layers),
+            lambda leading: shares_of(records, layers, leading),
             options,
-            PictureOptions(layers, by_layer=False),
             target,
             format_of(target),
             lambda *_: (("io.tlexport.kind", "detail"),),
@@ -791,11 +803,10 @@ def test_a_million_tasks_fit_exactly(tmp_path: Path, layers: frozenset[Layer]) -
     records = random_records(0, sizes)
     assert len(records.tasks) == 1_000_000
     target = tmp_path / "timeline.pftrace"
-    pictures = pictures_of([records], Selection(layers=layers))
     made = fitting.fit(
-        pictures,
+        shares_of([records], layers),
+        never_again,
         ExportOptions(kind=Kind.DETAIL, output=target),
-        PictureOptions(layers, by_layer=False),
         target,
         format_of(target),
         lambda *_: (),
@@ -821,9 +832,9 @@ def test_the_summary_of_many_ranks_fits_and_loads(tmp_path: Path) -> None:
     target = tmp_path / "timeline.pftrace"
     with counted_writes() as writes:
         made = fitting.fit(
-            pictures_of(records, Selection(layers=SUMMARY_LAYERS)),
+            shares_of(records, SUMMARY_LAYERS),
+            never_again,
             ExportOptions(kind=Kind.SUMMARY, output=target, limit_bytes=limit),
-            PictureOptions(SUMMARY_LAYERS, by_layer=True),
             target,
             format_of(target),
             lambda *_: (),

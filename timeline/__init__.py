@@ -12,6 +12,7 @@ from timeline.errors import (
     SourceError,
     TimelineError,
     UsageError,
+    WorkerError,
 )
 from timeline.version import __version__
 
@@ -25,5 +26,6 @@ __all__ = [
     "SourceError",
     "TimelineError",
     "UsageError",
+    "WorkerError",
     "__version__",
 ]

@@ -61,6 +61,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_select(parser.add_argument_group("select (ids: 0,2-5 or all; ranges include both ends)"))
     _add_draw(parser.add_argument_group("draw"))
     _add_output(parser.add_argument_group("output"))
+    _add_work(parser.add_argument_group("work"))
     other = parser.add_argument_group("other")
     other.add_argument("--list", action="store_true", help="show ranks, graphs and steps, and stop")
     other.add_argument("--json", action="store_true", help="print the report as one JSON object")
@@ -169,6 +170,33 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
     )
 
 
+def _add_work(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "-j",
+        "--jobs",
+        type=_jobs,
+        metavar="N",
+        help="processes that read ranks (default: one a core; 1 for a small profile)",
+    )
+    group.add_argument(
+        "--executor",
+        default="",
+        metavar="dask://HOST:PORT",
+        help="read ranks on a Dask cluster that sees the same files",
+    )
+    group.add_argument(
+        "--keep-going",
+        action="store_true",
+        help="leave out ranks that cannot be read, and say which",
+    )
+
+
+def _jobs(text: str) -> int:
+    if not text.isdigit() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of processes")
+    return int(text)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command.
 
@@ -246,6 +274,9 @@ def _options(asked: argparse.Namespace, kind: Kind) -> ExportOptions:
         assigned_ranks=dict(_assignment(text) for text in asked.assign_rank),
         force=asked.force,
         strict=asked.strict,
+        jobs=asked.jobs,
+        executor=asked.executor,
+        keep_going=asked.keep_going,
     )
 
 

@@ -4,6 +4,7 @@ TimelineError                 exit 1
 ├── SourceError               a profile cannot be read (file, byte or record)
 │   ├── NoProfileError        nothing to read below the given path
 │   └── RankIdentityError     a rank id is missing, duplicate or contradictory
+├── WorkerError               a rank could not be worked on (process lost, out of memory)
 ├── RecordError               columns break an invariant (table, row, column)
 ├── OutputError               the output exists, cannot be written, or has an unknown suffix
 ├── UsageError                exit 2: an option's value has no meaning
@@ -26,6 +27,7 @@ __all__ = [
     "SourceError",
     "TimelineError",
     "UsageError",
+    "WorkerError",
     "spell_ids",
 ]
 
@@ -48,6 +50,19 @@ class SourceError(TimelineError):
         self.path = path
         self.offset = offset
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Errors travel from the process that reads to the one that reports."""
+        return _remade, (type(self), self.args, self.__dict__)
+
+
+def _remade(
+    kind: type[TimelineError], args: tuple[object, ...], state: dict[str, object]
+) -> TimelineError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
 
 class NoProfileError(SourceError):
     """No readable profile lies at or below a path."""
@@ -55,6 +70,16 @@ class NoProfileError(SourceError):
 
 class RankIdentityError(SourceError):
     """A rank id is missing, appears twice, or is contradicted by another file."""
+
+
+class WorkerError(TimelineError):
+    """The work of a rank was lost with the process that did it."""
+
+    def __init__(self, rank: int, found: str) -> None:
+        super().__init__(
+            f"rank {rank}: {found} while it was read. Use fewer --jobs, or --keep-going to leave "
+            "such ranks out."
+        )
 
 
 class RecordError(TimelineError):

@@ -3,39 +3,31 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import orjson
 
-from timeline.analysis.clocks import JoinedClock
 from timeline.encoders.formats import format_of
-from timeline.errors import LimitError, OutputError, spell_ids
+from timeline.errors import LimitError, OutputError, SourceError, spell_ids
 from timeline.fitting import Attributes, Written, fit, steps_of
+from timeline.jobs import Crew, crew_for
 from timeline.options import Args, ExportOptions, Fit
 from timeline.progress import Progress, Silent
-from timeline.reading import check_selection, choose_ranks, graphs_of, pictures_of, read_ranks
-from timeline.records.tables import Omission, Records
+from timeline.reading import JoinedShares, choose_ranks, read_shares, redrawn
+from timeline.records.tables import Omission
 from timeline.report import ExportReport, OutputFile, OverlapRow, RankReport, ResolutionRow
 from timeline.selection import Layer, Selection
+from timeline.share import Request
 from timeline.sources.base import Source
 from timeline.sources.discovery import discover
-from timeline.tracks.fit import row_count
-from timeline.tracks.rank_picture import PictureOptions, RankPicture
+from timeline.tracks.facts import ProfileFacts, RankFacts
+from timeline.tracks.rank_picture import PictureOptions
 from timeline.tracks.resolve import Resolved
 from timeline.version import __version__
 
 __all__ = ["Args", "ExportOptions", "Fit", "export"]
-
-_HOLDERS: dict[Layer, Callable[[Records], bool]] = {
-    Layer.STEPS: lambda records: len(records.steps) > 0,
-    Layer.HARDWARE: lambda records: len(records.tasks) > 0,
-    Layer.COMMUNICATION: lambda records: len(records.ops) + len(records.planes) > 0,
-    Layer.CANN: lambda records: records.holds_layer("CANN"),
-    Layer.COUNTERS: lambda records: len(records.samples) > 0,
-}
-"""How to tell that a rank holds anything of a layer."""
 
 
 def export(
@@ -68,53 +60,68 @@ def _export(
     form = format_of(target)
     _check_target(target, force=options.force)
     _check_not_input(target, sources)
-    joined = read_ranks(sources, selection, options.operators, progress)
-    check_selection(joined.records, selection, path)
-    pictures = pictures_of(joined.records, selection)
-    drawing = PictureOptions(selection.layers, options.groups_by_layer, options.merge_graphs)
-    written = fit(
-        pictures,
-        options,
-        drawing,
-        target,
-        form,
-        _attributes(selection, options, joined, sources),
-        joined.wall_offset_ns,
-        progress,
-    )
+    asked = _request(selection, options, target, several=len(sources) > 1)
+    with crew_for(
+        sources, options.jobs, options.executor, progress, keep_going=options.keep_going
+    ) as crew:
+        joined = read_shares(sources, asked, crew, path)
+        if not joined.sources:
+            raise SourceError(path, f"no rank can be read: {next(iter(crew.failures.values()))}")
+        written = fit(
+            joined.shares,
+            lambda leading: redrawn(joined, crew, leading),
+            options,
+            target,
+            form,
+            _attributes(selection, options, joined),
+            joined.clock.wall_offset_ns,
+            progress,
+        )
     try:
-        return _finish(written, pictures, joined, sources, selection, options, path, found.notes)
+        return _finish(written, joined, selection, options, path, (*found.notes, *_failed(crew)))
     except BaseException:
         written.discard()
         raise
 
 
+def _request(
+    selection: Selection, options: ExportOptions, target: Path, *, several: bool
+) -> Request:
+    """What is wanted of each rank; shares of several ranks must not each fill the file."""
+    return Request(
+        selection,
+        options.operators,
+        PictureOptions(selection.layers, options.merge_graphs),
+        options.args,
+        options.limit_bytes if several and options.fit is Fit.COARSEN else 0,
+        target,
+    )
+
+
+def _failed(crew: Crew) -> Iterator[str]:
+    for rank, reason in crew.failures.items():
+        yield f"rank {rank} is left out: {reason}"
+
+
 def _finish(
     written: Written,
-    pictures: tuple[RankPicture, ...],
-    joined: JoinedClock,
-    sources: Sequence[Source],
+    joined: JoinedShares,
     selection: Selection,
     options: ExportOptions,
     path: Path,
     notes: Sequence[str],
 ) -> ExportReport:
     """Report what was written, and publish it unless --strict or an existing part forbids."""
+    profiles = [facts.profile for facts in joined.facts]
     warnings = (
         *notes,
-        *joined.warnings,
-        *(warning for own in joined.records for warning in own.warnings),
-        *_empty_warnings(pictures, selection),
-        *_absent_layers(joined, selection),
+        *joined.clock.warnings,
+        *(warning for profile in profiles for warning in profile.warnings),
+        *_empty_warnings(joined.facts, selection),
+        *_absent_layers(profiles, selection),
     )
     report = _report(
-        written,
-        pictures,
-        joined,
-        sources,
-        options,
-        warnings,
-        _suggestion(path, selection, options, written),
+        written, joined, options, warnings, _suggestion(path, selection, options, written)
     )
     losses = [omission for omission in report.omissions if omission.loss]
     if options.strict and losses:
@@ -129,10 +136,9 @@ def _finish(
     return report
 
 
-def _attributes(
-    selection: Selection, options: ExportOptions, joined: JoinedClock, sources: Sequence[Source]
-) -> Attributes:
+def _attributes(selection: Selection, options: ExportOptions, joined: JoinedShares) -> Attributes:
     """Facts about the picture that travel in the file."""
+    sources = joined.sources
     known = (
         ("io.tlexport.version", __version__),
         ("io.tlexport.kind", options.kind.value),
@@ -140,9 +146,9 @@ def _attributes(
         ("io.tlexport.graphs", _spelled(selection.graphs)),
         ("io.tlexport.steps", _spelled(selection.steps)),
         ("io.tlexport.sources", "; ".join(_provenance(source) for source in sources)[:4096]),
-        ("io.tlexport.clock", joined.method),
+        ("io.tlexport.clock", joined.clock.method),
     )
-    before = [own for records in joined.records for own in records.omissions]
+    before = [own for facts in joined.facts for own in facts.profile.omissions]
 
     def facts(
         omissions: Sequence[Omission], resolved: Sequence[Resolved], steps: Sequence[int]
@@ -224,27 +230,26 @@ def _provenance(source: Source) -> str:
     return f"rank {identity.rank}: {source.layout} of {identity.directory.name}"
 
 
-def _empty_warnings(pictures: Sequence[RankPicture], selection: Selection) -> Iterator[str]:
+def _empty_warnings(ranks: Sequence[RankFacts], selection: Selection) -> Iterator[str]:
     """Ranks, and steps with a marker, that hold no device record."""
-    for picture in pictures:
-        rank = picture.records.rank
-        if not row_count(picture.records) and not len(picture.records.steps):
+    for facts in ranks:
+        if not facts.rows and not len(facts.steps):
             chosen = selection.graphs is not None or selection.steps is not None
-            yield f"rank {rank}: holds nothing" + (" of the selection." if chosen else ".")
+            yield f"rank {facts.rank}: holds nothing" + (" of the selection." if chosen else ".")
             continue
-        empty = picture.records.steps.iteration[~picture.step_totals.known].tolist()
+        empty = facts.steps.iteration[~facts.step_totals.known].tolist()
         if empty:
             yield (
-                f"rank {rank}: steps {spell_ids(empty)} are marked but have no device tasks "
+                f"rank {facts.rank}: steps {spell_ids(empty)} are marked but have no device tasks "
                 "in the profile."
             )
 
 
-def _absent_layers(joined: JoinedClock, selection: Selection) -> Iterator[str]:
+def _absent_layers(profiles: Sequence[ProfileFacts], selection: Selection) -> Iterator[str]:
     """Layers that were asked for and that a profile does not hold at all."""
-    for layer, holds in _HOLDERS.items():
+    for layer in Layer:
         if layer in selection.layers:
-            without = [own.rank for own in joined.records if not holds(own)]
+            without = [profile.rank for profile in profiles if layer in profile.lacks]
             if without:
                 which = "rank" if len(without) == 1 else "ranks"
                 yield f"{which} {spell_ids(without)}: the profile holds no {layer.value} records."
@@ -252,9 +257,7 @@ def _absent_layers(joined: JoinedClock, selection: Selection) -> Iterator[str]:
 
 def _report(
     written: Written,
-    pictures: Sequence[RankPicture],
-    joined: JoinedClock,
-    sources: Sequence[Source],
+    joined: JoinedShares,
     options: ExportOptions,
     warnings: tuple[str, ...],
     suggestion: str,
@@ -272,13 +275,15 @@ def _report(
             for part in written.parts
         ),
         ranks=tuple(
-            _rank_report(picture, source, offset, joined.method)
-            for picture, source, offset in zip(pictures, sources, joined.offsets_ns, strict=True)
+            _rank_report(facts, source, offset, joined.clock.method)
+            for facts, source, offset in zip(
+                joined.facts, joined.sources, joined.clock.offsets_ns, strict=True
+            )
         ),
-        overlap=tuple(row for picture in pictures for row in _overlap_rows(picture)),
-        steps=steps_of(pictures),
+        overlap=tuple(row for facts in joined.facts for row in _overlap_rows(facts)),
+        steps=steps_of(joined.facts),
         omissions=(
-            *(own for picture in pictures for own in picture.records.omissions),
+            *(own for facts in joined.facts for own in facts.omissions),
             *written.omissions,
         ),
         warnings=warnings,
@@ -288,29 +293,27 @@ def _report(
     )
 
 
-def _rank_report(picture: RankPicture, source: Source, offset_ns: int, method: str) -> RankReport:
-    records = picture.records
+def _rank_report(facts: RankFacts, source: Source, offset_ns: int, method: str) -> RankReport:
     return RankReport(
-        rank=records.rank,
+        rank=facts.rank,
         source=source.identity.directory,
         layout=source.layout,
-        tasks=len(records.tasks),
-        communication_tasks=len(records.planes),
-        communication_ops=len(records.ops),
-        steps=len(records.steps),
-        graphs=tuple(sorted(graphs_of(records))),
+        tasks=facts.tasks,
+        communication_tasks=facts.communication_tasks,
+        communication_ops=facts.communication_ops,
+        steps=len(facts.steps),
+        graphs=tuple(sorted(facts.graphs)),
         offset_ns=offset_ns,
         align=method,
     )
 
 
-def _overlap_rows(picture: RankPicture) -> Iterator[OverlapRow]:
-    records = picture.records
-    yield OverlapRow(records.rank, None, None, **picture.overlap.totals_ns())
-    steps, totals = records.steps, picture.step_totals
+def _overlap_rows(facts: RankFacts) -> Iterator[OverlapRow]:
+    yield OverlapRow(facts.rank, None, None, **facts.overlap_ns)
+    steps, totals = facts.steps, facts.step_totals
     for row in np.flatnonzero(totals.known).tolist():
         yield OverlapRow(
-            records.rank,
+            facts.rank,
             int(steps.graph[row]),
             int(steps.iteration[row]),
             computing_ns=int(totals.computing_ns[row]),
@@ -322,9 +325,7 @@ def _overlap_rows(picture: RankPicture) -> Iterator[OverlapRow]:
 
 def _suggestion(path: Path, selection: Selection, options: ExportOptions, written: Written) -> str:
     """A narrower command that shows exactly what the limit left out or gathered."""
-    missing = [
-        step for picture in written.pictures if picture.missing for step in picture.missing.steps
-    ]
+    missing = [step for facts in written.facts if facts.missing for step in facts.missing.steps]
     if missing:
         order = list(dict.fromkeys(missing))
         chosen = order[: max(1, len(written.kept_steps))]
@@ -353,10 +354,10 @@ def _suggestion(path: Path, selection: Selection, options: ExportOptions, writte
 def _steps_that_fit(written: Written, options: ExportOptions) -> list[int]:
     """The slowest step and as many after it as should be exact within the limit."""
     length: dict[int, int] = {}
-    for picture in written.pictures:
-        totals = picture.step_totals
+    for facts in written.facts:
+        totals = facts.step_totals
         for step, span_ns in zip(
-            picture.records.steps.iteration[totals.known].tolist(),
+            facts.steps.iteration[totals.known].tolist(),
             totals.span_ns[totals.known].tolist(),
             strict=True,
         ):

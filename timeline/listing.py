@@ -9,13 +9,16 @@ from typing import Any
 import orjson
 
 from timeline.errors import spell_ids
+from timeline.jobs import crew_for
 from timeline.options import ExportOptions
 from timeline.progress import Silent
-from timeline.reading import choose_ranks, graphs_of, read_ranks
-from timeline.records.tables import NO_GRAPH, Records
+from timeline.reading import choose_ranks, read_shares
+from timeline.records.tables import NO_GRAPH
 from timeline.selection import SUMMARY_LAYERS, Selection
+from timeline.share import Request
 from timeline.sources.base import Source
 from timeline.sources.discovery import discover
+from timeline.tracks.facts import RankFacts
 from timeline.units import spell_bytes, spell_duration
 
 __all__ = ["Listing", "listing"]
@@ -89,33 +92,37 @@ def listing(path: Path, selection: Selection, options: ExportOptions) -> Listing
     found = discover(path, options.assigned_ranks)
     sources = choose_ranks(found.sources, selection, path)
     cheap = replace(selection, layers=SUMMARY_LAYERS, graphs=None, steps=None, window=None)
-    joined = read_ranks(sources, cheap, options.operators, Silent())
+    progress = Silent()
+    with crew_for(
+        sources, options.jobs, options.executor, progress, keep_going=options.keep_going
+    ) as crew:
+        joined = read_shares(sources, Request(cheap, options.operators, draw=False), crew, path)
     return Listing(
         tuple(
-            _listed(records, source)
-            for records, source in zip(joined.records, sources, strict=True)
+            _listed(facts, source)
+            for facts, source in zip(joined.facts, joined.sources, strict=True)
         ),
-        found.notes,
+        (*found.notes, *(f"rank {rank}: {reason}" for rank, reason in crew.failures.items())),
     )
 
 
-def _listed(records: Records, source: Source) -> ListedRank:
+def _listed(facts: RankFacts, source: Source) -> ListedRank:
     steps = {
-        graph: tuple(records.steps.iteration[records.steps.graph == graph].tolist())
-        for graph in sorted(graphs_of(records))
+        graph: tuple(facts.steps.iteration[facts.steps.graph == graph].tolist())
+        for graph in sorted(facts.graphs)
     }
-    tables = [table for table in (records.tasks, records.ops, records.steps) if len(table)]
-    start = min((int(table.start_ns.min()) for table in tables), default=0)
-    end = max((int(table.end_ns.max()) for table in tables), default=0)
-    clock = "wall" if start >= 10**17 else f"monotonic of {source.clock.host or 'its host'}"
+    spans = [(start, end) for start, end in [facts.span_ns or (0, 0)] if end > start]
+    if len(facts.steps):
+        spans.append((int(facts.steps.start_ns.min()), int(facts.steps.end_ns.max())))
+    monotonic = f"monotonic of {source.clock.host or 'its host'}"
     return ListedRank(
         source,
         sum(path.stat().st_size for path in source.files),
         {graph: own for graph, own in steps.items() if own or len(steps) == 1} or {NO_GRAPH: ()},
-        len(records.tasks),
-        len(records.ops),
-        end - start,
-        clock,
+        facts.tasks,
+        facts.communication_ops,
+        max((end for _, end in spans), default=0) - min((start for start, _ in spans), default=0),
+        monotonic if facts.profile.monotonic else "wall",
     )
 
 

@@ -42,6 +42,8 @@ class ExportOptions:
 
     limit_bytes: size of a written file that is never exceeded; 0 is no limit.
     by_layer: rows by layer, then rank; None is by layer for a summary and by rank for a detail.
+    jobs: processes that read ranks; None is one a core, or none for a small profile. executor: the
+    address of a Dask scheduler to work on instead. keep_going: leave ranks out that fail.
     """
 
     kind: Kind = Kind.SUMMARY
@@ -55,6 +57,9 @@ class ExportOptions:
     assigned_ranks: Mapping[str, int] = field(default_factory=dict)
     force: bool = False
     strict: bool = False
+    jobs: int | None = None
+    executor: str = ""
+    keep_going: bool = False
 
     @property
     def groups_by_layer(self) -> bool:

@@ -1,26 +1,27 @@
-"""Turns sources and a selection into the pictures of ranks: read, joined in time, and cut."""
+"""Turns sources and a selection into the shares of all ranks, on one clock."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
-from timeline.analysis.clocks import JoinedClock, join_clocks
-from timeline.analysis.cut import Cut, cut, cut_window, device_span_ns
-from timeline.analysis.membership import NO_STEP
-from timeline.analysis.overlap import overlap_of, overlap_of_stretches, totals_by_step
-from timeline.analysis.steps import StepOperators, with_steps
+from timeline.analysis.clocks import JoinedClock, RankClock, join_clocks
 from timeline.errors import SelectionError, spell_ids
-from timeline.progress import Progress
-from timeline.records.tables import NO_GRAPH, Records
-from timeline.records.valid import valid
-from timeline.selection import Selection
+from timeline.jobs import Crew
+from timeline.records.tables import NO_GRAPH
+from timeline.selection import SUMMARY_LAYERS, Selection
+from timeline.share import Request, Share, gathered, share_of
 from timeline.sources.base import Source
-from timeline.tracks.rank_picture import RankPicture
+from timeline.tracks.facts import RankFacts
+from timeline.tracks.fit import Leading
+from timeline.tracks.gathering import element_count
 
-__all__ = ["check_selection", "choose_ranks", "graphs_of", "pictures_of", "read_ranks"]
+__all__ = ["JoinedShares", "check_selection", "choose_ranks", "read_shares", "redrawn"]
+
+FAN_IN = 4
+"""So many times the limit may be held of all ranks before they are gathered together."""
+BYTES_OF_ELEMENT = 16
 
 
 def choose_ranks(sources: Sequence[Source], selection: Selection, path: Path) -> tuple[Source, ...]:
@@ -48,70 +49,129 @@ def _check_known(noun: str, wanted: frozenset[int], known: Iterable[int], path: 
         )
 
 
-def read_ranks(
-    sources: Sequence[Source], selection: Selection, operators: StepOperators, progress: Progress
-) -> JoinedClock:
-    """Read all ranks, find their steps, and put them on one clock."""
-    read = []
-    for number, source in enumerate(sources):
-        progress.report(f"Reading rank {source.identity.rank}", number, len(sources))
-        records = valid(source.read(selection, selection.layers))
-        read.append((with_steps(records, operators), source.clock))
-    return join_clocks(read)
+@dataclass(frozen=True)
+class JoinedShares:
+    """The shares of all ranks on one clock, the sources that they are of, and what was asked."""
+
+    sources: tuple[Source, ...]
+    requests: tuple[Request, ...]
+    shares: tuple[Share, ...]
+    clock: JoinedClock
+
+    @property
+    def facts(self) -> tuple[RankFacts, ...]:
+        """What is known of each rank."""
+        return tuple(share.facts for share in self.shares)
 
 
-def check_selection(ranks: Sequence[Records], selection: Selection, path: Path) -> None:
+def read_shares(
+    sources: Sequence[Source], request: Request, crew: Crew, path: Path
+) -> JoinedShares:
+    """Read and draw all ranks.
+
+    Ranks are gathered together whenever they hold several times the limit, always in their own
+    order, so that the number of processes changes nothing.
+
+    Raises:
+        SelectionError: a graph, a step or the window is in no rank.
+        SourceError: a profile cannot be read.
+    """
+    if request.selection.window is not None:
+        return _read_window(sources, request, crew, path)
+    joined = _read(sources, [request] * len(sources), crew)
+    check_selection(joined.facts, request.selection, path)
+    return joined
+
+
+def _read(sources: Sequence[Source], requests: Sequence[Request], crew: Crew) -> JoinedShares:
+    wanted = dict(zip((source.identity.rank for source in sources), requests, strict=True))
+    read, shares = list[Source](), list[Share]()
+    held = 0
+    most = FAN_IN * requests[0].limit_bytes // BYTES_OF_ELEMENT if requests else 0
+    for source, share in crew.shares(sources, share_of, requests):
+        read.append(source)
+        shares.append(share)
+        held += element_count([share.tracks])
+        if most and held > most and len(shares) > 1:
+            tracks = gathered(tuple(shares), requests[0])
+            shares = [replace(own, tracks=rows) for own, rows in zip(shares, tracks, strict=True)]
+            held = element_count(tracks)
+            most = max(most, 2 * held)
+    asked = [wanted[source.identity.rank] for source in read]
+    return _joined(read, asked, shares)
+
+
+def _joined(
+    sources: Sequence[Source], requests: Sequence[Request], shares: Sequence[Share]
+) -> JoinedShares:
+    clock = _clock_of(sources, [share.facts for share in shares])
+    moved = tuple(
+        share.shifted(offset) for share, offset in zip(shares, clock.offsets_ns, strict=True)
+    )
+    return JoinedShares(tuple(sources), tuple(requests), moved, clock)
+
+
+def _clock_of(sources: Sequence[Source], facts: Sequence[RankFacts]) -> JoinedClock:
+    return join_clocks(
+        [
+            RankClock(own.rank, source.clock, own.profile.monotonic)
+            for source, own in zip(sources, facts, strict=True)
+        ]
+    )
+
+
+def _read_window(
+    sources: Sequence[Source], request: Request, crew: Crew, path: Path
+) -> JoinedShares:
+    """Find where the selection begins and ends over all ranks, then read the window in it."""
+    selection = request.selection
+    assert selection.window is not None
+    cheap = replace(selection, layers=SUMMARY_LAYERS, window=None)
+    spans = replace(request, selection=cheap, draw=False)
+    read = list(crew.shares(sources, share_of, [spans] * len(sources)))
+    here, facts = [source for source, _ in read], [share.facts for _, share in read]
+    check_selection(facts, selection, path)
+    clock = _clock_of(here, facts)
+    moved = [own.shifted(by) for own, by in zip(facts, clock.offsets_ns, strict=True)]
+    found = [own.span_ns for own in moved if own.span_ns is not None]
+    if not found:
+        raise SelectionError("--window: the selection holds no device records to count from.")
+    start_ns, end_ns = selection.window.bounds_ns(
+        min(span[0] for span in found), max(span[1] for span in found)
+    )
+    requests = [
+        replace(
+            request,
+            selection=replace(selection, window=None),
+            window_ns=(start_ns - offset, end_ns - offset),
+        )
+        for offset in clock.offsets_ns
+    ]
+    return _read(here, requests, crew)
+
+
+def redrawn(joined: JoinedShares, crew: Crew, leading: Leading) -> tuple[Share, ...]:
+    """Read and draw the ranks again, with detail in their leading part only."""
+    requests = [
+        replace(request, leading=leading.shifted(-offset))
+        for request, offset in zip(joined.requests, joined.clock.offsets_ns, strict=True)
+    ]
+    shares = [share for _, share in crew.shares(joined.sources, share_of, requests)]
+    return tuple(
+        share.shifted(offset) for share, offset in zip(shares, joined.clock.offsets_ns, strict=True)
+    )
+
+
+def check_selection(ranks: Sequence[RankFacts], selection: Selection, path: Path) -> None:
     """Make sure that every graph and step that was asked for is in some rank.
 
     Raises:
         SelectionError: one is not.
     """
     if selection.graphs is not None:
-        known = {graph for records in ranks for graph in graphs_of(records)}
+        known = {graph for facts in ranks for graph in facts.profile.graphs}
         asked_none = selection.graphs & {NO_GRAPH}
         _check_known("graph", selection.graphs, (known - {NO_GRAPH}) | (known & asked_none), path)
     if selection.steps is not None:
-        steps = {step for records in ranks for step in records.steps.iteration.tolist()}
+        steps = {step for facts in ranks for step in facts.profile.steps}
         _check_known("step", selection.steps, steps, path)
-
-
-def graphs_of(records: Records) -> set[int]:
-    """The graphs that a rank has tasks, ops or steps of."""
-    tables = (records.tasks.graph, records.ops.graph, records.steps.graph)
-    return {graph for column in tables for graph in np.unique(column).tolist()}
-
-
-def pictures_of(ranks: Sequence[Records], selection: Selection) -> tuple[RankPicture, ...]:
-    """Cut the records of all ranks to the selection and compute their overlap.
-
-    Raises:
-        SelectionError: the window lies outside the selection.
-    """
-    cuts = [cut(records, selection) for records in ranks]
-    if selection.window is not None:
-        spans = [span for part in cuts if (span := device_span_ns(part.records))]
-        if not spans:
-            raise SelectionError("--window: the selection holds no device records to count from.")
-        bounds = selection.window.bounds_ns(
-            min(span[0] for span in spans), max(span[1] for span in spans)
-        )
-        cuts = [cut_window(part, *bounds) for part in cuts]
-    return tuple(_picture(part, selection) for part in cuts)
-
-
-def _picture(part: Cut, selection: Selection) -> RankPicture:
-    records, membership = part.records, part.membership
-    tasks, ops = records.tasks, records.ops
-    by_step = totals_by_step(tasks, ops, membership.tasks, membership.ops, len(records.steps))
-    if selection.steps is None:
-        whole = overlap_of(tasks, ops)
-    else:
-        runs = np.append(part.run, NO_STEP)
-        whole = overlap_of_stretches(
-            tasks,
-            ops,
-            runs[membership.tasks],
-            runs[membership.ops],
-            int(runs.max()) + 1,
-        )
-    return RankPicture(part, whole, by_step, records)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 
 from timeline.encoders import deflate
 from timeline.encoders.perfetto_tracks import encode_track, track_uuid
@@ -16,6 +20,8 @@ __all__ = ["encode_perfetto"]
 FILE_SEQUENCE = 1
 CHUNK_BYTES = 512 * 1024
 """Bytes of packets that are compressed together."""
+COMPRESSORS = min(4, os.cpu_count() or 1)
+"""Threads that compress; the compressor lets others run meanwhile."""
 _PACKET = b"\x0a"
 _COMPRESSED_PACKETS = varint(50 << 3 | 2)
 
@@ -101,25 +107,44 @@ def _counted(packets: Iterable[tuple[int | None, bytes]], tally: Tally | None) -
 def _compressed(
     packets: Iterable[tuple[int | None, bytes]], tally: Tally | None
 ) -> Iterator[bytes]:
-    """Wrap packets into packets that hold them compressed."""
+    """Wrap packets into packets that hold them compressed, while the next ones are encoded."""
+    in_work = deque[tuple[Future[bytes], _Chunk]]()
+    with ThreadPoolExecutor(COMPRESSORS) as compressors:
+        for chunk in _chunks(packets):
+            in_work.append((compressors.submit(deflate.compressed, chunk.packets), chunk))
+            if len(in_work) > COMPRESSORS:
+                yield _wrapped(*in_work.popleft(), tally)
+        while in_work:
+            yield _wrapped(*in_work.popleft(), tally)
+
+
+@dataclass(frozen=True)
+class _Chunk:
+    """Packets that are compressed together, and the bytes of each track among them."""
+
+    packets: bytes
+    shares: dict[int | None, int]
+
+
+def _chunks(packets: Iterable[tuple[int | None, bytes]]) -> Iterator[_Chunk]:
     held = bytearray()
     shares: dict[int | None, int] = {}
     for track, packet in packets:
         held += packet
         shares[track] = shares.get(track, 0) + len(packet)
         if len(held) >= CHUNK_BYTES:
-            yield _wrapped(held, shares, tally)
+            yield _Chunk(bytes(held), shares)
             held.clear()
-            shares.clear()
+            shares = {}
     if held:
-        yield _wrapped(held, shares, tally)
+        yield _Chunk(bytes(held), shares)
 
 
-def _wrapped(packets: bytearray, shares: dict[int | None, int], tally: Tally | None) -> bytes:
-    body = deflate.compressed(packets)
-    inner = _COMPRESSED_PACKETS + varint(len(body)) + body
+def _wrapped(body: Future[bytes], chunk: _Chunk, tally: Tally | None) -> bytes:
+    packed = body.result()
+    inner = _COMPRESSED_PACKETS + varint(len(packed)) + packed
     made = _PACKET + varint(len(inner)) + inner
     if tally is not None:
-        for track, share in shares.items():
-            tally.add(track, len(made) * share / len(packets))
+        for track, share in chunk.shares.items():
+            tally.add(track, len(made) * share / len(chunk.packets))
     return made

@@ -2,67 +2,66 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from timeline.encoders.formats import Format
 from timeline.errors import LimitError
 from timeline.fitting.coarsened import coarsened
-from timeline.fitting.leading_steps import trimmed
+from timeline.fitting.leading_steps import Redraw, trimmed
 from timeline.fitting.parts import split_up
-from timeline.fitting.writer import Attributes, Part, Writer, Written, steps_of
+from timeline.fitting.writer import Attributes, Drawing, Part, Writer, Written, steps_of
 from timeline.options import ExportOptions, Fit
 from timeline.progress import Progress
-from timeline.tracks.rank_picture import PictureOptions, RankPicture
+from timeline.share import Share
 from timeline.units import spell_bytes
 
-__all__ = ["Attributes", "Part", "Written", "fit", "steps_of"]
+__all__ = ["Attributes", "Part", "Redraw", "Written", "fit", "steps_of"]
 
 
 def fit(
-    pictures: tuple[RankPicture, ...],
+    shares: Sequence[Share],
+    redraw: Redraw,
     options: ExportOptions,
-    picture_options: PictureOptions,
     target: Path,
     form: Format,
     attributes: Attributes,
     wall_offset_ns: int | None,
     progress: Progress,
 ) -> Written:
-    """Write pictures so that no file exceeds the limit.
+    """Write the shares of ranks so that no file exceeds the limit.
 
     Raises:
         LimitError: they do not fit and nothing may be left out, or the limit is too small for
             anything; then the message says which would do.
         OutputError: a file cannot be written.
     """
-    writer = Writer(options, picture_options, target, form, attributes, wall_offset_ns, progress)
+    writer = Writer(options, target, form, attributes, wall_offset_ns, progress)
     try:
-        return _fit(writer, pictures)
+        return _fit(writer, writer.draw(shares), redraw)
     except BaseException:
         for draft in writer.drafts:
             draft.discard()
         raise
 
 
-def _fit(writer: Writer, pictures: tuple[RankPicture, ...]) -> Written:
-    steps = steps_of(pictures)
+def _fit(writer: Writer, drawing: Drawing, redraw: Redraw) -> Written:
     if not writer.limit:
-        return writer.exact(pictures, steps)
+        return writer.exact(drawing, drawing.steps)
     match writer.options.fit:
         case Fit.COARSEN:
-            return coarsened(writer, pictures, steps)
+            return coarsened(writer, drawing)
         case Fit.STEPS:
-            return trimmed(writer, pictures, steps)
+            return trimmed(writer, drawing, redraw)
         case Fit.SPLIT:
-            return split_up(writer, pictures, steps)
+            return split_up(writer, drawing)
         case Fit.ERROR:
-            return exact_or_error(writer, pictures, steps)
+            return exact_or_error(writer, drawing)
 
 
-def exact_or_error(
-    writer: Writer, pictures: tuple[RankPicture, ...], steps: tuple[int, ...]
-) -> Written:
-    whole = writer.exact(pictures, steps)
+def exact_or_error(writer: Writer, drawing: Drawing) -> Written:
+    """Write everything, or nothing."""
+    whole = writer.exact(drawing, drawing.steps)
     size = whole.parts[0].draft.size_bytes
     if size <= writer.limit:
         return whole

@@ -8,7 +8,7 @@ from timeline.fitting.search import WORTH_A_TRY, Search
 from timeline.fitting.writer import AIM, MOST_TRIES, Drawing, Writer, Written, too_small
 from timeline.records.tables import Omission
 from timeline.tracks.budget import Budget
-from timeline.tracks.rank_picture import RankPicture
+from timeline.tracks.gathering import ARROW_REASON
 from timeline.tracks.resolve import Plan, resolve
 
 __all__ = ["coarsened"]
@@ -17,26 +17,24 @@ GOOD_ENOUGH = 0.8
 """A file this close to the limit is not worth another try."""
 NARROW = 3
 """Below this many times the coarsest file, it is written first, to know that there is one."""
-ARROW_REASON = "arrows with an end that is gathered with others"
 
 
-def coarsened(writer: Writer, pictures: tuple[RankPicture, ...], steps: tuple[int, ...]) -> Written:
+def coarsened(writer: Writer, drawing: Drawing) -> Written:
     """Write at the finest resolutions that fit; each try tells what layers really cost."""
-    drawing = writer.draw(pictures)
-    budget = Budget(drawing.tracks, writer.measure)
+    budget = Budget(drawing.tracks, writer.measure, drawing.floors)
     search = Search(budget, writer.limit)
     tries = MOST_TRIES
     best: Written | None = None
-    plan = budget.exact_plan()
+    plan = budget.finest_plan()
     if plan.expected_bytes > writer.limit * WORTH_A_TRY:
         coarsest = budget.coarsest_plan()
         if coarsest.expected_bytes * NARROW > writer.limit:
-            best = _coarsest(writer, drawing, budget, pictures, steps)
+            best = _coarsest(writer, drawing, budget)
             search.add(coarsest, best.parts[0].draft.size_bytes)
             tries -= 1
         plan = budget.plan(writer.limit * AIM)
     for _ in range(tries):
-        tried = _resolved(writer, drawing, plan, pictures, steps)
+        tried = _resolved(writer, drawing, plan)
         part = tried.parts[0]
         size = part.draft.size_bytes
         if search.plain(plan):
@@ -44,70 +42,52 @@ def coarsened(writer: Writer, pictures: tuple[RankPicture, ...], steps: tuple[in
         search.add(plan, size)
         if size <= writer.limit:
             best = _larger(best, tried)
-            if plan.exact or size >= writer.limit * GOOD_ENOUGH:
+            if plan.finest or size >= writer.limit * GOOD_ENOUGH:
                 break
         else:
             tried.discard()
         plan = search.next_plan()
     if best is None:
-        best = _coarsest_that_fits(writer, drawing, budget, pictures, steps)
+        best = _coarsest_that_fits(writer, drawing, budget)
     return replace(best, exact_bytes=search.exact_bytes)
 
 
-def _coarsest_that_fits(
-    writer: Writer,
-    drawing: Drawing,
-    budget: Budget,
-    pictures: tuple[RankPicture, ...],
-    steps: tuple[int, ...],
-) -> Written:
+def _coarsest_that_fits(writer: Writer, drawing: Drawing, budget: Budget) -> Written:
     """Estimates failed: aim ever lower, in the end at the coarsest there is."""
     aim = writer.limit * AIM
     coarsest = budget.coarsest_plan()
     while (aim := aim / 2) > coarsest.expected_bytes:
-        tried = _resolved(writer, drawing, budget.plan(aim), pictures, steps)
+        tried = _resolved(writer, drawing, budget.plan(aim))
         if tried.parts[0].draft.size_bytes <= writer.limit:
             return tried
         tried.discard()
-    return _coarsest(writer, drawing, budget, pictures, steps)
+    return _coarsest(writer, drawing, budget)
 
 
-def _coarsest(
-    writer: Writer,
-    drawing: Drawing,
-    budget: Budget,
-    pictures: tuple[RankPicture, ...],
-    steps: tuple[int, ...],
-) -> Written:
+def _coarsest(writer: Writer, drawing: Drawing, budget: Budget) -> Written:
     """The smallest file there is.
 
     Raises:
         LimitError: it is too large.
     """
-    tried = _resolved(writer, drawing, budget.coarsest_plan(), pictures, steps)
+    tried = _resolved(writer, drawing, budget.coarsest_plan())
     size = tried.parts[0].draft.size_bytes
     if size > writer.limit:
         tried.discard()
-        exact = _resolved(writer, drawing, budget.exact_plan(), pictures, steps)
+        exact = _resolved(writer, drawing, budget.finest_plan())
         exact.discard()
         raise too_small(writer.limit, min(size, exact.parts[0].draft.size_bytes))
     return tried
 
 
-def _resolved(
-    writer: Writer,
-    drawing: Drawing,
-    plan: Plan,
-    pictures: tuple[RankPicture, ...],
-    steps: tuple[int, ...],
-) -> Written:
+def _resolved(writer: Writer, drawing: Drawing, plan: Plan) -> Written:
     tracks, resolved, lost = resolve(drawing.tracks, plan)
     omissions = drawing.omissions
     if lost:
         omissions += (Omission(ARROW_REASON, lost),)
-    shown = tuple(resolved) if not plan.exact else ()
-    part = writer.write(tracks, omissions, shown, steps)
-    return Written((part,), pictures, steps, omissions, shown)
+    shown = tuple(resolved) if any(own.gathered for own in resolved) else ()
+    part = writer.write(tracks, omissions, shown, drawing.steps)
+    return Written((part,), drawing.facts, drawing.steps, omissions, shown)
 
 
 def _larger(best: Written | None, tried: Written) -> Written:

@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from timeline.fitting.writer import AIM, MOST_TRIES, Writer, Written, too_small
+from timeline.fitting.writer import AIM, MOST_TRIES, Drawing, Writer, Written, too_small
 from timeline.records.columns import Int64
-from timeline.tracks.fit import trimmings
-from timeline.tracks.rank_picture import RankPicture
+from timeline.share import Share
+from timeline.tracks.fit import Leading
+from timeline.tracks.trimming import trimming_of
 
-__all__ = ["trimmed"]
+__all__ = ["Redraw", "trimmed"]
 
 
-def trimmed(writer: Writer, pictures: tuple[RankPicture, ...], steps: tuple[int, ...]) -> Written:
+Redraw = Callable[[Leading], Sequence[Share]]
+"""Draws all ranks again, with detail in their leading part only."""
+
+
+def trimmed(writer: Writer, drawing: Drawing, redraw: Redraw) -> Written:
     """Write the detail of as many leading steps as fit, by what the tries before took."""
-    whole = writer.exact(pictures, steps)
+    whole = writer.exact(drawing, drawing.steps)
     size = whole.parts[0].draft.size_bytes
     if size <= writer.limit:
         return whole
     whole.discard()
-    trimming = trimmings(pictures)
+    trimming = trimming_of(drawing.facts, drawing.tracks)
+
+    def leading(kept: int) -> Drawing:
+        return writer.draw(redraw(trimming.leading(kept)))
+
     records = np.concatenate([[0], np.cumsum(np.maximum(trimming.weights, 1))])
     points = [(0.0, 0.0), (float(records[-1]), float(size))]
     best: Written | None = None
@@ -31,7 +40,7 @@ def trimmed(writer: Writer, pictures: tuple[RankPicture, ...], steps: tuple[int,
         kept = _pieces_to_try(records, points, low, high, writer.limit * AIM)
         if kept is None:
             break
-        tried = writer.exact(trimming.keep(pictures, kept), trimming.steps[:kept])
+        tried = writer.exact(leading(kept), trimming.steps[:kept])
         size = tried.parts[0].draft.size_bytes
         points = sorted([*(point for point in points if point[0] > 0), (records[kept], size)])
         if size <= writer.limit:
@@ -42,7 +51,7 @@ def trimmed(writer: Writer, pictures: tuple[RankPicture, ...], steps: tuple[int,
             tried.discard()
             high = kept
     if best is None:
-        best = writer.exact(trimming.keep(pictures, 0), ())
+        best = writer.exact(leading(0), ())
         least = best.parts[0].draft.size_bytes
         if least > writer.limit:
             best.discard()

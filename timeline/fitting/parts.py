@@ -12,7 +12,6 @@ from timeline.errors import LimitError
 from timeline.fitting.writer import AIM, Drawing, Part, Writer, Written, first_moment_ns
 from timeline.records.tables import Omission
 from timeline.tracks.model import Samples, Slices, Track
-from timeline.tracks.rank_picture import RankPicture
 from timeline.tracks.resolve import without_half_arrows
 from timeline.tracks.split import between, cut_moments
 from timeline.units import spell_bytes
@@ -22,13 +21,13 @@ __all__ = ["split_up"]
 PART_REASON = "arrows from one part to another"
 
 
-def split_up(writer: Writer, pictures: tuple[RankPicture, ...], steps: tuple[int, ...]) -> Written:
+def split_up(writer: Writer, drawing: Drawing) -> Written:
     """Write parts in order of time, each within the limit, together everything."""
-    drawing = writer.draw(pictures)
+    steps = drawing.steps
     whole = writer.write(drawing.tracks, drawing.omissions, (), steps)
     size = whole.draft.size_bytes
     if size <= writer.limit:
-        return Written((whole,), pictures, steps, drawing.omissions, exact_bytes=size)
+        return Written((whole,), drawing.facts, steps, drawing.omissions, exact_bytes=size)
     whole.draft.discard()
     first_ns = first_moment_ns(drawing.tracks)
     count = int(size / (writer.limit * AIM)) + 1
@@ -57,7 +56,7 @@ def split_up(writer: Writer, pictures: tuple[RankPicture, ...], steps: tuple[int
         replace(part, target=_part_path(writer.target, writer.form, number, len(parts)))
         for number, part in enumerate(parts, 1)
     )
-    return Written(named, pictures, steps, omissions, exact_bytes=size)
+    return Written(named, drawing.facts, steps, omissions, exact_bytes=size)
 
 
 def _cut_to_fit(

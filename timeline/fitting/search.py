@@ -37,7 +37,7 @@ class Search:
     @property
     def exact_bytes(self) -> float:
         """The size of the exact file, measured where it was tried."""
-        return self._exact_bytes or self._budget.exact_plan().expected_bytes
+        return self._exact_bytes or self._budget.finest_plan().expected_bytes
 
     def plain(self, plan: Plan) -> bool:
         """Whether a plan is not a mix of two."""
@@ -45,7 +45,7 @@ class Search:
 
     def add(self, plan: Plan, size: int) -> None:
         """Note the size of a plan that was tried."""
-        if plan.exact:
+        if plan.finest:
             self._exact_bytes = float(size)
         if self._last_share is not None:
             self._shares.append((self._last_share, size))
@@ -62,7 +62,7 @@ class Search:
         """What to try next."""
         if self._fits is not None and self._exceeds is not None:
             return self._mixed(*self._fits, *self._exceeds)
-        exact = self._budget.exact_plan()
+        exact = self._budget.finest_plan()
         if self._fits is not None:
             if not self._exact_bytes and exact.expected_bytes <= self._limit * WORTH_A_TRY:
                 return exact

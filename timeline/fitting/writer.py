@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from timeline.encoders.formats import Format
 from timeline.encoders.sink import Draft, publish_all, write_draft
 from timeline.encoders.tally import Tally
 from timeline.errors import LimitError
-from timeline.options import Args, ExportOptions
+from timeline.options import ExportOptions
 from timeline.progress import Progress
 from timeline.records.tables import Omission
+from timeline.share import Share, with_args
 from timeline.tracks.budget import bytes_by_layer
-from timeline.tracks.fit import omissions_of
+from timeline.tracks.facts import RankFacts
+from timeline.tracks.gathering import floors_of
 from timeline.tracks.layers import LayerKey
-from timeline.tracks.model import Arg, Samples, Slices, Timeline, Track
-from timeline.tracks.picture import paint
-from timeline.tracks.rank_picture import PictureOptions, RankPicture
+from timeline.tracks.model import Samples, Slices, Timeline, Track
+from timeline.tracks.picture import assemble
 from timeline.tracks.resolve import Resolved
 from timeline.units import spell_bytes
 
@@ -39,7 +40,6 @@ AIM = 0.93
 """Share of the limit that is aimed at: estimates err by a few percent."""
 MOST_TRIES = 4
 """The first writing, and three more at the most."""
-LIMIT_REASON = "the size limit left no room for them"
 
 Attributes = Callable[
     [Sequence[Omission], Sequence[Resolved], Sequence[int]], tuple[tuple[str, str], ...]
@@ -62,7 +62,7 @@ class Written:
     """All files of an export, not yet published, and what they cost."""
 
     parts: tuple[Part, ...]
-    pictures: tuple[RankPicture, ...]
+    facts: tuple[RankFacts, ...]
     kept_steps: tuple[int, ...]
     omissions: tuple[Omission, ...] = ()
     resolved: tuple[Resolved, ...] = ()
@@ -78,27 +78,32 @@ class Written:
             part.draft.discard()
 
 
-def steps_of(pictures: Sequence[RankPicture]) -> tuple[int, ...]:
+def steps_of(ranks: Sequence[RankFacts]) -> tuple[int, ...]:
     """All steps of the selection, ascending."""
-    return tuple(
-        sorted({step for picture in pictures for step in picture.records.steps.iteration.tolist()})
-    )
+    return tuple(sorted({step for facts in ranks for step in facts.steps.iteration.tolist()}))
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """Tracks that are ready to be encoded, and what painting them left out."""
+    """Tracks that are ready to be encoded, and what drawing them left out."""
 
+    facts: tuple[RankFacts, ...]
     tracks: tuple[Track, ...]
     omissions: tuple[Omission, ...]
+    floors: Mapping[LayerKey, int]
+    """At which power layers were gathered before."""
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """All steps of the selection."""
+        return steps_of(self.facts)
 
 
 @dataclass(frozen=True)
 class Writer:
-    """Paints pictures and writes tracks to drafts."""
+    """Puts shares together and writes tracks to drafts."""
 
     options: ExportOptions
-    picture_options: PictureOptions
     target: Path
     form: Format
     attributes: Attributes
@@ -111,22 +116,19 @@ class Writer:
     def limit(self) -> int:
         return self.options.limit_bytes
 
-    def draw(self, pictures: Sequence[RankPicture]) -> Drawing:
-        """All tracks of the pictures, with the args that were asked for."""
+    def draw(self, shares: Sequence[Share]) -> Drawing:
+        """All tracks of the picture."""
         self.progress.report("Drawing", 0, 0)
-        painted = paint(pictures, self.picture_options)
-        tracks = tuple(
-            replace(track, content=track.content.with_args(self._wanted))
-            if isinstance(track.content, Slices)
-            else track
-            for track in painted.tracks
+        facts = tuple(share.facts for share in shares)
+        rows = [share.tracks for share in shares]
+        left_out = tuple(own.missing for own in facts if own.missing is not None)
+        tracks = assemble(facts, rows, by_layer=self.options.groups_by_layer)
+        return Drawing(
+            facts,
+            with_args(tracks, self.options.args),
+            (*(omission for own in rows for omission in own.omissions), *left_out),
+            floors_of(rows),
         )
-        return Drawing(tracks, (*painted.omissions, *omissions_of(pictures, LIMIT_REASON)))
-
-    def _wanted(self, arg: Arg) -> bool:
-        if self.options.args is Args.DEFAULT:
-            return arg.default
-        return self.options.args is Args.ALL
 
     def write(
         self,
@@ -162,12 +164,11 @@ class Writer:
         first = first_moment_ns(tracks) if first_ns is None else first_ns
         return Timeline(tuple(tracks), first, self.wall_offset_ns, attributes)
 
-    def exact(self, pictures: tuple[RankPicture, ...], steps: tuple[int, ...]) -> Written:
+    def exact(self, drawing: Drawing, steps: tuple[int, ...]) -> Written:
         """Write everything, whatever its size."""
-        drawing = self.draw(pictures)
         part = self.write(drawing.tracks, drawing.omissions, (), steps)
         return Written(
-            (part,), pictures, steps, drawing.omissions, exact_bytes=part.draft.size_bytes
+            (part,), drawing.facts, steps, drawing.omissions, exact_bytes=part.draft.size_bytes
         )
 
 

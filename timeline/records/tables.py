@@ -8,7 +8,8 @@ codes of the rank's StringPool. Ids that a source does not give hold the sentine
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -51,12 +52,27 @@ NO_TIME = np.iinfo(np.int64).min
 FLOAT_NOT_GIVEN = float("nan")
 
 
+_Table = TypeVar("_Table", bound="Spans")
+
+
 @dataclass(frozen=True)
 class Spans(Columns):
     """What every table of intervals has."""
 
     start_ns: Int64 = column(np.int64)
     end_ns: Int64 = column(np.int64)
+
+    def shifted(self: _Table, offset_ns: int) -> _Table:
+        """All times moved by the same constant; absent times stay absent.
+
+        A column is a time if and only if its name ends in _ns.
+        """
+        times = [field.name for field in fields(self) if field.name.endswith("_ns")]
+        moved = {}
+        for name in times:
+            values = getattr(self, name)
+            moved[name] = np.where(values == NO_TIME, NO_TIME, values + offset_ns)
+        return replace(self, **moved)
 
 
 @dataclass(frozen=True)

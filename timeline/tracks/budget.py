@@ -76,8 +76,15 @@ class _Ladder:
 class Budget:
     """Knows what every layer of a picture would cost at every resolution."""
 
-    def __init__(self, tracks: Sequence[Track], measure: Measure) -> None:
+    def __init__(
+        self,
+        tracks: Sequence[Track],
+        measure: Measure,
+        floors: Mapping[LayerKey, int] | None = None,
+    ) -> None:
+        """floors: the powers at which layers were gathered before; no plan is finer."""
         self._tracks = tracks
+        self._floors = floors or {}
         self._measure = measure
         held = {layer_of(track) for track in tracks}
         self.layers = [layer for layer in IMPORTANCE if layer in held]
@@ -106,19 +113,23 @@ class Budget:
         for layer in leading:
             powers[layer] = self._finest(powers, layer, limit_bytes)
         rest = self.layers[len(leading) :]
-        if all(powers[layer] == EXACT for layer in leading):
+        if all(powers[layer] == self._floor(layer) for layer in leading):
             self._share(powers, rest, limit_bytes)
         for layer in rest:
             powers[layer] = self._finest(powers, layer, limit_bytes)
         return Plan(_resolutions(powers), self._expected(powers))
 
-    def exact_plan(self) -> Plan:
-        """The plan that gathers nothing."""
+    def _floor(self, layer: LayerKey) -> int:
+        return self._floors.get(layer, EXACT)
+
+    def finest_plan(self) -> Plan:
+        """The plan that gathers nothing, or no more than was gathered before."""
         expected = self._base_bytes + sum(
             self._exact_model_bytes(layer) * self._exact_factor.get(layer, 1.0)
             for layer in self.layers
         )
-        return Plan(_resolutions(dict.fromkeys(self.layers, EXACT)), expected)
+        powers = {layer: self._floor(layer) for layer in self.layers}
+        return Plan(_resolutions(powers), expected, finest=True)
 
     def learn(self, plan: Plan, layer_bytes: Mapping[LayerKey, float]) -> None:
         """Correct the costs by what the layers of a plan really took."""
@@ -126,14 +137,14 @@ class Budget:
             real, model = layer_bytes.get(layer, 0.0), self._model_bytes(layer, resolution)
             if not real or not model:
                 continue
-            if resolution.power == EXACT:
+            if resolution.power == self._floor(layer):
                 self._exact_factor[layer] = real / model
-            if resolution.power != EXACT or "_ladders" in self.__dict__:
+            if resolution.power != self._floor(layer) or "_ladders" in self.__dict__:
                 self._ladders[layer].found(resolution.power, real / model)
 
     def _model_bytes(self, layer: LayerKey, resolution: Resolution) -> float:
         """What a layer was expected to cost before any correction."""
-        if resolution.power == EXACT:
+        if resolution.power == self._floor(layer):
             return self._exact_model_bytes(layer)
         return self._ladders[layer].model_at(resolution.power)
 
@@ -161,12 +172,13 @@ class Budget:
             limit - self._expected({**powers, layer: COARSEST}) + self._ladders[layer].at(COARSEST)
         )
         fits = np.flatnonzero(self._ladders[layer].cost_bytes <= room)
+        fits = fits[fits >= self._floor(layer)]
         return int(fits[0]) if len(fits) else COARSEST
 
     def _share(self, powers: dict[LayerKey, int], layers: Sequence[LayerKey], limit: float) -> None:
         """Give layers the finest power that they can have in common."""
         for power in range(COARSEST + 1):
-            shared = {**powers, **dict.fromkeys(layers, power)}
+            shared = {**powers, **{layer: max(power, self._floor(layer)) for layer in layers}}
             if self._expected(shared) <= limit:
                 powers.update(shared)
                 return
@@ -216,7 +228,7 @@ class Budget:
         gathered_bytes = self._cost_of_one(self._own(layer), self._gathered_cost)
         ladder = _Ladder(exact * exact_bytes + gathered * gathered_bytes, exact + gathered)
         if layer in self._exact_factor:
-            ladder.found(EXACT, self._exact_factor[layer])
+            ladder.found(self._floor(layer), self._exact_factor[layer])
         return ladder
 
     def _cost_of_one(self, tracks: Sequence[Track], cost_on: Callable[[Track], float]) -> float:
@@ -313,6 +325,7 @@ def _cut(track: Track, first: int, stop: int) -> Track:
             track,
             content=replace(
                 content,
+                coarse=None,
                 start_ns=content.start_ns[rows],
                 end_ns=content.end_ns[rows],
                 name=content.name[rows],

@@ -8,8 +8,7 @@ import numpy as np
 
 from timeline.records.columns import Codes, Int64, Rows
 from timeline.records.strings import StringPool
-from timeline.tracks.coarsen import GATHERED, Coarse
-from timeline.tracks.model import Arg, ArgKind, Arrows, Schema, Slices
+from timeline.tracks.model import GATHERED, Arg, ArgKind, Arrows, Coarse, Schema, Slices
 
 __all__ = ["drawn"]
 
@@ -44,7 +43,9 @@ def drawn(coarse: Coarse, slices: Slices) -> Slices:
     name = np.empty(len(coarse), np.int32)
     name[exact] = slices.name[rows]
     name[gathered] = _labels(coarse, top, gathered, slices)
-    kept = tuple(_spread(arg, exact, rows, len(coarse)) for arg in slices.args)
+    kept = tuple(
+        _spread(arg, exact, rows, len(coarse)) for arg in slices.args if not arg.of_several
+    )
     return replace(
         slices,
         start_ns=coarse.start_ns,
@@ -52,6 +53,7 @@ def drawn(coarse: Coarse, slices: Slices) -> Slices:
         name=name,
         args=(*kept, *_sums(coarse, gathered), *_tops(coarse, top)),
         arrows=_arrows(slices.arrows, exact, rows, len(slices)),
+        coarse=replace(coarse, row=np.where(gathered, GATHERED, np.arange(len(coarse)))),
     )
 
 
@@ -109,8 +111,8 @@ def _labels(coarse: Coarse, top: _Top, gathered: np.ndarray, slices: Slices) -> 
 
 def _sums(coarse: Coarse, gathered: np.ndarray) -> tuple[Arg, Arg]:
     return (
-        Arg("count", ArgKind.INTEGER, coarse.count, gathered),
-        Arg("busy_ns", ArgKind.INTEGER, coarse.busy_ns, gathered),
+        Arg("count", ArgKind.INTEGER, coarse.count, gathered, of_several=True),
+        Arg("busy_ns", ArgKind.INTEGER, coarse.busy_ns, gathered, of_several=True),
     )
 
 
@@ -122,6 +124,7 @@ def _tops(coarse: Coarse, top: _Top) -> list[Arg]:
         name, share = np.zeros(len(coarse), np.int32), np.zeros(len(coarse), np.int64)
         present = np.zeros(len(coarse), np.bool_)
         name[owner], share[owner], present[owner] = top.name[here], top.share[here], True
-        made.append(Arg(f"top_{place + 1}", ArgKind.NAME, name, present))
-        made.append(Arg(f"top_{place + 1}_percent", ArgKind.INTEGER, share, present))
+        number = place + 1
+        made.append(Arg(f"top_{number}", ArgKind.NAME, name, present, of_several=True))
+        made.append(Arg(f"top_{number}_percent", ArgKind.INTEGER, share, present, of_several=True))
     return made

@@ -10,12 +10,10 @@ import numpy as np
 
 from timeline.records.columns import Bool, Codes, Int64, Rows
 from timeline.records.nesting import edges_of, parents_of
-from timeline.tracks.model import Samples, Slices
+from timeline.tracks.model import GATHERED, Coarse, Samples, Slices
 
 __all__ = [
     "EXACT",
-    "GATHERED",
-    "Coarse",
     "Resolution",
     "coarse_of",
     "coarsen",
@@ -26,8 +24,6 @@ __all__ = [
 
 EXACT = 0
 """The power of two at which every slice is exact, since none of any length is shorter than 1 ns."""
-GATHERED = -1
-"""Row of an element that stands for several slices."""
 
 
 @dataclass(frozen=True)
@@ -69,31 +65,10 @@ def _width_ns(power: int) -> int:
     return 0 if power == EXACT else 1 << power
 
 
-@dataclass(frozen=True)
-class Coarse:
-    """Slices of one track, some of which stand for several.
-
-    row: (n,) the slice an element is, or GATHERED; start_ns, end_ns: (n,); count and busy_ns: (n,)
-    how many slices it stands for and their summed length. The names of gathered slices are pairs
-    (owner, name) with a count and a summed length each, ascending by owner, then name.
-    """
-
-    start_ns: Int64
-    end_ns: Int64
-    row: Int64
-    count: Int64
-    busy_ns: Int64
-    owner: Int64
-    name: Codes
-    name_count: Int64
-    name_busy_ns: Int64
-
-    def __len__(self) -> int:
-        return len(self.start_ns)
-
-
 def coarse_of(slices: Slices) -> Coarse:
-    """Slices as they are: every element is one slice."""
+    """Slices as they are: every element is one slice, unless they were gathered before."""
+    if slices.coarse is not None:
+        return slices.coarse
     count = len(slices)
     none = np.empty(0, np.int64)
     return Coarse(
@@ -135,6 +110,8 @@ def count_elements(slices: Slices, powers: Sequence[int]) -> list[tuple[int, int
     """
     start_ns, end_ns = slices.start_ns, slices.end_ns
     gathered = np.zeros(len(slices), np.bool_)
+    if slices.coarse is not None:
+        gathered = slices.coarse.row == GATHERED
     counts = []
     for power in powers:
         if power > EXACT and len(start_ns) > 1:
@@ -295,7 +272,12 @@ def thin(samples: Samples, resolution: Resolution) -> Samples:
         order = np.lexsort((value, number))
         firsts = np.concatenate([[True], number[order][1:] != number[order][:-1]])
         kept[order[firsts]] = True
-    return replace(samples, time_ns=samples.time_ns[kept], value=samples.value[kept])
+    return replace(
+        samples,
+        time_ns=samples.time_ns[kept],
+        value=samples.value[kept],
+        left_out=samples.left_out + int(np.count_nonzero(~kept)),
+    )
 
 
 def count_samples(samples: Samples, powers: Sequence[int]) -> list[int]:

@@ -9,13 +9,15 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from timeline.records.columns import Bool, Float64, Int64, Rows
+from timeline.records.columns import Bool, Codes, Float64, Int64, Rows
 from timeline.records.strings import StringPool
 
 __all__ = [
+    "GATHERED",
     "Arg",
     "ArgKind",
     "Arrows",
+    "Coarse",
     "Samples",
     "Schema",
     "Slices",
@@ -57,6 +59,8 @@ class Arg:
     present: Bool
     default: bool = True
     """Whether it is drawn unless all or no args are asked for."""
+    of_several: bool = False
+    """Whether it tells what a gathered slice stands for."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,33 @@ class Arrows:
 def no_arrows() -> Arrows:
     """No arrow at all."""
     return Arrows(np.empty(0, np.intp), np.empty(0, np.int64))
+
+
+GATHERED = -1
+"""Row of an element that stands for several slices."""
+
+
+@dataclass(frozen=True)
+class Coarse:
+    """Slices of one track, some of which stand for several.
+
+    row: (n,) the slice an element is, or GATHERED; start_ns, end_ns: (n,); count and busy_ns: (n,)
+    how many slices it stands for and their summed length. The names of gathered slices are pairs
+    (owner, name) with a count and a summed length each, ascending by owner, then name.
+    """
+
+    start_ns: Int64
+    end_ns: Int64
+    row: Int64
+    count: Int64
+    busy_ns: Int64
+    owner: Int64
+    name: Codes
+    name_count: Int64
+    name_busy_ns: Int64
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
 
 
 @dataclass(frozen=True)
@@ -88,9 +119,19 @@ class Slices:
     args: tuple[Arg, ...] = ()
     arrows: Arrows = field(default_factory=no_arrows)
     nested: bool = False
+    coarse: Coarse | None = None
+    """What those slices stand for that were gathered; None while each is a record."""
 
     def __len__(self) -> int:
         return len(self.start_ns)
+
+    def shifted(self, offset_ns: int) -> Slices:
+        """The same slices, moved in time by a constant."""
+        start_ns, end_ns = self.start_ns + offset_ns, self.end_ns + offset_ns
+        coarse = self.coarse
+        if coarse is not None:
+            coarse = replace(coarse, start_ns=start_ns, end_ns=end_ns)
+        return replace(self, start_ns=start_ns, end_ns=end_ns, coarse=coarse)
 
     def with_args(self, wanted: Callable[[Arg], bool]) -> Slices:
         """The same slices with only the wanted args."""
@@ -104,6 +145,12 @@ class Samples:
     time_ns: Int64
     value: Float64
     unit: str
+    left_out: int = 0
+    """Samples that were thinned out."""
+
+    def shifted(self, offset_ns: int) -> Samples:
+        """The same samples, moved in time by a constant."""
+        return replace(self, time_ns=self.time_ns + offset_ns)
 
     def __len__(self) -> int:
         return len(self.time_ns)

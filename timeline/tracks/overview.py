@@ -10,10 +10,10 @@ import numpy as np
 from timeline.errors import spell_ids
 from timeline.records.strings import StringPool
 from timeline.records.tables import NO_GRAPH, NO_TIME
+from timeline.tracks.facts import RankFacts
 from timeline.tracks.lanes import nested_lanes
 from timeline.tracks.model import Schema
 from timeline.tracks.painter import Drawn, Painter, integers
-from timeline.tracks.rank_picture import RankPicture
 
 __all__ = ["paint_overview"]
 
@@ -38,16 +38,16 @@ class _Span:
         return self.end_ns - self.start_ns
 
 
-def paint_overview(painter: Painter, pictures: Sequence[RankPicture]) -> int:
+def paint_overview(painter: Painter, facts: Sequence[RankFacts]) -> int:
     """Draw the row that holds all others; its id.
 
     A root row of its own keeps the order of the rows below it ours: Perfetto sorts roots by name.
     Where a step runs into the next one on another rank, the next slice moves to the row "Steps,
     continued" inside.
     """
-    ranks = [picture.records.rank for picture in pictures]
+    ranks = [own.rank for own in facts]
     name = f"Rank {ranks[0]}" if len(ranks) == 1 else f"Ranks {spell_ids(ranks, shortest_run=2)}"
-    steps = _joined(pictures)
+    steps = _joined(facts)
     strings = StringPool()
     start_ns = np.array([min(span.start_ns for span in own) for own in steps], np.int64)
     end_ns = np.array([max(span.end_ns for span in own) for own in steps], np.int64)
@@ -60,29 +60,29 @@ def paint_overview(painter: Painter, pictures: Sequence[RankPicture]) -> int:
     return root
 
 
-def _joined(pictures: Sequence[RankPicture]) -> list[list[_Span]]:
+def _joined(facts: Sequence[RankFacts]) -> list[list[_Span]]:
     """The spans of each step over the ranks, in order of time.
 
     Ranks number their graphs apart, so a step is matched by its number alone unless a rank has
     several graphs.
     """
-    several = any(len(np.unique(picture.records.steps.graph)) > 1 for picture in pictures)
+    several = any(len(np.unique(own.steps.graph)) > 1 for own in facts)
     found: dict[tuple[int, int], list[_Span]] = {}
-    for picture in pictures:
-        for span in _spans(picture):
+    for own in facts:
+        for span in _spans(own):
             key = (span.graph if several else NO_GRAPH, span.step)
             found.setdefault(key, []).append(span)
     return sorted(found.values(), key=lambda own: min(span.start_ns for span in own))
 
 
-def _spans(picture: RankPicture) -> list[_Span]:
+def _spans(facts: RankFacts) -> list[_Span]:
     """Steps as they ran on the device: host windows count only where no device work is known."""
-    steps, membership = picture.records.steps, picture.cut.membership
-    on_device = steps.host & (membership.device_start_ns != NO_TIME)
-    start_ns = np.where(on_device, membership.device_start_ns, steps.start_ns)
-    end_ns = np.where(on_device, membership.device_end_ns, steps.end_ns)
+    steps = facts.steps
+    on_device = steps.host & (facts.device_start_ns != NO_TIME)
+    start_ns = np.where(on_device, facts.device_start_ns, steps.start_ns)
+    end_ns = np.where(on_device, facts.device_end_ns, steps.end_ns)
     return [
-        _Span(graph, step, picture.records.rank, start, end)
+        _Span(graph, step, facts.rank, start, end)
         for graph, step, start, end in zip(
             steps.graph.tolist(),
             steps.iteration.tolist(),

@@ -1,9 +1,9 @@
-"""Turns the pictures of ranks into one timeline, grouped by rank or by layer."""
+"""Turns the picture of each rank into rows, and the rows of all ranks into one picture."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from timeline.records.tables import Omission
 from timeline.selection import Layer
@@ -19,21 +19,43 @@ from timeline.tracks.detail import (
     paint_missing,
     paint_scopes,
 )
-from timeline.tracks.model import Track
+from timeline.tracks.facts import RankFacts
+from timeline.tracks.layers import LayerKey
+from timeline.tracks.model import Samples, Slices, Track
 from timeline.tracks.overview import paint_overview
 from timeline.tracks.painter import Painter
 from timeline.tracks.rank_picture import PictureOptions, RankPicture
 from timeline.tracks.summary import STEP_TRACE, paint_overlap, paint_steps
 
-__all__ = ["Painted", "paint"]
+__all__ = ["RankTracks", "assemble", "draw_rank"]
 
 
 @dataclass(frozen=True)
-class Painted:
-    """The tracks of a picture and what could not be drawn."""
+class RankTracks:
+    """The rows of one rank, not yet part of a picture.
 
+    Tracks without a parent are its layers; ids count from 0 and those of arrows from 1, up to
+    `arrows`. floors: the power of two, by layer, at which slices were gathered already.
+    """
+
+    rank: int
     tracks: tuple[Track, ...]
-    omissions: tuple[Omission, ...]
+    arrows: int
+    omissions: tuple[Omission, ...] = ()
+    floors: Mapping[LayerKey, int] = field(default_factory=dict)
+
+    def shifted(self, offset_ns: int) -> RankTracks:
+        """The same on a clock that is moved by a constant."""
+        if not offset_ns:
+            return self
+        return replace(self, tracks=tuple(_shifted(track, offset_ns) for track in self.tracks))
+
+
+def _shifted(track: Track, offset_ns: int) -> Track:
+    content = track.content
+    if content is None:
+        return track
+    return replace(track, content=content.shifted(offset_ns))
 
 
 @dataclass(frozen=True)
@@ -45,65 +67,69 @@ class _Row:
     paint: Callable[[Painter, int], None]
 
 
-def paint(pictures: Sequence[RankPicture], options: PictureOptions) -> Painted:
-    """Draw all ranks."""
+def draw_rank(picture: RankPicture, options: PictureOptions) -> RankTracks:
+    """Draw one rank."""
+    painter, records = Painter(), picture.detail
+    if Layer.ARROWS in options.layers:
+        expect_arrows(painter, records)
+    for row in _rows(picture, options):
+        folder = painter.group(row.layer, None, row.order, rank=records.rank)
+        row.paint(painter, folder)
+    arrows, omissions = 0, tuple[Omission, ...]()
+    if Layer.ARROWS in options.layers:
+        next_id, lost = paint_arrows(painter, records, 1)
+        arrows = next_id - 1
+        if lost:
+            reason = "arrows with an end in a layer that is not drawn"
+            omissions = (Omission(reason, lost, records.rank),)
+    return RankTracks(records.rank, tuple(painter.tracks), arrows, omissions)
+
+
+def assemble(
+    facts: Sequence[RankFacts], ranks: Sequence[RankTracks], *, by_layer: bool
+) -> tuple[Track, ...]:
+    """Put the rows of all ranks into one picture, grouped by layer or by rank."""
     painter = Painter()
-    root = paint_overview(painter, pictures)
-    if Layer.ARROWS in options.layers:
-        for picture in pictures:
-            expect_arrows(painter, picture.detail)
-    rows = [(picture, row) for picture in pictures for row in _rows(picture, options)]
-    if options.by_layer:
-        _by_layer(painter, root, rows)
-    else:
-        _by_rank(painter, root, pictures, rows)
-    omissions = []
-    if Layer.ARROWS in options.layers:
-        next_id = 1
-        for picture in pictures:
-            next_id, lost = paint_arrows(painter, picture.detail, next_id)
-            if lost:
-                omissions.append(
-                    Omission(
-                        "arrows with an end in a layer that is not drawn",
-                        lost,
-                        picture.records.rank,
-                    )
+    root = paint_overview(painter, facts)
+    layers = [(own, track) for own in ranks for track in own.tracks if track.parent is None]
+    folders: dict[object, int] = {}
+    if by_layer:
+        orders = {track.name: track.order for _, track in layers}
+        for name, order in sorted(orders.items(), key=lambda item: item[1]):
+            folders[name] = painter.group(name, root, order)
+    elif len(ranks) > 1:
+        for own in ranks:
+            name = f"Rank {own.rank}"
+            folders[own.rank] = painter.group(name, root, own.rank, rank=own.rank)
+    made = list(painter.tracks)
+    first_arrow = 0
+    for own in ranks:
+        first_id = len(made)
+        for track in own.tracks:
+            if track.parent is not None:
+                moved = replace(track, parent=track.parent + first_id)
+            elif by_layer:
+                moved = replace(
+                    track, name=f"Rank {own.rank}", order=own.rank, parent=folders[track.name]
                 )
-    return Painted(tuple(painter.tracks), tuple(omissions))
+            else:
+                moved = replace(track, parent=folders.get(own.rank, root))
+            made.append(
+                replace(
+                    moved,
+                    id=track.id + first_id,
+                    content=_with_arrows_after(track.content, first_arrow),
+                )
+            )
+        first_arrow += own.arrows
+    return tuple(made)
 
 
-def _by_rank(
-    painter: Painter,
-    root: int,
-    pictures: Sequence[RankPicture],
-    rows: Sequence[tuple[RankPicture, _Row]],
-) -> None:
-    alone = len(pictures) == 1
-    folders = {
-        picture.records.rank: root
-        if alone
-        else painter.group(
-            f"Rank {picture.records.rank}", root, picture.records.rank, rank=picture.records.rank
-        )
-        for picture in pictures
-    }
-    for picture, row in rows:
-        rank = picture.records.rank
-        folder = painter.group(row.layer, folders[rank], row.order, rank=rank)
-        row.paint(painter, folder)
-
-
-def _by_layer(painter: Painter, root: int, rows: Sequence[tuple[RankPicture, _Row]]) -> None:
-    orders = {row.layer: row.order for _, row in rows}
-    folders = {
-        layer: painter.group(layer, root, order)
-        for layer, order in sorted(orders.items(), key=lambda item: item[1])
-    }
-    for picture, row in rows:
-        rank = picture.records.rank
-        folder = painter.group(f"Rank {rank}", folders[row.layer], rank, rank=rank)
-        row.paint(painter, folder)
+def _with_arrows_after(content: Slices | Samples | None, first: int) -> Slices | Samples | None:
+    if not first or not isinstance(content, Slices) or not len(content.arrows.arrow):
+        return content
+    arrows = replace(content.arrows, arrow=content.arrows.arrow + first)
+    return replace(content, arrows=arrows)
 
 
 def _rows(picture: RankPicture, options: PictureOptions) -> list[_Row]:

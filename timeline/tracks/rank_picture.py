@@ -14,13 +14,9 @@ __all__ = ["Missing", "PictureOptions", "RankPicture"]
 
 @dataclass(frozen=True)
 class PictureOptions:
-    """How things are drawn.
-
-    by_layer groups rows by layer, then rank; otherwise by rank, then layer.
-    """
+    """How one rank is drawn."""
 
     layers: frozenset[Layer]
-    by_layer: bool
     merge_graphs: bool = True
 
 

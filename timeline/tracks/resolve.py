@@ -10,7 +10,7 @@ import numpy as np
 from timeline.tracks.coarse_slices import drawn
 from timeline.tracks.coarsen import EXACT, Resolution, coarse_of, coarsen, thin
 from timeline.tracks.layers import IMPORTANCE, LayerKey, layer_of
-from timeline.tracks.model import Samples, Slices, Track
+from timeline.tracks.model import GATHERED, Samples, Slices, Track
 
 __all__ = ["Plan", "Resolved", "resolve", "without_half_arrows"]
 
@@ -21,11 +21,8 @@ class Plan:
 
     resolutions: Mapping[LayerKey, Resolution]
     expected_bytes: float
-
-    @property
-    def exact(self) -> bool:
-        """Whether nothing is gathered."""
-        return all(resolution.power == EXACT for resolution in self.resolutions.values())
+    finest: bool = False
+    """Whether nothing is gathered that was not gathered before."""
 
 
 @dataclass(frozen=True)
@@ -48,28 +45,18 @@ def resolve(tracks: Sequence[Track], plan: Plan) -> tuple[list[Track], list[Reso
     made: list[Track] = []
     totals: dict[LayerKey, list[int]] = {}
     for track in tracks:
-        layer = layer_of(track)
-        if layer is None or plan.resolutions[layer].power == EXACT:
+        layer, content = layer_of(track), track.content
+        if layer is None:
             made.append(track)
-            if layer is not None:
-                _count(totals, layer, len(track.content or ()), 0, 0)
             continue
         resolution = plan.resolutions[layer]
-        if isinstance(track.content, Slices):
-            coarse = coarsen(coarse_of(track.content), track.content, resolution)
-            several = coarse.row < 0
-            _count(
-                totals,
-                layer,
-                int((~several).sum()),
-                int(coarse.count[several].sum()),
-                int(several.sum()),
-            )
-            made.append(replace(track, content=drawn(coarse, track.content)))
-        elif isinstance(track.content, Samples):
-            thinned = thin(track.content, resolution)
-            _count(totals, layer, len(thinned), len(track.content) - len(thinned), 0)
-            made.append(replace(track, content=thinned))
+        if isinstance(content, Slices):
+            content = _at_resolution(content, resolution)
+            _count(totals, layer, *_exact_and_gathered(content))
+        elif isinstance(content, Samples):
+            content = thin(content, resolution)
+            _count(totals, layer, len(content), content.left_out, 0)
+        made.append(track if content is track.content else replace(track, content=content))
     resolved = [
         Resolved(layer, plan.resolutions[layer], *totals[layer])
         for layer in IMPORTANCE
@@ -77,6 +64,21 @@ def resolve(tracks: Sequence[Track], plan: Plan) -> tuple[list[Track], list[Reso
     ]
     whole, lost = without_half_arrows(made)
     return whole, resolved, lost + _arrow_count(tracks) - _arrow_count(made)
+
+
+def _at_resolution(slices: Slices, resolution: Resolution) -> Slices:
+    if resolution.power == EXACT:
+        return slices
+    return drawn(coarsen(coarse_of(slices), slices, resolution), slices)
+
+
+def _exact_and_gathered(slices: Slices) -> tuple[int, int, int]:
+    """Exact slices, gathered records, and the slices that they were gathered into."""
+    if slices.coarse is None:
+        return len(slices), 0, 0
+    several = slices.coarse.row == GATHERED
+    count = int(np.count_nonzero(several))
+    return len(slices) - count, int(slices.coarse.count[several].sum()), count
 
 
 def _count(totals: dict[LayerKey, list[int]], layer: LayerKey, *numbers: int) -> None:

@@ -57,6 +57,7 @@ def _between(track: Track, start_ns: int, end_ns: int) -> Track:
         track,
         content=replace(
             content,
+            coarse=None,
             start_ns=np.maximum(content.start_ns[rows], start_ns),
             end_ns=np.minimum(content.end_ns[rows], end_ns),
             name=content.name[rows],

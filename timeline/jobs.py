@@ -1,0 +1,208 @@
+"""Turns ranks into their shares on several processes, or on a Dask cluster, in the ranks' order."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from timeline.errors import TimelineError, UsageError, WorkerError
+from timeline.progress import Progress
+from timeline.share import Request, Share
+from timeline.sources.base import Source
+
+__all__ = ["Crew", "crew_for"]
+
+AHEAD = 2
+"""Ranks in work for each process: one that is read, one that waits."""
+WORTH_PROCESSES_BYTES = 32 << 20
+"""Below this size reading takes less time than starting processes."""
+DASK = "dask://"
+_CONNECT_SECONDS = 10
+
+Work = Callable[[Source, Request], Share]
+_Result = TypeVar("_Result")
+
+
+@dataclass
+class Crew:
+    """Those who do the work of each rank.
+
+    failures: with keep_going, the ranks that were left out and why.
+    """
+
+    start: Callable[[], Executor]
+    jobs: int
+    progress: Progress
+    keep_going: bool = False
+    lost: tuple[type[BaseException], ...] = (BrokenExecutor,)
+    """What it means that a worker is gone."""
+    failures: dict[int, str] = field(default_factory=dict)
+    _executor: Executor | None = None
+
+    def shares(
+        self, sources: Sequence[Source], work: Work, requests: Sequence[Request]
+    ) -> Iterator[tuple[Source, Share]]:
+        """Do the work of each rank; results come in the order of the sources.
+
+        Only a few ranks are in work or waiting at any time, whatever their number.
+
+        Raises:
+            TimelineError: that of the first rank that fails, unless they are to be left out.
+        """
+        waiting = deque(zip(sources, requests, strict=True))
+        in_work = deque[tuple[Source, Request, Future[Share]]]()
+        done = 0
+        while waiting or in_work:
+            while waiting and len(in_work) < AHEAD * self.jobs:
+                source, request = waiting.popleft()
+                in_work.append((source, request, self._submit(work, source, request)))
+            source, request, future = in_work.popleft()
+            self.progress.report(f"Reading rank {source.identity.rank}", done, len(sources))
+            done += 1
+            try:
+                yield source, self._result(source, future)
+            except _LostError:
+                # Nobody knows whose fault it was: those in work are done again, this one alone.
+                waiting.extendleft((own, wanted) for own, wanted, _ in reversed(in_work))
+                in_work.clear()
+                self._stop()
+                share = self._alone(work, source, request)
+                if share is not None:
+                    yield source, share
+            except TimelineError as error:
+                self._fail(source, error)
+
+    def _submit(self, work: Work, source: Source, request: Request) -> Future[Share]:
+        if self._executor is None:
+            self._executor = self.start()
+        try:
+            return self._executor.submit(work, source, request)
+        except self.lost as error:
+            failed: Future[Share] = Future()
+            failed.set_exception(error)
+            return failed
+
+    def _result(self, source: Source, future: Future[Share]) -> Share:
+        try:
+            return future.result()
+        except self.lost as error:
+            raise _LostError from error
+        except MemoryError as error:
+            raise WorkerError(source.identity.rank, "there is not enough memory") from error
+
+    def _alone(self, work: Work, source: Source, request: Request) -> Share | None:
+        try:
+            return self._result(source, self._submit(work, source, request))
+        except _LostError:
+            self._stop()
+            self._fail(source, WorkerError(source.identity.rank, "its process died"))
+        except TimelineError as error:
+            self._fail(source, error)
+        return None
+
+    def _fail(self, source: Source, error: TimelineError) -> None:
+        if not self.keep_going:
+            raise error
+        self.failures[source.identity.rank] = str(error)
+
+    def _stop(self) -> None:
+        if self._executor is not None:
+            self._executor.shutdown(wait=False, cancel_futures=True)
+            self._executor = None
+
+    def __enter__(self) -> Crew:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        """Stop all processes; after an error or an interrupt, at once."""
+        before = set(multiprocessing.active_children()) if kind else set()
+        self._stop()
+        for child in before:
+            child.terminate()
+
+
+class _LostError(Exception):
+    """A worker is gone, and with it the results of all that were in work."""
+
+
+class _Inline(Executor):
+    """Does everything at once, in this process."""
+
+    def submit(self, fn: Callable[..., _Result], /, *args: Any, **kwargs: Any) -> Future[_Result]:
+        future: Future[_Result] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except (TimelineError, MemoryError) as error:
+            future.set_exception(error)
+        return future
+
+
+def crew_for(
+    sources: Sequence[Source],
+    jobs: int | None,
+    address: str,
+    progress: Progress,
+    *,
+    keep_going: bool,
+) -> Crew:
+    """The crew for some ranks: this process, several of this machine, or a cluster.
+
+    jobs: how many processes; None is one a core, or this one where the profile is small.
+
+    Raises:
+        UsageError: the address names no cluster that can be reached.
+    """
+    if address:
+        return _dask_crew(address, progress, keep_going=keep_going)
+    if jobs is None:
+        large = sum(_size_bytes(source) for source in sources) >= WORTH_PROCESSES_BYTES
+        jobs = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        jobs = (jobs or 1) if large else 1
+    jobs = max(1, min(jobs, len(sources)))
+    if jobs == 1:
+        return Crew(_Inline, 1, progress, keep_going)
+    return Crew(lambda: _processes(jobs), jobs, progress, keep_going)
+
+
+def _size_bytes(source: Source) -> int:
+    total = 0
+    for path in source.files:
+        with contextlib.suppress(OSError):  # its reader will say so
+            total += path.stat().st_size
+    return total
+
+
+def _processes(jobs: int) -> Executor:
+    """Processes that import nothing of the caller's and die of Ctrl-C without a word."""
+    methods = multiprocessing.get_all_start_methods()
+    context = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
+    if "forkserver" in methods:
+        context.set_forkserver_preload(["timeline.share"])
+    return ProcessPoolExecutor(jobs, context, _begin)
+
+
+def _begin() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _dask_crew(address: str, progress: Progress, *, keep_going: bool) -> Crew:
+    if not address.startswith(DASK):
+        raise UsageError(f"--executor {address}: write {DASK}HOST:PORT.")
+    try:
+        from distributed import Client
+        from distributed.scheduler import KilledWorker
+    except ImportError as error:
+        raise UsageError("--executor needs Dask: pip install 'tlexport[dask]'.") from error
+    try:
+        client = Client(f"tcp://{address.removeprefix(DASK)}", timeout=_CONNECT_SECONDS)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--executor {address}: no scheduler answers there: {error}.") from error
+    threads = max(1, sum(client.nthreads().values()))
+    return Crew(client.get_executor, threads, progress, keep_going, (BrokenExecutor, KilledWorker))

@@ -1,0 +1,139 @@
+"""Turns the profile of one rank into its share of a picture: the work of one process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from timeline.analysis.cut import Cut, cut, cut_window
+from timeline.analysis.membership import NO_STEP
+from timeline.analysis.overlap import overlap_of, overlap_of_stretches, totals_by_step
+from timeline.analysis.steps import StepOperators, with_steps
+from timeline.encoders.formats import format_of
+from timeline.options import Args
+from timeline.records.tables import Records
+from timeline.records.valid import valid
+from timeline.selection import Selection
+from timeline.sources.base import Source
+from timeline.tracks.facts import ProfileFacts, RankFacts, facts_of, profile_facts
+from timeline.tracks.fit import Leading, with_leading_detail
+from timeline.tracks.gathering import element_count, gathered_within
+from timeline.tracks.model import Arg, Slices, Timeline, Track
+from timeline.tracks.picture import RankTracks, draw_rank
+from timeline.tracks.rank_picture import PictureOptions, RankPicture
+
+__all__ = ["Request", "Share", "gathered", "share_of", "share_of_records", "with_args"]
+
+BYTES_OF_ELEMENT = 16
+"""Below so many bytes for each slice and sample a share may not fit, and is looked at closely."""
+SLACK = 1.5
+"""A share may be this much larger than the whole file, so that no layer is gathered too far."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is wanted of every rank.
+
+    limit_bytes: size that a share is gathered down to; 0 leaves all as it is. target: the file,
+    whose format counts for that. window_ns: [start, end) on the rank's own clock. leading: whose
+    detail is drawn, None for all. draw: whether rows are wanted at all, or only facts.
+    """
+
+    selection: Selection
+    operators: StepOperators = field(default_factory=StepOperators)
+    options: PictureOptions = field(default_factory=lambda: PictureOptions(frozenset()))
+    args: Args = Args.DEFAULT
+    limit_bytes: int = 0
+    target: Path = Path("timeline.pftrace")
+    window_ns: tuple[int, int] | None = None
+    leading: Leading | None = None
+    draw: bool = True
+
+
+@dataclass(frozen=True)
+class Share:
+    """One rank's part of a picture: what is known of it, and its rows."""
+
+    facts: RankFacts
+    tracks: RankTracks
+
+    def shifted(self, offset_ns: int) -> Share:
+        """The same on a clock that is moved by a constant."""
+        return Share(self.facts.shifted(offset_ns), self.tracks.shifted(offset_ns))
+
+
+def share_of(source: Source, request: Request) -> Share:
+    """Read a rank and draw what is selected of it.
+
+    Raises:
+        SourceError: its profile cannot be read.
+    """
+    records = source.read(request.selection, request.selection.layers)
+    return share_of_records(with_steps(valid(records), request.operators), request)
+
+
+def share_of_records(records: Records, request: Request) -> Share:
+    """Draw what is selected of a rank's records, whose steps are known."""
+    facts, tracks = _drawn(profile_facts(records), records, request)
+    if request.limit_bytes and element_count([tracks]) * BYTES_OF_ELEMENT > request.limit_bytes:
+        (tracks,) = gathered((Share(facts, tracks),), request)
+    return Share(facts, tracks)
+
+
+def gathered(shares: tuple[Share, ...], request: Request) -> tuple[RankTracks, ...]:
+    """The rows of several ranks, gathered down to the limit of the request."""
+    form = format_of(request.target)
+
+    def measure(tracks: Sequence[Track]) -> int:
+        return form.size_of(Timeline(tuple(tracks), 0, None))
+
+    return gathered_within([share.tracks for share in shares], request.limit_bytes * SLACK, measure)
+
+
+def _drawn(
+    profile: ProfileFacts, records: Records, request: Request
+) -> tuple[RankFacts, RankTracks]:
+    part = cut(records, request.selection)
+    if request.window_ns is not None:
+        part = cut_window(part, *request.window_ns)
+    picture = _picture(part, request.selection)
+    if request.leading is not None:
+        picture = with_leading_detail(picture, request.leading)
+    facts = facts_of(profile, picture)
+    if not request.draw:
+        return facts, RankTracks(records.rank, (), 0)
+    tracks = draw_rank(picture, request.options)
+    return facts, replace(tracks, tracks=with_args(tracks.tracks, request.args))
+
+
+def with_args(tracks: Sequence[Track], args: Args) -> tuple[Track, ...]:
+    """The tracks with the args that were asked for, and those that tell what was gathered."""
+
+    def wanted(arg: Arg) -> bool:
+        if args is Args.DEFAULT:
+            return arg.default
+        return args is Args.ALL or arg.of_several
+
+    return tuple(
+        replace(track, content=track.content.with_args(wanted))
+        if isinstance(track.content, Slices)
+        else track
+        for track in tracks
+    )
+
+
+def _picture(part: Cut, selection: Selection) -> RankPicture:
+    records, membership = part.records, part.membership
+    tasks, ops = records.tasks, records.ops
+    by_step = totals_by_step(tasks, ops, membership.tasks, membership.ops, len(records.steps))
+    if selection.steps is None:
+        whole = overlap_of(tasks, ops)
+    else:
+        runs = np.append(part.run, NO_STEP)
+        whole = overlap_of_stretches(
+            tasks, ops, runs[membership.tasks], runs[membership.ops], int(runs.max()) + 1
+        )
+    return RankPicture(part, whole, by_step, records)

@@ -1,0 +1,143 @@
+"""Turns the picture of one rank into what the whole must know of it without its records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from timeline.analysis.cut import device_span_ns
+from timeline.analysis.overlap import OverlapTotals
+from timeline.records.clock import EARLIEST_WALL_NS
+from timeline.records.columns import Int64
+from timeline.records.tables import NO_TIME, Omission, Records, Steps
+from timeline.selection import Layer
+from timeline.tracks.fit import omission_of, row_count
+from timeline.tracks.rank_picture import RankPicture
+
+__all__ = ["ProfileFacts", "RankFacts", "facts_of", "profile_facts"]
+
+_HOLDERS: dict[Layer, Callable[[Records], bool]] = {
+    Layer.STEPS: lambda records: len(records.steps) > 0,
+    Layer.HARDWARE: lambda records: len(records.tasks) > 0,
+    Layer.COMMUNICATION: lambda records: len(records.ops) + len(records.planes) > 0,
+    Layer.CANN: lambda records: records.holds_layer("CANN"),
+    Layer.COUNTERS: lambda records: len(records.samples) > 0,
+}
+"""How to tell that a rank holds anything of a layer."""
+
+
+@dataclass(frozen=True)
+class ProfileFacts:
+    """What a profile of one rank holds, whatever is selected of it."""
+
+    rank: int
+    monotonic: bool
+    """Whether its clock counts from the start of its host."""
+    graphs: frozenset[int]
+    steps: frozenset[int]
+    lacks: frozenset[Layer]
+    """Layers of which there is not one record."""
+    omissions: tuple[Omission, ...]
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class RankFacts:
+    """What is known of one rank's part of the picture.
+
+    steps, step_totals, device_start_ns, device_end_ns and step_rows have a row per selected step;
+    step_rows is the number of its device records. span_ns is the first start and last end on the
+    device, None without any.
+    """
+
+    profile: ProfileFacts
+    steps: Steps
+    step_totals: OverlapTotals
+    device_start_ns: Int64
+    device_end_ns: Int64
+    step_rows: Int64
+    other_rows: int
+    """Host events and counter samples."""
+    overlap_ns: Mapping[str, int]
+    graphs: frozenset[int]
+    tasks: int
+    communication_tasks: int
+    communication_ops: int
+    rows: int
+    span_ns: tuple[int, int] | None
+    omissions: tuple[Omission, ...]
+    missing: Omission | None = None
+    """The detail that is left out to keep a limit."""
+
+    @property
+    def rank(self) -> int:
+        """The rank."""
+        return self.profile.rank
+
+    def shifted(self, offset_ns: int) -> RankFacts:
+        """The same on a clock that is moved by a constant."""
+        if not offset_ns:
+            return self
+        start_ns, end_ns = self.device_start_ns, self.device_end_ns
+        return replace(
+            self,
+            steps=self.steps.shifted(offset_ns),
+            device_start_ns=np.where(start_ns == NO_TIME, NO_TIME, start_ns + offset_ns),
+            device_end_ns=np.where(start_ns == NO_TIME, end_ns, end_ns + offset_ns),
+            span_ns=None
+            if self.span_ns is None
+            else (self.span_ns[0] + offset_ns, self.span_ns[1] + offset_ns),
+        )
+
+
+def graphs_of(records: Records) -> frozenset[int]:
+    """The graphs that a rank has tasks, ops or steps of."""
+    tables = (records.tasks.graph, records.ops.graph, records.steps.graph)
+    return frozenset(graph for column in tables for graph in np.unique(column).tolist())
+
+
+def profile_facts(records: Records) -> ProfileFacts:
+    """What all records of a rank tell."""
+    return ProfileFacts(
+        records.rank,
+        _is_monotonic(records),
+        graphs_of(records),
+        frozenset(records.steps.iteration.tolist()),
+        frozenset(layer for layer, holds in _HOLDERS.items() if not holds(records)),
+        records.omissions,
+        records.warnings,
+    )
+
+
+def _is_monotonic(records: Records) -> bool:
+    for table in (records.tasks, records.ops, records.steps, records.host):
+        if len(table):
+            return bool(np.min(table.start_ns) < EARLIEST_WALL_NS)
+    return False
+
+
+def facts_of(profile: ProfileFacts, picture: RankPicture) -> RankFacts:
+    """What the selected records of a rank tell."""
+    records, membership = picture.records, picture.cut.membership
+    count = len(records.steps)
+    rows = [membership.tasks, membership.ops, membership.planes]
+    return RankFacts(
+        profile,
+        records.steps,
+        picture.step_totals,
+        membership.device_start_ns,
+        membership.device_end_ns,
+        sum((np.bincount(own[own >= 0], minlength=count) for own in rows), np.zeros(count, int)),
+        len(records.host) + len(records.samples),
+        picture.overlap.totals_ns(),
+        graphs_of(records),
+        len(records.tasks),
+        len(records.planes),
+        len(records.ops),
+        row_count(records),
+        device_span_ns(records),
+        records.omissions,
+        omission_of(picture),
+    )
