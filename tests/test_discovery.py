@@ -27,8 +27,8 @@ from timeline.analysis.overlap import overlap_of
 from timeline.cli import main
 from timeline.errors import NoProfileError, RankIdentityError, SourceError, UsageError
 from timeline.records.tables import Records
-from timeline.selection import DETAIL_LAYERS, Kind, Selection
-from timeline.sources.base import Source
+from timeline.selection import DETAIL_LAYERS, Kind
+from timeline.sources.base import Source, Wanted
 from timeline.sources.discovery import discover
 
 NEWER = "20250109130000123"
@@ -44,7 +44,7 @@ def captures_of(path: Path) -> list[Path]:
 
 
 def read(source: Source) -> Records:
-    return source.read(Selection(), DETAIL_LAYERS)
+    return source.read(Wanted(DETAIL_LAYERS))
 
 
 def overlap_ns(records: Records) -> dict[str, int]:

@@ -33,6 +33,7 @@ from timeline.records.strings import StringPool
 from timeline.records.tables import Records
 from timeline.records.valid import valid
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Kind, Selection
+from timeline.sources.base import Wanted
 from timeline.sources.discovery import discover
 from timeline.tracks.model import Arrows, Schema, Slices, Timeline, Track
 from timeline.version import __version__
@@ -84,7 +85,7 @@ def draw(profile: Profile, layout: str, kind: Kind, target: Path, **options: Any
 def records_of(path: Path) -> dict[int, Records]:
     """What the readers find, by rank."""
     return {
-        source.identity.rank: valid(source.read(Selection(layers=DETAIL_LAYERS), DETAIL_LAYERS))
+        source.identity.rank: valid(source.read(Wanted(DETAIL_LAYERS)))
         for source in discover(path).sources
     }
 

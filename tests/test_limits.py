@@ -43,6 +43,7 @@ from timeline.records.valid import valid
 from timeline.report import ExportReport
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Kind, Layer, Selection
 from timeline.share import Request, Share, share_of_records
+from timeline.sources.base import Wanted
 from timeline.sources.discovery import discover
 from timeline.tracks.fit import Leading
 from timeline.tracks.rank_picture import PictureOptions
@@ -400,7 +401,7 @@ def test_sums_equal_the_records(exporter: Exporter, layout: str) -> None:
         sums[1] += own.busy_ns
     wanted: dict[str, list[int]] = {}
     for source in discover(exporter.profile(layout)).sources:
-        records = valid(source.read(Selection(layers=DETAIL_LAYERS), DETAIL_LAYERS))
+        records = valid(source.read(Wanted(DETAIL_LAYERS)))
         for layer, table in (
             ("task", records.tasks),
             ("hccl_task", records.planes),

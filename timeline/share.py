@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import gc
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -17,7 +19,7 @@ from timeline.options import Args
 from timeline.records.tables import Records
 from timeline.records.valid import valid
 from timeline.selection import Selection
-from timeline.sources.base import Source
+from timeline.sources.base import Source, Wanted
 from timeline.tracks.facts import ProfileFacts, RankFacts, facts_of, profile_facts
 from timeline.tracks.fit import Leading, with_leading_detail
 from timeline.tracks.gathering import element_count, gathered_within
@@ -71,8 +73,21 @@ def share_of(source: Source, request: Request) -> Share:
     Raises:
         SourceError: its profile cannot be read.
     """
-    records = source.read(request.selection, request.selection.layers)
+    with _collector_paused():
+        records = source.read(Wanted(request.selection.layers, request.args is Args.ALL))
     return share_of_records(with_steps(valid(records), request.operators), request)
+
+
+@contextlib.contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Reading makes millions of short-lived objects, and no cycles to look for among them."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def share_of_records(records: Records, request: Request) -> Share:

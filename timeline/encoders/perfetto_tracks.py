@@ -18,7 +18,7 @@ from timeline.encoders.wire import (
     varint,
 )
 from timeline.records.columns import Bool, Int64, Rows
-from timeline.records.nesting import edges_of
+from timeline.records.nesting import edges_of, pieces_of
 from timeline.tracks.model import Arg, ArgKind, Arrows, Samples, Slices, Track
 
 __all__ = ["SEQUENCE_OF_TRACK", "encode_track", "track_uuid"]
@@ -27,7 +27,7 @@ SEQUENCE_OF_TRACK = 2
 """Sequence of track 0; sequence 1 holds descriptors and file-wide facts."""
 SEQUENCE_CLOCK = 64
 """The first clock id that is private to a sequence; only such a clock may count increments."""
-BLOCK_BYTES = 4 << 20
+BLOCK_BYTES = 1 << 20
 """Matrix bytes encoded at a time."""
 LEAST_BLOCK_ROWS = 256
 
@@ -107,23 +107,46 @@ def _opening(track: Track, sequence: int, first_ns: int, names: _Names) -> bytes
 
 @dataclass(frozen=True)
 class _Events:
-    """The edges of a track's slices in order: which slice, beginning or end, and time since."""
+    """Beginnings and ends of some slices in drawing order, one or both in each row.
+
+    row: the slice; begin_ns, end_ns: the time since the event before; begins, ends: whether the
+    row has that event, None where all have both.
+    """
 
     row: Rows
-    is_end: Bool
-    since_ns: Int64
+    begin_ns: Int64
+    end_ns: Int64
+    begins: Bool | None = None
+    ends: Bool | None = None
 
 
-def _events(slices: Slices, first_ns: int) -> _Events:
-    if slices.nested:
-        edges = edges_of(slices.start_ns, slices.end_ns)
-        row, is_end, time_ns = edges.row, edges.is_end, edges.time_ns
-    else:
-        count = len(slices)
-        row = np.repeat(np.arange(count), 2)
-        is_end = np.tile(np.array([False, True]), count)
-        time_ns = np.stack([slices.start_ns, slices.end_ns], axis=1).reshape(-1)
-    return _Events(row, is_end, np.diff(time_ns, prepend=first_ns))
+def _events(slices: Slices, first_ns: int, at_once: int) -> Iterator[_Events]:
+    """All events in order, some at a time."""
+    return (
+        _nested_events(slices, first_ns, at_once)
+        if slices.nested
+        else _flat_events(slices, first_ns, at_once)
+    )
+
+
+def _flat_events(slices: Slices, before_ns: int, at_once: int) -> Iterator[_Events]:
+    for first in range(0, len(slices), at_once):
+        start_ns = slices.start_ns[first : first + at_once]
+        end_ns = slices.end_ns[first : first + at_once]
+        since_ns = start_ns - np.concatenate([[before_ns], end_ns[:-1]])
+        yield _Events(np.arange(first, first + len(start_ns)), since_ns, end_ns - start_ns)
+        before_ns = int(end_ns[-1])
+
+
+def _nested_events(slices: Slices, before_ns: int, at_once: int) -> Iterator[_Events]:
+    for rows in pieces_of(slices.start_ns, slices.end_ns):
+        edges = edges_of(slices.start_ns[rows], slices.end_ns[rows])
+        for first in range(0, len(edges.row), at_once):
+            part = slice(first, first + at_once)
+            since_ns = np.diff(edges.time_ns[part], prepend=before_ns)
+            before_ns = int(edges.time_ns[part][-1])
+            ends = edges.is_end[part]
+            yield _Events(rows[edges.row[part]], since_ns, since_ns, ~ends, ends)
 
 
 def _encode_slices(track: Track, slices: Slices, sequence: int, first_ns: int) -> Iterator[bytes]:
@@ -143,36 +166,41 @@ def _encode_slices(track: Track, slices: Slices, sequence: int, first_ns: int) -
             [slices.strings[code] for code in values.tolist()],
         ),
     )
-    events = _events(slices, first_ns)
     most_arrows = _most_arrows(slices.arrows)
     rows_at_once = max(LEAST_BLOCK_ROWS, BLOCK_BYTES // (64 + 10 * most_arrows))
-    for first in range(0, len(events.row), rows_at_once):
-        stop = min(first + rows_at_once, len(events.row))
-        row, begins = events.row[first:stop], ~events.is_end[first:stop]
-        event: list[Piece] = [
-            Bytes(_TYPE_BEGIN, begins),
-            Bytes(_TYPE_END, ~begins),
-            Bytes(_NAME_IID, begins),
-            Varint(event_iids[slices.name[row]], begins),
-            *_typed_args(slices, typed, row, begins),
-            *_text_args(texts, value_iids, row, begins),
-            *_untyped_args(untyped, len(texts), row, begins),
-            *_flow_ids(slices.arrows, most_arrows, row, begins),
+    for events in _events(slices, first_ns, rows_at_once):
+        row = events.row
+        begin: list[Piece] = [
+            Bytes(_TYPE_BEGIN + _NAME_IID),
+            Varint(event_iids[slices.name[row]]),
+            *_typed_args(slices, typed, row),
+            *_text_args(texts, value_iids, row),
+            *_untyped_args(untyped, len(texts), row),
+            *_flow_ids(slices.arrows, most_arrows, row),
         ]
         yield encode_rows(
             [
-                Message(
-                    _PACKET,
-                    [
-                        Bytes(_TIMESTAMP),
-                        Varint(events.since_ns[first:stop]),
-                        Bytes(_SEQUENCE + varint(sequence)),
-                        Message(_TRACK_EVENT, event),
-                    ],
-                )
+                _event(events.begin_ns, sequence, begin, events.begins),
+                _event(events.end_ns, sequence, [Bytes(_TYPE_END)], events.ends),
             ],
-            stop - first,
+            len(row),
         )
+
+
+def _event(
+    since_ns: Int64, sequence: int, event: list[Piece], present: Bool | None = None
+) -> Message:
+    """The packets of one event in each row, or in the rows that have it."""
+    return Message(
+        _PACKET,
+        [
+            Bytes(_TIMESTAMP),
+            Varint(since_ns),
+            Bytes(_SEQUENCE + varint(sequence)),
+            Message(_TRACK_EVENT, event),
+        ],
+        present,
+    )
 
 
 def _number_codes(codes: np.ndarray, pool_size: int) -> tuple[Int64, np.ndarray]:
@@ -195,14 +223,14 @@ def _split_args(slices: Slices) -> tuple[list[Arg], list[Arg]]:
     return typed, [arg for arg in held if arg.name not in fields]
 
 
-def _typed_args(slices: Slices, args: list[Arg], row: Rows, begins: Bool) -> list[Piece]:
+def _typed_args(slices: Slices, args: list[Arg], row: Rows) -> list[Piece]:
     if not args:
         return []
     message = MESSAGES[slices.schema]
     inner: list[Piece] = []
     some = np.zeros(len(row), np.bool_)
     for arg in args:
-        present = arg.present[row] & begins
+        present = arg.present[row]
         some |= present
         number = message.fields.index(arg.name) + 1
         if arg.name in REALS:
@@ -218,7 +246,7 @@ def _typed_args(slices: Slices, args: list[Arg], row: Rows, begins: Bool) -> lis
     return [Message(varint(message.number << 3 | _BYTES_TYPE), inner, some)]
 
 
-def _text_args(args: list[Arg], iids: Int64, row: Rows, begins: Bool) -> list[Piece]:
+def _text_args(args: list[Arg], iids: Int64, row: Rows) -> list[Piece]:
     return [
         Message(
             _DEBUG_ANNOTATION,
@@ -226,17 +254,17 @@ def _text_args(args: list[Arg], iids: Int64, row: Rows, begins: Bool) -> list[Pi
                 Bytes(_ANNOTATION_NAME_IID + varint(number) + _ANNOTATION_STRING_IID),
                 Varint(iids[arg.values[row]]),
             ],
-            arg.present[row] & begins,
+            arg.present[row],
         )
         for number, arg in enumerate(args, 1)
     ]
 
 
-def _untyped_args(args: list[Arg], before: int, row: Rows, begins: Bool) -> list[Piece]:
+def _untyped_args(args: list[Arg], before: int, row: Rows) -> list[Piece]:
     made: list[Piece] = []
     for number, arg in enumerate(args, before + 1):
         name = _ANNOTATION_NAME_IID + varint(number)
-        present = arg.present[row] & begins
+        present = arg.present[row]
         if arg.kind is ArgKind.INTEGER:
             value: list[Piece] = [
                 Bytes(name + _ANNOTATION_INTEGER),
@@ -252,15 +280,15 @@ def _most_arrows(arrows: Arrows) -> int:
     return int(np.bincount(arrows.slice).max()) if len(arrows.slice) else 0
 
 
-def _flow_ids(arrows: Arrows, most: int, row: Rows, begins: Bool) -> list[Piece]:
+def _flow_ids(arrows: Arrows, most: int, row: Rows) -> list[Piece]:
     """Up to `most` flow ids per slice."""
     if not most:
         return []
     first = np.searchsorted(arrows.slice, row, side="left")
     count = np.searchsorted(arrows.slice, row, side="right") - first
     made: list[Piece] = []
-    for number in range(int((count * begins).max(initial=0))):
-        present = begins & (count > number)
+    for number in range(int(count.max(initial=0))):
+        present = count > number
         ids = arrows.arrow[np.minimum(first + number, len(arrows.arrow) - 1)]
         made += [Bytes(_FLOW_ID, present), Fixed64(ids, present)]
     return made
@@ -271,23 +299,8 @@ def _encode_samples(samples: Samples, sequence: int, first_ns: int) -> Iterator[
     rows_at_once = BLOCK_BYTES // 64
     for first in range(0, len(samples), rows_at_once):
         stop = min(first + rows_at_once, len(samples))
-        yield encode_rows(
-            [
-                Message(
-                    _PACKET,
-                    [
-                        Bytes(_TIMESTAMP),
-                        Varint(since_ns[first:stop]),
-                        Bytes(_SEQUENCE + varint(sequence)),
-                        Message(
-                            _TRACK_EVENT,
-                            [
-                                Bytes(_TYPE_COUNTER + _DOUBLE_COUNTER),
-                                Fixed64(samples.value[first:stop]),
-                            ],
-                        ),
-                    ],
-                )
-            ],
-            stop - first,
-        )
+        event: list[Piece] = [
+            Bytes(_TYPE_COUNTER + _DOUBLE_COUNTER),
+            Fixed64(samples.value[first:stop]),
+        ]
+        yield encode_rows([_event(since_ns[first:stop], sequence, event)], stop - first)

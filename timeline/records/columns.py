@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from timeline.errors import RecordError
 
-__all__ = ["Bool", "Codes", "Columns", "Float64", "Int64", "Rows", "column", "constant"]
+__all__ = ["Bool", "Codes", "Columns", "Float64", "Int64", "Pile", "Rows", "column", "constant"]
+
+PILED_ROWS = 1 << 17
+"""Rows that a pile holds in small parts."""
 
 Int64 = npt.NDArray[np.int64]
 Float64 = npt.NDArray[np.float64]
@@ -110,3 +113,43 @@ class Columns:
             return self
         names = [field.name for field in dataclasses.fields(self)]
         return type(self)(**{name: _taken(getattr(self, name), rows, count) for name in names})
+
+
+class Pile(Generic[_Table]):
+    """A table that grows by small parts, which are joined as they come.
+
+    So the memory of the parts is used again, and the last join frees each column as it goes.
+    """
+
+    def __init__(self, kind: type[_Table]) -> None:
+        self._kind = kind
+        self._large: list[_Table] = []
+        self._small: list[_Table] = []
+        self._small_rows = 0
+        self.rows = 0
+        """All rows so far."""
+
+    def add(self, part: _Table) -> None:
+        """Put a part on top."""
+        self._small.append(part)
+        self._small_rows += len(part)
+        self.rows += len(part)
+        if self._small_rows >= PILED_ROWS:
+            self._join_small()
+
+    def _join_small(self) -> None:
+        self._large.append(self._kind.concat(self._small))
+        self._small.clear()
+        self._small_rows = 0
+
+    def joined(self) -> _Table:
+        """The whole table; the pile is empty then."""
+        self._join_small()
+        held = [part for part in self._large if len(part)]
+        self._large.clear()
+        if len(held) < 2:
+            return held[0] if held else self._kind.empty()
+        names = [field.name for field in dataclasses.fields(self._kind)]
+        columns = {name: [getattr(part, name) for part in held] for name in names}
+        held.clear()
+        return self._kind(**{name: _joined(columns.pop(name)) for name in names})

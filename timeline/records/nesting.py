@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from timeline.records.columns import Bool, Int64, Rows
 
-__all__ = ["Edges", "edges_of", "innermost", "parents_of"]
+__all__ = ["Edges", "edges_of", "innermost", "parents_of", "pieces_of"]
+
+PIECE_ROWS = 1 << 16
+"""Intervals that are worked on at a time, where nothing is open in between."""
 
 
 @dataclass(frozen=True)
@@ -40,24 +44,75 @@ def edges_of(start_ns: Int64, end_ns: Int64) -> Edges:
     Intervals that cross are ordered too, but then `Edges.nested` is false and a stack machine
     such as Perfetto's would close the wrong one.
     """
-    count = len(start_ns)
-    row = np.arange(count)
-    both = np.concatenate([row, row])
-    is_end = np.repeat(np.array([False, True]), count)
-    time_ns = np.concatenate([start_ns, end_ns])
-    length_ns = np.concatenate([end_ns - start_ns, end_ns - start_ns])
-    empty = length_ns == 0
-    place = np.where(empty, 2, np.where(is_end, 0, 1))
-    # Among ends the later start is inner; among beginnings the longer one is outer. Equal
+    empty = start_ns == end_ns
+    some, none = np.flatnonzero(~empty), np.flatnonzero(empty)
+    # Among beginnings the longer one is outer, among ends the later start is inner. Equal
     # intervals open in row order and close in the reverse one.
-    inner_first = np.where(place == 0, -np.concatenate([start_ns, start_ns]), 0)
-    outer_first = np.where(place == 1, -length_ns, inner_first)
-    tie = np.where(place == 0, -both, both)
-    order = np.lexsort((is_end, tie, outer_first, place, time_ns))
-    sorted_end = is_end[order]
-    level = np.cumsum(np.where(sorted_end, -1, 1))
-    depth = np.where(sorted_end, level, level - 1)
-    return Edges(both[order], sorted_end, time_ns[order], depth)
+    begins = some[np.lexsort((-end_ns[some], start_ns[some]))]
+    back = some[::-1]
+    ends = back[np.lexsort((-start_ns[back], end_ns[back]))]
+    points = none[np.argsort(start_ns[none], kind="stable")]
+    begin_ns, close_ns, point_ns = start_ns[begins], end_ns[ends], start_ns[points]
+    closed = np.searchsorted(close_ns, begin_ns, side="right")
+    opened = np.searchsorted(begin_ns, close_ns, side="left")
+    count = np.arange(len(some))
+    made = _EdgeColumns.of(2 * len(start_ns))
+    at = count + closed + 2 * np.searchsorted(point_ns, begin_ns, side="left")
+    made.put(at, begins, begin_ns, count - closed, is_end=False)
+    at = count + opened + 2 * np.searchsorted(point_ns, close_ns, side="left")
+    made.put(at, ends, close_ns, opened - count - 1, is_end=True)
+    if len(points):
+        opened = np.searchsorted(begin_ns, point_ns, side="right")
+        closed = np.searchsorted(close_ns, point_ns, side="right")
+        at = 2 * np.arange(len(points)) + opened + closed
+        made.put(at, points, point_ns, opened - closed, is_end=False)
+        made.put(at + 1, points, point_ns, opened - closed, is_end=True)
+    return Edges(made.row, made.is_end, made.time_ns, made.depth)
+
+
+@dataclass(frozen=True)
+class _EdgeColumns:
+    """The columns of Edges while they are filled."""
+
+    row: Rows
+    is_end: Bool
+    time_ns: Int64
+    depth: Int64
+
+    @classmethod
+    def of(cls, count: int) -> _EdgeColumns:
+        return cls(
+            np.empty(count, np.intp),
+            np.empty(count, np.bool_),
+            np.empty(count, np.int64),
+            np.empty(count, np.int64),
+        )
+
+    def put(self, at: Rows, row: Rows, time_ns: Int64, depth: Int64, *, is_end: bool) -> None:
+        """Fill in some edges."""
+        self.row[at], self.time_ns[at], self.depth[at] = row, time_ns, depth
+        self.is_end[at] = is_end
+
+
+def pieces_of(start_ns: Int64, end_ns: Int64, least: int = PIECE_ROWS) -> Iterator[Rows]:
+    """Rows of intervals in runs of at least `least`, such that no interval is open between runs.
+
+    Rows of a run are in order of start, the outer one first, and runs in order of time, so
+    whatever depends on nesting can be worked out run by run, in little memory.
+    """
+    order = np.lexsort((-end_ns, start_ns))
+    if len(order) <= least:
+        yield order
+        return
+    reach_ns = np.maximum.accumulate(end_ns[order])
+    # An interval without length at a moment where another ends or begins stays with it.
+    quiet = np.flatnonzero(start_ns[order[1:]] > reach_ns[:-1]) + 1
+    first = 0
+    while first < len(order):
+        at = np.searchsorted(quiet, first + least)
+        stop = int(quiet[at]) if at < len(quiet) else len(order)
+        yield order[first:stop]
+        first = stop
 
 
 def parents_of(edges: Edges) -> Rows:
@@ -85,6 +140,20 @@ def innermost(start_ns: Int64, end_ns: Int64, moments_ns: Int64) -> Rows:
     found = np.full(len(moments_ns), -1, np.intp)
     if not len(start_ns) or not len(moments_ns):
         return found
+    by_time = np.argsort(moments_ns, kind="stable")
+    ordered = moments_ns[by_time]
+    for rows in pieces_of(start_ns, end_ns):
+        first = np.searchsorted(ordered, start_ns[rows[0]], side="left")
+        stop = np.searchsorted(ordered, end_ns[rows].max(), side="right")
+        if stop > first:
+            own = by_time[first:stop]
+            at = _innermost(start_ns[rows], end_ns[rows], moments_ns[own])
+            found[own] = np.where(at >= 0, rows[at], found[own])
+    return found
+
+
+def _innermost(start_ns: Int64, end_ns: Int64, moments_ns: Int64) -> Rows:
+    found = np.full(len(moments_ns), -1, np.intp)
     edges = edges_of(start_ns, end_ns)
     level = edges.depth + np.where(edges.is_end, 0, 1)
     at = np.searchsorted(edges.time_ns, moments_ns, side="right") - 1

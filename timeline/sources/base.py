@@ -8,9 +8,9 @@ from typing import Protocol
 
 from timeline.records.clock import Clock
 from timeline.records.tables import Records
-from timeline.selection import Layer, Selection
+from timeline.selection import Layer
 
-__all__ = ["Clock", "Identity", "Source"]
+__all__ = ["Clock", "Identity", "Source", "Wanted"]
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,18 @@ class Identity:
     taken: str = ""
     worker: str = ""
     evidence: str = ""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What of a capture is wanted; a reader may leave the rest unread.
+
+    every_arg: whether args are wanted that only `--args all` shows; columns that hold nothing else
+    are then read too.
+    """
+
+    layers: frozenset[Layer]
+    every_arg: bool = True
 
 
 class Source(Protocol):
@@ -48,8 +60,8 @@ class Source(Protocol):
     def files(self) -> tuple[Path, ...]:
         """The files that `read` opens."""
 
-    def read(self, selection: Selection, layers: frozenset[Layer]) -> Records:
-        """Read at least what is selected; what is too much is cut by the caller.
+    def read(self, wanted: Wanted) -> Records:
+        """Read at least what is wanted.
 
         Raises:
             SourceError: a file cannot be read.

@@ -26,19 +26,12 @@ THREAD_BITS = 32
 """globalTid packs the process above the thread."""
 
 
-def read_cann_calls(database: Database) -> dict[str, Int64]:
-    """The calls of CANN as they are in the database."""
-    return database.integers(
-        "CANN_API",
-        {
-            "startNs": NO_TIME,
-            "endNs": NO_TIME,
-            "type": NO_ID,
-            "globalTid": NO_ID,
-            "connectionId": NO_ID,
-            "name": NO_ID,
-        },
-    )
+def read_cann_calls(database: Database, *, whole: bool) -> dict[str, Int64]:
+    """The calls of CANN as they are in the database; when they began, unless they are drawn."""
+    columns = {"startNs": NO_TIME, "connectionId": NO_ID}
+    if whole:
+        columns |= {"endNs": NO_TIME, "type": NO_ID, "globalTid": NO_ID, "name": NO_ID}
+    return database.integers("CANN_API", columns)
 
 
 def read_host(

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from timeline.records.columns import Bool, Codes, Int64
+from timeline.records.columns import Bool, Codes, Int64, Rows, constant
+from timeline.records.strings import NO_NAME
 from timeline.records.tables import (
     NO_CONTEXT,
     NO_GRAPH,
@@ -25,8 +26,8 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
-from timeline.selection import Layer, Selection
-from timeline.sources.base import Clock, Identity
+from timeline.selection import Layer
+from timeline.sources.base import Clock, Identity, Wanted
 from timeline.sources.database_counters import read_counters
 from timeline.sources.database_host import read_cann_calls, read_host
 from timeline.sources.database_joins import Lookup, covering_parents
@@ -34,6 +35,8 @@ from timeline.sources.database_names import DatabaseNames
 from timeline.sources.sqlite_columns import Database, open_database
 
 __all__ = ["DatabaseSource"]
+
+_NAMED_LAYERS = frozenset({Layer.HARDWARE, Layer.SCOPES})
 
 
 @dataclass(frozen=True)
@@ -51,28 +54,31 @@ class DatabaseSource:
         """The database."""
         return (self.path,)
 
-    def read(self, selection: Selection, layers: frozenset[Layer]) -> Records:
+    def read(self, wanted: Wanted) -> Records:
         """See `Source.read`."""
         device = self.identity.device if self.several_devices else None
         with open_database(self.path) as database:
-            return _Reader(database, self.identity.rank, device, layers).records()
+            return _Reader(database, self.identity.rank, device, wanted).records()
 
 
 class _Reader:
     """One pass over one database."""
 
-    def __init__(
-        self, database: Database, rank: int, device: int | None, layers: frozenset[Layer]
-    ) -> None:
-        self.database, self.rank, self.device, self.layers = database, rank, device, layers
+    def __init__(self, database: Database, rank: int, device: int | None, wanted: Wanted) -> None:
+        self.database, self.rank, self.device = database, rank, device
+        self.layers, self.every_arg = wanted.layers, wanted.every_arg
         self.names = DatabaseNames(database)
         self.strings = self.names.strings
         self.omissions: list[Omission] = []
+        self.steps = self._steps()
+        # Where steps are not marked they are found by the names of operators.
+        self.named = bool(self.layers & _NAMED_LAYERS) or not len(self.steps)
 
     def records(self) -> Records:
         """Read every table that a layer needs."""
         tasks, task_ids = self._tasks()
-        calls = read_cann_calls(self.database)
+        with_host = bool(self.layers & {Layer.CANN, Layer.FRAMEWORK})
+        calls = read_cann_calls(self.database, whole=with_host)
         tasks = replace(tasks, launch_ns=self._launches(tasks.connection, calls))
         communication = Lookup(
             self._integers(
@@ -90,8 +96,14 @@ class _Reader:
         if Layer.COMMUNICATION in self.layers:
             planes = self._planes(tasks, task_ids)
         host, flows = HostEvents.empty(), Flows.empty()
-        if self.layers & {Layer.CANN, Layer.FRAMEWORK}:
+        if with_host:
             host, flows = read_host(self.database, self.names, calls, tasks, ops)
+        if not self.every_arg:
+            tasks = replace(
+                tasks,
+                context=constant(NO_CONTEXT, len(tasks), np.int64),
+                connection=constant(NO_ID, len(tasks), np.int64),
+            )
         series, samples = CounterSeries.empty(), CounterSamples.empty()
         if Layer.COUNTERS in self.layers:
             series, samples = read_counters(
@@ -103,7 +115,7 @@ class _Reader:
             tasks=tasks,
             planes=planes,
             ops=ops,
-            steps=self._steps(),
+            steps=self.steps,
             host=host,
             series=series,
             samples=samples,
@@ -125,28 +137,29 @@ class _Reader:
                 "deviceId": NO_ID,
                 "connectionId": NO_ID,
                 "globalTaskId": NO_ID,
-                "taskType": NO_ID,
                 "contextId": NO_CONTEXT,
                 "streamId": NO_ID,
                 "taskId": NO_ID,
                 "modelId": NO_GRAPH,
-                "batchId": NO_ID,
-            },
+            }
+            | self._if_named({"taskType": NO_ID})
+            | self._rest({"batchId": NO_ID}),
             where,
         )
         compute = Lookup(
             self._integers(
                 "COMPUTE_TASK_INFO",
-                {
-                    "globalTaskId": NO_ID,
-                    "name": NO_ID,
-                    "taskType": NO_ID,
-                    "opType": NO_ID,
-                    "inputShapes": NO_ID,
-                    "outputShapes": NO_ID,
-                    "inputDataTypes": NO_ID,
-                    self._blocks_column(): NO_ID,
-                },
+                {"globalTaskId": NO_ID}
+                | self._if_named(
+                    {"name": NO_ID, "taskType": NO_ID, "opType": NO_ID, "inputShapes": NO_ID}
+                )
+                | self._rest(
+                    {
+                        "outputShapes": NO_ID,
+                        "inputDataTypes": NO_ID,
+                        self._blocks_column(): NO_ID,
+                    }
+                ),
             ),
             "globalTaskId",
         )
@@ -160,27 +173,46 @@ class _Reader:
                 "device": raw["deviceId"],
                 "stream": raw["streamId"],
                 "task": raw["taskId"],
-                "batch": raw["batchId"],
                 "context": raw["contextId"],
                 "graph": raw["modelId"],
                 "connection": raw["connectionId"],
-                "name": self.names.codes(
-                    np.where(computes, compute.of("name", row), raw["taskType"])
-                ),
-                "task_type": self.names.codes(
-                    np.where(computes, compute.of("taskType", row), raw["taskType"])
-                ),
-                "op_type": self.names.codes(compute.of("opType", row)),
-                "input_shapes": self.names.codes(compute.of("inputShapes", row)),
-                "output_shapes": self.names.codes(compute.of("outputShapes", row)),
-                "input_types": self.names.codes(compute.of("inputDataTypes", row)),
-                "blocks": compute.of(self._blocks_column(), row),
                 "compute": computes,
-            },
+                **self._names_of(raw, compute, row),
+            }
+            | (
+                {
+                    "batch": raw["batchId"],
+                    "output_shapes": self.names.codes(compute.of("outputShapes", row)),
+                    "input_types": self.names.codes(compute.of("inputDataTypes", row)),
+                    "blocks": compute.of(self._blocks_column(), row),
+                }
+                if self.every_arg
+                else {}
+            ),
         )
         kept = ~covering_parents(tasks)
         self._omit("FFTS+ tasks that only repeat the span of their sub-tasks", kept)
         return tasks.take(kept), raw["globalTaskId"][kept]
+
+    def _names_of(self, raw: dict[str, Int64], compute: Lookup, row: Rows) -> dict[str, Codes]:
+        if not self.named:
+            return {"name": constant(NO_NAME, len(row), np.int32)}
+        computes = row >= 0
+        kind = raw["taskType"]
+        return {
+            "name": self.names.codes(np.where(computes, compute.of("name", row), kind)),
+            "task_type": self.names.codes(np.where(computes, compute.of("taskType", row), kind)),
+            "op_type": self.names.codes(compute.of("opType", row)),
+            "input_shapes": self.names.codes(compute.of("inputShapes", row)),
+        }
+
+    def _if_named(self, columns: dict[str, int]) -> dict[str, int]:
+        """Columns that tell what tasks are called."""
+        return columns if self.named else {}
+
+    def _rest(self, columns: dict[str, int]) -> dict[str, int]:
+        """Columns that only `--args all` shows."""
+        return columns if self.every_arg else {}
 
     def _blocks_column(self) -> str:
         """blockDim was the block count before blockNum came, and means something else since."""
@@ -270,18 +302,17 @@ class _Reader:
             "COMMUNICATION_TASK_INFO",
             {
                 "globalTaskId": NO_ID,
-                "name": NO_ID,
                 "taskType": NO_ID,
                 "planeId": NO_ID,
                 "groupName": NO_ID,
-                "notifyId": NO_ID,
                 "srcRank": NO_ID,
                 "dstRank": NO_RANK,
-                "transportType": NO_ID,
                 "size": NO_ID,
-                "dataType": NO_ID,
                 "linkType": NO_ID,
-            },
+            }
+            | self._rest(
+                {"name": NO_ID, "notifyId": NO_ID, "transportType": NO_ID, "dataType": NO_ID}
+            ),
         )
         twin = Lookup({"id": task_ids}, "id").find(raw["globalTaskId"])
         known = twin >= 0
@@ -300,21 +331,27 @@ class _Reader:
                 "group": group,
                 "plane": raw["planeId"],
                 "name": self.names.codes(raw["taskType"]),
-                "op": self.names.codes(raw["name"]),
-                "stream": own.stream,
-                "task": own.task,
-                "context": own.context,
                 "graph": own.graph,
                 "launch_ns": own.launch_ns,
                 "source_rank": raw["srcRank"],
                 "target_rank": raw["dstRank"],
                 "size_bytes": raw["size"],
-                "notify": self.names.numbers(raw["notifyId"]),
-                "transport": self.names.enum("ENUM_HCCL_TRANSPORT_TYPE", raw["transportType"]),
                 "link": self.names.enum("ENUM_HCCL_LINK_TYPE", raw["linkType"]),
-                "data_type": self.names.enum("ENUM_HCCL_DATA_TYPE", raw["dataType"]),
                 "bandwidth": np.where(gigabytes < 0, np.nan, gigabytes),
-            },
+            }
+            | (
+                {
+                    "op": self.names.codes(raw["name"]),
+                    "stream": own.stream,
+                    "task": own.task,
+                    "context": own.context,
+                    "notify": self.names.numbers(raw["notifyId"]),
+                    "transport": self.names.enum("ENUM_HCCL_TRANSPORT_TYPE", raw["transportType"]),
+                    "data_type": self.names.enum("ENUM_HCCL_DATA_TYPE", raw["dataType"]),
+                }
+                if self.every_arg
+                else {}
+            ),
         )
 
     def _steps(self) -> Steps:

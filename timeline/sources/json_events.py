@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import mmap
 import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
@@ -85,18 +84,31 @@ def look_for_metadata(path: Path) -> Iterator[Metadata]:
         SourceError: the file cannot be read.
     """
     try:
-        with (
-            path.open("rb") as file,
-            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as held,
-        ):
-            at = -1
-            while (at := held.find(_METADATA_PHASE, at + 1)) >= 0:
-                around = held[max(0, at - MOST_METADATA_BYTES) : at + MOST_METADATA_BYTES]
-                event = _metadata_around(around, min(at, MOST_METADATA_BYTES))
-                if event is not None:
-                    yield event
+        with path.open("rb") as file:
+            yield from _metadata_in(file)
     except OSError as error:
         raise SourceError(path, f"cannot be read: {error.strerror}.") from error
+
+
+def _metadata_in(file: BinaryIO) -> Iterator[Metadata]:
+    """Search block by block; an event at the edge of a block is found with the next one."""
+    held, begin = b"", 0
+    while True:
+        more = file.read(BLOCK_BYTES)
+        held += more
+        stop = len(held) - (MOST_METADATA_BYTES if more else 0)
+        at = held.find(_METADATA_PHASE, begin)
+        while 0 <= at < stop:
+            first = max(0, at - MOST_METADATA_BYTES)
+            event = _metadata_around(held[first : at + MOST_METADATA_BYTES], at - first)
+            if event is not None:
+                yield event
+            at = held.find(_METADATA_PHASE, at + 1)
+        if not more:
+            return
+        begin = max(begin, stop)
+        kept = max(0, begin - MOST_METADATA_BYTES)
+        held, begin = held[kept:], begin - kept
 
 
 def _metadata_around(text: bytes, at: int) -> Metadata | None:

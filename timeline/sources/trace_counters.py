@@ -2,97 +2,87 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from timeline.records.columns import Int64, Pile, constant
 from timeline.records.strings import StringPool
 from timeline.records.tables import CounterSamples, CounterSeries
 from timeline.sources.counter_units import name_and_unit
 from timeline.sources.microseconds import moments_ns
 from timeline.sources.trace_events import Counter
 
-__all__ = ["CounterReader"]
+__all__ = ["CounterKey", "CounterReader"]
 
-
-@dataclass(frozen=True)
-class _Layout:
-    """Which args of an event hold values, and which only tell series apart (those named *_id)."""
-
-    values: tuple[str, ...]
-    ids: tuple[str, ...]
-
-    @classmethod
-    def of(cls, names: Iterable[str]) -> _Layout:
-        held = tuple(names)
-        return cls(
-            tuple(name for name in held if not name.endswith("_id")),
-            tuple(name for name in held if name.endswith("_id")),
-        )
+CounterKey = tuple[object, str]
+"""(pid, name) of counter events."""
+_NUMBERS = frozenset({int, float, bool})
+_SeriesKey = tuple[object, str, str]
+"""Process id, name and unit of a series."""
 
 
 @dataclass
 class CounterReader:
-    """Collects samples; most events look like one before, so what their args mean is kept."""
+    """Collects samples, and numbers the series that they are of."""
 
-    _series: dict[tuple[object, str, str], int] = field(default_factory=dict)
-    _layouts: dict[tuple[str, ...], _Layout] = field(default_factory=dict)
-    _rows: dict[tuple[object, ...], list[int]] = field(default_factory=dict)
-    _samples: list[CounterSamples] = field(default_factory=list)
+    _series: dict[_SeriesKey, int] = field(default_factory=dict)
+    _samples: Pile[CounterSamples] = field(default_factory=lambda: Pile(CounterSamples))
 
-    def add(self, events: Sequence[Counter]) -> None:
-        """Take the samples out of events."""
-        times, rows, values = [], [], list[Any]()
-        layouts, known = self._layouts, self._rows
-        for event in events:
-            args = event.args
-            if not args:
-                continue
-            names = tuple(args)
-            layout = layouts.get(names)
-            if layout is None:
-                layout = layouts[names] = _Layout.of(names)
-            if layout.ids:
-                key = (event.pid, event.name, names, *[args[name] for name in layout.ids])
-                held = [args[name] for name in layout.values]
+    def add(self, groups: Mapping[CounterKey, Sequence[Counter]]) -> None:
+        """Take the samples out of events that are grouped by process and name."""
+        for (pid, name), events in groups.items():
+            by_shape: dict[tuple[str, ...], list[Counter]] = defaultdict(list)
+            for event in events:
+                if event.args:
+                    by_shape[tuple(event.args)].append(event)
+            for shape, own in by_shape.items():
+                self._add(pid, name, shape, own)
+
+    def _add(
+        self, pid: object, name: str, shape: tuple[str, ...], events: Sequence[Counter]
+    ) -> None:
+        """Samples of events with the same args: those named *_id only tell series apart."""
+        args: list[dict[str, Any]] = [event.args or {} for event in events]
+        ids = [arg for arg in shape if arg.endswith("_id")]
+        held = [arg for arg in shape if not arg.endswith("_id")]
+        labels, which = _labels(args, ids)
+        time_ns = moments_ns([event.ts for event in events])
+        for arg in held:
+            series, unit = name_and_unit(name, arg, len(held))
+            rows = np.array([self._row((pid, series + label, unit)) for label in labels])
+            values = [own[arg] for own in args]
+            if set(map(type, values)) <= _NUMBERS:
+                columns = {"time_ns": time_ns, "series": rows[which], "value": values}
+                self._samples.add(CounterSamples.of(len(values), columns))
             else:
-                key = (event.pid, event.name, names)
-                held = list(args.values())
-            own = known.get(key)
-            if own is None:
-                own = known[key] = self._series_of(event, args, layout)
-            rows += own
-            values += held
-            times += [event.ts] * len(held)
-        made = np.array(values)
-        if made.dtype.kind not in "iufb":
-            kept = [at for at, value in enumerate(values) if isinstance(value, (int, float))]
-            made = np.array([values[at] for at in kept], np.float64)
-            rows, times = [rows[at] for at in kept], [times[at] for at in kept]
-        if len(made):
-            columns = {"time_ns": moments_ns(times), "series": rows, "value": made}
-            self._samples.append(CounterSamples.of(len(made), columns))
+                self._add_some(time_ns, rows[which], values)
 
-    def _series_of(self, event: Counter, args: dict[str, Any], layout: _Layout) -> list[int]:
-        ids = "".join(f" {name[:-3]} {args[name]}" for name in layout.ids)
-        made = []
-        for value in layout.values:
-            name, unit = name_and_unit(event.name, value, len(layout.values))
-            key = (event.pid, name + ids, unit)
-            made.append(self._series.setdefault(key, len(self._series)))
-        return made
+    def _row(self, key: _SeriesKey) -> int:
+        return self._series.setdefault(key, len(self._series))
+
+    def _add_some(self, time_ns: Int64, rows: Int64, values: Sequence[Any]) -> None:
+        """Samples of which some are no numbers."""
+        kept = [at for at, value in enumerate(values) if isinstance(value, (int, float))]
+        columns = {
+            "time_ns": time_ns[kept],
+            "series": rows[kept],
+            "value": [float(values[at]) for at in kept],
+        }
+        self._samples.add(CounterSamples.of(len(kept), columns))
 
     def tables(
         self, process: Callable[[object], str], strings: StringPool
     ) -> tuple[CounterSeries, CounterSamples]:
         """The series that have samples, grouped by the name of their process, and all samples."""
-        samples = CounterSamples.concat(self._samples)
+        samples = self._samples.joined()
         keys = list(self._series)
         rows: dict[tuple[str, str, str], int] = {}
         renumbered = np.zeros(len(keys), np.int64)
-        for old in _in_order_of_appearance(samples.series):
+        for old in np.unique(samples.series).tolist():
             pid, name, unit = keys[old]
             renumbered[old] = rows.setdefault((process(pid), name, unit), len(rows))
         if not rows:
@@ -114,6 +104,14 @@ class CounterReader:
         return series, CounterSamples.of(len(samples), columns)
 
 
-def _in_order_of_appearance(values: np.ndarray) -> list[int]:
-    distinct, first = np.unique(values, return_index=True)
-    return [int(value) for value in distinct[np.argsort(first)]]
+def _labels(args: Sequence[Mapping[str, Any]], ids: Sequence[str]) -> tuple[list[str], Int64]:
+    """The distinct labels that ids make, and which one each event has."""
+    if not ids:
+        return [""], constant(0, len(args), np.int64)
+    seen: dict[tuple[Any, ...], int] = {}
+    which = [seen.setdefault(tuple(map(own.__getitem__, ids)), len(seen)) for own in args]
+    labels = [
+        "".join(f" {name[:-3]} {value}" for name, value in zip(ids, values, strict=True))
+        for values in seen
+    ]
+    return labels, np.array(which, np.int64)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from timeline.records.columns import Bool, Codes, Columns, Int64, Rows, column
+from timeline.records.columns import Bool, Codes, Columns, Int64, Pile, Rows, column
 from timeline.records.nesting import innermost
 from timeline.records.strings import StringPool
 from timeline.records.tables import FlowEnd, Flows
@@ -68,7 +68,7 @@ class FlowReader:
     strings: StringPool
     _lanes: dict[LaneKey, int] = field(default_factory=dict)
     _flows: dict[tuple[str, bytes], int] = field(default_factory=dict)
-    _parts: list[_Ends] = field(default_factory=list)
+    _ends: Pile[_Ends] = field(default_factory=lambda: Pile(_Ends))
 
     def add(self, events: Sequence[FlowStart | FlowStep | FlowFinish]) -> None:
         """Take the ends of flows out of events.
@@ -76,7 +76,7 @@ class FlowReader:
         Ids are opaque text: they exceed 2**64, and one may be used again.
         """
         lanes, flows = self._lanes, self._flows
-        self._parts.append(
+        self._ends.add(
             _Ends.of(
                 len(events),
                 {
@@ -94,14 +94,15 @@ class FlowReader:
             )
         )
 
-    def resolve(self, lanes: Mapping[LaneKey, LaneRows]) -> ResolvedFlows:
-        """Bind both ends of all flows to the rows they lie in.
+    def resolve(self, lane_of: Callable[[LaneKey], LaneRows | None]) -> ResolvedFlows:
+        """Bind both ends of all flows to the rows they lie in; lanes are asked for one by one.
 
         A start binds to the innermost call open at its moment; an end to the row that starts at
         it.
         """
-        ends = _Ends.concat(self._parts)
-        kind, row = self._bind(ends, lanes)
+        ends = self._ends.joined()
+        self._flows.clear()
+        kind, row = self._bind(ends, lane_of)
         start, end = _pairs(ends)
         started, ended = start != NOT_BOUND, end != NOT_BOUND
         target = np.where(ended, row[end], NOT_BOUND) if len(row) else end
@@ -125,13 +126,15 @@ class FlowReader:
         launches = Launches(kind[end[launched]], target[launched], ends.time_ns[start[launched]])
         return ResolvedFlows(flows, launches, len(start) - len(whole))
 
-    def _bind(self, ends: _Ends, lanes: Mapping[LaneKey, LaneRows]) -> tuple[Int64, Int64]:
+    def _bind(
+        self, ends: _Ends, lane_of: Callable[[LaneKey], LaneRows | None]
+    ) -> tuple[Int64, Int64]:
         """The table and the row that each end lies in, NOT_BOUND where there is none."""
         kind, row = np.full(len(ends), NOT_BOUND), np.full(len(ends), NOT_BOUND)
         order = np.argsort(ends.lane, kind="stable")
         bounds = np.searchsorted(ends.lane[order], np.arange(len(self._lanes) + 1))
         for key, number in self._lanes.items():
-            lane = lanes.get(key)
+            lane = lane_of(key)
             if lane is None:
                 continue
             own = order[bounds[number] : bounds[number + 1]]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 
-from timeline.records.columns import Int64, constant
+from timeline.records.columns import Int64, Pile, constant
 from timeline.records.strings import StringPool
 from timeline.records.tables import (
     NO_GRAPH,
@@ -31,8 +31,9 @@ from timeline.records.tables import (
     Tasks,
 )
 from timeline.selection import Layer
+from timeline.sources.base import Wanted
 from timeline.sources.json_events import look_for_metadata, read_events
-from timeline.sources.trace_counters import CounterReader
+from timeline.sources.trace_counters import CounterKey, CounterReader
 from timeline.sources.trace_events import (
     Complete,
     Counter,
@@ -84,9 +85,7 @@ class _Run:
     count: int
 
 
-def read_trace(
-    files: TraceFiles, rank: int, strings: StringPool, layers: frozenset[Layer]
-) -> Records:
+def read_trace(files: TraceFiles, rank: int, strings: StringPool, wanted: Wanted) -> Records:
     """Read the files into records.
 
     Tables that no layer needs stay empty; tasks, ops, steps and launch times are always read,
@@ -95,10 +94,10 @@ def read_trace(
     Raises:
         SourceError: a file cannot be read or holds an event of an unexpected shape.
     """
-    reader = _Reader(files, strings, layers)
+    reader = _Reader(files, strings, wanted)
     reader.read()
     if reader.misread():
-        reader = _Reader(files, strings, layers, reader.names)
+        reader = _Reader(files, strings, wanted, reader.names)
         reader.read()
     return reader.records(rank)
 
@@ -110,17 +109,18 @@ class _Reader:
         self,
         files: TraceFiles,
         strings: StringPool,
-        layers: frozenset[Layer],
+        wanted: Wanted,
         names: LaneNames | None = None,
     ) -> None:
-        self._files, self._strings, self._layers = files, strings, layers
+        self._files, self._strings, self._wanted = files, strings, wanted
+        self._layers = wanted.layers
         self.names = names or LaneNames()
         self._all_named = names is not None
         self._read_as: dict[LaneKey, LaneMeaning] = {}
         self._tables = _Tables()
         self._counters, self._flows = CounterReader(), FlowReader(strings)
         self._lanes: dict[LaneKey, list[Complete]] = defaultdict(list)
-        self._samples: list[Counter] = []
+        self._samples: dict[CounterKey, list[Counter]] = defaultdict(list)
         self._ends: list[FlowStart | FlowStep | FlowFinish] = []
         self._held = 0
         self._runs: dict[LaneKey, list[_Run]] = defaultdict(list)
@@ -147,7 +147,7 @@ class _Reader:
             if isinstance(event, Complete):
                 lanes[event.pid, event.tid].append(event)
             elif isinstance(event, Counter):
-                samples.append(event)
+                samples[event.pid, event.name].append(event)
             elif isinstance(event, Metadata):
                 self.names.add(event)
             elif isinstance(event, Other):
@@ -190,10 +190,15 @@ class _Reader:
     def records(self, rank: int) -> Records:
         """All that was read."""
         records = self._tables.records(rank, self._strings, self._files.iteration)
-        resolved = self._flows.resolve(_lane_rows(self._runs, records))
+        resolved = self._flows.resolve(
+            lambda key: _lane_rows(self._runs[key], records) if key in self._runs else None
+        )
+        records = _with_launches(records, resolved)
+        if not self._wanted.every_arg:
+            records = _without_connections(records)
         series, samples = self._counters.tables(self.names.process, self._strings)
         return replace(
-            _with_launches(records, resolved),
+            records,
             series=series,
             samples=samples,
             flows=resolved.flows if Layer.ARROWS in self._layers else Flows.empty(),
@@ -221,7 +226,12 @@ class _Reader:
         kind = names.kind(key)
         if kind is LaneKind.STREAM:
             tasks = tasks_table(
-                events, strings, stream=names.stream(key), device=files.device, graph=files.graph
+                events,
+                strings,
+                stream=names.stream(key),
+                device=files.device,
+                graph=files.graph,
+                every_arg=self._wanted.every_arg,
             )
             self._append(tables.tasks, tasks, FlowEnd.TASK, key)
         if kind is LaneKind.OPS:
@@ -229,16 +239,21 @@ class _Reader:
             self._append(tables.ops, ops, FlowEnd.OP, key)
         if kind is LaneKind.PLANE and Layer.COMMUNICATION in self._layers:
             planes = planes_table(
-                events, strings, group=names.group(key), plane=names.plane(key), graph=files.graph
+                events,
+                strings,
+                group=names.group(key),
+                plane=names.plane(key),
+                graph=files.graph,
+                every_arg=self._wanted.every_arg,
             )
             self._append(tables.planes, planes, FlowEnd.PLANE, key)
         if kind is LaneKind.STEP_TRACE:
             graph = names.graph(key)
             steps, parts = step_tables(events, graph=files.graph if graph is None else graph)
-            tables.steps.append(steps)
-            tables.parts.append(parts)
+            tables.steps.add(steps)
+            tables.parts.add(parts)
         if kind is LaneKind.HOST:
-            tables.steps.append(profiler_steps(events))
+            tables.steps.add(profiler_steps(events))
             if self._layers & {Layer.CANN, Layer.FRAMEWORK}:
                 host = host_table(
                     events,
@@ -247,14 +262,13 @@ class _Reader:
                     process=_process(names, key),
                     thread=_whole(key[1]),
                     graph=files.graph,
+                    every_arg=self._wanted.every_arg,
                 )
                 self._append(tables.host, host, FlowEnd.HOST, key)
 
-    def _append(self, parts: list[_Table], table: _Table, kind: FlowEnd, key: LaneKey) -> None:
-        first = self._tables.rows.get(kind, 0)
-        parts.append(table)
-        self._runs[key].append(_Run(kind, first, len(table)))
-        self._tables.rows[kind] = first + len(table)
+    def _append(self, pile: Pile[_Table], table: _Table, kind: FlowEnd, key: LaneKey) -> None:
+        self._runs[key].append(_Run(kind, pile.rows, len(table)))
+        pile.add(table)
 
 
 HELD_EVENTS = 1 << 16
@@ -268,50 +282,47 @@ def _device_of(pid: object) -> int | None:
     return pid & 31 if isinstance(pid, int) else None
 
 
-def _lane_rows(runs: dict[LaneKey, list[_Run]], records: Records) -> dict[LaneKey, LaneRows]:
-    """Where each lane went; a lane goes to one table, in one or more runs."""
+def _lane_rows(runs: Sequence[_Run], records: Records) -> LaneRows:
+    """Where a lane went: to one table, in one or more runs of rows."""
     tables: dict[FlowEnd, Spans] = {
         FlowEnd.HOST: records.host,
         FlowEnd.TASK: records.tasks,
         FlowEnd.OP: records.ops,
         FlowEnd.PLANE: records.planes,
     }
-    made = {}
-    for key, own in runs.items():
-        rows = np.concatenate([np.arange(run.first, run.first + run.count) for run in own])
-        table = tables[own[0].kind]
-        made[key] = LaneRows(own[0].kind, rows, table.start_ns[rows], table.end_ns[rows])
-    return made
+    kind = runs[0].kind
+    rows = np.concatenate([np.arange(run.first, run.first + run.count) for run in runs])
+    return LaneRows(kind, rows, tables[kind].start_ns[rows], tables[kind].end_ns[rows])
 
 
-@dataclass
 class _Tables:
-    """Parts of tables, and the number of rows they hold so far."""
+    """The tables while they grow."""
 
-    tasks: list[Tasks] = field(default_factory=list)
-    planes: list[PlaneTasks] = field(default_factory=list)
-    ops: list[CommunicationOps] = field(default_factory=list)
-    host: list[HostEvents] = field(default_factory=list)
-    steps: list[Steps] = field(default_factory=list)
-    parts: list[StepParts] = field(default_factory=list)
-    rows: dict[FlowEnd, int] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.tasks = Pile(Tasks)
+        self.planes = Pile(PlaneTasks)
+        self.ops = Pile(CommunicationOps)
+        self.host = Pile(HostEvents)
+        self.steps = Pile(Steps)
+        self.parts = Pile(StepParts)
 
     def records(self, rank: int, strings: StringPool, iteration: int) -> Records:
-        """Join the parts; rows take the iteration of their file."""
+        """Join the parts, which are gone then; rows take the iteration of their file."""
 
         return Records(
             rank,
             strings,
-            tasks=_at_iteration(Tasks.concat(self.tasks), iteration),
-            planes=_at_iteration(PlaneTasks.concat(self.planes), iteration),
-            ops=_at_iteration(CommunicationOps.concat(self.ops), iteration),
-            host=_at_iteration(HostEvents.concat(self.host), iteration),
-            steps=Steps.concat(self.steps),
-            parts=StepParts.concat(self.parts),
+            tasks=_at_iteration(self.tasks.joined(), iteration),
+            planes=_at_iteration(self.planes.joined(), iteration),
+            ops=_at_iteration(self.ops.joined(), iteration),
+            host=_at_iteration(self.host.joined(), iteration),
+            steps=self.steps.joined(),
+            parts=self.parts.joined(),
         )
 
 
 _Iterated = TypeVar("_Iterated", Tasks, PlaneTasks, CommunicationOps, HostEvents)
+_Connected = TypeVar("_Connected", Tasks, HostEvents)
 _Table = TypeVar("_Table", bound=Spans)
 
 
@@ -358,6 +369,15 @@ def _with_launches(records: Records, resolved: ResolvedFlows) -> Records:
         tasks=replace(tasks, launch_ns=launch_ns(FlowEnd.TASK, tasks.connection)),
         ops=replace(ops, launch_ns=launch_ns(FlowEnd.OP, ops.connection)),
     )
+
+
+def _without_connections(records: Records) -> Records:
+    """Connections have told when tasks were launched; nothing else asks for them."""
+
+    def without(table: _Connected) -> _Connected:
+        return replace(table, connection=constant(NO_ID, len(table), np.int64))
+
+    return replace(records, tasks=without(records.tasks), host=without(records.host))
 
 
 def join_records(parts: Sequence[Records]) -> Records:

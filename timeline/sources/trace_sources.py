@@ -12,8 +12,7 @@ import numpy as np
 from timeline.errors import SourceError
 from timeline.records.strings import StringPool
 from timeline.records.tables import NO_ID, Records, StepParts, Steps
-from timeline.selection import Layer, Selection
-from timeline.sources.base import Clock, Identity
+from timeline.sources.base import Clock, Identity, Wanted
 from timeline.sources.identity import raw_error
 from timeline.sources.kernel_table import describe_tasks, read_kernel_table
 from timeline.sources.step_table import read_step_table
@@ -47,12 +46,12 @@ class TraceViewSource:
         kernels = self.output / "kernel_details.csv"
         return (self.output / "trace_view.json", *([kernels] if kernels.is_file() else []))
 
-    def read(self, selection: Selection, layers: frozenset[Layer]) -> Records:
+    def read(self, wanted: Wanted) -> Records:
         """See `Source.read`."""
         trace, *kernels = self.files
         device = NO_ID if self.identity.device is None else self.identity.device
         strings = StringPool()
-        records = read_trace(TraceFiles((trace,), device), self.identity.rank, strings, layers)
+        records = read_trace(TraceFiles((trace,), device), self.identity.rank, strings, wanted)
         return _finish(records, kernels, None)
 
 
@@ -81,7 +80,7 @@ class MindStudioSource:
     def _tables(self, kind: str, suffix: str) -> tuple[Path, ...]:
         return newest_export(self.output, kind, suffix)
 
-    def read(self, selection: Selection, layers: frozenset[Layer]) -> Records:
+    def read(self, wanted: Wanted) -> Records:
         """See `Source.read`."""
         device = NO_ID if self.identity.device is None else self.identity.device
         strings, rank = StringPool(), self.identity.rank
@@ -89,14 +88,14 @@ class MindStudioSource:
         steps = self._step_traces()
         json_steps = tuple(path for path in steps if path.suffix == ".json")
         traces = TraceFiles(self._traces(), device, only_device=self.several_devices)
-        records = read_trace(traces, rank, strings, layers)
+        records = read_trace(traces, rank, strings, wanted)
         # Apart, because step traces use process ids that mean something else in the trace.
         marks = [
             read_trace(
                 TraceFiles((path,), device, only_device=self.several_devices),
                 rank,
                 strings,
-                layers,
+                wanted,
             )
             for path in json_steps
         ]
@@ -140,19 +139,19 @@ class GraphTimelineSource:
                 by_graph[int(match[2])].append((int(match[3]), path))
         return [max(by_graph[graph])[1] for graph in sorted(by_graph)]
 
-    def read(self, selection: Selection, layers: frozenset[Layer]) -> Records:
+    def read(self, wanted: Wanted) -> Records:
         """See `Source.read`."""
         device = NO_ID if self.identity.device is None else self.identity.device
         strings, rank = StringPool(), self.identity.rank
         parts = [
-            read_trace(TraceFiles((path,), device, graph, iteration), rank, strings, layers)
+            read_trace(TraceFiles((path,), device, graph, iteration), rank, strings, wanted)
             for path, graph, iteration in self._traces()
         ]
         for path in self._step_traces():
             match = _STEP_TRACE_NAME.fullmatch(path.name)
             assert match is not None
             files = TraceFiles((path,), device, int(match[2]))
-            parts.append(read_trace(files, rank, strings, layers))
+            parts.append(read_trace(files, rank, strings, wanted))
         if not parts:
             raise SourceError(self.output, "holds no msprof_*.json file.")
         return _finish(join_records(parts), [], None)
@@ -171,7 +170,7 @@ class RawSource:
         """Nothing that can be read."""
         return ()
 
-    def read(self, selection: Selection, layers: frozenset[Layer]) -> Records:
+    def read(self, wanted: Wanted) -> Records:
         """Say how to export the capture.
 
         Raises:

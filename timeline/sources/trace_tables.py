@@ -106,7 +106,13 @@ def _codes(values: list[Value], strings: StringPool) -> Codes:
 
 
 def tasks_table(
-    events: Sequence[Complete], strings: StringPool, *, stream: int | None, device: int, graph: int
+    events: Sequence[Complete],
+    strings: StringPool,
+    *,
+    stream: int | None,
+    device: int,
+    graph: int,
+    every_arg: bool,
 ) -> Tasks:
     """Device tasks of one stream; `graph` is the graph of tasks that name none."""
     args, count = _args(events), len(events)
@@ -123,8 +129,6 @@ def tasks_table(
                 [arg.physical_stream for arg in args], [arg.stream for arg in args], NO_ID
             ),
             "task": _ids([arg.task for arg in args], NO_ID),
-            "batch": _ids([arg.batch for arg in args], NO_ID),
-            "context": _ids([arg.subtask for arg in args], NO_CONTEXT),
             "graph": _first_ids(
                 [arg.model for arg in args], [arg.small_model for arg in args], graph
             ),
@@ -132,12 +136,26 @@ def tasks_table(
             "name": strings.codes([event.name for event in events]),
             "task_type": types,
             "compute": np.isin(types, np.array(computing, np.int32)),
-        },
+        }
+        | (
+            {
+                "batch": _ids([arg.batch for arg in args], NO_ID),
+                "context": _ids([arg.subtask for arg in args], NO_CONTEXT),
+            }
+            if every_arg
+            else {}
+        ),
     )
 
 
 def planes_table(
-    events: Sequence[Complete], strings: StringPool, *, group: str, plane: int, graph: int
+    events: Sequence[Complete],
+    strings: StringPool,
+    *,
+    group: str,
+    plane: int,
+    graph: int,
+    every_arg: bool,
 ) -> PlaneTasks:
     """HCCL tasks of one plane."""
     args, count = _args(events), len(events)
@@ -148,19 +166,13 @@ def planes_table(
             "group": constant(strings.code(group), count, np.int32),
             "plane": constant(plane, count, np.int64),
             "name": strings.codes([event.name for event in events]),
-            "stream": _ids([arg.plane_stream for arg in args], NO_ID),
-            "task": _ids([arg.plane_task for arg in args], NO_ID),
-            "context": _ids([arg.plane_context for arg in args], NO_CONTEXT),
             "graph": _first_ids(
                 [arg.small_model for arg in args], [arg.model for arg in args], graph
             ),
             "source_rank": _ids([arg.source_rank for arg in args], NO_ID),
             "target_rank": _ids([arg.target_rank for arg in args], NO_ID),
             "size_bytes": _ids([arg.size for arg in args], NO_ID),
-            "notify": _codes([arg.notify for arg in args], strings),
-            "transport": _codes([arg.transport for arg in args], strings),
             "link": _codes([arg.link for arg in args], strings),
-            "data_type": _codes([arg.plane_data_type for arg in args], strings),
             "bandwidth": [
                 arg.bandwidth if isinstance(arg.bandwidth, (int, float)) else np.nan for arg in args
             ],
@@ -198,6 +210,7 @@ def host_table(
     process: int,
     thread: int,
     graph: int,
+    every_arg: bool,
 ) -> HostEvents:
     """Host events of one thread."""
     args, count = _args(events), len(events)
@@ -206,12 +219,14 @@ def host_table(
         _spans(events)
         | {
             "layer": constant(strings.code(layer), count, np.int32),
-            "process": constant(process, count, np.int64),
+            "process": constant(process if every_arg else NO_ID, count, np.int64),
             "thread": constant(thread, count, np.int64),
             "name": strings.codes([event.name for event in events]),
             "level": _codes(
                 [arg.level or event.cat for arg, event in zip(args, events, strict=True)], strings
-            ),
+            )
+            if every_arg
+            else constant(NO_NAME, count, np.int32),
             "connection": _ids([arg.connection for arg in args], NO_ID),
             "graph": _ids([arg.model for arg in args], graph),
         },

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from timeline.records.columns import Bool, Codes, Int64, Rows
-from timeline.records.nesting import edges_of, parents_of
+from timeline.records.nesting import edges_of, parents_of, pieces_of
 from timeline.tracks.model import GATHERED, Coarse, Samples, Slices
 
 __all__ = [
@@ -147,6 +147,30 @@ def _nested_groups(
     start_ns: Int64, end_ns: Int64, short: Bool, bins: Int64, powers: Int64
 ) -> Int64:
     """Short elements below a long one go together, with all that lies inside them."""
+    group = np.empty(len(short), np.int64)
+    groups, last = 0, -1
+    for rows in pieces_of(start_ns, end_ns):
+        if last >= 0 and _joins(short, bins, powers, last, rows[0]):
+            groups -= 1
+        own, head = _groups_of_piece(
+            start_ns[rows], end_ns[rows], short[rows], bins[rows], powers[rows]
+        )
+        group[rows] = own + groups
+        groups += int(own.max(initial=-1)) + 1
+        last = rows[head]
+    return group
+
+
+def _joins(short: Bool, bins: Int64, powers: Int64, one: Any, other: Any) -> Any:
+    """Whether two elements that follow each other inside the same one go together."""
+    same = (bins[one] == bins[other]) & (powers[one] == powers[other])
+    return short[one] & short[other] & same
+
+
+def _groups_of_piece(
+    start_ns: Int64, end_ns: Int64, short: Bool, bins: Int64, powers: Int64
+) -> tuple[Int64, int]:
+    """The groups of elements with nothing open around them, and the last outermost element."""
     edges = edges_of(start_ns, end_ns)
     parent = parents_of(edges)
     inside_short = (parent >= 0) & short[parent]
@@ -155,16 +179,10 @@ def _nested_groups(
     heads = order[~inside_short[order]]
     one, other = heads[:-1], heads[1:]
     joins = np.zeros(len(heads), np.bool_)
-    joins[1:] = (
-        short[one]
-        & short[other]
-        & (parent[one] == parent[other])
-        & (bins[one] == bins[other])
-        & (powers[one] == powers[other])
-    )
+    joins[1:] = _joins(short, bins, powers, one, other) & (parent[one] == parent[other])
     group = np.empty(len(short), np.int64)
     group[heads] = np.cumsum(~joins) - 1
-    return group[head]
+    return group[head], int(edges.row[-1])
 
 
 def _outermost_short(parent: Rows, inside_short: Bool) -> Rows:

@@ -7,9 +7,13 @@ import heapq
 import numpy as np
 
 from timeline.records.columns import Int64, Rows
-from timeline.records.nesting import edges_of
+from timeline.records.nesting import edges_of, pieces_of
 
 __all__ = ["flat_lanes", "nested_lanes", "rows_by_lane"]
+
+SHORT_RUN = 32
+"""Runs of up to so many slices that touch are worked on together."""
+RUNS_AT_ONCE = 1 << 14
 
 
 def flat_lanes(start_ns: Int64, end_ns: Int64) -> Int64:
@@ -41,24 +45,45 @@ def flat_lanes(start_ns: Int64, end_ns: Int64) -> Int64:
     member = crowded.copy()
     member[:-1] |= crowded[1:]
     rows = np.flatnonzero(member)
-    fresh = ~crowded[rows]
+    first = np.flatnonzero(~crowded[rows])
+    length = np.diff(np.append(first, len(rows)))
+    short = np.flatnonzero(length <= SHORT_RUN)
+    for at in range(0, len(short), RUNS_AT_ONCE):
+        some = short[at : at + RUNS_AT_ONCE]
+        _fill_runs(lane, start_ns, end_ns, rows[first[some]], length[some])
+    long = length > SHORT_RUN
+    for begin, count in zip(first[long].tolist(), length[long].tolist(), strict=True):
+        _fill_run(lane, start_ns, end_ns, rows[begin : begin + count])
+    return lane
+
+
+def _fill_runs(lane: Int64, start_ns: Int64, end_ns: Int64, first: Rows, length: Int64) -> None:
+    """Lanes of many short runs: the first slices of all, then the second ones, and so on."""
+    order = np.argsort(-length, kind="stable")
+    first, length = first[order], length[order]
+    # A run of n slices needs n lanes at most; none is busy before the first of its slices.
+    busy_until = np.full((len(first), int(length.max(initial=0))), np.iinfo(np.int64).min)
+    for place in range(busy_until.shape[1]):
+        runs = int(np.searchsorted(-length, -place, side="left"))
+        row = first[:runs] + place
+        free = busy_until[:runs, : place + 1] <= start_ns[row][:, None]
+        taken = free.argmax(axis=1)
+        busy_until[np.arange(runs), taken] = end_ns[row]
+        lane[row] = taken
+
+
+def _fill_run(lane: Int64, start_ns: Int64, end_ns: Int64, rows: Rows) -> None:
+    """Lanes of one run."""
     free: list[int] = []
     busy: list[tuple[int, int]] = []
-    lanes = 0
-    for row, begin, end, is_fresh in zip(
-        rows.tolist(), start_ns[rows].tolist(), end_ns[rows].tolist(), fresh.tolist(), strict=True
+    for row, begin, end in zip(
+        rows.tolist(), start_ns[rows].tolist(), end_ns[rows].tolist(), strict=True
     ):
-        if is_fresh:
-            free, busy, lanes = [], [], 0
         while busy and busy[0][0] <= begin:
             heapq.heappush(free, heapq.heappop(busy)[1])
-        if free:
-            taken = heapq.heappop(free)
-        else:
-            taken, lanes = lanes, lanes + 1
+        taken = heapq.heappop(free) if free else len(busy)
         lane[row] = taken
         heapq.heappush(busy, (end, taken))
-    return lane
 
 
 def nested_lanes(start_ns: Int64, end_ns: Int64) -> Int64:
@@ -74,7 +99,7 @@ def nested_lanes(start_ns: Int64, end_ns: Int64) -> Int64:
         (n,) int64 lane per slice, dense from 0.
     """
     lane = np.zeros(len(start_ns), np.int64)
-    if not len(start_ns) or edges_of(start_ns, end_ns).nested():
+    if not len(start_ns) or _nests(start_ns, end_ns):
         return lane
     order = np.lexsort((-end_ns, start_ns))
     stacks: list[list[int]] = []
@@ -83,6 +108,12 @@ def nested_lanes(start_ns: Int64, end_ns: Int64) -> Int64:
     ):
         lane[row] = _place(stacks, begin, end)
     return lane
+
+
+def _nests(start_ns: Int64, end_ns: Int64) -> bool:
+    return all(
+        edges_of(start_ns[rows], end_ns[rows]).nested() for rows in pieces_of(start_ns, end_ns)
+    )
 
 
 def _place(stacks: list[list[int]], begin: int, end: int) -> int:

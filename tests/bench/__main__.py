@@ -1,0 +1,247 @@
+"""Turns large inputs, made from real profiles, into a table of how fast tlexport reads them.
+
+    python tests/bench [--shared ../shared] [--runs 5] [--json table.json]
+
+Inputs are made by tools/scaleup.py of the shared directory, in a temporary directory. Every run is
+a process of its own, so times hold the start of Python, and peaks are those of that process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+DEVICE_LAYERS = "steps,overlap,hardware,communication,counters"
+MEGABYTE = 1_000_000
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a command: seconds on the clock and of the processor, and the peak in bytes."""
+
+    wall_s: float
+    cpu_s: float
+    peak_bytes: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table; `rate` is `amount` of the unit for each second."""
+
+    work: str
+    wall_s: float
+    cpu_s: float
+    peak_mb: int
+    amount: float = 0.0
+    unit: str = ""
+
+    @property
+    def rate(self) -> float:
+        return self.amount / self.wall_s
+
+    def cells(self) -> tuple[str, ...]:
+        rate = f"{self.rate:,.2f} {self.unit}/s" if self.amount else ""
+        return (self.work, f"{self.wall_s:.2f}", f"{self.cpu_s:.2f}", str(self.peak_mb), rate)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Runs commands and remembers their medians."""
+
+    runs: int
+    directory: Path
+
+    def measure(
+        self, work: str, command: Sequence[str], amount: float = 0.0, unit: str = ""
+    ) -> Row:
+        found = [self._run(command) for _ in range(self.runs)]
+        row = Row(
+            work,
+            statistics.median(run.wall_s for run in found),
+            statistics.median(run.cpu_s for run in found),
+            round(statistics.median(run.peak_bytes for run in found) / MEGABYTE),
+            amount,
+            unit,
+        )
+        print("  ".join(row.cells()), file=sys.stderr, flush=True)
+        return row
+
+    def _run(self, command: Sequence[str]) -> Run:
+        begin = time.perf_counter()
+        with (self.directory / "log.txt").open("wb") as log:
+            process = subprocess.Popen(command, stdout=log, stderr=log)
+            _, status, usage = os.wait4(process.pid, 0)
+        wall_s = time.perf_counter() - begin
+        if status:
+            said = (self.directory / "log.txt").read_text(errors="replace")
+            raise SystemExit(f"{' '.join(command)}: exit status {status}\n{said}")
+        process.returncode = 0
+        return Run(wall_s, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
+
+    def export(self, path: Path, *options: str) -> list[str]:
+        """The command that exports a profile."""
+        output = self.directory / "timeline.pftrace"
+        return [*TLEXPORT, str(path), "-o", str(output), "--force", "--quiet", *options]
+
+
+TLEXPORT = (sys.executable, "-m", "timeline")
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Makes profiles of any size from the real ones."""
+
+    shared: Path
+    directory: Path
+
+    def trace(self, ranks: int, megabytes: int) -> Path:
+        """torch_npu text captures with a trace of some size each."""
+        made = self.directory / f"trace-{ranks}-{megabytes}"
+        for rank in range(ranks):
+            source = self.shared / f"data/torch-npu-text/rank{rank}_ascend_pt"
+            capture = made / source.name
+            output = capture / "ASCEND_PROFILER_OUTPUT"
+            output.mkdir(parents=True)
+            for name in (f"profiler_info_{rank}.json", "profiler_metadata.json"):
+                shutil.copyfile(source / name, capture / name)
+            self._scale(
+                "json",
+                source / "ASCEND_PROFILER_OUTPUT/trace_view.json",
+                output / "trace_view.json",
+                "--mb",
+                str(megabytes),
+            )
+        return made
+
+    def database(self, tasks: int) -> Path:
+        """A torch_npu capture with a database of some tasks, and the CANN calls beside them."""
+        made = self.directory / f"database-{tasks}"
+        source = self.shared / "data/torch-npu-db/rank0_ascend_pt"
+        output = made / source.name / "ASCEND_PROFILER_OUTPUT"
+        output.mkdir(parents=True)
+        shutil.copyfile(source / "profiler_info_0.json", output.parent / "profiler_info_0.json")
+        name = "ascend_pytorch_profiler_0.db"
+        self._scale(
+            "db",
+            source / "ASCEND_PROFILER_OUTPUT" / name,
+            output / name,
+            "--tasks",
+            str(tasks),
+        )
+        return made
+
+    def _scale(self, kind: str, source: Path, target: Path, *size: str) -> None:
+        tool = self.shared / "tools/scaleup.py"
+        command = [sys.executable, str(tool), kind, "--src", str(source), "--out", str(target)]
+        subprocess.run([*command, *size], check=True, stdout=subprocess.DEVNULL)
+
+    def ranks(self, count: int) -> Path:
+        """Many small ranks."""
+        made = self.directory / f"ranks-{count}"
+        maker = ROOT / "examples/make_profile.py"
+        command = [sys.executable, str(maker), str(made), "--layout", "torch-db"]
+        subprocess.run([*command, "--ranks", str(count)], check=True, stdout=subprocess.DEVNULL)
+        return made
+
+
+def traces(bench: Bench, inputs: Inputs) -> Iterator[Row]:
+    """JSON, against what only loads it."""
+    path = inputs.trace(ranks=2, megabytes=200)
+    (one,) = (path / "rank0_ascend_pt").rglob("trace_view.json")
+    size = one.stat().st_size / MEGABYTE
+    for kind in ("detail", "summary"):
+        command = bench.export(one.parent, "--kind", kind)
+        yield bench.measure(f"JSON -> {kind}", command, size, "MB")
+    loads = "import orjson, sys; orjson.loads(open(sys.argv[1], 'rb').read())"
+    command = [sys.executable, "-c", loads, str(one)]
+    yield bench.measure("orjson.loads of that JSON", command, size, "MB")
+    imports = (
+        "import sys; sys.path.insert(0, sys.argv[2]); from perfetto_sql import TraceProcessor;"
+        "TraceProcessor.load(open(sys.argv[1], 'rb').read())"
+    )
+    command = [sys.executable, "-c", imports, str(one), str(ROOT / "tests")]
+    yield bench.measure("trace processor's import of that JSON", command, size, "MB")
+    for jobs in ("1", "2"):
+        command = bench.export(path, "--kind", "detail", "--jobs", jobs)
+        yield bench.measure(f"2 ranks of JSON -> detail, --jobs {jobs}", command, 2 * size, "MB")
+
+
+def databases(bench: Bench, inputs: Inputs) -> Iterator[Row]:
+    """Databases of growing size."""
+    for tasks in (100_000, 1_000_000):
+        path = inputs.database(tasks)
+        millions, label = tasks / 1e6, f"{tasks:,}".replace(",", " ")
+        for name, options in (
+            ("detail with CANN calls", ("--kind", "detail")),
+            ("detail of the device", ("--kind", "detail", "--layers", DEVICE_LAYERS)),
+            ("summary", ("--kind", "summary")),
+        ):
+            command = bench.export(path, *options)
+            work = f"database of {label} tasks -> {name}"
+            yield bench.measure(work, command, millions, "M tasks")
+
+
+def starts(bench: Bench, inputs: Inputs) -> Iterator[Row]:
+    """What must feel immediate, and many ranks."""
+    yield bench.measure("--help", [*TLEXPORT, "--help"])
+    path = inputs.ranks(64)
+    yield bench.measure("--list of 64 ranks", [*TLEXPORT, str(path), "--list"])
+    path = inputs.ranks(1_000)
+    for jobs in ("1", "2"):
+        command = bench.export(path, "--jobs", jobs)
+        yield bench.measure(f"1 000 small ranks -> summary, --jobs {jobs}", command, 1000, "ranks")
+
+
+def table(rows: Sequence[Row]) -> str:
+    """The rows as a Markdown table."""
+    head = ("work", "wall s", "CPU s", "peak MB", "rate")
+    lines = [head, tuple("---" for _ in head), *(row.cells() for row in rows)]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def machine() -> str:
+    """Where this was measured."""
+    with Path("/proc/cpuinfo").open() as file:
+        models = [line.partition(":")[2].strip() for line in file if line.startswith("model name")]
+    model = models[0] if models else platform.processor()
+    return f"{os.cpu_count()} cores of {model}, Python {platform.python_version()}"
+
+
+def main() -> None:
+    """Measure everything, or the parts that are named."""
+    parts: dict[str, Callable[[Bench, Inputs], Iterator[Row]]] = {
+        "traces": traces,
+        "databases": databases,
+        "starts": starts,
+    }
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="*", choices=[*parts, []], help="default: all")
+    parser.add_argument("--shared", type=Path, default=ROOT.parent / "shared")
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--json", type=Path, help="also write the table here")
+    asked = parser.parse_args()
+    if not (asked.shared / "tools/scaleup.py").is_file():
+        raise SystemExit(f"{asked.shared}: has no tools/scaleup.py to make large inputs with.")
+    with tempfile.TemporaryDirectory(prefix="tlexport-bench-") as name:
+        bench, inputs = Bench(asked.runs, Path(name)), Inputs(asked.shared, Path(name))
+        rows = [row for part in asked.parts or parts for row in parts[part](bench, inputs)]
+    print(f"{machine()}; medians of {asked.runs} runs\n\n{table(rows)}")
+    if asked.json:
+        found = [asdict(row) | {"rate": row.rate} for row in rows]
+        asked.json.write_text(json.dumps({"machine": machine(), "rows": found}, indent=2))
+
+
+if __name__ == "__main__":
+    main()
