@@ -37,19 +37,6 @@ class TimelineError(Exception):
 
     exit_code = 1
 
-
-class SourceError(TimelineError):
-    """A file of a profile cannot be read.
-
-    Carries `path` and, where known, the `offset` in bytes at which reading stopped.
-    """
-
-    def __init__(self, path: Path, found: str, *, offset: int | None = None, do: str = "") -> None:
-        where = str(path) if offset is None else f"{path}, byte {offset}"
-        super().__init__(f"{where}: {found}" + (f" {do}" if do else ""))
-        self.path = path
-        self.offset = offset
-
     def __reduce__(self) -> tuple[object, ...]:
         """Errors travel from the process that reads to the one that reports."""
         return _remade, (type(self), self.args, self.__dict__)
@@ -62,6 +49,19 @@ def _remade(
     error.args = args
     error.__dict__.update(state)
     return error
+
+
+class SourceError(TimelineError):
+    """A file of a profile cannot be read.
+
+    Carries `path` and, where known, the `offset` in bytes at which reading stopped.
+    """
+
+    def __init__(self, path: Path, found: str, *, offset: int | None = None, do: str = "") -> None:
+        where = str(path) if offset is None else f"{path}, byte {offset}"
+        super().__init__(f"{where}: {found}" + (f" {do}" if do else ""))
+        self.path = path
+        self.offset = offset
 
 
 class NoProfileError(SourceError):

@@ -10,7 +10,7 @@ import numpy as np
 import orjson
 
 from timeline.encoders.formats import format_of
-from timeline.errors import LimitError, OutputError, SourceError, spell_ids
+from timeline.errors import LimitError, OutputError, spell_ids
 from timeline.fitting import Attributes, Written, fit, steps_of
 from timeline.jobs import Crew, crew_for
 from timeline.options import Args, ExportOptions, Fit
@@ -54,7 +54,7 @@ def export(
 def _export(
     path: Path, selection: Selection, options: ExportOptions, progress: Progress
 ) -> ExportReport:
-    found = discover(path, options.assigned_ranks)
+    found = discover(path, options.assigned_ranks, keep_going=options.keep_going)
     sources = choose_ranks(found.sources, selection, path)
     target = _target(options, selection, sources)
     form = format_of(target)
@@ -65,8 +65,6 @@ def _export(
         sources, options.jobs, options.executor, progress, keep_going=options.keep_going
     ) as crew:
         joined = read_shares(sources, asked, crew, path)
-        if not joined.sources:
-            raise SourceError(path, f"no rank can be read: {next(iter(crew.failures.values()))}")
         written = fit(
             joined.shares,
             lambda leading: redrawn(joined, crew, leading),

@@ -6,6 +6,9 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import sys
+import threading
+import types
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
@@ -25,9 +28,18 @@ WORTH_PROCESSES_BYTES = 32 << 20
 """Below this size reading takes less time than starting processes."""
 DASK = "dask://"
 _CONNECT_SECONDS = 10
+_DIED = "its process died"
 
 Work = Callable[[Source, Request], Share]
 _Result = TypeVar("_Result")
+
+
+def _shut_down(executor: Executor) -> None:
+    executor.shutdown(wait=False, cancel_futures=True)
+
+
+def _nothing_to_close() -> None:
+    """Most crews hold nothing but their executor."""
 
 
 @dataclass
@@ -41,21 +53,34 @@ class Crew:
     jobs: int
     progress: Progress
     keep_going: bool = False
+    stop: Callable[[Executor], None] = _shut_down
+    close: Callable[[], None] = _nothing_to_close
     lost: tuple[type[BaseException], ...] = (BrokenExecutor,)
-    """What it means that a worker is gone."""
+    """What it means that a worker is gone, and nobody knows which rank was to blame."""
+    killed: tuple[type[BaseException], ...] = ()
+    """The same where it was the rank that was asked for."""
     failures: dict[int, str] = field(default_factory=dict)
     _executor: Executor | None = None
 
     def shares(
-        self, sources: Sequence[Source], work: Work, requests: Sequence[Request]
+        self,
+        sources: Sequence[Source],
+        work: Work,
+        requests: Sequence[Request],
+        *,
+        every: bool = False,
     ) -> Iterator[tuple[Source, Share]]:
         """Do the work of each rank; results come in the order of the sources.
 
         Only a few ranks are in work or waiting at any time, whatever their number.
 
+        Args:
+            every: whether no rank may be left out now, keep_going or not.
+
         Raises:
             TimelineError: that of the first rank that fails, unless they are to be left out.
         """
+        leave_out = self.keep_going and not every
         waiting = deque(zip(sources, requests, strict=True))
         in_work = deque[tuple[Source, Request, Future[Share]]]()
         done = 0
@@ -73,17 +98,18 @@ class Crew:
                 waiting.extendleft((own, wanted) for own, wanted, _ in reversed(in_work))
                 in_work.clear()
                 self._stop()
-                share = self._alone(work, source, request)
+                share = self._alone(work, source, request, leave_out=leave_out)
                 if share is not None:
                     yield source, share
             except TimelineError as error:
-                self._fail(source, error)
+                self._fail(source, error, leave_out=leave_out)
 
     def _submit(self, work: Work, source: Source, request: Request) -> Future[Share]:
         if self._executor is None:
             self._executor = self.start()
         try:
-            return self._executor.submit(work, source, request)
+            with _starting_processes():
+                return self._executor.submit(work, source, request)
         except self.lost as error:
             failed: Future[Share] = Future()
             failed.set_exception(error)
@@ -94,38 +120,61 @@ class Crew:
             return future.result()
         except self.lost as error:
             raise _LostError from error
+        except self.killed as error:
+            raise WorkerError(source.identity.rank, _DIED) from error
         except MemoryError as error:
             raise WorkerError(source.identity.rank, "there is not enough memory") from error
 
-    def _alone(self, work: Work, source: Source, request: Request) -> Share | None:
+    def _alone(
+        self, work: Work, source: Source, request: Request, *, leave_out: bool
+    ) -> Share | None:
         try:
             return self._result(source, self._submit(work, source, request))
         except _LostError:
             self._stop()
-            self._fail(source, WorkerError(source.identity.rank, "its process died"))
+            lost = WorkerError(source.identity.rank, _DIED)
+            self._fail(source, lost, leave_out=leave_out)
         except TimelineError as error:
-            self._fail(source, error)
+            self._fail(source, error, leave_out=leave_out)
         return None
 
-    def _fail(self, source: Source, error: TimelineError) -> None:
-        if not self.keep_going:
+    def _fail(self, source: Source, error: TimelineError, *, leave_out: bool) -> None:
+        if not leave_out:
             raise error
         self.failures[source.identity.rank] = str(error)
 
     def _stop(self) -> None:
-        if self._executor is not None:
-            self._executor.shutdown(wait=False, cancel_futures=True)
-            self._executor = None
+        """Stop all that works, at once."""
+        executor, self._executor = self._executor, None
+        if executor is not None:
+            self.stop(executor)
 
     def __enter__(self) -> Crew:
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        """Stop all processes; after an error or an interrupt, at once."""
-        before = set(multiprocessing.active_children()) if kind else set()
+        """Nothing of the crew is left behind, whatever ends its work."""
         self._stop()
-        for child in before:
-            child.terminate()
+        self.close()
+
+
+@contextlib.contextmanager
+def _starting_processes() -> Iterator[None]:
+    """While processes may start: they run nothing of the caller's, and cannot be interrupted yet.
+
+    A new process would run the caller's script again, and its imports would answer Ctrl-C with a
+    traceback; it takes interrupts once it has begun.
+    """
+    main = sys.modules["__main__"]
+    masks = hasattr(signal, "pthread_sigmask")
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if masks else set()
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
+        if masks:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class _LostError(Exception):
@@ -168,7 +217,15 @@ def crew_for(
     jobs = max(1, min(jobs, len(sources)))
     if jobs == 1:
         return Crew(_Inline, 1, progress, keep_going)
-    return Crew(lambda: _processes(jobs), jobs, progress, keep_going)
+    others = frozenset(multiprocessing.active_children())
+
+    def stop(executor: Executor) -> None:
+        ours = set(multiprocessing.active_children()) - others
+        _shut_down(executor)
+        for child in ours:
+            child.terminate()
+
+    return Crew(lambda: _processes(jobs), jobs, progress, keep_going, stop)
 
 
 def _size_bytes(source: Source) -> int:
@@ -180,16 +237,22 @@ def _size_bytes(source: Source) -> int:
 
 
 def _processes(jobs: int) -> Executor:
-    """Processes that import nothing of the caller's and die of Ctrl-C without a word."""
-    methods = multiprocessing.get_all_start_methods()
-    context = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
-    if "forkserver" in methods:
-        context.set_forkserver_preload(["timeline.share"])
-    return ProcessPoolExecutor(jobs, context, _begin)
+    return ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _begin)
 
 
 def _begin() -> None:
+    """Die of Ctrl-C without a word, and with the process that asks for the work."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    threading.Thread(target=_die_with_parent, daemon=True).start()
+
+
+def _die_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _dask_crew(address: str, progress: Progress, *, keep_going: bool) -> Crew:
@@ -204,5 +267,13 @@ def _dask_crew(address: str, progress: Progress, *, keep_going: bool) -> Crew:
         client = Client(f"tcp://{address.removeprefix(DASK)}", timeout=_CONNECT_SECONDS)
     except (OSError, ValueError) as error:
         raise UsageError(f"--executor {address}: no scheduler answers there: {error}.") from error
-    threads = max(1, sum(client.nthreads().values()))
-    return Crew(client.get_executor, threads, progress, keep_going, (BrokenExecutor, KilledWorker))
+    return Crew(
+        client.get_executor,
+        max(1, sum(client.nthreads().values())),
+        progress,
+        keep_going,
+        stop=lambda executor: executor.shutdown(wait=False),
+        close=client.close,
+        lost=(),
+        killed=(KilledWorker,),
+    )

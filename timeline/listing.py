@@ -89,7 +89,7 @@ class Listing:
 
 def listing(path: Path, selection: Selection, options: ExportOptions) -> Listing:
     """List what lies at, below or around a path."""
-    found = discover(path, options.assigned_ranks)
+    found = discover(path, options.assigned_ranks, keep_going=options.keep_going)
     sources = choose_ranks(found.sources, selection, path)
     cheap = replace(selection, layers=SUMMARY_LAYERS, graphs=None, steps=None, window=None)
     progress = Silent()

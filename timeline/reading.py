@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from timeline.analysis.clocks import JoinedClock, RankClock, join_clocks
-from timeline.errors import SelectionError, spell_ids
+from timeline.errors import SelectionError, SourceError, spell_ids
 from timeline.jobs import Crew
 from timeline.records.tables import NO_GRAPH
 from timeline.selection import SUMMARY_LAYERS, Selection
@@ -79,6 +79,7 @@ def read_shares(
     if request.selection.window is not None:
         return _read_window(sources, request, crew, path)
     joined = _read(sources, [request] * len(sources), crew)
+    _check_any(joined.sources, crew, path)
     check_selection(joined.facts, request.selection, path)
     return joined
 
@@ -130,6 +131,7 @@ def _read_window(
     spans = replace(request, selection=cheap, draw=False)
     read = list(crew.shares(sources, share_of, [spans] * len(sources)))
     here, facts = [source for source, _ in read], [share.facts for _, share in read]
+    _check_any(here, crew, path)
     check_selection(facts, selection, path)
     clock = _clock_of(here, facts)
     moved = [own.shifted(by) for own, by in zip(facts, clock.offsets_ns, strict=True)]
@@ -147,16 +149,33 @@ def _read_window(
         )
         for offset in clock.offsets_ns
     ]
-    return _read(here, requests, crew)
+    joined = _read(here, requests, crew)
+    _check_any(joined.sources, crew, path)
+    return joined
+
+
+def _check_any(sources: Sequence[Source], crew: Crew, path: Path) -> None:
+    """Make sure that leaving ranks out left any.
+
+    Raises:
+        SourceError: it did not.
+    """
+    if not sources:
+        raise SourceError(path, f"no rank can be read. {next(iter(crew.failures.values()))}")
 
 
 def redrawn(joined: JoinedShares, crew: Crew, leading: Leading) -> tuple[Share, ...]:
-    """Read and draw the ranks again, with detail in their leading part only."""
+    """Read and draw the ranks again, with detail in their leading part only.
+
+    Raises:
+        TimelineError: a rank fails now; it is too late to leave it out.
+    """
     requests = [
         replace(request, leading=leading.shifted(-offset))
         for request, offset in zip(joined.requests, joined.clock.offsets_ns, strict=True)
     ]
-    shares = [share for _, share in crew.shares(joined.sources, share_of, requests)]
+    drawn = crew.shares(joined.sources, share_of, requests, every=True)
+    shares = [share for _, share in drawn]
     return tuple(
         share.shifted(offset) for share, offset in zip(shares, joined.clock.offsets_ns, strict=True)
     )

@@ -41,12 +41,15 @@ class _Candidate:
     source: Source
 
 
-def discover(path: Path, assigned: Mapping[str, int] | None = None) -> Discovered:
+def discover(
+    path: Path, assigned: Mapping[str, int] | None = None, *, keep_going: bool = False
+) -> Discovered:
     """Find the profile of every rank at, below or around a path.
 
     Args:
         path: a capture, a file of one, or any directory around one.
         assigned: rank by directory, as given with --assign-rank.
+        keep_going: pass over captures that cannot be identified, as long as another one can.
 
     Raises:
         NoProfileError: there is none.
@@ -56,11 +59,14 @@ def discover(path: Path, assigned: Mapping[str, int] | None = None) -> Discovere
     captures = find_captures(path)
     ranks = _assigned_ranks(captures, assigned or {})
     captures, notes = _without_nameless_raw(captures, path)
-    candidates = [
-        candidate
-        for capture in captures
-        for candidate in _candidates(capture, path, ranks.get(capture))
-    ]
+    candidates: list[_Candidate] = []
+    for capture in captures:
+        try:
+            candidates += _candidates(capture, path, ranks.get(capture))
+        except SourceError as error:
+            if not keep_going or (capture is captures[-1] and not candidates):
+                raise
+            notes.append(f"{capture.directory.name} is left out: {error}")
     by_rank: dict[int, list[_Candidate]] = defaultdict(list)
     for candidate in candidates:
         by_rank[candidate.identity.rank].append(candidate)

@@ -108,8 +108,8 @@ def _labels(args: Sequence[Mapping[str, Any]], ids: Sequence[str]) -> tuple[list
     """The distinct labels that ids make, and which one each event has."""
     if not ids:
         return [""], constant(0, len(args), np.int64)
-    seen: dict[tuple[Any, ...], int] = {}
-    which = [seen.setdefault(tuple(map(own.__getitem__, ids)), len(seen)) for own in args]
+    seen: dict[tuple[str, ...], int] = {}
+    which = [seen.setdefault(tuple(str(own[arg]) for arg in ids), len(seen)) for own in args]
     labels = [
         "".join(f" {name[:-3]} {value}" for name, value in zip(ids, values, strict=True))
         for values in seen

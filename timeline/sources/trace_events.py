@@ -6,6 +6,7 @@ call of the decoder for thousands of events. What an event has beyond these fiel
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -22,7 +23,6 @@ __all__ = [
     "Metadata",
     "Other",
     "Value",
-    "first_int",
     "number",
     "text",
 ]
@@ -30,6 +30,8 @@ __all__ = [
 Value = int | float | str | None
 """What an arg may be: exports write N/A for numbers, and strings for large ids."""
 _EMPTY = msgspec.Raw(b"")
+_DECIMAL = re.compile(r"\s*(-?)0*([0-9]{1,19})\s*")
+"""int() also takes digits of other scripts, and refuses thousands of them."""
 
 
 class Args(
@@ -167,20 +169,10 @@ def number(value: Value, default: int) -> int:
     if isinstance(value, int):
         return value if -(1 << 63) <= value < 1 << 63 else default
     if isinstance(value, str):
-        stripped = value.strip()
-        if stripped.lstrip("-").isdigit():
-            return number(int(stripped), default)
-        return default
+        match = _DECIMAL.fullmatch(value)
+        return number(int(match[1] + match[2]), default) if match else default
     if isinstance(value, float) and value.is_integer():
         return number(int(value), default)
-    return default
-
-
-def first_int(values: tuple[Value, ...], default: int) -> int:
-    """The first of several spellings that holds a number."""
-    for value in values:
-        if value is not None:
-            return number(value, default)
     return default
 
 

@@ -15,7 +15,7 @@ from timeline.sources.microseconds import moments_ns
 from timeline.sources.trace_events import FlowFinish, FlowStart, FlowStep
 from timeline.sources.trace_lanes import LaneKey
 
-__all__ = ["FlowReader", "LaneRows", "ResolvedFlows"]
+__all__ = ["FlowReader", "LaneRows", "Launches", "ResolvedFlows"]
 
 LAUNCH = frozenset({"HostToDevice", "async_npu"})
 """Categories whose start is the moment a task was launched on the host."""

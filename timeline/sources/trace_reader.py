@@ -44,9 +44,10 @@ from timeline.sources.trace_events import (
     Metadata,
     Other,
 )
-from timeline.sources.trace_flows import FlowReader, LaneRows, ResolvedFlows
+from timeline.sources.trace_flows import FlowReader, LaneRows, Launches, ResolvedFlows
 from timeline.sources.trace_lanes import LaneKey, LaneKind, LaneMeaning, LaneNames
 from timeline.sources.trace_tables import (
+    Calls,
     host_table,
     ops_table,
     planes_table,
@@ -115,7 +116,8 @@ class _Reader:
         self._files, self._strings, self._wanted = files, strings, wanted
         self._layers = wanted.layers
         self.names = names or LaneNames()
-        self._all_named = names is not None
+        self._all_named = self._told_before = names is not None
+        self._renamed = False
         self._read_as: dict[LaneKey, LaneMeaning] = {}
         self._tables = _Tables()
         self._counters, self._flows = CounterReader(), FlowReader(strings)
@@ -136,7 +138,9 @@ class _Reader:
 
     def misread(self) -> bool:
         """Whether names that came later tell that lanes were taken for what they are not."""
-        return any(self.names.meaning(key) != used for key, used in self._read_as.items())
+        return self._renamed or any(
+            self.names.meaning(key) != used for key, used in self._read_as.items()
+        )
 
     def _add(self, events: list[Event]) -> None:
         """Sort events by lane; they stay objects until there are HELD_EVENTS."""
@@ -149,7 +153,8 @@ class _Reader:
             elif isinstance(event, Counter):
                 samples[event.pid, event.name].append(event)
             elif isinstance(event, Metadata):
-                self.names.add(event)
+                if not self._told_before:
+                    self.names.add(event)
             elif isinstance(event, Other):
                 self._others += 1
             elif event.cat != _DRAWN_AS_STEPS:
@@ -177,8 +182,10 @@ class _Reader:
                 self._add_lane(key, events)
                 events.clear()
             self._held += len(events)
-        if self._held > HELD_EVENTS // 2:
+        if self._held:
+            # Each of them keeps the block of text alive that it was read from.
             self._look_ahead()
+            self._flush()
 
     def _look_ahead(self) -> None:
         """Look for all names now: this file has them behind many events."""
@@ -193,7 +200,7 @@ class _Reader:
         resolved = self._flows.resolve(
             lambda key: _lane_rows(self._runs[key], records) if key in self._runs else None
         )
-        records = _with_launches(records, resolved)
+        records = _with_launches(records, self._tables.calls.joined(), resolved.launches)
         if not self._wanted.every_arg:
             records = _without_connections(records)
         series, samples = self._counters.tables(self.names.process, self._strings)
@@ -222,7 +229,8 @@ class _Reader:
         if not events:
             return
         names, files, strings, tables = self.names, self._files, self._strings, self._tables
-        self._read_as.setdefault(key, names.meaning(key))
+        meaning = names.meaning(key)
+        self._renamed |= self._read_as.setdefault(key, meaning) != meaning
         kind = names.kind(key)
         if kind is LaneKind.STREAM:
             tasks = tasks_table(
@@ -254,6 +262,7 @@ class _Reader:
             tables.parts.add(parts)
         if kind is LaneKind.HOST:
             tables.steps.add(profiler_steps(events))
+            tables.calls.add(Calls.of_events(events))
             if self._layers & {Layer.CANN, Layer.FRAMEWORK}:
                 host = host_table(
                     events,
@@ -305,6 +314,7 @@ class _Tables:
         self.host = Pile(HostEvents)
         self.steps = Pile(Steps)
         self.parts = Pile(StepParts)
+        self.calls = Pile(Calls)
 
     def records(self, rank: int, strings: StringPool, iteration: int) -> Records:
         """Join the parts, which are gone then; rows take the iteration of their file."""
@@ -346,17 +356,18 @@ def _whole(value: object) -> int:
     return int(str(value)) if str(value).isdigit() else NO_ID
 
 
-def _with_launches(records: Records, resolved: ResolvedFlows) -> Records:
-    """Note when tasks and ops were launched: the host call of the same connection, else a flow."""
-    calls = np.flatnonzero(records.host.connection != NO_ID)
-    calls = calls[np.argsort(records.host.connection[calls], kind="stable")]
-    connection, called_ns = records.host.connection[calls], records.host.start_ns[calls]
+def _with_launches(records: Records, calls: Calls, flows: Launches) -> Records:
+    """Note when tasks and ops were launched: the host call of the same connection, else a flow.
+
+    Of several calls with one connection the latest counts.
+    """
+    order = np.lexsort((calls.start_ns, calls.connection))
+    connection, called_ns = calls.connection[order], calls.start_ns[order]
 
     def launch_ns(kind: FlowEnd, own: Int64) -> Int64:
         made = np.full(len(own), NO_TIME, np.int64)
-        of_kind = resolved.launches.kind == kind
-        np.maximum.at(made, resolved.launches.row[of_kind], resolved.launches.time_ns[of_kind])
-        # Of several calls with one connection the last in the file counts.
+        of_kind = flows.kind == kind
+        np.maximum.at(made, flows.row[of_kind], flows.time_ns[of_kind])
         at = np.searchsorted(connection, own, side="right") - 1
         found = (at >= 0) & (own != NO_ID)
         found[found] = connection[at[found]] == own[found]

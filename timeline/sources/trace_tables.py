@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import msgspec
 import numpy as np
 
-from timeline.records.columns import Codes, Int64, constant
+from timeline.records.columns import Codes, Columns, Int64, column, constant
 from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import (
     NO_CONTEXT,
@@ -24,11 +25,12 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
-from timeline.sources.microseconds import interval_ns, moment_ns
+from timeline.sources.microseconds import interval_ns, moment_ns, moments_ns
 from timeline.sources.trace_events import NO_ARGS, Args, Complete, Value, number, text
 
 __all__ = [
     "COMPUTE_TYPES",
+    "Calls",
     "host_table",
     "ops_table",
     "planes_table",
@@ -176,7 +178,19 @@ def planes_table(
             "bandwidth": [
                 arg.bandwidth if isinstance(arg.bandwidth, (int, float)) else np.nan for arg in args
             ],
-        },
+        }
+        | (
+            {
+                "stream": _ids([arg.plane_stream for arg in args], NO_ID),
+                "task": _ids([arg.plane_task for arg in args], NO_ID),
+                "context": _ids([arg.plane_context for arg in args], NO_CONTEXT),
+                "notify": _codes([arg.notify for arg in args], strings),
+                "transport": _codes([arg.transport for arg in args], strings),
+                "data_type": _codes([arg.plane_data_type for arg in args], strings),
+            }
+            if every_arg
+            else {}
+        ),
     )
 
 
@@ -231,6 +245,24 @@ def host_table(
             "graph": _ids([arg.model for arg in args], graph),
         },
     )
+
+
+@dataclass(frozen=True)
+class Calls(Columns):
+    """Host calls that launched something: their connection, and when they began."""
+
+    connection: Int64 = column(np.int64)
+    start_ns: Int64 = column(np.int64)
+
+    @classmethod
+    def of_events(cls, events: Sequence[Complete]) -> Calls:
+        """The calls among the events of one thread."""
+        connection = _ids(
+            [event.args.connection if event.args else None for event in events], NO_ID
+        )
+        rows = np.flatnonzero(connection != NO_ID)
+        start_ns = moments_ns([events[row].ts for row in rows.tolist()])
+        return cls.of(len(rows), {"connection": connection[rows], "start_ns": start_ns})
 
 
 def profiler_steps(events: Sequence[Complete]) -> Steps:
