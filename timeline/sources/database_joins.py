@@ -89,31 +89,27 @@ def covering_parents(tasks: Tasks) -> Bool:
     TASK holds a row for the FFTS+ task as a whole beside the rows of its sub-tasks; drawn, it
     would be a kernel that never ran. Task ids wrap, so the parent must also cover in time.
     """
-    parent = tasks.context == NO_CONTEXT
-    children = np.flatnonzero(~parent)
-    candidates = np.flatnonzero(parent)
     found = np.zeros(len(tasks), np.bool_)
-    if not len(children) or not len(candidates):
+    is_child = tasks.context != NO_CONTEXT
+    if not is_child.any():
         return found
-    key = np.zeros(len(tasks), np.int64)
-    for ids in (tasks.device, tasks.stream, tasks.task):
+    with_children, _ = distinct_values(tasks.stream[is_child])
+    rows = np.flatnonzero(np.isin(tasks.stream, with_children))
+    key = np.zeros(len(rows), np.int64)
+    for ids in (tasks.device[rows], tasks.stream[rows], tasks.task[rows]):
         distinct, place = distinct_values(ids)
         _, key = distinct_values(key * len(distinct) + place)
-    mixed = np.concatenate([children, candidates])
-    # A candidate comes before a child that starts with it, so the next child is behind it.
-    later = np.repeat(np.array([1, 0]), [len(children), len(candidates)])
-    order = np.lexsort((later, tasks.start_ns[mixed], key[mixed]))
-    is_child = later[order] == 1
-    children_before = np.cumsum(is_child)
-    by_place = np.empty(len(mixed), np.int64)
-    by_place[order] = children_before
-    at = by_place[len(children) :]
-    order = mixed[order[is_child]]
-    nearest = order[np.minimum(at, len(order) - 1)]
+    # A parent comes before a child that starts with it, so the next child is behind it.
+    order = np.lexsort((is_child[rows], tasks.start_ns[rows], key))
+    rows, key = rows[order], key[order]
+    child_places = np.flatnonzero(is_child[rows])
+    candidate_places = np.flatnonzero(~is_child[rows])
+    at = np.searchsorted(child_places, candidate_places)
+    nearest = child_places[np.minimum(at, len(child_places) - 1)]
     covers = (
-        (at < len(order))
-        & (key[nearest] == key[candidates])
-        & (tasks.end_ns[nearest] <= tasks.end_ns[candidates])
+        (at < len(child_places))
+        & (key[nearest] == key[candidate_places])
+        & (tasks.end_ns[rows[nearest]] <= tasks.end_ns[rows[candidate_places]])
     )
-    found[candidates[covers]] = True
+    found[rows[candidate_places[covers]]] = True
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -164,39 +165,26 @@ class _Reader:
             "globalTaskId",
         )
         row = compute.find(raw["globalTaskId"])
-        computes = row >= 0
-        tasks = Tasks.of(
-            len(row),
-            {
-                "start_ns": raw["startNs"],
-                "end_ns": raw["endNs"],
-                "device": raw["deviceId"],
-                "stream": raw["streamId"],
-                "task": raw["taskId"],
-                "context": raw["contextId"],
-                "graph": raw["modelId"],
-                "connection": raw["connectionId"],
-                "compute": computes,
-                **self._names_of(raw, compute, row),
-            }
-            | (
-                {
-                    "batch": raw["batchId"],
-                    "output_shapes": self.names.codes(compute.of("outputShapes", row)),
-                    "input_types": self.names.codes(compute.of("inputDataTypes", row)),
-                    "blocks": compute.of(self._blocks_column(), row),
-                }
-                if self.every_arg
-                else {}
-            ),
-        )
-        kept = ~covering_parents(tasks)
+        kept = ~covering_parents(_unnamed_tasks(raw, row))
         self._omit("FFTS+ tasks that only repeat the span of their sub-tasks", kept)
-        return tasks.take(kept), raw["globalTaskId"][kept]
+        if not kept.all():
+            row = row[kept]
+            for name in raw:
+                raw[name] = raw[name][kept]
+        tasks = replace(_unnamed_tasks(raw, row), **self._names_of(raw, compute, row))
+        if self.every_arg:
+            tasks = replace(
+                tasks,
+                batch=raw["batchId"],
+                output_shapes=self.names.codes(compute.of("outputShapes", row)),
+                input_types=self.names.codes(compute.of("inputDataTypes", row)),
+                blocks=compute.of(self._blocks_column(), row),
+            )
+        return tasks, raw["globalTaskId"]
 
-    def _names_of(self, raw: dict[str, Int64], compute: Lookup, row: Rows) -> dict[str, Codes]:
+    def _names_of(self, raw: dict[str, Int64], compute: Lookup, row: Rows) -> dict[str, Any]:
         if not self.named:
-            return {"name": constant(NO_NAME, len(row), np.int32)}
+            return {}
         computes = row >= 0
         kind = raw["taskType"]
         return {
@@ -368,3 +356,22 @@ class _Reader:
                 "host": np.ones(count, np.bool_),
             },
         )
+
+
+def _unnamed_tasks(raw: dict[str, Int64], row: Rows) -> Tasks:
+    """Tasks as their own table tells them; those with a row among the compute tasks compute."""
+    return Tasks.of(
+        len(row),
+        {
+            "start_ns": raw["startNs"],
+            "end_ns": raw["endNs"],
+            "device": raw["deviceId"],
+            "stream": raw["streamId"],
+            "task": raw["taskId"],
+            "context": raw["contextId"],
+            "graph": raw["modelId"],
+            "connection": raw["connectionId"],
+            "name": constant(NO_NAME, len(row), np.int32),
+            "compute": row >= 0,
+        },
+    )
