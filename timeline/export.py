@@ -60,7 +60,7 @@ def _export(
     form = format_of(target)
     _check_target(target, force=options.force)
     _check_not_input(target, sources)
-    asked = _request(selection, options, target, several=len(sources) > 1)
+    asked = _request(selection, options, target, len(sources))
     with crew_for(
         sources, options.jobs, options.executor, progress, keep_going=options.keep_going
     ) as crew:
@@ -82,16 +82,15 @@ def _export(
         raise
 
 
-def _request(
-    selection: Selection, options: ExportOptions, target: Path, *, several: bool
-) -> Request:
+def _request(selection: Selection, options: ExportOptions, target: Path, ranks: int) -> Request:
     """What is wanted of each rank; shares of several ranks must not each fill the file."""
     return Request(
         selection,
         options.operators,
         PictureOptions(selection.layers, options.merge_graphs),
         options.args,
-        options.limit_bytes if several and options.fit is Fit.COARSEN else 0,
+        options.limit_bytes if ranks > 1 and options.fit is Fit.COARSEN else 0,
+        ranks,
         target,
     )
 

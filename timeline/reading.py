@@ -22,6 +22,8 @@ __all__ = ["JoinedShares", "check_selection", "choose_ranks", "read_shares", "re
 FAN_IN = 4
 """So many times the limit may be held of all ranks before they are gathered together."""
 BYTES_OF_ELEMENT = 16
+LEAST_HELD = 1 << 22
+"""Slices and samples that may be held in any case: some 200 MB."""
 
 
 def choose_ranks(sources: Sequence[Source], selection: Selection, path: Path) -> tuple[Source, ...]:
@@ -88,13 +90,14 @@ def _read(sources: Sequence[Source], requests: Sequence[Request], crew: Crew) ->
     wanted = dict(zip((source.identity.rank for source in sources), requests, strict=True))
     read, shares = list[Source](), list[Share]()
     held = 0
-    most = FAN_IN * requests[0].limit_bytes // BYTES_OF_ELEMENT if requests else 0
+    limit_bytes = requests[0].limit_bytes if requests else 0
+    most = max(LEAST_HELD, FAN_IN * limit_bytes // BYTES_OF_ELEMENT)
     for source, share in crew.shares(sources, share_of, requests):
         read.append(source)
         shares.append(share)
         held += element_count([share.tracks])
-        if most and held > most and len(shares) > 1:
-            tracks = gathered(tuple(shares), requests[0])
+        if limit_bytes and held > most and len(shares) > 1:
+            tracks = gathered(tuple(shares), requests[0], limit_bytes)
             shares = [replace(own, tracks=rows) for own, rows in zip(shares, tracks, strict=True)]
             held = element_count(tracks)
             most = max(most, 2 * held)

@@ -31,17 +31,23 @@ __all__ = ["Request", "Share", "gathered", "share_of", "share_of_records", "with
 
 BYTES_OF_ELEMENT = 16
 """Below so many bytes for each slice and sample a share may not fit, and is looked at closely."""
-SLACK = 1.5
-"""A share may be this much larger than the whole file, so that no layer is gathered too far."""
+SLACK = 3.0
+"""Rows may take this much more than their part of the file: sizes are estimates, and what was
+gathered too far here cannot be drawn finer in the file."""
+DENSE = 4
+"""A rank may hold so many times what ranks hold on average, and is not gathered further for it."""
+LEAST_ROOM_BYTES = 1 << 20
+"""A share of this size travels fast; many small ones are gathered together, which is better."""
 
 
 @dataclass(frozen=True)
 class Request:
     """What is wanted of every rank.
 
-    limit_bytes: size that a share is gathered down to; 0 leaves all as it is. target: the file,
-    whose format counts for that. window_ns: [start, end) on the rank's own clock. leading: whose
-    detail is drawn, None for all. draw: whether rows are wanted at all, or only facts.
+    limit_bytes: size of the file that shares are gathered for; 0 leaves them as they are. ranks:
+    how many will share it. target: the file, whose format counts. window_ns: [start, end) on the
+    rank's own clock. leading: whose detail is drawn, None for all. draw: whether rows are wanted
+    at all, or only facts.
     """
 
     selection: Selection
@@ -49,6 +55,7 @@ class Request:
     options: PictureOptions = field(default_factory=lambda: PictureOptions(frozenset()))
     args: Args = Args.DEFAULT
     limit_bytes: int = 0
+    ranks: int = 1
     target: Path = Path("timeline.pftrace")
     window_ns: tuple[int, int] | None = None
     leading: Leading | None = None
@@ -93,19 +100,23 @@ def _collector_paused() -> Iterator[None]:
 def share_of_records(records: Records, request: Request) -> Share:
     """Draw what is selected of a rank's records, whose steps are known."""
     facts, tracks = _drawn(profile_facts(records), records, request)
-    if request.limit_bytes and element_count([tracks]) * BYTES_OF_ELEMENT > request.limit_bytes:
-        (tracks,) = gathered((Share(facts, tracks),), request)
+    fair_bytes = max(LEAST_ROOM_BYTES, request.limit_bytes * DENSE // request.ranks)
+    room_bytes = min(request.limit_bytes, fair_bytes)
+    if room_bytes and element_count([tracks]) * BYTES_OF_ELEMENT > room_bytes:
+        (tracks,) = gathered((Share(facts, tracks),), request, room_bytes)
     return Share(facts, tracks)
 
 
-def gathered(shares: tuple[Share, ...], request: Request) -> tuple[RankTracks, ...]:
-    """The rows of several ranks, gathered down to the limit of the request."""
+def gathered(
+    shares: tuple[Share, ...], request: Request, room_bytes: float
+) -> tuple[RankTracks, ...]:
+    """The rows of ranks, gathered until they take not much more than some bytes of the file."""
     form = format_of(request.target)
 
     def measure(tracks: Sequence[Track]) -> int:
         return form.size_of(Timeline(tuple(tracks), 0, None))
 
-    return gathered_within([share.tracks for share in shares], request.limit_bytes * SLACK, measure)
+    return gathered_within([share.tracks for share in shares], room_bytes * SLACK, measure)
 
 
 def _drawn(
