@@ -31,7 +31,7 @@ from hypothesis import strategies as st
 from random_intervals import EPOCH_NS
 from random_records import Sizes, random_records
 
-from timeline import errors, reading
+from timeline import errors, jobs, reading
 from timeline.encoders.formats import format_of
 from timeline.errors import SourceError, TimelineError, WorkerError
 from timeline.fitting import Written, fit
@@ -113,8 +113,8 @@ def test_the_number_of_processes_changes_nothing(
     """One, two and three processes write the same bytes and say the same."""
     path = shelf.get(layout, ranks=3).path
     options = ["--kind", "detail", *sized(command, path, FITS[way]), "--json"]
-    numbers = (1, 2, 3) if way in ("all", "coarsened") else (1, 2)
-    alone, *together = (command(path, *options, "-j", jobs) for jobs in numbers)
+    numbers = (1, 2, 3) if way == "coarsened" else (1, 3) if way == "all" else (1, 2)
+    alone, *together = (command(path, *options, "-j", processes) for processes in numbers)
     assert alone.code == 0
     report = json.loads(alone.out)
     assert any(row["gathered"] for row in report["resolution"]) == (way == "coarsened")
@@ -156,7 +156,7 @@ def test_ranks_gathered_while_others_are_read(command: Command, shelf: ProfileSh
     options = ["--kind", "detail", "--layers", "hardware"]
     options += ["--limit", str(exact_bytes(command, path, *options) // 5), "--json"]
     with little_is_held():
-        alone, together = (command(path, *options, "-j", jobs) for jobs in (1, 3))
+        alone, together = (command(path, *options, "-j", processes) for processes in (1, 3))
     assert alone.code == 0
     assert alone == together
 
@@ -207,32 +207,32 @@ def damage(request: pytest.FixtureRequest) -> Damage:
     return DAMAGES[request.param]
 
 
-@pytest.fixture(params=[1, 2])
-def jobs(request: pytest.FixtureRequest) -> int:
+@pytest.fixture(name="processes", params=[1, 2])
+def number_of_processes(request: pytest.FixtureRequest) -> int:
     number: int = request.param
     return number
 
 
 def test_a_rank_that_cannot_be_read_fails_the_export(
-    command: Command, shelf: ProfileShelf, tmp_path: Path, damage: Damage, jobs: int
+    command: Command, shelf: ProfileShelf, tmp_path: Path, damage: Damage, processes: int
 ) -> None:
     """The message names the file, and nothing is written."""
     profile = shelf.copy(damage.layout, tmp_path / "run", ranks=3)
     path = damage.strike(profile, 1)
-    outcome = command(profile.path, "--kind", "detail", "-j", jobs)
+    outcome = command(profile.path, "--kind", "detail", "-j", processes)
     assert (outcome.code, outcome.out, outcome.files) == (1, "", {})
     assert outcome.err.startswith(f"tlexport: {path}")
     assert outcome.err.count("\n") == 1
 
 
 def test_keep_going_exports_the_other_ranks(
-    command: Command, shelf: ProfileShelf, tmp_path: Path, damage: Damage, jobs: int
+    command: Command, shelf: ProfileShelf, tmp_path: Path, damage: Damage, processes: int
 ) -> None:
     """The file is what it is without the rank; the rank and the reason are a warning."""
     profile = shelf.copy(damage.layout, tmp_path / "run", ranks=3)
     path = damage.strike(profile, 1)
     options = ("--kind", "detail", "--json")
-    outcome = command(profile.path, *options, "--keep-going", "-j", jobs)
+    outcome = command(profile.path, *options, "--keep-going", "-j", processes)
     assert outcome.code == 0, outcome.err
     intact = command(shelf.get(damage.layout, ranks=3).path, *options, "--ranks", "0,2", "-j", "1")
     assert outcome.files == intact.files
@@ -245,13 +245,13 @@ def test_keep_going_exports_the_other_ranks(
 
 @pytest.mark.parametrize("more", [(), ("--steps", "1"), ("--window", "0:50%")], ids=str)
 def test_keep_going_without_any_rank_is_an_error(
-    command: Command, shelf: ProfileShelf, tmp_path: Path, jobs: int, more: Sequence[str]
+    command: Command, shelf: ProfileShelf, tmp_path: Path, processes: int, more: Sequence[str]
 ) -> None:
     """Not one that blames the selection: it tells what is wrong with a rank."""
     damage = DAMAGES["one of many files cut off"]
     profile = shelf.copy(damage.layout, tmp_path / "run", ranks=3)
     paths = [damage.strike(profile, rank) for rank in range(3)]
-    outcome = command(profile.path, "--kind", "detail", "-j", jobs, "--keep-going", *more)
+    outcome = command(profile.path, "--kind", "detail", "-j", processes, "--keep-going", *more)
     assert (outcome.code, outcome.out, outcome.files) == (1, "", {})
     assert str(paths[0]) in outcome.err
 
@@ -376,8 +376,8 @@ def ranks_read(crew: Crew, sources: Sequence[MadeSource]) -> list[int]:
     return ranks
 
 
-def made_crew(sources: Sequence[MadeSource], jobs: int, *, keep_going: bool = False) -> Crew:
-    return crew_for(sources, jobs, "", Silent(), keep_going=keep_going)
+def made_crew(sources: Sequence[MadeSource], processes: int, *, keep_going: bool = False) -> Crew:
+    return crew_for(sources, processes, "", Silent(), keep_going=keep_going)
 
 
 @pytest.fixture(scope="module")
@@ -451,15 +451,15 @@ def test_a_process_that_dies_once_costs_nothing(tmp_path: Path) -> None:
     assert crew.failures == {}
 
 
-def test_a_rank_without_enough_memory_is_named(jobs: int) -> None:
+def test_a_rank_without_enough_memory_is_named(processes: int) -> None:
     sources = made_sources(4, {2: Fault(MemoryError())})
-    crew = made_crew(sources, jobs, keep_going=True)
+    crew = made_crew(sources, processes, keep_going=True)
     assert ranks_read(crew, sources) == [0, 1, 3]
     assert crew.failures.keys() == {2}
     assert re.match(r"rank 2: .*not enough memory", crew.failures[2])
 
 
-def test_the_first_rank_that_fails_is_the_error(jobs: int) -> None:
+def test_the_first_rank_that_fails_is_the_error(processes: int) -> None:
     """In the order of ranks, whichever fails first in time."""
     sources = made_sources(
         4,
@@ -469,7 +469,7 @@ def test_the_first_rank_that_fails_is_the_error(jobs: int) -> None:
         },
     )
     with pytest.raises(SourceError, match="one: is broken"):
-        ranks_read(made_crew(sources, jobs), sources)
+        ranks_read(made_crew(sources, processes), sources)
 
 
 def test_keep_going_collects_all_failures(pool: Executor) -> None:
@@ -517,12 +517,12 @@ def test_an_error_spares_processes_of_others() -> None:
 
 
 def test_a_rank_lost_when_it_is_drawn_again_is_told_like_any_other(
-    tmp_path: Path, jobs: int
+    tmp_path: Path, processes: int
 ) -> None:
     """--fit steps reads ranks a second time, and that may fail too: an error, or it is left out."""
     fault = Fault(SourceError(Path("one"), "is gone."), marker=tmp_path / "read once")
     sources = made_sources(3, {1: fault})
-    with made_crew(sources, jobs, keep_going=True) as crew:
+    with made_crew(sources, processes, keep_going=True) as crew:
         joined = read_shares(sources, REQUEST, crew, Path("profile"))
         assert [facts.rank for facts in joined.facts] == [0, 1, 2]
         try:
@@ -1034,10 +1034,11 @@ def test_an_address_of_no_cluster_is_wrong_usage(command: Command, shelf: Profil
 
 
 def test_an_address_where_nobody_answers_is_wrong_usage(
-    command: Command, shelf: ProfileShelf
+    command: Command, shelf: ProfileShelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The message names the address; nothing is read, nothing written."""
     pytest.importorskip("distributed", reason="Dask is not installed")
+    monkeypatch.setattr(jobs, "_CONNECT_SECONDS", 1)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         address = f"dask://127.0.0.1:{silent.getsockname()[1]}"

@@ -97,7 +97,7 @@ def _read(sources: Sequence[Source], requests: Sequence[Request], crew: Crew) ->
         shares.append(share)
         held += element_count([share.tracks])
         if limit_bytes and held > most and len(shares) > 1:
-            tracks = gathered(tuple(shares), requests[0], limit_bytes)
+            tracks = gathered(tuple(shares), requests[0], limit_bytes, most)
             shares = [replace(own, tracks=rows) for own, rows in zip(shares, tracks, strict=True)]
             held = element_count(tracks)
             most = max(most, 2 * held)

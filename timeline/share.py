@@ -36,6 +36,8 @@ SLACK = 3.0
 gathered too far here cannot be drawn finer in the file."""
 DENSE = 4
 """A rank may hold so many times what ranks hold on average, and is not gathered further for it."""
+MOST_ELEMENTS = 1 << 24
+"""Slices and samples that all ranks together may send, if none is dense: about 800 MB."""
 LEAST_ROOM_BYTES = 1 << 20
 """A share of this size travels fast; many small ones are gathered together, which is better."""
 
@@ -103,20 +105,24 @@ def share_of_records(records: Records, request: Request) -> Share:
     fair_bytes = max(LEAST_ROOM_BYTES, request.limit_bytes * DENSE // request.ranks)
     room_bytes = min(request.limit_bytes, fair_bytes)
     if room_bytes and element_count([tracks]) * BYTES_OF_ELEMENT > room_bytes:
-        (tracks,) = gathered((Share(facts, tracks),), request, room_bytes)
+        most = max(room_bytes * SLACK // BYTES_OF_ELEMENT, MOST_ELEMENTS * DENSE // request.ranks)
+        (tracks,) = gathered((Share(facts, tracks),), request, room_bytes, int(most))
     return Share(facts, tracks)
 
 
 def gathered(
-    shares: tuple[Share, ...], request: Request, room_bytes: float
+    shares: tuple[Share, ...], request: Request, room_bytes: float, most: int
 ) -> tuple[RankTracks, ...]:
-    """The rows of ranks, gathered until they take not much more than some bytes of the file."""
+    """The rows of ranks, gathered until they take not much more than some bytes of the file.
+
+    most: slices and samples that may be left in any case.
+    """
     form = format_of(request.target)
 
     def measure(tracks: Sequence[Track]) -> int:
         return form.size_of(Timeline(tuple(tracks), 0, None))
 
-    return gathered_within([share.tracks for share in shares], room_bytes * SLACK, measure)
+    return gathered_within([share.tracks for share in shares], room_bytes * SLACK, most, measure)
 
 
 def _drawn(

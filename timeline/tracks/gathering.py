@@ -7,13 +7,16 @@ from dataclasses import replace
 
 from timeline.records.tables import Omission
 from timeline.tracks.budget import Budget, Measure
+from timeline.tracks.coarsen import EXACT
 from timeline.tracks.layers import LayerKey
 from timeline.tracks.picture import RankTracks
-from timeline.tracks.resolve import resolve
+from timeline.tracks.resolve import Plan, resolve
 
 __all__ = ["ARROW_REASON", "element_count", "floors_of", "gathered_within"]
 
 ARROW_REASON = "arrows with an end that is gathered with others"
+CLOSER = 0.8
+"""Share of the estimate that is aimed at when rows are still too many."""
 
 
 def element_count(ranks: Sequence[RankTracks]) -> int:
@@ -31,32 +34,44 @@ def floors_of(ranks: Sequence[RankTracks]) -> dict[LayerKey, int]:
 
 
 def gathered_within(
-    ranks: Sequence[RankTracks], limit_bytes: float, measure: Measure
+    ranks: Sequence[RankTracks], limit_bytes: float, most: int, measure: Measure
 ) -> tuple[RankTracks, ...]:
-    """Gather what is short in all rows, as far as the limit asks.
+    """Gather what is short in all rows until they take some bytes of a file, and some memory.
 
     Gathering composes: what is gathered here, and again for the file at a coarser resolution, is
     what the file's own resolution would have made of it. So ranks can be gathered apart, and in
     any number of stages.
+
+    Args:
+        limit_bytes: what the rows may take in a file, as far as estimates go.
+        most: slices and samples that may be left; what repeats packs well and still is many.
     """
     tracks = [track for own in ranks for track in own.tracks]
     budget = Budget(tracks, measure, floors_of(ranks))
-    if budget.finest_plan().expected_bytes <= limit_bytes:
+    finest = budget.finest_plan()
+    if finest.expected_bytes <= limit_bytes and element_count(ranks) <= most:
         return tuple(ranks)
-    plan = budget.plan(limit_bytes)
-    floors = {layer: resolution.power for layer, resolution in plan.resolutions.items()}
+    plan = budget.plan(min(limit_bytes, finest.expected_bytes * most / element_count(ranks)))
+    while True:
+        made = _at_plan(ranks, plan)
+        count = element_count(made)
+        coarser = budget.plan(plan.expected_bytes * CLOSER * most / max(count, 1))
+        if count <= most or coarser.resolutions == plan.resolutions:
+            return made
+        plan = coarser
+
+
+def _at_plan(ranks: Sequence[RankTracks], plan: Plan) -> tuple[RankTracks, ...]:
+    floors = {
+        layer: resolution.power
+        for layer, resolution in plan.resolutions.items()
+        if resolution.power != EXACT
+    }
     made = []
     for own in ranks:
         resolved, _, lost = resolve(own.tracks, plan)
         omissions = own.omissions
         if lost:
             omissions += (Omission(ARROW_REASON, lost, own.rank),)
-        made.append(
-            replace(
-                own,
-                tracks=tuple(resolved),
-                omissions=omissions,
-                floors={layer: power for layer, power in floors.items() if power},
-            )
-        )
+        made.append(replace(own, tracks=tuple(resolved), omissions=omissions, floors=floors))
     return tuple(made)
