@@ -31,8 +31,11 @@ def coarsened(writer: Writer, drawing: Drawing) -> Written:
         if coarsest.expected_bytes * NARROW > writer.limit:
             best = _coarsest(writer, drawing, budget)
             search.add(coarsest, best.parts[0].draft.size_bytes)
+            budget.learn(coarsest, best.parts[0].layer_bytes)
             tries -= 1
         plan = budget.plan(writer.limit * AIM)
+        if best is not None and plan.resolutions == coarsest.resolutions:
+            plan = search.next_plan()
     for _ in range(tries):
         tried = _resolved(writer, drawing, plan)
         part = tried.parts[0]
