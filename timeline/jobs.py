@@ -268,7 +268,7 @@ def _dask_crew(address: str, progress: Progress, *, keep_going: bool) -> Crew:
     except (OSError, ValueError) as error:
         raise UsageError(f"--executor {address}: no scheduler answers there: {error}.") from error
     return Crew(
-        client.get_executor,
+        lambda: client.get_executor(pure=False),
         max(1, sum(client.nthreads().values())),
         progress,
         keep_going,
