@@ -646,6 +646,20 @@ def test_random_profiles_keep_limits_and_use_them(tmp_path: Path, shape: str, su
     keeps_limits([random_records(0, REALISTIC[shape])], tmp_path / f"timeline{suffix}")
 
 
+SMALL = Sizes(steps=3, tasks=300, ops=2, planes=1, calls=20, samples=10, names=40, streams=2)
+
+
+@pytest.mark.parametrize(("ranks", "limit"), [(8, 64), (24, 64), (24, 128), (48, 64), (56, 64)])
+def test_many_small_ranks_use_small_limits(tmp_path: Path, ranks: int, limit: int) -> None:
+    """Hundreds of short tracks: what a track costs counts for as much as what is on it."""
+    records = [random_records(seed, SMALL) for seed in range(ranks)]
+    made, writes = written(records, tmp_path / "timeline.pftrace", limit << 10)
+    (part,) = made.parts
+    assert LEAST_SHARE * (limit << 10) <= part.draft.size_bytes <= limit << 10
+    assert len(writes) <= MOST_WRITES
+    made.discard()
+
+
 def keeps_limits(records: Sequence[Records], target: Path) -> None:
     """Try shares of the exact size; fail with all that miss the limit, its use or the tries."""
     exact, _ = written(records, target, 0)

@@ -10,9 +10,10 @@ __all__ = ["WORTH_A_TRY", "Search"]
 
 WORTH_A_TRY = 1.3
 """An exact file that is expected to be this much too large is tried all the same."""
-COARSER = 3.0
+COARSER = 0.95
+"""How far below what the last miss asks for the next aim is."""
 FINER = 1.6
-"""How far the next aim goes when all tries so far were on one side of the limit."""
+"""How much higher the next aim is when all tries so far fitted."""
 
 
 class Search:
@@ -32,6 +33,8 @@ class Search:
         self._last_share: float | None = None
         self._hits = 0
         self._misses = 0
+        self._aim = self._target
+        self._tried: list[Plan] = []
         self._exact_bytes = 0.0
 
     @property
@@ -45,6 +48,7 @@ class Search:
 
     def add(self, plan: Plan, size: int) -> None:
         """Note the size of a plan that was tried."""
+        self._tried.append(plan)
         if plan.finest:
             self._exact_bytes = float(size)
         if self._last_share is not None:
@@ -55,19 +59,42 @@ class Search:
                 self._fits = (plan, size)
         else:
             self._misses += 1
+            if self._misses > 1:
+                self._aim *= COARSER * self._target / size
             if self._exceeds is None or size < self._exceeds[1]:
                 self._exceeds = (plan, size)
 
     def next_plan(self) -> Plan:
         """What to try next."""
-        if self._fits is not None and self._exceeds is not None:
+        if self._fits is None:
+            return self._coarser()
+        if self._exceeds is not None:
+            again = self._budget.plan(self._aim)
+            if self._only_coarsest_fits() and not self._was_tried(again):
+                return again
             return self._mixed(*self._fits, *self._exceeds)
         exact = self._budget.finest_plan()
-        if self._fits is not None:
-            if not self._exact_bytes and exact.expected_bytes <= self._limit * WORTH_A_TRY:
-                return exact
-            return self._budget.plan(self._target * FINER**self._hits)
-        return self._budget.plan(self._target / COARSER ** (self._misses - 1))
+        if not self._exact_bytes and exact.expected_bytes <= self._limit * WORTH_A_TRY:
+            return exact
+        return self._budget.plan(self._target * FINER**self._hits)
+
+    def _coarser(self) -> Plan:
+        """What is expected to fit, given how far the last try missed."""
+        plan = self._budget.plan(self._aim)
+        while self._was_tried(plan) and not self._is_coarsest(plan):
+            self._aim *= COARSER
+            plan = self._budget.plan(self._aim)
+        return plan
+
+    def _only_coarsest_fits(self) -> bool:
+        """Whether mixing is a bad choice: the coarsest part costs a slice on every track."""
+        return self._fits is not None and self._is_coarsest(self._fits[0])
+
+    def _is_coarsest(self, plan: Plan) -> bool:
+        return plan.resolutions == self._budget.coarsest_plan().resolutions
+
+    def _was_tried(self, plan: Plan) -> bool:
+        return any(plan.resolutions == tried.resolutions for tried in self._tried)
 
     def _mixed(self, coarse: Plan, coarse_size: int, fine: Plan, fine_size: int) -> Plan:
         points = sorted([(0.0, coarse_size), *self._shares, (1.0, fine_size)])
