@@ -286,52 +286,81 @@ def test_d5_missing_layer_is_named(
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize("share", [0.02, 0.5, 0.999])
+@pytest.mark.parametrize("share", [0.3, 0.5, 0.999])
 @pytest.mark.parametrize(
     ("layout", "file"),
     [
         ("torch-text", "trace_view.json"),
         ("mindstudio", "msprof_2*.json"),
-        ("mindstudio", "step_trace_*.json"),
-        ("mindstudio", "info.json.0"),
         ("mindspore-2.1", "msprof_0_1_2.json"),
     ],
 )
-def test_d6_truncated_json(
+def test_d6_truncated_trace(
     shelf: ProfileShelf, tmp_path: Path, export: Exporter, layout: str, file: str, share: float
 ) -> None:
-    """JSON that ends early is an error with the file and the byte where it ends."""
+    """A trace that ends early is drawn as far as it goes, and its last byte is named."""
     profile = shelf.copy(layout, tmp_path / "run", ranks=1)
     path = only(profile.captures[0], file)
     whole = path.read_bytes()
     path.write_bytes(whole[: int(len(whole) * share)])
+    (lost,) = lost_of(export.report(profile.path, "--kind", "detail"), path.name)
+    assert f"byte {path.stat().st_size}" in lost["reason"]
+    assert lost["loss"]
+    said = export.refusal(profile.path, "--strict", code=4)
+    assert "would be left out" in said
+
+
+def lost_of(report: Report, file: str) -> list[dict[str, Any]]:
+    """What a report says that one file lost."""
+    return [own for own in report["omitted"] if own["reason"].startswith(f"{file}: ")]
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 30])
+def test_d6_trace_without_an_event(
+    shelf: ProfileShelf, tmp_path: Path, export: Exporter, size: int
+) -> None:
+    """A trace that ends before its first event is an error with the file and the byte."""
+    profile = shelf.copy("torch-text", tmp_path / "run", ranks=1)
+    path = only(profile.captures[0], "trace_view.json")
+    path.write_bytes(path.read_bytes()[:size])
     said = export.refusal(profile.path, code=1)
-    assert said.startswith("tlexport: ")
     assert str(path) in said
-    match = re.search(r"byte (\d+)", said)
-    assert match is not None, said
-    assert 0 <= path.stat().st_size - int(match[1]) <= 1
+    assert re.search(r"byte \d+", said)
+
+
+@pytest.mark.parametrize("share", [0.02, 0.5, 0.9])
+def test_d6_truncated_metadata(
+    shelf: ProfileShelf, tmp_path: Path, export: Exporter, share: float
+) -> None:
+    """Metadata that ends early is an error with the file and the byte where it ends."""
+    profile = shelf.copy("mindstudio", tmp_path / "run", ranks=1)
+    path = only(profile.captures[0], "info.json.0")
+    path.write_bytes(path.read_bytes()[: int(path.stat().st_size * share)])
+    said = export.refusal(profile.path, code=1)
+    assert said.startswith(f"tlexport: {path}, byte ")
 
 
 @pytest.mark.parametrize("damage", [b"@", b"\xff", b'{"ts":'])
 def test_d6_corrupt_json(
     shelf: ProfileShelf, tmp_path: Path, export: Exporter, damage: bytes
 ) -> None:
-    """JSON that is broken in its middle is an error with the file and the byte of the break."""
+    """Around a damaged place in the middle of a trace everything is drawn; the place is named."""
     profile = shelf.copy("torch-text", tmp_path / "run", ranks=1)
     path = only(profile.captures[0], "trace_view.json")
+    before = export.report(profile.path, "--kind", "detail")
     whole = path.read_bytes()
     at = whole.index(b', {"', len(whole) // 2) + 2
     path.write_bytes(whole[:at] + damage + whole[at:])
-    said = export.refusal(profile.path, code=1)
-    assert str(path) in said
-    match = re.search(r"byte (\d+)", said)
-    assert match is not None, said
+    after = export.report(profile.path, "--kind", "detail")
+    (lost,) = lost_of(after, path.name)
+    match = re.search(r"byte (\d+)", lost["reason"])
+    assert match is not None
     assert at <= int(match[1]) <= at + 600
+    assert before["outputs"][0]["slices"] - after["outputs"][0]["slices"] <= 1
 
 
 def test_d6_truncated_database(shelf: ProfileShelf, tmp_path: Path, export: Exporter) -> None:
-    """A database that ends early is an error with its path."""
+    """A database that ends before its tasks is an error with its path."""
     profile = shelf.copy("torch-db", tmp_path / "run", ranks=1)
     path = only(profile.captures[0], "ascend_pytorch_profiler_0.db")
     path.write_bytes(path.read_bytes()[: 40 * 1024])

@@ -12,10 +12,12 @@ from typing import Any, get_args
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from timeline.errors import SourceError
+from timeline.records.tables import Omission
+from timeline.sources.damage import Damage
 from timeline.sources.json_events import BLOCK_BYTES, look_for_metadata, read_events
 from timeline.sources.trace_events import Args, Event
 
@@ -295,40 +297,138 @@ def refusal(path: Path, block_bytes: int = BLOCK_BYTES) -> SourceError:
     return caught.value
 
 
-@pytest.mark.parametrize("layout", [PLAIN, OBJECT], ids=["array", "object"])
-@pytest.mark.parametrize("marked", [False, True], ids=["plain", "BOM"])
-@pytest.mark.parametrize("block_bytes", [64, BLOCK_BYTES])
-def test_truncated_files_are_errors_at_their_last_byte(
-    write: Callable[[bytes], Path], layout: Layout, marked: bool, block_bytes: int
-) -> None:
-    whole = (BOM if marked else b"") + layout.document(THREE)
-    begin = whole.index(b'{"ph"') + 1
-    for size in range(begin, len(whole)):
-        error = refusal(write(whole[:size]), block_bytes)
-        assert error.offset == size
-        assert f"byte {size}" in str(error)
+EIGHT: list[EventObject] = [
+    {"ph": "X", "name": f"op {number}", "pid": 1, "ts": 12.5, "args": {"deep": [{"a": 1}, {}]}}
+    for number in range(8)
+]
 
 
-@pytest.mark.parametrize("layout", [PLAIN, OBJECT], ids=["array", "object"])
+LAST_OF_EIGHT = b'{"a": 1}, {}]}}'
+"""How each of them ends."""
+
+
+def salvaged(path: Path, block_bytes: int) -> tuple[list[EventObject], tuple[Omission, ...]]:
+    """The events that can be read, and what was noted of the others."""
+    damage = Damage(path)
+    found = [plain(event) for block in read_events(path, block_bytes, damage) for event in block]
+    return found, damage.omissions(0)
+
+
+damaged = pytest.mark.parametrize("layout", [PLAIN, OBJECT], ids=["array", "object"])
+in_blocks = pytest.mark.parametrize("block_bytes", [64, BLOCK_BYTES])
+
+
+@damaged
 @pytest.mark.parametrize("marked", [False, True], ids=["plain", "BOM"])
-@pytest.mark.parametrize("block_bytes", [64, BLOCK_BYTES])
-def test_a_corrupt_byte_is_named_by_its_offset(
+@in_blocks
+def test_truncated_files_give_all_whole_events(
     write: Callable[[bytes], Path], layout: Layout, marked: bool, block_bytes: int
 ) -> None:
-    many = [{"ph": "X", "name": "op", "pid": 1, "ts": 12.5} for _ in range(8)]
-    whole = (BOM if marked else b"") + layout.document(many)
-    commas = [at for at in range(len(whole)) if whole[at : at + 4] == b', {"']
+    """An interrupted run is cut anywhere: all before is read, and its last byte is named."""
+    whole = (BOM if marked else b"") + layout.document(EIGHT)
+    for size in range(whole.index(b'{"ph"') + 1, len(whole)):
+        path = write(whole[:size])
+        complete = whole_events_in(whole[:size])
+        if not complete:
+            assert refusal(path, block_bytes).offset == size
+            continue
+        found, (lost,) = salvaged(path, block_bytes)
+        assert found == [wanted(event) for event in EIGHT[:complete]]
+        assert lost.reason.endswith(f"after {complete} whole events, the first at byte {size}")
+        assert lost.loss
+        behind = whole[:size].rpartition(LAST_OF_EIGHT)[2].strip(b" ,]")
+        assert lost.rows == bool(behind)
+
+
+def whole_events_in(text: bytes) -> int:
+    """Events of EIGHT whose last brace is there."""
+    return text.count(LAST_OF_EIGHT)
+
+
+@damaged
+@in_blocks
+@pytest.mark.parametrize("garbage", [b";", b"", b"\0", b"}{", b'"', b"]", b"NaN", b"[[[[", b"{"])
+def test_whole_events_around_a_damaged_one_are_read(
+    write: Callable[[bytes], Path], layout: Layout, block_bytes: int, garbage: bytes
+) -> None:
+    """One event of eight is damaged, each of them once: the seven others are all there."""
+    for number in range(8):
+        whole = layout.document(EIGHT)
+        at = whole.index(b'"op %d"' % number)
+        found, lost = salvaged(write(whole[: at + 6] + garbage + whole[at + 8 :]), block_bytes)
+        others = [wanted(event) for event in EIGHT if event is not EIGHT[number]]
+        assert [event for event in found if event["name"] != f"op {number}"] == others
+        assert lost
+        assert all(own.loss for own in lost)
+
+
+@damaged
+@in_blocks
+def test_a_damaged_place_is_named_by_its_offset(
+    write: Callable[[bytes], Path], layout: Layout, block_bytes: int
+) -> None:
+    """Between two events nothing is lost, yet it is told."""
+    whole = layout.document(EIGHT)
+    commas = [at for at in range(len(whole)) if whole[at : at + 7] == b', {"ph"']
     assert len(commas) == 7
     for at in commas:
-        corrupt = whole[:at] + b";" + whole[at + 1 :]
-        assert refusal(write(corrupt), block_bytes).offset == at
+        found, (lost,) = salvaged(write(whole[:at] + b";" + whole[at + 1 :]), block_bytes)
+        assert found == [wanted(event) for event in EIGHT]
+        assert f"byte {at}" in lost.reason
+        assert lost.rows == 1
+
+
+@given(st.data())
+@settings(max_examples=200)
+def test_random_damage_is_told_and_never_a_traceback(
+    write: Callable[[bytes], Path], data: st.DataObject
+) -> None:
+    """Whatever bytes replace a stretch of a trace, events before it are read."""
+    whole = OBJECT.document(EIGHT)
+    begin = data.draw(st.integers(whole.index(b'{"ph"') + 1, len(whole) - 2))
+    end = data.draw(st.integers(begin, len(whole) - 1))
+    path = write(whole[:begin] + data.draw(st.binary(max_size=60)) + whole[end:])
+    complete = whole_events_in(whole[:begin])
+    try:
+        found, _ = salvaged(path, data.draw(st.integers(16, 4096)))
+    except SourceError:
+        assert not complete
+        return
+    assert found[:complete] == [wanted(event) for event in EIGHT[:complete]]
 
 
 @pytest.mark.parametrize("event", [{"ph": 1}, {"ph": "X", "name": None}, ["X"], 7])
-def test_events_of_another_shape_are_errors(write: Callable[[bytes], Path], event: Any) -> None:
-    error = refusal(write(json.dumps([THREE[0], event]).encode()))
-    assert error.offset is not None
-    assert "shape" in str(error)
+def test_events_of_another_shape_are_counted(write: Callable[[bytes], Path], event: Any) -> None:
+    path = write(json.dumps([THREE[0], event, THREE[2]]).encode())
+    found, (lost,) = salvaged(path, BLOCK_BYTES)
+    assert found == [wanted(THREE[0]), wanted(THREE[2])]
+    assert "events of another shape, the first at byte" in lost.reason
+    assert (lost.rows, lost.loss) == (1, True)
+
+
+def test_an_event_with_odd_args_keeps_its_time(write: Callable[[bytes], Path]) -> None:
+    odd = {"ph": "X", "name": "op", "ts": "1.5", "args": {"Task Type": ["AI_CORE"]}}
+    found, (lost,) = salvaged(write(json.dumps([odd]).encode()), BLOCK_BYTES)
+    assert found == [{"ph": "X", "name": "op", "ts": "1.5"}]
+    assert "args are of another shape" in lost.reason
+
+
+def test_text_that_is_not_utf8_is_drawn_with_a_mark(write: Callable[[bytes], Path]) -> None:
+    text = json.dumps([THREE[0], {"ph": "X", "name": "opA", "ts": "1"}]).encode()
+    found, (lost,) = salvaged(write(text.replace(b"opA", b"op\xff")), BLOCK_BYTES)
+    assert [event["name"] for event in found] == ["process_name", "op\N{REPLACEMENT CHARACTER}"]
+    assert "not UTF-8" in lost.reason
+
+
+@in_blocks
+def test_an_event_that_nests_too_deeply_is_counted(
+    write: Callable[[bytes], Path], block_bytes: int
+) -> None:
+    deep = b'{"ph": "X", "name": "op 9", "args": {"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}}"
+    whole = PLAIN.document(EIGHT)
+    found, lost = salvaged(write(b"[" + deep + b", " + whole[1:]), block_bytes)
+    assert found == [wanted(event) for event in EIGHT]
+    assert lost
 
 
 @pytest.mark.parametrize(

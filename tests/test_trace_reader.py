@@ -49,6 +49,7 @@ from timeline.selection import Layer
 from timeline.sources import trace_reader
 from timeline.sources.base import Wanted
 from timeline.sources.counter_units import name_and_unit
+from timeline.sources.damage import Damage
 from timeline.sources.discovery import discover
 from timeline.sources.json_events import read_events
 from timeline.sources.trace_events import Args, Event, Other, Value, number, text
@@ -555,9 +556,9 @@ def test_only_lanes_that_were_misread_are_worth_a_second_pass(
     """Reading is most of the time of an export, so it is not done twice without need."""
     path, opened = write(events), []
 
-    def counted(path: Path) -> Iterator[list[Event]]:
+    def counted(path: Path, damage: Damage) -> Iterator[list[Event]]:
         opened.append(path)
-        return read_events(path, TINY_BLOCK)
+        return read_events(path, TINY_BLOCK, damage)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trace_reader, "HELD_EVENTS", 1)
@@ -1147,17 +1148,19 @@ FIRST, LAST = run_on(1, 2, 2)
 @pytest.mark.parametrize(
     "arg", sorted(name for name in SPELLED if name not in ("FP Start", "BP End"))
 )
-def test_an_arg_of_another_shape_is_an_error_that_says_where(
+def test_an_arg_of_another_shape_costs_the_args_and_says_where(
     write: Writer, arg: str, wrong: Any, block_bytes: int
 ) -> None:
     """Also where the events around it are fine, or of a phase that nobody knows."""
     broken = {**FIRST, "args": {arg: wrong}}
     path = write([*STREAM.names(), FIRST, {"ph": "i"}, broken, LAST])
     offset = path.read_bytes().index(json.dumps(broken).encode())
-    with pieces(1, block_bytes), pytest.raises(SourceError) as caught:
-        read(path)
-    assert (caught.value.path, caught.value.offset) == (path, offset)
-    assert f"{path}, byte {offset}" in str(caught.value)
+    with pieces(1, block_bytes):
+        records = read(path)
+    assert len(records.tasks) == 3
+    (lost,) = (own for own in records.omissions if "args are of another shape" in own.reason)
+    assert lost.reason.endswith(f"the first at byte {offset}")
+    assert (lost.rows, lost.rank, lost.loss) == (1, RANK, True)
 
 
 @pytest.mark.parametrize("held_events", HELD_COUNTS)
@@ -1199,9 +1202,9 @@ class HeldEvents:
         self._seen: list[Event] = []
         self._kept_only = self._references([Other()])[0]
 
-    def read(self, path: Path) -> Iterator[list[Event]]:
+    def read(self, path: Path, damage: Damage) -> Iterator[list[Event]]:
         """Small blocks of events, counted before each next one."""
-        for block in read_events(path, block_bytes=4096):
+        for block in read_events(path, 4096, damage):
             self._seen += block
             yield block
             self.blocks += 1

@@ -212,9 +212,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("tlexport: interrupted; nothing was written.", file=sys.stderr)
         return INTERRUPTED
-    except BrokenPipeError:
-        # The reader of our output left; what there is to say cannot be said.
+    except OSError as error:
+        # Files of ours raise errors of their own: it is the terminal or pipe that failed.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            print(f"tlexport: cannot print: {error.strerror}.", file=sys.stderr)
         return 1
 
 
@@ -241,17 +243,17 @@ def _run(asked: argparse.Namespace) -> int:
         from timeline.listing import listing
 
         found = listing(path, selection, options)
-        print(found.to_json().decode() if asked.json else "\n".join(found.lines()))
+        print(found.to_json().decode() if asked.json else "\n".join(found.lines()), flush=True)
         return 0
     report = export(path, selection, options, _progress(asked))
     for warning in report.warnings:
         if not asked.quiet:
             print(f"tlexport: {warning}", file=sys.stderr)
     if asked.json:
-        print(report.to_json().decode())
+        print(report.to_json().decode(), flush=True)
     elif not asked.quiet:
         print("\n".join(report.lines()))
-        print("Open: https://ui.perfetto.dev (drag the file in)")
+        print("Open: https://ui.perfetto.dev (drag the file in)", flush=True)
     return 0
 
 

@@ -2,33 +2,44 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from timeline.records.clock import EARLIEST_WALL_NS
-from timeline.records.columns import Bool
+from timeline.records.columns import Bool, Int64
+from timeline.records.copies import copies_in
 from timeline.records.tables import NO_TIME, Omission, Records, Spans
 
 __all__ = ["valid"]
 
+LONGEST_RUN_NS = 366 * 86_400 * 10**9
+"""No capture takes longer than a year."""
+
 
 def valid(records: Records) -> Records:
-    """Drop rows without a start, or that end before they start, and count them.
+    """Drop rows whose times make no sense, and count them.
 
-    So are host events on a clock that counts from the start of the host, in a profile that
-    otherwise has wall time: MindSpore exports CPU operators so, decades before everything else.
+    Those have no start, end before they start, or lie more than a year from the others: a damaged
+    time puts them there, and they would leave nothing of the picture to see. Host events do so
+    where their clock counts from the start of the host in a profile that otherwise has wall time,
+    as MindSpore's CPU operators do. Rows that are there twice are dropped too.
     """
     omissions = list(records.omissions)
+    middle = _Middle.of(records)
 
-    def check(table: Spans, noun: str) -> Bool:
+    def check(table: Spans, noun: str, far: str = "more than a year from the others") -> Bool:
         known = (table.start_ns != NO_TIME) & (table.end_ns != NO_TIME)
-        return counted(known & (table.end_ns >= table.start_ns), noun)
+        timed = counted(known & (table.end_ns >= table.start_ns), f"{noun} without a valid time")
+        near = middle.holds(table.start_ns) & middle.holds(table.end_ns)
+        once = ~copies_in(table)
+        counted(~timed | near, f"{noun} {far}")
+        counted(~(timed & near) | once, f"{noun} that are there twice", loss=False)
+        return timed & near & once
 
-    def counted(good: Bool, noun: str) -> Bool:
+    def counted(good: Bool, reason: str, *, loss: bool = True) -> Bool:
         bad = int(np.count_nonzero(~good))
         if bad:
-            omissions.append(Omission(f"{noun} without a valid time", bad, records.rank, loss=True))
+            omissions.append(Omission(reason, bad, records.rank, loss=loss))
         return good
 
     kept = records.kept(
@@ -37,24 +48,38 @@ def valid(records: Records) -> Records:
         ops=check(records.ops, "communication ops"),
         steps=check(records.steps, "steps"),
         parts=check(records.parts, "step parts"),
-        host=check(records.host, "host events") & _on_the_clock(records, omissions),
+        host=check(records.host, "host events", "on a clock that nothing relates to the rest"),
         samples=counted(
-            (records.samples.time_ns != NO_TIME) & np.isfinite(records.samples.value),
-            "counter samples",
+            (records.samples.time_ns != NO_TIME)
+            & np.isfinite(records.samples.value)
+            & middle.holds(records.samples.time_ns),
+            "counter samples without a valid time",
         ),
     )
     cut_flows = kept.omissions[len(records.omissions) :]
     return replace(kept, omissions=(*omissions, *cut_flows))
 
 
-def _on_the_clock(records: Records, omissions: list[Omission]) -> Bool:
-    """Host events that are on the clock of the device records."""
-    host_ns = records.host.start_ns
-    device = [table.start_ns for table in (records.tasks, records.ops, records.steps) if len(table)]
-    if not device or max(int(starts.max()) for starts in device) < EARLIEST_WALL_NS:
-        return np.ones(len(host_ns), np.bool_)
-    good: Bool = (host_ns >= EARLIEST_WALL_NS) | (host_ns == NO_TIME)
-    if not good.all():
-        reason = "host events on a clock that nothing relates to the rest"
-        omissions.append(Omission(reason, int((~good).sum()), records.rank, loss=True))
-    return good
+@dataclass(frozen=True)
+class _Middle:
+    """The middle of a profile in time, None where it has no records."""
+
+    time_ns: int | None
+
+    @classmethod
+    def of(cls, records: Records) -> _Middle:
+        """That of device records, else of host events."""
+        device = [records.tasks.start_ns, records.ops.start_ns, records.steps.start_ns]
+        for starts in (np.concatenate(device), records.host.start_ns, records.samples.time_ns):
+            known = starts[starts != NO_TIME]
+            if len(known):
+                return cls(int(np.partition(known, len(known) // 2)[len(known) // 2]))
+        return cls(None)
+
+    def holds(self, times_ns: Int64) -> Bool:
+        """Which times are within a year of it."""
+        if self.time_ns is None:
+            return np.ones(len(times_ns), np.bool_)
+        low, high = self.time_ns - LONGEST_RUN_NS, self.time_ns + LONGEST_RUN_NS
+        good: Bool = (times_ns >= low) & (times_ns <= high)
+        return good

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from timeline.errors import SourceError
 from timeline.records.columns import Bool, Codes, Int64, Rows, constant
 from timeline.records.strings import NO_NAME
 from timeline.records.tables import (
@@ -100,11 +101,7 @@ class _Reader:
         if with_host:
             host, flows = read_host(self.database, self.names, calls, tasks, ops)
         if not self.every_arg:
-            tasks = replace(
-                tasks,
-                context=constant(NO_CONTEXT, len(tasks), np.int64),
-                connection=constant(NO_ID, len(tasks), np.int64),
-            )
+            tasks = replace(tasks, connection=constant(NO_ID, len(tasks), np.int64))
         series, samples = CounterSeries.empty(), CounterSamples.empty()
         if Layer.COUNTERS in self.layers:
             series, samples = read_counters(
@@ -121,7 +118,16 @@ class _Reader:
             series=series,
             samples=samples,
             flows=flows if Layer.ARROWS in self.layers else Flows.empty(),
-            omissions=tuple(self.omissions),
+            omissions=(*self.omissions, *self.database.damage.omissions(self.rank)),
+            warnings=self._warnings(),
+        )
+
+    def _warnings(self) -> tuple[str, ...]:
+        if self.database.has("TASK"):
+            return ()
+        return (
+            f"rank {self.rank}: {self.database.path.name} has no table TASK, so that computing "
+            "is not known.",
         )
 
     def _integers(self, table: str, columns: dict[str, int], where: str = "") -> dict[str, Int64]:
@@ -130,6 +136,7 @@ class _Reader:
     def _tasks(self) -> tuple[Tasks, Int64]:
         """Device tasks without the FFTS+ parents, and their globalTaskId."""
         where = f'WHERE "deviceId" = {self.device}' if self.device is not None else ""
+        self.database.require("TASK", "startNs", "endNs")
         raw = self._integers(
             "TASK",
             {
@@ -147,6 +154,8 @@ class _Reader:
             | self._rest({"batchId": NO_ID}),
             where,
         )
+        if self.database.is_lost("TASK"):
+            raise SourceError(self.database.path, "the table TASK is damaged from its first page.")
         compute = Lookup(
             self._integers(
                 "COMPUTE_TASK_INFO",
@@ -218,6 +227,7 @@ class _Reader:
 
     def _ops(self, tasks: Tasks, task_ids: Int64, communication: Lookup) -> CommunicationOps:
         """Communication ops; their graph and device are those of their tasks."""
+        self.database.require("COMMUNICATION_OP", "startNs", "endNs")
         raw = self._integers(
             "COMMUNICATION_OP",
             {
@@ -277,10 +287,7 @@ class _Reader:
         numbers: dict[int, int] = {}
         for table in ("COMMUNICATION_OP", "COMMUNICATION_TASK_INFO"):
             if self.database.has(table, "groupName"):
-                rows = self.database.rows(
-                    f"SELECT groupName, MIN(rowid) FROM {table} GROUP BY 1 ORDER BY 2"
-                )
-                for number, _ in rows:
+                for number in self.database.first_rows(table, "groupName"):
                     numbers.setdefault(number, len(numbers))
         return numbers
 
@@ -321,6 +328,8 @@ class _Reader:
                 "name": self.names.codes(raw["taskType"]),
                 "graph": own.graph,
                 "launch_ns": own.launch_ns,
+                "task": own.task,
+                "context": own.context,
                 "source_rank": raw["srcRank"],
                 "target_rank": raw["dstRank"],
                 "size_bytes": raw["size"],
@@ -331,8 +340,6 @@ class _Reader:
                 {
                     "op": self.names.codes(raw["name"]),
                     "stream": own.stream,
-                    "task": own.task,
-                    "context": own.context,
                     "notify": self.names.numbers(raw["notifyId"]),
                     "transport": self.names.enum("ENUM_HCCL_TRANSPORT_TYPE", raw["transportType"]),
                     "data_type": self.names.enum("ENUM_HCCL_DATA_TYPE", raw["dataType"]),

@@ -4,26 +4,33 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import BinaryIO, get_args
+from typing import BinaryIO
 
 import msgspec
 
 from timeline.errors import SourceError
-from timeline.sources.trace_events import Event, Metadata, Other
+from timeline.sources.damage import Damage
+from timeline.sources.event_pieces import Piece, fault_in, next_event, whole_events, whole_file
+from timeline.sources.trace_events import Event, Metadata
 
 __all__ = ["BLOCK_BYTES", "look_for_metadata", "read_events"]
 
 BLOCK_BYTES = 512 * 1024
 """Blocks of this size stay in the processor's cache; larger ones read slower."""
 MOST_CUTS_TRIED = 8
+MOST_CUTS_OF_DAMAGE = 1_000
+MOST_EVENT_BYTES = 64 << 20
+"""Text of this size without an end of an event is damaged."""
 _UTF8_MARK = b"\xef\xbb\xbf"
 _STRING = rb'"(?:[^"\\]|\\.)*"'
 _KEY = re.compile(rb"\s*(" + _STRING + rb")\s*:\s*(?=\S)", re.DOTALL)
 _PLAIN_VALUE = re.compile(rb"(?:" + _STRING + rb"|[^\s,\[\]{}\"]+)\s*,", re.DOTALL)
-_BYTE_OF_ERROR = re.compile(r"\(byte (\d+)\)")
+_EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
+_OBJECT = b'{"traceEvents":['
 _WHITE = b" \t\r\n"
 _METADATA_PHASE = b'"M"'
 _OPEN, _CLOSE = b"{}"
@@ -32,45 +39,30 @@ MOST_BRACES = 3
 """Braces on either side of the phase that may be those of the event."""
 
 
-class _Whole(msgspec.Struct, gc=False):
-    """A file that is an object."""
-
-    traceEvents: list[Event] = []  # noqa: N815 - the key of the format
-
-
-class _WholeUndecoded(msgspec.Struct, gc=False):
-    traceEvents: list[msgspec.Raw] = []  # noqa: N815
-
-
-class _Phase(msgspec.Struct, gc=False):
-    ph: str = ""
-
-
-_decode_event: Callable[[bytes], Event] = msgspec.json.Decoder(Event).decode
-_decode_list = msgspec.json.Decoder(list[Event]).decode
-_decode_whole = msgspec.json.Decoder(_Whole).decode
 _decode_metadata = msgspec.json.Decoder(Metadata).decode
-_decode_phase = msgspec.json.Decoder(_Phase).decode
-_part_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
-_part_whole = msgspec.json.Decoder(_WholeUndecoded).decode
-_DRAWN_PHASES = frozenset(
-    kind.__struct_config__.tag for kind in get_args(Event) if kind is not Other
-)
 
 
-def read_events(path: Path, block_bytes: int = BLOCK_BYTES) -> Iterator[list[Event]]:
+def read_events(
+    path: Path, block_bytes: int = BLOCK_BYTES, damage: Damage | None = None
+) -> Iterator[list[Event]]:
     """Read the events of a file, which is an array or an object with `traceEvents`.
 
     The file is cut between events and the decoder proves each cut: a piece that does not decode
     was cut inside an event, so an earlier cut is tried, and in the end a larger block. A file laid
     out in an unusual way therefore reads too, only with larger blocks.
 
+    Events that cannot be decoded are left out and noted in `damage`; all whole ones before and
+    behind them are read.
+
     Raises:
-        SourceError: the file cannot be opened, or is not JSON of that shape, with the byte offset.
+        SourceError: the file cannot be opened, is no trace, or holds events of which none can be
+            decoded, with the byte offset.
     """
     try:
         with path.open("rb") as file:
-            yield from _read_blocks(file, path, block_bytes)
+            yield from _Blocks(
+                file, path, block_bytes, Damage(path) if damage is None else damage
+            ).read()
     except OSError as error:
         raise SourceError(path, f"cannot be read: {error.strerror}.") from error
 
@@ -121,31 +113,134 @@ def _metadata_around(text: bytes, at: int) -> Metadata | None:
     return None
 
 
-def _read_blocks(file: BinaryIO, path: Path, block_bytes: int) -> Iterator[list[Event]]:
-    held, found = b"", None
-    while found is None:
-        more = file.read(max(block_bytes, len(held)))
-        held += more
-        found = _opening(held, path, ended=not more)
-    opening, skipped = found
-    offset = skipped
-    held = held[skipped:]
-    wanted = block_bytes
-    while True:
-        more = file.read(wanted)
-        if not more:
-            break
-        held += more
-        cut = _split(held, path, offset)
-        if cut is None:
-            wanted = len(held)
-            continue
-        events, used = cut
-        yield events
-        offset += used
-        held = held[used:]
-        wanted = block_bytes
-    yield _last(opening, held, path, offset)
+class _Blocks:
+    """One pass over an open file."""
+
+    def __init__(self, file: BinaryIO, path: Path, block_bytes: int, damage: Damage) -> None:
+        self._file, self._path, self._block_bytes = file, path, block_bytes
+        self._damage = damage
+        self._offset = 0
+        """Of the text at hand, in the file."""
+        self._events = 0
+        self._first_fault: tuple[int, str] | None = None
+
+    def read(self) -> Iterator[list[Event]]:
+        """All events that can be decoded."""
+        opening, held = self._open()
+        wanted = self._block_bytes
+        while more := self._file.read(wanted):
+            held += more
+            piece = self._before(held, len(held), MOST_CUTS_TRIED)
+            used = piece.behind if piece else 0
+            if piece is None and opening and (fault := self._fault(opening, held)) is not None:
+                piece = self._before_or_at(held, fault)
+                used = next_event(held, max(piece.behind, 1))
+                if used == len(held) < MOST_EVENT_BYTES:
+                    piece = None
+                else:
+                    self._note("places that are not valid JSON", fault)
+            if piece is None:
+                wanted = len(held)
+                continue
+            yield self._accepted(piece)
+            held, wanted = self._behind(held, used), self._block_bytes
+        yield from self._rest(opening, held)
+        if not self._events and self._first_fault is not None:
+            raise self._unreadable(*self._first_fault)
+
+    def _open(self) -> tuple[bytes, bytes]:
+        """What the file opens with, and the text behind that."""
+        held, found = b"", None
+        while found is None:
+            more = self._file.read(max(self._block_bytes, len(held)))
+            held += more
+            found = _opening(held, self._path, ended=not more)
+        opening, skipped = found
+        return opening, self._behind(held, skipped)
+
+    def _behind(self, held: bytes, used: int) -> bytes:
+        self._offset += used
+        return held[used:]
+
+    def _before(self, held: bytes, stop: int, tries: int) -> Piece | None:
+        """The whole events before a place, as many as the decoder accepts."""
+        for _, (end, behind) in zip(range(tries), _cuts(held, stop), strict=False):
+            piece = whole_events(held[:end])
+            if piece is not None:
+                return replace(piece, behind=behind)
+        return None
+
+    def _fault(self, opening: bytes, held: bytes) -> int | None:
+        """Where no text that follows could make the events valid."""
+        fault = fault_in(opening + held)
+        if fault is None:
+            return 0 if len(held) > MOST_EVENT_BYTES else None
+        return max(0, fault - len(opening))
+
+    def _rest(self, opening: bytes, held: bytes) -> Iterator[list[Event]]:
+        """What is left when all of the file is at hand."""
+        while True:
+            piece = whole_file(opening, held)
+            if piece is not None:
+                yield self._accepted(piece)
+                return
+            if not opening:
+                opening, skipped = self._opening_within(held)
+                held = self._behind(held, skipped)
+                continue
+            fault = fault_in(opening + held)
+            cut_off = fault is None
+            stop = len(held) if fault is None else max(0, fault - len(opening))
+            piece = self._before_or_at(held, stop)
+            left = held[piece.behind :].strip(_WHITE + b",]")
+            used = len(held) if cut_off or not left else next_event(held, max(piece.behind, 1))
+            events = self._accepted(piece)
+            if cut_off:
+                what = "an event is cut off" if left else "the end is missing"
+                after = f"{what} after {self._events} whole events"
+                self._note(after, stop, rows=1 if left else 0)
+            else:
+                self._note("places that are not valid JSON", stop)
+            yield events
+            if used == len(held):
+                return
+            held = self._behind(held, used)
+
+    def _before_or_at(self, held: bytes, stop: int) -> Piece:
+        """The same, or all up to the last brace: between two events anything may be missing."""
+        end = stop
+        for _ in range(MOST_CUTS_TRIED):
+            end = held.rfind(b"}", 0, end)
+            piece = whole_events(held[: end + 1]) if end >= 0 else None
+            if piece is not None:
+                return replace(piece, behind=end + 1)
+        return self._before(held, stop, MOST_CUTS_OF_DAMAGE) or Piece([], [], 0)
+
+    def _opening_within(self, held: bytes) -> tuple[bytes, int]:
+        """The same as `_opening`, of an object that is damaged somewhere."""
+        if match := _EVENTS_KEY.search(held):
+            return _OBJECT, match.end()
+        raise self._unreadable(len(held), "it ends before its events")
+
+    def _accepted(self, piece: Piece) -> list[Event]:
+        for what, at in piece.faults:
+            self._note(what, at)
+        self._events += len(piece.events)
+        return piece.events
+
+    def _note(self, what: str, at: int, rows: int = 1) -> None:
+        offset = self._offset + at
+        self._damage.add(what, f"byte {offset}", rows)
+        if self._first_fault is None:
+            self._first_fault = (offset, what)
+
+    def _unreadable(self, offset: int, found: str) -> SourceError:
+        return SourceError(
+            self._path,
+            f"holds no event that can be read: {found}.",
+            offset=offset,
+            do="The run was probably interrupted while it wrote; export it again.",
+        )
 
 
 def _opening(held: bytes, path: Path, *, ended: bool) -> tuple[bytes, int] | None:
@@ -179,7 +274,7 @@ def _object_opening(held: bytes, begin: int) -> tuple[bytes, int] | None:
     while key := _KEY.match(held, at):
         value = held[key.end() : key.end() + 1]
         if key[1] == b'"traceEvents"' and value == b"[":
-            return b'{"traceEvents":[', key.end() + 1
+            return _OBJECT, key.end() + 1
         plain = _PLAIN_VALUE.match(held, key.end())
         if plain is None:
             # The events come after a nested value: decode as one object in the end.
@@ -188,78 +283,12 @@ def _object_opening(held: bytes, begin: int) -> tuple[bytes, int] | None:
     return None
 
 
-def _split(held: bytes, path: Path, offset: int) -> tuple[list[Event], int] | None:
-    """Decode up to the last cut that the decoder accepts; also the bytes used."""
-    for _, cut in zip(range(MOST_CUTS_TRIED), _cuts(held), strict=False):
-        piece = b"[" + held[: cut[0]] + b"]"
-        try:
-            return _decode_list(piece), cut[1]
-        except msgspec.ValidationError:
-            with contextlib.suppress(msgspec.DecodeError):
-                return _one_by_one(_part_list(piece), held, path, offset), cut[1]
-        except msgspec.DecodeError:
-            continue
-    return None
-
-
-def _one_by_one(parts: Sequence[msgspec.Raw], held: bytes, path: Path, offset: int) -> list[Event]:
-    """Decode events of which at least one is of no known phase, or of a wrong shape.
-
-    Raises:
-        SourceError: one is of a known phase and of a wrong shape; the message says where.
-    """
-    events: list[Event] = []
-    at = 0
-    for part in parts:
-        at = held.index(bytes(part), at)
-        try:
-            events.append(_decode_event(part))
-        except msgspec.ValidationError as error:
-            if not _is_other(part):
-                raise SourceError(
-                    path, f"holds an event of another shape: {error}.", offset=offset + at
-                ) from error
-            events.append(Other())
-        at += len(bytes(part))
-    return events
-
-
-def _is_other(part: msgspec.Raw) -> bool:
-    try:
-        return _decode_phase(part).ph not in _DRAWN_PHASES
-    except msgspec.ValidationError:
-        return False
-
-
-def _cuts(held: bytes) -> Iterator[tuple[int, int]]:
+def _cuts(held: bytes, stop: int) -> Iterator[tuple[int, int]]:
     """Places between two objects, last first: (end of the left one, start of the right one)."""
-    start = len(held)
+    start = stop
     while (start := held.rfind(b"{", 0, start)) > 0:
         before = held[max(0, start - 64) : start].rstrip(_WHITE)
         if before.endswith(b","):
             left = before[:-1].rstrip(_WHITE)
             if left.endswith(b"}"):
                 yield held.rfind(b"}", 0, start) + 1, start
-
-
-def _last(opening: bytes, held: bytes, path: Path, offset: int) -> list[Event]:
-    whole = opening + held
-    try:
-        try:
-            return _decode_list(whole) if opening == b"[" else _decode_whole(whole).traceEvents
-        except msgspec.ValidationError:
-            parts = _part_list(whole) if opening == b"[" else _part_whole(whole).traceEvents
-            return _one_by_one(parts, held, path, offset)
-    except msgspec.ValidationError as error:
-        raise SourceError(
-            path, f"holds an event of another shape: {error}.", offset=offset
-        ) from error
-    except msgspec.DecodeError as error:
-        match = _BYTE_OF_ERROR.search(str(error))
-        at = int(match[1]) - len(opening) if match else len(held)
-        raise SourceError(
-            path,
-            f"is not valid JSON: {_BYTE_OF_ERROR.sub('', str(error)).strip()}.",
-            offset=offset + max(0, at),
-            do="The run was probably interrupted while it wrote; export it again.",
-        ) from error

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import apsw
@@ -17,33 +18,84 @@ import numpy.typing as npt
 
 from timeline.errors import SourceError
 from timeline.records.columns import Float64, Int64, constant
+from timeline.sources.damage import Damage
 
 __all__ = ["Database", "open_database"]
 
 BLOCK_ROWS = 16_384
+_Found = TypeVar("_Found")
+_BOTH_WAYS = ("ASC", "DESC")
+_DAMAGES = (apsw.CorruptError, apsw.IOError, apsw.NotADBError)
 _OPEN_FLAGS = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
 
 
 class Database:
-    """A database whose tables and columns may be missing: profiles of each version hold others."""
+    """A database whose tables and columns may be missing: profiles of each version hold others.
+
+    What cannot be read of it is noted in `damage`, and the rest is read: rows in pages that are
+    damaged, and values of another kind than their column.
+    """
 
     def __init__(self, path: Path, connection: apsw.Connection) -> None:
         self.path = path
+        self.damage = Damage(path)
         self._connection = connection
         self._columns: dict[str, dict[str, str]] = {}
-        names = self.rows("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")
-        for (name,) in names:
+        self._readable: dict[str, tuple[int, int]] = {}
+        """Of a damaged table, the number of rows that can be read from either end."""
+        self._read_whole: set[str] = set()
+        for (name,) in self._tables():
             columns = self.rows("SELECT name, type FROM pragma_table_info(?)", (name,))
             self._columns[name] = {column: str(kind).upper() for column, kind in columns}
+
+    def _tables(self) -> list[tuple[Any, ...]]:
+        query = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')"
+        try:
+            return list(self._connection.execute(query))
+        except apsw.CorruptError:
+            # SQLite refuses a file that is shorter than its header says, unless it is told so.
+            self._connection.execute("PRAGMA writable_schema = ON")
+            names = self.rows(query)
+        except apsw.Error as error:
+            raise _unreadable(self.path, error) from error
+        self.damage.add("an early end, after which pages are missing", _end_of(self.path))
+        return names
 
     def has(self, table: str, *columns: str) -> bool:
         """Whether a table is there, with all these columns."""
         return table in self._columns and self._columns[table].keys() >= set(columns)
 
+    def require(self, table: str, *columns: str) -> None:
+        """Refuse a table that is there but lacks a column without which it means nothing.
+
+        Raises:
+            SourceError: it does; the message lists the columns that are there.
+        """
+        held = self._columns.get(table, dict.fromkeys(columns, ""))
+        missing = [name for name in columns if name not in held]
+        if missing:
+            raise SourceError(
+                self.path,
+                f"table {table} has no column {missing[0]}; found {', '.join(held)}.",
+                do="It was probably written by a newer version of the profiler.",
+            )
+
     def rows(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """The rows of a small query."""
         with _reading(self.path):
             return list(self._connection.execute(query, values))
+
+    def texts(self, table: str, key: str, text: str) -> dict[int, str]:
+        """Texts by their integer key; bytes that are not UTF-8 become a mark of replacement."""
+        found: dict[int, str] = {}
+        query = f'SELECT "{key}", CAST("{text}" AS BLOB) FROM "{table}" WHERE "{key}" IS NOT NULL'
+        try:
+            for number, value in self._connection.execute(query):
+                if isinstance(number, int):
+                    found[number] = (value or b"").decode("utf-8", errors="replace")
+        except _DAMAGES as error:
+            self._note_lost(table, str(error))
+        return found
 
     def integers(self, table: str, columns: dict[str, int], where: str = "") -> dict[str, Int64]:
         """Integer columns of a table, by name; NULL and absent columns hold the default given.
@@ -63,36 +115,134 @@ class Database:
         if held is None:
             return {name: np.empty(0, dtype) for name in columns}
         present = [name for name in columns if name in held]
-        picked = ", ".join(_cell(name, held[name], columns[name], kind) for name in present)
-        ((count,),) = self.rows(f'SELECT COUNT(*) FROM "{table}" {where}')
-        made = {
-            name: np.empty(count, dtype) if name in held else constant(columns[name], count, dtype)
-            for name in columns
-        }
-        if present:
-            query = f'SELECT {picked} FROM "{table}" {where} ORDER BY rowid'
-            self._fill([made[name] for name in present], query)
-        return made
-
-    def _fill(self, columns: Sequence[npt.NDArray[Any]], query: str) -> None:
-        """Read the rows of a query into columns, a block at a time."""
-        first = 0
+        cells = [_cell(name, held[name], columns[name], kind) for name in present]
         with _reading(self.path):
-            rows = self._connection.execute(query)
-            while True:
-                block = chain.from_iterable(islice(rows, BLOCK_ROWS))
-                cells = np.fromiter(block, columns[0].dtype).reshape(-1, len(columns))
-                if not len(cells):
-                    return
-                for column, values in zip(columns, cells.T, strict=True):
-                    column[first : first + len(cells)] = values
-                first += len(cells)
+            try:
+                made = self._read(table, cells, where, dtype)
+            except (TypeError, ValueError, OverflowError):
+                cells = [_tolerant(name, columns[name], kind) for name in present]
+                made = self._read(table, cells, where, dtype)
+                self._note_kinds(table, present)
+        count = len(made[0]) if made else self._count(table, where)
+        absent = {
+            name: constant(columns[name], count, dtype) for name in columns if name not in held
+        }
+        return {**absent, **dict(zip(present, made, strict=True))}
+
+    def _read(
+        self, table: str, cells: Sequence[str], where: str, dtype: Any
+    ) -> list[npt.NDArray[Any]]:
+        """The values of cells in every row that can be read."""
+        if not cells:
+            return []
+        return self._around(table, cells, lambda: self._filled(table, cells, where, dtype))
+
+    def first_rows(self, table: str, column: str) -> list[Any]:
+        """The distinct values of a column, in the order of their first rows."""
+
+        def query() -> list[Any]:
+            rows = self._connection.execute(
+                f'SELECT "{column}", MIN(rowid) FROM {self._rows_of(table)} GROUP BY 1 ORDER BY 2'
+            )
+            return [value for value, _ in rows]
+
+        with _reading(self.path):
+            return self._around(table, [f'"{column}"'], query)
+
+    def _around(self, table: str, cells: Sequence[str], query: Callable[[], _Found]) -> _Found:
+        """What a query finds; of a table that is damaged, in the rows that can be read."""
+        try:
+            found = query()
+        except _DAMAGES as error:
+            if table in self._read_whole or table in self._readable:
+                raise
+            self._readable[table] = self._rows_around(table, cells, str(error))
+            return query()
+        self._read_whole.add(table)
+        return found
+
+    def is_lost(self, table: str) -> bool:
+        """Whether a table is damaged so that no row of it can be read."""
+        return self._readable.get(table) == (0, 0)
+
+    def _filled(
+        self, table: str, cells: Sequence[str], where: str, dtype: Any
+    ) -> list[npt.NDArray[Any]]:
+        columns = [np.empty(self._count(table, where), dtype) for _ in cells]
+        query = f"SELECT {', '.join(cells)} FROM {self._rows_of(table)} {where} ORDER BY rowid"
+        first = 0
+        rows = self._connection.execute(query)
+        while True:
+            block = chain.from_iterable(islice(rows, BLOCK_ROWS))
+            values = np.fromiter(block, dtype).reshape(-1, len(columns))
+            if not len(values):
+                return [column[:first] for column in columns]
+            for column, own in zip(columns, values.T, strict=True):
+                column[first : first + len(values)] = own
+            first += len(values)
+
+    def _count(self, table: str, where: str) -> int:
+        ((count,),) = self._connection.execute(
+            f"SELECT COUNT(*) FROM {self._rows_of(table)} {where}"
+        )
+        return int(count)
+
+    def _rows_of(self, table: str) -> str:
+        """A table as SQL; of a damaged one, the rows before and behind the damage.
+
+        They are counted from both ends: a condition on the row would read on to the next one.
+        """
+        if table not in self._readable:
+            return f'"{table}" NOT INDEXED'
+        parts = [
+            f'SELECT * FROM (SELECT rowid AS rowid, * FROM "{table}" NOT INDEXED '
+            f"ORDER BY rowid {order} LIMIT {rows})"
+            for order, rows in zip(_BOTH_WAYS, self._readable[table], strict=True)
+        ]
+        return f"({' UNION ALL '.join(parts)})"
+
+    def _rows_around(self, table: str, cells: Sequence[str], found: str) -> tuple[int, int]:
+        """How many rows can be read from either end of a damaged table."""
+        picked = ", ".join(["rowid", *cells])
+        counts, last = [0, 0], [0, 0]
+        for end, order in enumerate(_BOTH_WAYS):
+            query = f'SELECT {picked} FROM "{table}" NOT INDEXED ORDER BY rowid {order}'
+            with contextlib.suppress(*_DAMAGES):
+                for row in self._connection.execute(query):
+                    counts[end] += 1
+                    last[end] = row[0]
+        lost = last[1] - last[0] - 1 if all(counts) else 1
+        self._note_lost(table, found, max(1, lost))
+        return counts[0], counts[1]
+
+    def _note_lost(self, table: str, found: str, rows: int = 1) -> None:
+        self.damage.add(f"rows of {table} in damaged pages ({found})", "a page of it", rows)
+
+    def _note_kinds(self, table: str, names: Sequence[str]) -> None:
+        for name in names:
+            found = self.rows(
+                f"SELECT COUNT(*), MIN(rowid) FROM {self._rows_of(table)} "
+                f"WHERE typeof(\"{name}\") NOT IN ('integer', 'real', 'null')"
+            )
+            ((count, first),) = found
+            if count:
+                self.damage.add(
+                    f"values of {table}.{name} that are no numbers", f"row {first}", count
+                )
 
 
 def _cell(name: str, declared: str, default: float, kind: str) -> str:
     """A column as SQL: numbers stored as text, as older exports do, are read as numbers."""
     cell = f'IFNULL("{name}", {_literal(default)})'
     return cell if kind in declared else f"CAST({cell} AS {kind})"
+
+
+def _tolerant(name: str, default: float, kind: str) -> str:
+    """A column as SQL in which some values are no numbers: they count as absent."""
+    return (
+        f"CASE WHEN typeof(\"{name}\") IN ('integer', 'real') THEN CAST(\"{name}\" AS {kind}) "
+        f"ELSE {_literal(default)} END"
+    )
 
 
 def _literal(value: float) -> str:
@@ -109,8 +259,10 @@ def open_database(path: Path) -> Iterator[Database]:
     read instead.
 
     Raises:
-        SourceError: the file cannot be opened or is not a SQLite database.
+        SourceError: the file cannot be opened, is empty, or is not a SQLite database.
     """
+    if path.is_file() and path.stat().st_size == 0:
+        raise SourceError(path, "is empty.", do="The export was interrupted; export it again.")
     log = path.with_name(path.name + "-wal")
     if log.is_file() and log.stat().st_size > 0:
         with tempfile.TemporaryDirectory(prefix="tlexport-") as directory:
@@ -141,6 +293,14 @@ def _reading(path: Path) -> Iterator[None]:
     try:
         yield
     except apsw.Error as error:
-        raise SourceError(path, f"cannot be read as a SQLite database: {error}.") from error
+        raise _unreadable(path, error) from error
     except (TypeError, ValueError, OverflowError) as error:
         raise SourceError(path, f"holds a value of an unexpected kind: {error}.") from error
+
+
+def _unreadable(path: Path, error: apsw.Error) -> SourceError:
+    return SourceError(path, f"cannot be read as a SQLite database: {error}.")
+
+
+def _end_of(path: Path) -> str:
+    return f"byte {path.stat().st_size}"

@@ -32,6 +32,7 @@ from timeline.records.tables import (
 )
 from timeline.selection import Layer
 from timeline.sources.base import Wanted
+from timeline.sources.damage import Damage
 from timeline.sources.json_events import look_for_metadata, read_events
 from timeline.sources.trace_counters import CounterKey, CounterReader
 from timeline.sources.trace_events import (
@@ -127,11 +128,12 @@ class _Reader:
         self._held = 0
         self._runs: dict[LaneKey, list[_Run]] = defaultdict(list)
         self._others = 0
+        self._damages = [Damage(path) for path in files.paths]
 
     def read(self) -> None:
         """Read all events."""
-        for path in self._files.paths:
-            for events in read_events(path):
+        for path, damage in zip(self._files.paths, self._damages, strict=True):
+            for events in read_events(path, damage=damage):
                 self._add(events)
         self._all_named = True
         self._flush()
@@ -222,7 +224,7 @@ class _Reader:
             made.append(
                 Omission("trace events of a phase that is not drawn", self._others, rank, loss=True)
             )
-        return tuple(made)
+        return (*made, *(own for damage in self._damages for own in damage.omissions(rank)))
 
     def _add_lane(self, key: LaneKey, events: Sequence[Complete]) -> None:
         """Add events of one lane to the table they belong to, if anywhere."""

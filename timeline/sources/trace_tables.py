@@ -137,16 +137,10 @@ def tasks_table(
             "connection": _ids([arg.connection for arg in args], NO_ID),
             "name": strings.codes([event.name for event in events]),
             "task_type": types,
+            "context": _ids([arg.subtask for arg in args], NO_CONTEXT),
             "compute": np.isin(types, np.array(computing, np.int32)),
         }
-        | (
-            {
-                "batch": _ids([arg.batch for arg in args], NO_ID),
-                "context": _ids([arg.subtask for arg in args], NO_CONTEXT),
-            }
-            if every_arg
-            else {}
-        ),
+        | ({"batch": _ids([arg.batch for arg in args], NO_ID)} if every_arg else {}),
     )
 
 
@@ -171,6 +165,8 @@ def planes_table(
             "graph": _first_ids(
                 [arg.small_model for arg in args], [arg.model for arg in args], graph
             ),
+            "task": _ids([arg.plane_task for arg in args], NO_ID),
+            "context": _ids([arg.plane_context for arg in args], NO_CONTEXT),
             "source_rank": _ids([arg.source_rank for arg in args], NO_ID),
             "target_rank": _ids([arg.target_rank for arg in args], NO_ID),
             "size_bytes": _ids([arg.size for arg in args], NO_ID),
@@ -182,8 +178,6 @@ def planes_table(
         | (
             {
                 "stream": _ids([arg.plane_stream for arg in args], NO_ID),
-                "task": _ids([arg.plane_task for arg in args], NO_ID),
-                "context": _ids([arg.plane_context for arg in args], NO_CONTEXT),
                 "notify": _codes([arg.notify for arg in args], strings),
                 "transport": _codes([arg.transport for arg in args], strings),
                 "data_type": _codes([arg.plane_data_type for arg in args], strings),

@@ -1,0 +1,35 @@
+"""Turns what of a file could not be read into counted losses, each with its first place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from timeline.records.tables import Omission
+
+__all__ = ["Damage"]
+
+
+@dataclass
+class Damage:
+    """What one pass over a file had to leave out."""
+
+    path: Path
+    _found: dict[str, tuple[int, str]] = field(default_factory=dict)
+
+    def add(self, what: str, where: str, rows: int = 1) -> None:
+        """Note rows that cannot be read; of each kind only the first place is kept.
+
+        Args:
+            what: a plural noun and what is wrong with it.
+            where: the byte, line or record.
+        """
+        before, first = self._found.get(what, (0, where))
+        self._found[what] = (before + rows, first)
+
+    def omissions(self, rank: int) -> tuple[Omission, ...]:
+        """One loss for each kind."""
+        return tuple(
+            Omission(f"{self.path.name}: {what}, the first at {first}", rows, rank, loss=True)
+            for what, (rows, first) in self._found.items()
+        )
