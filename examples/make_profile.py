@@ -16,6 +16,7 @@ from profile_mindspore import write_mindspore_timeline
 from profile_mindstudio import write_mindformers, write_mindstudio
 from profile_model import Iteration, RankRun, Run, Step, Task
 from profile_overlap import Segment, expected_overlap, overlap_segments
+from profile_raw import write_raw
 from profile_simulation import make_run
 from profile_torch_database import write_torch_database
 from profile_torch_text import write_torch_text
@@ -35,6 +36,7 @@ __all__ = [
     "write_mindformers",
     "write_mindspore_timeline",
     "write_mindstudio",
+    "write_raw",
     "write_torch_database",
     "write_torch_text",
 ]
@@ -45,6 +47,7 @@ LAYOUTS: dict[str, Callable[[Run, Path], list[Path]]] = {
     "mindspore-2.1": write_mindspore_timeline,
     "mindstudio": write_mindstudio,
     "mindformers": write_mindformers,
+    "raw": write_raw,
 }
 
 

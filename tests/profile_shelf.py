@@ -17,6 +17,7 @@ from make_profile import (
     write_mindformers,
     write_mindspore_timeline,
     write_mindstudio,
+    write_raw,
     write_torch_database,
     write_torch_text,
 )
@@ -33,6 +34,10 @@ WRITERS: dict[str, Callable[[Run, Path], list[Path]]] = {
     "mindformers-2.1": functools.partial(write_mindformers, layout="mindspore-2.1"),
     "mindstudio-exported-twice": functools.partial(write_mindstudio, older_export=True),
     "mindstudio-sliced": functools.partial(write_mindstudio, slices=3),
+    "raw": write_raw,
+    "raw-hwts": functools.partial(write_raw, log="hwts", slices=12),
+    "raw-v6": functools.partial(write_raw, log="v6"),
+    "raw-49-MHz": functools.partial(write_raw, megahertz="49.000000"),
 }
 """Everything that can be on disk, by name."""
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from timeline.errors import NoProfileError, SourceError
+from timeline.sources.raw_slices import slices_in
 
 __all__ = ["Capture", "Layout", "find_captures"]
 
@@ -22,6 +23,8 @@ class Layout(enum.Enum):
     MINDSTUDIO = enum.auto()
     GRAPH_TIMELINE = enum.auto()
     RAW = enum.auto()
+    RAW_SLICES = enum.auto()
+    """Raw data with slices that are read; of RAW nothing can be."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,7 @@ def _of_file(path: Path) -> Capture:
     if path.name == "trace_view.json":
         inside = parent.parent if parent.name == OUTPUT else parent
         return Capture(Layout.TRACE_VIEW, inside, parent)
-    if _EXPORTED_TRACE.fullmatch(path.name):
+    if _EXPORTED_TRACE.fullmatch(path.name) or path in slices_in(path.parent):
         own = [capture for capture in found if capture.content == parent]
         if own:
             return own[0]
@@ -168,6 +171,8 @@ def _of_prof(directory: Path, directories: set[str], files: list[str]) -> Iterat
             timeline = directory / f"device_{device}" / "timeline"
             if timeline.is_dir() and any(_TIMELINE.fullmatch(p.name) for p in timeline.iterdir()):
                 yield Capture(Layout.GRAPH_TIMELINE, directory, timeline, device)
+            elif slices_in(data := directory / f"device_{device}" / "data"):
+                yield Capture(Layout.RAW_SLICES, directory, data, device)
             else:
                 yield Capture(Layout.RAW, directory, directory, device)
         if not devices and "host" in directories:

@@ -12,7 +12,8 @@ from timeline.errors import RankIdentityError, SourceError, UsageError, spell_id
 from timeline.sources.base import Clock, Identity, Source
 from timeline.sources.captures import Capture, Layout, find_captures
 from timeline.sources.database_source import DatabaseSource
-from timeline.sources.identity import identify
+from timeline.sources.identity import how_to_export, identify, is_nameless, raw_error
+from timeline.sources.raw_source import RawSlicesSource
 from timeline.sources.trace_sources import (
     GraphTimelineSource,
     MindStudioSource,
@@ -24,6 +25,7 @@ __all__ = ["Discovered", "discover"]
 
 SAME_RUN_SECONDS = 60
 """Captures of two processes that start closer than this belong to one run."""
+_RAW = frozenset({Layout.RAW, Layout.RAW_SLICES})
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ def discover(
     """
     captures = find_captures(path)
     ranks = _assigned_ranks(captures, assigned or {})
-    captures, notes = _without_nameless_raw(captures, path)
+    captures, notes = _without_nameless_raw(captures, path, ranks)
     candidates: list[_Candidate] = []
     for capture in captures:
         try:
@@ -103,18 +105,19 @@ def _assigned_ranks(captures: Sequence[Capture], assigned: Mapping[str, int]) ->
     return ranks
 
 
-def _without_nameless_raw(captures: list[Capture], root: Path) -> tuple[list[Capture], list[str]]:
-    """Pass over raw captures of no known rank where others can be read; alone they are errors."""
-    readable = [capture for capture in captures if capture.layout is not Layout.RAW]
-    if not readable:
+def _without_nameless_raw(
+    captures: list[Capture], root: Path, assigned: Mapping[Capture, int]
+) -> tuple[list[Capture], list[str]]:
+    """Pass over raw captures of no known rank where better ones are; alone they are errors."""
+    layouts = {capture.layout for capture in captures}
+    poor = _RAW if layouts - _RAW else frozenset({Layout.RAW})
+    if not layouts - poor:
         return captures, []
     kept, notes = [], []
     for capture in captures:
         try:
-            if capture.layout is Layout.RAW:
-                identify(capture, root, None)
-        except RankIdentityError:
-            pass
+            if capture.layout in poor and capture not in assigned and is_nameless(capture, root):
+                raise raw_error(capture.directory)
         except SourceError as error:
             notes.append(str(error))
             continue
@@ -141,6 +144,8 @@ def _source(capture: Capture, identity: Identity, clock: Clock, several: bool) -
             return GraphTimelineSource(identity, clock, capture.content)
         case Layout.RAW:
             return RawSource(identity, clock)
+        case Layout.RAW_SLICES:
+            return RawSlicesSource(identity, clock, capture.content)
 
 
 def _newest(rank: int, candidates: list[_Candidate]) -> tuple[_Candidate, list[str]]:
@@ -149,8 +154,7 @@ def _newest(rank: int, candidates: list[_Candidate]) -> tuple[_Candidate, list[s
     Captures follow each other when one process took them or their times are apart; captures of
     one moment by two processes are two cards that claim one rank.
     """
-    readable = [found for found in candidates if found.capture.layout is not Layout.RAW]
-    candidates = _without_raw_twins(readable or candidates)
+    candidates, passed = _without_poorer(rank, _without_raw_twins(candidates))
     ordered = sorted(candidates, key=lambda found: found.identity.taken)
     newest = ordered[-1]
     for older in ordered[:-1]:
@@ -161,11 +165,30 @@ def _newest(rank: int, candidates: list[_Candidate]) -> tuple[_Candidate, list[s
                 f"rank {rank} appears twice: {listed}. Using neither.",
                 do="Pass the one you want as PATH, or give another id: --assign-rank DIR=RANK",
             )
-    return newest, [
+    passed += [
         f"rank {rank}: {older.capture.directory.name} is older than "
         f"{newest.capture.directory.name} and was not read."
         for older in ordered[:-1]
     ]
+    return newest, passed
+
+
+def _without_poorer(rank: int, candidates: list[_Candidate]) -> tuple[list[_Candidate], list[str]]:
+    """The captures that were exported; without any, raw ones that can be read; else all.
+
+    And a note for each raw capture passed over that is newer than all of those.
+    """
+    for poor in (_RAW, frozenset({Layout.RAW})):
+        kept = [found for found in candidates if found.capture.layout not in poor]
+        if kept:
+            latest = max(found.identity.taken for found in kept)
+            return kept, [
+                f"rank {rank}: {found.capture.directory.name} is newer, but was not read. "
+                f"{how_to_export(found.capture.directory)}"
+                for found in candidates
+                if found.capture.layout in poor and found.identity.taken > latest
+            ]
+    return candidates, []
 
 
 def _several_runs(chosen: list[_Candidate]) -> list[str]:

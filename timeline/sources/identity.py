@@ -15,7 +15,7 @@ from timeline.sources.base import Clock, Identity
 from timeline.sources.captures import Capture, Layout
 from timeline.sources.sqlite_columns import Database, open_database
 
-__all__ = ["Evidence", "identify", "raw_error"]
+__all__ = ["Evidence", "how_to_export", "identify", "is_nameless", "raw_error", "read_json"]
 
 _INFO_NAME = re.compile(r"profiler_info_(\d+)\.json")
 _DATABASE_RANK = re.compile(r"ascend_(?:pytorch|mindspore)_profiler_(\d+)\.db")
@@ -162,11 +162,12 @@ def _rank_in(path: Path) -> int | None:
 
 def raw_error(directory: Path) -> SourceError:
     """The error of a capture that holds only raw data: which command exports it."""
-    return SourceError(
-        directory,
-        "holds raw profiling data only.",
-        do=f"Export it first: msprof --export=on --output={directory}",
-    )
+    return SourceError(directory, "holds raw profiling data only.", do=how_to_export(directory))
+
+
+def how_to_export(directory: Path) -> str:
+    """What to do with a capture that only msprof can read."""
+    return f"Export it first: msprof --export=on --output={directory}"
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -212,6 +213,15 @@ def _settle(
             do=f"Say which is right: --assign-rank {name}=RANK",
         )
     return evidence[0].rank, evidence[0].where
+
+
+def is_nameless(capture: Capture, root: Path) -> bool:
+    """Whether neither metadata nor names tell the rank of a capture that is no database.
+
+    Raises:
+        SourceError: its metadata cannot be read.
+    """
+    return not _of_files(capture) and not _of_names(capture, root)
 
 
 def _of_names(capture: Capture, root: Path) -> list[Evidence]:

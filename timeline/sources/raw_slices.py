@@ -1,0 +1,225 @@
+"""Turns the numbered slices of a raw log into blocks of its records."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from timeline.errors import SourceError
+from timeline.records.columns import Bool
+from timeline.records.tables import Omission
+
+__all__ = [
+    "Log",
+    "RecordArray",
+    "RecordReader",
+    "UInt64",
+    "layout",
+    "log_slices",
+    "missing_slices",
+    "slices_in",
+]
+
+BLOCK_BYTES = 1 << 22
+"""What is read of a slice at a time."""
+ALIGNED_BYTES = 1 << 13
+"""The beginning of a slice that tells where its records begin."""
+TRUSTED_SHARE = 0.5
+"""Where fewer records than this share are marked, they may begin elsewhere."""
+_SLICE = re.compile(r"(hwts|stars_soc|ts_track)\.data\.(\d{1,9})\.slice_(\d{1,9})")
+
+RecordArray = npt.NDArray[Any]
+"""Whole records of a log: a structured array."""
+UInt64 = npt.NDArray[np.uint64]
+
+
+def layout(size: int, **fields: tuple[int, str]) -> np.dtype[Any]:
+    """The layout of a record of `size` bytes: by name the offset and type of what is read of it."""
+    return np.dtype(
+        {
+            "names": list(fields),
+            "offsets": [offset for offset, _ in fields.values()],
+            "formats": [form for _, form in fields.values()],
+            "itemsize": size,
+        }
+    )
+
+
+@dataclass(frozen=True)
+class Log:
+    """A raw log: its name, the layout of its records, and what marks a record as one of it."""
+
+    name: str
+    record: np.dtype[Any]
+    is_record: Callable[[RecordArray], Bool]
+
+
+def slices_in(directory: Path) -> tuple[Path, ...]:
+    """All slices of logs that are read, by log, device and number; empty ones hold nothing.
+
+    Raises:
+        SourceError: the directory cannot be read.
+    """
+    found = []
+    try:
+        if directory.is_dir():
+            for path in directory.iterdir():
+                match = _SLICE.fullmatch(path.name)
+                if match and path.is_file() and path.stat().st_size:
+                    found.append(((match[1], int(match[2]), int(match[3])), path))
+    except OSError as error:
+        raise SourceError(directory, f"cannot be read: {error.strerror}.") from error
+    return tuple(path for _, path in sorted(found))
+
+
+def log_slices(slices: Sequence[Path], log: str) -> tuple[Path, ...]:
+    """The slices of one log, in their order."""
+    return tuple(path for path in slices if path.name.startswith(f"{log}.data."))
+
+
+def missing_slices(slices: Sequence[Path]) -> list[str]:
+    """The names of slices that are not there although earlier and later ones of the log are."""
+    found = []
+    numbers: dict[str, list[int]] = {}
+    for path in slices:
+        stem, _, number = path.name.rpartition("_")
+        numbers.setdefault(stem, []).append(int(number))
+    for stem, own in numbers.items():
+        for before, after in pairwise(own):
+            if after == before + 2:
+                found.append(f"{stem}_{before + 1}")
+            elif after > before + 2:
+                found.append(f"{stem}_{before + 1} to {after - 1}")
+    return found
+
+
+def _runs(slices: Sequence[Path]) -> Iterator[list[Path]]:
+    """Slices without a gap between them: a record may begin in one and end in the next."""
+    run: list[Path] = []
+    before: tuple[int, int] | None = None
+    for path in slices:
+        match = _SLICE.fullmatch(path.name)
+        assert match is not None
+        place = int(match[2]), int(match[3])
+        if run and before != (place[0], place[1] - 1):
+            yield run
+            run = []
+        run.append(path)
+        before = place
+    if run:
+        yield run
+
+
+def _size_bytes(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError as error:
+        raise SourceError(path, f"cannot be read: {error.strerror}.") from error
+
+
+@dataclass
+class RecordReader:
+    """One pass over the slices of a log; what was no record is known when it is done.
+
+    A record may straddle two slices. Where the first slices are gone, the rest of a record opens
+    the log, and where the capture broke off, the beginning of one closes it: the marks of the
+    records tell which.
+    """
+
+    log: Log
+    slices: Sequence[Path]
+    pieces: list[Omission] = field(default_factory=list)
+    """Parts of records, each with its file and byte."""
+    unmarked: int = 0
+    first_unmarked: str = ""
+
+    def blocks(self) -> Iterator[RecordArray]:
+        """The marked records in their order, block by block.
+
+        Raises:
+            SourceError: a slice cannot be read.
+        """
+        for run in _runs(self.slices):
+            held, before = b"", run[0]
+            rest = sum(map(_size_bytes, run)) % self.log.record.itemsize
+            for path in run:
+                try:
+                    held = yield from self._blocks_of(path, held, before, rest)
+                except OSError as error:
+                    raise SourceError(path, f"cannot be read: {error.strerror}.") from error
+                before, rest = path, 0
+            self._leave_out(before, _size_bytes(before) - len(held), len(held))
+
+    def _blocks_of(
+        self, path: Path, held: bytes, before: Path, rest: int
+    ) -> Generator[RecordArray, None, bytes]:
+        """The records of one slice; returns what is left of its last one."""
+        size = self.log.record.itemsize
+        with path.open("rb") as file:
+            read = file.read(BLOCK_BYTES)
+            kept, skipped = self._alignment(held, read, rest)
+            if not kept:
+                self._leave_out(before, _size_bytes(before) - len(held), len(held))
+                held = b""
+            self._leave_out(path, 0, skipped)
+            read = read[skipped:]
+            at = skipped - len(held)
+            while read:
+                held += read
+                whole = len(held) // size
+                yield self._marked(np.frombuffer(held, self.log.record, whole), path, at)
+                at += whole * size
+                held = held[whole * size :]
+                read = file.read(BLOCK_BYTES)
+        return held
+
+    def _alignment(self, held: bytes, read: bytes, rest: int) -> tuple[bool, int]:
+        """Whether a slice goes on with the held part of a record, and how many bytes to skip."""
+        start = read[:ALIGNED_BYTES]
+
+        def share(choice: tuple[bool, int]) -> float:
+            kept, skipped = choice
+            return self._marked_share((held if kept else b"") + start[skipped:])
+
+        best = max([(True, 0), (not held, 0 if held else rest)], key=share)
+        if share(best) < TRUSTED_SHARE:
+            # The slice before is not there, or lost its end.
+            elsewhere = ((not held, skipped) for skipped in range(self.log.record.itemsize))
+            best = max([best, *elsewhere], key=share)
+        return best
+
+    def _marked_share(self, data: bytes) -> float:
+        whole = len(data) // self.log.record.itemsize
+        if not whole:
+            return 0.0
+        return float(self.log.is_record(np.frombuffer(data, self.log.record, whole)).mean())
+
+    def _marked(self, records: RecordArray, path: Path, at: int) -> RecordArray:
+        good = self.log.is_record(records)
+        if good.all():
+            return records
+        if not self.unmarked:
+            byte = max(at + int(np.argmin(good)) * self.log.record.itemsize, 0)
+            self.first_unmarked = f"{path.name}, byte {byte}"
+        self.unmarked += int(np.count_nonzero(~good))
+        return records[good]
+
+    def _leave_out(self, path: Path, byte: int, length: int) -> None:
+        if length:
+            part = f"part of a record: {length} bytes of {path.name} from byte {max(byte, 0)}"
+            self.pieces.append(Omission(part, 1, loss=True))
+
+    def omissions(self) -> list[Omission]:
+        """What was no whole record, and no record of this log."""
+        found = list(self.pieces)
+        if self.unmarked:
+            reason = f"unknown records in the log {self.log.name}, the first in "
+            found.append(Omission(reason + self.first_unmarked, self.unmarked, loss=True))
+        return found

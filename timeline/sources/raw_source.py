@@ -1,0 +1,258 @@
+"""Turns the raw data of a device, as CANN records it, into tasks without names and steps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from timeline.errors import SourceError
+from timeline.records.columns import Codes, Pile, constant
+from timeline.records.strings import NO_NAME, StringPool
+from timeline.records.tables import (
+    NO_CONTEXT,
+    NO_GRAPH,
+    NO_ID,
+    Omission,
+    Records,
+    StepParts,
+    Steps,
+    Tasks,
+)
+from timeline.selection import Layer
+from timeline.sources.base import Clock, Identity, Wanted
+from timeline.sources.database_joins import covering_parents
+from timeline.sources.identity import how_to_export
+from timeline.sources.raw_clock import (
+    NO_ANCHOR,
+    DeviceClock,
+    read_anchor,
+    read_device_clock,
+    read_device_info,
+)
+from timeline.sources.raw_slices import RecordReader, UInt64, log_slices, missing_slices, slices_in
+from timeline.sources.raw_steps import StepTrace, graphs_of, read_step_trace, track_log
+from timeline.sources.raw_tasks import (
+    SUBTASK,
+    SUBTASK_TYPES,
+    Intervals,
+    TaskLog,
+    hwts_log,
+    read_intervals,
+    stars_log,
+)
+from timeline.sources.trace_tables import COMPUTE_TYPES
+
+__all__ = ["RawSlicesSource"]
+
+_CHIP_V6 = frozenset({"15", "16", "19"})
+"""`platform_version` of the chips whose records are laid out in the newest way."""
+_STREAM_SPEC = re.compile(r"(?:un)?aging\.compact\.expand_stream_spec\.slice_\d+")
+_EXPANDED_AT = 24
+"""Where the record of how many streams there are says whether their ids have 15 bits."""
+_NAMED_LAYERS = frozenset({Layer.HARDWARE, Layer.SCOPES})
+_KINDS = 256
+
+
+@dataclass(frozen=True)
+class RawSlicesSource:
+    """`PROF_*/device_N/data`: the logs of HWTS or STARS, and of the task scheduler."""
+
+    identity: Identity
+    host_clock: Clock
+    data: Path
+    layout: str = "raw"
+
+    @property
+    def clock(self) -> Clock:
+        """That of the host, where the capture says how the device's counter relates to it."""
+        return Clock() if read_anchor(self.data.parent) is None else self.host_clock
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The slices."""
+        return slices_in(self.data)
+
+    def read(self, wanted: Wanted) -> Records:
+        """See `Source.read`.
+
+        Tasks lie where the device's counter had them on CLOCK_MONOTONIC_RAW of the host. What only
+        the host recorded, names and communication above all, is not known, and a warning says so.
+        """
+        path, info = read_device_info(self.data.parent)
+        clock = read_device_clock(self.data.parent, path, info)
+        is_v6 = str(info.get("platform_version", "")).strip() in _CHIP_V6
+        expanded = _has_expanded_streams(self.identity.directory / "host" / "data")
+        reader = _Reader(self, clock, bool(wanted.layers & _NAMED_LAYERS))
+        for log in (hwts_log(), stars_log(is_v6=is_v6, expanded_streams=expanded)):
+            reader.read_tasks(log)
+        reader.read_steps(is_v6=is_v6)
+        return reader.records()
+
+
+def _has_expanded_streams(host_data: Path) -> bool:
+    """Whether the host recorded that stream ids have 15 bits.
+
+    Raises:
+        SourceError: what it recorded cannot be read.
+    """
+    try:
+        if not host_data.is_dir():
+            return False
+        paths = sorted(path for path in host_data.iterdir() if _STREAM_SPEC.fullmatch(path.name))
+        if not paths:
+            return False
+        with paths[0].open("rb") as file:
+            return file.read(_EXPANDED_AT + 1)[_EXPANDED_AT:] == b"\x01"
+    except OSError as error:
+        raise SourceError(host_data, f"cannot be read: {error.strerror}.") from error
+
+
+class _Reader:
+    """One pass over the logs of one device."""
+
+    def __init__(self, source: RawSlicesSource, clock: DeviceClock, named: bool) -> None:
+        self.source, self.clock, self.named = source, clock, named
+        self.rank = source.identity.rank
+        self.slices = source.files
+        self.strings = StringPool()
+        self.tasks = Pile(Tasks)
+        self.steps, self.parts = Steps.empty(), StepParts.empty()
+        self.omissions: list[Omission] = []
+        self.others = 0
+        self.unanchored = clock.anchor is NO_ANCHOR
+        self.knows_streams = True
+
+    def _open(self, name: str) -> Sequence[Path]:
+        return log_slices(self.slices, name)
+
+    def read_tasks(self, log: TaskLog) -> None:
+        """Read a log of tasks."""
+        reader = RecordReader(log.log, self._open(log.log.name))
+        found = read_intervals(log, reader)
+        self.omissions += reader.omissions()
+        self.others += found.others
+        self._leave_out("device tasks that started but never ended", found.unfinished, loss=True)
+        self._leave_out("ends of device tasks without a start", found.unstarted, loss=True)
+        self.tasks.add(self._tasks(log, found))
+        self.knows_streams &= log.knows_streams or not len(found.key)
+
+    def read_steps(self, *, is_v6: bool) -> None:
+        """Read the log of the task scheduler."""
+        log = track_log(is_v6=is_v6)
+        reader = RecordReader(log, self._open(log.name))
+        trace: StepTrace = read_step_trace(reader, self.clock.moments_ns)
+        self.omissions += [*reader.omissions(), *trace.omissions]
+        self.others += trace.others
+        self.steps, self.parts = trace.steps, trace.parts
+
+    def _leave_out(self, reason: str, rows: int, *, loss: bool) -> None:
+        if rows:
+            self.omissions.append(Omission(reason, rows, loss=loss))
+
+    def _tasks(self, log: TaskLog, found: Intervals) -> Tasks:
+        count = len(found.key)
+        stream, task, context = (ids.astype(np.int64) for ids in log.ids(found.key))
+        inside = found.key & SUBTASK != 0
+        kind = found.kind + np.where(inside, _KINDS, 0)
+        types = [log.types.get(code, f"type {code}") for code in range(_KINDS)]
+        types += [SUBTASK_TYPES.get(code, f"sub-task type {code}") for code in range(_KINDS)]
+        computes = np.array([name in COMPUTE_TYPES for name in types])
+        held = np.unique(kind)
+        codes = np.zeros(2 * _KINDS, np.int32)
+        codes[held] = self.strings.codes(types[code] for code in held.tolist())
+        device = self.source.identity.device
+        return Tasks.of(
+            count,
+            {
+                "start_ns": self.clock.moments_ns(found.start_ticks),
+                "end_ns": self.clock.moments_ns(found.end_ticks),
+                "device": constant(NO_ID if device is None else device, count, np.int64),
+                "stream": stream if log.knows_streams else constant(NO_ID, count, np.int64),
+                "task": task,
+                "context": np.where(inside, context, NO_CONTEXT),
+                "name": self._names(log, found, kind, types),
+                "task_type": codes[kind],
+                "compute": computes[kind],
+            },
+        )
+
+    def _names(self, log: TaskLog, found: Intervals, kind: np.ndarray, types: list[str]) -> Codes:
+        """What is known of each task, as its name: ids and type."""
+        if not self.named:
+            return constant(NO_NAME, len(kind), np.int32)
+        # The type takes the place of the thread: each name is made once.
+        alike: UInt64 = found.key & ~np.uint64(0xFFFF) | kind.astype(np.uint64)
+        distinct, place = np.unique(alike, return_inverse=True)
+        ids = (part.tolist() for part in log.ids(distinct))
+        kinds = (distinct & np.uint64(0xFFFF)).tolist()
+        names = (
+            _name(log, stream, task, context if code >= _KINDS else None, types[code])
+            for stream, task, context, code in zip(*ids, kinds, strict=True)
+        )
+        return self.strings.codes(names)[place.reshape(-1)]
+
+    def records(self) -> Records:
+        """Everything that was read.
+
+        Raises:
+            SourceError: it is nothing.
+        """
+        tasks = self.tasks.joined()
+        directory = self.source.identity.directory
+        if not len(tasks) and not len(self.steps):
+            raise SourceError(
+                self.source.data,
+                "holds no whole task and no whole step.",
+                do=how_to_export(directory),
+            )
+        covering = covering_parents(tasks)
+        tasks = tasks.take(~covering)
+        parents = int(np.count_nonzero(covering))
+        self._leave_out("FFTS+ tasks as a whole, beside their sub-tasks", parents, loss=False)
+        self._leave_out("raw records of other things than tasks and steps", self.others, loss=False)
+        graph, several = graphs_of(tasks.start_ns, self.steps)
+        return Records(
+            self.rank,
+            self.strings,
+            tasks=replace(tasks, graph=graph),
+            steps=self.steps,
+            parts=self.parts,
+            omissions=tuple(replace(one, rank=self.rank) for one in self.omissions),
+            warnings=tuple(self._warnings(directory, several)),
+        )
+
+    def _warnings(self, directory: Path, several: int) -> list[str]:
+        """What the records do not tell, and what would."""
+        found = [
+            "raw data, read without CANN. Names and shapes of operators, communication with its "
+            "planes, host calls and counters are not known; communication shows as free time. "
+            f"To have them: msprof --export=on --output={directory}"
+        ]
+        if self.unanchored:
+            found.append(
+                "dev_start.log and host_start.log do not relate the counter of the device to the "
+                "clock of its host; times count from the start of the device."
+            )
+        if not self.knows_streams:
+            found.append("records of this chip do not name the stream of a task.")
+        if (self.steps.graph != NO_GRAPH).any():
+            found.append(
+                "raw records do not name the graph of a task; each task is taken to be of the "
+                "graph whose step runs when it starts."
+            )
+        if several:
+            found.append(f"{several} tasks start in steps of several graphs and count for none.")
+        missing = missing_slices(self.slices)
+        if missing:
+            found.append(f"slices are missing: {', '.join(missing)}.")
+        return [f"rank {self.rank}: {text}" for text in found]
+
+
+def _name(log: TaskLog, stream: int, task: int, context: int | None, kind: str) -> str:
+    place = f"stream {stream} task {task}" if log.knows_streams else f"task {task}"
+    inside = "" if context is None else f" context {context}"
+    return f"{place}{inside} ({kind})"

@@ -1,0 +1,200 @@
+"""Turns the tags of a device's step trace into steps, reduces and data fetches."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from dataclasses import dataclass, field
+
+from timeline.records.tables import NO_GRAPH, NO_TIME, StepPart, StepParts, Steps
+
+__all__ = ["StepTags"]
+
+_START, _END, _FORWARD, _BACKWARD, _ITERATION_END = 0, 1, 2, 3, 4
+_REDUCE, _GET_NEXT, _STEP_START, _STEP_END = 10_000, 20_000, 60_000, 60_001
+
+
+@dataclass(eq=False)
+class _Iteration:
+    """One iteration while its tags come; `opens` where it is the first of a run of its graph."""
+
+    start_ns: int
+    opens: bool = False
+    last: int = 0
+    forward_ns: int = int(NO_TIME)
+    backward_ns: int = int(NO_TIME)
+    end_ns: int = int(NO_TIME)
+    begun: dict[tuple[StepPart, int, int], int] = field(default_factory=dict)
+    """The parts that have begun: by kind, stream and tag, when."""
+    parts: list[tuple[int, int, StepPart]] = field(default_factory=list)
+
+
+class StepTags:
+    """The steps of all graphs, made of tags that come graph by graph, in order of time.
+
+    Tags of a graph are 0 and 1 for the start and end of a run of it, 2 forward start, 3 backward
+    end, 4 iteration end, from 10000 reduces and from 20000 data fetches (even starts, odd ends);
+    60000 and 60001 are steps without a graph. A run may hold several iterations, and runs of one
+    graph may overlap: then a tag belongs to the oldest iteration that it can follow. Iterations
+    are counted from 1, as msprof does.
+
+    astray: tags of no step; unfinished, unstarted: steps without an end or a start; halves:
+    reduces and fetches without one of both; others: tags of something else.
+    """
+
+    def __init__(self) -> None:
+        self._steps: dict[str, list[int]] = defaultdict(list)
+        self._parts: dict[str, list[int]] = defaultdict(list)
+        self.astray = self.unfinished = self.unstarted = self.halves = self.others = 0
+        self._open: deque[_Iteration] = deque()
+        self._going: list[_Iteration] = []
+        """Those of the open ones whose end has not come."""
+        self._windows: dict[int, int] = {}
+        self._graph, self._count = int(NO_GRAPH), 0
+
+    def add(self, time_ns: int, graph: int, index: int, stream: int, tag: int) -> None:
+        """Take the next tag."""
+        if graph != self._graph:
+            self.close()
+            self._graph, self._count = graph, 0
+        if tag == _START:
+            self._begin(_Iteration(time_ns, opens=True))
+        elif tag == _END:
+            self._end_run(time_ns)
+        elif tag <= _ITERATION_END:
+            self._step_on(time_ns, tag)
+        elif _REDUCE <= tag < _GET_NEXT:
+            oldest = self._going[0] if self._going else None
+            self._part(oldest, StepPart.REDUCE, time_ns, stream, tag)
+        elif _GET_NEXT <= tag < _STEP_START:
+            self._part(self._fetching(), StepPart.GET_NEXT, time_ns, stream, tag)
+        elif tag == _STEP_START:
+            self.unfinished += index in self._windows
+            self._windows[index] = time_ns
+        elif tag == _STEP_END:
+            self._end_window(index, time_ns)
+        else:
+            self.others += 1
+
+    def tables(self) -> tuple[Steps, StepParts]:
+        """The steps and their parts."""
+        steps, parts = self._steps, self._parts
+        return (
+            Steps.of(len(steps["graph"]), steps) if steps else Steps.empty(),
+            StepParts.of(len(parts["graph"]), parts) if parts else StepParts.empty(),
+        )
+
+    def close(self) -> None:
+        """End a graph: what is open has lost its end."""
+        while self._open:
+            self._finish(self._open.popleft())
+        self.unfinished += len(self._windows)
+        self._windows.clear()
+
+    def _step_on(self, time_ns: int, tag: int) -> None:
+        own = next((one for one in self._going if one.last < tag), None)
+        if own is None:
+            own = self._next_of_the_run()
+        own.last = tag
+        if tag == _FORWARD:
+            own.forward_ns = time_ns
+        elif tag == _BACKWARD:
+            own.backward_ns = time_ns
+        else:
+            own.end_ns = time_ns
+            self._stop(own)
+
+    def _begin(self, one: _Iteration) -> _Iteration:
+        self._open.append(one)
+        self._going.append(one)
+        return one
+
+    def _stop(self, one: _Iteration) -> None:
+        self._going = [other for other in self._going if other is not one]
+
+    def _next_of_the_run(self) -> _Iteration:
+        """A run of several iterations: the next one begins where the last one ended."""
+        return self._begin(_Iteration(self._open[-1].end_ns if self._open else int(NO_TIME)))
+
+    def _fetching(self) -> _Iteration | None:
+        """The iteration that data is fetched for: the newest, or the one after it."""
+        if self._open and self._open[-1].last == _ITERATION_END:
+            self._next_of_the_run()
+        return self._open[-1] if self._open else None
+
+    def _part(
+        self, own: _Iteration | None, kind: StepPart, time_ns: int, stream: int, tag: int
+    ) -> None:
+        if own is None:
+            self.astray += 1
+            return
+        key = kind, stream, tag // 2 if kind is StepPart.GET_NEXT else 0
+        begun_ns = own.begun.pop(key, None)
+        if tag % 2 == 0:
+            self.halves += begun_ns is not None
+            own.begun[key] = time_ns
+        elif begun_ns is None:
+            self.halves += 1
+        else:
+            own.parts.append((begun_ns, time_ns, kind))
+
+    def _end_run(self, time_ns: int) -> None:
+        """A run of the graph is over: that of the oldest iteration, and those it went on with."""
+        if not self._open:
+            self.astray += 1
+            return
+        first = self._open.popleft()
+        if first.opens and first.end_ns == NO_TIME:
+            # A graph that is only run, and not trained, has no iteration ends.
+            first.end_ns = time_ns
+        self._finish(first)
+        while self._open and not self._open[0].opens:
+            self._finish(self._open.popleft())
+
+    def _finish(self, one: _Iteration) -> None:
+        self._stop(one)
+        if one.end_ns == NO_TIME or one.start_ns == NO_TIME:
+            self.unfinished += one.start_ns != NO_TIME
+            self.unstarted += one.end_ns != NO_TIME
+            self.astray += len(one.parts) * 2 + len(one.begun)
+            return
+        self._count += 1
+        self.halves += len(one.begun)
+        step = {
+            "graph": self._graph,
+            "iteration": self._count,
+            "start_ns": one.start_ns,
+            "end_ns": one.end_ns,
+            "fp_start_ns": one.forward_ns,
+            "bp_end_ns": one.backward_ns,
+        }
+        for name, value in step.items():
+            self._steps[name].append(value)
+        numbers = dict.fromkeys(StepPart, 0)
+        for start_ns, end_ns, kind in sorted(one.parts):
+            part = {
+                "graph": self._graph,
+                "iteration": self._count,
+                "number": numbers[kind],
+                "kind": int(kind),
+                "start_ns": start_ns,
+                "end_ns": end_ns,
+            }
+            numbers[kind] += 1
+            for name, value in part.items():
+                self._parts[name].append(value)
+
+    def _end_window(self, index: int, time_ns: int) -> None:
+        start_ns = self._windows.pop(index, None)
+        if start_ns is None:
+            self.unstarted += 1
+            return
+        step = {
+            "graph": self._graph,
+            "iteration": index,
+            "start_ns": start_ns,
+            "end_ns": time_ns,
+            "fp_start_ns": int(NO_TIME),
+            "bp_end_ns": int(NO_TIME),
+        }
+        for name, value in step.items():
+            self._steps[name].append(value)
