@@ -402,6 +402,18 @@ def test_raw_without_a_rank_can_be_given_one(shelf: ProfileShelf, tmp_path: Path
     assert source.identity.rank == 7
 
 
+@pytest.mark.parametrize("suffix", ["_ascend_pt", "_ascend_ms"])
+def test_the_rank_that_a_framework_tells(shelf: ProfileShelf, tmp_path: Path, suffix: str) -> None:
+    """Raw data inside a framework's capture has the rank of the profiler_info beside it."""
+    worker = tmp_path / f"host_7_20250109120000123{suffix}"
+    capture = shelf.copy("raw", worker, ranks=1).captures[0]
+    without_rank(capture)
+    (worker / "profiler_info_5.json").write_text("{}")
+    for path in (tmp_path, worker, capture, capture / "device_0" / "data"):
+        source = only_source(path)
+        assert (source.layout, source.identity.rank) == ("raw", 5)
+
+
 def test_raw_without_a_rank_beside_an_export(shelf: ProfileShelf, tmp_path: Path) -> None:
     """Raw data of an unknown rank is passed over where exports are, unless it is given one."""
     profile = shelf.copy("mindstudio", tmp_path / "run", ranks=1)

@@ -68,8 +68,8 @@ def find_captures(path: Path) -> list[Capture]:
         raise NoProfileError(
             path,
             "holds no Ascend profile.",
-            do=f"Looked for */{OUTPUT}, PROF_*/{MINDSTUDIO_OUTPUT}, PROF_*/device_N/timeline and "
-            "*.db below it. Raw data must be exported first: "
+            do=f"Looked for */{OUTPUT}, PROF_*/{MINDSTUDIO_OUTPUT}, PROF_*/device_N/timeline, "
+            "PROF_*/device_N/data and *.db below it. Other raw data must be exported first: "
             f"msprof --export=on --output={path}",
         )
     return sorted(found, key=lambda capture: (str(capture.directory), capture.device or 0))

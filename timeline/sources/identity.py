@@ -115,7 +115,12 @@ def _device_count(directory: Path) -> int:
 
 def _of_files(capture: Capture) -> list[Evidence]:
     """What profiler_info_R.json and info.json[.N] say; -1 is msprof's "unknown"."""
-    return [*_profiler_info(capture.directory), *_info_json(capture)]
+    directory = capture.directory
+    found = [*_profiler_info(directory), *_info_json(capture)]
+    if _WORKER.fullmatch(directory.parent.name):
+        # What the framework says lies above the data of msprof, until it has made its own of it.
+        found += _profiler_info(directory.parent)
+    return found
 
 
 def _profiler_info(directory: Path) -> Iterable[Evidence]:
