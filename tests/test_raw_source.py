@@ -243,6 +243,7 @@ def test_times_that_are_no_whole_nanoseconds(shelf: ProfileShelf) -> None:
     )
 
 
+@settings(max_examples=100)
 @given(
     ticks=st.lists(st.integers(0, 2**64 - 1) | st.integers(10**12, 10**13), min_size=1),
     megahertz=st.sampled_from(
@@ -522,6 +523,20 @@ def test_a_missing_slice_costs_only_its_records(device: Device, cut: int) -> Non
     assert lost(records)
 
 
+def test_a_gap_of_whole_records(device: Device) -> None:
+    """A record that begins before a gap does not go on behind it, however well both parts fit."""
+    log = b"".join(device.task(number, at=1000 * number) for number in range(1, 11))
+    device.write("stars_soc", log[:300], log[300:940], log[940:])
+    (device.data / "stars_soc.data.0.slice_1").unlink()
+    records = device.read()
+    assert records.tasks.task.tolist() == [1, 2, 9, 10]
+    assert lost(records) == {
+        "part of a record: 44 bytes of stars_soc.data.0.slice_0 from byte 256": 1,
+        "part of a record: 20 bytes of stars_soc.data.0.slice_2 from byte 0": 1,
+        "ends of device tasks without a start": 1,
+    }
+
+
 def test_a_slice_that_lost_its_end(device: Device) -> None:
     """Where a slice in the middle is short, the next one is read from its own first record."""
     first = b"".join(device.task(number, at=1000 * number) for number in range(1, 4))
@@ -543,6 +558,15 @@ def test_slices_are_read_in_order_of_their_numbers(device: Device) -> None:
     records = device.read()
     assert records.tasks.task.tolist() == list(range(1, 13))
     assert lost(records) == {}
+
+
+def test_other_logs_are_named(device: Device) -> None:
+    """What lies beside and is not read is said, by log."""
+    device.write("stars_soc", device.task(1))
+    device.write("hwts", b"")
+    for name in ("hbm.data.0.slice_0", "hbm.data.0.slice_1", "hwts.aiv_data.0.slice_0", "x.done"):
+        (device.data / name).write_bytes(b"x")
+    assert device.read().warnings[-1].endswith("not read: hbm.data, hwts.aiv_data.")
 
 
 def test_starts_and_ends_alone_are_counted(device: Device) -> None:
@@ -586,6 +610,7 @@ def test_records_that_are_none_are_counted(device: Device) -> None:
         (5 + 2048, 70, False, (5, 70)),
         (0x1000 | 0x4000 | 5, 0xF007, False, (5, 0x5007)),
         (0x2000 | 0x0123, 0xA000 | 0x0807, False, (7, 0xA123)),
+        (0x3000 | 5, 0xF007, False, (5, 0x3007)),
         (4097, 70, True, (4097, 70)),
         (0x8000 | 0x0123, 0x8000 | 4097, True, (4097, 0x8123)),
     ],
@@ -733,6 +758,25 @@ def test_steps_without_a_graph(device: Device) -> None:
     assert lost(records) == {"steps that started but never ended": 1}
 
 
+def test_tags_that_are_there_twice(device: Device) -> None:
+    """A tag that repeats the one before it is read once, and nothing is lost."""
+    tags = [(0, 0), (2, 10), (3, 20), (4, 30), (1, 31)]
+    device.write("ts_track", b"".join(2 * device.tag(tag, at) for tag, at in tags))
+    records = device.read()
+    assert steps_of(records) == [(1, 1, device.ns(0), device.ns(30))]
+    assert lost(records) == {}
+    assert [one.rows for one in records.omissions] == [len(tags)]
+
+
+def test_a_run_without_a_start(device: Device) -> None:
+    """Tags of a run that began before the capture are no step, whatever of it is there."""
+    tags = [(2, 1), (3, 2), (1, 3), (0, 20), (4, 30), (1, 31), (2, 40), (3, 41)]
+    device.write("ts_track", b"".join(device.tag(tag, at) for tag, at in tags))
+    records = device.read()
+    assert steps_of(records) == [(1, 1, device.ns(20), device.ns(30))]
+    assert lost(records) == {"steps without a start": 2}
+
+
 def test_a_step_trace_cut_at_both_ends(device: Device) -> None:
     """What began before the capture or ended after it is no step, and is counted."""
     tags = [(3, 5), (4, 10), (1, 11), (0, 20), (2, 21), (4, 30), (1, 31), (0, 40), (10_000, 41)]
@@ -740,7 +784,7 @@ def test_a_step_trace_cut_at_both_ends(device: Device) -> None:
     records = device.read()
     assert steps_of(records) == [(1, 1, device.ns(20), device.ns(30))]
     assert lost(records) == {
-        "steps that ended without a start": 1,
+        "steps without a start": 1,
         "steps that started but never ended": 1,
         "step trace records of no step": 1,
     }
@@ -779,7 +823,7 @@ def test_any_bytes_are_read_or_refused(shelf: ProfileShelf, tmp_path: Path, layo
     device = Device(shelf.copy(layout, tmp_path / "run", ranks=1))
     source = device.source()
 
-    @settings(max_examples=150)
+    @settings(max_examples=80)
     @given(
         logs=st.fixed_dictionaries({log: anything(log) for log in LOGS}),
         cut=st.integers(0, 200),

@@ -24,6 +24,7 @@ __all__ = [
     "layout",
     "log_slices",
     "missing_slices",
+    "other_logs",
     "slices_in",
 ]
 
@@ -34,6 +35,7 @@ ALIGNED_BYTES = 1 << 13
 TRUSTED_SHARE = 0.5
 """Where fewer records than this share are marked, they may begin elsewhere."""
 _SLICE = re.compile(r"(hwts|stars_soc|ts_track)\.data\.(\d{1,9})\.slice_(\d{1,9})")
+_ANY_SLICE = re.compile(r"(.+?)(?:\.\d+)?\.slice_\d+")
 
 RecordArray = npt.NDArray[Any]
 """Whole records of a log: a structured array."""
@@ -77,6 +79,19 @@ def slices_in(directory: Path) -> tuple[Path, ...]:
     except OSError as error:
         raise SourceError(directory, f"cannot be read: {error.strerror}.") from error
     return tuple(path for _, path in sorted(found))
+
+
+def other_logs(directory: Path) -> list[str]:
+    """The names of the logs in a directory that are not read.
+
+    Raises:
+        SourceError: the directory cannot be read.
+    """
+    try:
+        names = [path.name for path in directory.iterdir() if not _SLICE.fullmatch(path.name)]
+    except OSError as error:
+        raise SourceError(directory, f"cannot be read: {error.strerror}.") from error
+    return sorted({match[1] for name in names if (match := _ANY_SLICE.fullmatch(name))})
 
 
 def log_slices(slices: Sequence[Path], log: str) -> tuple[Path, ...]:

@@ -33,7 +33,14 @@ from timeline.sources.raw_clock import (
     read_device_clock,
     read_device_info,
 )
-from timeline.sources.raw_slices import RecordReader, UInt64, log_slices, missing_slices, slices_in
+from timeline.sources.raw_slices import (
+    RecordReader,
+    UInt64,
+    log_slices,
+    missing_slices,
+    other_logs,
+    slices_in,
+)
 from timeline.sources.raw_steps import StepTrace, graphs_of, read_step_trace, track_log
 from timeline.sources.raw_tasks import (
     SUBTASK,
@@ -249,6 +256,9 @@ class _Reader:
         missing = missing_slices(self.slices)
         if missing:
             found.append(f"slices are missing: {', '.join(missing)}.")
+        others = other_logs(self.source.data)
+        if others:
+            found.append(f"raw logs that are not read: {', '.join(others)}.")
         return [f"rank {self.rank}: {text}" for text in found]
 
 

@@ -96,7 +96,7 @@ def read_step_trace(reader: RecordReader, moments_ns: Callable[[UInt64], Int64])
         ("step trace records that repeat others", int(np.count_nonzero(again)), False),
         ("step trace records of no step", trace.astray, True),
         ("steps that started but never ended", trace.unfinished, True),
-        ("steps that ended without a start", trace.unstarted, True),
+        ("steps without a start", trace.unstarted, True),
         ("reduces and data fetches with one end only", trace.halves, True),
     )
     return StepTrace(

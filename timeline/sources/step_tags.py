@@ -143,7 +143,7 @@ class StepTags:
             self.astray += 1
             return
         first = self._open.popleft()
-        if first.opens and first.end_ns == NO_TIME:
+        if first.end_ns == NO_TIME:
             # A graph that is only run, and not trained, has no iteration ends.
             first.end_ns = time_ns
         self._finish(first)
@@ -154,7 +154,7 @@ class StepTags:
         self._stop(one)
         if one.end_ns == NO_TIME or one.start_ns == NO_TIME:
             self.unfinished += one.start_ns != NO_TIME
-            self.unstarted += one.end_ns != NO_TIME
+            self.unstarted += one.start_ns == NO_TIME
             self.astray += len(one.parts) * 2 + len(one.begun)
             return
         self._count += 1
