@@ -823,7 +823,7 @@ def test_any_bytes_are_read_or_refused(shelf: ProfileShelf, tmp_path: Path, layo
     device = Device(shelf.copy(layout, tmp_path / "run", ranks=1))
     source = device.source()
 
-    @settings(max_examples=80)
+    @settings(max_examples=50)
     @given(
         logs=st.fixed_dictionaries({log: anything(log) for log in LOGS}),
         cut=st.integers(0, 200),
