@@ -22,9 +22,11 @@ class Layout(enum.Enum):
     TRACE_VIEW = enum.auto()
     MINDSTUDIO = enum.auto()
     GRAPH_TIMELINE = enum.auto()
-    RAW = enum.auto()
+    PARSED = enum.auto()
+    """Parsed by msprof and never exported."""
     RAW_SLICES = enum.auto()
     """Raw data with slices that are read; of RAW nothing can be."""
+    RAW = enum.auto()
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,9 @@ _DATABASE = re.compile(r"(?:ascend_(?:pytorch|mindspore)_profiler(?:_\d+)?|mspro
 _EXPORTED_TRACE = re.compile(r"msprof(?:_slice|_\d+)+\.json")
 _TIMELINE = re.compile(r"msprof_\d+_\d+_\d+\.json")
 _DEVICE_DIRECTORY = re.compile(r"device_(\d+)")
+SQLITE = "sqlite"
+"""The directory of a device, or of the host, that holds what msprof parsed."""
+_TASKS = "ascend_task.db"
 _CAPTURED = re.compile(r".+_ascend_(?:pt|ms)")
 _PROF = "PROF_"
 
@@ -91,6 +96,10 @@ def _of_file(path: Path) -> Capture:
         own = [capture for capture in found if capture.content == parent]
         if own:
             return own[0]
+    if path.name == _TASKS:
+        own = [capture for capture in found if capture.content == parent]
+        if own:
+            return own[0]
     raise NoProfileError(
         path,
         "is no profile.",
@@ -101,7 +110,7 @@ def _of_file(path: Path) -> Capture:
 
 def _capture_root(path: Path) -> Path:
     """The capture that a directory inside it belongs to; any other directory is its own root."""
-    inner = {OUTPUT, MINDSTUDIO_OUTPUT, "timeline", "FRAMEWORK", "host", "summary", "data"}
+    inner = {OUTPUT, MINDSTUDIO_OUTPUT, "timeline", "FRAMEWORK", "host", "summary", "data", SQLITE}
     root = path
     for directory in (path, *path.parents):
         inside = directory.name in inner or _DEVICE_DIRECTORY.fullmatch(directory.name)
@@ -171,6 +180,8 @@ def _of_prof(directory: Path, directories: set[str], files: list[str]) -> Iterat
             timeline = directory / f"device_{device}" / "timeline"
             if timeline.is_dir() and any(_TIMELINE.fullmatch(p.name) for p in timeline.iterdir()):
                 yield Capture(Layout.GRAPH_TIMELINE, directory, timeline, device)
+            elif (parsed := directory / f"device_{device}" / SQLITE / _TASKS).is_file():
+                yield Capture(Layout.PARSED, directory, parsed.parent, device)
             elif slices_in(data := directory / f"device_{device}" / "data"):
                 yield Capture(Layout.RAW_SLICES, directory, data, device)
             else:

@@ -16,6 +16,7 @@ from timeline.records.tables import (
 )
 from timeline.sources.database_joins import pairs_by_key
 from timeline.sources.database_names import DatabaseNames
+from timeline.sources.launch_arrows import DeviceRecords, arrows_between
 from timeline.sources.sqlite_columns import Database
 
 __all__ = ["read_cann_calls", "read_host"]
@@ -85,7 +86,7 @@ def read_host(
     )
     first_framework = len(calls["connectionId"])
     first_mark = first_framework + len(framework["connectionId"])
-    device = _DeviceRecords(names, tasks, ops)
+    device = DeviceRecords(names.strings, tasks, ops)
     flows = Flows.concat(
         [
             *device.arrows("HostToDevice", calls["connectionId"], np.arange(first_framework)),
@@ -123,7 +124,7 @@ def _framework_arrows(
     names: DatabaseNames,
     framework: dict[str, Int64],
     first: int,
-    device: _DeviceRecords,
+    device: DeviceRecords,
 ) -> list[Flows]:
     """Arrows from framework calls: one call may own several connections."""
     ids = database.integers("CONNECTION_IDS", {"id": NO_ID, "connectionId": NO_ID})
@@ -144,49 +145,10 @@ def _queue_arrows(
     starts = framework["name"] == names.id_of("Enqueue")
     puts, takes = (starts & queue)[caller], (~starts & queue)[caller]
     left, right = pairs_by_key(connection[puts], connection[takes])
-    return _flows(
-        names,
+    return arrows_between(
+        names.strings,
         "async_task_queue",
         FlowEnd.HOST,
         caller[puts][left] + first,
         caller[takes][right] + first,
-    )
-
-
-class _DeviceRecords:
-    """Tasks and ops as ends of arrows.
-
-    The tasks of a communication op share its connection; the arrow goes to the op alone.
-    """
-
-    def __init__(self, names: DatabaseNames, tasks: Tasks, ops: CommunicationOps) -> None:
-        self._names = names
-        self._op_connection = ops.connection
-        of_op = np.isin(tasks.connection, ops.connection)
-        self._task_rows = np.flatnonzero(~of_op & (tasks.connection != NO_ID))
-        self._task_connection = tasks.connection[self._task_rows]
-
-    def arrows(self, category: str, connection: Int64, host_row: Rows) -> list[Flows]:
-        """One arrow per host call and device record of the same connection."""
-        held = connection != NO_ID
-        connection, host_row = connection[held], host_row[held]
-        source, op = pairs_by_key(connection, self._op_connection)
-        caller, task = pairs_by_key(connection, self._task_connection)
-        return [
-            _flows(self._names, category, FlowEnd.OP, host_row[source], op),
-            _flows(self._names, category, FlowEnd.TASK, host_row[caller], self._task_rows[task]),
-        ]
-
-
-def _flows(names: DatabaseNames, category: str, kind: FlowEnd, source: Rows, target: Rows) -> Flows:
-    count = len(source)
-    return Flows.of(
-        count,
-        {
-            "category": np.full(count, names.strings.code(category)),
-            "source_kind": np.full(count, FlowEnd.HOST),
-            "source_row": source,
-            "target_kind": np.full(count, kind),
-            "target_row": target,
-        },
     )

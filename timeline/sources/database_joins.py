@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from timeline.records.columns import Bool, Int64, Rows
 from timeline.records.tables import NO_CONTEXT, NO_ID, Tasks
 
-__all__ = ["Lookup", "covering_parents", "distinct_values", "pairs_by_key"]
+__all__ = [
+    "Lookup",
+    "common_keys",
+    "covering_parents",
+    "distinct_values",
+    "ordinals",
+    "pairs_by_key",
+]
 
 
 DENSE = 8
@@ -112,4 +121,26 @@ def covering_parents(tasks: Tasks) -> Bool:
         & (tasks.end_ns[rows[nearest]] <= tasks.end_ns[rows[candidate_places]])
     )
     found[rows[candidate_places[covers]]] = True
+    return found
+
+
+def common_keys(left: Sequence[Int64], right: Sequence[Int64]) -> tuple[Int64, Int64]:
+    """One key per row of two tables, equal where all the columns given of both are equal."""
+    rows = len(left[0])
+    key = np.zeros(rows + len(right[0]), np.int64)
+    for one, other in zip(left, right, strict=True):
+        distinct, place = distinct_values(np.concatenate([one, other]))
+        _, key = distinct_values(key * len(distinct) + place)
+    return key[:rows].astype(np.int64), key[rows:].astype(np.int64)
+
+
+def ordinals(key: Int64, start_ns: Int64) -> Int64:
+    """The place of each row among those of the same key, in order of start."""
+    if not len(key):
+        return np.empty(0, np.int64)
+    order = np.lexsort((start_ns, key))
+    places = np.arange(len(order))
+    first = np.concatenate([[True], key[order][1:] != key[order][:-1]])
+    found = np.empty(len(order), np.int64)
+    found[order] = places - np.maximum.accumulate(np.where(first, places, 0))
     return found

@@ -23,7 +23,7 @@ class DatabaseNames:
         self.strings = StringPool()
         self.by_id: dict[int, str] = {}
         if database.has("STRING_IDS", "id", "value"):
-            self.by_id = database.texts("STRING_IDS", "id", "value")
+            self.by_id = database.texts_by_id("STRING_IDS", "id", "value")
 
     def codes(self, ids: Int64) -> Codes:
         """The pool's codes of string ids; an id without a string is shown as its number."""
@@ -33,7 +33,7 @@ class DatabaseNames:
         """The pool's codes of enumeration values, named by their own table."""
         if not self._database.has(table, "id", "name"):
             return self._coded(values, {})
-        return self._coded(values, self._database.texts(table, "id", "name"))
+        return self._coded(values, self._database.texts_by_id(table, "id", "name"))
 
     def numbers(self, ids: Int64) -> Codes:
         """The pool's codes of ids that are shown as they are."""

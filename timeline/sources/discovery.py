@@ -13,6 +13,7 @@ from timeline.sources.base import Clock, Identity, Source
 from timeline.sources.captures import Capture, Layout, find_captures
 from timeline.sources.database_source import DatabaseSource
 from timeline.sources.identity import how_to_export, identify, is_nameless, raw_error
+from timeline.sources.parsed_source import ParsedSource
 from timeline.sources.raw_source import RawSlicesSource
 from timeline.sources.trace_sources import (
     GraphTimelineSource,
@@ -146,6 +147,8 @@ def _source(capture: Capture, identity: Identity, clock: Clock, several: bool) -
             return RawSource(identity, clock)
         case Layout.RAW_SLICES:
             return RawSlicesSource(identity, clock, capture.content)
+        case Layout.PARSED:
+            return ParsedSource(identity, clock, capture.content)
 
 
 def _newest(rank: int, candidates: list[_Candidate]) -> tuple[_Candidate, list[str]]:

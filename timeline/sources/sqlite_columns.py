@@ -85,7 +85,7 @@ class Database:
         with _reading(self.path):
             return list(self._connection.execute(query, values))
 
-    def texts(self, table: str, key: str, text: str) -> dict[int, str]:
+    def texts_by_id(self, table: str, key: str, text: str) -> dict[int, str]:
         """Texts by their integer key; bytes that are not UTF-8 become a mark of replacement."""
         found: dict[int, str] = {}
         query = f'SELECT "{key}", CAST("{text}" AS BLOB) FROM "{table}" WHERE "{key}" IS NOT NULL'
@@ -107,6 +107,18 @@ class Database:
     def floats(self, table: str, columns: dict[str, float], where: str = "") -> dict[str, Float64]:
         """Real columns of a table, in the row order of `integers`."""
         return self._columns_of(table, columns, where, "REAL", np.float64)
+
+    def numbers(self, table: str, cells: Sequence[str], where: str, dtype: Any) -> list[Any]:
+        """Columns that are spelled in SQL, none of whose cells may be NULL, in order of rowid."""
+        with _reading(self.path):
+            return self._read(table, cells, where, dtype)
+
+    def texts(self, table: str, cells: Sequence[str], where: str) -> Iterator[tuple[bytes, ...]]:
+        """Rows of columns that are spelled in SQL and hold blobs, in order of rowid."""
+        with _reading(self.path):
+            yield from self._connection.execute(
+                f"SELECT {', '.join(cells)} FROM {self._rows_of(table)} {where} ORDER BY rowid"
+            )
 
     def _columns_of(
         self, table: str, columns: dict[str, Any], where: str, kind: str, dtype: Any

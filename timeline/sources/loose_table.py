@@ -1,0 +1,131 @@
+"""Turns a table of a SQLite database, whatever kind of value its cells hold, into columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from timeline.records.columns import Bool, Codes, Float64, Int64, constant
+from timeline.records.strings import NO_NAME, StringPool
+from timeline.sources.sqlite_columns import Database
+
+__all__ = ["LooseTable"]
+
+UNREADABLE = np.iinfo(np.int64).min + 1
+"""What SQL gives for a cell that holds no 64-bit integer."""
+LARGEST_REAL = "9.2e18"
+"""Reals beyond this are no 64-bit integers."""
+_NOT_GIVEN = "'', 'N/A', 'NA', 'NULL', 'None'"
+"""Text that msprof writes where a number is not known."""
+
+
+class LooseTable:
+    """One table, of which columns may be missing and cells may hold anything.
+
+    SQLite does not hold a column to its declared type. A cell that is not given holds the default;
+    one that holds no number does too, and is counted in `unreadable`, by column. Rows are in order
+    of rowid in all columns. A table that is not there has no rows.
+    """
+
+    def __init__(
+        self, database: Database | None, name: str, where: Mapping[str, int] | None = None
+    ) -> None:
+        self._database, self.name = database, name
+        self._there = database is not None and database.has(name)
+        conditions = [
+            f'"{column}" = {number}' for column, number in (where or {}).items() if self.has(column)
+        ]
+        self._where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
+        self.unreadable: dict[str, int] = {}
+
+    def has(self, *columns: str) -> bool:
+        """Whether the table is there, with all these columns."""
+        return self._database is not None and self._database.has(self.name, *columns)
+
+    def __len__(self) -> int:
+        if not self._there or self._database is None:
+            return 0
+        ((count,),) = self._database.rows(f'SELECT COUNT(*) FROM "{self.name}" {self._where}')
+        return int(count)
+
+    def integers(self, columns: Mapping[str, int]) -> dict[str, Int64]:
+        """Integer columns by name, each with its default; reals are rounded."""
+        present = [name for name in columns if self.has(name)]
+        made: dict[str, Int64] = {}
+        if present and self._database is not None:
+            cells = [_integer_cell(name, columns[name]) for name in present]
+            read = self._database.numbers(self.name, cells, self._where, np.int64)
+            for name, values in zip(present, read, strict=True):
+                made[name] = self._counted(name, values, values == UNREADABLE, columns[name])
+        rest = [name for name in columns if name not in made]
+        count = len(made[present[0]]) if present else len(self)
+        return made | {name: constant(columns[name], count, np.int64) for name in rest}
+
+    def reals(self, columns: Sequence[str]) -> dict[str, Float64]:
+        """Real columns by name, NaN where a cell holds no number; absent columns are left out."""
+        present = [name for name in columns if self.has(name)]
+        if not present or self._database is None:
+            return {}
+        cells = [_real_cell(name) for name in present]
+        read = self._database.numbers(self.name, cells, self._where, np.float64)
+        return {
+            name: np.where(np.isinf(values), np.nan, values)
+            for name, values in zip(present, read, strict=True)
+        }
+
+    def texts(self, columns: Sequence[str], strings: StringPool) -> dict[str, Codes]:
+        """Text columns by name, as codes of the pool; bytes that are not UTF-8 are replaced."""
+        present = [name for name in columns if self.has(name)]
+        made: dict[str, Codes] = {}
+        if present and self._database is not None:
+            known: dict[bytes, int] = {b"": NO_NAME}
+
+            def code(cell: bytes) -> int:
+                found = known.get(cell)
+                if found is None:
+                    text = cell.decode("utf-8", "replace")
+                    found = known[cell] = NO_NAME if text == "N/A" else strings.code(text)
+                return found
+
+            cells = [f"IFNULL(CAST(\"{name}\" AS BLOB), x'')" for name in present]
+            rows = self._database.texts(self.name, cells, self._where)
+            flat = np.fromiter((code(cell) for row in rows for cell in row), np.int32)
+            for name, codes in zip(present, flat.reshape(-1, len(present)).T, strict=True):
+                made[name] = np.ascontiguousarray(codes)
+        rest = [name for name in columns if name not in made]
+        count = len(made[present[0]]) if present else len(self)
+        return made | {name: constant(NO_NAME, count, np.int32) for name in rest}
+
+    def _counted(self, name: str, values: Int64, bad: Bool, default: int) -> Int64:
+        count = int(np.count_nonzero(bad))
+        if not count:
+            return values
+        self.unreadable[name] = count
+        return np.where(bad, default, values)
+
+
+def _integer_cell(name: str, default: int) -> str:
+    """A column as SQL that gives an integer for every cell; most hold one, so that comes first."""
+    column = f'"{name}"'
+    text = f"TRIM({column})"
+    digits = f"LTRIM({text}, '-')"
+    return (
+        f"CASE TYPEOF({column}) WHEN 'integer' THEN {column} WHEN 'null' THEN {default} "
+        f"WHEN 'real' THEN CASE WHEN ABS({column}) < {LARGEST_REAL} "
+        f"THEN CAST(ROUND({column}) AS INTEGER) ELSE {UNREADABLE} END "
+        f"WHEN 'text' THEN CASE WHEN {text} IN ({_NOT_GIVEN}) THEN {default} "
+        f"WHEN {digits} <> '' AND {digits} NOT GLOB '*[^0-9]*' AND LENGTH({digits}) < 19 "
+        f"THEN CAST({text} AS INTEGER) ELSE {UNREADABLE} END ELSE {UNREADABLE} END"
+    )
+
+
+def _real_cell(name: str) -> str:
+    """A column as SQL that gives a real for every cell, infinite where it holds no number."""
+    column = f'"{name}"'
+    text = f"TRIM({column})"
+    return (
+        f"CASE WHEN TYPEOF({column}) IN ('integer', 'real') THEN CAST({column} AS REAL) "
+        f"WHEN TYPEOF({column}) = 'text' AND {text} GLOB '*[0-9]*' "
+        f"AND {text} NOT GLOB '*[^0-9.eE+-]*' THEN CAST({text} AS REAL) ELSE 9e999 END"
+    )

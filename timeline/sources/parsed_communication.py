@@ -1,0 +1,249 @@
+"""Turns msprof's transfers and ops into communication ops and their HCCL tasks on planes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from timeline.records.columns import Codes, Columns, Int64, column
+from timeline.records.strings import NO_NAME, StringPool
+from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, CommunicationOps, PlaneTasks
+from timeline.sources.database_joins import Lookup, common_keys, distinct_values
+from timeline.sources.loose_table import LooseTable
+from timeline.sources.parsed_databases import ParsedDatabases
+from timeline.sources.parsed_tasks import NO_CONNECTION
+from timeline.sources.parsed_transfers import Transfers
+
+__all__ = ["Communication", "read_communication"]
+
+OTHER_SOURCE = 1
+"""Ops that kernels of operators run themselves; of the others this table only repeats some."""
+
+
+@dataclass(frozen=True)
+class _Ops(Columns):
+    """Runs of communication ops."""
+
+    start_ns: Int64 = column(np.int64)
+    end_ns: Int64 = column(np.int64)
+    name: Codes = column(np.int32)
+    group: Codes = column(np.int32)
+    connection: Int64 = column(np.int64)
+    turn: Int64 = column(np.int64)
+    graph: Int64 = column(np.int64)
+    count: Int64 = column(np.int64)
+    data_type: Codes = column(np.int32)
+    algorithm: Codes = column(np.int32)
+
+
+@dataclass(frozen=True)
+class Communication:
+    """Ops, their HCCL tasks, and the connection of each task's op."""
+
+    ops: CommunicationOps
+    planes: PlaneTasks
+    plane_connection: Int64
+
+
+def read_communication(
+    databases: ParsedDatabases,
+    device: int,
+    transfers: Transfers,
+    strings: StringPool,
+    *,
+    every_arg: bool,
+) -> Communication:
+    """Read the ops; those that have no times of their own last as long as their tasks."""
+    table = databases.of_device("hccl_single_device.db", "HCCLOpSingleDevice")
+    if not len(table):
+        table = databases.of_host("hccl.db", "HCCLOP", where={"device_id": device})
+    unfolded = databases.of_device("hccl_single_device.db", "KfcOP")
+    listed = _Ops.concat([_listed(table, strings), _listed(unfolded, strings, OTHER_SOURCE)])
+    given = listed.take(listed.start_ns != NO_TIME)
+    transfers = _named(transfers, listed)
+    ops = _Ops.concat([given, _spanned(transfers, given, listed)])
+    ops = ops.take(np.argsort(ops.start_ns, kind="stable"))
+    names = _GroupNames(databases, strings)
+    op_group, plane_group = names.resolved(ops.group), names.resolved(transfers.group)
+    labels = _labels(np.concatenate([op_group, plane_group]), strings)
+    return Communication(
+        CommunicationOps.of(
+            len(ops),
+            {
+                "start_ns": ops.start_ns,
+                "end_ns": ops.end_ns,
+                "group": labels[: len(ops)],
+                "group_name": op_group,
+                "name": ops.name,
+                "graph": ops.graph,
+                "connection": ops.connection,
+                "count": ops.count,
+                "data_type": ops.data_type,
+                "algorithm": ops.algorithm,
+            },
+        ),
+        _planes(transfers, labels[len(ops) :], every_arg=every_arg),
+        transfers.connection,
+    )
+
+
+def _listed(table: LooseTable, strings: StringPool, source: int | None = None) -> _Ops:
+    """The ops that a table lists; older versions give no times, or a start and a duration."""
+    raw = table.integers(
+        {
+            "start": NO_TIME,
+            "end": NO_TIME,
+            "timestamp": NO_TIME,
+            "duration": NO_TIME,
+            "connection_id": NO_ID,
+            "iter_id": NO_ID,
+            "model_id": NO_GRAPH,
+            "count": NO_ID,
+            "source": NO_ID,
+        }
+    )
+    texts = table.texts(("op_name", "group_name", "data_type", "alg_type"), strings)
+    start_ns, end_ns = raw["start"], raw["end"]
+    if table.has("timestamp", "duration"):
+        start_ns, end_ns = raw["timestamp"], raw["timestamp"] + np.maximum(raw["duration"], 0)
+    elif not table.has("start", "end"):  # HCCLOP holds `end` as a time of the host
+        start_ns = end_ns = np.full(len(start_ns), NO_TIME)
+    connection = raw["connection_id"]
+    found = _Ops.of(
+        len(start_ns),
+        {
+            "start_ns": start_ns,
+            "end_ns": end_ns,
+            "name": texts["op_name"],
+            "group": texts["group_name"],
+            "connection": np.where(connection == NO_CONNECTION, NO_ID, connection),
+            "turn": raw["iter_id"],
+            "graph": np.where(raw["model_id"] < 0, NO_GRAPH, raw["model_id"]),
+            "count": raw["count"],
+            "data_type": texts["data_type"],
+            "algorithm": texts["alg_type"],
+        },
+    )
+    return found if source is None else found.take(raw["source"] == source)
+
+
+def _named(transfers: Transfers, ops: _Ops) -> Transfers:
+    """Transfers that do not name their op or group take both from the op of their connection."""
+    ops = ops.take(ops.connection != NO_ID)
+    row = Lookup({"connection": ops.connection}, "connection").find(transfers.connection)
+
+    def filled(own: Codes, of_op: Codes) -> Codes:
+        # The row of no op lies behind the others.
+        return np.where(own == NO_NAME, np.append(of_op, np.int32(NO_NAME))[row], own)
+
+    return replace(
+        transfers, op=filled(transfers.op, ops.name), group=filled(transfers.group, ops.group)
+    )
+
+
+def _spanned(transfers: Transfers, given: _Ops, listed: _Ops) -> _Ops:
+    """Ops from the first start to the last end of their master tasks, or of all without any."""
+    of_given = np.isin(transfers.connection, given.connection)
+    rest = transfers.take(~of_given | (transfers.connection == NO_ID))
+    rest = rest.take((rest.start_ns != NO_TIME) & (rest.end_ns != NO_TIME))
+    if not len(rest):
+        return _Ops.empty()
+    ids = [rest.connection, rest.turn, rest.op.astype(np.int64), rest.group.astype(np.int64)]
+    key, _ = common_keys(ids, [values[:0] for values in ids])
+    distinct, which = distinct_values(key)
+    first = np.full(len(distinct), len(rest))
+    np.minimum.at(first, which, np.arange(len(rest)))
+    led = np.zeros(len(distinct), np.bool_)
+    led[which[rest.master == 1]] = True
+    spans = (rest.master == 1) | ~led[which]
+    start_ns = np.full(len(distinct), np.iinfo(np.int64).max)
+    end_ns = np.full(len(distinct), np.iinfo(np.int64).min)
+    np.minimum.at(start_ns, which[spans], rest.start_ns[spans])
+    np.maximum.at(end_ns, which[spans], rest.end_ns[spans])
+    own = rest.take(first)
+    known = Lookup(
+        {
+            "connection": listed.connection,
+            "count": listed.count,
+            "data_type": listed.data_type.astype(np.int64),
+            "algorithm": listed.algorithm.astype(np.int64),
+        },
+        "connection",
+    )
+    row = np.where(own.connection == NO_ID, -1, known.find(own.connection))
+    return _Ops.of(
+        len(own),
+        {
+            "start_ns": start_ns,
+            "end_ns": end_ns,
+            "name": own.op,
+            "group": own.group,
+            "connection": own.connection,
+            "turn": own.turn,
+            "graph": own.graph,
+            "count": known.of("count", row, NO_ID),
+            "data_type": known.of("data_type", row, NO_NAME),
+            "algorithm": known.of("algorithm", row, NO_NAME),
+        },
+    )
+
+
+def _planes(transfers: Transfers, labels: Codes, *, every_arg: bool) -> PlaneTasks:
+    columns = {
+        "start_ns": transfers.start_ns,
+        "end_ns": transfers.end_ns,
+        "group": labels,
+        "plane": transfers.plane,
+        "name": transfers.name,
+        "graph": transfers.graph,
+        "source_rank": transfers.source_rank,
+        "target_rank": transfers.target_rank,
+        "size_bytes": transfers.size_bytes,
+        "link": transfers.link,
+        "bandwidth": transfers.bandwidth,
+    }
+    if every_arg:
+        columns |= {
+            "op": transfers.op,
+            "stream": transfers.stream,
+            "task": transfers.task,
+            "context": transfers.context,
+            "notify": transfers.notify,
+            "transport": transfers.transport,
+            "data_type": transfers.data_type,
+        }
+    return PlaneTasks.of(len(transfers), columns)
+
+
+def _labels(groups: Codes, strings: StringPool) -> Codes:
+    """Groups numbered in the order in which they come first, as exports to text do."""
+    distinct, first, which = np.unique(groups, return_index=True, return_inverse=True)
+    place = np.empty(len(distinct), np.intp)
+    place[np.argsort(first)] = np.arange(len(distinct))
+    labels = strings.codes(f"Group {number}" for number in place.tolist())
+    return labels[which.reshape(-1)]
+
+
+class _GroupNames:
+    """The names of groups, of which some versions only hold the hash."""
+
+    def __init__(self, databases: ParsedDatabases, strings: StringPool) -> None:
+        self._databases, self._strings = databases, strings
+        self._by_hash: dict[int, int] | None = None
+
+    def resolved(self, codes: Codes) -> Codes:
+        """The names themselves; a hash that nothing explains stays as it is."""
+        hashes = [code for code in np.unique(codes).tolist() if self._strings[code].isdigit()]
+        found = codes.copy()
+        for code in hashes:
+            found[codes == code] = self._known().get(code, code)
+        return found
+
+    def _known(self) -> dict[int, int]:
+        if self._by_hash is None:
+            table = self._databases.of_host("ge_hash.db", "GeHashInfo")
+            texts = table.texts(("hash_key", "hash_value"), self._strings)
+            pairs = zip(texts["hash_key"].tolist(), texts["hash_value"].tolist(), strict=True)
+            self._by_hash = dict(pairs)
+        return self._by_hash

@@ -1,0 +1,65 @@
+"""Turns the directories of a device and its host into the tables that msprof parsed into them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from timeline.errors import SourceError
+from timeline.sources.loose_table import LooseTable
+from timeline.sources.sqlite_columns import Database, open_database
+
+__all__ = ["ParsedDatabases", "open_parsed"]
+
+
+class ParsedDatabases:
+    """The databases of one device and of its host, each opened when it is asked for first."""
+
+    def __init__(self, device: Path, host: Path, stack: ExitStack) -> None:
+        self.device, self.host, self._stack = device, host, stack
+        self._opened: dict[Path, Database | None] = {}
+        self._tables: list[tuple[Path, LooseTable]] = []
+
+    def of_device(self, file: str, *names: str) -> LooseTable:
+        """The first of the tables that is there: versions name some of them differently.
+
+        Raises:
+            SourceError: the file is no SQLite database.
+        """
+        return self._table(self.device / file, names, None)
+
+    def of_host(self, file: str, *names: str, where: Mapping[str, int] | None = None) -> LooseTable:
+        """The same in the host's databases, only rows that hold these numbers."""
+        return self._table(self.host / file, names, where)
+
+    def _table(
+        self, path: Path, names: tuple[str, ...], where: Mapping[str, int] | None
+    ) -> LooseTable:
+        if path not in self._opened:
+            there = path.is_file()
+            self._opened[path] = self._stack.enter_context(open_database(path)) if there else None
+        database = self._opened[path]
+        held = [name for name in names if database is not None and database.has(name)]
+        table = LooseTable(database, held[0] if held else names[0], where)
+        self._tables.append((path, table))
+        return table
+
+    def unreadable(self) -> Iterator[str]:
+        """What cells of the tables read so far held no number."""
+        for path, table in self._tables:
+            for column, cells in table.unreadable.items():
+                yield f"{path}: {cells} cells of {table.name}.{column} hold no number."
+
+
+@contextmanager
+def open_parsed(device: Path, host: Path) -> Iterator[ParsedDatabases]:
+    """Open the databases below two directories as they are needed.
+
+    Raises:
+        SourceError: the device has none.
+    """
+    if not device.is_dir():
+        raise SourceError(device, "is no directory of databases.")
+    with ExitStack() as stack:
+        yield ParsedDatabases(device, host, stack)

@@ -1,0 +1,221 @@
+"""Turns the databases that msprof parsed a capture into, and never exported, into records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from timeline.errors import SourceError
+from timeline.records.columns import Int64, constant
+from timeline.records.strings import StringPool
+from timeline.records.tables import (
+    NO_CONTEXT,
+    NO_ID,
+    NO_TIME,
+    CommunicationOps,
+    CounterSamples,
+    CounterSeries,
+    Flows,
+    HostEvents,
+    Omission,
+    PlaneTasks,
+    Records,
+    StepParts,
+    Steps,
+    Tasks,
+)
+from timeline.selection import Layer
+from timeline.sources.base import Clock, Identity, Wanted
+from timeline.sources.captures import SQLITE
+from timeline.sources.database_joins import Lookup, covering_parents
+from timeline.sources.parsed_clock import ParsedClock, read_parsed_clock
+from timeline.sources.parsed_communication import Communication, read_communication
+from timeline.sources.parsed_counters import read_counters
+from timeline.sources.parsed_databases import ParsedDatabases, open_parsed
+from timeline.sources.parsed_host import launch_arrows, read_calls, read_marks
+from timeline.sources.parsed_steps import ParsedSteps, read_steps
+from timeline.sources.parsed_tasks import DeviceTasks, described, read_device_tasks
+from timeline.sources.parsed_transfers import read_transfers
+
+__all__ = ["ParsedSource"]
+
+_Part = TypeVar("_Part")
+
+
+@dataclass(frozen=True)
+class ParsedSource:
+    """`PROF_*/device_N/sqlite` and `PROF_*/host/sqlite`: every table that msprof parsed."""
+
+    identity: Identity
+    clock: Clock
+    device: Path
+    """The directory of the device's databases."""
+    layout: str = "msprof sqlite"
+
+    @property
+    def host(self) -> Path:
+        """The directory of the host's databases."""
+        return self.device.parent.parent / "host" / SQLITE
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """All databases of the device and its host."""
+        return (*sorted(self.device.glob("*.db")), *sorted(self.host.glob("*.db")))
+
+    def read(self, wanted: Wanted) -> Records:
+        """See `Source.read`."""
+        clock = read_parsed_clock(self.device.parent, self.host.parent, self.clock.wall_offset_ns)
+        device = NO_ID if self.identity.device is None else self.identity.device
+        with open_parsed(self.device, self.host) as databases:
+            return _Reader(databases, clock, self.identity.rank, device, wanted).records()
+
+
+class _Reader:
+    """One pass over the databases of one device."""
+
+    def __init__(
+        self,
+        databases: ParsedDatabases,
+        clock: ParsedClock,
+        rank: int,
+        device: int,
+        wanted: Wanted,
+    ) -> None:
+        self.databases, self.clock = databases, clock
+        self.rank, self.device = rank, device
+        self.layers, self.every_arg = wanted.layers, wanted.every_arg
+        self.strings = StringPool()
+        self.omissions: list[Omission] = []
+        self.warnings: list[str] = []
+
+    def records(self) -> Records:
+        """Read every table that a layer needs.
+
+        Raises:
+            SourceError: there are no tasks. Whatever else cannot be read is left out and counted.
+        """
+        tasks = self._tasks()
+        communication = self._attempt(
+            lambda: self._communication(tasks),
+            Communication(CommunicationOps.empty(), PlaneTasks.empty(), np.empty(0, np.int64)),
+        )
+        steps = self._attempt(
+            lambda: read_steps(self.databases, self.clock),
+            ParsedSteps(Steps.empty(), StepParts.empty(), 0),
+        )
+        reason = "steps and their parts, counted by a clock that nothing relates to the tasks"
+        self._omit(reason, steps.uncounted)
+        calls = self._attempt(self._calls, HostEvents.empty())
+        launches = Lookup(
+            {"connection": calls.connection, "start_ns": calls.start_ns}, "connection"
+        )
+        tasks = replace(tasks, launch_ns=_launched(tasks.connection, launches))
+        ops, planes = communication.ops, communication.planes
+        ops = replace(ops, launch_ns=_launched(ops.connection, launches))
+        planes = replace(planes, launch_ns=_launched(communication.plane_connection, launches))
+        host, flows = HostEvents.empty(), Flows.empty()
+        if self._with_host:
+            marks = self._attempt(
+                lambda: read_marks(self.databases, self.clock, self.strings), HostEvents.empty()
+            )
+            host = HostEvents.concat([calls, marks])
+            flows = launch_arrows(host, tasks, ops, self.strings)
+        if not self.every_arg:
+            tasks = _without_rest(tasks)
+        series, samples = CounterSeries.empty(), CounterSamples.empty()
+        if Layer.COUNTERS in self.layers:
+            series, samples = self._attempt(
+                lambda: read_counters(self.databases, self.clock, self.strings), (series, samples)
+            )
+        return Records(
+            self.rank,
+            self.strings,
+            tasks=tasks,
+            planes=planes if Layer.COMMUNICATION in self.layers else PlaneTasks.empty(),
+            ops=ops,
+            steps=steps.steps,
+            parts=steps.parts,
+            host=host,
+            series=series,
+            samples=samples,
+            flows=flows if Layer.ARROWS in self.layers else Flows.empty(),
+            omissions=tuple(self.omissions),
+            warnings=(
+                *self.warnings,
+                *(f"rank {self.rank}: {found}" for found in self.databases.unreadable()),
+            ),
+        )
+
+    @property
+    def _with_host(self) -> bool:
+        return bool(self.layers & {Layer.CANN, Layer.FRAMEWORK})
+
+    def _tasks(self) -> Tasks:
+        """Device tasks with what they ran, without the FFTS+ parents."""
+        table = self.databases.of_device("ascend_task.db", "AscendTask")
+        if not table.has("start_time", "duration"):
+            raise SourceError(
+                self.databases.device / "ascend_task.db",
+                "holds no table AscendTask with start_time and duration.",
+                do="Export the capture instead: msprof --export=on --output=PROF_...",
+            )
+        found = read_device_tasks(table, self.device, self.strings)
+        reason = "tasks that were launched and of which the device recorded nothing"
+        self._omit(reason, found.never_ran)
+        parents = covering_parents(found.tasks)
+        if parents.any():
+            reason = "FFTS+ tasks that only repeat the span of their sub-tasks"
+            self._omit(reason, int(parents.sum()), loss=False)
+            found = DeviceTasks(found.tasks.take(~parents), found.device_type[~parents], 0)
+        return self._attempt(lambda: self._described(found), found.tasks)
+
+    def _described(self, found: DeviceTasks) -> Tasks:
+        where = {"device_id": self.device}
+        operators = self.databases.of_host("ge_info.db", "TaskInfo", where=where)
+        launched = self.databases.of_host("runtime.db", "HostTask", where=where)
+        return described(found, operators, launched, self.strings)
+
+    def _communication(self, tasks: Tasks) -> Communication:
+        transfers = read_transfers(self.databases, self.device, tasks, self.strings)
+        return read_communication(
+            self.databases, self.device, transfers, self.strings, every_arg=self.every_arg
+        )
+
+    def _calls(self) -> HostEvents:
+        return read_calls(
+            self.databases, self.clock, self.clock.process, self.strings, whole=self._with_host
+        )
+
+    def _attempt(self, read: Callable[[], _Part], otherwise: _Part) -> _Part:
+        """What a part of the databases gives; a database that is broken costs its part alone."""
+        try:
+            return read()
+        except SourceError as error:
+            self._omit(f"databases that cannot be read ({error.path.name})", 1)
+            self.warnings.append(f"rank {self.rank}: {error}")
+            return otherwise
+
+    def _omit(self, reason: str, rows: int, *, loss: bool = True) -> None:
+        if rows:
+            self.omissions.append(Omission(reason, rows, self.rank, loss=loss))
+
+
+def _launched(connection: Int64, launches: Lookup) -> Int64:
+    """When the host call of each connection began."""
+    row = np.where(connection == NO_ID, -1, launches.find(connection))
+    return launches.of("start_ns", row, NO_TIME)
+
+
+def _without_rest(tasks: Tasks) -> Tasks:
+    """Tasks without what only `--args all` shows."""
+    nothing = constant(NO_ID, len(tasks), np.int64)
+    return replace(
+        tasks,
+        batch=nothing,
+        context=constant(NO_CONTEXT, len(tasks), np.int64),
+        connection=nothing,
+    )

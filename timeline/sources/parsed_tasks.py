@@ -1,0 +1,213 @@
+"""Turns msprof's AscendTask and the operators of its host into device tasks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from timeline.records.columns import Bool, Codes, Int64
+from timeline.records.strings import NO_NAME, StringPool
+from timeline.records.tables import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME, Tasks
+from timeline.sources.database_joins import Lookup, common_keys
+from timeline.sources.loose_table import LooseTable
+from timeline.sources.trace_tables import COMPUTE_TYPES
+
+__all__ = [
+    "NO_CONNECTION",
+    "DeviceTasks",
+    "described",
+    "read_device_tasks",
+    "task_ids",
+    "task_keys",
+]
+
+NO_CONNECTION = 4294967295
+"""Connection of a task that no call launched, as newer versions write it; older ones write -1."""
+_IDS = ("stream_id", "task_id", "batch_id", "context_id")
+_FIRST_QUEUE_TYPES = (
+    "AI_CORE",
+    "AI_CPU",
+    "AIV_SQE",
+    "PLACE_HOLDER_SQE",
+    "EVENT_RECORD_SQE",
+    "EVENT_WAIT_SQE",
+    "NOTIFY_RECORD_SQE",
+    "NOTIFY_WAIT_SQE",
+    "WRITE_VALUE_SQE",
+)
+"""Types of queue entries, whatever the chip, by their number; from 9 on chips differ."""
+_COMMUNICATION_KINDS = frozenset({"HCCL", "COMMUNICATION"})
+_DRIVES_COMMUNICATION = ("AicpuKernel", "AivKernel")
+"""Endings of kernels that only drive a communication op, which is drawn itself."""
+
+
+@dataclass(frozen=True)
+class DeviceTasks:
+    """Tasks as the device and the runtime know them, and the type that the device gave each.
+
+    never_ran: tasks that the host launched and of which the device recorded nothing.
+    """
+
+    tasks: Tasks
+    device_type: Codes
+    never_ran: int
+
+
+def read_device_tasks(table: LooseTable, device: int, strings: StringPool) -> DeviceTasks:
+    """Read AscendTask: one row per task, and per sub-task of an FFTS+ task."""
+    raw = table.integers(
+        {
+            "start_time": NO_TIME,
+            "duration": NO_TIME,
+            "stream_id": NO_ID,
+            "task_id": NO_ID,
+            "batch_id": NO_ID,
+            "context_id": NO_CONTEXT,
+            "model_id": NO_GRAPH,
+            "connection_id": NO_ID,
+        }
+    )
+    types = table.texts(("host_task_type", "device_task_type"), strings)
+    start_ns, length_ns = raw["start_time"], raw["duration"]
+    known = (start_ns != NO_TIME) & (length_ns != NO_TIME)
+    unknown = strings.find("UNKNOWN")
+    ran = ~((start_ns == -1) | (types["device_task_type"] == (-1 if unknown is None else unknown)))
+    connection, graph = raw["connection_id"], raw["model_id"]
+    device_type = _device_types(types["device_task_type"], strings)
+    kind = _kinds(types["host_task_type"], device_type, strings)
+    tasks = Tasks.of(
+        len(start_ns),
+        {
+            "start_ns": start_ns,
+            "end_ns": np.where(known, start_ns + np.where(known, length_ns, 0), NO_TIME),
+            "device": np.full(len(start_ns), device),
+            "stream": raw["stream_id"],
+            "task": raw["task_id"],
+            "batch": raw["batch_id"],
+            "context": raw["context_id"],
+            "graph": np.where(graph < 0, NO_GRAPH, graph),
+            "connection": np.where(connection == NO_CONNECTION, NO_ID, connection),
+            "name": kind,
+            "task_type": kind,
+        },
+    )
+    return DeviceTasks(tasks.take(ran), device_type[ran], int(np.count_nonzero(~ran)))
+
+
+def _device_types(codes: Codes, strings: StringPool) -> Codes:
+    """Types that the device gave as numbers, by name."""
+    names = {str(number): name for number, name in enumerate(_FIRST_QUEUE_TYPES)}
+    found = codes.copy()
+    for code in np.unique(codes).tolist():
+        text = strings[code]
+        if text.isdigit():
+            found[codes == code] = strings.code(names.get(text, f"Task type {text}"))
+    return found
+
+
+def _kinds(host: Codes, device: Codes, strings: StringPool) -> Codes:
+    """What a task is called: by the host, or by the device where the host does not know it."""
+    vague = [
+        code for name in ("FFTS_PLUS", "UNKNOWN", "") if (code := strings.find(name)) is not None
+    ]
+    return np.where(np.isin(host, np.array(vague, np.int32)), device, host)
+
+
+def task_keys(tasks: Tasks, ids: dict[str, Int64], table: LooseTable) -> tuple[Int64, Int64]:
+    """Keys of tasks, and of the rows of a table that names them, by the ids that both hold."""
+    own = dict(zip(_IDS, (tasks.stream, tasks.task, tasks.batch, tasks.context), strict=True))
+    held = [name for name in _IDS if table.has(name)]
+    return common_keys([own[name] for name in held], [ids[name] for name in held])
+
+
+def task_ids(table: LooseTable) -> dict[str, Int64]:
+    """The ids of the tasks that the rows of a table name."""
+    return table.integers(dict.fromkeys(_IDS, NO_ID) | {"context_id": NO_CONTEXT})
+
+
+def described(
+    found: DeviceTasks, operators: LooseTable, launched: LooseTable, strings: StringPool
+) -> Tasks:
+    """Give tasks the operators that they ran.
+
+    Args:
+        found: the tasks.
+        operators: ge_info.db TaskInfo, the operators of this device.
+        launched: runtime.db HostTask, which in new versions knows the names of kernels that belong
+            to no operator.
+        strings: the pool of the tasks' names.
+
+    A task computes if it ran an operator; without any operators, by the type of the task.
+    """
+    tasks = found.tasks
+    if not len(operators) or not operators.has("stream_id", "task_id"):
+        computes = [code for name in COMPUTE_TYPES if (code := strings.find(name)) is not None]
+        tasks = replace(tasks, compute=np.isin(found.device_type, np.array(computes, np.int32)))
+        return _with_kernel_names(tasks, launched, strings)
+    own = _Operators(operators, strings)
+    key, of_operator = task_keys(tasks, own.ids, operators)
+    row = Lookup({"key": of_operator}, "key").find(key)
+    has, at = row >= 0, np.maximum(row, 0)
+
+    def codes(column: str, otherwise: Codes) -> Codes:
+        values = own.texts[column][at]
+        return np.where(has & (values != NO_NAME), values, otherwise)
+
+    nothing = np.full(len(tasks), NO_NAME, np.int32)
+    return replace(
+        tasks,
+        name=codes("op_name", tasks.name),
+        task_type=codes("task_type", tasks.task_type),
+        op_type=codes("op_type", nothing),
+        input_shapes=codes("input_shapes", nothing),
+        output_shapes=codes("output_shapes", nothing),
+        input_types=codes("input_data_types", nothing),
+        blocks=np.where(has, own.blocks[at], NO_ID),
+        compute=has & own.computes[at],
+    )
+
+
+class _Operators:
+    """The rows of TaskInfo."""
+
+    def __init__(self, table: LooseTable, strings: StringPool) -> None:
+        self._strings = strings
+        self.ids = task_ids(table)
+        # block_dim was the number of blocks before block_num came, and means something else since.
+        column = "block_num" if table.has("block_num") else "block_dim"
+        self.blocks = table.integers({column: NO_ID})[column]
+        self.texts = table.texts(
+            (
+                "op_name",
+                "task_type",
+                "op_type",
+                "input_shapes",
+                "output_shapes",
+                "input_data_types",
+            ),
+            strings,
+        )
+
+    @cached_property
+    def computes(self) -> Bool:
+        """Which are neither communication nor kernels that drive it."""
+        kinds = self._strings.matching(text in _COMMUNICATION_KINDS for text in self._strings)
+        drivers = self._strings.matching(
+            text.endswith(_DRIVES_COMMUNICATION) for text in self._strings
+        )
+        return ~(np.isin(self.texts["task_type"], kinds) | np.isin(self.texts["op_name"], drivers))
+
+
+def _with_kernel_names(tasks: Tasks, launched: LooseTable, strings: StringPool) -> Tasks:
+    """Name computing tasks by the kernel that the runtime launched."""
+    if not launched.has("kernel_name", "stream_id", "task_id"):
+        return tasks
+    ids = task_ids(launched)
+    names = launched.texts(("kernel_name",), strings)["kernel_name"]
+    key, of_kernel = task_keys(tasks, ids, launched)
+    row = Lookup({"key": of_kernel}, "key").find(key)
+    name = names[np.maximum(row, 0)] if len(names) else tasks.name
+    known = (row >= 0) & (name != NO_NAME) & tasks.compute
+    return replace(tasks, name=np.where(known, name, tasks.name))
