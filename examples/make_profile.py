@@ -15,6 +15,7 @@ from pathlib import Path
 from profile_mindspore import write_mindspore_timeline
 from profile_mindstudio import write_mindformers, write_mindstudio
 from profile_model import Iteration, RankRun, Run, Step, Task
+from profile_msprof_sqlite import write_msprof_sqlite
 from profile_overlap import Segment, expected_overlap, overlap_segments
 from profile_raw import write_raw
 from profile_simulation import make_run
@@ -36,6 +37,7 @@ __all__ = [
     "write_mindformers",
     "write_mindspore_timeline",
     "write_mindstudio",
+    "write_msprof_sqlite",
     "write_raw",
     "write_torch_database",
     "write_torch_text",
@@ -48,6 +50,7 @@ LAYOUTS: dict[str, Callable[[Run, Path], list[Path]]] = {
     "mindstudio": write_mindstudio,
     "mindformers": write_mindformers,
     "raw": write_raw,
+    "msprof-sqlite": write_msprof_sqlite,
 }
 
 

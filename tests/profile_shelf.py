@@ -17,6 +17,7 @@ from make_profile import (
     write_mindformers,
     write_mindspore_timeline,
     write_mindstudio,
+    write_msprof_sqlite,
     write_raw,
     write_torch_database,
     write_torch_text,
@@ -38,6 +39,9 @@ WRITERS: dict[str, Callable[[Run, Path], list[Path]]] = {
     "raw-hwts": functools.partial(write_raw, log="hwts", slices=12),
     "raw-v6": functools.partial(write_raw, log="v6"),
     "raw-49-MHz": functools.partial(write_raw, megahertz="49.000000"),
+    "msprof-sqlite": write_msprof_sqlite,
+    "msprof-sqlite-numbered": functools.partial(write_msprof_sqlite, hccl="numbered"),
+    "msprof-sqlite-launched": functools.partial(write_msprof_sqlite, hccl="launched"),
 }
 """Everything that can be on disk, by name."""
 

@@ -12,13 +12,15 @@ import numpy as np
 
 from timeline.errors import SourceError
 from timeline.records.clock import EARLIEST_WALL_NS
-from timeline.records.columns import Int64
+from timeline.records.columns import Float64, Int64
 from timeline.records.tables import NO_ID, NO_TIME
 from timeline.sources.identity import read_json
 
 __all__ = ["CounterClock", "ParsedClock", "read_parsed_clock"]
 
 _LINE = re.compile(r"\s*(\w+)\s*[:=]\s*(-?\d+)\s*")
+LONGEST_CAPTURE_US = 1e12
+"""Eleven days; clocks that count nanoseconds pass it a quarter of an hour after their start."""
 NANOSECONDS_MHZ = 1000
 """The frequency of a counter that counts nanoseconds: msprof writes such times as they are."""
 
@@ -82,14 +84,13 @@ class ParsedClock:
             found = np.where(~wall, times + (self.host_ns - self.device_ns), found)
         return np.where(times > 0, found, NO_TIME)
 
-    def memory_ns(self, times: Int64) -> Int64:
+    def memory_ns(self, times: Int64, microseconds: Float64) -> Int64:
         """Times of memory samples: microseconds since the device started, later as wall time."""
-        if self.host_ns is None:
+        since = (microseconds >= 0) & (microseconds < LONGEST_CAPTURE_US)
+        if self.host_ns is None or not since.any():
             return self.sampled_ns(times)
-        since = (times >= 0) & (times < EARLIEST_WALL_NS // 1000)
-        return np.where(
-            since, np.where(since, times, 0) * 1000 + self.host_ns, self.sampled_ns(times)
-        )
+        elapsed_ns = np.rint(np.where(since, microseconds, 0) * 1000).astype(np.int64)
+        return np.where(since, elapsed_ns + self.host_ns, self.sampled_ns(times))
 
 
 def _unknown(times: Int64) -> Int64:

@@ -9,7 +9,7 @@ import numpy as np
 
 from timeline.records.columns import Codes, Int64, constant
 from timeline.records.strings import StringPool
-from timeline.records.tables import NO_ID, CounterSamples, CounterSeries
+from timeline.records.tables import NO_ID, NO_TIME, CounterSamples, CounterSeries
 from timeline.sources.database_joins import common_keys, distinct_values
 from timeline.sources.loose_table import LooseTable
 from timeline.sources.parsed_clock import ParsedClock
@@ -17,12 +17,27 @@ from timeline.sources.parsed_databases import ParsedDatabases
 
 __all__ = ["read_counters"]
 
-_Times = Callable[[ParsedClock, Int64], Int64]
+_Times = Callable[[ParsedClock, LooseTable, str], Int64]
 
 
-def _on_clock(clock: ParsedClock, times: Int64) -> Int64:
+def _on_clock(clock: ParsedClock, table: LooseTable, column: str) -> Int64:
     """Times that msprof has already put on the host's clock."""
-    return times
+    return table.integers({column: NO_TIME})[column]
+
+
+def _counted(clock: ParsedClock, table: LooseTable, column: str) -> Int64:
+    """Times that the counter of the device gave."""
+    return clock.counted_ns(table.integers({column: NO_ID})[column])
+
+
+def _sampled(clock: ParsedClock, table: LooseTable, column: str) -> Int64:
+    """Times that a sampler gave."""
+    return clock.sampled_ns(table.integers({column: NO_ID})[column])
+
+
+def _of_memory(clock: ParsedClock, table: LooseTable, column: str) -> Int64:
+    """Times that the sampler of memory gave."""
+    return clock.memory_ns(table.integers({column: NO_ID})[column], table.reals((column,))[column])
 
 
 @dataclass(frozen=True)
@@ -37,7 +52,7 @@ class _Samples:
     group: str
     values: dict[str, tuple[str, str, float]]
     time: str = "timestamp"
-    clock: _Times = ParsedClock.sampled_ns
+    clock: _Times = _sampled
     ids: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
 
@@ -61,7 +76,7 @@ _TABLES: Sequence[_Samples] = (
         "AI Core Freq",
         {"freq": ("AI Core Freq", "MHz", 1)},
         "syscnt",
-        ParsedClock.counted_ns,
+        _counted,
     ),
     _Samples(
         "hbm.db",
@@ -93,7 +108,7 @@ _TABLES: Sequence[_Samples] = (
         "NpuMem",
         "NPU MEM",
         {"ddr": ("{} DDR", "B", 1), "hbm": ("{} HBM", "B", 1)},
-        clock=ParsedClock.memory_ns,
+        clock=_of_memory,
         kinds=("event",),
     ),
     _Samples(
@@ -159,7 +174,7 @@ def _read(
     strings: StringPool,
     series: dict[tuple[str, str, str], int],
 ) -> list[CounterSamples]:
-    time_ns = plan.clock(clock, table.integers({plan.time: 0})[plan.time])
+    time_ns = plan.clock(clock, table, plan.time)
     labels, which = _labels(plan, table, strings)
     made = []
     for column, values in table.reals(tuple(plan.values)).items():

@@ -189,6 +189,8 @@ class _Operators:
             ),
             strings,
         )
+        for name in ("input_shapes", "output_shapes"):
+            self.texts[name] = _unquoted(self.texts[name], strings)
 
     @cached_property
     def computes(self) -> Bool:
@@ -198,6 +200,13 @@ class _Operators:
             text.endswith(_DRIVES_COMMUNICATION) for text in self._strings
         )
         return ~(np.isin(self.texts["task_type"], kinds) | np.isin(self.texts["op_name"], drivers))
+
+
+def _unquoted(codes: Codes, strings: StringPool) -> Codes:
+    """Text without the quotes around it, which are those of the table that msprof would write."""
+    distinct, which = np.unique(codes, return_inverse=True)
+    plain = strings.codes([strings[code].strip('"') for code in distinct.tolist()])
+    return plain[which.reshape(-1)]
 
 
 def _with_kernel_names(tasks: Tasks, launched: LooseTable, strings: StringPool) -> Tasks:
