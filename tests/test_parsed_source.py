@@ -139,6 +139,8 @@ def test_names_and_types_are_those_of_the_database(shelf: ProfileShelf) -> None:
     for rank, (source, records) in parsed.items():
         offset_ns = source.clock.wall_offset_ns or 0
         same(rows(records, "tasks", columns, offset_ns), rows(exported[rank][1], "tasks", columns))
+        ops = "start_ns end_ns group group_name name count data_type algorithm"
+        same(rows(records, "ops", ops, offset_ns), rows(exported[rank][1], "ops", ops))
         host = "start_ns end_ns process thread name connection"
         calls = replace(records, host=records.host.take(layer(records, "CANN")))
         wanted = exported[rank][1]
@@ -422,6 +424,7 @@ def test_without_operators_tasks_compute_by_their_type(copied: Profile) -> None:
     records = read_now(copied.path)
     columns = "start_ns end_ns stream compute"
     same(rows(records, "tasks", columns), rows(whole, "tasks", columns))
+    assert any("no operators" in warning for warning in records.warnings)
 
 
 def test_kernels_without_operators_are_named_by_the_runtime(copied: Profile) -> None:
@@ -482,6 +485,37 @@ def test_a_graph_that_is_loaded_once_runs_its_collectives_again(
         same(rows(twice, table, names), wanted)
 
 
+@pytest.mark.parametrize("version", ["msprof-sqlite", "msprof-sqlite-numbered"])
+def test_communication_inside_operators_is_read(
+    shelf: ProfileShelf, tmp_path: Path, version: str
+) -> None:
+    """Kernels that communicate have tables of their own, which repeat some ops of the others."""
+    profile = shelf.copy(version, tmp_path / "profile", ranks=1)
+    whole = read_now(profile.path)
+    start_ns = int(whole.ops.end_ns.max()) + 1000
+    newer = version.endswith("numbered")
+    span = "start NUMERIC, end NUMERIC" if newer else "timestamp NUMERIC, duration NUMERIC"
+    end = start_ns + 500 if newer else 500
+    link = "op_id" if newer else "connection_id"
+    alter(
+        device_file(profile, "hccl_single_device.db"),
+        f"CREATE TABLE KfcOP (op_name TEXT, {span}, group_name TEXT, connection_id INTEGER,"
+        " source INTEGER)",
+        f"INSERT INTO KfcOP VALUES ('MatmulAllReduce', {start_ns}, {end}, '77', 5001, 1)",
+        f"INSERT INTO KfcOP VALUES ('hcom again', {start_ns}, {end}, '77', 946, 0)",
+        "CREATE TABLE KfcTask (hccl_name TEXT, timestamp NUMERIC, duration NUMERIC,"
+        f" plane_id INTEGER, {link} INTEGER, is_master INTEGER, source INTEGER)",
+        f"INSERT INTO KfcTask VALUES ('Memcpy', {start_ns + 20}, 30, 2, 5001, 0, 1)",
+    )
+    records = read_now(profile.path)
+    columns = "start_ns end_ns name group group_name connection"
+    own = (start_ns, start_ns + 500, "MatmulAllReduce", "Group 1", "77", 5001)
+    same(rows(records, "ops", columns), rows(whole, "ops", columns) + Multiset([own]))
+    columns = "start_ns end_ns name op group plane"
+    own_task = (start_ns + 20, start_ns + 50, "Memcpy", "MatmulAllReduce", "Group 1", 2)
+    same(rows(records, "planes", columns), rows(whole, "planes", columns) + Multiset([own_task]))
+
+
 def test_newer_samples_are_on_wall_time(copied: Profile) -> None:
     """Versions differ in who converts times of samplers; their size tells."""
     whole = read_now(copied.path)
@@ -526,7 +560,8 @@ def test_a_host_that_counts_is_converted(copied: Profile) -> None:
 def test_a_summary_reads_what_it_needs(copied: Profile, layers: frozenset[Layer]) -> None:
     """Steps, tasks and ops are the same; host events and counters are not read."""
     whole, part = read_now(copied.path), read_now(copied.path, layers)
-    for table, columns in (("tasks", TASKS), ("ops", OPS), ("steps", STEPS)):
+    tasks = TASKS.replace("op_type input_shapes output_shapes input_types ", "")
+    for table, columns in (("tasks", tasks), ("ops", OPS), ("steps", STEPS)):
         same(rows(part, table, columns), rows(whole, table, columns))
     assert not len(part.host)
     assert not len(part.samples)
@@ -547,6 +582,24 @@ def test_tasks_that_never_ran_are_counted(copied: Profile) -> None:
     same(rows(records, "tasks", TASKS), rows(whole, "tasks", TASKS))
     reasons = {one.reason: (one.rows, one.loss) for one in records.omissions}
     assert reasons["tasks that were launched and of which the device recorded nothing"] == (1, True)
+
+
+def test_ops_and_transfers_that_never_ran_are_counted(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """The host launched them; the device recorded no task of theirs."""
+    profile = shelf.copy("msprof-sqlite-launched", tmp_path / "profile", ranks=1)
+    whole = read_now(profile.path)
+    stream = "SELECT max(stream_id) FROM HCCLTask"
+    alter(
+        host_file(profile, "hccl.db"),
+        f"UPDATE HCCLTask SET stream_id = ({stream}) + 1 WHERE timestamp >"
+        " (SELECT max(begin) FROM HCCLOP)",
+    )
+    records = read_now(profile.path)
+    assert len(records.ops) == len(whole.ops) - 1
+    lost = {one.reason: (one.rows, one.loss) for one in records.omissions}
+    gone = len(whole.planes) - len(records.planes)
+    assert lost["HCCL tasks whose device task is not in the profile"] == (gone, True)
+    assert lost["communication ops of which nothing tells when they ran"] == (1, True)
 
 
 @pytest.mark.parametrize("column", ["batch_id", "context_id", "model_id", "connection_id"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -79,18 +80,10 @@ class LooseTable:
         present = [name for name in columns if self.has(name)]
         made: dict[str, Codes] = {}
         if present and self._database is not None:
-            known: dict[bytes, int] = {b"": NO_NAME}
-
-            def code(cell: bytes) -> int:
-                found = known.get(cell)
-                if found is None:
-                    text = cell.decode("utf-8", "replace")
-                    found = known[cell] = NO_NAME if text == "N/A" else strings.code(text)
-                return found
-
+            known = _CodesByCell(strings)
             cells = [f"IFNULL(CAST(\"{name}\" AS BLOB), x'')" for name in present]
             rows = self._database.texts(self.name, cells, self._where)
-            flat = np.fromiter((code(cell) for row in rows for cell in row), np.int32)
+            flat = np.fromiter(map(known.__getitem__, chain.from_iterable(rows)), np.int32)
             for name, codes in zip(present, flat.reshape(-1, len(present)).T, strict=True):
                 made[name] = np.ascontiguousarray(codes)
         rest = [name for name in columns if name not in made]
@@ -103,6 +96,18 @@ class LooseTable:
             return values
         self.unreadable[name] = count
         return np.where(bad, default, values)
+
+
+class _CodesByCell(dict[bytes, int]):
+    """The code of each text, which is decoded when it is seen first."""
+
+    def __init__(self, strings: StringPool) -> None:
+        super().__init__({b"": NO_NAME, b"N/A": NO_NAME})
+        self._strings = strings
+
+    def __missing__(self, cell: bytes) -> int:
+        code = self[cell] = self._strings.code(cell.decode("utf-8", "replace"))
+        return code
 
 
 def _integer_cell(name: str, default: int) -> str:

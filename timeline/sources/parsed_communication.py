@@ -39,11 +39,15 @@ class _Ops(Columns):
 
 @dataclass(frozen=True)
 class Communication:
-    """Ops, their HCCL tasks, and the connection of each task's op."""
+    """Ops, their HCCL tasks, and the connection of each task's op.
+
+    timeless: ops of which neither they nor any task tells when they ran.
+    """
 
     ops: CommunicationOps
     planes: PlaneTasks
     plane_connection: Int64
+    timeless: int = 0
 
 
 def read_communication(
@@ -85,6 +89,7 @@ def read_communication(
         ),
         _planes(transfers, labels[len(ops) :], every_arg=every_arg),
         transfers.connection,
+        int(np.count_nonzero(~np.isin(listed.connection, ops.connection))),
     )
 
 

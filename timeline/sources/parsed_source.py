@@ -44,6 +44,7 @@ from timeline.sources.parsed_transfers import read_transfers
 __all__ = ["ParsedSource"]
 
 _Part = TypeVar("_Part")
+_NAMED_LAYERS = frozenset({Layer.HARDWARE, Layer.SCOPES})
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,7 @@ class _Reader:
         self.strings = StringPool()
         self.omissions: list[Omission] = []
         self.warnings: list[str] = []
+        self.named = True
 
     def records(self) -> Records:
         """Read every table that a layer needs.
@@ -98,17 +100,19 @@ class _Reader:
         Raises:
             SourceError: there are no tasks. Whatever else cannot be read is left out and counted.
         """
-        tasks = self._tasks()
-        communication = self._attempt(
-            lambda: self._communication(tasks),
-            Communication(CommunicationOps.empty(), PlaneTasks.empty(), np.empty(0, np.int64)),
-        )
         steps = self._attempt(
             lambda: read_steps(self.databases, self.clock),
             ParsedSteps(Steps.empty(), StepParts.empty(), 0),
         )
         reason = "steps and their parts, counted by a clock that nothing relates to the tasks"
         self._omit(reason, steps.uncounted)
+        # Where steps are not marked they are found by the names of operators.
+        self.named = bool(self.layers & _NAMED_LAYERS) or not len(steps.steps)
+        tasks = self._tasks()
+        communication = self._attempt(
+            lambda: self._communication(tasks),
+            Communication(CommunicationOps.empty(), PlaneTasks.empty(), np.empty(0, np.int64)),
+        )
         calls = self._attempt(self._calls, HostEvents.empty())
         launches = Lookup(
             {"connection": calls.connection, "start_ns": calls.start_ns}, "connection"
@@ -131,6 +135,8 @@ class _Reader:
             series, samples = self._attempt(
                 lambda: read_counters(self.databases, self.clock, self.strings), (series, samples)
             )
+        for found in self.databases.unreadable():
+            self._warn(found)
         return Records(
             self.rank,
             self.strings,
@@ -144,10 +150,7 @@ class _Reader:
             samples=samples,
             flows=flows if Layer.ARROWS in self.layers else Flows.empty(),
             omissions=tuple(self.omissions),
-            warnings=(
-                *self.warnings,
-                *(f"rank {self.rank}: {found}" for found in self.databases.unreadable()),
-            ),
+            warnings=tuple(self.warnings),
         )
 
     @property
@@ -177,13 +180,27 @@ class _Reader:
         where = {"device_id": self.device}
         operators = self.databases.of_host("ge_info.db", "TaskInfo", where=where)
         launched = self.databases.of_host("runtime.db", "HostTask", where=where)
-        return described(found, operators, launched, self.strings)
+        if len(found.tasks) and not len(operators):
+            self._warn("no operators in ge_info.db; tasks are named by their type.")
+        elif len(operators) and not operators.has("batch_id"):
+            self._warn("operators have no batch_id; a task id used again keeps its first name.")
+        return described(
+            found,
+            operators,
+            launched,
+            self.strings,
+            named=self.named,
+            every_arg=self.every_arg,
+        )
 
     def _communication(self, tasks: Tasks) -> Communication:
-        transfers = read_transfers(self.databases, self.device, tasks, self.strings)
-        return read_communication(
+        transfers, never_ran = read_transfers(self.databases, self.device, tasks, self.strings)
+        found = read_communication(
             self.databases, self.device, transfers, self.strings, every_arg=self.every_arg
         )
+        self._omit("HCCL tasks whose device task is not in the profile", never_ran)
+        self._omit("communication ops of which nothing tells when they ran", found.timeless)
+        return found
 
     def _calls(self) -> HostEvents:
         return read_calls(
@@ -196,8 +213,11 @@ class _Reader:
             return read()
         except SourceError as error:
             self._omit(f"databases that cannot be read ({error.path.name})", 1)
-            self.warnings.append(f"rank {self.rank}: {error}")
+            self._warn(str(error))
             return otherwise
+
+    def _warn(self, remark: str) -> None:
+        self.warnings.append(f"rank {self.rank}: {remark}")
 
     def _omit(self, reason: str, rows: int, *, loss: bool = True) -> None:
         if rows:

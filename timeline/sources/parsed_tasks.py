@@ -38,6 +38,16 @@ _FIRST_QUEUE_TYPES = (
     "WRITE_VALUE_SQE",
 )
 """Types of queue entries, whatever the chip, by their number; from 9 on chips differ."""
+_TEXTS = {
+    "op_name": "name",
+    "task_type": "task_type",
+    "op_type": "op_type",
+    "input_shapes": "input_shapes",
+    "output_shapes": "output_shapes",
+    "input_data_types": "input_types",
+}
+"""Columns of TaskInfo by what tasks call them."""
+_SHAPES = frozenset({"input_shapes", "output_shapes"})
 _COMMUNICATION_KINDS = frozenset({"HCCL", "COMMUNICATION"})
 _DRIVES_COMMUNICATION = ("AicpuKernel", "AivKernel")
 """Endings of kernels that only drive a communication op, which is drawn itself."""
@@ -128,7 +138,13 @@ def task_ids(table: LooseTable) -> dict[str, Int64]:
 
 
 def described(
-    found: DeviceTasks, operators: LooseTable, launched: LooseTable, strings: StringPool
+    found: DeviceTasks,
+    operators: LooseTable,
+    launched: LooseTable,
+    strings: StringPool,
+    *,
+    named: bool,
+    every_arg: bool,
 ) -> Tasks:
     """Give tasks the operators that they ran.
 
@@ -138,6 +154,8 @@ def described(
         launched: runtime.db HostTask, which in new versions knows the names of kernels that belong
             to no operator.
         strings: the pool of the tasks' names.
+        named: whether more is wanted of operators than which of them compute.
+        every_arg: whether args are wanted that only `--args all` shows.
 
     A task computes if it ran an operator; without any operators, by the type of the task.
     """
@@ -146,50 +164,40 @@ def described(
         computes = [code for name in COMPUTE_TYPES if (code := strings.find(name)) is not None]
         tasks = replace(tasks, compute=np.isin(found.device_type, np.array(computes, np.int32)))
         return _with_kernel_names(tasks, launched, strings)
-    own = _Operators(operators, strings)
+    own = _Operators(operators, strings, named=named, every_arg=every_arg)
     key, of_operator = task_keys(tasks, own.ids, operators)
     row = Lookup({"key": of_operator}, "key").find(key)
     has, at = row >= 0, np.maximum(row, 0)
 
-    def codes(column: str, otherwise: Codes) -> Codes:
-        values = own.texts[column][at]
-        return np.where(has & (values != NO_NAME), values, otherwise)
-
-    nothing = np.full(len(tasks), NO_NAME, np.int32)
+    found_texts = {}
+    for column, name in _TEXTS.items():
+        if column in own.texts:
+            values = own.texts[column][at]
+            found_texts[name] = np.where(has & (values != NO_NAME), values, getattr(tasks, name))
     return replace(
         tasks,
-        name=codes("op_name", tasks.name),
-        task_type=codes("task_type", tasks.task_type),
-        op_type=codes("op_type", nothing),
-        input_shapes=codes("input_shapes", nothing),
-        output_shapes=codes("output_shapes", nothing),
-        input_types=codes("input_data_types", nothing),
         blocks=np.where(has, own.blocks[at], NO_ID),
         compute=has & own.computes[at],
+        **found_texts,
     )
 
 
 class _Operators:
     """The rows of TaskInfo."""
 
-    def __init__(self, table: LooseTable, strings: StringPool) -> None:
+    def __init__(
+        self, table: LooseTable, strings: StringPool, *, named: bool, every_arg: bool
+    ) -> None:
         self._strings = strings
         self.ids = task_ids(table)
         # block_dim was the number of blocks before block_num came, and means something else since.
         column = "block_num" if table.has("block_num") else "block_dim"
         self.blocks = table.integers({column: NO_ID})[column]
-        self.texts = table.texts(
-            (
-                "op_name",
-                "task_type",
-                "op_type",
-                "input_shapes",
-                "output_shapes",
-                "input_data_types",
-            ),
-            strings,
-        )
-        for name in ("input_shapes", "output_shapes"):
+        columns = ["op_name", "task_type"]
+        columns += ["op_type", "input_shapes"] if named else []
+        columns += ["output_shapes", "input_data_types"] if named and every_arg else []
+        self.texts = table.texts(columns, strings)
+        for name in filter(_SHAPES.__contains__, columns):
             self.texts[name] = _unquoted(self.texts[name], strings)
 
     @cached_property

@@ -51,14 +51,17 @@ class Transfers(Columns):
 
 def read_transfers(
     databases: ParsedDatabases, device: int, tasks: Tasks, strings: StringPool
-) -> Transfers:
-    """Read the HCCL tasks of a device; where it has none, those the host launched on its tasks."""
+) -> tuple[Transfers, int]:
+    """Read the HCCL tasks of a device; where it has none, those the host launched on its tasks.
+
+    Also the number of those launched of which the device recorded no task.
+    """
     names = ("HCCLTaskSingleDevice", "HCCLSingleDevice")
     own = databases.of_device("hccl_single_device.db", *names)
     unfolded = databases.of_device("hccl_single_device.db", "KfcTask")
     held = [_of_device(table, strings) for table in (own, unfolded) if len(table)]
     if held:
-        return Transfers.concat(held)
+        return Transfers.concat(held), 0
     launched = databases.of_host("hccl.db", "HCCLTask", where={"device_id": device})
     ops = databases.of_host("hccl.db", "HCCLOP", where={"device_id": device})
     return _of_host(launched, ops, tasks, strings)
@@ -96,13 +99,15 @@ def _of_device(table: LooseTable, strings: StringPool) -> Transfers:
     )
 
 
-def _of_host(table: LooseTable, ops: LooseTable, tasks: Tasks, strings: StringPool) -> Transfers:
+def _of_host(
+    table: LooseTable, ops: LooseTable, tasks: Tasks, strings: StringPool
+) -> tuple[Transfers, int]:
     """Tasks as they were launched, with the interval of the device task of the same ids.
 
     A task of a graph that is loaded once runs in every iteration; each run is a turn.
     """
     if not len(table) or not table.has("stream_id", "task_id"):
-        return Transfers.empty()
+        return Transfers.empty(), len(table)
     key, of_launch = task_keys(tasks, task_ids(table), table)
     row = Lookup({"key": of_launch}, "key").find(key)
     ran = np.flatnonzero(row >= 0)
@@ -113,7 +118,7 @@ def _of_host(table: LooseTable, ops: LooseTable, tasks: Tasks, strings: StringPo
     # The row of no op lies behind the others.
     connection, op_name = np.append(held, NO_ID)[op], np.append(names, np.int32(NO_NAME))[op]
     columns = _described(table, strings) | table.texts(("name",), strings)
-    return Transfers.of(
+    found = Transfers.of(
         len(ran),
         {name: values[launched] for name, values in columns.items()}
         | {
@@ -125,6 +130,7 @@ def _of_host(table: LooseTable, ops: LooseTable, tasks: Tasks, strings: StringPo
             "turn": ordinals(key[ran], tasks.start_ns[ran]),
         },
     )
+    return found, len(of_launch) - len(np.unique(launched))
 
 
 def _op_rows(table: LooseTable, ops: LooseTable) -> Rows:
