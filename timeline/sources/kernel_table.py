@@ -2,114 +2,42 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from timeline.errors import SourceError
-from timeline.records.columns import Codes, Columns, Int64, column
+from timeline.records.columns import Codes, Int64, Rows
 from timeline.records.strings import NO_NAME, StringPool
-from timeline.records.tables import NO_ID, NO_TIME, Tasks
-from timeline.sources.microseconds import moments_ns
+from timeline.records.tables import NO_ID, Tasks
+from timeline.sources.kernel_rows import ARGS, DESCRIPTION, KernelTable, TableFile, read_kernel_rows
+from timeline.sources.table_blocks import Losses
 
-__all__ = ["KernelTable", "describe_tasks", "read_kernel_table"]
+__all__ = ["MATCH_TOLERANCE_NS", "describe_tasks", "matching_rows", "read_kernel_table"]
 
-COMMUNICATION_CORES = frozenset({"HCCL", "COMMUNICATION"})
-"""Rows of communication ops: the older and the newer spelling."""
 MATCH_TOLERANCE_NS = 1
 """Exports round the same moment in two places."""
-
-
-@dataclass(frozen=True)
-class KernelTable(Columns):
-    """Operators that ran as tasks: one row per compute task, in order of start."""
-
-    start_ns: Int64 = column(np.int64)
-    name: Codes = column(np.int32)
-    op_type: Codes = column(np.int32)
-    core: Codes = column(np.int32)
-    input_shapes: Codes = column(np.int32)
-    output_shapes: Codes = column(np.int32)
-    input_types: Codes = column(np.int32)
-    blocks: Int64 = column(np.int64)
-
-
-@dataclass(frozen=True)
-class _Spelling:
-    """The column names of one value over the versions, newest first."""
-
-    names: tuple[str, ...]
-
-    def of(self, row: dict[str, str]) -> str:
-        for name in self.names:
-            value = row.get(name)
-            if value is not None:
-                value = value.strip()
-                return "" if value == "N/A" else value
-        return ""
-
-
-_NAME = _Spelling(("Name", "Op Name"))
-_TYPE = _Spelling(("Type", "OP Type"))
-_CORE = _Spelling(("Accelerator Core", "Task Type"))
-_START = _Spelling(("Start Time(us)", "Task Start Time(us)"))
-_BLOCKS = _Spelling(("Block Num", "Block Dim"))
-_INPUT_SHAPES = _Spelling(("Input Shapes",))
-_OUTPUT_SHAPES = _Spelling(("Output Shapes",))
-_INPUT_TYPES = _Spelling(("Input Data Types",))
-_DEVICE = _Spelling(("Device_id",))
 
 
 def read_kernel_table(
     paths: Sequence[Path], strings: StringPool, device: int | None = None
 ) -> KernelTable:
-    """Read all slices of a kernel table; with a device, only its rows.
+    """Read what all slices of a kernel table say of kernels; with a device, only its rows.
 
     Raises:
         SourceError: a file cannot be read, or has no column of start times.
     """
-    rows = [row for path in paths for row in _rows(path, device)]
-    starts_ns = moments_ns([_START.of(row).encode() for row in rows])
-    table = KernelTable.of(
-        len(rows),
-        {
-            "start_ns": starts_ns,
-            "name": strings.codes(_NAME.of(row) for row in rows),
-            "op_type": strings.codes(_TYPE.of(row) for row in rows),
-            "core": strings.codes(_CORE.of(row) for row in rows),
-            "input_shapes": strings.codes(_INPUT_SHAPES.of(row).strip('"') for row in rows),
-            "output_shapes": strings.codes(_OUTPUT_SHAPES.of(row).strip('"') for row in rows),
-            "input_types": strings.codes(_INPUT_TYPES.of(row) for row in rows),
-            "blocks": [_whole(_BLOCKS.of(row)) for row in rows],
-        },
-    )
-    table = table.take(table.start_ns != NO_TIME)
+    # A row that cannot be read here describes nothing, but its task is in the trace.
+    parts = [
+        read_kernel_rows(TableFile(path), strings, {**DESCRIPTION, **ARGS}, Losses(path))
+        for path in paths
+    ]
+    table = KernelTable.concat(parts)
+    table = table.take(~table.communicates)
+    if device is not None:
+        table = table.take((table.device == device) | (table.device == NO_ID))
     return table.take(np.lexsort((table.name, table.start_ns)))
-
-
-def _rows(path: Path, device: int | None) -> Iterator[dict[str, str]]:
-    try:
-        with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
-            reader = csv.DictReader(file)
-            if not any(name in (reader.fieldnames or ()) for name in _START.names):
-                raise SourceError(path, f"has no column {' or '.join(_START.names)}.")
-            for row in reader:
-                here = _DEVICE.of(row)
-                if device is not None and here and here != str(device):
-                    continue
-                if _CORE.of(row) not in COMMUNICATION_CORES:
-                    yield row
-    except OSError as error:
-        raise SourceError(path, f"cannot be read: {error.strerror}.") from error
-    except csv.Error as error:
-        raise SourceError(path, f"is not a table: {error}.") from error
-
-
-def _whole(text: str) -> int:
-    return int(text) if text.isdigit() else NO_ID
 
 
 def describe_tasks(tasks: Tasks, table: KernelTable) -> tuple[Tasks, int]:
@@ -120,7 +48,7 @@ def describe_tasks(tasks: Tasks, table: KernelTable) -> tuple[Tasks, int]:
     """
     if not len(table):
         return tasks, 0
-    row = _matching_row(tasks, table)
+    row = matching_rows(tasks.name, tasks.start_ns, table.name, table.start_ns)
     has = row >= 0
     if not has.any():
         return tasks, len(table)
@@ -142,19 +70,27 @@ def describe_tasks(tasks: Tasks, table: KernelTable) -> tuple[Tasks, int]:
     return described, len(table) - len(np.unique(row[has]))
 
 
-def _matching_row(tasks: Tasks, table: KernelTable) -> Int64:
-    """The row of each task's name that starts within the tolerance, -1 for none."""
-    by_name = table.take(np.lexsort((table.start_ns, table.name)))
-    order = np.lexsort((table.start_ns, table.name))
-    key_low = _key(by_name.name, by_name.start_ns, table.start_ns)
-    wanted = _key(tasks.name, tasks.start_ns - MATCH_TOLERANCE_NS, table.start_ns)
-    at = np.minimum(np.searchsorted(key_low, wanted), len(table) - 1)
-    same_name = by_name.name[at] == tasks.name
-    near = np.abs(by_name.start_ns[at] - tasks.start_ns) <= MATCH_TOLERANCE_NS
-    return np.where(same_name & near, order[at], -1)
+def matching_rows(
+    key: Codes | Int64, start_ns: Int64, of_key: Codes | Int64, of_start_ns: Int64
+) -> Rows:
+    """The row of each key that starts within the tolerance, (n,) rows, -1 for none.
 
+    Args:
+        key, start_ns: (n,) what is looked for: codes or numbers, none of them negative.
+        of_key, of_start_ns: (m,) the rows to find, in any order.
+    """
+    if not len(of_key):
+        return np.full(len(key), -1, np.intp)
+    order = np.lexsort((of_start_ns, of_key))
+    moments_ns = np.unique(of_start_ns)
 
-def _key(name: Codes, start_ns: Int64, starts_ns: Int64) -> Int64:
-    """One sortable integer for (name, start): starts become their rank among all starts."""
-    moments = np.unique(starts_ns)
-    return name.astype(np.int64) * (len(moments) + 1) + np.searchsorted(moments, start_ns)
+    def place(keys: Codes | Int64, starts_ns: Int64) -> Int64:
+        """One sortable integer for both: starts become their rank among all starts."""
+        ranks: Int64 = np.searchsorted(moments_ns, starts_ns)
+        return keys.astype(np.int64) * (len(moments_ns) + 1) + ranks
+
+    places = place(of_key[order], of_start_ns[order])
+    wanted = place(key, start_ns - MATCH_TOLERANCE_NS)
+    at = order[np.minimum(np.searchsorted(places, wanted), len(order) - 1)]
+    near = np.abs(of_start_ns[at] - start_ns) <= MATCH_TOLERANCE_NS
+    return np.where((of_key[at] == key) & near, at, -1)

@@ -1,0 +1,178 @@
+"""Turns kernel_details.csv, op_summary_*.csv and task_time_*.csv into one table of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from timeline.records.columns import Bool, Codes, Columns, Int64, Pile, column, constant
+from timeline.records.strings import NO_NAME, StringPool
+from timeline.records.tables import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
+from timeline.sources.microseconds import interval_ns, moments_ns
+from timeline.sources.table_blocks import Block, Losses, Spellings, read_blocks
+from timeline.sources.trace_events import number
+
+__all__ = ["ARGS", "DESCRIPTION", "PLACE", "KernelTable", "TableFile", "read_kernel_rows"]
+
+COMMUNICATION_CORES = frozenset({"HCCL", "COMMUNICATION"})
+"""Rows of communication: the older and the newer spelling."""
+_KERNEL_ENDINGS = ("AivKernel", "AicpuKernel")
+"""Communication that runs as a kernel: such a row is a task, and its op has another row."""
+
+DESCRIPTION: Spellings = {
+    "start": ("Start Time(us)", "Task Start Time(us)", "task_start(us)"),
+    "name": ("Name", "Op Name", "kernel_name"),
+    "core": ("Accelerator Core", "Task Type", "kernel_type"),
+    "device": ("Device_id",),
+    "op_type": ("Type", "OP Type"),
+    "input_shapes": ("Input Shapes",),
+}
+"""What a row runs."""
+ARGS: Spellings = {
+    "output_shapes": ("Output Shapes",),
+    "input_types": ("Input Data Types",),
+    "blocks": ("Block Num", "Block Dim"),
+}
+"""The rest of that, which only `--args all` shows."""
+PLACE: Spellings = {
+    "duration": ("Duration(us)", "Task Duration(us)", "task_time(us)"),
+    "stream": ("Stream ID", "stream_id"),
+    "task": ("Task ID", "task_id"),
+    "context": ("Context ID",),
+    "graph": ("Model ID",),
+    "iteration": ("Step Id", "Step ID"),
+}
+"""Where and when it runs."""
+_NUMBERS = {
+    "device": NO_ID,
+    "stream": NO_ID,
+    "task": NO_ID,
+    "context": NO_CONTEXT,
+    "graph": NO_GRAPH,
+    "iteration": NO_ID,
+    "blocks": NO_ID,
+}
+_NAMES = ("name", "core", "op_type", "input_types")
+_SHAPES = ("input_shapes", "output_shapes")
+_Value = TypeVar("_Value")
+
+
+@dataclass(frozen=True)
+class KernelTable(Columns):
+    """Rows of kernels and communication ops; end_ns is NO_TIME unless durations were read."""
+
+    start_ns: Int64 = column(np.int64)
+    end_ns: Int64 = column(np.int64, NO_TIME)
+    device: Int64 = column(np.int64, NO_ID)
+    stream: Int64 = column(np.int64, NO_ID)
+    task: Int64 = column(np.int64, NO_ID)
+    context: Int64 = column(np.int64, NO_CONTEXT)
+    graph: Int64 = column(np.int64, NO_GRAPH)
+    iteration: Int64 = column(np.int64, NO_ID)
+    name: Codes = column(np.int32, NO_NAME)
+    core: Codes = column(np.int32, NO_NAME)
+    op_type: Codes = column(np.int32, NO_NAME)
+    input_shapes: Codes = column(np.int32, NO_NAME)
+    output_shapes: Codes = column(np.int32, NO_NAME)
+    input_types: Codes = column(np.int32, NO_NAME)
+    blocks: Int64 = column(np.int64, NO_ID)
+    communicates: Bool = column(np.bool_, 0)
+    is_op: Bool = column(np.bool_, 0)
+    """Whether the row is a communication op, which has no place on a stream."""
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """One file of a table; the graph and iteration that its name gives count for all rows."""
+
+    path: Path
+    graph: int = NO_GRAPH
+    iteration: int = NO_ID
+
+
+def read_kernel_rows(
+    file: TableFile, strings: StringPool, wanted: Spellings, losses: Losses
+) -> KernelTable:
+    """Read one file, in its own order; rows without a time are counted as losses.
+
+    Args:
+        wanted: the columns to read, of those above; `start` at least.
+
+    Raises:
+        SourceError: the file cannot be read, or lacks a column of times.
+    """
+    times = [key for key in ("start", "duration") if key in wanted]
+    pile = Pile(KernelTable)
+    for block in read_blocks(file.path, wanted, times, losses):
+        rows = _rows_of(block, file, strings)
+        timed = rows.start_ns != NO_TIME
+        losses.add(f"without a {' and a '.join(times)}", block.lines[~timed])
+        pile.add(rows.take(timed))
+    return pile.joined()
+
+
+def _rows_of(block: Block, file: TableFile, strings: StringPool) -> KernelTable:
+    cells = block.cells
+    columns: dict[str, object] = {}
+    starts = _times(cells["start"])
+    if "duration" in cells:
+        durations = [text or b"N/A" for text in _times(cells["duration"])]
+        columns["start_ns"], columns["end_ns"] = interval_ns(starts, durations)
+    else:
+        columns["start_ns"] = moments_ns(starts)
+    for key, absent in _NUMBERS.items():
+        if key in cells:
+            columns[key] = _mapped(cells[key], partial(_whole, absent=absent))
+    for key in _NAMES:
+        if key in cells:
+            columns[key] = _mapped(cells[key], lambda text: strings.code(_bare(text)))
+    for key in _SHAPES:
+        if key in cells:
+            columns[key] = _mapped(cells[key], lambda text: strings.code(_bare(text).strip('"')))
+    for key, value, absent in (
+        ("graph", file.graph, NO_GRAPH),
+        ("iteration", file.iteration, NO_ID),
+    ):
+        if value != absent:
+            columns.setdefault(key, constant(value, len(block), np.int64))
+    rows = KernelTable.of(len(block), columns)
+    communicates = np.isin(rows.core, _codes(strings, COMMUNICATION_CORES))
+    if not communicates.any():
+        return rows
+    names = np.unique(rows.name).tolist()
+    kernels = [code for code in names if strings[code].endswith(_KERNEL_ENDINGS)]
+    is_op = communicates & ~np.isin(rows.name, np.array(kernels, np.int32))
+    return replace(rows, communicates=communicates, is_op=is_op)
+
+
+def _codes(strings: StringPool, names: frozenset[str]) -> Codes:
+    found = [code for name in sorted(names) if (code := strings.find(name)) is not None]
+    return np.array(found, np.int32)
+
+
+def _times(cells: Sequence[str]) -> list[bytes]:
+    """Cells without the tabs that keep spreadsheets from rounding them."""
+    joined = "\n".join(cells)
+    return joined.replace("\t", "").replace(" ", "").encode().split(b"\n")
+
+
+def _mapped(cells: list[str], meaning: Callable[[str], _Value]) -> list[_Value]:
+    """The meaning of each cell, worked out once for each distinct one, in order of appearance."""
+    known: Mapping[str, _Value] = {text: meaning(text) for text in dict.fromkeys(cells)}
+    return [known[text] for text in cells]
+
+
+def _bare(text: str) -> str:
+    """A name without tabs around it; N/A is none."""
+    text = text.strip()
+    return "" if text == "N/A" else text
+
+
+def _whole(text: str, absent: int) -> int:
+    """An id; programs that rewrite tables make reals of them."""
+    return number(text.strip().removesuffix(".0"), absent)
