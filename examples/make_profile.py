@@ -19,6 +19,7 @@ from profile_msprof_sqlite import write_msprof_sqlite
 from profile_overlap import Segment, expected_overlap, overlap_segments
 from profile_raw import write_raw
 from profile_simulation import make_run
+from profile_tables import write_kernel_details, write_op_summary, write_summary_directory
 from profile_torch_database import write_torch_database
 from profile_torch_text import write_torch_text
 
@@ -34,11 +35,14 @@ __all__ = [
     "main",
     "make_run",
     "overlap_segments",
+    "write_kernel_details",
     "write_mindformers",
     "write_mindspore_timeline",
     "write_mindstudio",
     "write_msprof_sqlite",
+    "write_op_summary",
     "write_raw",
+    "write_summary_directory",
     "write_torch_database",
     "write_torch_text",
 ]
@@ -51,6 +55,8 @@ LAYOUTS: dict[str, Callable[[Run, Path], list[Path]]] = {
     "mindformers": write_mindformers,
     "raw": write_raw,
     "msprof-sqlite": write_msprof_sqlite,
+    "kernel-details": write_kernel_details,
+    "op-summary": write_op_summary,
 }
 
 

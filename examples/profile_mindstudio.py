@@ -126,12 +126,12 @@ def _write_export(run: Run, rank: RankRun, output: Path, exported: str, slices: 
     hardware = process(hardware_pid, "Ascend Hardware", label, layer)
     write_json(output / f"step_trace_{exported}.json", [*hardware, *models, *step_trace])
     write_json(output / f"msprof_tx_{exported}.json", [*range_names, *ranges])
-    _write_step_table(run, rank, output / f"step_trace_{exported}.csv")
+    write_step_table(run, rank, output / f"step_trace_{exported}.csv")
     rows = [[str(rank.device), *cells] for _, cells in operator_rows(run, rank, CANN_8_3_GRAPH)]
     write_table(output / f"op_summary_{exported}.csv", OP_SUMMARY, rows, "\n")
 
 
-def _write_step_table(run: Run, rank: RankRun, path: Path) -> None:
+def write_step_table(run: Run, rank: RankRun, path: Path) -> None:
     """One row per iteration, as long as it has reduces: rows of other graphs may be shorter."""
     clock = wall_clock(run)
     rows = []

@@ -220,7 +220,7 @@ def _hardware_events(run: Run, rank: RankRun, dialect: Dialect) -> Iterator[Even
     for iteration in rank.iterations:
         placed += [(task, dialect.model(iteration)) for task in iteration.tasks]
     for task, model in placed:
-        name, task_type = _hardware_name(task, dialect)
+        name, task_type = hardware_name(task, dialect)
         args = {
             "Model Id": model,
             "Task Type": task_type,
@@ -241,7 +241,7 @@ def _hardware_events(run: Run, rank: RankRun, dialect: Dialect) -> Iterator[Even
             yield _flow_end(str(task.connection_id), pid, task.stream, ts)
 
 
-def _hardware_name(task: Task, dialect: Dialect) -> tuple[str, str]:
+def hardware_name(task: Task, dialect: Dialect) -> tuple[str, str]:
     if task.kernel:
         return dialect.kernel_name(task.kernel), DEVICE_TYPES.get(
             task.kernel.core, task.kernel.core

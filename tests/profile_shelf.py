@@ -14,11 +14,14 @@ from typing import Any
 from make_profile import (
     Run,
     make_run,
+    write_kernel_details,
     write_mindformers,
     write_mindspore_timeline,
     write_mindstudio,
     write_msprof_sqlite,
+    write_op_summary,
     write_raw,
+    write_summary_directory,
     write_torch_database,
     write_torch_text,
 )
@@ -42,6 +45,9 @@ WRITERS: dict[str, Callable[[Run, Path], list[Path]]] = {
     "msprof-sqlite": write_msprof_sqlite,
     "msprof-sqlite-numbered": functools.partial(write_msprof_sqlite, hccl="numbered"),
     "msprof-sqlite-launched": functools.partial(write_msprof_sqlite, hccl="launched"),
+    "kernel-details": write_kernel_details,
+    "op-summary": write_op_summary,
+    "summary-directory": write_summary_directory,
 }
 """Everything that can be on disk, by name."""
 

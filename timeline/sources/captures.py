@@ -5,8 +5,8 @@ from __future__ import annotations
 import enum
 import os
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from timeline.errors import NoProfileError, SourceError
@@ -27,6 +27,7 @@ class Layout(enum.Enum):
     RAW_SLICES = enum.auto()
     """Raw data with slices that are read; of RAW nothing can be."""
     RAW = enum.auto()
+    KERNEL_TABLE = enum.auto()
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ MINDSTUDIO_OUTPUT = "mindstudio_profiler_output"
 _DATABASE = re.compile(r"(?:ascend_(?:pytorch|mindspore)_profiler(?:_\d+)?|msprof_\d+)\.db")
 _EXPORTED_TRACE = re.compile(r"msprof(?:_slice|_\d+)+\.json")
 _TIMELINE = re.compile(r"msprof_\d+_\d+_\d+\.json")
+_TABLE = re.compile(r"(?:kernel_details|op_summary|task_time)(?:_slice|_\d+)*\.csv")
 _DEVICE_DIRECTORY = re.compile(r"device_(\d+)")
 SQLITE = "sqlite"
 """The directory of a device, or of the host, that holds what msprof parsed."""
@@ -68,7 +70,7 @@ def find_captures(path: Path) -> list[Capture]:
     if not path.exists():
         raise SourceError(path, "does not exist.")
     resolved = path.resolve()
-    found = [_of_file(path)] if path.is_file() else list(_walk(_capture_root(resolved)))
+    found = [_of_file(path)] if path.is_file() else _richest(_walk(_capture_root(resolved)))
     if not found:
         raise NoProfileError(
             path,
@@ -100,12 +102,26 @@ def _of_file(path: Path) -> Capture:
         own = [capture for capture in found if capture.content == parent]
         if own:
             return own[0]
+    if _TABLE.fullmatch(path.name):
+        return _of_table(parent, found)
     raise NoProfileError(
         path,
         "is no profile.",
         do="Expected a directory, trace_view.json, an exported msprof_*.json, or a database named "
         "like ascend_pytorch_profiler_0.db or msprof_20240101120000.db.",
     )
+
+
+def _of_table(content: Path, found: list[Capture]) -> Capture:
+    """The tables in a directory, whatever else lies beside them."""
+    own = [capture for capture in found if content in (capture.content, capture.content.parent)]
+    if own:
+        return replace(own[0], layout=Layout.KERNEL_TABLE, content=content)
+    match = _DEVICE_DIRECTORY.fullmatch(content.parent.name)
+    if match and content.name == "summary":
+        return Capture(Layout.KERNEL_TABLE, content.parent.parent, content, int(match[1]))
+    inside = content.parent if content.name in (OUTPUT, MINDSTUDIO_OUTPUT) else content
+    return Capture(Layout.KERNEL_TABLE, inside, content)
 
 
 def _capture_root(path: Path) -> Path:
@@ -140,9 +156,43 @@ def _walk(root: Path) -> Iterator[Capture]:
         directory = Path(name)
         directories.sort()
         found = list(_captures_of(directory, set(directories), sorted(files)))
-        if found:
+        if found and not any(_may_cover(capture) for capture in found):
             directories.clear()
-            yield from found
+        yield from found
+
+
+def _may_cover(capture: Capture) -> bool:
+    """Whether a capture is tables with room for other captures below its directory."""
+    inner = capture.directory in (capture.content, capture.content.parent)
+    return (
+        capture.layout is Layout.KERNEL_TABLE
+        and inner
+        and not capture.directory.name.startswith(_PROF)
+    )
+
+
+def _richest(captures: Iterable[Capture]) -> list[Capture]:
+    """Drop tables above something richer, and what is no richer below a framework's tables."""
+    found = list(captures)
+    poor = (Layout.KERNEL_TABLE, Layout.RAW)
+    above_rich = {
+        parent for one in found if one.layout not in poor for parent in one.directory.parents
+    }
+    above_any = above_rich | {
+        parent
+        for one in found
+        if one.layout is Layout.KERNEL_TABLE
+        for parent in one.directory.parents
+    }
+    kept, owners = [], set()
+    for one in found:
+        is_output = one.content.name == OUTPUT
+        if _may_cover(one) and one.directory in (above_rich if is_output else above_any):
+            continue
+        kept.append(one)
+        if _may_cover(one) and is_output:
+            owners.add(one.directory)
+    return [one for one in kept if one.layout not in poor or not owners & {*one.directory.parents}]
 
 
 def _captures_of(directory: Path, directories: set[str], files: list[str]) -> Iterator[Capture]:
@@ -161,7 +211,13 @@ def _of_output(directory: Path, output: Path) -> Capture | None:
         return Capture(Layout.DATABASE, directory, databases[-1])
     if (output / "trace_view.json").is_file():
         return Capture(Layout.TRACE_VIEW, directory, output)
+    if _holds(output, _TABLE):
+        return Capture(Layout.KERNEL_TABLE, directory, output)
     return None
+
+
+def _holds(directory: Path, names: re.Pattern[str]) -> bool:
+    return directory.is_dir() and any(names.fullmatch(path.name) for path in directory.iterdir())
 
 
 def _of_prof(directory: Path, directories: set[str], files: list[str]) -> Iterator[Capture]:
@@ -173,7 +229,7 @@ def _of_prof(directory: Path, directories: set[str], files: list[str]) -> Iterat
     output = directory / MINDSTUDIO_OUTPUT
     if databases:
         yield from _per_device(Layout.DATABASE, directory, directory / databases[-1], devices)
-    elif output.is_dir() and any(_EXPORTED_TRACE.fullmatch(path.name) for path in output.iterdir()):
+    elif _holds(output, _EXPORTED_TRACE):
         yield from _per_device(Layout.MINDSTUDIO, directory, output, devices)
     else:
         for device in devices:
@@ -187,7 +243,24 @@ def _of_prof(directory: Path, directories: set[str], files: list[str]) -> Iterat
             else:
                 yield Capture(Layout.RAW, directory, directory, device)
         if not devices and "host" in directories:
+        own = [_of_device(directory, device) for device in devices]
+        has_timeline = any(one.layout is Layout.GRAPH_TIMELINE for one in own)
+        if _holds(output, _TABLE) and not has_timeline:
+            yield from _per_device(Layout.KERNEL_TABLE, directory, output, devices)
+        elif not devices and "host" in directories:
             yield Capture(Layout.RAW, directory, directory)
+        else:
+            yield from own
+
+
+def _of_device(directory: Path, device: int) -> Capture:
+    """What older msprof left in the directory of a device."""
+    inside = directory / f"device_{device}"
+    if _holds(inside / "timeline", _TIMELINE):
+        return Capture(Layout.GRAPH_TIMELINE, directory, inside / "timeline", device)
+    if _holds(inside / "summary", _TABLE):
+        return Capture(Layout.KERNEL_TABLE, directory, inside / "summary", device)
+    return Capture(Layout.RAW, directory, directory, device)
 
 
 def _per_device(
@@ -212,3 +285,5 @@ def _loose(directory: Path, files: list[str]) -> Iterator[Capture]:
         yield Capture(Layout.MINDSTUDIO, directory, directory)
     elif any(_TIMELINE.fullmatch(name) for name in files):
         yield Capture(Layout.GRAPH_TIMELINE, directory, directory)
+    elif any(_TABLE.fullmatch(name) for name in files):
+        yield Capture(Layout.KERNEL_TABLE, directory, directory)

@@ -15,6 +15,7 @@ from timeline.sources.database_source import DatabaseSource
 from timeline.sources.identity import how_to_export, identify, is_nameless, raw_error
 from timeline.sources.parsed_source import ParsedSource
 from timeline.sources.raw_source import RawSlicesSource
+from timeline.sources.table_source import KernelTableSource
 from timeline.sources.trace_sources import (
     GraphTimelineSource,
     MindStudioSource,
@@ -149,6 +150,8 @@ def _source(capture: Capture, identity: Identity, clock: Clock, several: bool) -
             return RawSlicesSource(identity, clock, capture.content)
         case Layout.PARSED:
             return ParsedSource(identity, clock, capture.content)
+        case Layout.KERNEL_TABLE:
+            return KernelTableSource(identity, clock, capture.content, several)
 
 
 def _newest(rank: int, candidates: list[_Candidate]) -> tuple[_Candidate, list[str]]:

@@ -49,7 +49,8 @@ def identify(
     metadata = _of_files(capture)
     clock = _clock(capture)
     rank, where = _settle(capture, root, metadata, assigned)
-    several = capture.layout is Layout.MINDSTUDIO and _device_count(capture.directory) > 1
+    exported = capture.layout in (Layout.MINDSTUDIO, Layout.KERNEL_TABLE)
+    several = exported and _device_count(capture.directory) > 1
     return [(_identity(capture, rank, _device(capture), where), clock, several)]
 
 

@@ -23,6 +23,8 @@ __all__ = [
     "MindStudioSource",
     "RawSource",
     "TraceViewSource",
+    "distinct_parts",
+    "distinct_steps",
     "newest_export",
 ]
 
@@ -215,20 +217,21 @@ def _finish(records: Records, kernel_tables: list[Path], device: int | None) -> 
             )
     return replace(
         records,
-        steps=_distinct_steps(records.steps),
-        parts=_distinct_parts(records.parts),
+        steps=distinct_steps(records.steps),
+        parts=distinct_parts(records.parts),
         warnings=warnings,
     )
 
 
-def _distinct_steps(steps: Steps) -> Steps:
+def distinct_steps(steps: Steps) -> Steps:
     """One row per graph and iteration: exports repeat the step trace in several files."""
     keys = np.stack([steps.graph, steps.iteration], axis=1)
     _, first = np.unique(keys, axis=0, return_index=True)
     return steps.take(first)
 
 
-def _distinct_parts(parts: StepParts) -> StepParts:
+def distinct_parts(parts: StepParts) -> StepParts:
+    """One row per part of a step."""
     keys = np.stack(
         [parts.graph, parts.iteration, parts.kind, parts.number, parts.start_ns], axis=1
     )

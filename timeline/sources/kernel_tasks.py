@@ -1,0 +1,155 @@
+"""Turns rows of kernel tables into device tasks, communication ops and steps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import numpy as np
+
+from timeline.records.columns import Bool, Codes
+from timeline.records.strings import NO_NAME, StringPool
+from timeline.records.tables import NO_ID, CommunicationOps, Steps, Tasks
+from timeline.sources.kernel_rows import KernelTable
+from timeline.sources.kernel_table import MATCH_TOLERANCE_NS, matching_rows
+from timeline.sources.trace_tables import COMPUTE_TYPES
+
+__all__ = ["ops_of", "repeats", "steps_of", "tasks_of", "types_that_compute"]
+
+_HOST_TYPES = frozenset(
+    {"KERNEL_AICORE", "KERNEL_AIVEC", "KERNEL_AICPU", "KERNEL_MIX_AIC", "KERNEL_MIX_AIV"}
+)
+"""What task_time calls kernels that the compiler told nothing of."""
+_OP_NAME = re.compile(r".*hcom_\w+?__(\d+)_\d+_\d+")
+"""An op's name holds the last digits of its group's id, its index there, and the iteration."""
+
+
+def tasks_of(rows: KernelTable, compute: Bool) -> Tasks:
+    """The device tasks among rows, ordered by start."""
+    order = np.argsort(rows.start_ns, kind="stable")
+    order = order[~rows.is_op[order]]
+    own = rows.take(order)
+    return Tasks.of(
+        len(own),
+        {
+            "start_ns": own.start_ns,
+            "end_ns": own.end_ns,
+            "device": own.device,
+            "stream": own.stream,
+            "task": own.task,
+            "context": own.context,
+            "graph": own.graph,
+            "iteration": own.iteration,
+            "name": np.where(own.name == NO_NAME, own.core, own.name),
+            "task_type": own.core,
+            "op_type": own.op_type,
+            "input_shapes": own.input_shapes,
+            "output_shapes": own.output_shapes,
+            "input_types": own.input_types,
+            "blocks": own.blocks,
+            "compute": compute[order],
+        },
+    )
+
+
+def types_that_compute(rows: KernelTable, strings: StringPool) -> Bool:
+    """Whether each row computes, as far as its type tells."""
+    names = sorted(COMPUTE_TYPES | _HOST_TYPES)
+    codes = [code for name in names if (code := strings.find(name)) is not None]
+    return np.isin(rows.core, np.array(codes, np.int32))
+
+
+def repeats(rows: KernelTable, kernels: KernelTable) -> Bool:
+    """Whether each row is a task that one of the kernels is too.
+
+    Both name stream and task, but the kernel may go by another name; tables of level 0 name
+    neither, and then both edges must agree.
+    """
+    kernels = kernels.take(~kernels.is_op)
+    placed = kernels.take(kernels.stream != NO_ID)
+    bare = kernels.take(kernels.stream == NO_ID)
+    both = np.stack(
+        [np.concatenate([rows.stream, placed.stream]), np.concatenate([rows.task, placed.task])], 1
+    )
+    _, key = np.unique(both, axis=0, return_inverse=True)
+    key = key.reshape(-1)
+    own, of_kernels = key[: len(rows)], key[len(rows) :]
+    found: Bool = matching_rows(own, rows.start_ns, of_kernels, placed.start_ns) >= 0
+    if len(bare):
+        at = matching_rows(
+            np.zeros(len(rows), np.int64),
+            rows.start_ns,
+            np.zeros(len(bare), np.int64),
+            bare.start_ns,
+        )
+        found |= (at >= 0) & (np.abs(bare.end_ns[at] - rows.end_ns) <= 2 * MATCH_TOLERANCE_NS)
+    return found
+
+
+def ops_of(rows: KernelTable, strings: StringPool, groups: Mapping[str, str]) -> CommunicationOps:
+    """The communication ops among rows, ordered by start.
+
+    Groups are numbered in order of their first op, as exports and databases do.
+
+    Args:
+        groups: the id of the group of each op, by name, as far as it is known.
+    """
+    own = rows.take(rows.is_op)
+    own = own.take(np.argsort(own.start_ns, kind="stable"))
+    label, called = _groups(own.name, strings, groups)
+    return CommunicationOps.of(
+        len(own),
+        {
+            "start_ns": own.start_ns,
+            "end_ns": own.end_ns,
+            "group": label,
+            "group_name": called,
+            "name": own.name,
+            "graph": own.graph,
+            "iteration": own.iteration,
+        },
+    )
+
+
+def _groups(names: Codes, strings: StringPool, groups: Mapping[str, str]) -> tuple[Codes, Codes]:
+    """The label and, where it is known, the id of the group of each op."""
+    ids = sorted(set(groups.values()))
+    numbers: dict[str, int] = {}
+    labels: dict[int, tuple[int, int]] = {}
+    for code in dict.fromkeys(names.tolist()):
+        name = strings[code]
+        match = _OP_NAME.match(name)
+        digits = match[1] if match else ""
+        alike = [one for one in ids if digits and one.endswith(digits)]
+        known = groups.get(name) or (alike[0] if len(alike) == 1 else "")
+        number = numbers.setdefault(known or digits, len(numbers))
+        labels[code] = strings.code(f"Group {number}"), strings.code(known)
+    pairs = np.array([labels[code] for code in names.tolist()], np.int32).reshape(-1, 2)
+    return pairs[:, 0].copy(), pairs[:, 1].copy()
+
+
+def steps_of(tasks: Tasks, ops: CommunicationOps) -> Steps:
+    """Steps of rows that name theirs: from the first start to the last end of each.
+
+    A step that runs several graphs is one step of each, as everywhere.
+    """
+    graph, iteration, start_ns, end_ns = (
+        np.concatenate([getattr(tasks, name), getattr(ops, name)])
+        for name in ("graph", "iteration", "start_ns", "end_ns")
+    )
+    held = iteration != NO_ID
+    pairs, which = np.unique(np.stack([graph, iteration], 1)[held], axis=0, return_inverse=True)
+    which = which.reshape(-1)
+    first_ns = np.full(len(pairs), np.iinfo(np.int64).max)
+    last_ns = np.full(len(pairs), np.iinfo(np.int64).min)
+    np.minimum.at(first_ns, which, start_ns[held])
+    np.maximum.at(last_ns, which, end_ns[held])
+    return Steps.of(
+        len(pairs),
+        {
+            "start_ns": first_ns,
+            "end_ns": last_ns,
+            "graph": pairs[:, 0],
+            "iteration": pairs[:, 1],
+        },
+    )

@@ -1,0 +1,202 @@
+"""Turns captures of which only tables are left (CSV) into records."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from timeline.errors import SourceError, spell_ids
+from timeline.records.columns import Int64
+from timeline.records.strings import StringPool
+from timeline.records.tables import NO_ID, Omission, Records, StepParts, Steps
+from timeline.sources.base import Clock, Identity, Wanted
+from timeline.sources.communication_groups import read_groups
+from timeline.sources.kernel_rows import (
+    ARGS,
+    DESCRIPTION,
+    PLACE,
+    KernelTable,
+    TableFile,
+    read_kernel_rows,
+)
+from timeline.sources.kernel_tasks import ops_of, repeats, steps_of, tasks_of, types_that_compute
+from timeline.sources.step_table import read_step_table
+from timeline.sources.table_blocks import Losses, read_blocks
+from timeline.sources.trace_events import number
+from timeline.sources.trace_sources import distinct_parts, distinct_steps, newest_export
+
+__all__ = ["KernelTableSource"]
+
+_OF_ITERATION = re.compile(r"\D+_(\d{1,10})_(\d{1,10})_(\d{1,10})(?:_slice_\d+)?(?:_\d{14})?\.csv")
+"""Device, graph and iteration in the name of a table that was exported for that iteration only."""
+_LISTED_STEP = {"step": ("Step",)}
+
+
+@dataclass(frozen=True)
+class KernelTableSource:
+    """Tables of kernels without a trace: `kernel_details.csv`, or msprof's `op_summary_*.csv`.
+
+    `task_time_*.csv` adds the device tasks that are no kernels, or stands alone: then the type of
+    a task tells whether it computes, and there are no communication ops.
+    """
+
+    identity: Identity
+    clock: Clock
+    output: Path
+    several_devices: bool = False
+
+    @property
+    def layout(self) -> str:
+        """The kind of the table that decides what computes."""
+        if self._tables("kernel_details"):
+            return "kernel_details.csv"
+        return "op_summary" if self._tables("op_summary") else "task_time"
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The tables of kernels and tasks, of steps, and of communication."""
+        tables = (*self._kernels(), *self._tables("task_time"))
+        return (*(table.path for table in tables), *self._step_tables(), *self._others())
+
+    def _kernels(self) -> list[TableFile]:
+        return self._tables("kernel_details") or self._tables("op_summary")
+
+    def _tables(self, kind: str) -> list[TableFile]:
+        """The newest tables of a kind, without those of other devices."""
+        found = []
+        for path in _newest(self.output, kind):
+            match = _OF_ITERATION.fullmatch(path.name)
+            if not match:
+                found.append(TableFile(path))
+            elif not self.several_devices or int(match[1]) == self.identity.device:
+                found.append(TableFile(path, int(match[2]), int(match[3])))
+        return found
+
+    def _step_tables(self) -> tuple[Path, ...]:
+        return _newest(self.output, "step_trace")
+
+    def _others(self) -> tuple[Path, ...]:
+        names = ("step_trace_time.csv", "communication.json")
+        return tuple(path for name in names if (path := self.output / name).is_file())
+
+    def read(self, wanted: Wanted) -> Records:
+        """See `Source.read`."""
+        reading = _Reading(self.identity, self.several_devices, wanted)
+        kernels = reading.rows(self._kernels())
+        others = reading.rows(self._tables("task_time"))
+        records = reading.records(kernels, others, self._groups(reading))
+        steps, parts = self._marked_steps()
+        own = steps_of(records.tasks, records.ops)
+        records = replace(records, steps=distinct_steps(Steps.concat([steps, own])), parts=parts)
+        return replace(
+            records,
+            omissions=tuple(reading.omissions),
+            warnings=(*reading.warnings, *self._absent_steps(records)),
+        )
+
+    def _groups(self, reading: _Reading) -> Mapping[str, str]:
+        path = self.output / "communication.json"
+        try:
+            return read_groups(path) if path.is_file() else {}
+        except SourceError as error:
+            reading.warnings.append(f"rank {self.identity.rank}: {error}")
+            return {}
+
+    def _marked_steps(self) -> tuple[Steps, StepParts]:
+        """The steps that msprof's step trace marks; tables of each iteration may repeat them."""
+        device = self.identity.device if self.several_devices else None
+        found = [read_step_table(path, device) for path in self._step_tables()]
+        return (
+            distinct_steps(Steps.concat(steps for steps, _ in found)),
+            distinct_parts(StepParts.concat(parts for _, parts in found)),
+        )
+
+    def _absent_steps(self, records: Records) -> list[str]:
+        """A remark on steps that step_trace_time.csv has and no row belongs to.
+
+        That table has lengths and no times, so it tells nothing else that rows do not.
+        """
+        path = self.output / "step_trace_time.csv"
+        if not path.is_file():
+            return []
+        listed: set[int] = set()
+        try:
+            for block in read_blocks(path, _LISTED_STEP, ("step",), Losses(path)):
+                listed |= {number(cell.strip(), NO_ID) for cell in block.cells["step"]}
+        except SourceError as error:
+            return [f"rank {records.rank}: {error}"]
+        absent = listed - {NO_ID} - set(records.steps.iteration.tolist())
+        if not absent or not len(records.steps):
+            return []
+        return [
+            f"rank {records.rank}: {path.name} has steps {spell_ids(absent)}, of which no row is."
+        ]
+
+
+@dataclass
+class _Reading:
+    """What is found while the tables of one capture are read."""
+
+    identity: Identity
+    several_devices: bool
+    wanted: Wanted
+    strings: StringPool = field(default_factory=StringPool)
+    omissions: list[Omission] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def rows(self, files: Sequence[TableFile]) -> KernelTable:
+        """The rows of all files that are of this device."""
+        columns = {**DESCRIPTION, **PLACE, **(ARGS if self.wanted.every_arg else {})}
+        parts = []
+        for file in files:
+            losses = Losses(file.path)
+            parts.append(read_kernel_rows(file, self.strings, columns, losses))
+            self.omissions += losses.omissions(self.identity.rank)
+        rows = KernelTable.concat(parts)
+        devices = np.unique(rows.device)
+        if self.several_devices and self.identity.device is not None:
+            rows = rows.take((rows.device == self.identity.device) | (rows.device == NO_ID))
+        elif len(devices[devices != NO_ID]) > 1:
+            self.warnings.append(
+                f"rank {self.identity.rank}: {files[0].path.name} has rows of devices "
+                f"{spell_ids(devices.tolist())}, which are drawn as one."
+            )
+        if self.identity.device is None:
+            return rows
+        return replace(rows, device=_given(rows.device, self.identity.device))
+
+    def records(
+        self, kernels: KernelTable, others: KernelTable, groups: Mapping[str, str]
+    ) -> Records:
+        """The tasks of both tables, each once, and the ops."""
+        if len(kernels):
+            again = repeats(others, kernels)
+            if again.any():
+                reason = "rows of task_time that are kernels, which are drawn from their own table"
+                count = int(np.count_nonzero(again))
+                self.omissions.append(Omission(reason, count, self.identity.rank))
+            others = others.take(~again)
+            compute = np.concatenate([~kernels.communicates, np.zeros(len(others), np.bool_)])
+        else:
+            compute = types_that_compute(others, self.strings)
+        rows = KernelTable.concat([kernels, others])
+        return Records(
+            self.identity.rank,
+            self.strings,
+            tasks=tasks_of(rows, compute),
+            ops=ops_of(rows, self.strings, groups),
+        )
+
+
+def _newest(output: Path, kind: str) -> tuple[Path, ...]:
+    """The newest tables of a kind; a framework writes one without a time in its name."""
+    plain = output / f"{kind}.csv"
+    return newest_export(output, kind, "csv") or ((plain,) if plain.is_file() else ())
+
+
+def _given(ids: Int64, default: int) -> Int64:
+    return np.where(ids == NO_ID, default, ids)
