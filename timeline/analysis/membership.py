@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from timeline.records.columns import Int64, Rows
+from timeline.records.pairs import distinct_pairs
 from timeline.records.tables import (
     NO_ID,
     NO_TIME,
@@ -84,9 +85,9 @@ def _by_iteration(graph: Int64, iteration: Int64, steps: Steps) -> Rows:
         key: row
         for row, key in enumerate(zip(steps.graph.tolist(), steps.iteration.tolist(), strict=True))
     }
-    pairs, which = np.unique(np.stack([graph, iteration], axis=1), axis=0, return_inverse=True)
+    pairs, which = distinct_pairs(graph, iteration)
     rows = np.array([row_of.get((own, number), NO_STEP) for own, number in pairs.tolist()], np.intp)
-    return rows[which.reshape(-1)]
+    return rows[which]
 
 
 def _containing(start_ns: Int64, end_ns: Int64, rows: Rows, moments_ns: Int64) -> Rows:

@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from timeline.records.columns import Bool, Int64
+from timeline.records.pairs import distinct_pairs
 from timeline.records.strings import StringPool
 from timeline.records.tables import NO_ID, NO_TIME, CommunicationOps, Records, Steps, Tasks
 
@@ -55,9 +56,7 @@ def _named_by_source(records: Records) -> Steps:
     known = set(zip(records.steps.graph.tolist(), records.steps.iteration.tolist(), strict=True))
     if not held.any():
         return Steps.empty()
-    keys = np.stack([tasks.graph[held], tasks.iteration[held]], axis=1)
-    pairs, which = np.unique(keys, axis=0, return_inverse=True)
-    which = which.reshape(-1)
+    pairs, which = distinct_pairs(tasks.graph[held], tasks.iteration[held])
     start_ns = np.full(len(pairs), np.iinfo(np.int64).max)
     end_ns = np.full(len(pairs), np.iinfo(np.int64).min)
     np.minimum.at(start_ns, which, tasks.start_ns[held])

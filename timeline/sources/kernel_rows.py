@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 
@@ -15,9 +13,8 @@ from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
 from timeline.sources.microseconds import interval_ns, moments_ns
 from timeline.sources.table_blocks import Block, Losses, Spellings, read_blocks
-from timeline.sources.trace_events import number
 
-__all__ = ["ARGS", "DESCRIPTION", "PLACE", "KernelTable", "TableFile", "read_kernel_rows"]
+__all__ = ["ARGS", "DESCRIPTION", "PLACE", "SHAPES", "KernelTable", "TableFile", "read_kernel_rows"]
 
 COMMUNICATION_CORES = frozenset({"HCCL", "COMMUNICATION"})
 """Rows of communication: the older and the newer spelling."""
@@ -30,20 +27,21 @@ DESCRIPTION: Spellings = {
     "core": ("Accelerator Core", "Task Type", "kernel_type"),
     "device": ("Device_id",),
     "op_type": ("Type", "OP Type"),
-    "input_shapes": ("Input Shapes",),
 }
 """What a row runs."""
+SHAPES: Spellings = {"input_shapes": ("Input Shapes",)}
+"""What it works on."""
 ARGS: Spellings = {
     "output_shapes": ("Output Shapes",),
     "input_types": ("Input Data Types",),
     "blocks": ("Block Num", "Block Dim"),
+    "context": ("Context ID",),
 }
 """The rest of that, which only `--args all` shows."""
 PLACE: Spellings = {
     "duration": ("Duration(us)", "Task Duration(us)", "task_time(us)"),
     "stream": ("Stream ID", "stream_id"),
     "task": ("Task ID", "task_id"),
-    "context": ("Context ID",),
     "graph": ("Model ID",),
     "iteration": ("Step Id", "Step ID"),
 }
@@ -57,9 +55,26 @@ _NUMBERS = {
     "iteration": NO_ID,
     "blocks": NO_ID,
 }
-_NAMES = ("name", "core", "op_type", "input_types")
-_SHAPES = ("input_shapes", "output_shapes")
-_Value = TypeVar("_Value")
+
+
+def _name(cell: str) -> str:
+    cell = cell.strip()
+    return "" if cell == "N/A" else cell
+
+
+def _shapes(cell: str) -> str:
+    """Shapes without the quotes that are part of them."""
+    return _name(cell).strip('"')
+
+
+_NAMES: Mapping[str, Callable[[str], str]] = {
+    "name": _name,
+    "core": _name,
+    "op_type": _name,
+    "input_types": _name,
+    "input_shapes": _shapes,
+    "output_shapes": _shapes,
+}
 
 
 @dataclass(frozen=True)
@@ -117,23 +132,19 @@ def read_kernel_rows(
 
 
 def _rows_of(block: Block, file: TableFile, strings: StringPool) -> KernelTable:
-    cells = block.cells
     columns: dict[str, object] = {}
-    starts = _times(cells["start"])
-    if "duration" in cells:
-        durations = [text or b"N/A" for text in _times(cells["duration"])]
+    starts = block.cells("start")
+    if "duration" in block:
+        durations = [cell or b"N/A" for cell in block.cells("duration")]
         columns["start_ns"], columns["end_ns"] = interval_ns(starts, durations)
     else:
         columns["start_ns"] = moments_ns(starts)
     for key, absent in _NUMBERS.items():
-        if key in cells:
-            columns[key] = _mapped(cells[key], partial(_whole, absent=absent))
-    for key in _NAMES:
-        if key in cells:
-            columns[key] = _mapped(cells[key], lambda text: strings.code(_bare(text)))
-    for key in _SHAPES:
-        if key in cells:
-            columns[key] = _mapped(cells[key], lambda text: strings.code(_bare(text).strip('"')))
+        if key in block:
+            columns[key] = block.integers(key, absent)
+    for key, meaning in _NAMES.items():
+        if key in block:
+            columns[key] = block.codes(key, strings, meaning)
     for key, value, absent in (
         ("graph", file.graph, NO_GRAPH),
         ("iteration", file.iteration, NO_ID),
@@ -153,26 +164,3 @@ def _rows_of(block: Block, file: TableFile, strings: StringPool) -> KernelTable:
 def _codes(strings: StringPool, names: frozenset[str]) -> Codes:
     found = [code for name in sorted(names) if (code := strings.find(name)) is not None]
     return np.array(found, np.int32)
-
-
-def _times(cells: Sequence[str]) -> list[bytes]:
-    """Cells without the tabs that keep spreadsheets from rounding them."""
-    joined = "\n".join(cells)
-    return joined.replace("\t", "").replace(" ", "").encode().split(b"\n")
-
-
-def _mapped(cells: list[str], meaning: Callable[[str], _Value]) -> list[_Value]:
-    """The meaning of each cell, worked out once for each distinct one, in order of appearance."""
-    known: Mapping[str, _Value] = {text: meaning(text) for text in dict.fromkeys(cells)}
-    return [known[text] for text in cells]
-
-
-def _bare(text: str) -> str:
-    """A name without tabs around it; N/A is none."""
-    text = text.strip()
-    return "" if text == "N/A" else text
-
-
-def _whole(text: str, absent: int) -> int:
-    """An id; programs that rewrite tables make reals of them."""
-    return number(text.strip().removesuffix(".0"), absent)

@@ -11,7 +11,14 @@ import numpy as np
 from timeline.records.columns import Codes, Int64, Rows
 from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_ID, Tasks
-from timeline.sources.kernel_rows import ARGS, DESCRIPTION, KernelTable, TableFile, read_kernel_rows
+from timeline.sources.kernel_rows import (
+    ARGS,
+    DESCRIPTION,
+    SHAPES,
+    KernelTable,
+    TableFile,
+    read_kernel_rows,
+)
 from timeline.sources.table_blocks import Losses
 
 __all__ = ["MATCH_TOLERANCE_NS", "describe_tasks", "matching_rows", "read_kernel_table"]
@@ -29,10 +36,8 @@ def read_kernel_table(
         SourceError: a file cannot be read, or has no column of start times.
     """
     # A row that cannot be read here describes nothing, but its task is in the trace.
-    parts = [
-        read_kernel_rows(TableFile(path), strings, {**DESCRIPTION, **ARGS}, Losses(path))
-        for path in paths
-    ]
+    wanted = {**DESCRIPTION, **SHAPES, **ARGS}
+    parts = [read_kernel_rows(TableFile(path), strings, wanted, Losses(path)) for path in paths]
     table = KernelTable.concat(parts)
     table = table.take(~table.communicates)
     if device is not None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from timeline.records.columns import Bool, Codes
+from timeline.records.pairs import distinct_pairs
 from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_ID, CommunicationOps, Steps, Tasks
 from timeline.sources.kernel_rows import KernelTable
@@ -68,11 +69,9 @@ def repeats(rows: KernelTable, kernels: KernelTable) -> Bool:
     kernels = kernels.take(~kernels.is_op)
     placed = kernels.take(kernels.stream != NO_ID)
     bare = kernels.take(kernels.stream == NO_ID)
-    both = np.stack(
-        [np.concatenate([rows.stream, placed.stream]), np.concatenate([rows.task, placed.task])], 1
+    _, key = distinct_pairs(
+        np.concatenate([rows.stream, placed.stream]), np.concatenate([rows.task, placed.task])
     )
-    _, key = np.unique(both, axis=0, return_inverse=True)
-    key = key.reshape(-1)
     own, of_kernels = key[: len(rows)], key[len(rows) :]
     found: Bool = matching_rows(own, rows.start_ns, of_kernels, placed.start_ns) >= 0
     if len(bare):
@@ -138,8 +137,7 @@ def steps_of(tasks: Tasks, ops: CommunicationOps) -> Steps:
         for name in ("graph", "iteration", "start_ns", "end_ns")
     )
     held = iteration != NO_ID
-    pairs, which = np.unique(np.stack([graph, iteration], 1)[held], axis=0, return_inverse=True)
-    which = which.reshape(-1)
+    pairs, which = distinct_pairs(graph[held], iteration[held])
     first_ns = np.full(len(pairs), np.iinfo(np.int64).max)
     last_ns = np.full(len(pairs), np.iinfo(np.int64).min)
     np.minimum.at(first_ns, which, start_ns[held])

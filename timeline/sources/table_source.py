@@ -13,12 +13,14 @@ from timeline.errors import SourceError, spell_ids
 from timeline.records.columns import Int64
 from timeline.records.strings import StringPool
 from timeline.records.tables import NO_ID, Omission, Records, StepParts, Steps
+from timeline.selection import Layer
 from timeline.sources.base import Clock, Identity, Wanted
 from timeline.sources.communication_groups import read_groups
 from timeline.sources.kernel_rows import (
     ARGS,
     DESCRIPTION,
     PLACE,
+    SHAPES,
     KernelTable,
     TableFile,
     read_kernel_rows,
@@ -26,7 +28,6 @@ from timeline.sources.kernel_rows import (
 from timeline.sources.kernel_tasks import ops_of, repeats, steps_of, tasks_of, types_that_compute
 from timeline.sources.step_table import read_step_table
 from timeline.sources.table_blocks import Losses, read_blocks
-from timeline.sources.trace_events import number
 from timeline.sources.trace_sources import distinct_parts, distinct_steps, newest_export
 
 __all__ = ["KernelTableSource"]
@@ -126,7 +127,7 @@ class KernelTableSource:
         listed: set[int] = set()
         try:
             for block in read_blocks(path, _LISTED_STEP, ("step",), Losses(path)):
-                listed |= {number(cell.strip(), NO_ID) for cell in block.cells["step"]}
+                listed |= set(block.integers("step", NO_ID).tolist())
         except SourceError as error:
             return [f"rank {records.rank}: {error}"]
         absent = listed - {NO_ID} - set(records.steps.iteration.tolist())
@@ -150,7 +151,9 @@ class _Reading:
 
     def rows(self, files: Sequence[TableFile]) -> KernelTable:
         """The rows of all files that are of this device."""
-        columns = {**DESCRIPTION, **PLACE, **(ARGS if self.wanted.every_arg else {})}
+        columns = {**DESCRIPTION, **PLACE}
+        if Layer.HARDWARE in self.wanted.layers:
+            columns |= {**SHAPES, **(ARGS if self.wanted.every_arg else {})}
         parts = []
         for file in files:
             losses = Losses(file.path)
