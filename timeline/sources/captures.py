@@ -156,7 +156,10 @@ def _walk(root: Path) -> Iterator[Capture]:
         directory = Path(name)
         directories.sort()
         found = list(_captures_of(directory, set(directories), sorted(files)))
-        if found and not any(_may_cover(capture) for capture in found):
+        if any(_may_cover(capture) for capture in found):
+            taken = {capture.content for capture in found}
+            directories[:] = [own for own in directories if directory / own not in taken]
+        elif found:
             directories.clear()
         yield from found
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from timeline.records.columns import Bool, Codes
 from timeline.records.pairs import distinct_pairs
 from timeline.records.strings import NO_NAME, StringPool
-from timeline.records.tables import NO_ID, CommunicationOps, Steps, Tasks
+from timeline.records.tables import NO_GRAPH, NO_ID, CommunicationOps, Steps, Tasks
 from timeline.sources.kernel_rows import KernelTable
 from timeline.sources.kernel_table import MATCH_TOLERANCE_NS, matching_rows
 from timeline.sources.trace_tables import COMPUTE_TYPES
 
-__all__ = ["ops_of", "repeats", "steps_of", "tasks_of", "types_that_compute"]
+__all__ = ["in_their_steps", "ops_of", "repeats", "steps_of", "tasks_of", "types_that_compute"]
 
 _HOST_TYPES = frozenset(
     {"KERNEL_AICORE", "KERNEL_AIVEC", "KERNEL_AICPU", "KERNEL_MIX_AIC", "KERNEL_MIX_AIV"}
@@ -127,21 +128,17 @@ def _groups(names: Codes, strings: StringPool, groups: Mapping[str, str]) -> tup
     return pairs[:, 0].copy(), pairs[:, 1].copy()
 
 
-def steps_of(tasks: Tasks, ops: CommunicationOps) -> Steps:
+def steps_of(rows: KernelTable) -> Steps:
     """Steps of rows that name theirs: from the first start to the last end of each.
 
     A step that runs several graphs is one step of each, as everywhere.
     """
-    graph, iteration, start_ns, end_ns = (
-        np.concatenate([getattr(tasks, name), getattr(ops, name)])
-        for name in ("graph", "iteration", "start_ns", "end_ns")
-    )
-    held = iteration != NO_ID
-    pairs, which = distinct_pairs(graph[held], iteration[held])
+    held = rows.take(rows.iteration != NO_ID)
+    pairs, which = distinct_pairs(held.graph, held.iteration)
     first_ns = np.full(len(pairs), np.iinfo(np.int64).max)
     last_ns = np.full(len(pairs), np.iinfo(np.int64).min)
-    np.minimum.at(first_ns, which, start_ns[held])
-    np.maximum.at(last_ns, which, end_ns[held])
+    np.minimum.at(first_ns, which, held.start_ns)
+    np.maximum.at(last_ns, which, held.end_ns)
     return Steps.of(
         len(pairs),
         {
@@ -151,3 +148,16 @@ def steps_of(tasks: Tasks, ops: CommunicationOps) -> Steps:
             "iteration": pairs[:, 1],
         },
     )
+
+
+def in_their_steps(rows: KernelTable, steps: Steps) -> KernelTable:
+    """Rows without a graph get that of the step that they start in, where there is only one."""
+    begins, ends = np.argsort(steps.start_ns), np.argsort(steps.end_ns)
+    begun = np.searchsorted(steps.start_ns[begins], rows.start_ns, side="right")
+    ended = np.searchsorted(steps.end_ns[ends], rows.start_ns, side="right")
+    # Of the numbers of all steps that have begun, less those that have ended, the open one is left.
+    open_step = np.cumsum(np.append(0, begins))[begun] - np.cumsum(np.append(0, ends))[ended]
+    found = (begun - ended == 1) & (rows.graph == NO_GRAPH) & (rows.iteration == NO_ID)
+    graph = rows.graph.copy()
+    graph[found] = steps.graph[open_step[found]]
+    return replace(rows, graph=graph)

@@ -25,7 +25,14 @@ from timeline.sources.kernel_rows import (
     TableFile,
     read_kernel_rows,
 )
-from timeline.sources.kernel_tasks import ops_of, repeats, steps_of, tasks_of, types_that_compute
+from timeline.sources.kernel_tasks import (
+    in_their_steps,
+    ops_of,
+    repeats,
+    steps_of,
+    tasks_of,
+    types_that_compute,
+)
 from timeline.sources.step_table import read_step_table
 from timeline.sources.table_blocks import Losses, read_blocks
 from timeline.sources.trace_sources import distinct_parts, distinct_steps, newest_export
@@ -89,10 +96,11 @@ class KernelTableSource:
         reading = _Reading(self.identity, self.several_devices, wanted)
         kernels = reading.rows(self._kernels())
         others = reading.rows(self._tables("task_time"))
-        records = reading.records(kernels, others, self._groups(reading))
-        steps, parts = self._marked_steps()
-        own = steps_of(records.tasks, records.ops)
-        records = replace(records, steps=distinct_steps(Steps.concat([steps, own])), parts=parts)
+        marked, parts = self._marked_steps()
+        own = [steps_of(kernels), steps_of(others)]
+        steps = distinct_steps(Steps.concat([marked, *own]))
+        records = reading.records(kernels, in_their_steps(others, steps), self._groups(reading))
+        records = replace(records, steps=steps, parts=parts)
         return replace(
             records,
             omissions=tuple(reading.omissions),
