@@ -155,7 +155,7 @@ def _rows_of(block: Block, file: TableFile, strings: StringPool) -> KernelTable:
     communicates = np.isin(rows.core, _codes(strings, COMMUNICATION_CORES))
     if not communicates.any():
         return rows
-    names = np.unique(rows.name).tolist()
+    names = np.unique(rows.name[communicates]).tolist()
     kernels = [code for code in names if strings[code].endswith(_KERNEL_ENDINGS)]
     is_op = communicates & ~np.isin(rows.name, np.array(kernels, np.int32))
     return replace(rows, communicates=communicates, is_op=is_op)

@@ -142,7 +142,8 @@ class KernelTableSource:
         if not absent or not len(records.steps):
             return []
         return [
-            f"rank {records.rank}: {path.name} has steps {spell_ids(absent)}, of which no row is."
+            f"rank {records.rank}: {path.name} has steps {spell_ids(absent)}, which no row of "
+            f"{self.layout} belongs to."
         ]
 
 
@@ -168,13 +169,13 @@ class _Reading:
             parts.append(read_kernel_rows(file, self.strings, columns, losses))
             self.omissions += losses.omissions(self.identity.rank)
         rows = KernelTable.concat(parts)
-        devices = np.unique(rows.device)
+        given = rows.device[rows.device != NO_ID]
         if self.several_devices and self.identity.device is not None:
             rows = rows.take((rows.device == self.identity.device) | (rows.device == NO_ID))
-        elif len(devices[devices != NO_ID]) > 1:
+        elif len(given) and given.min() != given.max():
             self.warnings.append(
                 f"rank {self.identity.rank}: {files[0].path.name} has rows of devices "
-                f"{spell_ids(devices.tolist())}, which are drawn as one."
+                f"{spell_ids(np.unique(given).tolist())}, which are drawn as one."
             )
         if self.identity.device is None:
             return rows
