@@ -491,7 +491,7 @@ def cut_in_the_last_row(data: bytes) -> bytes:
         (changed_cell("Input Shapes", "\U0001f600" * 40), None, 0),
         (cut_in_the_last_row, "that are cut off", -1),
         (lambda data: data + b"1,2,\xff\xfe\n", "without a start and a duration", -1),
-        (lambda data: data.replace(b'"""', b'"', 1), None, 0),
+        (lambda data: data.replace(b'"""', b'""', 1), None, 0),
         (lambda data: data + b"\0\0\0\0\n", "without a start and a duration", -1),
     ],
     ids=[
