@@ -24,10 +24,10 @@ class Layout(enum.Enum):
     GRAPH_TIMELINE = enum.auto()
     PARSED = enum.auto()
     """Parsed by msprof and never exported."""
+    KERNEL_TABLE = enum.auto()
     RAW_SLICES = enum.auto()
     """Raw data with slices that are read; of RAW nothing can be."""
     RAW = enum.auto()
-    KERNEL_TABLE = enum.auto()
 
 
 @dataclass(frozen=True)
@@ -94,11 +94,8 @@ def _of_file(path: Path) -> Capture:
     if path.name == "trace_view.json":
         inside = parent.parent if parent.name == OUTPUT else parent
         return Capture(Layout.TRACE_VIEW, inside, parent)
-    if _EXPORTED_TRACE.fullmatch(path.name) or path in slices_in(path.parent):
-        own = [capture for capture in found if capture.content == parent]
-        if own:
-            return own[0]
-    if path.name == _TASKS:
+    exported = _EXPORTED_TRACE.fullmatch(path.name) or path.name == _TASKS
+    if exported or path in slices_in(path.parent):
         own = [capture for capture in found if capture.content == parent]
         if own:
             return own[0]
@@ -178,7 +175,7 @@ def _may_cover(capture: Capture) -> bool:
 def _richest(captures: Iterable[Capture]) -> list[Capture]:
     """Drop tables above something richer, and what is no richer below a framework's tables."""
     found = list(captures)
-    poor = (Layout.KERNEL_TABLE, Layout.RAW)
+    poor = (Layout.KERNEL_TABLE, Layout.RAW_SLICES, Layout.RAW)
     above_rich = {
         parent for one in found if one.layout not in poor for parent in one.directory.parents
     }
@@ -236,20 +233,9 @@ def _of_prof(directory: Path, directories: set[str], files: list[str]) -> Iterat
     elif _holds(output, _EXPORTED_TRACE):
         yield from _per_device(Layout.MINDSTUDIO, directory, output, devices)
     else:
-        for device in devices:
-            timeline = directory / f"device_{device}" / "timeline"
-            if timeline.is_dir() and any(_TIMELINE.fullmatch(p.name) for p in timeline.iterdir()):
-                yield Capture(Layout.GRAPH_TIMELINE, directory, timeline, device)
-            elif (parsed := directory / f"device_{device}" / SQLITE / _TASKS).is_file():
-                yield Capture(Layout.PARSED, directory, parsed.parent, device)
-            elif slices_in(data := directory / f"device_{device}" / "data"):
-                yield Capture(Layout.RAW_SLICES, directory, data, device)
-            else:
-                yield Capture(Layout.RAW, directory, directory, device)
-        if not devices and "host" in directories:
         own = [_of_device(directory, device) for device in devices]
-        has_timeline = any(one.layout is Layout.GRAPH_TIMELINE for one in own)
-        if _holds(output, _TABLE) and not has_timeline:
+        richer = any(one.layout in (Layout.GRAPH_TIMELINE, Layout.PARSED) for one in own)
+        if _holds(output, _TABLE) and not richer:
             yield from _per_device(Layout.KERNEL_TABLE, directory, output, devices)
         elif not devices and "host" in directories:
             yield Capture(Layout.RAW, directory, directory)
@@ -258,12 +244,16 @@ def _of_prof(directory: Path, directories: set[str], files: list[str]) -> Iterat
 
 
 def _of_device(directory: Path, device: int) -> Capture:
-    """What older msprof left in the directory of a device."""
+    """What is in the directory of a device, best first."""
     inside = directory / f"device_{device}"
     if _holds(inside / "timeline", _TIMELINE):
         return Capture(Layout.GRAPH_TIMELINE, directory, inside / "timeline", device)
+    if (inside / SQLITE / _TASKS).is_file():
+        return Capture(Layout.PARSED, directory, inside / SQLITE, device)
     if _holds(inside / "summary", _TABLE):
         return Capture(Layout.KERNEL_TABLE, directory, inside / "summary", device)
+    if slices_in(inside / "data"):
+        return Capture(Layout.RAW_SLICES, directory, inside / "data", device)
     return Capture(Layout.RAW, directory, directory, device)
 
 
