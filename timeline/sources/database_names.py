@@ -31,9 +31,15 @@ class DatabaseNames:
 
     def enum(self, table: str, values: Int64) -> Codes:
         """The pool's codes of enumeration values, named by their own table."""
+        return self._coded(values, self.named(table))
+
+    def named(self, table: str) -> Mapping[int, str]:
+        """The names of an enumeration by value; without one, the strings by id."""
+        if not table:
+            return self.by_id
         if not self._database.has(table, "id", "name"):
-            return self._coded(values, {})
-        return self._coded(values, self._database.texts_by_id(table, "id", "name"))
+            return {}
+        return self._database.texts_by_id(table, "id", "name")
 
     def numbers(self, ids: Int64) -> Codes:
         """The pool's codes of ids that are shown as they are."""

@@ -104,9 +104,10 @@ class _Reader:
             tasks = replace(tasks, connection=constant(NO_ID, len(tasks), np.int64))
         series, samples = CounterSeries.empty(), CounterSamples.empty()
         if Layer.COUNTERS in self.layers:
-            series, samples = read_counters(
-                self.database, self.strings, self.names.by_id, self.device
+            series, samples, left_out = read_counters(
+                self.database, self.strings, self.names, self.device, self.rank
             )
+            self.omissions += left_out
         return Records(
             self.rank,
             self.strings,

@@ -11,6 +11,7 @@ from pathlib import Path
 from timeline.errors import RankIdentityError, SourceError, UsageError, spell_ids
 from timeline.sources.base import Clock, Identity, Source
 from timeline.sources.captures import Capture, Layout, find_captures
+from timeline.sources.companions import with_companions
 from timeline.sources.database_source import DatabaseSource
 from timeline.sources.identity import how_to_export, identify, is_nameless, raw_error
 from timeline.sources.parsed_source import ParsedSource
@@ -129,7 +130,11 @@ def _without_nameless_raw(
 
 def _candidates(capture: Capture, root: Path, assigned: int | None) -> list[_Candidate]:
     return [
-        _Candidate(capture, identity, _source(capture, identity, clock, several))
+        _Candidate(
+            capture,
+            identity,
+            with_companions(_source(capture, identity, clock, several), capture, several),
+        )
         for identity, clock, several in identify(capture, root, assigned)
     ]
 

@@ -80,6 +80,11 @@ class Database:
                 do="It was probably written by a newer version of the profiler.",
             )
 
+    def count(self, table: str) -> int:
+        """The number of rows of a table, 0 where it is not there."""
+        with _reading(self.path):
+            return self._count(table, "") if self.has(table) else 0
+
     def rows(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """The rows of a small query."""
         with _reading(self.path):

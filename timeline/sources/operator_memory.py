@@ -1,0 +1,129 @@
+"""Turns the memory that operators took and gave back into a counter of what they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from timeline.errors import SourceError
+from timeline.records.columns import Float64, Int64
+from timeline.records.tables import NO_TIME, Omission
+from timeline.sources.counter_samples import SIZES, SampleCollector
+from timeline.sources.microseconds import interval_ns, moments_ns
+from timeline.sources.sqlite_columns import Database
+from timeline.sources.text_columns import NOT_GIVEN, CsvColumns, name_of, numbers, unit_of
+
+__all__ = ["add_held", "read_operator_memory", "read_operator_memory_table"]
+
+GROUP, NAME = "Operator Memory", "Held by Operators"
+NOT_SAMPLED = float("inf")
+"""A size that the database leaves empty."""
+
+
+@dataclass(frozen=True)
+class _Allocations:
+    """Memory by operator: a row per allocation, NO_TIME where it was not given back."""
+
+    size_bytes: Float64
+    taken_ns: Int64
+    given_back_ns: Int64
+
+
+def read_operator_memory(
+    paths: Sequence[Path], device: int | None, rank: int, into: SampleCollector
+) -> list[Omission]:
+    """Read all slices of operator_memory.csv; with a device, only its rows.
+
+    Older exports give how long the memory was held instead of when it was given back. The totals
+    beside each allocation are those of memory_record.csv at the same time, and not read.
+
+    Raises:
+        SourceError: a file cannot be read, or lacks a column.
+    """
+    omissions: list[Omission] = []
+    parts: list[_Allocations] = []
+    for path in paths:
+        rows = CsvColumns(path)
+        parts += [_of_block(path, block, device) for block in rows.blocks()]
+        if rows.short_lines:
+            reason = f"cut lines of {path.name}, the first is line {rows.first_short_line}"
+            omissions.append(Omission(reason, rows.short_lines, rank, loss=True))
+    if parts:
+        every = _Allocations(
+            np.concatenate([part.size_bytes for part in parts]),
+            np.concatenate([part.taken_ns for part in parts]),
+            np.concatenate([part.given_back_ns for part in parts]),
+        )
+        omissions += add_held(
+            every.size_bytes, every.taken_ns, every.given_back_ns, paths[0].name, rank, into
+        )
+    return omissions
+
+
+def _of_block(path: Path, block: dict[str, Sequence[str]], device: int | None) -> _Allocations:
+    size = next((column for column in block if name_of(column) == "Size"), "")
+    if "Allocation Time(us)" not in block or unit_of(size) not in SIZES:
+        raise SourceError(path, "has no columns Allocation Time(us) and Size(KB).")
+    taken = [cell.encode() for cell in block["Allocation Time(us)"]]
+    if "Release Time(us)" in block:
+        taken_ns = moments_ns(taken)
+        given_back_ns = moments_ns([cell.encode() for cell in block["Release Time(us)"]])
+    else:
+        held = block.get("Duration(us)", ["N/A"] * len(taken))
+        lengths = [b"N/A" if cell in NOT_GIVEN else cell.encode() for cell in held]
+        taken_ns = moments_ns(taken)
+        _, given_back_ns = interval_ns(taken, lengths)
+    size_bytes = numbers(block[size])[0] * SIZES[unit_of(size)]
+    where = next((name for name in ("Device_id", "Device Type", "Device") if name in block), "")
+    if device is not None and where:
+        names = {"", str(device), f"NPU:{device}"}
+        own = np.fromiter((cell in names for cell in block[where]), np.bool_, len(taken))
+        return _Allocations(size_bytes[own], taken_ns[own], given_back_ns[own])
+    return _Allocations(size_bytes, taken_ns, given_back_ns)
+
+
+def read_operator_memory_table(
+    database: Database, device: int | None, rank: int, into: SampleCollector
+) -> list[Omission]:
+    """Read OP_MEMORY of a database, which says the same."""
+    if not database.has("OP_MEMORY", "size", "allocationTime", "releaseTime"):
+        return []
+    only = device is not None and database.has("OP_MEMORY", "deviceId")
+    where = f'WHERE "deviceId" = {device}' if only else ""
+    times = {"allocationTime": NO_TIME, "releaseTime": NO_TIME}
+    held = database.integers("OP_MEMORY", times, where)
+    sizes = database.floats("OP_MEMORY", {"size": NOT_SAMPLED}, where)["size"]
+    return add_held(sizes, held["allocationTime"], held["releaseTime"], "OP_MEMORY", rank, into)
+
+
+def add_held(
+    size_bytes: Float64,
+    taken_ns: Int64,
+    given_back_ns: Int64,
+    file: str,
+    rank: int,
+    into: SampleCollector,
+) -> list[Omission]:
+    """Add the running sum of what was taken and not yet given back, from zero at the beginning.
+
+    Args:
+        size_bytes, taken_ns, given_back_ns: (n,) one allocation each.
+    """
+    known = (taken_ns != NO_TIME) & np.isfinite(size_bytes)
+    returned = known & (given_back_ns != NO_TIME)
+    backwards = returned & (given_back_ns < taken_ns)
+    good = known & ~backwards
+    returned &= good
+    times_ns = np.concatenate([taken_ns[good], given_back_ns[returned]])
+    changes = np.concatenate([size_bytes[good], -size_bytes[returned]])
+    order = np.argsort(times_ns, kind="stable")
+    times_ns, sums = times_ns[order], np.cumsum(changes[order])
+    last = np.append(times_ns[1:] != times_ns[:-1], True) if len(times_ns) else np.empty(0, bool)
+    into.add(GROUP, NAME, "B", times_ns[last], sums[last])
+    if bad := int((~good).sum()):
+        reason = f"rows of {file} without a valid time or size of the allocation"
+        return [Omission(reason, bad, rank, loss=True)]
+    return []
