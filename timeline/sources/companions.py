@@ -1,4 +1,4 @@
-"""Turns the records of a capture into those with the tables that lie beside it."""
+"""Turns the records of a capture into those with the tables and host files beside it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from timeline.errors import SourceError
 from timeline.records.tables import Omission, Records
 from timeline.selection import Layer
 from timeline.sources.base import Clock, Identity, Source, Wanted
-from timeline.sources.captures import MINDSTUDIO_OUTPUT, Capture, Layout
+from timeline.sources.captures import MINDSTUDIO_OUTPUT, OUTPUT, Capture, Layout
 from timeline.sources.counter_samples import SampleCollector
 from timeline.sources.memory_tables import read_sample_table, sample_tables
+from timeline.sources.mindspore_host import host_files, with_mindspore_host
 from timeline.sources.operator_memory import GROUP, read_operator_memory
 from timeline.sources.trace_reader import join_records
 from timeline.sources.trace_sources import newest_export
@@ -30,7 +31,8 @@ def with_companions(source: Source, capture: Capture, several: bool) -> Source:
     """
     if capture.layout is Layout.RAW:
         return source
-    return CompanionSource(source, _table_directories(capture), several)
+    tables, hosts = _table_directories(capture), _host_directories(capture)
+    return CompanionSource(source, tables, hosts, several)
 
 
 def _table_directories(capture: Capture) -> tuple[Path, ...]:
@@ -45,6 +47,17 @@ def _table_directories(capture: Capture) -> tuple[Path, ...]:
             return ()
 
 
+def _host_directories(capture: Capture) -> tuple[Path, ...]:
+    """Where MindSpore leaves what it recorded on the host, nearest first.
+
+    It lies inside the capture of newer versions, and beside that of older ones.
+    """
+    near, around = capture.directory, capture.directory.parent
+    beside = near.name.startswith("PROF_") or near.name.endswith("_ascend_ms")
+    roots = (near, around) if beside else (near,)
+    return tuple(root / inner for root in roots for inner in ("", OUTPUT, "FRAMEWORK"))
+
+
 @dataclass(frozen=True)
 class CompanionSource:
     """A capture with what lies beside it.
@@ -54,6 +67,7 @@ class CompanionSource:
 
     main: Source
     tables: tuple[Path, ...]
+    hosts: tuple[Path, ...]
     several_devices: bool = False
 
     @property
@@ -75,14 +89,14 @@ class CompanionSource:
     def files(self) -> tuple[Path, ...]:
         """Those of the capture, and its companions."""
         tables = [path for kind in _kinds() for path in self._table(kind)]
-        return (*self.main.files, *tables)
+        return (*self.main.files, *tables, *host_files(self.hosts, self.identity.rank).values())
 
     def read(self, wanted: Wanted) -> Records:
         """See `Source.read`."""
         records = self.main.read(wanted)
         if Layer.COUNTERS in wanted.layers:
             records = self._with_tables(records)
-        return records
+        return with_mindspore_host(records, self.hosts, self.clock, wanted)
 
     def _table(self, kind: str) -> tuple[Path, ...]:
         """The files of a kind, from the first directory that has any."""

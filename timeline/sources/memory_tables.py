@@ -133,9 +133,7 @@ def read_sample_table(
     for path in paths:
         rows = CsvColumns(path)
         parts += _parts(table, rows, labels, devices, units)
-        if rows.short_lines:
-            reason = f"cut lines of {path.name}, the first is line {rows.first_short_line}"
-            omissions.append(Omission(reason, rows.short_lines, rank, loss=True))
+        omissions += rows.omissions(rank)
     if not parts:
         return omissions
     held = _joined(parts, list(units))

@@ -48,9 +48,7 @@ def read_operator_memory(
     for path in paths:
         rows = CsvColumns(path)
         parts += [_of_block(path, block, device) for block in rows.blocks()]
-        if rows.short_lines:
-            reason = f"cut lines of {path.name}, the first is line {rows.first_short_line}"
-            omissions.append(Omission(reason, rows.short_lines, rank, loss=True))
+        omissions += rows.omissions(rank)
     if parts:
         every = _Allocations(
             np.concatenate([part.size_bytes for part in parts]),

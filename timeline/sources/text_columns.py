@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import re
 from collections.abc import Iterator, Sequence
@@ -12,6 +13,7 @@ import numpy as np
 
 from timeline.errors import SourceError
 from timeline.records.columns import Bool, Codes, Float64
+from timeline.records.tables import Omission
 
 __all__ = ["NOT_GIVEN", "CsvColumns", "coded", "name_of", "numbers", "unit_of"]
 
@@ -24,7 +26,7 @@ Block = dict[str, Sequence[str]]
 
 
 class CsvColumns:
-    """The rows of a CSV file as blocks of columns; lines with too few cells are counted.
+    """The rows of a CSV file as blocks of columns; lines with too few or many cells are counted.
 
     Cells lose the blanks and tabs around them; bytes that are no UTF-8 are replaced. A line that
     repeats the header, as joined slices do, is no row.
@@ -34,8 +36,16 @@ class CsvColumns:
         self.path = path
         self.header: tuple[str, ...] = ()
         """The columns, known once the first block was asked for."""
-        self.short_lines = 0
-        self.first_short_line = 0
+        self.bad_lines = 0
+        self.first_bad_line = 0
+
+    def omissions(self, rank: int) -> list[Omission]:
+        """The lines that are no rows, once all blocks are read."""
+        if not self.bad_lines:
+            return []
+        name, first = self.path.name, self.first_bad_line
+        reason = f"lines of {name} with too few or many cells, the first is line {first}"
+        return [Omission(reason, self.bad_lines, rank, loss=True)]
 
     def blocks(self) -> Iterator[Block]:
         """The rows, in order.
@@ -58,14 +68,17 @@ class CsvColumns:
 
     def _block(self, lines: list[list[str]], before: int) -> Block:
         width = len(self.header)
-        whole = [line[:width] for line in lines if len(line) >= width]
+        whole = [line for line in lines if len(line) == width]
         if len(whole) < len(lines):
+            whole = []
             for number, line in enumerate(lines, before + 1):
-                if line and len(line) < width:
-                    self.first_short_line = self.first_short_line or number
-                    self.short_lines += 1
+                if len(line) >= width and not any(line[width:]):
+                    whole.append(line[:width])
+                elif line:
+                    self.first_bad_line = self.first_bad_line or number
+                    self.bad_lines += 1
         columns: list[Sequence[str]] = [
-            [cell.strip() for cell in column] for column in zip(*whole, strict=True)
+            list(map(str.strip, column)) for column in zip(*whole, strict=True)
         ]
         columns = columns or [[] for _ in self.header]
         return self._without_headers(dict(zip(self.header, columns, strict=True)))
@@ -96,13 +109,12 @@ def unit_of(column: str) -> str:
 
 def numbers(cells: Sequence[str]) -> tuple[Float64, Bool]:
     """Cells as (n,) float64, NaN where there is no number, and whether a value was given."""
+    with contextlib.suppress(ValueError):
+        values = np.array(list(map(float, cells)), np.float64)
+        if not np.isnan(values).any():
+            return values, np.ones(len(cells), np.bool_)
     given = np.fromiter((cell not in NOT_GIVEN for cell in cells), np.bool_, len(cells))
-    texts = cells if given.all() else [c if c not in NOT_GIVEN else "nan" for c in cells]
-    try:
-        values = np.array(list(map(float, texts)), np.float64)
-    except ValueError:
-        values = np.array([_number(text) for text in texts], np.float64)
-    return values, given
+    return np.array([_number(text) for text in cells], np.float64), given
 
 
 def _number(text: str) -> float:
@@ -114,4 +126,6 @@ def _number(text: str) -> float:
 
 def coded(cells: Sequence[str], known: dict[str, int]) -> Codes:
     """Cells as (n,) numbers in the order in which they were first seen; `known` grows."""
-    return np.fromiter((known.setdefault(cell, len(known)) for cell in cells), np.int32, len(cells))
+    for cell in dict.fromkeys(cells):
+        known.setdefault(cell, len(known))
+    return np.fromiter(map(known.__getitem__, cells), np.int32, len(cells))

@@ -1,0 +1,108 @@
+"""Turns cpu_op_execute_timestamp_R.txt of MindSpore into host events."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from timeline.errors import SourceError
+from timeline.records.columns import Bool, Float64, Int64, constant
+from timeline.records.strings import StringPool
+from timeline.records.tables import NO_ID, NO_TIME, HostEvents, Omission
+
+__all__ = ["LAYER", "read_cpu_operators", "whole_numbers"]
+
+LAYER = "CPU OP"
+"""What MindSpore's own timeline calls operators that run on the host."""
+_MOST_DIGITS = 18
+"""Numbers of so many digits fit 64 bits."""
+_WHOLE = re.compile(rb"[+-]?\d{1,%d}" % _MOST_DIGITS)
+_NS_IN_MS = 1_000_000
+
+
+def read_cpu_operators(
+    path: Path, strings: StringPool, rank: int
+) -> tuple[HostEvents, list[Omission]]:
+    """Read one line per operator: name;kind;start,length,thread start,length,thread ...
+
+    Starts are ns of the host's steady clock, lengths ms. A length is written from a float32, so
+    its end is exact to the digits that are there.
+
+    Raises:
+        SourceError: the file cannot be read.
+    """
+    names: list[str] = []
+    calls: list[int] = []
+    cells: list[bytes] = []
+    bad = first_bad = 0
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                text = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+                if not text.strip():
+                    continue
+                name, *rest = text.rstrip().rsplit(b";", 2)
+                own = [run.split(b",") for run in rest[-1].split()] if len(rest) == 2 else []
+                whole = [run for run in own if len(run) == 3]
+                lost = len(own) - len(whole) or int(not own)
+                if lost:
+                    bad, first_bad = bad + lost, first_bad or number
+                names.append(name.decode("utf-8", "replace").strip())
+                calls.append(len(whole))
+                for run in whole:
+                    cells += run
+    except OSError as error:
+        raise SourceError(path, f"cannot be read: {error.strerror}.") from error
+    start_ns, good = whole_numbers(cells[0::3])
+    length_ms = _lengths(cells[1::3])
+    thread, known = whole_numbers(cells[2::3])
+    good &= np.isfinite(length_ms) & (length_ms >= 0) & (np.abs(length_ms) < 1e12)
+    length_ns = np.rint(np.where(good, length_ms, 0) * _NS_IN_MS).astype(np.int64)
+    count = len(start_ns)
+    events = HostEvents.of(
+        count,
+        {
+            "start_ns": start_ns,
+            "end_ns": start_ns + length_ns,
+            "layer": constant(strings.code(LAYER), count, np.int32),
+            "thread": np.where(known, thread, NO_ID),
+            "name": np.repeat(strings.codes(names), calls),
+        },
+    ).take(good)
+    omissions = []
+    if bad:
+        reason = f"cut or wrong runs in {path.name}, the first in line {first_bad}"
+        omissions.append(Omission(reason, bad, rank, loss=True))
+    if lost := int((~good).sum()):
+        reason = f"runs in {path.name} without a valid time"
+        omissions.append(Omission(reason, lost, rank, loss=True))
+    return events, omissions
+
+
+def whole_numbers(texts: Sequence[bytes]) -> tuple[Int64, Bool]:
+    """Texts as (n,) int64, NO_TIME where one is no number of at most 18 digits, and which are."""
+    if texts and max(map(len, texts)) <= _MOST_DIGITS and all(map(bytes.isdigit, texts)):
+        return np.fromiter(map(int, texts), np.int64, len(texts)), np.ones(len(texts), np.bool_)
+    good = np.fromiter((_WHOLE.fullmatch(text) is not None for text in texts), np.bool_, len(texts))
+    numbers = (
+        int(text) if whole else int(NO_TIME)
+        for text, whole in zip(texts, good.tolist(), strict=True)
+    )
+    return np.fromiter(numbers, np.int64, len(texts)), good
+
+
+def _lengths(texts: Sequence[bytes]) -> Float64:
+    try:
+        return np.array(list(map(float, texts)), np.float64)
+    except ValueError:
+        return np.array([_length(text) for text in texts], np.float64)
+
+
+def _length(text: bytes) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return float("nan")

@@ -1,0 +1,121 @@
+"""Turns times that the host's programs wrote into times on the clock of a capture's records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from timeline.errors import SourceError
+from timeline.records.clock import EARLIEST_WALL_NS
+from timeline.records.columns import Bool, Int64
+from timeline.records.tables import NO_TIME, Omission, Records
+from timeline.sources.base import Clock
+from timeline.sources.identity import read_json
+
+__all__ = ["HostClock", "host_clock"]
+
+
+@dataclass
+class HostClock:
+    """What relates the steady clock of a host, its raw clock and wall time.
+
+    wall: whether the records hold wall time; otherwise they are on the raw monotonic clock.
+    steady_ns, raw_ns: what turns either clock into wall time, None where nothing tells. A raw
+    clock is never corrected; a steady one is, so the two drift apart while a host runs.
+    """
+
+    wall: bool
+    steady_ns: int | None
+    raw_ns: int | None
+    drifted: bool = field(default=False, init=False)
+    """Whether a steady time had to be taken for a raw one."""
+
+    def shift(self, time_ns: Int64) -> tuple[Int64, Bool]:
+        """What moves each time to the clock of the records, and whether that is known.
+
+        A time is wall time if it is too large to count from the start of a host: versions of
+        MindSpore write the same columns from either clock.
+        """
+        is_wall = time_ns >= EARLIEST_WALL_NS
+        is_steady = ~is_wall & (time_ns != NO_TIME)
+        from_wall, from_steady = self._from_wall(), self._from_steady()
+        self.drifted |= bool(is_steady.any()) and from_steady is not None and self._is_mixed()
+        moved = np.where(is_wall, from_wall or 0, np.where(is_steady, from_steady or 0, 0))
+        known = (
+            ~(is_wall | is_steady)
+            | (is_wall & (from_wall is not None))
+            | (is_steady & (from_steady is not None))
+        )
+        return moved.astype(np.int64), known
+
+    def _is_mixed(self) -> bool:
+        return self.steady_ns is None or (not self.wall and self.raw_ns is None)
+
+    def _from_wall(self) -> int | None:
+        if self.wall:
+            return 0
+        offset_ns = self.raw_ns if self.raw_ns is not None else self.steady_ns
+        return None if offset_ns is None else -offset_ns
+
+    def _from_steady(self) -> int | None:
+        if self.wall:
+            return self.steady_ns if self.steady_ns is not None else self.raw_ns
+        if self.steady_ns is None or self.raw_ns is None:
+            return 0
+        return self.steady_ns - self.raw_ns
+
+
+def host_clock(
+    records: Records, clock: Clock, directories: tuple[Path, ...]
+) -> tuple[HostClock, list[Omission]]:
+    """What the capture's clock and the files around it tell; files that tell nothing are counted.
+
+    directories: the capture's own first, then those around it, which it may share with other ranks.
+    """
+    omissions: list[Omission] = []
+    steady_ns, raw_ns = None, clock.wall_offset_ns
+    try:
+        steady_ns = _steady_offset_ns(directories, records.rank)
+        if raw_ns is None and directories:
+            raw_ns = _raw_offset_ns(directories[0])
+    except SourceError as error:
+        omissions.append(Omission(str(error), 1, records.rank, loss=True))
+    return HostClock(_is_wall(records), steady_ns, raw_ns), omissions
+
+
+def _is_wall(records: Records) -> bool:
+    for table in (records.tasks, records.ops, records.steps):
+        known = table.start_ns[table.start_ns != NO_TIME]
+        if len(known):
+            return bool(known.min() >= EARLIEST_WALL_NS)
+    return True
+
+
+def _steady_offset_ns(directories: tuple[Path, ...], rank: int) -> int | None:
+    """diff_time (us) of MindSpore 2.3 and 2.4: wall time less its steady clock."""
+    for directory in directories:
+        path = directory / f"profiler_info_{rank}.json"
+        if path.is_file():
+            offset_ns = _whole(read_json(path).get("diff_time")) * 1000
+            if offset_ns >= EARLIEST_WALL_NS:
+                return offset_ns
+    return None
+
+
+def _raw_offset_ns(capture: Path) -> int | None:
+    """What start_info of msprof, inside a framework's capture, says of the raw clock."""
+    for path in sorted(capture.glob("PROF_*/host/start_info")):
+        info = read_json(path)
+        begin_us = _whole(info.get("collectionTimeBegin"))
+        raw_ns = _whole(info.get("clockMonotonicRaw"))
+        if begin_us > 0 and raw_ns > 0:
+            return begin_us * 1000 - raw_ns
+    return None
+
+
+def _whole(value: Any) -> int:
+    text = str(value)
+    return int(text) if text.isdigit() and len(text) < 19 else 0

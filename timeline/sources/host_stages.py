@@ -1,0 +1,189 @@
+"""Turns host_info_R.csv of MindSpore, or the timeline made of it, into stages of the host."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+
+from timeline.errors import SourceError
+from timeline.records.columns import Float64, Int64, constant
+from timeline.records.strings import StringPool
+from timeline.records.tables import NO_ID, NO_TIME, HostEvents, Omission
+from timeline.sources.counter_samples import SIZES
+from timeline.sources.cpu_operators import whole_numbers
+from timeline.sources.microseconds import moments_ns
+from timeline.sources.text_columns import CsvColumns, numbers
+
+__all__ = ["LAYER", "HostStages", "read_host_stages", "read_host_timeline"]
+
+LAYER = "Host Info"
+_BEGIN, _END, _MOMENT = "0", "1", "2"
+_TIME, _MEMORY = "time_stamp(us)", "memory_usage(kB)"
+_WORDS = ("tid", "pid", "module_name", "event", "stage", "start_end")
+_Key = tuple[str, str, str, str]
+"""Thread, process, module and name of a stage."""
+
+
+@dataclass
+class HostStages:
+    """Stages with a start and an end, and samples of the memory of the process."""
+
+    path: Path
+    rank: int
+    keys: list[_Key] = field(default_factory=list)
+    starts_ns: list[int] = field(default_factory=list)
+    ends_ns: list[int] = field(default_factory=list)
+    memory: tuple[Int64, Float64] = field(
+        default_factory=lambda: (np.empty(0, np.int64), np.empty(0, np.float64))
+    )
+    """Times in ns and sizes in bytes."""
+    omissions: list[Omission] = field(default_factory=list)
+
+    def add(self, key: _Key, start_ns: int, end_ns: int) -> None:
+        """Take one stage."""
+        self.keys.append(key)
+        self.starts_ns.append(start_ns)
+        self.ends_ns.append(end_ns)
+
+    def leave_out(self, what: str, rows: int) -> None:
+        """Count rows of the file that are not drawn."""
+        if rows:
+            reason = f"{what} in {self.path.name}"
+            self.omissions.append(Omission(reason, rows, self.rank, loss=True))
+
+    def events(self, strings: StringPool) -> HostEvents:
+        """The stages as host events: their level is the module."""
+        count = len(self.keys)
+        threads, processes, modules, names = zip(*self.keys, strict=True) if count else [()] * 4
+        return HostEvents.of(
+            count,
+            {
+                "start_ns": self.starts_ns,
+                "end_ns": self.ends_ns,
+                "layer": constant(strings.code(LAYER), count, np.int32),
+                "process": _ids(processes),
+                "thread": _ids(threads),
+                "name": strings.codes(names),
+                "level": strings.codes(modules),
+            },
+        )
+
+
+def _ids(texts: Sequence[str]) -> Int64:
+    ids, good = whole_numbers([text.encode() for text in texts])
+    return np.where(good, ids, NO_ID)
+
+
+def read_host_stages(path: Path, rank: int, *, paired: bool = True) -> HostStages:
+    """Read one row per begin, end or moment of a stage, in the order in which they were written.
+
+    paired: whether stages are wanted, not only samples of memory.
+
+    Raises:
+        SourceError: the file cannot be read, or has no times.
+    """
+    found = HostStages(path, rank)
+    rows = CsvColumns(path)
+    times: list[Int64] = []
+    sizes: list[Float64] = []
+    words: dict[str, list[str]] = defaultdict(list)
+    for block in rows.blocks():
+        if _TIME not in block:
+            raise SourceError(path, f"has no column {_TIME}.")
+        count = len(block[_TIME])
+        times.append(moments_ns([cell.encode() for cell in block[_TIME]]))
+        sizes.append(numbers(block.get(_MEMORY, ["0"] * count))[0] * SIZES["kB"])
+        for name in _WORDS:
+            words[name] += block.get(name, [""] * count)
+    found.omissions += rows.omissions(rank)
+    if times:
+        time_ns, size_bytes = np.concatenate(times), np.concatenate(sizes)
+        _sample(found, time_ns, size_bytes)
+        if paired:
+            _pair(found, time_ns, words)
+    return found
+
+
+def _sample(found: HostStages, time_ns: Int64, size_bytes: Float64) -> None:
+    """Samples of memory: a row that was not sampled holds zero, and so does one without a time."""
+    sampled = size_bytes > 0
+    timed = time_ns > 0
+    found.memory = time_ns[sampled & timed], size_bytes[sampled & timed]
+    found.leave_out("samples of memory without a time", int((sampled & ~timed).sum()))
+
+
+def _pair(found: HostStages, time_ns: Int64, words: dict[str, list[str]]) -> None:
+    """Join each end to the last open begin of its stage on its thread."""
+    opened: dict[_Key, list[int]] = defaultdict(list)
+    endless = wrong = untimed = 0
+    for time, key, kind in zip(time_ns.tolist(), _keys(words), words["start_end"], strict=True):
+        if time == NO_TIME:
+            untimed += 1
+        elif time <= 0:
+            continue  # only memory was recorded
+        elif kind == _BEGIN:
+            opened[key].append(time)
+        elif kind == _MOMENT:
+            found.add(key, time, time)
+        elif kind == _END and opened[key]:
+            found.add(key, opened[key].pop(), time)
+        elif kind == _END:
+            endless += 1
+        elif kind:
+            wrong += 1
+    found.leave_out("rows without a valid time", untimed)
+    found.leave_out("ends of stages without a begin", endless)
+    found.leave_out("begins of stages without an end", sum(map(len, opened.values())))
+    found.leave_out("rows that neither begin nor end", wrong)
+
+
+def _keys(words: dict[str, list[str]]) -> Iterator[_Key]:
+    columns = (words[name] for name in ("tid", "pid", "module_name", "event", "stage"))
+    for thread, process, module, event, stage in zip(*columns, strict=True):
+        yield thread, process, module, f"{event}::{stage}" if stage else event
+
+
+def read_host_timeline(path: Path, rank: int) -> HostStages:
+    """Read the trace that MindSpore makes of the table; times are whole microseconds.
+
+    Raises:
+        SourceError: the file cannot be read, or holds no list of events.
+    """
+    try:
+        document = orjson.loads(path.read_bytes())
+    except OSError as error:
+        raise SourceError(path, f"cannot be read: {error.strerror}.") from error
+    except orjson.JSONDecodeError as error:
+        raise SourceError(path, f"is not valid JSON: {error.msg}.", offset=error.pos) from error
+    if isinstance(document, dict):
+        document = document.get("traceEvents")
+    if not isinstance(document, list):
+        raise SourceError(path, "holds no list of events.")
+    found = HostStages(path, rank)
+    events = [event for event in document if isinstance(event, dict)]
+    drawn = [event for event in events if event.get("ph") in ("X", "i", "I")]
+    start_ns = moments_ns([_text(event, "ts").encode() for event in drawn])
+    length_ns = moments_ns([(_text(event, "dur") or "0").encode() for event in drawn])
+    bad = 0
+    for event, start, length in zip(drawn, start_ns.tolist(), length_ns.tolist(), strict=True):
+        if start == NO_TIME or length < 0:
+            bad += 1
+            continue
+        key = (_text(event, "tid"), _text(event, "pid"), _text(event, "cat"), _text(event, "name"))
+        found.add(key, start, start + length)
+    found.leave_out("events without a valid time", bad)
+    begins = sum(1 for event in events if event.get("ph") == "B")
+    found.leave_out("begins of stages without an end", begins)
+    found.leave_out("entries that are no events", len(document) - len(events))
+    return found
+
+
+def _text(event: dict[str, Any], name: str) -> str:
+    value = event.get(name)
+    return "" if value is None else str(value)

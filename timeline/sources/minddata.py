@@ -1,0 +1,170 @@
+"""Turns what MindData sampled of its queues and processors into counters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from timeline.errors import SourceError
+from timeline.records.columns import Float64, Int64
+from timeline.records.tables import NO_TIME, Omission
+from timeline.sources.cpu_operators import whole_numbers
+from timeline.sources.identity import read_json
+
+__all__ = ["AddSamples", "read_cpu_use", "read_queue_sizes", "read_queue_trace"]
+
+AddSamples = Callable[[str, str, str, Int64, Float64], None]
+"""Takes group, name, unit, times in ns and values."""
+CPU_GROUP, QUEUE_GROUP = "MindData CPU", "MindData Queue"
+_NS_IN_MS = 1_000_000
+_MOST_MS = 9 * 10**12
+_OF_HOST = {
+    "user_utilization": ("Host User", "%"),
+    "sys_utilization": ("Host System", "%"),
+    "io_utilization": ("Host I/O Wait", "%"),
+    "idle_utilization": ("Host Idle", "%"),
+    "context_switch_count": ("Context Switches", ""),
+    "runnable_process": ("Runnable Processes", ""),
+}
+_OF_TASK = {"user_utilization": "User", "sys_utilization": "System"}
+_TIMED = {b"0": "Pipeline Time", b"1": "Push Time", b"2": "Batch Time"}
+
+
+def read_cpu_use(path: Path, rank: int, add: AddSamples) -> list[Omission]:
+    """Read minddata_cpu_utilization_R.json: lists of samples beside one list of times (ms).
+
+    A process or an operation has no first sample, because its use is that since the one before.
+
+    Raises:
+        SourceError: the file cannot be read.
+    """
+    document = read_json(path)
+    time_ns = _times_ns(document)
+    lost = 0
+
+    def draw(held: Any, key: str, name: str, unit: str) -> None:
+        nonlocal lost
+        if isinstance(held, dict) and key in held:
+            values, bad = _values(held[key])
+            missing = len(time_ns) - len(values)
+            lost += bad
+            if missing not in (0, 1):
+                lost += len(values)
+                return
+            good = np.isfinite(values) & (time_ns[missing:] != NO_TIME)
+            lost += int((np.isfinite(values) & ~good).sum())
+            add(CPU_GROUP, name, unit, time_ns[missing:][good], values[good])
+
+    for key, (name, unit) in _OF_HOST.items():
+        draw(document.get("device_info"), key, name, unit)
+    for key, label in _OF_TASK.items():
+        draw(document.get("process_info"), key, f"Process {label}", "%")
+    for op in _objects(document.get("op_info")):
+        for key, label in _OF_TASK.items():
+            draw(op.get("metrics"), key, f"Op {op.get('op_id')} {label}", "%")
+    return _lost(path, "samples of {} without a time or a number", lost, rank)
+
+
+def read_queue_sizes(path: Path, times: Path | None, rank: int, add: AddSamples) -> list[Omission]:
+    """Read pipeline_profiling_R.json: how full the output queue of each operation is.
+
+    It has no times: the monitor that samples processors samples the queues in the same round, so
+    the times are those of minddata_cpu_utilization_R.json, the first to the first. The files are
+    saved one after the other, so one may have a sample more.
+
+    Raises:
+        SourceError: a file cannot be read.
+    """
+    document = read_json(path)
+    time_ns = _times_ns(read_json(times)) if times else np.empty(0, np.int64)
+    lost = 0
+    for op in _objects(document.get("op_info")):
+        metrics = op.get("metrics")
+        queue = metrics.get("output_queue") if isinstance(metrics, dict) else None
+        if not isinstance(queue, dict):
+            continue  # such an operation has no queue
+        values, bad = _values(queue.get("size"))
+        lost += bad
+        if abs(len(values) - len(time_ns)) > 1:
+            lost += len(values) - bad
+            continue
+        count = min(len(values), len(time_ns))
+        good = np.isfinite(values[:count]) & (time_ns[:count] != NO_TIME)
+        lost += int(np.isfinite(values).sum()) - int(good.sum())
+        name = f"{op.get('op_type', 'Op')} {op.get('op_id')}"
+        add(QUEUE_GROUP, name, "", time_ns[:count][good], values[:count][good])
+    return _lost(path, "samples of {} without a time or a number", lost, rank)
+
+
+def read_queue_trace(path: Path, rank: int, add: AddSamples) -> list[Omission]:
+    """Read device_queue_profiling_R.txt or dataset_iterator_profiling_R.txt.
+
+    One line is: kind, more, batch, value, time (ms). Kind 0 is how long (ms) a batch took, `more`
+    tells for what; kind 1 is how full the queue was, `more` is its capacity. Older versions write
+    no time.
+
+    Raises:
+        SourceError: the file cannot be read.
+    """
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise SourceError(path, f"cannot be read: {error.strerror}.") from error
+    rows = [line.split() for line in lines if line.strip()]
+    whole = [row for row in rows if len(row) == 5]
+    lost = len(rows) - len(whole)
+    time_ms, timed = whole_numbers([row[4] for row in whole])
+    values, valued = whole_numbers([row[3] for row in whole])
+    good = timed & valued & (np.abs(time_ms) < _MOST_MS)
+    where = "Device Queue" if path.name.startswith("device_queue") else "Iterator Queue"
+    series = [_traced(row, where) for row in whole]
+    for name in dict.fromkeys(series):
+        own = good & np.fromiter((one == name for one in series), np.bool_, len(series))
+        if name:
+            unit = "" if name == where else "ms"
+            add(QUEUE_GROUP, name, unit, time_ms[own] * _NS_IN_MS, values[own].astype(np.float64))
+        else:
+            lost += int(own.sum())
+    lost += int((~good).sum())
+    return _lost(path, "lines of {} without a time or of no known kind", lost, rank)
+
+
+def _traced(row: Sequence[bytes], where: str) -> str:
+    if row[0] == b"1":
+        return where
+    return f"{where} {_TIMED[row[1]]}" if row[0] == b"0" and row[1] in _TIMED else ""
+
+
+def _times_ns(document: dict[str, Any]) -> Int64:
+    """The times (ms) of samples; NO_TIME where one is no whole number."""
+    held = document.get("time_stamp")
+    times = held if isinstance(held, list) else []
+    return np.array(
+        [
+            int(time) * _NS_IN_MS if _is_number(time) and 0 <= time < _MOST_MS else int(NO_TIME)
+            for time in times
+        ],
+        np.int64,
+    )
+
+
+def _values(held: Any) -> tuple[Float64, int]:
+    """Samples as floats, NaN where one is no number, and how many are not."""
+    values = held if isinstance(held, list) else []
+    made = np.array([float(one) if _is_number(one) else np.nan for one in values], np.float64)
+    return made, int(np.isnan(made).sum())
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _objects(held: Any) -> list[dict[str, Any]]:
+    return [one for one in held if isinstance(one, dict)] if isinstance(held, list) else []
+
+
+def _lost(path: Path, what: str, rows: int, rank: int) -> list[Omission]:
+    return [Omission(what.format(path.name), rows, rank, loss=True)] if rows else []

@@ -1,0 +1,240 @@
+"""Turns what MindSpore 2 recorded on the host, beside a capture, into host events and counters."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from timeline.errors import SourceError
+from timeline.records.clock import EARLIEST_WALL_NS
+from timeline.records.columns import Float64, Int64, Rows
+from timeline.records.tables import NO_TIME, HostEvents, Omission, Records
+from timeline.selection import Layer
+from timeline.sources.base import Clock, Wanted
+from timeline.sources.counter_samples import SampleCollector
+from timeline.sources.cpu_operators import LAYER as CPU_LAYER
+from timeline.sources.cpu_operators import read_cpu_operators
+from timeline.sources.host_clock import HostClock, host_clock
+from timeline.sources.host_stages import HostStages, read_host_stages, read_host_timeline
+from timeline.sources.minddata import read_cpu_use, read_queue_sizes, read_queue_trace
+from timeline.sources.text_columns import CsvColumns
+from timeline.sources.trace_reader import join_records
+
+__all__ = ["host_files", "with_mindspore_host"]
+
+_Found = TypeVar("_Found")
+
+_NAMES = (
+    "cpu_op_execute_timestamp_{}.txt",
+    "host_info_{}.csv",
+    "timeline_{}.json",
+    "host_memory_{}.csv",
+    "dataset_{}.csv",
+    "dataset.csv",
+    "minddata_cpu_utilization_{}.json",
+    "pipeline_profiling_{}.json",
+    "device_queue_profiling_{}.txt",
+    "dataset_iterator_profiling_{}.txt",
+)
+"""Files by rank. The pipeline tables of MindData repeat the JSON, and are not read."""
+
+
+def host_files(directories: Sequence[Path], rank: int) -> dict[str, Path]:
+    """The host files of a rank by their name without the rank, the first of each that is found."""
+    found: dict[str, Path] = {}
+    for directory in directories:
+        for name in _NAMES:
+            for path in (
+                directory / name.format(rank),
+                directory / "host_info" / name.format(rank),
+            ):
+                # Other programs call a file so; MindSpore's lies in its own directory.
+                if name == "timeline_{}.json" and path.parent.name != "host_info":
+                    continue
+                if name not in found and path.is_file():
+                    found[name] = path
+    return found
+
+
+def with_mindspore_host(
+    records: Records, directories: tuple[Path, ...], clock: Clock, wanted: Wanted
+) -> Records:
+    """Records with the host events and counters of the layers that are wanted.
+
+    Rows that nothing places on the clock of the records are left out and counted. Operators that
+    the capture's own timeline has are moved to that clock, and not read again.
+    """
+    files = host_files(directories, records.rank)
+    own_rows = _own_operators(records)
+    if not files and not len(own_rows):
+        return records
+    clock_of_host, omissions = host_clock(records, clock, directories)
+    reading = _Reading(records, files, clock_of_host, omissions=omissions)
+    if len(own_rows):
+        records = _moved(records, own_rows, clock_of_host)
+    if Layer.FRAMEWORK in wanted.layers:
+        reading.read_events(with_operators=not len(own_rows))
+    if Layer.COUNTERS in wanted.layers:
+        reading.read_counters()
+    return join_records([records, reading.records()])
+
+
+def _own_operators(records: Records) -> Rows:
+    """Host events of the capture that are operators on the CPU; MindSpore adds the rank to it."""
+    layers = records.strings.matching(name.startswith(CPU_LAYER) for name in records.strings)
+    return np.flatnonzero(np.isin(records.host.layer, layers))
+
+
+def _moved(records: Records, rows: Rows, clock: HostClock) -> Records:
+    """Operators that are on the steady clock of the host, on that of the records where known."""
+    start_ns, end_ns = records.host.start_ns.copy(), records.host.end_ns.copy()
+    steady = rows[(start_ns[rows] != NO_TIME) & (start_ns[rows] < EARLIEST_WALL_NS)]
+    shift_ns, known = clock.shift(start_ns[steady])
+    steady, shift_ns = steady[known], shift_ns[known]
+    start_ns[steady] += shift_ns
+    end_ns[steady] += shift_ns
+    return replace(records, host=replace(records.host, start_ns=start_ns, end_ns=end_ns))
+
+
+@dataclass
+class _Reading:
+    """One pass over the host files of a rank."""
+
+    capture: Records
+    files: dict[str, Path]
+    clock: HostClock
+    events: list[HostEvents] = field(default_factory=list)
+    counters: SampleCollector = field(default_factory=SampleCollector)
+    omissions: list[Omission] = field(default_factory=list)
+    _stages: HostStages | None = None
+    _tried: bool = False
+    _unplaced: Counter[str] = field(default_factory=Counter)
+    """Rows that nothing places, by file."""
+
+    def records(self) -> Records:
+        """All that was read."""
+        strings, rank = self.capture.strings, self.capture.rank
+        series, samples = self.counters.tables(strings)
+        lost = [
+            Omission(
+                f"rows of {name} on a clock that nothing relates to the records",
+                rows,
+                rank,
+                loss=True,
+            )
+            for name, rows in self._unplaced.items()
+            if rows
+        ]
+        warnings: tuple[str, ...] = ()
+        if self.clock.drifted:
+            warnings = (
+                f"rank {rank}: what MindSpore timed by the host's steady clock is placed as if by "
+                "its raw clock; it is off by as much as the host's time was corrected since it "
+                "started.",
+            )
+        return Records(
+            rank,
+            strings,
+            host=HostEvents.concat(self.events),
+            series=series,
+            samples=samples,
+            omissions=(*self.omissions, *lost),
+            warnings=warnings,
+        )
+
+    def read_events(self, *, with_operators: bool) -> None:
+        """Operators on the CPU and stages of the host."""
+        rank, strings = self.capture.rank, self.capture.strings
+        path = self.files.get("cpu_op_execute_timestamp_{}.txt")
+        if path and with_operators:
+            self._add_events(path, partial(read_cpu_operators, path, strings, rank))
+        if stages := self._host_stages():
+            self._place(stages.path, stages.events(strings))
+        for name in ("dataset_{}.csv", "dataset.csv"):
+            if path := self.files.get(name):
+                self._left_out(partial(_without_times, path, rank))
+
+    def read_counters(self) -> None:
+        """Memory of the host process, and the queues and processors of MindData."""
+        stages = self._host_stages()
+        memory = None if stages is None else stages.memory
+        path = self.files.get("host_memory_{}.csv")
+        if path and (memory is None or not len(memory[0])):
+            stages = self._try(partial(read_host_stages, path, self.capture.rank, paired=False))
+            self.omissions += stages.omissions if stages else []
+            memory = stages.memory if stages else None
+        if stages is not None and memory is not None:
+            times_ns, sizes_bytes = memory
+            self._sample(stages.path, "Host Memory", "Resident", "B", times_ns, sizes_bytes)
+        rank = self.capture.rank
+        for name, read in (
+            ("minddata_cpu_utilization_{}.json", read_cpu_use),
+            ("device_queue_profiling_{}.txt", read_queue_trace),
+            ("dataset_iterator_profiling_{}.txt", read_queue_trace),
+        ):
+            if path := self.files.get(name):
+                self._left_out(partial(read, path, rank, partial(self._sample, path)))
+        if path := self.files.get("pipeline_profiling_{}.json"):
+            times = self.files.get("minddata_cpu_utilization_{}.json")
+            self._left_out(
+                partial(read_queue_sizes, path, times, rank, partial(self._sample, path))
+            )
+
+    def _host_stages(self) -> HostStages | None:
+        """The stages, from the table if it is there, else from the timeline made of it."""
+        if not self._tried:
+            self._tried, rank = True, self.capture.rank
+            if path := self.files.get("host_info_{}.csv"):
+                self._stages = self._try(partial(read_host_stages, path, rank))
+            elif path := self.files.get("timeline_{}.json"):
+                self._stages = self._try(partial(read_host_timeline, path, rank))
+            self.omissions += self._stages.omissions if self._stages else []
+        return self._stages
+
+    def _add_events(
+        self, path: Path, read: Callable[[], tuple[HostEvents, list[Omission]]]
+    ) -> None:
+        if found := self._try(read):
+            events, omissions = found
+            self.omissions += omissions
+            self._place(path, events)
+
+    def _place(self, path: Path, events: HostEvents) -> None:
+        shift_ns, known = self.clock.shift(events.start_ns)
+        self._unplaced[path.name] += int((~known).sum())
+        moved = replace(
+            events, start_ns=events.start_ns + shift_ns, end_ns=events.end_ns + shift_ns
+        )
+        self.events.append(moved.take(known))
+
+    def _sample(
+        self, path: Path, group: str, name: str, unit: str, time_ns: Int64, values: Float64
+    ) -> None:
+        shift_ns, known = self.clock.shift(time_ns)
+        self._unplaced[path.name] += int((~known).sum())
+        self.counters.add(group, name, unit, (time_ns + shift_ns)[known], values[known])
+
+    def _left_out(self, read: Callable[[], list[Omission]]) -> None:
+        self.omissions += self._try(read) or []
+
+    def _try(self, read: Callable[[], _Found]) -> _Found | None:
+        """What a file holds; one that cannot be read at all is counted instead."""
+        try:
+            return read()
+        except SourceError as error:
+            self.omissions.append(Omission(str(error), 1, self.capture.rank, loss=True))
+            return None
+
+
+def _without_times(path: Path, rank: int) -> list[Omission]:
+    """dataset.csv sums up operations of MindData: it has no times, and repeats the stages."""
+    rows = CsvColumns(path)
+    count = sum(len(next(iter(block.values()), [])) for block in rows.blocks())
+    reason = f"rows of {path.name}, which are sums without a time"
+    return [*rows.omissions(rank), *([Omission(reason, count, rank)] if count else [])]
