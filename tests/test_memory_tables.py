@@ -252,6 +252,45 @@ def test_tables_of_a_database(shelf: ProfileShelf, tmp_path: Path, with_totals: 
     assert reasons.get(twin) == ((1, False) if with_totals else None)
 
 
+SAMPLED = {
+    "PCIE": ("PCIe", "txPostMin txPostMax txPostAvg txNonpostLatencyMax rxNonpostAvg rxCplMin"),
+    "NIC": ("NIC", "bandwidth rxPacketRate rxByteRate rxPackets rxBytes rxErrors txDropped"),
+    "ROCE": ("RoCE", "bandwidth txPacketRate txByteRate txPackets txBytes txErrors rxDropped"),
+    "NETDEV_STATS": (
+        "Network Device",
+        "macTxPfcPkt macRxPfcPkt macTxByte macTxBandwidth macRxByte macRxBandwidth macTxBadByte"
+        " macRxBadByte roceTxPkt roceRxPkt roceTxErrPkt roceRxErrPkt roceTxCnpPkt roceRxCnpPkt"
+        " roceNewPktRty nicTxByte nicTxBandwidth nicRxByte nicRxBandwidth",
+    ),
+    "UB": ("Ub", "rxUdmaBind txUdmaBind"),
+    "SIO": ("SIO", "rxReq rxRsp rxSnp rxDat txReq txRsp txSnp txDat"),
+}
+"""The group of each table, and columns that msprof documents."""
+
+
+@pytest.mark.parametrize("table", SAMPLED)
+def test_every_column_of_a_sampled_table_is_a_series(
+    shelf: ProfileShelf, tmp_path: Path, table: str
+) -> None:
+    group, names = SAMPLED[table]
+    columns = names.split()
+    profile = shelf.copy("torch-db", tmp_path / "run")
+    (path,) = profile.captures[0].rglob("ascend_pytorch_profiler_*.db")
+    cells = ", ".join(map(str, range(1, len(columns) + 1)))
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(
+            f"CREATE TABLE {table} (timestampNs INTEGER, deviceId, {', '.join(columns)});"
+            f"INSERT INTO {table} VALUES (1700000000000000100, 0, {cells});"
+        )
+    counters = counters_of(read_all(profile.path)[0])
+    own = {name: samples for (held, name, _), samples in counters.items() if held == group}
+    values = sorted(value for samples in own.values() for _, value in samples)
+    assert values == [float(place) for place in range(1, len(columns) + 1)]
+    assert all(len(samples) == 1 for samples in own.values())
+    bandwidths = [unit for held, name, unit in counters if held == group and "Bandwidth" in name]
+    assert set(bandwidths) <= {"B/s"}
+
+
 def test_tables_beside_a_database_add_what_it_lacks(shelf: ProfileShelf, tmp_path: Path) -> None:
     """A group that the database has is not drawn again from text."""
     profile = shelf.copy("torch-db", tmp_path / "run")
