@@ -347,6 +347,26 @@ def cpu_event(run: Run, one: HostSpan) -> dict[str, Any]:
     }
 
 
+def test_a_database_has_the_host_files_of_its_capture(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """They lie in FRAMEWORK beside its output, and are of its own rank only."""
+    made = shelf.copy("torch-db", tmp_path / "run")
+    run, rank = made.run, made.run.ranks[0]
+    capture = made.captures[0].rename(made.path / "host_1_20250109120000123_ascend_ms")
+    for one in run.ranks:
+        write_mindspore_host(run, one, capture / "FRAMEWORK")
+    clock = Clocks(run, rank, True)
+    offset_us = clock.offset_ns // 1000
+    change_fields(capture / "profiler_info_0.json", {"diff_time": offset_us})
+    (records,) = read_all(capture)
+    cut_ns = clock.offset_ns - offset_us * 1000
+    assert spans_of(records, CPU) == [
+        (name, thread, start_ns - cut_ns, end_ns - cut_ns)
+        for name, thread, start_ns, end_ns in operators(rank, clock)
+    ]
+    assert spans_of(records, HOST) == stages(run, rank, clock)
+    assert losses(records) == {}
+
+
 # -- broken files ------------------------------------------------------------------------------
 
 RUNS = st.lists(
@@ -357,7 +377,7 @@ NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\n\r\ufeff"), m
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(st.lists(st.tuples(NAMES.filter(bool), RUNS), max_size=5))
 def test_operators_are_read_as_they_were_written(
     tmp_path_factory: pytest.TempPathFactory,
