@@ -12,14 +12,14 @@ from timeline.records.tables import NO_TIME, Omission, Records, Spans
 
 __all__ = ["valid"]
 
-LONGEST_RUN_NS = 366 * 86_400 * 10**9
-"""No capture takes longer than a year."""
+MOST_APART_NS = 10 * 366 * 86_400 * 10**9
+"""Ten years: no clock of one capture is that wrong."""
 
 
 def valid(records: Records) -> Records:
     """Drop rows whose times make no sense, and count them.
 
-    Those have no start, end before they start, or lie more than a year from the others: a damaged
+    Those have no start, end before they start, or lie more than ten years from the others: a damaged
     time puts them there, and they would leave nothing of the picture to see. Host events do so
     where their clock counts from the start of the host in a profile that otherwise has wall time,
     as MindSpore's CPU operators do. Rows that are there twice are dropped too.
@@ -27,7 +27,7 @@ def valid(records: Records) -> Records:
     omissions = list(records.omissions)
     middle = _Middle.of(records)
 
-    def check(table: Spans, noun: str, far: str = "more than a year from the others") -> Bool:
+    def check(table: Spans, noun: str, far: str = "more than ten years from the others") -> Bool:
         known = (table.start_ns != NO_TIME) & (table.end_ns != NO_TIME)
         timed = counted(known & (table.end_ns >= table.start_ns), f"{noun} without a valid time")
         near = middle.holds(table.start_ns) & middle.holds(table.end_ns)
@@ -77,9 +77,9 @@ class _Middle:
         return cls(None)
 
     def holds(self, times_ns: Int64) -> Bool:
-        """Which times are within a year of it."""
+        """Which times are within ten years of it."""
         if self.time_ns is None:
             return np.ones(len(times_ns), np.bool_)
-        low, high = self.time_ns - LONGEST_RUN_NS, self.time_ns + LONGEST_RUN_NS
+        low, high = self.time_ns - MOST_APART_NS, self.time_ns + MOST_APART_NS
         good: Bool = (times_ns >= low) & (times_ns <= high)
         return good
