@@ -447,3 +447,18 @@ def test_a_missing_file_is_an_error_with_its_name(tmp_path: Path) -> None:
 )
 def test_a_trace_may_be_empty(write: Callable[[bytes], Path], text: str) -> None:
     assert read(write(text.encode()), BLOCK_BYTES) == []
+
+
+def test_events_behind_nested_values_arrive_in_several_blocks(
+    write: Callable[[bytes], Path],
+) -> None:
+    """PyTorch writes lists of devices and groups before the events; memory stays bounded."""
+    before: EventObject = {
+        "deviceProperties": [{"id": 0, "name": "}], {"}, {"id": 1}],
+        "distributedInfo": {"rank": 0, "pg_config": [{"ranks": [0, 1]}] * 50},
+    }
+    found = [{"ph": "M", "name": f"name {number}"} for number in range(60_000)]
+    path = write(Layout(before, {"late": [{}, {}]}, None, None, True, False).document(found))
+    blocks = [len(block) for block in read_events(path)]
+    assert sum(blocks) == len(found)
+    assert max(blocks) * path.stat().st_size / len(found) < 3 * BLOCK_BYTES

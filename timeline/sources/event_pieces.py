@@ -4,128 +4,143 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import get_args
+from types import GenericAlias
+from typing import Any, Generic, TypeVar, get_args
 
 import msgspec
 
-from timeline.sources.trace_events import Event, Other
+from timeline.sources.trace_events import Other
 
-__all__ = ["Piece", "fault_in", "next_event", "whole_events", "whole_file"]
+__all__ = ["EventDecoder", "EventT", "Piece", "fault_in", "next_event"]
 
 MOST_ENDS_TRIED = 32
 """Closing braces that may be that of the event that opens at a place."""
+NOT_UTF8 = "events with text that is not UTF-8, drawn as \N{REPLACEMENT CHARACTER}"
 LONGEST_TOKEN = 12
 """Bytes of a literal or an escaped character, which may be cut off itself."""
 _STARTS = re.compile(rb'\{\s*"')
 _BYTE_OF_ERROR = re.compile(r"\(byte (\d+)\)")
 
 
+EventT = TypeVar("EventT")
+
+
 @dataclass(frozen=True)
-class Piece:
+class Piece(Generic[EventT]):
     """Events, what is wrong with some (and at which byte), and where the next one starts."""
 
-    events: list[Event]
+    events: list[EventT | Other]
     faults: list[tuple[str, int]]
     behind: int
 
 
-class _Whole(msgspec.Struct, gc=False):
+class _WholeUndecoded(msgspec.Struct, gc=False):
     """A file that is an object."""
 
-    traceEvents: list[Event] = []  # noqa: N815 - the key of the format
-
-
-class _WholeUndecoded(msgspec.Struct, gc=False):
-    traceEvents: list[msgspec.Raw] = []  # noqa: N815
+    traceEvents: list[msgspec.Raw] = []  # noqa: N815 - the key of the format
 
 
 class _Phase(msgspec.Struct, gc=False):
     ph: str = ""
 
 
-_decode_event = msgspec.json.Decoder(Event).decode
-_decode_list = msgspec.json.Decoder(list[Event]).decode
-_decode_whole = msgspec.json.Decoder(_Whole).decode
 _decode_phase = msgspec.json.Decoder(_Phase).decode
 _part_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _part_whole = msgspec.json.Decoder(_WholeUndecoded).decode
 _part_event = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_DRAWN_PHASES = frozenset(
-    kind.__struct_config__.tag for kind in get_args(Event) if kind is not Other
-)
 
 
-def whole_events(text: bytes) -> Piece | None:
-    """The events of a piece that was cut between two events; None where it was not."""
-    return _decoded(b"[" + text + b"]", 1)
+class EventDecoder(Generic[EventT]):
+    """Decodes the events of one family of files.
 
-
-def whole_file(opening: bytes, text: bytes) -> Piece | None:
-    """The events from somewhere in a file to its end; None where it is not valid.
-
-    opening: what the file opens with, empty where the text has it.
+    Args:
+        kinds: a union of types that are told apart by phase.
+        mends: texts that the family writes although they are not JSON, each with one that is and
+            that is as long.
     """
-    return _decoded(opening + text, len(opening))
 
+    def __init__(self, kinds: Any, mends: Sequence[tuple[bytes, bytes]] = ()) -> None:
+        events = GenericAlias(list, (kinds,))
+        whole = msgspec.defstruct("Whole", [("traceEvents", events, [])], gc=False)
+        self._one: Callable[[bytes], EventT | Other] = msgspec.json.Decoder(kinds).decode
+        self._list: Callable[[bytes], list[EventT | Other]] = msgspec.json.Decoder(events).decode
+        self._whole: Callable[[bytes], Any] = msgspec.json.Decoder(whole).decode
+        self._phases = frozenset(
+            kind.__struct_config__.tag for kind in get_args(kinds) if kind is not Other
+        )
+        assert all(len(broken) == len(mended) for broken, mended in mends)
+        self._mends = tuple(mends)
 
-def _decoded(text: bytes, opened: int) -> Piece | None:
-    is_list = text.startswith(b"[")
-    try:
-        events = _decode_list(text) if is_list else _decode_whole(text).traceEvents
-        return Piece(events, [], len(text))
-    except (msgspec.ValidationError, UnicodeDecodeError):
-        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            parts = _part_list(text) if is_list else _part_whole(text).traceEvents
-            return _one_by_one(parts, text, opened)
-    except (msgspec.DecodeError, RecursionError):
-        pass
-    return None
+    def mended(self, text: bytes) -> bytes:
+        """The text with what is not JSON in it replaced; its length stays."""
+        for broken, mended in self._mends:
+            text = text.replace(broken, mended)
+        return text
 
+    def whole_events(self, text: bytes) -> Piece[EventT] | None:
+        """The events of a piece that was cut between two events; None where it was not."""
+        return self._decoded(b"[" + text + b"]", 1)
 
-def _one_by_one(parts: Sequence[msgspec.Raw], text: bytes, opened: int) -> Piece:
-    """Decode events of which at least one is of no known phase, or of a wrong shape."""
-    events: list[Event] = []
-    faults: list[tuple[str, int]] = []
-    at = opened
-    for part in parts:
-        own = bytes(part)
-        at = text.index(own, at)
-        event, fault = _read_as_far_as_possible(own)
-        if event is not None:
-            events.append(event)
-        if fault:
-            faults.append((fault, at - opened))
-        at += len(own)
-    return Piece(events, faults, len(text))
+    def whole_file(self, opening: bytes, text: bytes) -> Piece[EventT] | None:
+        """The events from somewhere in a file to its end; None where it is not valid.
 
+        opening: what the file opens with, empty where the text has it.
+        """
+        return self._decoded(opening + text, len(opening))
 
-def _read_as_far_as_possible(text: bytes) -> tuple[Event | None, str]:
-    """An event, and what is wrong with it if anything is."""
-    try:
-        return _decode_event(text), ""
-    except UnicodeDecodeError:
-        repaired = text.decode("utf-8", errors="replace").encode()
-        with contextlib.suppress(msgspec.ValidationError):
-            return _decode_event(
-                repaired
-            ), "events with text that is not UTF-8, drawn as \N{REPLACEMENT CHARACTER}"
-    except RecursionError:
-        return None, "events that nest too deeply"
-    except msgspec.ValidationError:
-        if _is_other(text):
-            return Other(), ""
-        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
-            return _decode_event(_without_args(text)), "events whose args are of another shape"
-    return None, "events of another shape"
+    def _decoded(self, text: bytes, begin: int) -> Piece[EventT] | None:
+        is_list = text.startswith(b"[")
+        try:
+            events = self._list(text) if is_list else self._whole(text).traceEvents
+            return Piece(events, [], len(text))
+        except (msgspec.ValidationError, UnicodeDecodeError):
+            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                parts = _part_list(text) if is_list else _part_whole(text).traceEvents
+                return self._one_by_one(parts, text, begin)
+        except (msgspec.DecodeError, RecursionError):
+            pass
+        return None
 
+    def _one_by_one(self, parts: Sequence[msgspec.Raw], text: bytes, begin: int) -> Piece[EventT]:
+        """Decode events of which at least one is of no known phase, or of a wrong shape."""
+        events: list[EventT | Other] = []
+        faults: list[tuple[str, int]] = []
+        at = begin
+        for part in parts:
+            own = bytes(part)
+            at = text.index(own, at)
+            event, fault = self._as_far_as_possible(own)
+            if event is not None:
+                events.append(event)
+            if fault:
+                faults.append((fault, at - begin))
+            at += len(own)
+        return Piece(events, faults, len(text))
 
-def _is_other(text: bytes) -> bool:
-    try:
-        return _decode_phase(text).ph not in _DRAWN_PHASES
-    except (msgspec.ValidationError, UnicodeDecodeError):
-        return False
+    def _as_far_as_possible(self, text: bytes) -> tuple[EventT | Other | None, str]:
+        """An event, and what is wrong with it if anything is."""
+        try:
+            return self._one(text), ""
+        except UnicodeDecodeError:
+            repaired = text.decode("utf-8", errors="replace").encode()
+            event, fault = self._as_far_as_possible(repaired)
+            return event, fault or NOT_UTF8
+        except RecursionError:
+            return None, "events that nest too deeply"
+        except msgspec.ValidationError:
+            if self._is_other(text):
+                return Other(), ""
+            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+                return self._one(_without_args(text)), "events whose args are of another shape"
+        return None, "events of another shape"
+
+    def _is_other(self, text: bytes) -> bool:
+        try:
+            return _decode_phase(text).ph not in self._phases
+        except (msgspec.ValidationError, UnicodeDecodeError):
+            return False
 
 
 def _without_args(text: bytes) -> bytes:

@@ -8,16 +8,18 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Generic
 
 import msgspec
 
 from timeline.errors import SourceError
 from timeline.sources.damage import Damage
-from timeline.sources.event_pieces import Piece, fault_in, next_event, whole_events, whole_file
-from timeline.sources.trace_events import Event, Metadata
+from timeline.sources.event_pieces import EventDecoder, EventT, Piece, fault_in, next_event
+from timeline.sources.json_values import leading_values
+from timeline.sources.opened import opened
+from timeline.sources.trace_events import Event, Metadata, Other
 
-__all__ = ["BLOCK_BYTES", "look_for_metadata", "read_events"]
+__all__ = ["BLOCK_BYTES", "look_for_metadata", "read_as", "read_events"]
 
 BLOCK_BYTES = 512 * 1024
 """Blocks of this size stay in the processor's cache; larger ones read slower."""
@@ -26,9 +28,6 @@ MOST_CUTS_OF_DAMAGE = 1_000
 MOST_EVENT_BYTES = 64 << 20
 """Text of this size without an end of an event is damaged."""
 _UTF8_MARK = b"\xef\xbb\xbf"
-_STRING = rb'"(?:[^"\\]|\\.)*"'
-_KEY = re.compile(rb"\s*(" + _STRING + rb")\s*:\s*(?=\S)", re.DOTALL)
-_PLAIN_VALUE = re.compile(rb"(?:" + _STRING + rb"|[^\s,\[\]{}\"]+)\s*,", re.DOTALL)
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _OBJECT = b'{"traceEvents":['
 _WHITE = b" \t\r\n"
@@ -39,6 +38,7 @@ MOST_BRACES = 3
 """Braces on either side of the phase that may be those of the event."""
 
 
+_ASCEND: EventDecoder[Event] = EventDecoder(Event)
 _decode_metadata = msgspec.json.Decoder(Metadata).decode
 
 
@@ -52,19 +52,26 @@ def read_events(
     out in an unusual way therefore reads too, only with larger blocks.
 
     Events that cannot be decoded are left out and noted in `damage`; all whole ones before and
-    behind them are read.
+    behind them are read. A file that is compressed is read as what was compressed, and offsets
+    are those in there.
 
     Raises:
         SourceError: the file cannot be opened, is no trace, or holds events of which none can be
             decoded, with the byte offset.
     """
-    try:
-        with path.open("rb") as file:
-            yield from _Blocks(
-                file, path, block_bytes, Damage(path) if damage is None else damage
-            ).read()
-    except OSError as error:
-        raise SourceError(path, f"cannot be read: {error.strerror}.") from error
+    return read_as(_ASCEND, path, block_bytes, damage)
+
+
+def read_as(
+    decoder: EventDecoder[EventT],
+    path: Path,
+    block_bytes: int = BLOCK_BYTES,
+    damage: Damage | None = None,
+) -> Iterator[list[EventT | Other]]:
+    """Read the events of a file of any family, in the way and with the errors of `read_events`."""
+    damage = Damage(path) if damage is None else damage
+    with opened(path) as file:
+        yield from _Blocks(decoder, path, damage).read(file, block_bytes)
 
 
 def look_for_metadata(path: Path) -> Iterator[Metadata]:
@@ -75,11 +82,8 @@ def look_for_metadata(path: Path) -> Iterator[Metadata]:
     Raises:
         SourceError: the file cannot be read.
     """
-    try:
-        with path.open("rb") as file:
-            yield from _metadata_in(file)
-    except OSError as error:
-        raise SourceError(path, f"cannot be read: {error.strerror}.") from error
+    with opened(path) as file:
+        yield from _metadata_in(file)
 
 
 def _metadata_in(file: BinaryIO) -> Iterator[Metadata]:
@@ -108,28 +112,27 @@ def _metadata_around(text: bytes, at: int) -> Metadata | None:
     begins = [place for place in range(at, -1, -1) if text[place] == _OPEN]
     ends = [place + 1 for place in range(at, len(text)) if text[place] == _CLOSE]
     for begin, end in product(begins[:MOST_BRACES], ends[:MOST_BRACES]):
-        with contextlib.suppress(msgspec.DecodeError):
+        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return _decode_metadata(text[begin:end])
     return None
 
 
-class _Blocks:
-    """One pass over an open file."""
+class _Blocks(Generic[EventT]):
+    """One file while it is read."""
 
-    def __init__(self, file: BinaryIO, path: Path, block_bytes: int, damage: Damage) -> None:
-        self._file, self._path, self._block_bytes = file, path, block_bytes
-        self._damage = damage
+    def __init__(self, decoder: EventDecoder[EventT], path: Path, damage: Damage) -> None:
+        self._decoder, self._path, self._damage = decoder, path, damage
         self._offset = 0
         """Of the text at hand, in the file."""
         self._events = 0
         self._first_fault: tuple[int, str] | None = None
 
-    def read(self) -> Iterator[list[Event]]:
+    def read(self, file: BinaryIO, block_bytes: int) -> Iterator[list[EventT | Other]]:
         """All events that can be decoded."""
-        opening, held = self._open()
-        wanted = self._block_bytes
-        while more := self._file.read(wanted):
-            held += more
+        opening, held = self._open(file, block_bytes)
+        wanted = block_bytes
+        while more := self._more(file, wanted):
+            held = self._decoder.mended(held + more)
             piece = self._before(held, len(held), MOST_CUTS_TRIED)
             used = piece.behind if piece else 0
             if piece is None and opening and (fault := self._fault(opening, held)) is not None:
@@ -143,29 +146,37 @@ class _Blocks:
                 wanted = len(held)
                 continue
             yield self._accepted(piece)
-            held, wanted = self._behind(held, used), self._block_bytes
-        yield from self._rest(opening, held)
+            held, wanted = self._behind(held, used), block_bytes
+        yield from self._rest(opening, self._decoder.mended(held))
         if not self._events and self._first_fault is not None:
             raise self._unreadable(*self._first_fault)
 
-    def _open(self) -> tuple[bytes, bytes]:
+    def _open(self, file: BinaryIO, block_bytes: int) -> tuple[bytes, bytes]:
         """What the file opens with, and the text behind that."""
         held, found = b"", None
         while found is None:
-            more = self._file.read(max(self._block_bytes, len(held)))
+            more = file.read(max(block_bytes, len(held)))
             held += more
             found = _opening(held, self._path, ended=not more)
         opening, skipped = found
         return opening, self._behind(held, skipped)
 
+    def _more(self, file: BinaryIO, count: int) -> bytes:
+        """The next bytes; where compressed content breaks off, what came before is all there is."""
+        try:
+            return file.read(count)
+        except SourceError:
+            self._note("compressed content that cannot be unpacked", 0)
+            return b""
+
     def _behind(self, held: bytes, used: int) -> bytes:
         self._offset += used
         return held[used:]
 
-    def _before(self, held: bytes, stop: int, tries: int) -> Piece | None:
+    def _before(self, held: bytes, stop: int, tries: int) -> Piece[EventT] | None:
         """The whole events before a place, as many as the decoder accepts."""
         for _, (end, behind) in zip(range(tries), _cuts(held, stop), strict=False):
-            piece = whole_events(held[:end])
+            piece = self._decoder.whole_events(held[:end])
             if piece is not None:
                 return replace(piece, behind=behind)
         return None
@@ -177,10 +188,10 @@ class _Blocks:
             return 0 if len(held) > MOST_EVENT_BYTES else None
         return max(0, fault - len(opening))
 
-    def _rest(self, opening: bytes, held: bytes) -> Iterator[list[Event]]:
+    def _rest(self, opening: bytes, held: bytes) -> Iterator[list[EventT | Other]]:
         """What is left when all of the file is at hand."""
         while True:
-            piece = whole_file(opening, held)
+            piece = self._decoder.whole_file(opening, held)
             if piece is not None:
                 yield self._accepted(piece)
                 return
@@ -206,12 +217,12 @@ class _Blocks:
                 return
             held = self._behind(held, used)
 
-    def _before_or_at(self, held: bytes, stop: int) -> Piece:
+    def _before_or_at(self, held: bytes, stop: int) -> Piece[EventT]:
         """The same, or all up to the last brace: between two events anything may be missing."""
         end = stop
         for _ in range(MOST_CUTS_TRIED):
             end = held.rfind(b"}", 0, end)
-            piece = whole_events(held[: end + 1]) if end >= 0 else None
+            piece = self._decoder.whole_events(held[: end + 1]) if end >= 0 else None
             if piece is not None:
                 return replace(piece, behind=end + 1)
         return self._before(held, stop, MOST_CUTS_OF_DAMAGE) or Piece([], [], 0)
@@ -222,7 +233,7 @@ class _Blocks:
             return _OBJECT, match.end()
         raise self._unreadable(len(held), "it ends before its events")
 
-    def _accepted(self, piece: Piece) -> list[Event]:
+    def _accepted(self, piece: Piece[EventT]) -> list[EventT | Other]:
         for what, at in piece.faults:
             self._note(what, at)
         self._events += len(piece.events)
@@ -255,11 +266,9 @@ def _opening(held: bytes, path: Path, *, ended: bool) -> tuple[bytes, int] | Non
     if first == b"[":
         return b"[", begin + 1
     if first == b"{":
-        found = _object_opening(held, begin)
-        if found is not None:
+        found = _object_opening(held, begin, ended=ended)
+        if found is not None or not ended:
             return found
-        if not ended:
-            return None
     raise SourceError(
         path,
         f"is no trace: it opens with {held[:20]!r}.",
@@ -268,19 +277,13 @@ def _opening(held: bytes, path: Path, *, ended: bool) -> tuple[bytes, int] | Non
     )
 
 
-def _object_opening(held: bytes, begin: int) -> tuple[bytes, int] | None:
-    """The same for an object: step over its plain values to the list of events."""
-    at = begin + 1
-    while key := _KEY.match(held, at):
-        value = held[key.end() : key.end() + 1]
-        if key[1] == b'"traceEvents"' and value == b"[":
-            return _OBJECT, key.end() + 1
-        plain = _PLAIN_VALUE.match(held, key.end())
-        if plain is None:
-            # The events come after a nested value: decode as one object in the end.
-            return (b"", begin) if value in b"[{" and b'"traceEvents"' in held else None
-        at = plain.end()
-    return None
+def _object_opening(held: bytes, begin: int, *, ended: bool) -> tuple[bytes, int] | None:
+    """The same for an object: step over the values before its list of events."""
+    for key, first, _ in leading_values(held, begin + 1):
+        if key == b"traceEvents" and held[first : first + 1] == b"[":
+            return _OBJECT, first + 1
+    # What cannot be stepped over is decoded as one object, for the byte where it is wrong.
+    return (b"", begin) if ended and b'"traceEvents"' in held else None
 
 
 def _cuts(held: bytes, stop: int) -> Iterator[tuple[int, int]]:

@@ -1,0 +1,50 @@
+"""Turns the first bytes of a JSON object into its keys and values, which stay text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+__all__ = ["end_of_value", "leading_values"]
+
+_STRING = rb'"[^"\\]*(?:\\.[^"\\]*)*"'
+_KEY = re.compile(rb"\s*(" + _STRING + rb")\s*:\s*(?=\S)", re.DOTALL)
+_PLAIN = re.compile(_STRING + rb"|[^\s,\[\]{}\"]+(?=[\s,\[\]{}\"])", re.DOTALL)
+_BRACKETS = re.compile(_STRING + rb"|[\[\]{}\"]", re.DOTALL)
+_COMMA = re.compile(rb"\s*,")
+
+
+def leading_values(text: bytes, begin: int) -> Iterator[tuple[bytes, int, int | None]]:
+    """The values of an object, whose first key stands at or behind a place of the text.
+
+    Yields:
+        Key without its quotes, where its value begins, and where it ends: None where the text
+        ends first, and that is the last.
+    """
+    at = begin
+    while key := _KEY.match(text, at):
+        end = end_of_value(text, key.end())
+        yield key[1][1:-1], key.end(), end
+        comma = None if end is None else _COMMA.match(text, end)
+        if comma is None:
+            return
+        at = comma.end()
+
+
+def end_of_value(text: bytes, begin: int) -> int | None:
+    """Where the value ends that begins at a place, None where the text ends first."""
+    if text[begin : begin + 1] not in (b"[", b"{"):
+        plain = _PLAIN.match(text, begin)
+        return plain.end() if plain else None
+    depth = 0
+    for match in _BRACKETS.finditer(text, begin):
+        token = match[0]
+        if token in (b"[", b"{"):
+            depth += 1
+        elif token in (b"]", b"}"):
+            depth -= 1
+            if not depth:
+                return match.end()
+        elif token == b'"':  # a string that does not end
+            return None
+    return None

@@ -1,0 +1,150 @@
+"""Turns a file, compressed or not, into a stream of what it holds."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, TextIO, cast
+
+from zlib_ng import gzip_ng, zlib_ng
+
+from timeline.errors import SourceError
+
+__all__ = ["last_bytes", "open_binary", "open_text", "opened", "unpacked"]
+
+BLOCK_BYTES = 256 * 1024
+MAGIC_BYTES = 16
+_Unpacker = tuple[io.BufferedIOBase, tuple[type[Exception], ...]]
+"""A stream of the content, and what it raises where that is damaged, besides OSError."""
+_open_gzip: Callable[[BinaryIO], io.BufferedIOBase] = gzip_ng.open
+
+
+def _gzip(file: BinaryIO) -> _Unpacker:
+    return _open_gzip(file), (cast("type[Exception]", zlib_ng.error),)
+
+
+def _bzip2(file: BinaryIO) -> _Unpacker:
+    # Here and below: not every Python was built with these libraries.
+    from bz2 import BZ2File
+
+    return BZ2File(file), ()
+
+
+def _xz(file: BinaryIO) -> _Unpacker:
+    from lzma import LZMAError, LZMAFile
+
+    return LZMAFile(file), (LZMAError,)
+
+
+_FORMATS: tuple[tuple[re.Pattern[bytes], Callable[[BinaryIO], _Unpacker]], ...] = (
+    (re.compile(rb"\x1f\x8b"), _gzip),
+    (re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)"), _bzip2),
+    (re.compile(rb"\xfd7zXZ\0"), _xz),
+)
+"""How each compressed format begins; the second of bzip2 is that of empty content."""
+
+
+def open_binary(path: Path) -> BinaryIO:
+    """Open a file for reading; what is compressed is read as what was compressed.
+
+    The first bytes tell, never the name. Nothing is held but a block at a time, and a file may be
+    opened again.
+
+    Raises:
+        OSError: the file cannot be opened.
+        SourceError: while reading, where compressed content is damaged or ends early.
+    """
+    return unpacked(path.open("rb"), path)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[BinaryIO]:
+    """The same for a `with` block, in which every failure of the file is a SourceError.
+
+    Raises:
+        SourceError: now or while it is read: it cannot be, or its compressed content is damaged.
+    """
+    try:
+        with open_binary(path) as file:
+            yield file
+    except OSError as error:
+        raise SourceError(path, f"cannot be read: {error.strerror}.") from error
+
+
+def last_bytes(path: Path, count: int) -> bytes:
+    """The last bytes of what a file holds, all of it where it holds no more.
+
+    Compressed content is unpacked from its beginning for them, in little memory.
+
+    Raises:
+        SourceError: as `opened` does.
+    """
+    with opened(path) as file:
+        if file.seekable():
+            file.seek(max(0, file.seek(0, io.SEEK_END) - count))
+            return file.read()
+        held = b""
+        while more := file.read(max(count, BLOCK_BYTES)):
+            held = (held + more)[-count:]
+        return held
+
+
+def open_text(path: Path) -> TextIO:
+    """Open a table as the csv module wants it; see `open_binary`."""
+    return io.TextIOWrapper(open_binary(path), encoding="utf-8-sig", errors="replace", newline="")
+
+
+def unpacked(file: BinaryIO, path: Path) -> BinaryIO:
+    """What an open file holds, see `open_binary`; closing it closes the file."""
+    first = file.read(MAGIC_BYTES)
+    file.seek(0)
+    for begin, unpacker in _FORMATS:
+        if begin.match(first):
+            try:
+                return io.BufferedReader(_Content(path, file, *unpacker(file)), BLOCK_BYTES)
+            except ImportError as error:
+                file.close()
+                raise SourceError(path, f"cannot be unpacked by this Python: {error}.") from error
+    return file
+
+
+class _Content(io.RawIOBase):
+    """Compressed content, whose defects are told with the byte of the file."""
+
+    def __init__(
+        self,
+        path: Path,
+        file: BinaryIO,
+        content: io.BufferedIOBase,
+        damage: tuple[type[Exception], ...],
+    ) -> None:
+        self._path, self._file, self._content, self._damage = path, file, content, damage
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            return self._content.readinto(buffer)
+        except EOFError as error:
+            raise self._error("ends before its compressed content does.") from error
+        except self._damage as error:
+            raise self._error(f"holds damaged compressed content: {error}.") from error
+        except OSError as error:
+            if error.errno is not None:
+                raise
+            raise self._error(f"holds damaged compressed content: {error}.") from error
+
+    def _error(self, found: str) -> SourceError:
+        return SourceError(
+            self._path, found, offset=self._file.tell(), do="Copy it again from where it was made."
+        )
+
+    def close(self) -> None:
+        if not self.closed:
+            self._content.close()
+            self._file.close()
+        super().close()
