@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from timeline.records.columns import Codes, Columns, Int64, column, constant
+from timeline.records.columns import Columns, Int64, column, constant
 from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import (
     NO_CONTEXT,
@@ -25,8 +25,9 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
+from timeline.sources.event_columns import Interval, first_ids, ids_of, names_of, spans_of
 from timeline.sources.microseconds import interval_ns, moment_ns, moments_ns
-from timeline.sources.trace_events import NO_ARGS, Args, Complete, Value, number, text
+from timeline.sources.trace_events import NO_ARGS, Args, Complete, number
 
 __all__ = [
     "COMPUTE_TYPES",
@@ -67,44 +68,8 @@ _ITERATION_NAME = re.compile(r"Iteration (\d+)")
 _PROFILER_STEP = re.compile(r"ProfilerStep#(\d+)")
 
 
-def _spans(events: Sequence[Complete]) -> dict[str, Int64]:
-    start_ns, end_ns = interval_ns([event.ts for event in events], [event.dur for event in events])
-    return {"start_ns": start_ns, "end_ns": end_ns}
-
-
 def _args(events: Sequence[Complete]) -> list[Args]:
     return [event.args or NO_ARGS for event in events]
-
-
-def _ids(values: list[Value], default: int) -> Int64:
-    """Ids or amounts as a column; see `number`."""
-    absent = values.count(None)
-    if absent == len(values):
-        return constant(default, len(values), np.int64)
-    given = [default if value is None else value for value in values] if absent else values
-    made = np.array(given)
-    if made.dtype == np.int64:
-        return made
-    return np.fromiter((number(value, default) for value in given), np.int64, len(given))
-
-
-def _first_ids(first: list[Value], second: list[Value], default: int) -> Int64:
-    """The same of two spellings, the first that is given."""
-    absent = first.count(None)
-    if absent == len(first):
-        return _ids(second, default)
-    if not absent:
-        return _ids(first, default)
-    return _ids(
-        [two if one is None else one for one, two in zip(first, second, strict=True)], default
-    )
-
-
-def _codes(values: list[Value], strings: StringPool) -> Codes:
-    """Names as a column."""
-    if values.count(None) == len(values):
-        return constant(NO_NAME, len(values), np.int32)
-    return strings.codes([value if type(value) is str else text(value) for value in values])
 
 
 def tasks_table(
@@ -118,29 +83,29 @@ def tasks_table(
 ) -> Tasks:
     """Device tasks of one stream; `graph` is the graph of tasks that name none."""
     args, count = _args(events), len(events)
-    types = _codes([arg.task_type for arg in args], strings)
+    types = names_of([arg.task_type for arg in args], strings)
     computing = [code for kind in COMPUTE_TYPES if (code := strings.find(kind)) is not None]
     return Tasks.of(
         count,
-        _spans(events)
+        spans_of(events)
         | {
             "device": constant(device, count, np.int64),
             "stream": constant(stream, count, np.int64)
             if stream is not None
-            else _first_ids(
+            else first_ids(
                 [arg.physical_stream for arg in args], [arg.stream for arg in args], NO_ID
             ),
-            "task": _ids([arg.task for arg in args], NO_ID),
-            "graph": _first_ids(
+            "task": ids_of([arg.task for arg in args], NO_ID),
+            "graph": first_ids(
                 [arg.model for arg in args], [arg.small_model for arg in args], graph
             ),
-            "connection": _ids([arg.connection for arg in args], NO_ID),
+            "connection": ids_of([arg.connection for arg in args], NO_ID),
             "name": strings.codes([event.name for event in events]),
             "task_type": types,
-            "context": _ids([arg.subtask for arg in args], NO_CONTEXT),
+            "context": ids_of([arg.subtask for arg in args], NO_CONTEXT),
             "compute": np.isin(types, np.array(computing, np.int32)),
         }
-        | ({"batch": _ids([arg.batch for arg in args], NO_ID)} if every_arg else {}),
+        | ({"batch": ids_of([arg.batch for arg in args], NO_ID)} if every_arg else {}),
     )
 
 
@@ -157,30 +122,30 @@ def planes_table(
     args, count = _args(events), len(events)
     return PlaneTasks.of(
         count,
-        _spans(events)
+        spans_of(events)
         | {
             "group": constant(strings.code(group), count, np.int32),
             "plane": constant(plane, count, np.int64),
             "name": strings.codes([event.name for event in events]),
-            "graph": _first_ids(
+            "graph": first_ids(
                 [arg.small_model for arg in args], [arg.model for arg in args], graph
             ),
-            "task": _ids([arg.plane_task for arg in args], NO_ID),
-            "context": _ids([arg.plane_context for arg in args], NO_CONTEXT),
-            "source_rank": _ids([arg.source_rank for arg in args], NO_ID),
-            "target_rank": _ids([arg.target_rank for arg in args], NO_ID),
-            "size_bytes": _ids([arg.size for arg in args], NO_ID),
-            "link": _codes([arg.link for arg in args], strings),
+            "task": ids_of([arg.plane_task for arg in args], NO_ID),
+            "context": ids_of([arg.plane_context for arg in args], NO_CONTEXT),
+            "source_rank": ids_of([arg.source_rank for arg in args], NO_ID),
+            "target_rank": ids_of([arg.target_rank for arg in args], NO_ID),
+            "size_bytes": ids_of([arg.size for arg in args], NO_ID),
+            "link": names_of([arg.link for arg in args], strings),
             "bandwidth": [
                 arg.bandwidth if isinstance(arg.bandwidth, (int, float)) else np.nan for arg in args
             ],
         }
         | (
             {
-                "stream": _ids([arg.plane_stream for arg in args], NO_ID),
-                "notify": _codes([arg.notify for arg in args], strings),
-                "transport": _codes([arg.transport for arg in args], strings),
-                "data_type": _codes([arg.plane_data_type for arg in args], strings),
+                "stream": ids_of([arg.plane_stream for arg in args], NO_ID),
+                "notify": names_of([arg.notify for arg in args], strings),
+                "transport": names_of([arg.transport for arg in args], strings),
+                "data_type": names_of([arg.plane_data_type for arg in args], strings),
             }
             if every_arg
             else {}
@@ -195,17 +160,17 @@ def ops_table(
     args, count = _args(events), len(events)
     return CommunicationOps.of(
         count,
-        _spans(events)
+        spans_of(events)
         | {
             "group": constant(strings.code(group), count, np.int32),
             "name": strings.codes([event.name for event in events]),
-            "graph": _first_ids(
+            "graph": first_ids(
                 [arg.small_model for arg in args], [arg.model for arg in args], graph
             ),
-            "connection": _ids([arg.connection for arg in args], NO_ID),
-            "count": _ids([arg.count for arg in args], NO_ID),
-            "data_type": _codes([arg.data_type for arg in args], strings),
-            "algorithm": _codes([arg.algorithm for arg in args], strings),
+            "connection": ids_of([arg.connection for arg in args], NO_ID),
+            "count": ids_of([arg.count for arg in args], NO_ID),
+            "data_type": names_of([arg.data_type for arg in args], strings),
+            "algorithm": names_of([arg.algorithm for arg in args], strings),
         },
     )
 
@@ -224,19 +189,19 @@ def host_table(
     args, count = _args(events), len(events)
     return HostEvents.of(
         count,
-        _spans(events)
+        spans_of(events)
         | {
             "layer": constant(strings.code(layer), count, np.int32),
             "process": constant(process if every_arg else NO_ID, count, np.int64),
             "thread": constant(thread, count, np.int64),
             "name": strings.codes([event.name for event in events]),
-            "level": _codes(
+            "level": names_of(
                 [arg.level or event.cat for arg, event in zip(args, events, strict=True)], strings
             )
             if every_arg
             else constant(NO_NAME, count, np.int32),
-            "connection": _ids([arg.connection for arg in args], NO_ID),
-            "graph": _ids([arg.model for arg in args], graph),
+            "connection": ids_of([arg.connection for arg in args], NO_ID),
+            "graph": ids_of([arg.model for arg in args], graph),
         },
     )
 
@@ -251,7 +216,7 @@ class Calls(Columns):
     @classmethod
     def of_events(cls, events: Sequence[Complete]) -> Calls:
         """The calls among the events of one thread."""
-        connection = _ids(
+        connection = ids_of(
             [event.args.connection if event.args else None for event in events], NO_ID
         )
         rows = np.flatnonzero(connection != NO_ID)
@@ -259,7 +224,7 @@ class Calls(Columns):
         return cls.of(len(rows), {"connection": connection[rows], "start_ns": start_ns})
 
 
-def profiler_steps(events: Sequence[Complete]) -> Steps:
+def profiler_steps(events: Sequence[Interval]) -> Steps:
     """Steps of the framework's own profiler: the host window of each ProfilerStep#N."""
     named = [event for event in events if event.name.startswith("ProfilerStep#")]
     matches = [(event, _PROFILER_STEP.fullmatch(event.name)) for event in named]
@@ -268,7 +233,7 @@ def profiler_steps(events: Sequence[Complete]) -> Steps:
         return Steps.empty()
     return Steps.of(
         len(found),
-        _spans([event for event, _ in found])
+        spans_of([event for event, _ in found])
         | {
             "graph": np.full(len(found), NO_GRAPH),
             "iteration": [step for _, step in found],

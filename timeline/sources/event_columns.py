@@ -1,0 +1,61 @@
+"""Turns fields of trace events into columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+import numpy as np
+
+from timeline.records.columns import Codes, Int64, constant
+from timeline.records.strings import NO_NAME, StringPool
+from timeline.sources.microseconds import interval_ns
+from timeline.sources.trace_events import Value, number, text
+
+__all__ = ["Interval", "first_ids", "ids_of", "names_of", "spans_of"]
+
+
+class Interval(Protocol):
+    """An event that has a name, and a start and length in decimal microseconds."""
+
+    name: str
+    ts: msgspec.Raw
+    dur: msgspec.Raw
+
+
+def spans_of(events: Sequence[Interval]) -> dict[str, Int64]:
+    """Start and end of events, under the names of their columns."""
+    start_ns, end_ns = interval_ns([event.ts for event in events], [event.dur for event in events])
+    return {"start_ns": start_ns, "end_ns": end_ns}
+
+
+def ids_of(values: list[Value], default: int) -> Int64:
+    """Ids or amounts as a column; see `number`."""
+    absent = values.count(None)
+    if absent == len(values):
+        return constant(default, len(values), np.int64)
+    given = [default if value is None else value for value in values] if absent else values
+    made = np.array(given)
+    if made.dtype == np.int64:
+        return made
+    return np.fromiter((number(value, default) for value in given), np.int64, len(given))
+
+
+def first_ids(first: list[Value], second: list[Value], default: int) -> Int64:
+    """The same of two spellings, the first that is given."""
+    absent = first.count(None)
+    if absent == len(first):
+        return ids_of(second, default)
+    if not absent:
+        return ids_of(first, default)
+    return ids_of(
+        [two if one is None else one for one, two in zip(first, second, strict=True)], default
+    )
+
+
+def names_of(values: list[Value], strings: StringPool) -> Codes:
+    """Names as a column."""
+    if values.count(None) == len(values):
+        return constant(NO_NAME, len(values), np.int32)
+    return strings.codes([value if type(value) is str else text(value) for value in values])
