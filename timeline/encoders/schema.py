@@ -31,7 +31,17 @@ MESSAGES: dict[Schema, Message] = {
         "DeviceTask",
         "task",
         9901,
-        ("task_id", "graph", "stream_id", "batch_id", "context_id", "connection_id", "blocks"),
+        (
+            "task_id",
+            "graph",
+            "stream_id",
+            "batch_id",
+            "context_id",
+            "connection_id",
+            "blocks",
+            "size_bytes",
+            "occupancy_percent",
+        ),
     ),
     Schema.HCCL_TASK: Message(
         "HcclTask",

@@ -23,6 +23,8 @@ __all__ = [
     "NO_ID",
     "NO_RANK",
     "NO_TIME",
+    "RUNTIME",
+    "RUNTIME_LAYERS",
     "CommunicationOps",
     "CounterSamples",
     "CounterSeries",
@@ -50,6 +52,10 @@ NO_ID = -1
 NO_TIME = np.iinfo(np.int64).min
 """A moment that the source does not give."""
 FLOAT_NOT_GIVEN = float("nan")
+RUNTIME = "Runtime"
+"""Host layer of the calls of a GPU's runtime and driver."""
+RUNTIME_LAYERS = frozenset({"CANN", RUNTIME})
+"""Host layers below the framework, which launch what runs on the device."""
 
 
 _Table = TypeVar("_Table", bound="Spans")
@@ -96,6 +102,10 @@ class Tasks(Spans):
     input_types: Codes = column(np.int32, NO_NAME)
     blocks: Int64 = column(np.int64, NO_ID)
     compute: Bool = column(np.bool_, 0)
+    size_bytes: Int64 = column(np.int64, NO_ID)
+    """What a copy or fill moves, where the source tells it of the task itself."""
+    occupancy: Int64 = column(np.int64, NO_ID)
+    """Estimated share of the device's threads that a kernel could use, in percent."""
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from timeline.records.tables import (
     NO_GRAPH,
     NO_ID,
     NO_RANK,
+    RUNTIME_LAYERS,
     FlowEnd,
     Records,
 )
@@ -24,7 +25,6 @@ from timeline.tracks.rank_picture import Missing
 from timeline.units import spell_count
 
 __all__ = [
-    "CANN",
     "expect_arrows",
     "host_layers",
     "paint_arrows",
@@ -74,6 +74,8 @@ def _task_args(records: Records, rows: Rows) -> list[Arg]:
         integers("blocks", tasks.blocks[rows], NO_ID, default=False),
         names("output_shapes", tasks.output_shapes[rows], default=False),
         names("input_types", tasks.input_types[rows], default=False),
+        integers("size_bytes", tasks.size_bytes[rows], NO_ID, default=False),
+        integers("occupancy_percent", tasks.occupancy[rows], NO_ID, default=False),
     ]
 
 
@@ -147,17 +149,14 @@ def _plane_args(records: Records, rows: Rows) -> list[Arg]:
     ]
 
 
-CANN = "CANN"
-
-
 def host_layers(records: Records, *, cann: bool, framework: bool) -> list[tuple[str, Rows]]:
-    """The host layers to draw, by name: frameworks first, CANN last, as calls go down."""
+    """The host layers to draw, by name: frameworks first, runtimes last, as calls go down."""
     found = []
     for code, rows in _by_value(records.host.layer):
         name = records.strings[code]
-        if cann if name == CANN else framework:
+        if cann if name in RUNTIME_LAYERS else framework:
             found.append((name, rows))
-    return sorted(found, key=lambda layer: (layer[0] == CANN, natural_order(layer[0])))
+    return sorted(found, key=lambda layer: (layer[0] in RUNTIME_LAYERS, natural_order(layer[0])))
 
 
 def paint_host(painter: Painter, parent: int, records: Records, layer: Rows) -> None:

@@ -11,7 +11,7 @@ from timeline.analysis.cut import device_span_ns
 from timeline.analysis.overlap import OverlapTotals
 from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.records.columns import Int64
-from timeline.records.tables import NO_TIME, Omission, Records, Steps
+from timeline.records.tables import NO_TIME, RUNTIME_LAYERS, Omission, Records, Steps
 from timeline.selection import Layer
 from timeline.tracks.fit import omission_of, row_count
 from timeline.tracks.rank_picture import RankPicture
@@ -22,7 +22,7 @@ _HOLDERS: dict[Layer, Callable[[Records], bool]] = {
     Layer.STEPS: lambda records: len(records.steps) > 0,
     Layer.HARDWARE: lambda records: len(records.tasks) > 0,
     Layer.COMMUNICATION: lambda records: len(records.ops) + len(records.planes) > 0,
-    Layer.CANN: lambda records: records.holds_layer("CANN"),
+    Layer.CANN: lambda records: any(map(records.holds_layer, RUNTIME_LAYERS)),
     Layer.COUNTERS: lambda records: len(records.samples) > 0,
 }
 """How to tell that a rank holds anything of a layer."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from timeline.records.tables import Omission
+from timeline.records.tables import RUNTIME_LAYERS, Omission
 from timeline.selection import Layer
 from timeline.tracks.detail import (
-    CANN,
     expect_arrows,
     host_layers,
     paint_arrows,
@@ -196,7 +195,7 @@ def _host_rows(picture: RankPicture, layers: frozenset[Layer]) -> list[_Row]:
     return [
         _Row(
             name,
-            80 if name == CANN else 10 + place,
+            80 if name in RUNTIME_LAYERS else 10 + place,
             lambda painter, parent, rows=rows: paint_host(  # type: ignore[misc]
                 painter, parent, records, rows
             ),
