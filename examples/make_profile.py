@@ -12,6 +12,7 @@ import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from profile_kineto import write_kineto
 from profile_mindspore import write_mindspore_timeline
 from profile_mindstudio import write_mindformers, write_mindstudio
 from profile_model import Iteration, RankRun, Run, Step, Task
@@ -36,6 +37,7 @@ __all__ = [
     "make_run",
     "overlap_segments",
     "write_kernel_details",
+    "write_kineto",
     "write_mindformers",
     "write_mindspore_timeline",
     "write_mindstudio",
@@ -57,6 +59,7 @@ LAYOUTS: dict[str, Callable[[Run, Path], list[Path]]] = {
     "msprof-sqlite": write_msprof_sqlite,
     "kernel-details": write_kernel_details,
     "op-summary": write_op_summary,
+    "kineto": write_kineto,
 }
 
 
@@ -64,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parse(arguments)
     run = make_run(ranks=options.ranks, steps=options.steps, seed=options.seed)
     written = LAYOUTS[options.layout](run, options.out)
-    files = [path for one in written for path in one.rglob("*") if path.is_file()]
+    files = [path for one in written for path in (one, *one.rglob("*")) if path.is_file()]
     size_kb = sum(path.stat().st_size for path in files) / 1000
     print(
         f"Wrote {options.out}  {options.layout}, ranks {_span(0, options.ranks)},"

@@ -15,6 +15,7 @@ from make_profile import (
     Run,
     make_run,
     write_kernel_details,
+    write_kineto,
     write_mindformers,
     write_mindspore_timeline,
     write_mindstudio,
@@ -48,6 +49,9 @@ WRITERS: dict[str, Callable[[Run, Path], list[Path]]] = {
     "kernel-details": write_kernel_details,
     "op-summary": write_op_summary,
     "summary-directory": write_summary_directory,
+    "kineto": write_kineto,
+    "kineto-2.2": functools.partial(write_kineto, base_ns=0),
+    "kineto-alone": functools.partial(write_kineto, distributed=False),
 }
 """Everything that can be on disk, by name."""
 

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from timeline.errors import NoProfileError, SourceError
 from timeline.sources.raw_slices import slices_in
+from timeline.sources.kineto_header import is_kineto
+from timeline.sources.kineto_names import is_named_json, is_named_kineto
 
 __all__ = ["Capture", "Layout", "find_captures"]
 
@@ -28,6 +30,7 @@ class Layout(enum.Enum):
     RAW_SLICES = enum.auto()
     """Raw data with slices that are read; of RAW nothing can be."""
     RAW = enum.auto()
+    KINETO = enum.auto()
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,8 @@ def find_captures(path: Path) -> list[Capture]:
             "holds no Ascend profile.",
             do=f"Looked for */{OUTPUT}, PROF_*/{MINDSTUDIO_OUTPUT}, PROF_*/device_N/timeline, "
             "PROF_*/device_N/data and *.db below it. Other raw data must be exported first: "
+            do=f"Looked for */{OUTPUT}, PROF_*/{MINDSTUDIO_OUTPUT}, PROF_*/device_N/timeline and "
+            "*.db below it, or PyTorch's own *.pt.trace.json. Raw data must be exported first: "
             f"msprof --export=on --output={path}",
         )
     return sorted(found, key=lambda capture: (str(capture.directory), capture.device or 0))
@@ -107,6 +112,13 @@ def _of_file(path: Path) -> Capture:
         do="Expected a directory, trace_view.json, kernel_details.csv, op_summary_*.csv, an "
         "exported msprof_*.json, or a database named like ascend_pytorch_profiler_0.db or "
         "msprof_20240101120000.db.",
+    if _is_kineto(resolved):
+        return Capture(Layout.KINETO, resolved, resolved)
+    raise NoProfileError(
+        path,
+        "is no profile.",
+        do="Expected a directory, trace_view.json, an exported msprof_*.json, or a database named "
+        "like ascend_pytorch_profiler_0.db or msprof_20240101120000.db, or a trace of PyTorch.",
     )
 
 
@@ -194,6 +206,9 @@ def _richest(captures: Iterable[Capture]) -> list[Capture]:
         if _may_cover(one) and is_output:
             owners.add(one.directory)
     return [one for one in kept if one.layout not in poor or not owners & {*one.directory.parents}]
+        if any(capture.layout is not Layout.KINETO for capture in found):
+            directories.clear()
+        yield from found
 
 
 def _captures_of(directory: Path, directories: set[str], files: list[str]) -> Iterator[Capture]:
@@ -281,3 +296,12 @@ def _loose(directory: Path, files: list[str]) -> Iterator[Capture]:
         yield Capture(Layout.GRAPH_TIMELINE, directory, directory)
     elif any(_TABLE.fullmatch(name) for name in files):
         yield Capture(Layout.KERNEL_TABLE, directory, directory)
+    else:
+        for path in (directory / name for name in files):
+            if _is_kineto(path):
+                yield Capture(Layout.KINETO, path, path)
+
+
+def _is_kineto(path: Path) -> bool:
+    """Whether a file is a trace of PyTorch's own profiler, each of which is a capture."""
+    return is_named_kineto(path.name) or (is_named_json(path.name) and is_kineto(path))

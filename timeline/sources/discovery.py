@@ -14,6 +14,7 @@ from timeline.sources.captures import Capture, Layout, find_captures
 from timeline.sources.companions import with_companions
 from timeline.sources.database_source import DatabaseSource
 from timeline.sources.identity import how_to_export, identify, is_nameless, raw_error
+from timeline.sources.kineto_source import KinetoSource
 from timeline.sources.parsed_source import ParsedSource
 from timeline.sources.raw_source import RawSlicesSource
 from timeline.sources.table_source import KernelTableSource
@@ -157,6 +158,8 @@ def _source(capture: Capture, identity: Identity, clock: Clock, several: bool) -
             return ParsedSource(identity, clock, capture.content)
         case Layout.KERNEL_TABLE:
             return KernelTableSource(identity, clock, capture.content, several)
+        case Layout.KINETO:
+            return KinetoSource(identity, clock, capture.content)
 
 
 def _newest(rank: int, candidates: list[_Candidate]) -> tuple[_Candidate, list[str]]:

@@ -30,7 +30,7 @@ def spans_of(events: Sequence[Interval]) -> dict[str, Int64]:
     return {"start_ns": start_ns, "end_ns": end_ns}
 
 
-def ids_of(values: list[Value], default: int) -> Int64:
+def ids_of(values: Sequence[Value], default: int) -> Int64:
     """Ids or amounts as a column; see `number`."""
     absent = values.count(None)
     if absent == len(values):
@@ -42,7 +42,7 @@ def ids_of(values: list[Value], default: int) -> Int64:
     return np.fromiter((number(value, default) for value in given), np.int64, len(given))
 
 
-def first_ids(first: list[Value], second: list[Value], default: int) -> Int64:
+def first_ids(first: Sequence[Value], second: Sequence[Value], default: int) -> Int64:
     """The same of two spellings, the first that is given."""
     absent = first.count(None)
     if absent == len(first):
@@ -54,7 +54,7 @@ def first_ids(first: list[Value], second: list[Value], default: int) -> Int64:
     )
 
 
-def names_of(values: list[Value], strings: StringPool) -> Codes:
+def names_of(values: Sequence[Value], strings: StringPool) -> Codes:
     """Names as a column."""
     if values.count(None) == len(values):
         return constant(NO_NAME, len(values), np.int32)

@@ -13,6 +13,8 @@ import orjson
 from timeline.errors import RankIdentityError, SourceError
 from timeline.sources.base import Clock, Identity
 from timeline.sources.captures import Capture, Layout
+from timeline.sources.kineto_header import read_header
+from timeline.sources.kineto_names import read_name
 from timeline.sources.sqlite_columns import Database, open_database
 
 __all__ = ["Evidence", "how_to_export", "identify", "is_nameless", "raw_error", "read_json"]
@@ -46,6 +48,8 @@ def identify(
     if capture.layout is Layout.DATABASE:
         with open_database(capture.content) as database:
             return _of_database(capture, root, assigned, database)
+    if capture.layout is Layout.KINETO:
+        return [(_of_kineto(capture, root, assigned), Clock(), False)]
     metadata = _of_files(capture)
     clock = _clock(capture)
     rank, where = _settle(capture, root, metadata, assigned)
@@ -194,12 +198,17 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def _settle(
-    capture: Capture, root: Path, metadata: list[Evidence], assigned: int | None
+    capture: Capture,
+    root: Path,
+    metadata: list[Evidence],
+    assigned: int | None,
+    *,
+    with_names: bool = True,
 ) -> tuple[int, str]:
-    """The one rank that all evidence agrees on."""
+    """The one rank that all evidence agrees on, that of directory names included or not."""
     if assigned is not None:
         return assigned, "--assign-rank"
-    names = _of_names(capture, root)
+    names = _of_names(capture, root) if with_names else []
     evidence = metadata + names
     ranks = {item.rank for item in evidence}
     name = capture.directory.name
@@ -269,3 +278,17 @@ def _wall_offset_ns(capture: Capture) -> int | None:
             if str(begin).isdigit() and str(monotonic).isdigit():
                 return int(str(begin)) * 1000 - int(str(monotonic))
     return None
+
+
+def _of_kineto(capture: Capture, root: Path, assigned: int | None) -> Identity:
+    """Who a trace of PyTorch is; its names count only where it says nothing itself.
+
+    Names often number the processes of one machine, while the trace tells the rank of the run.
+    """
+    name = read_name(capture.content.name)
+    told = read_header(capture.content).rank
+    evidence = [Evidence(rank, f"file name {capture.content.name}") for rank in name.ranks]
+    if told is not None:
+        evidence = [Evidence(told, f"{capture.content.name}: distributedInfo")]
+    rank, where = _settle(capture, root, evidence, assigned, with_names=not evidence)
+    return Identity(rank, capture.directory, None, name.taken, name.worker, where)

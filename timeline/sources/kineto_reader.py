@@ -1,0 +1,306 @@
+"""Turns one trace of PyTorch's own profiler into records."""
+
+from __future__ import annotations
+
+from collections import Counter as Multiset
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from timeline.errors import spell_ids
+from timeline.records.columns import Columns, Int64, Pile, Rows, column, constant
+from timeline.records.strings import StringPool
+from timeline.records.tables import (
+    NO_ID,
+    NO_TIME,
+    CommunicationOps,
+    FlowEnd,
+    Flows,
+    HostEvents,
+    Omission,
+    Records,
+    Steps,
+    Tasks,
+)
+from timeline.selection import Layer
+from timeline.sources.base import Wanted
+from timeline.sources.json_events import read_as
+from timeline.sources.kineto_events import (
+    KINETO,
+    LAUNCHING,
+    Activity,
+    Instant,
+    KinetoEvent,
+    Place,
+    place_of,
+)
+from timeline.sources.kineto_tables import (
+    MEMORY,
+    correlations,
+    device_tables,
+    host_table,
+    memory_counter,
+)
+from timeline.sources.trace_counters import CounterKey, CounterReader
+from timeline.sources.trace_events import (
+    Counter,
+    FlowFinish,
+    FlowStart,
+    FlowStep,
+    Metadata,
+    Other,
+)
+from timeline.sources.trace_flows import FlowReader, LaneRows
+from timeline.sources.trace_lanes import LaneKey, LaneNames
+from timeline.sources.trace_tables import profiler_steps
+
+__all__ = ["read_kineto"]
+
+HELD_EVENTS = 1 << 16
+"""Events that are held as objects before they become columns."""
+LAUNCH = "ac2g"
+_MEMORY_EVENT = "[memory]"
+_ANNOTATIONS = "spans of annotations on devices, which are drawn on the host"
+_MARKS = "marks that the profiler made of its own recording"
+_HALF = "arrows whose other end is not in the profile"
+_NO_TOTALS = "memory events without totals"
+_SAME_STEPS = "steps with the number of another step"
+_OTHERS = "trace events of a kind that is not drawn"
+_LOSSES = frozenset({_NO_TOTALS, _SAME_STEPS, _OTHERS})
+
+
+def read_kineto(
+    path: Path, rank: int, base_ns: int, strings: StringPool, wanted: Wanted
+) -> Records:
+    """Read a trace whose times count from a base.
+
+    Tables that no layer needs stay empty; tasks, ops, steps and launch times are always read,
+    because the overlap of a step needs them.
+
+    Raises:
+        SourceError: the file cannot be read or holds an event of an unexpected shape.
+    """
+    reader = _Reader(strings, wanted)
+    for events in read_as(KINETO, path):
+        reader.add(events)
+    return _shifted(reader.records(rank), base_ns)
+
+
+@dataclass(frozen=True)
+class _Calls(Columns):
+    """Calls of the runtime: correlation, start, and row in the host table (NO_ID if not read)."""
+
+    connection: Int64 = column(np.int64)
+    start_ns: Int64 = column(np.int64)
+    row: Int64 = column(np.int64)
+
+    def launching(self, connection: Int64) -> Rows:
+        """The latest call of each correlation, -1 for none; calls are in order of both."""
+        at = np.searchsorted(self.connection, connection, side="right") - 1
+        found = (at >= 0) & (connection != NO_ID)
+        found[found] = self.connection[at[found]] == connection[found]
+        return np.where(found, at, -1)
+
+
+class _Reader:
+    """One pass over a file: events become columns as soon as there are enough of them."""
+
+    def __init__(self, strings: StringPool, wanted: Wanted) -> None:
+        self._strings, self._wanted = strings, wanted
+        self._has_host = bool(wanted.layers & {Layer.CANN, Layer.FRAMEWORK})
+        self._names = LaneNames()
+        self._activities: dict[Place, list[Activity]] = {place: [] for place in Place}
+        self._samples: dict[CounterKey, list[Counter]] = defaultdict(list)
+        self._flow_ends: list[FlowStart | FlowStep | FlowFinish] = []
+        self._launch_ends: list[FlowStart | FlowStep | FlowFinish] = []
+        self._held = 0
+        self._tasks, self._ops = Pile(Tasks), Pile(CommunicationOps)
+        self._host, self._steps, self._calls = Pile(HostEvents), Pile(Steps), Pile(_Calls)
+        self._counters, self._flows = CounterReader(), FlowReader(strings)
+        self._launches: list[Int64] = []
+        self._left_out: Multiset[str] = Multiset()
+
+    def add(self, events: Sequence[KinetoEvent | Other]) -> None:
+        """Sort events by what they are; they stay objects until there are HELD_EVENTS."""
+        activities = self._activities
+        for event in events:
+            if isinstance(event, Activity):
+                activities[place_of(event)].append(event)
+            elif isinstance(event, (FlowStart, FlowStep, FlowFinish)):
+                (self._launch_ends if event.cat in LAUNCHING else self._flow_ends).append(event)
+            elif isinstance(event, Instant):
+                self._add_instant(event)
+            elif isinstance(event, Counter):
+                self._samples[event.pid, event.name].append(event)
+            elif isinstance(event, Metadata):
+                self._names.add(event)
+            else:
+                self._left_out[_OTHERS] += 1
+        self._held += len(events)
+        if self._held > HELD_EVENTS:
+            self._flush()
+
+    def _add_instant(self, event: Instant) -> None:
+        if event.name != _MEMORY_EVENT:
+            known = not event.cat
+            self._left_out[_MARKS if known else _OTHERS] += 1
+            return
+        counter = memory_counter(event)
+        if counter is None:
+            self._left_out[_NO_TOTALS] += 1
+        else:
+            self._samples[counter.pid, counter.name].append(counter)
+
+    def _flush(self) -> None:
+        """Turn events into columns."""
+        for place in (Place.KERNEL, Place.DEVICE):
+            if events := self._activities[place]:
+                tasks, ops = device_tables(
+                    events, place, self._strings, every_arg=self._wanted.every_arg
+                )
+                self._tasks.add(tasks)
+                self._ops.add(ops)
+        self._steps.add(profiler_steps(self._activities[Place.HOST]))
+        for place in (Place.RUNTIME, Place.HOST):
+            if events := self._activities[place]:
+                self._add_host(events, place)
+        self._left_out[_ANNOTATIONS] += len(self._activities[Place.ANNOTATION])
+        self._left_out[_MARKS] += len(self._activities[Place.PROFILER])
+        for events in self._activities.values():
+            events.clear()
+        if Layer.COUNTERS in self._wanted.layers:
+            self._counters.add(self._samples)
+        if Layer.ARROWS in self._wanted.layers:
+            self._flows.add(self._flow_ends)
+            self._launches.append(correlations([_id(event) for event in self._launch_ends]))
+        self._samples.clear()
+        self._flow_ends.clear()
+        self._launch_ends.clear()
+        self._held = 0
+
+    def _add_host(self, events: Sequence[Activity], place: Place) -> None:
+        if not self._has_host and place is Place.HOST:
+            return
+        host = host_table(events, place, self._strings, every_arg=self._wanted.every_arg)
+        if place is Place.RUNTIME:
+            rows = self._host.rows + np.arange(len(host))
+            calls = _Calls(host.connection, host.start_ns, rows)
+            self._calls.add(calls.take(calls.connection != NO_ID))
+        if self._has_host:
+            self._host.add(host)
+
+    def records(self, rank: int) -> Records:
+        """All that was read, at the times of the file."""
+        self._flush()
+        calls = self._calls.joined()
+        calls = calls.take(np.lexsort((calls.start_ns, calls.connection)))
+        tasks, ops = self._tasks.joined(), self._ops.joined()
+        host, steps = self._host.joined(), self._steps.joined()
+        task_call, op_call = calls.launching(tasks.connection), calls.launching(ops.connection)
+        tasks = replace(tasks, launch_ns=_launch_ns(calls, task_call))
+        ops = replace(ops, launch_ns=_launch_ns(calls, op_call))
+        flows = self._arrows(calls, task_call, tasks, host)
+        _, first = np.unique(steps.iteration, return_index=True)
+        self._left_out[_SAME_STEPS] += len(steps) - len(first)
+        series, samples = self._counters.tables(self._group, self._strings)
+        return Records(
+            rank,
+            self._strings,
+            tasks=tasks,
+            ops=ops,
+            steps=steps.take(first),
+            host=host,
+            series=series,
+            samples=samples,
+            flows=flows,
+            omissions=self._omissions(rank),
+            warnings=_several_devices(tasks, rank),
+        )
+
+    def _arrows(self, calls: _Calls, task_call: Rows, tasks: Tasks, host: HostEvents) -> Flows:
+        """Arrows from each call to what it launched, and those that the trace draws by time."""
+        if Layer.ARROWS not in self._wanted.layers:
+            return Flows.empty()
+        launched = np.flatnonzero(task_call >= 0) if self._has_host else np.empty(0, np.intp)
+        count = len(launched)
+        launches = Flows.of(
+            count,
+            {
+                "category": constant(self._strings.code(LAUNCH), count, np.int32),
+                "source_kind": constant(FlowEnd.HOST, count, np.int64),
+                "source_row": calls.row[task_call[launched]],
+                "target_kind": constant(FlowEnd.TASK, count, np.int64),
+                "target_row": launched,
+            },
+        )
+        resolved = self._flows.resolve(lambda key: _lane(host, key))
+        ends = np.concatenate([np.empty(0, np.int64), *self._launches])
+        joined = np.isin(ends, tasks.connection[launched])
+        self._left_out[_HALF] += resolved.half + int(np.count_nonzero(~joined))
+        return Flows.concat([launches, resolved.flows])
+
+    def _group(self, pid: object) -> str:
+        return MEMORY if pid == MEMORY else self._names.process(pid)
+
+    def _omissions(self, rank: int) -> tuple[Omission, ...]:
+        layers = self._wanted.layers
+        asked = {
+            _ANNOTATIONS: Layer.FRAMEWORK in layers,
+            _MARKS: Layer.FRAMEWORK in layers,
+            _NO_TOTALS: Layer.COUNTERS in layers,
+        }
+        return tuple(
+            Omission(reason, rows, rank, loss=reason in _LOSSES)
+            for reason, rows in self._left_out.items()
+            if rows and asked.get(reason, True)
+        )
+
+
+def _launch_ns(calls: _Calls, call: Rows) -> Int64:
+    if not len(calls):
+        return constant(NO_TIME, len(call), np.int64)
+    return np.where(call >= 0, calls.start_ns[call], NO_TIME)
+
+
+def _id(event: FlowStart | FlowStep | FlowFinish) -> str:
+    return bytes(event.id).strip(b'"').decode("ascii", "replace")
+
+
+def _lane(host: HostEvents, key: LaneKey) -> LaneRows | None:
+    """The rows of one thread of the host."""
+    if not (isinstance(key[0], int) and isinstance(key[1], int)):
+        return None
+    rows = np.flatnonzero((host.process == key[0]) & (host.thread == key[1]))
+    if not len(rows):
+        return None
+    return LaneRows(FlowEnd.HOST, rows, host.start_ns[rows], host.end_ns[rows])
+
+
+def _several_devices(tasks: Tasks, rank: int) -> tuple[str, ...]:
+    """A remark where one process used several devices: streams of one number share a row."""
+    devices = np.unique(tasks.device[tasks.device != NO_ID]).tolist()
+    if len(devices) < 2:
+        return ()
+    return (
+        f"rank {rank}: its process used devices {spell_ids(devices)}; streams of the same number "
+        "share a row, and overlap counts all devices as one.",
+    )
+
+
+def _shifted(records: Records, by_ns: int) -> Records:
+    """All times moved by a constant."""
+    if not by_ns:
+        return records
+    times = records.samples.time_ns
+    moved = np.where(times == NO_TIME, NO_TIME, times + by_ns)
+    return replace(
+        records,
+        tasks=records.tasks.shifted(by_ns),
+        ops=records.ops.shifted(by_ns),
+        steps=records.steps.shifted(by_ns),
+        host=records.host.shifted(by_ns),
+        samples=replace(records.samples, time_ns=moved),
+    )

@@ -1,0 +1,192 @@
+"""Turns the events of PyTorch traces into the tables of records."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import compress
+from typing import Any
+
+import numpy as np
+
+from timeline.records.columns import Bool, Codes, Int64, constant
+from timeline.records.strings import StringPool
+from timeline.records.tables import (
+    NO_ID,
+    RUNTIME,
+    CommunicationOps,
+    HostEvents,
+    Tasks,
+)
+from timeline.sources.event_columns import first_ids, ids_of, names_of, spans_of
+from timeline.sources.kineto_events import NO_ARGS, Activity, Args, Instant, Place
+from timeline.sources.trace_events import Counter, number, text
+
+__all__ = ["MEMORY", "device_tables", "host_table", "memory_counter"]
+
+PYTHON = "Python"
+"""What torch_npu calls the process of the same events."""
+MEMORY = "Memory"
+_NOT_A_STREAM = 4294967295
+"""Stream of a wait for all streams, in older versions."""
+_COLLECTIVE = re.compile(r"(?:void )?nccl\w*Kernel")
+"""NCCL's kernels and RCCL's, of all versions: ncclKernel_*, ncclDevKernel_*, ncclSymkDevKernel_*"""
+_ALGORITHM = re.compile(r"_((?:RING|TREE|COLLNET_\w+?|NVLS(?:_TREE)?|PAT)_(?:LL128|LL|SIMPLE))")
+_UNDEFINED = frozenset({"", "undefined"})
+_DEVICE_KINDS = {0: "CPU", 1: "GPU", 20: "GPU"}
+"""c10::DeviceType: CPU, CUDA, HIP as CUDA; others keep their number."""
+_LAYERS = {
+    "cpu_op": PYTHON,
+    "operator": PYTHON,
+    "python_function": PYTHON,
+    "python": PYTHON,
+    "user_annotation": PYTHON,
+}
+
+
+def device_tables(
+    events: Sequence[Activity], place: Place, strings: StringPool, *, every_arg: bool
+) -> tuple[Tasks, CommunicationOps]:
+    """What ran on devices, and again those kernels of it that communicate.
+
+    Only kernels compute; copies, fills and waits do not.
+    """
+    args, count = [event.args or NO_ARGS for event in events], len(events)
+    spans, names = spans_of(events), strings.codes([event.name for event in events])
+    is_kernel = constant(place is Place.KERNEL, count, np.bool_)
+    communicates = is_kernel & _matching(names, strings, _COLLECTIVE)
+    stream = first_ids([arg.stream for arg in args], [event.tid for event in events], NO_ID)
+    device = first_ids(
+        [arg.device if arg.device is not None else arg.device_inside for arg in args],
+        [event.pid for event in events],
+        NO_ID,
+    )
+    columns: dict[str, Any] = {
+        "device": device,
+        "stream": np.where((stream < 0) | (stream == _NOT_A_STREAM), NO_ID, stream),
+        "connection": correlations([arg.correlation for arg in args]),
+        "name": names,
+        "task_type": strings.codes([event.cat for event in events]),
+        "compute": is_kernel & ~communicates,
+    }
+    if every_arg:
+        columns["blocks"] = [_blocks(arg.grid) for arg in args]
+        columns["occupancy"] = ids_of([arg.occupancy for arg in args], NO_ID)
+        columns["size_bytes"] = ids_of([arg.size for arg in args], NO_ID)
+    tasks = Tasks.of(count, spans | columns)
+    return tasks, _ops(list(compress(args, communicates)), tasks.take(communicates), strings)
+
+
+def _ops(args: Sequence[Args], tasks: Tasks, strings: StringPool) -> CommunicationOps:
+    """Communication ops from kernels: named by the collective where the trace tells it."""
+    if not args:
+        return CommunicationOps.empty()
+    kernels = [strings[code] for code in tasks.name.tolist()]
+    return CommunicationOps.of(
+        len(args),
+        {
+            "start_ns": tasks.start_ns,
+            "end_ns": tasks.end_ns,
+            "group": strings.codes([_group(arg) for arg in args]),
+            "name": strings.codes(
+                [
+                    text(arg.collective) or name.partition("(")[0]
+                    for arg, name in zip(args, kernels, strict=True)
+                ]
+            ),
+            "connection": tasks.connection,
+            "count": ids_of([arg.elements for arg in args], NO_ID),
+            "data_type": names_of([arg.data_type for arg in args], strings),
+            "algorithm": strings.codes([_algorithm(name) for name in kernels]),
+        },
+    )
+
+
+def _group(args: Args) -> str:
+    """The process group: descriptions repeat ("undefined"), names do not."""
+    if args.group is None:
+        return "NCCL"
+    described = args.group_description
+    if not isinstance(described, str) or described in _UNDEFINED:
+        return f"Group {text(args.group)}"
+    return f"Group {text(args.group)} {described}"
+
+
+def _algorithm(kernel: str) -> str:
+    match = _ALGORITHM.search(kernel)
+    return match[1] if match else ""
+
+
+def _blocks(grid: object) -> int:
+    """Thread blocks of a grid of three dimensions."""
+    if not isinstance(grid, list) or len(grid) != 3:
+        return NO_ID
+    x, y, z = (value if type(value) is int and value >= 0 else NO_ID for value in grid)
+    return number(x * y * z, NO_ID) if min(x, y, z) >= 0 else NO_ID
+
+
+def _matching(names: Codes, strings: StringPool, pattern: re.Pattern[str]) -> Bool:
+    distinct = np.unique(names)
+    found = [code for code in distinct.tolist() if pattern.match(strings[code])]
+    return np.isin(names, np.array(found, np.int32))
+
+
+def correlations(values: list[Any]) -> Int64:
+    """Correlation ids as a column; PyTorch counts from 1."""
+    found = ids_of(values, NO_ID)
+    return np.where(found > 0, found, NO_ID)
+
+
+def host_table(
+    events: Sequence[Activity], place: Place, strings: StringPool, *, every_arg: bool
+) -> HostEvents:
+    """What ran on the host, of one place: calls of the runtime, or all else by category."""
+    count = len(events)
+    layers = (
+        constant(strings.code(RUNTIME), count, np.int32)
+        if place is Place.RUNTIME
+        else strings.codes([_layer(event.cat) for event in events])
+    )
+    return HostEvents.of(
+        count,
+        spans_of(events)
+        | {
+            "layer": layers,
+            "process": _whole([event.pid for event in events]),
+            "thread": _whole([event.tid for event in events]),
+            "name": strings.codes([event.name for event in events]),
+            "connection": correlations([event.args and event.args.correlation for event in events])
+            if place is Place.RUNTIME
+            else constant(NO_ID, count, np.int64),
+        }
+        | ({"level": strings.codes([event.cat for event in events])} if every_arg else {}),
+    )
+
+
+def _layer(category: str) -> str:
+    """The layer of a category of the host; one that is not known is a layer of its own."""
+    return _LAYERS.get(category) or _LAYERS.get(category.lower()) or category or PYTHON
+
+
+def _whole(values: Sequence[object]) -> list[int]:
+    return [
+        value if type(value) is int and -(1 << 63) <= value < 1 << 63 else NO_ID for value in values
+    ]
+
+
+def memory_counter(event: Instant) -> Counter | None:
+    """What a memory event says of its device as samples; None where it says nothing."""
+    args = event.args
+    if args is None:
+        return None
+    amounts = {
+        f"{name}(bytes)": value
+        for name, value in (("Allocated", args.allocated), ("Reserved", args.reserved))
+        if isinstance(value, (int, float))
+    }
+    if len(amounts) < 2:  # with one alone, the counter would be named like the device
+        return None
+    kind = number(args.device_type, 0)
+    name = _DEVICE_KINDS.get(kind, f"Device type {kind}")
+    device = number(args.device, NO_ID)
+    return Counter(name if device < 0 else f"{name} {device}", MEMORY, event.ts, amounts)
