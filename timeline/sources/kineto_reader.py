@@ -59,8 +59,11 @@ from timeline.sources.trace_tables import profiler_steps
 
 __all__ = ["read_kineto"]
 
-HELD_EVENTS = 1 << 16
-"""Events that are held as objects before they become columns."""
+HELD_BLOCKS = 16
+"""Blocks of text that are held, as what their events keep, before these become columns.
+
+Their number of events differs: call stacks and shapes take thousands of bytes.
+"""
 LAUNCH = "ac2g"
 _MEMORY_EVENT = "[memory]"
 _ANNOTATIONS = "spans of annotations on devices, which are drawn on the host"
@@ -124,7 +127,7 @@ class _Reader:
         self._left_out: Multiset[str] = Multiset()
 
     def add(self, events: Sequence[KinetoEvent | Other]) -> None:
-        """Sort events by what they are; they stay objects until there are HELD_EVENTS."""
+        """Sort events by what they are; they stay objects for HELD_BLOCKS."""
         activities = self._activities
         for event in events:
             if isinstance(event, Activity):
@@ -139,8 +142,8 @@ class _Reader:
                 self._names.add(event)
             else:
                 self._left_out[_OTHERS] += 1
-        self._held += len(events)
-        if self._held > HELD_EVENTS:
+        self._held += 1
+        if self._held >= HELD_BLOCKS:
             self._flush()
 
     def _add_instant(self, event: Instant) -> None:

@@ -1,0 +1,236 @@
+"""Turns directories of PyTorch traces into evidence that each is found and its rank is right."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from profile_shelf import ProfileShelf
+
+from timeline.cli import main
+from timeline.errors import NoProfileError, RankIdentityError, SourceError
+from timeline.sources.discovery import discover
+from timeline.sources.kineto_header import GLANCE_BYTES, KinetoHeader, is_kineto, read_header
+from timeline.sources.kineto_names import KinetoName, read_name
+
+EVENT = {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 10, "dur": 5}
+
+
+def ranks_of(path: Path, assigned: dict[str, int] | None = None) -> list[int]:
+    return [source.identity.rank for source in discover(path, assigned).sources]
+
+
+def write(path: Path, rank: int | None = None, *, at_end: bool = False, **head: Any) -> Path:
+    """A small trace; what it says of its rank stands before or behind its events."""
+    info = {} if rank is None else {"distributedInfo": {"backend": "nccl", "rank": rank}}
+    before = {"schemaVersion": 1, "deviceProperties": [{"id": 0}], **({} if at_end else info)}
+    document = before | head | {"traceEvents": [EVENT]} | (info if at_end else {})
+    data = json.dumps(document).encode()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
+# -- what is found ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layout", ["kineto", "kineto-2.2"])
+def test_found_from_any_directory_and_from_one_file(
+    shelf: ProfileShelf, tmp_path: Path, layout: str
+) -> None:
+    """Each file is a capture of its own, packed or not."""
+    profile = shelf.copy(layout, tmp_path / "team" / "run")
+    for path in (profile.path, tmp_path):
+        found = discover(path).sources
+        assert [source.identity.directory for source in found] == list(profile.captures)
+        assert {source.layout for source in found} == {"PyTorch trace"}
+        assert ranks_of(path) == [0, 1]
+    for rank, capture in enumerate(profile.captures):
+        assert ranks_of(capture) == [rank]
+
+
+@pytest.mark.parametrize("name", ["trace.json", "my model.json.gz", "prof_7.json"])
+def test_any_name_will_do_where_the_content_tells(tmp_path: Path, name: str) -> None:
+    """export_chrome_trace takes whatever name it is given."""
+    path = write(tmp_path / name, 3)
+    assert ranks_of(tmp_path) == ranks_of(path) == [3]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"schemaVersion": 2, "mediaType": "x", "layers": []}',
+        '{"schemaVersion": "1.0.1", "traceEvents": []}',
+        '{"baseTimeNanoseconds": 0, "traceEvents": []}',
+        '[{"schemaVersion": 1, "traceEvents": []}]',
+        '"schemaVersion"',
+        "{",
+        "",
+        "\x00" * 100,
+    ],
+)
+def test_other_files_are_not_taken_for_traces(tmp_path: Path, text: str) -> None:
+    """Manifests, traces of other programs, and what is no JSON at all."""
+    for data in (text.encode(), gzip.compress(text.encode()), gzip.compress(text.encode())[:12]):
+        path = tmp_path / "some.json"
+        path.write_bytes(data)
+        assert not is_kineto(path)
+        with pytest.raises(NoProfileError):
+            discover(tmp_path)
+        with pytest.raises(NoProfileError):
+            discover(path)
+
+
+def test_a_timeline_is_not_read_as_a_profile(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """What this program writes as JSON looks alike; a second export must not find the first."""
+    profile = shelf.copy("kineto", tmp_path / "run")
+    assert main([str(profile.path), "-o", str(profile.path / "rank0.json")]) == 0
+    assert ranks_of(profile.path) == [0, 1]
+
+
+def test_other_captures_below_are_found_too(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """A trace says nothing of the directories beside it."""
+    profile = shelf.copy("torch-text", tmp_path / "run")
+    write(profile.path / "gpu.json", 7)
+    assert ranks_of(profile.path) == [0, 1, 7]
+
+
+def test_a_trace_inside_a_capture_of_another_layout_is_not_read(
+    shelf: ProfileShelf, tmp_path: Path
+) -> None:
+    """The richer layout wins."""
+    profile = shelf.copy("torch-text", tmp_path / "run")
+    for capture in profile.captures:
+        write(capture / "ASCEND_PROFILER_OUTPUT" / "gpu.json", 7)
+        write(capture / "rank7.pt.trace.json", 7)
+    assert ranks_of(profile.path) == [0, 1]
+
+
+# -- whose it is -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
+@pytest.mark.parametrize("at_end", [False, True])
+def test_the_trace_tells_its_rank_before_or_behind_its_events(
+    tmp_path: Path, name: str, at_end: bool
+) -> None:
+    """Behind them where it was taken on demand."""
+    path = write(tmp_path / name, 5, at_end=at_end, baseTimeNanoseconds=17)
+    assert read_header(path) == KinetoHeader(5, 17)
+    assert ranks_of(tmp_path) == [5]
+
+
+def test_the_head_may_be_long(tmp_path: Path) -> None:
+    """Runs of many process groups list the ranks of each."""
+    groups = [{"pg_name": str(name), "ranks": list(range(64))} for name in range(2_000)]
+    path = write(tmp_path / "trace.json", None, pg_config=groups, distributedInfo={"rank": 9})
+    assert path.stat().st_size > 8 * GLANCE_BYTES
+    assert is_kineto(path)
+    assert read_header(path).rank == 9
+
+
+@pytest.mark.parametrize(
+    ("name", "rank"),
+    [
+        ("rank-34.Jul_15_10_52_41.1074.pt.trace.json.gz", 34),
+        ("rank_3.json", 3),
+        ("inference_RANK7_trace.json", 7),
+        ("dp0_tp1_rank12.1736424000142223000.pt.trace.json", 12),
+        ("node1/rank4/trace.json", 4),
+        ("rank_6/host_5_1.1736424000142.pt.trace.json", 6),
+        ("rank_6/rank_2.json", 2),
+    ],
+)
+def test_a_name_tells_the_rank_where_the_trace_does_not(
+    tmp_path: Path, name: str, rank: int
+) -> None:
+    """The name of the file, else that of a directory."""
+    write(tmp_path / name)
+    assert ranks_of(tmp_path) == [rank]
+
+
+def test_the_trace_knows_better_than_names(tmp_path: Path) -> None:
+    """Names often number the processes of one machine."""
+    write(tmp_path / "node1" / "rank_0" / "rank_0.pt.trace.json", 8)
+    assert ranks_of(tmp_path) == [8]
+
+
+@pytest.mark.parametrize("name", ["trace.json", "local_rank_3.json", "franken3.json", "rank.json"])
+def test_a_trace_of_no_rank_asks_for_one(tmp_path: Path, name: str) -> None:
+    """It is never guessed; the message says how to give it."""
+    write(tmp_path / name)
+    with pytest.raises(RankIdentityError, match=f"--assign-rank {name}=RANK"):
+        discover(tmp_path)
+    assert ranks_of(tmp_path, {name: 4}) == [4]
+    assert ranks_of(tmp_path, {str(tmp_path / name): 4}) == [4]
+
+
+def test_a_name_of_two_ranks_asks_which(tmp_path: Path) -> None:
+    """Neither is taken."""
+    write(tmp_path / "rank0_of_rank8.json")
+    with pytest.raises(RankIdentityError, match="contradictory"):
+        discover(tmp_path)
+
+
+@pytest.mark.parametrize("info", [{"rank": -1}, {"rank": "x"}, {"rank": None}, [], None, 3])
+def test_what_is_no_rank_is_not_taken_for_one(tmp_path: Path, info: Any) -> None:
+    """A run that never joined its group."""
+    write(tmp_path / "rank2.json", distributedInfo=info)
+    assert ranks_of(tmp_path) == [2]
+
+
+def test_ranks_that_are_taken_twice_are_an_error(tmp_path: Path) -> None:
+    """Two files that claim one rank and do not tell which is newer."""
+    write(tmp_path / "a.json", 1)
+    write(tmp_path / "b.json", 1)
+    with pytest.raises(RankIdentityError, match="appears twice"):
+        discover(tmp_path)
+
+
+def test_the_newest_trace_of_a_process_is_read(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """A schedule that repeats leaves a trace of each turn; the older ones are named."""
+    profile = shelf.copy("kineto", tmp_path / "run")
+    older = profile.path / "host_12340.1736420000140000000.pt.trace.json"
+    shutil.copyfile(profile.captures[0], older)
+    found = discover(profile.path)
+    assert [source.identity.directory for source in found.sources] == list(profile.captures)
+    (note,) = found.notes
+    assert older.name in note
+
+
+def test_names_of_the_handler_tell_process_and_time() -> None:
+    """In milliseconds by older versions, in nanoseconds by newer ones."""
+    wanted = KinetoName((), "host_12", "20250109120000142")
+    assert read_name("host_12.1736424000142.pt.trace.json") == wanted
+    assert read_name("host_12.1736424000142223000.pt.trace.json.gz") == wanted
+    assert read_name("host_12.pt.trace.json") == KinetoName(())
+
+
+# -- broken files ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"schemaVersion": 1}', b"\x1f\x8b\x08"])
+def test_a_named_trace_that_cannot_be_read_is_an_error(tmp_path: Path, data: bytes) -> None:
+    """Its name says what it should be, so it is not passed over."""
+    path = tmp_path / "host_1.1736424000142.pt.trace.json"
+    path.write_bytes(data)
+    with pytest.raises(SourceError, match=r"host_1\.1736424000142\.pt\.trace\.json, byte \d+"):
+        discover(tmp_path)
+    write(tmp_path / "rank1.json", 1)
+    found = discover(tmp_path, keep_going=True)
+    assert [source.identity.rank for source in found.sources] == [1]
+    assert "is left out" in found.notes[0]
+
+
+def test_a_head_that_is_no_json_is_an_error(tmp_path: Path) -> None:
+    """What it says of its rank cannot be told."""
+    path = tmp_path / "trace.json"
+    path.write_text(
+        '{"schemaVersion": 1, "distributedInfo": {"rank" 0}, "traceEvents": []}', encoding="utf-8"
+    )
+    with pytest.raises(SourceError, match="not valid JSON"):
+        discover(tmp_path)
