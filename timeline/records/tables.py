@@ -270,6 +270,8 @@ class Records:
     flows: Flows = field(default_factory=Flows.empty)
     omissions: tuple[Omission, ...] = ()
     warnings: tuple[str, ...] = ()
+    hardware: str = "Ascend Hardware"
+    """What the devices are, as the layer of their tasks is called."""
 
     def holds_layer(self, name: str) -> bool:
         """Whether there are host events of a layer of this name."""

@@ -156,7 +156,7 @@ def _rows(picture: RankPicture, options: PictureOptions) -> list[_Row]:
     if Layer.HARDWARE in layers and len(records.tasks):
         rows.append(
             _Row(
-                "Ascend Hardware",
+                records.hardware,
                 2,
                 lambda painter, parent: paint_hardware(painter, parent, records),
             )
