@@ -272,6 +272,7 @@ def test_the_timeline_shows_the_run(
     for rank in profile.run.ranks:
         own = [one for one in picture.by_id.values() if one.rank == rank.rank]
         tasks = list(device_rows(rank, {"MEMCPY_ASYNC": "gpu_memcpy", "EVENT_WAIT": "cuda_sync"}))
+        assert {one.layer for one in own if one.row.startswith("Stream")} == {"GPU"}
         for stream in (2, 3, 4):
             shown = Multiset(
                 (one.start_ns, one.length_ns)
@@ -428,6 +429,7 @@ def test_values_that_are_no_json_are_read_over(write: Write) -> None:
         ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", True),
         ("ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)", True),
         ("ncclDevKernel_Generic_4(ncclDevKernelArgsStorage<4096ul>)", True),
+        ("ncclSymkDevKernel_AllReduce_RSxLD_AGxST_sum_f32(ncclSymkDevWorkArgs4K)", True),
         ("void at::native::elementwise_kernel<128, 4>(nccl)", False),
         ("ampere_sgemm_128x64_nn", False),
     ],

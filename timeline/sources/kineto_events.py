@@ -67,7 +67,7 @@ _PLACES = {
     "gpu_user_annotation": Place.ANNOTATION,
     "trace": Place.PROFILER,
 }
-LAUNCHING = frozenset({"ac2g", "async_gpu", "async"})
+LAUNCHING = frozenset({"ac2g", "async", "async_gpu", "async_cpu_to_gpu"})
 """Flows from a call of the runtime to what it launched; their id is the correlation of both."""
 
 

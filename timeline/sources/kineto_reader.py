@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter as Multiset
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from timeline.errors import spell_ids
-from timeline.records.columns import Columns, Int64, Pile, Rows, column, constant
+from timeline.records.columns import Int64, Pile, Rows
 from timeline.records.strings import StringPool
 from timeline.records.tables import (
     NO_ID,
@@ -37,6 +37,7 @@ from timeline.sources.kineto_events import (
     Place,
     place_of,
 )
+from timeline.sources.kineto_launches import NOT_LAUNCHED, RuntimeCalls
 from timeline.sources.kineto_tables import (
     MEMORY,
     correlations,
@@ -92,22 +93,6 @@ def read_kineto(
     return _shifted(reader.records(rank), base_ns)
 
 
-@dataclass(frozen=True)
-class _Calls(Columns):
-    """Calls of the runtime: correlation, start, and row in the host table (NO_ID if not read)."""
-
-    connection: Int64 = column(np.int64)
-    start_ns: Int64 = column(np.int64)
-    row: Int64 = column(np.int64)
-
-    def launching(self, connection: Int64) -> Rows:
-        """The latest call of each correlation, -1 for none; calls are in order of both."""
-        at = np.searchsorted(self.connection, connection, side="right") - 1
-        found = (at >= 0) & (connection != NO_ID)
-        found[found] = self.connection[at[found]] == connection[found]
-        return np.where(found, at, -1)
-
-
 class _Reader:
     """One pass over a file: events become columns as soon as there are enough of them."""
 
@@ -121,7 +106,7 @@ class _Reader:
         self._launch_ends: list[FlowStart | FlowStep | FlowFinish] = []
         self._held = 0
         self._tasks, self._ops = Pile(Tasks), Pile(CommunicationOps)
-        self._host, self._steps, self._calls = Pile(HostEvents), Pile(Steps), Pile(_Calls)
+        self._host, self._steps, self._calls = Pile(HostEvents), Pile(Steps), Pile(RuntimeCalls)
         self._counters, self._flows = CounterReader(), FlowReader(strings)
         self._launches: list[Int64] = []
         self._left_out: Multiset[str] = Multiset()
@@ -190,7 +175,7 @@ class _Reader:
         host = host_table(events, place, self._strings, every_arg=self._wanted.every_arg)
         if place is Place.RUNTIME:
             rows = self._host.rows + np.arange(len(host))
-            calls = _Calls(host.connection, host.start_ns, rows)
+            calls = RuntimeCalls(host.connection, host.start_ns, rows)
             self._calls.add(calls.take(calls.connection != NO_ID))
         if self._has_host:
             self._host.add(host)
@@ -199,12 +184,12 @@ class _Reader:
         """All that was read, at the times of the file."""
         self._flush()
         calls = self._calls.joined()
-        calls = calls.take(np.lexsort((calls.start_ns, calls.connection)))
+        calls = calls.in_order()
         tasks, ops = self._tasks.joined(), self._ops.joined()
         host, steps = self._host.joined(), self._steps.joined()
         task_call, op_call = calls.launching(tasks.connection), calls.launching(ops.connection)
-        tasks = replace(tasks, launch_ns=_launch_ns(calls, task_call))
-        ops = replace(ops, launch_ns=_launch_ns(calls, op_call))
+        tasks = replace(tasks, launch_ns=calls.moments_ns(task_call))
+        ops = replace(ops, launch_ns=calls.moments_ns(op_call))
         flows = self._arrows(calls, task_call, tasks, host)
         _, first = np.unique(steps.iteration, return_index=True)
         self._left_out[_SAME_STEPS] += len(steps) - len(first)
@@ -221,27 +206,21 @@ class _Reader:
             flows=flows,
             omissions=self._omissions(rank),
             warnings=_several_devices(tasks, rank),
+            hardware="GPU",
         )
 
-    def _arrows(self, calls: _Calls, task_call: Rows, tasks: Tasks, host: HostEvents) -> Flows:
+    def _arrows(
+        self, calls: RuntimeCalls, task_call: Rows, tasks: Tasks, host: HostEvents
+    ) -> Flows:
         """Arrows from each call to what it launched, and those that the trace draws by time."""
         if Layer.ARROWS not in self._wanted.layers:
             return Flows.empty()
-        launched = np.flatnonzero(task_call >= 0) if self._has_host else np.empty(0, np.intp)
-        count = len(launched)
-        launches = Flows.of(
-            count,
-            {
-                "category": constant(self._strings.code(LAUNCH), count, np.int32),
-                "source_kind": constant(FlowEnd.HOST, count, np.int64),
-                "source_row": calls.row[task_call[launched]],
-                "target_kind": constant(FlowEnd.TASK, count, np.int64),
-                "target_row": launched,
-            },
-        )
+        if not self._has_host:
+            task_call = np.full(len(task_call), NOT_LAUNCHED, np.intp)
+        launches = calls.arrows(task_call, self._strings.code(LAUNCH))
         resolved = self._flows.resolve(lambda key: _lane(host, key))
         ends = np.concatenate([np.empty(0, np.int64), *self._launches])
-        joined = np.isin(ends, tasks.connection[launched])
+        joined = np.isin(ends, tasks.connection[launches.target_row])
         self._left_out[_HALF] += resolved.half + int(np.count_nonzero(~joined))
         return Flows.concat([launches, resolved.flows])
 
@@ -260,12 +239,6 @@ class _Reader:
             for reason, rows in self._left_out.items()
             if rows and asked.get(reason, True)
         )
-
-
-def _launch_ns(calls: _Calls, call: Rows) -> Int64:
-    if not len(calls):
-        return constant(NO_TIME, len(call), np.int64)
-    return np.where(call >= 0, calls.start_ns[call], NO_TIME)
 
 
 def _id(event: FlowStart | FlowStep | FlowFinish) -> str:
