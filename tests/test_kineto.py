@@ -370,7 +370,9 @@ def test_records_do_not_depend_on_the_size_of_blocks(
     whole = rows_of(read(path))
     monkeypatch.setattr(kineto_reader, "HELD_BLOCKS", held)
     monkeypatch.setattr(
-        kineto_reader, "read_as", lambda decoder, path: read_as(decoder, path, block_bytes)
+        kineto_reader,
+        "read_as",
+        lambda decoder, path, damage: read_as(decoder, path, block_bytes, damage),
     )
     pieces = rows_of(read(path))
     for name, rows in whole.items():
@@ -535,12 +537,21 @@ def test_a_trace_without_events_is_empty(write: Write) -> None:
     assert len(records.tasks) == len(records.host) == len(records.steps) == 0
 
 
-@pytest.mark.parametrize("packed", [False, True])
-def test_an_interrupted_trace_is_an_error_with_its_place(write: Write, packed: bool) -> None:
-    """Half of a trace would look like a short run."""
+def test_an_interrupted_trace_gives_its_whole_events(write: Write) -> None:
+    """Half of a trace would look like a short run, so the loss is told with its place."""
     path = write([KERNEL] * 50)
-    data = gzip.compress(path.read_bytes()) if packed else path.read_bytes()
-    path.write_bytes(data[: len(data) - 40])
+    path.write_bytes(path.read_bytes()[:-40])
+    records = read(path)
+    assert len(records.tasks) == 49
+    (lost,) = records.omissions
+    assert "after 49 whole events" in lost.reason
+    assert (lost.rows, lost.loss) == (1, True)
+
+
+def test_an_interrupted_packed_trace_is_told(write: Write) -> None:
+    """Of a tiny one nothing can be unpacked, which is an error with its place."""
+    path = write([KERNEL] * 50)
+    path.write_bytes(gzip.compress(path.read_bytes())[:-40])
     with pytest.raises(SourceError, match=r"rank0\.pt\.trace\.json, byte \d+"):
         read(path)
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from timeline.errors import NoProfileError, SourceError
-from timeline.sources.raw_slices import slices_in
 from timeline.sources.kineto_header import is_kineto
 from timeline.sources.kineto_names import is_named_json, is_named_kineto
+from timeline.sources.raw_slices import slices_in
 
 __all__ = ["Capture", "Layout", "find_captures"]
 
@@ -24,13 +24,14 @@ class Layout(enum.Enum):
     TRACE_VIEW = enum.auto()
     MINDSTUDIO = enum.auto()
     GRAPH_TIMELINE = enum.auto()
+    KINETO = enum.auto()
+    """PyTorch on GPUs."""
     PARSED = enum.auto()
     """Parsed by msprof and never exported."""
     KERNEL_TABLE = enum.auto()
     RAW_SLICES = enum.auto()
     """Raw data with slices that are read; of RAW nothing can be."""
     RAW = enum.auto()
-    KINETO = enum.auto()
 
 
 @dataclass(frozen=True)
@@ -79,9 +80,8 @@ def find_captures(path: Path) -> list[Capture]:
             path,
             "holds no Ascend profile.",
             do=f"Looked for */{OUTPUT}, PROF_*/{MINDSTUDIO_OUTPUT}, PROF_*/device_N/timeline, "
-            "PROF_*/device_N/data and *.db below it. Other raw data must be exported first: "
-            do=f"Looked for */{OUTPUT}, PROF_*/{MINDSTUDIO_OUTPUT}, PROF_*/device_N/timeline and "
-            "*.db below it, or PyTorch's own *.pt.trace.json. Raw data must be exported first: "
+            "PROF_*/device_N/data, *.db and PyTorch's own *.pt.trace.json below it. Other raw data "
+            "must be exported first: "
             f"msprof --export=on --output={path}",
         )
     return sorted(found, key=lambda capture: (str(capture.directory), capture.device or 0))
@@ -106,19 +106,14 @@ def _of_file(path: Path) -> Capture:
             return own[0]
     if _TABLE.fullmatch(path.name):
         return _of_table(parent, found)
-    raise NoProfileError(
-        path,
-        "is no profile.",
-        do="Expected a directory, trace_view.json, kernel_details.csv, op_summary_*.csv, an "
-        "exported msprof_*.json, or a database named like ascend_pytorch_profiler_0.db or "
-        "msprof_20240101120000.db.",
     if _is_kineto(resolved):
         return Capture(Layout.KINETO, resolved, resolved)
     raise NoProfileError(
         path,
         "is no profile.",
-        do="Expected a directory, trace_view.json, an exported msprof_*.json, or a database named "
-        "like ascend_pytorch_profiler_0.db or msprof_20240101120000.db, or a trace of PyTorch.",
+        do="Expected a directory, trace_view.json, kernel_details.csv, op_summary_*.csv, an "
+        "exported msprof_*.json, or a database named like ascend_pytorch_profiler_0.db or "
+        "msprof_20240101120000.db, or a trace of PyTorch.",
     )
 
 
@@ -169,7 +164,7 @@ def _walk(root: Path) -> Iterator[Capture]:
         if any(_may_cover(capture) for capture in found):
             taken = {capture.content for capture in found}
             directories[:] = [own for own in directories if directory / own not in taken]
-        elif found:
+        elif any(capture.layout is not Layout.KINETO for capture in found):
             directories.clear()
         yield from found
 
@@ -206,9 +201,6 @@ def _richest(captures: Iterable[Capture]) -> list[Capture]:
         if _may_cover(one) and is_output:
             owners.add(one.directory)
     return [one for one in kept if one.layout not in poor or not owners & {*one.directory.parents}]
-        if any(capture.layout is not Layout.KINETO for capture in found):
-            directories.clear()
-        yield from found
 
 
 def _captures_of(directory: Path, directories: set[str], files: list[str]) -> Iterator[Capture]:

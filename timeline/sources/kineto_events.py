@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from timeline.sources.json_events import EventDecoder
+from timeline.sources.event_pieces import EventDecoder
 from timeline.sources.trace_events import (
     Counter,
     FlowFinish,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,7 +100,9 @@ def _first_key(text: bytes) -> int:
 
 def _tail(path: Path) -> dict[bytes, bytes]:
     """The same values where they stand behind the events."""
-    text, values = last_bytes(path, TAIL_BYTES), {}
+    text, values = b"", {}
+    with contextlib.suppress(SourceError):  # what breaks off has no tail; reading it tells more
+        text = last_bytes(path, TAIL_BYTES)
     for key in (_DISTRIBUTED, _BASE):
         found = list(re.finditer(rb'"%s"\s*:\s*(?=\S)' % key, text))
         end = end_of_value(text, found[-1].end()) if found else None

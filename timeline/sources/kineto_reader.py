@@ -27,6 +27,7 @@ from timeline.records.tables import (
 )
 from timeline.selection import Layer
 from timeline.sources.base import Wanted
+from timeline.sources.damage import Damage
 from timeline.sources.json_events import read_as
 from timeline.sources.kineto_events import (
     KINETO,
@@ -87,10 +88,12 @@ def read_kineto(
     Raises:
         SourceError: the file cannot be read or holds an event of an unexpected shape.
     """
-    reader = _Reader(strings, wanted)
-    for events in read_as(KINETO, path):
+    reader, damage = _Reader(strings, wanted), Damage(path)
+    for events in read_as(KINETO, path, damage=damage):
         reader.add(events)
-    return _shifted(reader.records(rank), base_ns)
+    records = reader.records(rank)
+    omissions = (*records.omissions, *damage.omissions(rank))
+    return _shifted(replace(records, omissions=omissions), base_ns)
 
 
 class _Reader:

@@ -426,6 +426,7 @@ def join_records(parts: Sequence[Records]) -> Records:
         flows=Flows.concat(flows),
         omissions=tuple(omission for part in parts for omission in part.omissions),
         warnings=tuple(warning for part in parts for warning in part.warnings),
+        hardware=parts[0].hardware,
     )
 
 
