@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from timeline.errors import NoProfileError, SourceError
+from timeline.sources.file_names import held_file, named_files, plain_name
 from timeline.sources.kineto_header import is_kineto
 from timeline.sources.kineto_names import is_named_json, is_named_kineto
 from timeline.sources.raw_slices import slices_in
@@ -96,15 +97,15 @@ def _of_file(path: Path) -> Capture:
         own = [capture for capture in found if capture.content == resolved]
         inside = parent.parent if parent.name == OUTPUT else parent
         return own[0] if own else Capture(Layout.DATABASE, inside, resolved)
-    if path.name == "trace_view.json":
+    if plain_name(path.name) == "trace_view.json":
         inside = parent.parent if parent.name == OUTPUT else parent
         return Capture(Layout.TRACE_VIEW, inside, parent)
-    exported = _EXPORTED_TRACE.fullmatch(path.name) or path.name == _TASKS
+    exported = _EXPORTED_TRACE.fullmatch(plain_name(path.name)) or path.name == _TASKS
     if exported or path in slices_in(path.parent):
         own = [capture for capture in found if capture.content == parent]
         if own:
             return own[0]
-    if _TABLE.fullmatch(path.name):
+    if _TABLE.fullmatch(plain_name(path.name)):
         return _of_table(parent, found)
     if _is_kineto(resolved):
         return Capture(Layout.KINETO, resolved, resolved)
@@ -217,7 +218,7 @@ def _of_output(directory: Path, output: Path) -> Capture | None:
     databases = sorted(path for path in output.iterdir() if _DATABASE.fullmatch(path.name))
     if databases:
         return Capture(Layout.DATABASE, directory, databases[-1])
-    if (output / "trace_view.json").is_file():
+    if held_file(output, "trace_view.json"):
         return Capture(Layout.TRACE_VIEW, directory, output)
     if _holds(output, _TABLE):
         return Capture(Layout.KERNEL_TABLE, directory, output)
@@ -225,7 +226,7 @@ def _of_output(directory: Path, output: Path) -> Capture | None:
 
 
 def _holds(directory: Path, names: re.Pattern[str]) -> bool:
-    return directory.is_dir() and any(names.fullmatch(path.name) for path in directory.iterdir())
+    return directory.is_dir() and any(map(names.fullmatch, named_files(directory)))
 
 
 def _of_prof(directory: Path, directories: set[str], files: list[str]) -> Iterator[Capture]:
@@ -280,13 +281,14 @@ def _loose(directory: Path, files: list[str]) -> Iterator[Capture]:
         yield Capture(Layout.DATABASE, directory, directory / name)
     if databases:
         return
-    if "trace_view.json" in files:
+    names = {plain_name(name) for name in files}
+    if "trace_view.json" in names:
         yield Capture(Layout.TRACE_VIEW, directory, directory)
-    elif any(_EXPORTED_TRACE.fullmatch(name) and not _TIMELINE.fullmatch(name) for name in files):
+    elif any(_EXPORTED_TRACE.fullmatch(name) and not _TIMELINE.fullmatch(name) for name in names):
         yield Capture(Layout.MINDSTUDIO, directory, directory)
-    elif any(_TIMELINE.fullmatch(name) for name in files):
+    elif any(_TIMELINE.fullmatch(name) for name in names):
         yield Capture(Layout.GRAPH_TIMELINE, directory, directory)
-    elif any(_TABLE.fullmatch(name) for name in files):
+    elif any(_TABLE.fullmatch(name) for name in names):
         yield Capture(Layout.KERNEL_TABLE, directory, directory)
     else:
         for path in (directory / name for name in files):

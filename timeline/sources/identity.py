@@ -13,8 +13,10 @@ import orjson
 from timeline.errors import RankIdentityError, SourceError
 from timeline.sources.base import Clock, Identity
 from timeline.sources.captures import Capture, Layout
+from timeline.sources.file_names import held_file, named_files
 from timeline.sources.kineto_header import read_header
 from timeline.sources.kineto_names import read_name
+from timeline.sources.opened import open_binary
 from timeline.sources.sqlite_columns import Database, open_database
 
 __all__ = ["Evidence", "how_to_export", "identify", "is_nameless", "raw_error", "read_json"]
@@ -129,8 +131,8 @@ def _of_files(capture: Capture) -> list[Evidence]:
 
 
 def _profiler_info(directory: Path) -> Iterable[Evidence]:
-    for path in sorted(directory.iterdir()):
-        if match := _INFO_NAME.fullmatch(path.name):
+    for name, path in named_files(directory).items():
+        if match := _INFO_NAME.fullmatch(name):
             yield Evidence(int(match[1]), path.name)
             rank = _rank_in(path)
             if rank is not None:
@@ -154,11 +156,12 @@ def _info_files(capture: Capture) -> list[Path]:
     found = [
         path
         for directory in devices
-        for path in sorted(directory.glob("info.json*"))
-        if path.is_file() and not path.name.endswith(".done")
+        if directory.is_dir()
+        for name, path in named_files(directory).items()
+        if name.startswith("info.json") and not name.endswith(".done") and path.is_file()
     ]
-    host = capture.directory / "host" / "info.json"
-    if not found and host.is_file():
+    host = held_file(capture.directory / "host", "info.json")
+    if not found and host is not None:
         found.append(host)
     return found
 
@@ -187,7 +190,8 @@ def read_json(path: Path) -> dict[str, Any]:
         SourceError: the file cannot be read or holds something else.
     """
     try:
-        value = orjson.loads(path.read_bytes())
+        with open_binary(path) as file:
+            value = orjson.loads(file.read())
     except OSError as error:
         raise SourceError(path, f"cannot be read: {error.strerror}.") from error
     except orjson.JSONDecodeError as error:
@@ -268,11 +272,12 @@ def _clock(capture: Capture) -> Clock:
 def _wall_offset_ns(capture: Capture) -> int | None:
     """collectionTimeBegin (us) less clockMonotonicRaw (ns), from start_info."""
     device = _device(capture)
-    places = [capture.directory / "host" / "start_info"]
+    places = [held_file(capture.directory / "host", "start_info")]
     if device is not None:
-        places.insert(0, capture.directory / f"device_{device}" / f"start_info.{device}")
+        own = capture.directory / f"device_{device}"
+        places.insert(0, held_file(own, f"start_info.{device}"))
     for path in places:
-        if path.is_file():
+        if path is not None:
             info = read_json(path)
             begin, monotonic = info.get("collectionTimeBegin"), info.get("clockMonotonicRaw")
             if str(begin).isdigit() and str(monotonic).isdigit():

@@ -9,6 +9,7 @@ from pathlib import Path
 from timeline.errors import SourceError
 from timeline.records.tables import NO_GRAPH, NO_TIME, StepPart, StepParts, Steps
 from timeline.sources.microseconds import interval_ns, moment_ns
+from timeline.sources.opened import open_text
 
 __all__ = ["read_step_table"]
 
@@ -28,7 +29,7 @@ def read_step_table(path: Path, device: int | None) -> tuple[Steps, StepParts]:
     steps: dict[str, list[int]] = defaultdict(list)
     parts: dict[str, list[int]] = defaultdict(list)
     try:
-        with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
+        with open_text(path) as file:
             rows = csv.reader(file)
             header = [name.strip() for name in next(rows, [])]
             missing = [name for name in _COLUMNS if name not in header]

@@ -13,6 +13,7 @@ from timeline.errors import SourceError
 from timeline.records.strings import StringPool
 from timeline.records.tables import NO_ID, Records, StepParts, Steps
 from timeline.sources.base import Clock, Identity, Wanted
+from timeline.sources.file_names import held_file, named_files, plain_name
 from timeline.sources.identity import raw_error
 from timeline.sources.kernel_table import describe_tasks, read_kernel_table
 from timeline.sources.step_table import read_step_table
@@ -45,8 +46,10 @@ class TraceViewSource:
     @property
     def files(self) -> tuple[Path, ...]:
         """The trace, and the kernel table where there is one."""
-        kernels = self.output / "kernel_details.csv"
-        return (self.output / "trace_view.json", *([kernels] if kernels.is_file() else []))
+        name = "trace_view.json"
+        trace = held_file(self.output, name) or self.output / name
+        kernels = held_file(self.output, "kernel_details.csv")
+        return (trace, *([kernels] if kernels else []))
 
     def read(self, wanted: Wanted) -> Records:
         """See `Source.read`."""
@@ -88,7 +91,7 @@ class MindStudioSource:
         strings, rank = StringPool(), self.identity.rank
         only = device if self.several_devices else None
         steps = self._step_traces()
-        json_steps = tuple(path for path in steps if path.suffix == ".json")
+        json_steps = tuple(path for path in steps if plain_name(path.name).endswith(".json"))
         traces = TraceFiles(self._traces(), device, only_device=self.several_devices)
         records = read_trace(traces, rank, strings, wanted)
         # Apart, because step traces use process ids that mean something else in the trace.
@@ -103,7 +106,7 @@ class MindStudioSource:
         ]
         records = join_records([records, *marks])
         for path in steps:
-            if path.suffix == ".csv" and not len(records.steps):
+            if path not in json_steps and not len(records.steps):
                 found, pieces = read_step_table(path, only)
                 records = replace(records, steps=found, parts=pieces)
         return _finish(records, list(self._tables("op_summary", "csv")), only)
@@ -127,8 +130,8 @@ class GraphTimelineSource:
         return sorted(
             (
                 (path, int(match[2]), int(match[3]))
-                for path in self.output.iterdir()
-                if (match := _TIMELINE_NAME.fullmatch(path.name))
+                for name, path in named_files(self.output).items()
+                if (match := _TIMELINE_NAME.fullmatch(name))
             ),
             key=lambda found: found[1:],
         )
@@ -136,8 +139,8 @@ class GraphTimelineSource:
     def _step_traces(self) -> list[Path]:
         """One step trace per graph: each holds all iterations of its graph."""
         by_graph: dict[int, list[tuple[int, Path]]] = defaultdict(list)
-        for path in self.output.iterdir():
-            if match := _STEP_TRACE_NAME.fullmatch(path.name):
+        for name, path in named_files(self.output).items():
+            if match := _STEP_TRACE_NAME.fullmatch(name):
                 by_graph[int(match[2])].append((int(match[3]), path))
         return [max(by_graph[graph])[1] for graph in sorted(by_graph)]
 
@@ -150,7 +153,7 @@ class GraphTimelineSource:
             for path, graph, iteration in self._traces()
         ]
         for path in self._step_traces():
-            match = _STEP_TRACE_NAME.fullmatch(path.name)
+            match = _STEP_TRACE_NAME.fullmatch(plain_name(path.name))
             assert match is not None
             files = TraceFiles((path,), device, int(match[2]))
             parts.append(read_trace(files, rank, strings, wanted))
@@ -189,9 +192,9 @@ def newest_export(output: Path, kind: str, suffix: str) -> tuple[Path, ...]:
     """
     by_stamp: dict[str, list[Path]] = defaultdict(list)
     pattern = re.compile(rf"{kind}(?:_slice|_\d+)+\.{suffix}")
-    for path in output.iterdir():
-        if pattern.fullmatch(path.name):
-            match = _STAMP.search(path.name.removesuffix(f".{suffix}"))
+    for name, path in named_files(output).items():
+        if pattern.fullmatch(name):
+            match = _STAMP.search(name.removesuffix(f".{suffix}"))
             by_stamp[match[1] if match else ""].append(path)
     if not by_stamp:
         return ()

@@ -1,0 +1,199 @@
+"""Turns compressed files of profiles into evidence that they read as the plain ones."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from perfetto_sql import TraceProcessor
+from profile_shelf import Profile, ProfileShelf
+
+from timeline.cli import main
+from timeline.errors import SourceError
+from timeline.sources.discovery import discover
+from timeline.sources.file_names import held_file, named_files
+from timeline.sources.opened import open_binary, open_text
+
+TEXT_LAYOUTS = ("torch-text", "mindspore-2.1", "mindstudio", "mindstudio-sliced", "mindformers")
+PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    "plain": bytes,
+    "gzip": gzip.compress,
+    "bzip2": bz2.compress,
+    "xz": lzma.compress,
+}
+packed_in_each_way = pytest.mark.parametrize("way", PACKERS)
+
+
+def pack_files(directory: Path, *suffixes: str) -> list[Path]:
+    """Compress every file of some suffixes, and leave only the compressed one."""
+    made = []
+    for path in sorted(directory.rglob("*")):
+        if path.is_file() and path.suffix in suffixes:
+            packed = path.with_name(path.name + ".gz")
+            packed.write_bytes(gzip.compress(path.read_bytes(), mtime=0))
+            path.unlink()
+            made.append(packed)
+    return made
+
+
+def exported(path: Path, target: Path, *more: str) -> bytes:
+    """The timeline that the command makes of a path."""
+    arguments = [str(path), "--kind", "detail", "-q", "--force", "-o", str(target), *more]
+    assert main(arguments) == 0
+    return target.read_bytes()
+
+
+# -- streams ---------------------------------------------------------------------------------------
+
+
+@packed_in_each_way
+@given(content=st.binary(max_size=300), times=st.sampled_from([0, 1, 5000]))
+def test_reads_what_was_packed(
+    tmp_path_factory: pytest.TempPathFactory, way: str, content: bytes, times: int
+) -> None:
+    """Content of any size comes back as it was, twice, whatever the name of its file says."""
+    path = tmp_path_factory.getbasetemp() / f"{way}.json"
+    content *= times
+    path.write_bytes(PACKERS[way](content))
+    for _ in range(2):
+        with open_binary(path) as file:
+            assert file.read() == content
+
+
+@packed_in_each_way
+def test_text_has_no_mark_and_its_own_line_ends(tmp_path: Path, way: str) -> None:
+    """A table loses its byte-order mark; line ends stay, and a broken byte becomes a sign."""
+    path = tmp_path / "table.csv"
+    path.write_bytes(PACKERS[way](b"\xef\xbb\xbfa,b\r\n1,\xff\n"))
+    with open_text(path) as file:
+        assert file.read() == "a,b\r\n1,�\n"
+
+
+@pytest.mark.parametrize("way", [way for way in PACKERS if way != "plain"])
+def test_every_cut_is_told_with_its_byte(tmp_path: Path, way: str) -> None:
+    """Compressed content that ends anywhere before its end is an error that names that byte."""
+    whole = PACKERS[way](os.urandom(100))
+    path = tmp_path / "cut.json"
+    for size in range(MAGIC_KNOWN_BYTES, len(whole)):
+        path.write_bytes(whole[:size])
+        with open_binary(path) as file, pytest.raises(SourceError) as caught:
+            file.read()
+        assert caught.value.offset == size
+        assert f"{path}, byte {size}: ends before" in str(caught.value)
+
+
+MAGIC_KNOWN_BYTES = 10
+"""From here on every format is recognised by what is left of it."""
+
+
+@pytest.mark.parametrize("way", ["gzip", "bzip2", "xz"])
+def test_damage_is_an_error(tmp_path: Path, way: str) -> None:
+    """A flipped bit anywhere after the beginning is told, or does no harm to the content."""
+    content = b"timeline " * 20
+    whole = PACKERS[way](content)
+    path = tmp_path / "damaged.json"
+    told = 0
+    for at in range(MAGIC_KNOWN_BYTES, len(whole)):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        try:
+            with open_binary(path) as file:
+                assert file.read() == content
+        except SourceError as error:
+            assert error.path == path
+            told += 1
+    assert told > len(whole) // 2
+
+
+def test_a_plain_file_wins(tmp_path: Path) -> None:
+    """Of a file and its compressed twin the plain one counts, and each name is there once."""
+    for name in ("a.csv", "a.csv.gz", "b.json.gz"):
+        (tmp_path / name).touch()
+    assert held_file(tmp_path, "a.csv") == tmp_path / "a.csv"
+    assert held_file(tmp_path, "b.json") == tmp_path / "b.json.gz"
+    assert held_file(tmp_path, "c.json") is None
+    assert named_files(tmp_path) == {
+        "a.csv": tmp_path / "a.csv",
+        "b.json": tmp_path / "b.json.gz",
+    }
+
+
+# -- profiles --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layout", TEXT_LAYOUTS)
+def test_packed_files_give_the_same_timeline(
+    shelf: ProfileShelf, tmp_path: Path, layout: str
+) -> None:
+    """With every JSON and CSV file compressed, the timeline is the same to the byte."""
+    plain = shelf.get(layout)
+    packed = shelf.copy(layout, tmp_path / plain.path.name)
+    assert pack_files(packed.path, ".json", ".csv")
+    wanted = exported(plain.path, tmp_path / "plain.pftrace")
+    assert exported(packed.path, tmp_path / "packed.pftrace") == wanted
+    ((slices,),) = TraceProcessor.load(wanted).rows("SELECT COUNT(*) FROM slice")
+    assert slices > 100
+
+
+def test_everything_of_a_capture_may_be_packed(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """The files that tell rank and clock may be compressed with the rest, as by `gzip -r`."""
+    plain = shelf.get("mindstudio")
+    packed = shelf.copy("mindstudio", tmp_path / "run")
+    for path in sorted(packed.path.rglob("*")):
+        if path.is_file():
+            path.with_name(path.name + ".gz").write_bytes(gzip.compress(path.read_bytes()))
+            path.unlink()
+    found, wanted = discover(packed.path).sources, discover(plain.path).sources
+    assert [own.identity.rank for own in found] == [own.identity.rank for own in wanted]
+    assert [own.clock for own in found] == [own.clock for own in wanted]
+
+
+@pytest.mark.parametrize(
+    ("layout", "file"),
+    [
+        ("torch-text", "trace_view.json.gz"),
+        ("mindstudio", "msprof_2*.json.gz"),
+        ("mindspore-2.1", "msprof_1_1_2.json.gz"),
+    ],
+)
+def test_found_from_one_packed_file(
+    shelf: ProfileShelf, tmp_path: Path, layout: str, file: str
+) -> None:
+    """A compressed file of a capture stands for that capture."""
+    profile = shelf.copy(layout, tmp_path / "run")
+    capture = profile.captures[1]
+    pack_files(capture, ".json", ".csv")
+    (path,) = sorted(capture.rglob(file))
+    (source,) = discover(path).sources
+    assert source.identity.directory.resolve() == capture.resolve()
+
+
+def test_a_stale_packed_twin_is_not_read(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """Where a file lies beside what it was packed into, only the plain one is opened."""
+    profile = shelf.copy("torch-text", tmp_path / "run")
+    wanted = exported(profile.path, tmp_path / "before.pftrace")
+    for path in sorted(profile.path.rglob("*")):
+        if path.suffix in (".json", ".csv"):
+            path.with_name(path.name + ".gz").write_bytes(b"\x1f\x8b stale")
+    assert exported(profile.path, tmp_path / "after.pftrace") == wanted
+
+
+@pytest.mark.parametrize("name", ["trace_view.json", "kernel_details.csv"])
+def test_a_cut_file_is_told(
+    shelf: ProfileShelf, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    """A compressed trace or table that ends early ends the run, with the file and the byte."""
+    profile: Profile = shelf.copy("torch-text", tmp_path / "run")
+    pack_files(profile.captures[0], ".json", ".csv")
+    (path,) = profile.captures[0].rglob(name + ".gz")
+    size = path.stat().st_size // 2
+    os.truncate(path, size)
+    assert main([str(profile.path), "-o", str(tmp_path / "out.pftrace")]) == 1
+    assert f"{name}.gz, byte {size}: ends before" in capsys.readouterr().err
+    assert not (tmp_path / "out.pftrace").exists()

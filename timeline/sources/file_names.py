@@ -1,0 +1,34 @@
+"""Turns the names of files into those that they have when they are not packed by gzip."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+__all__ = ["held_file", "named_files", "plain_name"]
+
+_PACKED = ".gz"
+
+
+def plain_name(name: str) -> str:
+    """The name without the suffix of gzip."""
+    return name.removesuffix(_PACKED)
+
+
+def named_files(directory: Path) -> dict[str, Path]:
+    """What lies in a directory by plain name, in order of names.
+
+    A plain file wins over a packed one of the same name.
+    """
+    found: dict[str, Path] = {}
+    for path in sorted(directory.iterdir()):
+        if path.name == plain_name(path.name) or not path.is_dir():
+            found.setdefault(plain_name(path.name), path)
+    return dict(sorted(found.items()))
+
+
+def held_file(directory: Path, name: str) -> Path | None:
+    """The file of a plain name in a directory, packed or not; None where there is none."""
+    for path in (directory / name, directory / (name + _PACKED)):
+        if path.is_file():
+            return path
+    return None
