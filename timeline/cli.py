@@ -56,7 +56,8 @@ def build_parser() -> argparse.ArgumentParser:
         nargs="?",
         default=".",
         metavar="PATH",
-        help="a profile, a directory above or inside one, or one file of it (default: here)",
+        help="a profile, a directory above or inside one, one file of it, or a .zip or .tar "
+        "archive, compressed or not (default: here)",
     )
     _add_select(parser.add_argument_group("select (ids: 0,2-5 or all; ranges include both ends)"))
     _add_draw(parser.add_argument_group("draw"))

@@ -21,7 +21,8 @@ from timeline.report import ExportReport, OutputFile, OverlapRow, RankReport, Re
 from timeline.selection import Layer, Selection
 from timeline.share import Request
 from timeline.sources.base import Source
-from timeline.sources.discovery import discover
+from timeline.sources.discovery import Discovered
+from timeline.sources.profile_place import found_at
 from timeline.tracks.facts import ProfileFacts, RankFacts
 from timeline.tracks.rank_picture import PictureOptions
 from timeline.tracks.resolve import Resolved
@@ -36,7 +37,7 @@ def export(
     """Export a profile.
 
     Args:
-        path: a capture, a file of one, or any directory around one.
+        path: a capture, a file of one, any directory around one, or an archive of one.
         selection: which part; ids that are not there are errors.
         options: how.
         progress: is told how far it is.
@@ -46,20 +47,30 @@ def export(
     """
     progress = progress or Silent()
     try:
-        return _export(path, selection, options, progress)
+        with found_at(
+            path,
+            options.assigned_ranks,
+            progress.report,
+            keep_going=options.keep_going,
+            executor=options.executor,
+        ) as found:
+            return _export(path, found, selection, options, progress)
     finally:
         progress.finish()
 
 
 def _export(
-    path: Path, selection: Selection, options: ExportOptions, progress: Progress
+    path: Path,
+    found: Discovered,
+    selection: Selection,
+    options: ExportOptions,
+    progress: Progress,
 ) -> ExportReport:
-    found = discover(path, options.assigned_ranks, keep_going=options.keep_going)
     sources = choose_ranks(found.sources, selection, path)
     target = _target(options, selection, sources)
     form = format_of(target)
     _check_target(target, force=options.force)
-    _check_not_input(target, sources)
+    _check_not_input(target, path, sources)
     asked = _request(selection, options, target, len(sources))
     with crew_for(
         sources, options.jobs, options.executor, progress, keep_going=options.keep_going
@@ -213,13 +224,12 @@ def _check_target(target: Path, *, force: bool) -> None:
         raise OutputError(f"{target.parent} does not exist; make it first.")
 
 
-def _check_not_input(target: Path, sources: Sequence[Source]) -> None:
+def _check_not_input(target: Path, profile: Path, sources: Sequence[Source]) -> None:
     """Inputs are never changed, not even with --force."""
     if target.exists():
-        for source in sources:
-            for path in source.files:
-                if path.samefile(target):
-                    raise OutputError(f"{target} is part of the profile; name another file.")
+        for path in (profile, *(path for source in sources for path in source.files)):
+            if path.samefile(target):
+                raise OutputError(f"{target} is part of the profile; name another file.")
 
 
 def _provenance(source: Source) -> str:

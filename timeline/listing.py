@@ -11,13 +11,14 @@ import orjson
 from timeline.errors import spell_ids
 from timeline.jobs import crew_for
 from timeline.options import ExportOptions
-from timeline.progress import Silent
+from timeline.progress import Progress, Silent
 from timeline.reading import choose_ranks, read_shares
 from timeline.records.tables import NO_GRAPH
 from timeline.selection import SUMMARY_LAYERS, Selection
 from timeline.share import Request
 from timeline.sources.base import Source
-from timeline.sources.discovery import discover
+from timeline.sources.discovery import Discovered
+from timeline.sources.profile_place import found_at
 from timeline.tracks.facts import RankFacts
 from timeline.units import spell_bytes, spell_duration
 
@@ -88,11 +89,27 @@ class Listing:
 
 
 def listing(path: Path, selection: Selection, options: ExportOptions) -> Listing:
-    """List what lies at, below or around a path."""
-    found = discover(path, options.assigned_ranks, keep_going=options.keep_going)
+    """List what lies at, below or around a path, or in an archive."""
+    progress = Silent()
+    with found_at(
+        path,
+        options.assigned_ranks,
+        progress.report,
+        keep_going=options.keep_going,
+        executor=options.executor,
+    ) as found:
+        return _listing(path, found, selection, options, progress)
+
+
+def _listing(
+    path: Path,
+    found: Discovered,
+    selection: Selection,
+    options: ExportOptions,
+    progress: Progress,
+) -> Listing:
     sources = choose_ranks(found.sources, selection, path)
     cheap = replace(selection, layers=SUMMARY_LAYERS, graphs=None, steps=None, window=None)
-    progress = Silent()
     with crew_for(
         sources, options.jobs, options.executor, progress, keep_going=options.keep_going
     ) as crew:

@@ -112,9 +112,9 @@ def _of_file(path: Path) -> Capture:
     raise NoProfileError(
         path,
         "is no profile.",
-        do="Expected a directory, trace_view.json, kernel_details.csv, op_summary_*.csv, an "
-        "exported msprof_*.json, or a database named like ascend_pytorch_profiler_0.db or "
-        "msprof_20240101120000.db, or a trace of PyTorch.",
+        do="Expected a directory, a .zip or .tar archive of one, trace_view.json, "
+        "kernel_details.csv, op_summary_*.csv, an exported msprof_*.json, a trace of PyTorch, or a "
+        "database named like ascend_pytorch_profiler_0.db or msprof_20240101120000.db.",
     )
 
 

@@ -13,7 +13,7 @@ from timeline.sources.base import Clock, Identity, Source
 from timeline.sources.captures import Capture, Layout, find_captures
 from timeline.sources.companions import with_companions
 from timeline.sources.database_source import DatabaseSource
-from timeline.sources.identity import how_to_export, identify, is_nameless, raw_error
+from timeline.sources.identity import Root, how_to_export, identify, is_nameless, raw_error
 from timeline.sources.kineto_source import KinetoSource
 from timeline.sources.parsed_source import ParsedSource
 from timeline.sources.raw_source import RawSlicesSource
@@ -48,7 +48,11 @@ class _Candidate:
 
 
 def discover(
-    path: Path, assigned: Mapping[str, int] | None = None, *, keep_going: bool = False
+    path: Path,
+    assigned: Mapping[str, int] | None = None,
+    *,
+    keep_going: bool = False,
+    above: tuple[Path, ...] | None = None,
 ) -> Discovered:
     """Find the profile of every rank at, below or around a path.
 
@@ -56,19 +60,20 @@ def discover(
         path: a capture, a file of one, or any directory around one.
         assigned: rank by directory, as given with --assign-rank.
         keep_going: pass over captures that cannot be identified, as long as another one can.
+        above: the directories above the path, where it is a copy that lies elsewhere.
 
     Raises:
         NoProfileError: there is none.
         RankIdentityError: the rank of a capture is missing, contradicted, or taken twice.
         UsageError: an assigned directory is not among the captures.
     """
-    captures = find_captures(path)
+    captures, root = find_captures(path), Root(path, above)
     ranks = _assigned_ranks(captures, assigned or {})
     captures, notes = _without_nameless_raw(captures, path, ranks)
     candidates: list[_Candidate] = []
     for capture in captures:
         try:
-            candidates += _candidates(capture, path, ranks.get(capture))
+            candidates += _candidates(capture, root, ranks.get(capture))
         except SourceError as error:
             if not keep_going or (capture is captures[-1] and not candidates):
                 raise
@@ -110,7 +115,7 @@ def _assigned_ranks(captures: Sequence[Capture], assigned: Mapping[str, int]) ->
 
 
 def _without_nameless_raw(
-    captures: list[Capture], root: Path, assigned: Mapping[Capture, int]
+    captures: list[Capture], root: Root, assigned: Mapping[Capture, int]
 ) -> tuple[list[Capture], list[str]]:
     """Pass over raw captures of no known rank where better ones are; alone they are errors."""
     layouts = {capture.layout for capture in captures}
@@ -129,7 +134,7 @@ def _without_nameless_raw(
     return kept, notes
 
 
-def _candidates(capture: Capture, root: Path, assigned: int | None) -> list[_Candidate]:
+def _candidates(capture: Capture, root: Root, assigned: int | None) -> list[_Candidate]:
     return [
         _Candidate(
             capture,

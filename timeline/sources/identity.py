@@ -19,7 +19,7 @@ from timeline.sources.kineto_names import read_name
 from timeline.sources.opened import open_binary
 from timeline.sources.sqlite_columns import Database, open_database
 
-__all__ = ["Evidence", "how_to_export", "identify", "is_nameless", "raw_error", "read_json"]
+__all__ = ["Evidence", "Root", "how_to_export", "identify", "is_nameless", "raw_error", "read_json"]
 
 _INFO_NAME = re.compile(r"profiler_info_(\d+)\.json")
 _DATABASE_RANK = re.compile(r"ascend_(?:pytorch|mindspore)_profiler_(\d+)\.db")
@@ -27,6 +27,17 @@ _NAME_RANK = re.compile(r"rank[-_]?(\d+)(?:[-_].*)?")
 _STAMPS = re.compile(r"(?<!\d)(\d{14}|\d{17})(?!\d)")
 _WORKER = re.compile(r"(.+)_\d{14,17}_ascend_(?:pt|ms)")
 _DEVICE_DIRECTORY = re.compile(r"device_(\d+)")
+
+
+@dataclass(frozen=True)
+class Root:
+    """Where captures were looked for: a path, and the directories above it as people know them.
+
+    above: nearest first; None where the path lies where people have it.
+    """
+
+    path: Path
+    above: tuple[Path, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -38,7 +49,7 @@ class Evidence:
 
 
 def identify(
-    capture: Capture, root: Path, assigned: int | None
+    capture: Capture, root: Root, assigned: int | None
 ) -> list[tuple[Identity, Clock, bool]]:
     """Who a capture is: one identity per rank in it, with its clock, and whether there are several.
 
@@ -61,7 +72,7 @@ def identify(
 
 
 def _of_database(
-    capture: Capture, root: Path, assigned: int | None, database: Database
+    capture: Capture, root: Root, assigned: int | None, database: Database
 ) -> list[tuple[Identity, Clock, bool]]:
     clock = Clock(host=_database_host(database))
     pairs: list[tuple[int, int]] = []
@@ -203,7 +214,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def _settle(
     capture: Capture,
-    root: Path,
+    root: Root,
     metadata: list[Evidence],
     assigned: int | None,
     *,
@@ -234,7 +245,7 @@ def _settle(
     return evidence[0].rank, evidence[0].where
 
 
-def is_nameless(capture: Capture, root: Path) -> bool:
+def is_nameless(capture: Capture, root: Root) -> bool:
     """Whether neither metadata nor names tell the rank of a capture that is no database.
 
     Raises:
@@ -243,18 +254,18 @@ def is_nameless(capture: Capture, root: Path) -> bool:
     return not _of_files(capture) and not _of_names(capture, root)
 
 
-def _of_names(capture: Capture, root: Path) -> list[Evidence]:
+def _of_names(capture: Capture, root: Root) -> list[Evidence]:
     """What the nearest directory named after a rank says.
 
     Names above the given path count only when nothing at or below it is named.
     """
-    directory, top = capture.directory.resolve(), root.resolve()
+    directory, top = capture.directory.resolve(), root.path.resolve()
     lineage = [directory, *directory.parents]
     depth = lineage.index(top) if top in lineage else 0
     for path in lineage[: depth + 1]:
         if match := _NAME_RANK.fullmatch(path.name):
             return [Evidence(int(match[1]), f"directory {path.name}")]
-    for path in lineage[depth + 1 :]:
+    for path in lineage[depth + 1 :] if root.above is None else root.above:
         if match := re.fullmatch(r"rank[-_](\d+)", path.name):
             return [Evidence(int(match[1]), f"directory {path.name}")]
     return []
@@ -285,7 +296,7 @@ def _wall_offset_ns(capture: Capture) -> int | None:
     return None
 
 
-def _of_kineto(capture: Capture, root: Path, assigned: int | None) -> Identity:
+def _of_kineto(capture: Capture, root: Root, assigned: int | None) -> Identity:
     """Who a trace of PyTorch is; its names count only where it says nothing itself.
 
     Names often number the processes of one machine, while the trace tells the rank of the run.

@@ -1,0 +1,241 @@
+"""Turns a zip or tar archive into its members, in the order in which they are read."""
+
+from __future__ import annotations
+
+import enum
+import io
+import stat
+import struct
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, BinaryIO
+
+from timeline.errors import SourceError
+from timeline.sources.opened import unpacked
+
+__all__ = ["BLOCK_BYTES", "Member", "MemberKind", "members_of"]
+
+BLOCK_BYTES = 1 << 20
+TAR_BLOCK_BYTES = 512
+MOST_HEADER_BYTES = 1 << 20
+"""Names and attributes of one tar member, which are read into memory, are never longer."""
+MAKE_IT_AGAIN = "Copy the archive again from where it was made, or make it again."
+_LONG_HEADERS = (
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+)
+_ENCRYPTED = 1
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2)
+_DAMAGE = (
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    EOFError,
+    ValueError,
+    OverflowError,
+    RuntimeError,
+)
+"""What the readers of archives raise of archives that are not as they should be."""
+
+
+class MemberKind(enum.Enum):
+    """What a member would become."""
+
+    FILE = enum.auto()
+    DIRECTORY = enum.auto()
+    OTHER = enum.auto()
+    """A link, a device or a pipe."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """A member of an archive; those of a tar can be read only until the next one is asked for.
+
+    size_bytes: what the archive says of its content. header: as tarfile knows it.
+    """
+
+    archive: Path
+    name: str
+    kind: MemberKind
+    size_bytes: int
+    _file: BinaryIO
+    _open: Callable[[], IO[bytes]]
+    header: tarfile.TarInfo | None = None
+
+    def blocks(self) -> Iterator[bytes]:
+        """The content, a block at a time.
+
+        Raises:
+            SourceError: it is damaged, encrypted, or packed in a way that is not known.
+        """
+        with _told(self.archive, self._file, f"member {self.name!r} "), self._open() as content:
+            while block := content.read(BLOCK_BYTES):
+                yield block
+
+
+def members_of(file: BinaryIO, archive: Path, read: Callable[[int], None]) -> Iterator[Member]:
+    """The members of an open archive.
+
+    read: is told how many bytes of a tar are read, those of members that nobody asks for too.
+
+    Raises:
+        SourceError: the archive is damaged, or ends before its end.
+    """
+    magic = file.read(2)
+    file.seek(0)
+    if magic == b"PK" or archive.suffix.lower() == ".zip":
+        return _of_zip(file, archive)
+    return _of_tar(file, archive, read)
+
+
+@contextmanager
+def _told(archive: Path, file: BinaryIO, what: str = "") -> Iterator[None]:
+    """Tell what is wrong with an archive, and the byte at which reading it stopped."""
+    try:
+        yield
+    except _DAMAGE as error:
+        raise _damaged(archive, file, what, error) from error
+    except OSError as error:
+        if error.errno is not None:  # the file itself
+            raise
+        raise _damaged(archive, file, what, error) from error
+
+
+def _damaged(archive: Path, file: BinaryIO, what: str, error: Exception) -> SourceError:
+    found = f"{what}cannot be read to its end: {error}."
+    return SourceError(archive, found, offset=file.tell(), do=MAKE_IT_AGAIN)
+
+
+# -- zip -------------------------------------------------------------------------------------------
+
+
+def _of_zip(file: BinaryIO, archive: Path) -> Iterator[Member]:
+    with _told(archive, file), _zip_file(file, archive) as zipped:
+        for info in zipped.infolist():
+            yield Member(
+                archive,
+                info.filename,
+                _kind_in_zip(info),
+                info.file_size,
+                file,
+                _opener(zipped, info, archive),
+            )
+
+
+def _zip_file(file: BinaryIO, archive: Path) -> AbstractContextManager[zipfile.ZipFile]:
+    try:
+        return zipfile.ZipFile(file)
+    except zipfile.BadZipFile as error:
+        raise SourceError(
+            archive,
+            f"is no whole zip archive: the list of its members should end it ({error}).",
+            offset=file.seek(0, 2),
+            do=MAKE_IT_AGAIN,
+        ) from error
+
+
+def _opener(
+    zipped: zipfile.ZipFile, info: zipfile.ZipInfo, archive: Path
+) -> Callable[[], IO[bytes]]:
+    def content() -> IO[bytes]:
+        if info.flag_bits & _ENCRYPTED:
+            raise SourceError(
+                archive,
+                f"member {info.filename!r} is encrypted.",
+                do="Unpack it with its password and pass the directory.",
+            )
+        if info.compress_type not in _METHODS:
+            raise SourceError(
+                archive,
+                f"member {info.filename!r} is packed by method {info.compress_type} of zip, which "
+                "is not known here.",
+                do="Unpack it yourself and pass the directory.",
+            )
+        return zipped.open(info)
+
+    return content
+
+
+def _kind_in_zip(info: zipfile.ZipInfo) -> MemberKind:
+    """Archives made on Unix keep the mode of the file; others keep none."""
+    kind = stat.S_IFMT(info.external_attr >> 16)
+    if info.is_dir() or kind == stat.S_IFDIR:
+        return MemberKind.DIRECTORY
+    return MemberKind.FILE if kind in (0, stat.S_IFREG) else MemberKind.OTHER
+
+
+# -- tar -------------------------------------------------------------------------------------------
+
+
+def _of_tar(file: BinaryIO, archive: Path, read: Callable[[int], None]) -> Iterator[Member]:
+    content = _Counted(unpacked(file, archive), read)
+    with (
+        _told(archive, file),
+        tarfile.open(fileobj=content, mode="r|", bufsize=BLOCK_BYTES, tarinfo=_Header) as tar,
+    ):
+        while (header := tar.next()) is not None:
+            vars(tar)["members"].clear()  # it would remember all of them
+            yield Member(
+                archive,
+                header.name,
+                _kind_in_tar(header),
+                header.size,
+                file,
+                _extractor(tar, header),
+                header,
+            )
+        while content.read(BLOCK_BYTES):
+            """Only at its end does compressed content tell whether it is whole."""
+
+
+def _extractor(tar: tarfile.TarFile, header: tarfile.TarInfo) -> Callable[[], IO[bytes]]:
+    def content() -> IO[bytes]:
+        found = tar.extractfile(header)
+        assert found is not None, "only files are opened"
+        return found
+
+    return content
+
+
+def _kind_in_tar(header: tarfile.TarInfo) -> MemberKind:
+    if header.isdir():
+        return MemberKind.DIRECTORY
+    return MemberKind.FILE if header.isreg() else MemberKind.OTHER
+
+
+class _Header(tarfile.TarInfo):
+    """The header of a member; tarfile would take a broken one for the end of the archive."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Header:
+        ends = len(buf) == TAR_BLOCK_BYTES and not any(buf)
+        try:
+            header = super().frombuf(buf, encoding, errors)
+        except tarfile.HeaderError as error:
+            if ends:
+                raise
+            raise tarfile.ReadError(str(error)) from error
+        if header.type in _LONG_HEADERS and header.size > MOST_HEADER_BYTES:
+            raise tarfile.ReadError(f"a header says that it is {header.size} bytes long")
+        return header
+
+
+class _Counted(io.BufferedIOBase):
+    """Content, and who is told how much of it was read."""
+
+    def __init__(self, content: BinaryIO, read: Callable[[int], None]) -> None:
+        self._content, self._told = content, read
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        block = self._content.read(-1 if size is None else size)
+        self._told(len(block))
+        return block

@@ -1,0 +1,105 @@
+"""Turns the names of an archive's members into places below one directory, or refuses them."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from pathlib import Path
+
+from timeline.errors import SourceError
+
+__all__ = ["Places", "archive_stem", "is_archive", "is_wanted"]
+
+ARCHIVE_SUFFIXES = (
+    ".zip",
+    ".tar",
+    ".tar.gz",
+    ".tgz",
+    ".tar.bz2",
+    ".tbz2",
+    ".tbz",
+    ".tar.xz",
+    ".txz",
+)
+MOST_PARTS = 64
+"""Directories are never nested deeper in profiles."""
+_WANTED = re.compile(
+    r".+\.(?:json|csv|txt|log|db|db-wal)(?:\.\d+)?"
+    r"|(?:start|end)_info(?:\..+)?"
+    r"|.+\.slice_\d+"
+)
+_OF_THE_FINDER = "__MACOSX"
+"""What macOS adds to archives: a second tree with a shadow of each file."""
+_DRIVE = re.compile(r"[A-Za-z]:")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+DO_IT_YOURSELF = "Look at the archive; if you trust it, unpack it yourself and pass the directory."
+
+
+def is_archive(name: str) -> bool:
+    """Whether a name is that of an archive of files."""
+    return name.lower().endswith(ARCHIVE_SUFFIXES)
+
+
+def archive_stem(name: str) -> str:
+    """The name without the suffix of an archive: that of the directory which it is of."""
+    found = [suffix for suffix in ARCHIVE_SUFFIXES if name.lower().endswith(suffix)]
+    return name[: len(name) - max(map(len, found), default=0)] or "archive"
+
+
+def is_wanted(name: str) -> bool:
+    """Whether a reader may want a file of this name."""
+    return _WANTED.fullmatch(name.removesuffix(".gz")) is not None
+
+
+class Places:
+    """Where the members of one archive go; no two to the same place, on any file system."""
+
+    def __init__(self, archive: Path) -> None:
+        self._archive = archive
+        self._spelled: dict[str, str] = {}
+        self._files: set[str] = set()
+
+    def parts(self, name: str) -> tuple[str, ...]:
+        """A member's name as directories and a file; empty for what is of no use.
+
+        Raises:
+            SourceError: it leads out of the directory, or is no name for a file.
+        """
+        spelled = _readable(name).replace("\\", "/")
+        parts = tuple(part for part in spelled.split("/") if part not in ("", "."))
+        if spelled.startswith("/") or ".." in parts or (parts and _DRIVE.match(parts[0])):
+            raise self._refused(name, "would be written outside of the directory for it.")
+        if _CONTROL.search(spelled):
+            raise self._refused(name, "has control characters in its name.")
+        if len(parts) > MOST_PARTS:
+            raise self._refused(name, f"lies more than {MOST_PARTS} directories deep.")
+        if parts and (parts[0] == _OF_THE_FINDER or parts[-1].startswith("._")):
+            return ()
+        return parts
+
+    def take(self, parts: tuple[str, ...], *, file: bool) -> None:
+        """Take the place of a file or directory.
+
+        Raises:
+            SourceError: it is taken, or cannot be told from another one on every file system.
+        """
+        for count in range(1, len(parts) + 1):
+            path = "/".join(parts[:count])
+            key = unicodedata.normalize("NFC", path).casefold()
+            known = key in self._spelled
+            held = self._spelled.setdefault(key, path)
+            is_file = file and count == len(parts)
+            if held != path:
+                raise self._refused(path, f"differs from {held!r} only in the case of letters.")
+            if key in self._files or (is_file and known):
+                raise self._refused(path, "is there twice.")
+            if is_file:
+                self._files.add(key)
+
+    def _refused(self, name: str, why: str) -> SourceError:
+        return SourceError(self._archive, f"member {name!r} {why}", do=DO_IT_YOURSELF)
+
+
+def _readable(name: str) -> str:
+    """Bytes of a name that are no text are shown as such."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -1,0 +1,206 @@
+"""Turns an archive into the files of it that a reader may want, in a directory made for them."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import tarfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from timeline.errors import SourceError
+from timeline.sources.archive_members import Member, MemberKind, members_of
+from timeline.sources.member_names import Places, is_archive, is_wanted
+from timeline.units import spell_bytes
+
+__all__ = ["Budget", "Report", "budget_for", "unpack"]
+
+Report = Callable[[str, int, int], None]
+"""Told what is being done, and how much of how much is done."""
+MOST_TIMES_LARGER = 200
+"""Text of profiles becomes ten to fifty times smaller, never more."""
+ALWAYS_ALLOWED_BYTES = 1 << 30
+LEFT_FREE_BYTES = 256 << 20
+MOST_MEMBERS = 1 << 20
+_data_filter: Callable[[tarfile.TarInfo, str], object] | None = getattr(
+    tarfile, "data_filter", None
+)
+"""What newer versions of Python refuse to unpack; it comes on top of the checks made here."""
+
+
+@dataclass
+class Budget:
+    """How much an archive may become.
+
+    most_bytes: of content, read or written. free_bytes: of content that is written, in `place`.
+    member: the one that is being unpacked.
+    """
+
+    archive: Path
+    most_bytes: int
+    free_bytes: int
+    place: Path
+    read_bytes: int = field(default=0, init=False)
+    written_bytes: int = field(default=0, init=False)
+    member: str = field(default="", init=False)
+
+    def begin(self, member: Member) -> None:
+        """A member is next to be written; what it says of itself is believed only against it.
+
+        Raises:
+            SourceError: it says that it is too large.
+        """
+        self._check(self.written_bytes + member.size_bytes, member.size_bytes)
+
+    def read(self, count: int) -> None:
+        """So many bytes were read.
+
+        Raises:
+            SourceError: more than may be.
+        """
+        self.read_bytes += count
+        self._check(self.read_bytes, 0)
+
+    def write(self, count: int) -> None:
+        """So many bytes are about to be written.
+
+        Raises:
+            SourceError: they are too many.
+        """
+        self._check(self.written_bytes + count, count)
+        self.written_bytes += count
+
+    def _check(self, content_bytes: int, more_bytes: int) -> None:
+        if content_bytes > self.most_bytes:
+            raise SourceError(
+                self.archive,
+                f"expands to more than {spell_bytes(self.most_bytes)} at member {self.member!r}; "
+                "no profile is packed that tightly.",
+                do="If you trust it, unpack it yourself and pass the directory.",
+            )
+        if self.written_bytes + more_bytes > self.free_bytes:
+            raise self.no_room()
+
+    def no_room(self) -> SourceError:
+        """The error that there is no place to write to."""
+        return SourceError(
+            self.archive,
+            f"does not fit into {self.place} at member {self.member!r}: "
+            f"{spell_bytes(max(0, self.free_bytes))} may be written there.",
+            do="Name a larger directory in TMPDIR, or unpack it yourself and pass the directory.",
+        )
+
+
+def budget_for(archive: Path, place: Path) -> Budget:
+    """How much an archive may become: a multiple of its size, and what is free in a place."""
+    free_bytes = shutil.disk_usage(place).free
+    return Budget(
+        archive,
+        max(ALWAYS_ALLOWED_BYTES, MOST_TIMES_LARGER * archive.stat().st_size),
+        free_bytes - min(LEFT_FREE_BYTES, free_bytes // 8),
+        place,
+    )
+
+
+def unpack(archive: Path, directory: Path, budget: Budget, report: Report) -> tuple[str, ...]:
+    """Unpack the files that a reader may want, and all directories; also notes on what is not.
+
+    Links, devices and archives inside are noted and left; other files are no part of a profile
+    that is read, and are skipped.
+
+    Args:
+        directory: where to; it is made.
+
+    Raises:
+        SourceError: the archive is damaged, dangerous or too large.
+    """
+    made = _Unpacked(archive, directory, budget)
+    try:
+        directory.mkdir(parents=True)
+        whole_bytes = archive.stat().st_size
+        with archive.open("rb") as file:
+
+            def progressed() -> None:
+                report(f"Unpacking {archive.name}", file.tell(), whole_bytes)
+
+            for count, member in enumerate(members_of(file, archive, budget.read)):
+                if count == MOST_MEMBERS:
+                    raise SourceError(archive, f"holds more than {MOST_MEMBERS} members.")
+                made.add(member, progressed)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise budget.no_room() from error
+        at = f" at member {budget.member!r}" if budget.member else ""
+        raise SourceError(archive, f"cannot be unpacked{at}: {error.strerror}.") from error
+    return made.notes()
+
+
+class _Unpacked:
+    """What is unpacked of an archive so far, and what is left in it."""
+
+    def __init__(self, archive: Path, directory: Path, budget: Budget) -> None:
+        self._archive, self._directory, self._budget = archive, directory, budget
+        self._places = Places(archive)
+        self._made: set[tuple[str, ...]] = set()
+        self._links = list[str]()
+        self._archives = list[str]()
+
+    def add(self, member: Member, progressed: Callable[[], None]) -> None:
+        """Unpack a member, or know why not; directories are made for files that are skipped too."""
+        progressed()
+        self._budget.member = member.name
+        parts = self._places.parts(member.name)
+        if not parts:
+            return
+        if member.kind is MemberKind.OTHER:
+            self._links.append(member.name)
+            return
+        is_file = member.kind is MemberKind.FILE
+        self._make(parts[:-1] if is_file else parts)
+        if is_file and is_wanted(parts[-1]):
+            self._places.take(parts, file=True)
+            self._write(member, parts, progressed)
+        elif is_file and is_archive(parts[-1]):
+            self._archives.append(member.name)
+
+    def _make(self, parts: tuple[str, ...]) -> None:
+        if parts not in self._made:
+            self._places.take(parts, file=False)
+            self._directory.joinpath(*parts).mkdir(parents=True, exist_ok=True)
+            self._made.add(parts)
+
+    def _write(
+        self, member: Member, parts: tuple[str, ...], progressed: Callable[[], None]
+    ) -> None:
+        _check(member, self._directory)
+        self._budget.begin(member)
+        with self._directory.joinpath(*parts).open("xb") as file:
+            for block in member.blocks():
+                self._budget.write(len(block))
+                file.write(block)
+                progressed()
+
+    def notes(self) -> tuple[str, ...]:
+        """What people should know is in the archive and was not unpacked."""
+        name = self._archive.name
+        notes = []
+        if self._links:
+            notes.append(f"{name}: links and special files are not unpacked: {_few(self._links)}.")
+        if self._archives:
+            notes.append(f"{name}: archives inside it are not opened: {_few(self._archives)}.")
+        return tuple(notes)
+
+
+def _few(names: Sequence[str], most: int = 3) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(map(repr, names[:most])) + more
+
+
+def _check(member: Member, directory: Path) -> None:
+    """Ask Python too whether a member of a tar is harmless."""
+    if _data_filter is not None and member.header is not None:
+        try:
+            _data_filter(member.header, str(directory))
+        except tarfile.TarError as error:
+            raise SourceError(member.archive, f"member {member.name!r}: {error}.") from error
