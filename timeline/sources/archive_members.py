@@ -18,10 +18,12 @@ from typing import IO, BinaryIO
 from timeline.errors import SourceError
 from timeline.sources.opened import unpacked
 
-__all__ = ["BLOCK_BYTES", "Member", "MemberKind", "members_of"]
+__all__ = ["BLOCK_BYTES", "READ_AHEAD_BYTES", "Member", "MemberKind", "members_of"]
 
 BLOCK_BYTES = 1 << 20
 TAR_BLOCK_BYTES = 512
+READ_AHEAD_BYTES = 1 << 16
+"""A tar is read in blocks of this size; tarfile copies the rest of one with each header."""
 MOST_HEADER_BYTES = 1 << 20
 """Names and attributes of one tar member, which are read into memory, are never longer."""
 MAKE_IT_AGAIN = "Copy the archive again from where it was made, or make it again."
@@ -180,7 +182,7 @@ def _of_tar(file: BinaryIO, archive: Path, read: Callable[[int], None]) -> Itera
     content = _Counted(unpacked(file, archive), read)
     with (
         _told(archive, file),
-        tarfile.open(fileobj=content, mode="r|", bufsize=BLOCK_BYTES, tarinfo=_Header) as tar,
+        tarfile.open(fileobj=content, mode="r|", bufsize=READ_AHEAD_BYTES, tarinfo=_Header) as tar,
     ):
         while (header := tar.next()) is not None:
             vars(tar)["members"].clear()  # it would remember all of them

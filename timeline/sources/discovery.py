@@ -69,7 +69,7 @@ def discover(
     """
     captures, root = find_captures(path), Root(path, above)
     ranks = _assigned_ranks(captures, assigned or {})
-    captures, notes = _without_nameless_raw(captures, path, ranks)
+    captures, notes = _without_nameless_raw(captures, root, ranks)
     candidates: list[_Candidate] = []
     for capture in captures:
         try:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from timeline.errors import SourceError
-from timeline.sources.archive_members import Member, MemberKind, members_of
+from timeline.sources.archive_members import READ_AHEAD_BYTES, Member, MemberKind, members_of
 from timeline.sources.member_names import Places, is_archive, is_wanted
 from timeline.units import spell_bytes
 
@@ -54,13 +54,13 @@ class Budget:
         self._check(self.written_bytes + member.size_bytes, member.size_bytes)
 
     def read(self, count: int) -> None:
-        """So many bytes were read.
+        """So many bytes were read, the last of which may be of the next member.
 
         Raises:
             SourceError: more than may be.
         """
         self.read_bytes += count
-        self._check(self.read_bytes, 0)
+        self._check(self.read_bytes - READ_AHEAD_BYTES, 0)
 
     def write(self, count: int) -> None:
         """So many bytes are about to be written.
