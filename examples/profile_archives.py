@@ -8,9 +8,8 @@ import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["SUFFIXES", "tar_of", "write_archive", "zip_of"]
+__all__ = ["tar_of", "write_archive", "zip_of"]
 
-SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 _COMPRESSIONS = {"gz": "gz", "tgz": "gz", "bz2": "bz2", "xz": "xz"}
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from perfetto_sql import TraceProcessor
-from profile_archives import SUFFIXES, write_archive, zip_of
+from profile_archives import write_archive, zip_of
 from profile_shelf import LAYOUTS, ProfileShelf, tree_state
 
 from timeline.cli import main
@@ -72,7 +72,7 @@ def test_packed_is_the_same_as_plain(
     assert list(temporary.iterdir()) == []
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("suffix", [".zip", ".tar", ".tgz", ".tar.bz2"])
 def test_every_archive_is_read(
     shelf: ProfileShelf, tmp_path: Path, temporary: Path, suffix: str
 ) -> None:

@@ -28,6 +28,8 @@ PACKERS: dict[str, Callable[[bytes], bytes]] = {
     "bzip2": bz2.compress,
     "xz": lzma.compress,
 }
+MAGIC_KNOWN_BYTES = 10
+"""From here on every format is recognised by what is left of it."""
 packed_in_each_way = pytest.mark.parametrize("way", PACKERS)
 
 
@@ -87,10 +89,6 @@ def test_every_cut_is_told_with_its_byte(tmp_path: Path, way: str) -> None:
             file.read()
         assert caught.value.offset == size
         assert f"{path}, byte {size}: ends before" in str(caught.value)
-
-
-MAGIC_KNOWN_BYTES = 10
-"""From here on every format is recognised by what is left of it."""
 
 
 @pytest.mark.parametrize("way", ["gzip", "bzip2", "xz"])

@@ -34,6 +34,8 @@ _LONG_HEADERS = (
     tarfile.GNUTYPE_LONGNAME,
     tarfile.GNUTYPE_LONGLINK,
 )
+_ZIP_BEGINS = (b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08")
+"""With a member, with none, or as one part of several. A tar begins with any name."""
 _ENCRYPTED = 1
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2)
 _DAMAGE = (
@@ -92,9 +94,9 @@ def members_of(file: BinaryIO, archive: Path, read: Callable[[int], None]) -> It
     Raises:
         SourceError: the archive is damaged, or ends before its end.
     """
-    magic = file.read(2)
+    magic = file.read(4)
     file.seek(0)
-    if magic == b"PK" or archive.suffix.lower() == ".zip":
+    if magic in _ZIP_BEGINS or archive.suffix.lower() == ".zip":
         return _of_zip(file, archive)
     return _of_tar(file, archive, read)
 
@@ -122,6 +124,7 @@ def _damaged(archive: Path, file: BinaryIO, what: str, error: Exception) -> Sour
 
 def _of_zip(file: BinaryIO, archive: Path) -> Iterator[Member]:
     with _told(archive, file), _zip_file(file, archive) as zipped:
+        file.seek(0)  # who watches sees how far it is; zipfile goes where it has to
         for info in zipped.infolist():
             yield Member(
                 archive,
