@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import json
 import lzma
 import os
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,9 +19,11 @@ from profile_shelf import Profile, ProfileShelf
 
 from timeline.cli import main
 from timeline.errors import SourceError
+from timeline.sources.damage import Damage
 from timeline.sources.discovery import discover
 from timeline.sources.file_names import held_file, named_files
-from timeline.sources.opened import open_binary, open_text
+from timeline.sources.json_events import read_events
+from timeline.sources.opened import last_bytes, open_binary, open_text, opened
 
 TEXT_LAYOUTS = ("torch-text", "mindspore-2.1", "mindstudio", "mindstudio-sliced", "mindformers")
 PACKERS: dict[str, Callable[[bytes], bytes]] = {
@@ -195,3 +199,45 @@ def test_a_cut_file_is_told(
     assert main([str(profile.path), "-o", str(tmp_path / "out.pftrace")]) == 1
     assert f"{name}.gz, byte {size}: ends before" in capsys.readouterr().err
     assert not (tmp_path / "out.pftrace").exists()
+
+
+@given(st.binary(max_size=300).filter(lambda data: data[:2] != b"\x1f\x8b"), st.integers(1, 400))
+def test_the_end_of_a_file_is_that_of_its_content(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes, count: int
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "file with an end"
+    for written in (data, gzip.compress(data), gzip.compress(data[:9]) + gzip.compress(data[9:])):
+        path.write_bytes(written)
+        assert last_bytes(path, count) == data[-count:]
+
+
+def test_the_end_of_a_packed_file_takes_little_memory(tmp_path: Path) -> None:
+    """A file that unpacks to 64 MB is never held whole."""
+    path = tmp_path / "large.gz"
+    with gzip.open(path, "wb", compresslevel=1) as packed:
+        for _ in range(64):
+            packed.write(bytes(1 << 20))
+        packed.write(b"end")
+    tracemalloc.start()
+    assert last_bytes(path, 10) == bytes(7) + b"end"
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 8 << 20
+
+
+def test_a_file_that_is_not_there_is_a_source_error(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="No such file"), opened(tmp_path / "absent.json.gz"):
+        pass
+
+
+def test_a_packed_trace_that_was_cut_short_gives_its_first_events(tmp_path: Path) -> None:
+    """What was unpacked before the break is read, and the break is told."""
+    path = tmp_path / "trace.json.gz"
+    events = [{"ph": "X", "name": f"op {number}", "ts": number} for number in range(20_000)]
+    packed = gzip.compress(json.dumps(events).encode())
+    path.write_bytes(packed[: len(packed) // 2])
+    damage = Damage(path)
+    found = [event for block in read_events(path, 4096, damage) for event in block]
+    assert [event.name for event in found] == [f"op {number}" for number in range(len(found))]
+    assert 5_000 < len(found) < 15_000
+    assert any("cannot be unpacked" in own.reason for own in damage.omissions(0))
