@@ -14,6 +14,9 @@ from pathlib import Path
 
 from profile_kineto import write_kineto
 from profile_mindspore import write_mindspore_timeline
+from profile_mindspore_display import write_mindspore_display
+from profile_mindspore_raw import write_mindspore_raw
+from profile_mindspore_text import write_mindspore_text
 from profile_mindstudio import write_mindformers, write_mindstudio
 from profile_model import Iteration, RankRun, Run, Step, Task
 from profile_msprof_sqlite import write_msprof_sqlite
@@ -39,6 +42,9 @@ __all__ = [
     "write_kernel_details",
     "write_kineto",
     "write_mindformers",
+    "write_mindspore_display",
+    "write_mindspore_raw",
+    "write_mindspore_text",
     "write_mindspore_timeline",
     "write_mindstudio",
     "write_msprof_sqlite",
@@ -60,6 +66,8 @@ LAYOUTS: dict[str, Callable[[Run, Path], list[Path]]] = {
     "kernel-details": write_kernel_details,
     "op-summary": write_op_summary,
     "kineto": write_kineto,
+    "mindspore-text": write_mindspore_text,
+    "mindspore-raw": write_mindspore_raw,
 }
 
 

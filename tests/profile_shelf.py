@@ -17,6 +17,9 @@ from make_profile import (
     write_kernel_details,
     write_kineto,
     write_mindformers,
+    write_mindspore_display,
+    write_mindspore_raw,
+    write_mindspore_text,
     write_mindspore_timeline,
     write_mindstudio,
     write_msprof_sqlite,
@@ -52,6 +55,12 @@ WRITERS: dict[str, Callable[[Run, Path], list[Path]]] = {
     "kineto": write_kineto,
     "kineto-2.2": functools.partial(write_kineto, base_ns=0),
     "kineto-alone": functools.partial(write_kineto, distributed=False),
+    "mindspore-text": write_mindspore_text,
+    "mindspore-text-2.1": functools.partial(write_mindspore_text, version="2.1"),
+    "mindspore-text-hccl": functools.partial(write_mindspore_text, hccl=True),
+    "mindspore-raw": write_mindspore_raw,
+    "mindspore-display": write_mindspore_display,
+    "mindspore-display-1.5": functools.partial(write_mindspore_display, version="1.5"),
 }
 """Everything that can be on disk, by name."""
 

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from timeline.records.tables import NO_TIME
-from timeline.sources.microseconds import interval_ns, moment_ns, moments_ns
+from timeline.sources.microseconds import interval_ns, milliseconds_ns, moment_ns, moments_ns
 
 NUMBER = re.compile(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 AROUND_NUMBERS = b'" \t\r\n'
@@ -164,3 +164,32 @@ def test_times_too_large_for_64_bits_have_no_time() -> None:
 def test_nothing_is_read_from_nothing() -> None:
     start_ns, end_ns = interval_ns([], [])
     assert (len(start_ns), len(end_ns), len(moments_ns([]))) == (0, 0, 0)
+
+
+@st.composite
+def millisecond_spans(draw: st.DrawFn) -> tuple[bytes, bytes, Fraction, Fraction]:
+    """Start and duration in milliseconds, as text and as values in microseconds."""
+    start, length = draw(decimals(least=-MOST_US)), draw(decimals() | with_exponents())
+    scale = f"e-{draw(st.integers(3, 6))}"
+    start, length = start + scale, length + ("" if "e" in length.lower() else scale)
+    value = Fraction(start) * 1000
+    return quoted(draw, start), quoted(draw, length), value, value + Fraction(length) * 1000
+
+
+@given(st.lists(millisecond_spans(), max_size=8))
+@example([(b"438068.41592", b"0.00266", Fraction("438068415.92"), Fraction("438068418.58"))])
+@example([(b"0.0000004", b"0.0000001", Fraction("0.0004"), Fraction("0.0005"))])
+def test_milliseconds_are_rounded_like_microseconds(
+    rows: list[tuple[bytes, bytes, Fraction, Fraction]],
+) -> None:
+    start_ns, end_ns = milliseconds_ns([row[0] for row in rows], [row[1] for row in rows])
+    assert start_ns.tolist() == [nearest_ns(start) for _, _, start, _ in rows]
+    assert end_ns.tolist() == [nearest_ns(end) for _, _, _, end in rows]
+
+
+def test_milliseconds_too_large_for_64_bits_have_no_time() -> None:
+    start_ns, end_ns = milliseconds_ns(
+        [b"9e12", b"1", b"x", b"4e12"], [b"", b"9e12", b"1", b"4e12"]
+    )
+    assert start_ns.tolist() == [NO_TIME, NO_TIME, NO_TIME, 4 * 10**18]
+    assert end_ns.tolist() == [NO_TIME, NO_TIME, NO_TIME, 8 * 10**18]

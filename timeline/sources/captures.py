@@ -15,7 +15,7 @@ from timeline.sources.kineto_header import is_kineto
 from timeline.sources.kineto_names import is_named_json, is_named_kineto
 from timeline.sources.raw_slices import slices_in
 
-__all__ = ["Capture", "Layout", "find_captures"]
+__all__ = ["Capture", "Layout", "find_captures", "hardware_log_ids", "text_ids"]
 
 
 class Layout(enum.Enum):
@@ -30,6 +30,10 @@ class Layout(enum.Enum):
     PARSED = enum.auto()
     """Parsed by msprof and never exported."""
     KERNEL_TABLE = enum.auto()
+    TEXT = enum.auto()
+    """Text outputs of MindSpore 0.7 to 2.2."""
+    HARDWARE_LOG = enum.auto()
+    """Raw files of MindSpore 0.x and 1.x."""
     RAW_SLICES = enum.auto()
     """Raw data with slices that are read; of RAW nothing can be."""
     RAW = enum.auto()
@@ -40,7 +44,8 @@ class Capture:
     """One place that holds the profile of one device, or of several in one database or export.
 
     `directory` is the capture as people name it; `content` is the file or directory to read;
-    `device` is that of a device directory, None where the capture is not split by device.
+    `device` is that of a device directory, or the id in the names of MindSpore's text and raw
+    files, None where the capture is not split by device.
     """
 
     layout: Layout
@@ -49,6 +54,8 @@ class Capture:
     device: int | None = None
 
 
+_BESIDE_OTHERS = frozenset({Layout.TEXT, Layout.HARDWARE_LOG, Layout.KINETO})
+"""Layouts whose directory may hold captures of other layouts."""
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
 MINDSTUDIO_OUTPUT = "mindstudio_profiler_output"
 _DATABASE = re.compile(r"(?:ascend_(?:pytorch|mindspore)_profiler(?:_\d+)?|msprof_\d+)\.db")
@@ -61,6 +68,16 @@ SQLITE = "sqlite"
 _TASKS = "ascend_task.db"
 _CAPTURED = re.compile(r".+_ascend_(?:pt|ms)")
 _PROF = "PROF_"
+_TEXT = re.compile(
+    r"(?:output_timeline_data_(?P<id>0|[1-9]\d{0,8})\.txt"
+    r"|(?:ascend_)?timeline_display_(?P<other>0|[1-9]\d{0,8})\.json)",
+    re.ASCII,
+)
+"""The files of MindSpore 0.7 to 2.2 that hold device tasks."""
+_HARDWARE_LOG = re.compile(
+    r"(?:hwts\.log\.data|training_trace)\.\d+\.dev\..+\.(?P<id>0|[1-9]\d{0,8})\.slice_\d+", re.ASCII
+)
+"""The raw files of MindSpore 0.x and 1.x, which need no export."""
 
 
 def find_captures(path: Path) -> list[Capture]:
@@ -81,8 +98,8 @@ def find_captures(path: Path) -> list[Capture]:
             path,
             "holds no Ascend profile.",
             do=f"Looked for */{OUTPUT}, PROF_*/{MINDSTUDIO_OUTPUT}, PROF_*/device_N/timeline, "
-            "PROF_*/device_N/data, *.db and PyTorch's own *.pt.trace.json below it. Other raw data "
-            "must be exported first: "
+            "PROF_*/device_N/data, *.db, output_timeline_data_*.txt and PyTorch's own "
+            "*.pt.trace.json below it. Other raw data must be exported first: "
             f"msprof --export=on --output={path}",
         )
     return sorted(found, key=lambda capture: (str(capture.directory), capture.device or 0))
@@ -109,6 +126,9 @@ def _of_file(path: Path) -> Capture:
         return _of_table(parent, found)
     if _is_kineto(resolved):
         return Capture(Layout.KINETO, resolved, resolved)
+    for layout, pattern in ((Layout.TEXT, _TEXT), (Layout.HARDWARE_LOG, _HARDWARE_LOG)):
+        if match := pattern.fullmatch(path.name):
+            return Capture(layout, parent, parent, _id_in(match))
     raise NoProfileError(
         path,
         "is no profile.",
@@ -165,7 +185,7 @@ def _walk(root: Path) -> Iterator[Capture]:
         if any(_may_cover(capture) for capture in found):
             taken = {capture.content for capture in found}
             directories[:] = [own for own in directories if directory / own not in taken]
-        elif any(capture.layout is not Layout.KINETO for capture in found):
+        elif any(capture.layout not in _BESIDE_OTHERS for capture in found):
             directories.clear()
         yield from found
 
@@ -291,6 +311,7 @@ def _loose(directory: Path, files: list[str]) -> Iterator[Capture]:
     elif any(_TABLE.fullmatch(name) for name in names):
         yield Capture(Layout.KERNEL_TABLE, directory, directory)
     else:
+        yield from _of_mindspore(directory, files)
         for path in (directory / name for name in files):
             if _is_kineto(path):
                 yield Capture(Layout.KINETO, path, path)
@@ -299,3 +320,38 @@ def _loose(directory: Path, files: list[str]) -> Iterator[Capture]:
 def _is_kineto(path: Path) -> bool:
     """Whether a file is a trace of PyTorch's own profiler, each of which is a capture."""
     return is_named_kineto(path.name) or (is_named_json(path.name) and is_kineto(path))
+
+
+def _of_mindspore(directory: Path, files: list[str]) -> Iterator[Capture]:
+    """One per id in the names of MindSpore's own files; other captures may lie beside them."""
+    for number in _ids_among(files, _TEXT):
+        yield Capture(Layout.TEXT, directory, directory, number)
+    job = directory.parent if directory.name == "data" else directory
+    for number in _ids_among(files, _HARDWARE_LOG):
+        yield Capture(Layout.HARDWARE_LOG, job, directory, number)
+
+
+def text_ids(directory: Path) -> list[int]:
+    """The ids in the names of MindSpore's text files in a directory, ascending."""
+    return _ids_among(_names_in(directory), _TEXT)
+
+
+def hardware_log_ids(directory: Path) -> list[int]:
+    """The ids in the names of MindSpore's raw files in a directory, ascending."""
+    return _ids_among(_names_in(directory), _HARDWARE_LOG)
+
+
+def _names_in(directory: Path) -> list[str]:
+    try:
+        return [path.name for path in directory.iterdir()]
+    except OSError as error:
+        raise SourceError(directory, f"cannot be read: {error.strerror}.") from error
+
+
+def _ids_among(names: list[str], pattern: re.Pattern[str]) -> list[int]:
+    return sorted({_id_in(match) for name in names if (match := pattern.fullmatch(name))})
+
+
+def _id_in(match: re.Match[str]) -> int:
+    found = match.groupdict()
+    return int(found["id"] or found["other"])

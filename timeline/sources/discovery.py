@@ -15,6 +15,8 @@ from timeline.sources.companions import with_companions
 from timeline.sources.database_source import DatabaseSource
 from timeline.sources.identity import Root, how_to_export, identify, is_nameless, raw_error
 from timeline.sources.kineto_source import KinetoSource
+from timeline.sources.mindspore_raw import MindSporeRawSource
+from timeline.sources.mindspore_text import MindSporeTextSource
 from timeline.sources.parsed_source import ParsedSource
 from timeline.sources.raw_source import RawSlicesSource
 from timeline.sources.table_source import KernelTableSource
@@ -69,7 +71,9 @@ def discover(
     """
     captures, root = find_captures(path), Root(path, above)
     ranks = _assigned_ranks(captures, assigned or {})
+    captures, passed_logs = _without_logs_of_texts(captures)
     captures, notes = _without_nameless_raw(captures, root, ranks)
+    notes += passed_logs
     candidates: list[_Candidate] = []
     for capture in captures:
         try:
@@ -103,6 +107,10 @@ def _assigned_ranks(captures: Sequence[Capture], assigned: Mapping[str, int]) ->
                 and wanted.resolve()
                 in (capture.directory.resolve(), *capture.directory.resolve().parents)
             )
+            or (
+                wanted.name == f"device_{capture.device}"
+                and wanted.parent.resolve() == capture.directory.resolve()
+            )
         ]
         if not hits:
             known = ", ".join(sorted({capture.directory.name for capture in captures}))
@@ -117,20 +125,49 @@ def _assigned_ranks(captures: Sequence[Capture], assigned: Mapping[str, int]) ->
 def _without_nameless_raw(
     captures: list[Capture], root: Root, assigned: Mapping[Capture, int]
 ) -> tuple[list[Capture], list[str]]:
-    """Pass over raw captures of no known rank where better ones are; alone they are errors."""
+    """Pass over raw captures of no known rank where better ones are; alone they are errors.
+
+    So are PROF_* directories beside text outputs, which MindSpore made of them.
+    """
     layouts = {capture.layout for capture in captures}
     poor = _RAW if layouts - _RAW else frozenset({Layout.RAW})
+    texts = {capture.directory for capture in captures if capture.layout is Layout.TEXT}
     if not layouts - poor:
         return captures, []
     kept, notes = [], []
     for capture in captures:
         try:
-            if capture.layout in poor and capture not in assigned and is_nameless(capture, root):
+            if capture.directory.parent in texts:
+                identify(capture, root, assigned.get(capture))
+            elif capture.layout in poor and capture not in assigned and is_nameless(capture, root):
                 raise raw_error(capture.directory)
+        except RankIdentityError as error:
+            notes.append(f"{error} The text outputs beside it are read instead.")
+            continue
         except SourceError as error:
             notes.append(str(error))
             continue
         kept.append(capture)
+    return kept, notes
+
+
+def _without_logs_of_texts(captures: list[Capture]) -> tuple[list[Capture], list[str]]:
+    """Pass over raw files beside the text outputs that MindSpore made of them.
+
+    Their ids cannot be compared: those of raw files are devices, those of text may be ranks.
+    """
+    texts = {capture.directory for capture in captures if capture.layout is Layout.TEXT}
+    around = texts | {directory.parent for directory in texts}
+    kept, notes = [], []
+    for capture in captures:
+        own = {capture.directory, *capture.directory.parents}
+        if capture.layout is Layout.HARDWARE_LOG and own & around:
+            notes.append(
+                f"the raw files of device {capture.device} in {capture.directory.name} were not "
+                "read: MindSpore's text outputs are beside them."
+            )
+        else:
+            kept.append(capture)
     return kept, notes
 
 
@@ -165,6 +202,12 @@ def _source(capture: Capture, identity: Identity, clock: Clock, several: bool) -
             return KernelTableSource(identity, clock, capture.content, several)
         case Layout.KINETO:
             return KinetoSource(identity, clock, capture.content)
+        case Layout.TEXT:
+            assert capture.device is not None
+            return MindSporeTextSource(identity, clock, capture.content, capture.device)
+        case Layout.HARDWARE_LOG:
+            assert capture.device is not None
+            return MindSporeRawSource(identity, clock, capture.content, capture.device)
 
 
 def _newest(rank: int, candidates: list[_Candidate]) -> tuple[_Candidate, list[str]]:
@@ -174,6 +217,8 @@ def _newest(rank: int, candidates: list[_Candidate]) -> tuple[_Candidate, list[s
     one moment by two processes are two cards that claim one rank.
     """
     candidates, passed = _without_poorer(rank, _without_raw_twins(candidates))
+    candidates, twins = _without_text_twins(rank, candidates)
+    passed += twins
     ordered = sorted(candidates, key=lambda found: found.identity.taken)
     newest = ordered[-1]
     for older in ordered[:-1]:
@@ -241,6 +286,26 @@ def _without_raw_twins(candidates: list[_Candidate]) -> list[_Candidate]:
         )
     ]
     return kept or candidates
+
+
+def _without_text_twins(
+    rank: int, candidates: list[_Candidate]
+) -> tuple[list[_Candidate], list[str]]:
+    """Drop MindSpore's text outputs where the export they were made of lies beside them."""
+    exported = [found for found in candidates if found.capture.layout is not Layout.TEXT]
+    kept, notes = list(exported), []
+    for found in candidates:
+        if found.capture.layout is Layout.TEXT:
+            own = found.capture.directory
+            richer = [one for one in exported if own in one.capture.directory.parents]
+            if richer:
+                notes.append(
+                    f"rank {rank}: the text outputs in {own.name} hold less than "
+                    f"{richer[-1].capture.directory.name} and were not read."
+                )
+            else:
+                kept.append(found)
+    return kept, notes
 
 
 def _follows(older: Identity, newer: Identity) -> bool:

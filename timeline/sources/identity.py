@@ -12,7 +12,8 @@ import orjson
 
 from timeline.errors import RankIdentityError, SourceError
 from timeline.sources.base import Clock, Identity
-from timeline.sources.captures import Capture, Layout
+from timeline.sources.captures import Capture, Layout, hardware_log_ids, text_ids
+from timeline.sources.counter_clock import counter_clock
 from timeline.sources.file_names import held_file, named_files
 from timeline.sources.kineto_header import read_header
 from timeline.sources.kineto_names import read_name
@@ -63,6 +64,18 @@ def identify(
             return _of_database(capture, root, assigned, database)
     if capture.layout is Layout.KINETO:
         return [(_of_kineto(capture, root, assigned), Clock(), False)]
+    if capture.layout is Layout.TEXT:
+        ids = text_ids(capture.content)
+        return [(_of_numbered(capture, root, assigned, ids), Clock(), False)]
+    if capture.layout is Layout.HARDWARE_LOG:
+        ids = hardware_log_ids(capture.content)
+        return [
+            (
+                _of_numbered(capture, root, assigned, ids),
+                counter_clock(capture.content, capture.device),
+                False,
+            )
+        ]
     metadata = _of_files(capture)
     clock = _clock(capture)
     rank, where = _settle(capture, root, metadata, assigned)
@@ -94,6 +107,24 @@ def _of_database(
     device = pairs[0][1] if len(pairs) == 1 else capture.device
     several = capture.device is not None and _device_count(capture.directory) > 1
     return [(_identity(capture, rank, device, where), clock, several)]
+
+
+def _of_numbered(capture: Capture, root: Root, assigned: int | None, ids: list[int]) -> Identity:
+    """Who the files of one of several ids in a directory of MindSpore's outputs are.
+
+    The id is the rank since MindSpore 1.5 and the device before. So where a directory named after
+    a rank holds files of one id only, that name tells the rank and the id can be the device.
+    """
+    number = capture.device
+    assert number is not None
+    names = [] if len(ids) > 1 else _of_names(capture, root)
+    if assigned is not None:
+        rank, where = assigned, "--assign-rank"
+    elif names:
+        rank, where = names[0].rank, names[0].where
+    else:
+        rank, where = number, f"the {number} in the names of its files"
+    return _identity(capture, rank, None if rank == number else number, where)
 
 
 def _database_host(database: Database) -> str:
@@ -224,7 +255,7 @@ def _settle(
     if assigned is not None:
         return assigned, "--assign-rank"
     names = _of_names(capture, root) if with_names else []
-    evidence = metadata + names
+    evidence = metadata + names or _beside_text(capture)
     ranks = {item.rank for item in evidence}
     name = capture.directory.name
     if not ranks and capture.layout is Layout.RAW:
@@ -269,6 +300,14 @@ def _of_names(capture: Capture, root: Root) -> list[Evidence]:
         if match := re.fullmatch(r"rank[-_](\d+)", path.name):
             return [Evidence(int(match[1]), f"directory {path.name}")]
     return []
+
+
+def _beside_text(capture: Capture) -> list[Evidence]:
+    """What the text outputs that MindSpore made of a lone PROF_* directory beside it say."""
+    parent = capture.directory.parent
+    sessions = sum(1 for path in parent.glob("PROF_*") if path.is_dir())
+    ids = text_ids(parent) if sessions == 1 else []
+    return [Evidence(ids[0], "the text files beside it")] if len(ids) == 1 else []
 
 
 def _clock(capture: Capture) -> Clock:

@@ -12,11 +12,13 @@ import numpy.typing as npt
 from timeline.records.columns import Bool, Int64
 from timeline.records.tables import NO_TIME
 
-__all__ = ["interval_ns", "moment_ns", "moments_ns"]
+__all__ = ["interval_ns", "milliseconds_ns", "moment_ns", "moments_ns"]
 
 FRACTION_DIGITS = 15
 """Digits kept behind the point: more than any export writes, so sums of two are exact."""
 _PARTS_IN_NS = 10 ** (FRACTION_DIGITS - 3)
+_PARTS_OF_MILLISECONDS = 10 ** (FRACTION_DIGITS - 6)
+"""The same for times that are written in milliseconds."""
 _NUMBER = re.compile(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 """Decimal itself also takes 1_000, inf and nan."""
 _BREAK, _QUOTE, _POINT, _ZERO = b"\n", ord('"'), ord("."), ord("0")
@@ -160,3 +162,28 @@ def _exact(text: bytes) -> tuple[int, int] | None:
         context.prec = 64
         parts = int(value_us.scaleb(FRACTION_DIGITS).to_integral_value(ROUND_FLOOR))
     return parts // _PARTS_IN_NS, parts % _PARTS_IN_NS
+
+
+def milliseconds_ns(starts: Sequence[bytes], durations: Sequence[bytes]) -> tuple[Int64, Int64]:
+    """Start and end of intervals whose start and duration are decimal milliseconds.
+
+    Rounded as `interval_ns` does; NO_TIME where a text is no number, or one so large that a sum of
+    two would not fit 64 bits.
+    """
+    start_ns, start_part, start_good = _of_milliseconds(starts)
+    length_ns, length_part, length_good = _of_milliseconds([text or b"0" for text in durations])
+    half = _PARTS_OF_MILLISECONDS // 2
+    part = start_part + length_part + half
+    end_ns = start_ns + length_ns + part // _PARTS_OF_MILLISECONDS
+    rounded_ns = start_ns + (start_part + half) // _PARTS_OF_MILLISECONDS
+    good = start_good & length_good
+    return np.where(good, rounded_ns, NO_TIME), np.where(good, end_ns, NO_TIME)
+
+
+def _of_milliseconds(texts: Sequence[bytes]) -> tuple[Int64, Int64, Bool]:
+    """Whole nanoseconds, the rest in parts of a nanosecond, and whether it is a number."""
+    whole_us, part, good = _split(texts)
+    good = good & (np.abs(whole_us) < _MOST_US // 2)
+    whole_us = np.where(good, whole_us, 0)
+    whole_ns = whole_us * 1000 + part // _PARTS_OF_MILLISECONDS
+    return whole_ns, part % _PARTS_OF_MILLISECONDS, good

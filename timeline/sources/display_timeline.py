@@ -1,0 +1,268 @@
+"""Turns a timeline display of MindSpore 0.7 to 2.2, whose rows are unnamed, into records."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from timeline.records.columns import Int64, Pile, constant
+from timeline.records.strings import NO_NAME, StringPool
+from timeline.records.tables import (
+    NO_GRAPH,
+    NO_ID,
+    CommunicationOps,
+    HostEvents,
+    Omission,
+    Steps,
+    Tasks,
+)
+from timeline.sources.device_rows import AI_CORE, AI_CPU
+from timeline.sources.display_events import DisplayEvent, DisplayReader
+from timeline.sources.framework_table import OperatorShapes
+from timeline.sources.json_events import look_for_metadata
+from timeline.sources.microseconds import interval_ns
+from timeline.sources.step_ticks import GROUP
+
+__all__ = ["Display", "names_its_rows", "read_display"]
+
+HOST_LAYER = "CPU OP"
+_METADATA_LOOKED_AT = 64
+_STREAM = re.compile(r"(?:Stream #?)?(\d{1,18})")
+_LAST_NUMBER = re.compile(r"(\d{1,18})\D*$")
+_STEP = re.compile(r"(?:Model ID: *(\d{1,18}) +Iteration ID: *)?(\d{1,18})")
+
+
+class _Row(enum.Enum):
+    """What the events of a row are."""
+
+    AI_CORE = enum.auto()
+    AI_CPU = enum.auto()
+    COMMUNICATION = enum.auto()
+    HOST = enum.auto()
+    STEP = enum.auto()
+    DERIVED = enum.auto()
+    """Overlap and scopes: recomputed from records, never copied."""
+    UNKNOWN = enum.auto()
+
+
+_BY_PROCESS = {
+    9000: _Row.AI_CPU,
+    10000: _Row.COMMUNICATION,
+    11000: _Row.HOST,
+    12000: _Row.DERIVED,
+    13000: _Row.UNKNOWN,
+}
+_BY_THREAD = {
+    "100000": _Row.STEP,
+    "Steps": _Row.STEP,
+    "100001": _Row.DERIVED,
+    "Scope Name": _Row.DERIVED,
+    "100002": _Row.UNKNOWN,
+    "100003": _Row.HOST,
+}
+"""Rows of the device's own process that are no streams."""
+
+
+@dataclass(frozen=True)
+class Display:
+    """What a display holds, on its own clock: 0 is its first event."""
+
+    tasks: Tasks
+    ops: CommunicationOps
+    host: HostEvents
+    steps: Steps
+    omissions: tuple[Omission, ...]
+
+    @property
+    def op_runs(self) -> int:
+        """The number of operators that ran, as MindSpore counts it in its summary."""
+        return len(self.tasks) + len(self.host)
+
+    @property
+    def last_ns(self) -> int:
+        """The end of the last record but for steps, 0 without any."""
+        tables = (self.tasks, self.ops, self.host)
+        return max((int(table.end_ns.max()) for table in tables if len(table)), default=0)
+
+
+def names_its_rows(path: Path) -> bool:
+    """Whether a display names processes, which those of MindSpore 2.3 and 2.4 do: a trace view.
+
+    Raises:
+        SourceError: the file cannot be read.
+    """
+    first = islice(look_for_metadata(path), _METADATA_LOOKED_AT)
+    return any(event.name == "process_name" for event in first)
+
+
+def read_display(path: Path, strings: StringPool, rank: int) -> Display:
+    """Read a display; the process and thread numbers tell what a row is.
+
+    Raises:
+        SourceError: the file cannot be read, or is no list of events.
+    """
+    reader, tables = DisplayReader(path), _Tables(strings)
+    for events in reader.blocks():
+        tables.add(events)
+    omissions = [
+        Omission(f"trace events of {path.name} of another shape", reader.misshapen, rank, loss=True)
+    ]
+    if reader.broken_at is not None:
+        reason = f"the rest of {path.name}, which breaks off at byte {reader.broken_at}"
+        omissions.append(Omission(reason, 1, rank, loss=True))
+    return tables.display(rank, tuple(omissions))
+
+
+class _Tables:
+    """The tables while they grow."""
+
+    def __init__(self, strings: StringPool) -> None:
+        self._strings = strings
+        self._tasks, self._ops = Pile(Tasks), Pile(CommunicationOps)
+        self._host, self._steps = Pile(HostEvents), Pile(Steps)
+        self._kinds: dict[tuple[object, object], _Row] = {}
+        self._known: dict[int, tuple[int, int, int, int]] = {}
+        self._numbers: dict[int | str | float, int] = {}
+        self._derived = self._unknown = 0
+
+    def add(self, events: Sequence[DisplayEvent]) -> None:
+        """Sort events by what their rows are, and turn them into columns."""
+        rows: dict[_Row, list[DisplayEvent]] = defaultdict(list)
+        for event in events:
+            if event.ph == "X":
+                key = event.pid, event.tid
+                kind = self._kinds.get(key) or self._kinds.setdefault(key, _kind(*key))
+                rows[kind].append(event)
+            elif event.ph != "M":
+                self._unknown += 1
+        self._derived += len(rows[_Row.DERIVED])
+        self._unknown += len(rows[_Row.UNKNOWN])
+        self._add_tasks(rows[_Row.AI_CORE], AI_CORE)
+        self._add_tasks(rows[_Row.AI_CPU], AI_CPU)
+        self._add_ops(rows[_Row.COMMUNICATION])
+        self._add_host(rows[_Row.HOST])
+        self._add_steps(rows[_Row.STEP])
+
+    def _add_tasks(self, events: list[DisplayEvent], core: str) -> None:
+        count = len(events)
+        names = self._strings.codes(_full_name(event) for event in events)
+        about = [
+            self._about(code, event) for code, event in zip(names.tolist(), events, strict=True)
+        ]
+        op_type, inputs, outputs, types = zip(*about, strict=True) if about else ((), (), (), ())
+        streams = self._ids([event.tid for event in events])
+        if core == AI_CPU:
+            # Versions that do not know the stream of an AI CPU task write 0.
+            streams[streams == 0] = NO_ID
+            device = constant(NO_ID, count, np.int64)
+        else:
+            device = self._ids([event.pid for event in events])
+        values = _spans(events) | {
+            "device": device,
+            "stream": streams,
+            "name": names,
+            "task_type": constant(self._strings.code(core), count, np.int32),
+            "op_type": op_type,
+            "input_shapes": inputs,
+            "output_shapes": outputs,
+            "input_types": types,
+            "compute": constant(True, count, np.bool_),
+        }
+        self._tasks.add(Tasks.of(count, values))
+
+    def _ids(self, values: list[int | str | float]) -> Int64:
+        known = self._numbers
+        for value in set(values) - known.keys():
+            known[value] = _stream(value)
+        return np.array([known[value] for value in values], np.int64)
+
+    def _about(self, name: int, event: DisplayEvent) -> tuple[int, int, int, int]:
+        """Type, shapes and types of an operator: those of the first event that tells them."""
+        found = self._known.get(name)
+        if found is None:
+            if not event.args:
+                return NO_NAME, NO_NAME, NO_NAME, NO_NAME
+            shapes, code = OperatorShapes.of(event.args), self._strings.code
+            kind = event.args.get("type")
+            found = (
+                code(kind if isinstance(kind, str) else ""),
+                code(shapes.inputs),
+                code(shapes.outputs),
+                code(shapes.types),
+            )
+            self._known[name] = found
+        return found
+
+    def _add_ops(self, events: list[DisplayEvent]) -> None:
+        values = _spans(events) | {
+            "group": constant(self._strings.code(GROUP), len(events), np.int32),
+            "name": self._strings.codes(event.name for event in events),
+        }
+        self._ops.add(CommunicationOps.of(len(events), values))
+
+    def _add_host(self, events: list[DisplayEvent]) -> None:
+        values = _spans(events) | {
+            "layer": constant(self._strings.code(HOST_LAYER), len(events), np.int32),
+            "thread": [_thread(event.tid) for event in events],
+            "name": self._strings.codes(_full_name(event) for event in events),
+        }
+        self._host.add(HostEvents.of(len(events), values))
+
+    def _add_steps(self, events: list[DisplayEvent]) -> None:
+        found = [(event, _STEP.fullmatch(event.name.strip())) for event in events]
+        named = [(event, match) for event, match in found if match]
+        self._unknown += len(found) - len(named)
+        values = _spans([event for event, _ in named]) | {
+            "graph": [int(match[1]) if match[1] else NO_GRAPH for _, match in named],
+            "iteration": [int(match[2]) for _, match in named],
+        }
+        self._steps.add(Steps.of(len(named), values))
+
+    def display(self, rank: int, omissions: tuple[Omission, ...]) -> Display:
+        """All that was read."""
+        derived = Omission("overlap and scopes, which are computed anew", self._derived, rank)
+        unknown = Omission(
+            "trace events that stand for nothing known", self._unknown, rank, loss=True
+        )
+        all_omissions = (*omissions, derived, unknown)
+        return Display(
+            self._tasks.joined(),
+            self._ops.joined(),
+            self._host.joined(),
+            self._steps.joined(),
+            tuple(omission for omission in all_omissions if omission.rows),
+        )
+
+
+def _spans(events: Sequence[DisplayEvent]) -> dict[str, Int64]:
+    start_ns, end_ns = interval_ns([event.ts for event in events], [event.dur for event in events])
+    return {"start_ns": start_ns, "end_ns": end_ns}
+
+
+def _kind(pid: object, tid: object) -> _Row:
+    process = _stream(pid)
+    if process in _BY_PROCESS:
+        return _BY_PROCESS[process]
+    return _BY_THREAD.get(str(tid), _Row.AI_CORE)
+
+
+def _stream(value: object) -> int:
+    match = _STREAM.fullmatch(str(value).strip())
+    return int(match[1]) if match else NO_ID
+
+
+def _thread(value: object) -> int:
+    match = _LAST_NUMBER.search(str(value))
+    return int(match[1]) if match else 0
+
+
+def _full_name(event: DisplayEvent) -> str:
+    full = event.args.get("fullname") if event.args else None
+    return full if isinstance(full, str) and full else event.name

@@ -1,0 +1,91 @@
+"""Turns tables that are read one after the other into the records of one rank."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from timeline.records.tables import NO_GRAPH, CommunicationOps, Omission, Records, Tasks
+from timeline.sources.framework_table import describe_operators, read_framework_table
+from timeline.sources.hccl_files import told_by
+from timeline.sources.step_graphs import main_graph, with_iterations, with_known_graphs
+from timeline.sources.step_ticks import StepTicks
+
+__all__ = ["GrowingRecords"]
+
+
+class GrowingRecords:
+    """The records of a profile whose steps name no graphs, while they grow."""
+
+    def __init__(self, records: Records) -> None:
+        self.records = records
+        self._ticks = StepTicks.none()
+
+    def report(self, omissions: tuple[Omission, ...], warnings: tuple[str, ...] = ()) -> None:
+        """Note what was left out, and remarks."""
+        self.records = replace(
+            self.records,
+            omissions=(*self.records.omissions, *omissions),
+            warnings=(*self.records.warnings, *warnings),
+        )
+
+    def add_tasks(self, tasks: Tasks, omissions: tuple[Omission, ...] = ()) -> None:
+        """Put device tasks to those there are."""
+        self.report(omissions)
+        self.records = replace(self.records, tasks=Tasks.concat([self.records.tasks, tasks]))
+
+    def add_steps(self, ticks: StepTicks) -> None:
+        """Take the steps, and their reduces as communication ops where no others tell of them."""
+        self.report(ticks.omissions, ticks.warnings)
+        self._ticks = ticks
+        self.add_ops(ticks.reduces)
+
+    def leave_out(self, ticks: StepTicks) -> None:
+        """Report steps whose clock nothing relates to the other records."""
+        if len(ticks.steps):
+            reason = "steps of the step trace, whose clock nothing relates to the timeline"
+            rows = len(ticks.steps)
+            self.report((Omission(reason, rows, self.records.rank, loss=True),))
+
+    def add_ops(self, ops: CommunicationOps, *, better: bool = False) -> None:
+        """Put ops to those there are, one of each that is told twice: the older, or the better."""
+        old = self.records.ops
+        if better:
+            old = old.take(~told_by(old, ops))
+        else:
+            ops = ops.take(~told_by(ops, old))
+        self.records = replace(self.records, ops=CommunicationOps.concat([old, ops]))
+
+    def describe(self, path: Path) -> None:
+        """Give tasks what the framework's table says of their operators."""
+        records = self.records
+        table = read_framework_table(path, records.strings)
+        tasks, described = describe_operators(records.tasks, table)
+        self.records = replace(records, tasks=tasks)
+        if len(table) and len(tasks) and not described:
+            self.report(
+                (),
+                (
+                    f"rank {records.rank}: {path.name} describes none of the operators that ran; "
+                    "it is of another run.",
+                ),
+            )
+
+    def finished(self) -> Records:
+        """The records, with graphs on which tasks, ops and steps agree."""
+        records, ticks = self.records, self._ticks
+        tasks, ops, planes = records.tasks, records.ops, records.planes
+        main = main_graph(tasks, ticks.steps)
+        if (ticks.steps.graph == NO_GRAPH).all():
+            ticks = ticks.of_graph(main)
+            tasks = with_iterations(tasks, ticks.steps, main)
+        return replace(
+            records,
+            tasks=with_known_graphs(tasks, ticks.steps),
+            ops=with_known_graphs(replace(ops, graph=np.full(len(ops), NO_GRAPH)), ticks.steps),
+            planes=with_known_graphs(planes, ticks.steps),
+            steps=ticks.steps,
+            parts=ticks.parts,
+        )

@@ -1,0 +1,180 @@
+"""Turns hccl_info_N/<op>/*.json, a file per run of an op, into communication ops and planes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from timeline.errors import SourceError
+from timeline.records.columns import Bool, Codes, Int64, constant
+from timeline.records.strings import StringPool
+from timeline.records.tables import (
+    NO_ID,
+    NO_TIME,
+    CommunicationOps,
+    Omission,
+    PlaneTasks,
+)
+from timeline.sources.microseconds import interval_ns
+from timeline.sources.step_ticks import GROUP
+from timeline.sources.text_rows import read_text
+from timeline.sources.trace_events import number, text
+
+__all__ = ["HcclRuns", "hccl_files", "read_hccl_files", "told_by"]
+
+_EMPTY = msgspec.Raw(b"")
+
+
+class _Event(msgspec.Struct, gc=False):
+    name: str = ""
+    tid: int | str | float | None = None
+    ts: msgspec.Raw = _EMPTY
+    dur: msgspec.Raw = _EMPTY
+    args: dict[str, Any] | None = None
+
+
+class _File(msgspec.Struct):
+    traceEvents: list[_Event] = []  # noqa: N815 - the key of the format
+
+
+_decode = msgspec.json.Decoder(_File).decode
+
+
+@dataclass(frozen=True)
+class HcclRuns:
+    """The communication ops of a rank, each from its first to its last task, and their tasks."""
+
+    ops: CommunicationOps
+    planes: PlaneTasks
+    omissions: tuple[Omission, ...] = ()
+
+
+def hccl_files(directory: Path, rank: int) -> tuple[Path, ...]:
+    """The files of the rank whose id is in the name of their directory."""
+    return tuple(sorted(directory.glob(f"hccl_info_{rank}/**/*.json")))
+
+
+def read_hccl_files(
+    paths: Sequence[Path], strings: StringPool, rank: int, *, with_planes: bool
+) -> HcclRuns:
+    """Read all runs; times are microseconds of the device clock.
+
+    A file that cannot be read is counted with the first one's name.
+    """
+    ops, planes, bad = [], [], []
+    timeless = 0
+    for path in paths:
+        try:
+            events = _decode(read_text(path)).traceEvents
+        except (SourceError, msgspec.DecodeError, UnicodeDecodeError):
+            bad.append(path)
+            continue
+        tasks = _planes(events, strings, strings.code(_op_name(path)))
+        good = (tasks.start_ns != NO_TIME) & (tasks.end_ns >= tasks.start_ns)
+        tasks = tasks.take(good)
+        timeless += int(np.count_nonzero(~good))
+        if len(tasks):
+            ops.append(_op(tasks, strings))
+            planes.append(tasks)
+        elif good.all():
+            bad.append(path)
+    omissions = []
+    if bad:
+        reason = f"HCCL files that hold no tasks or are broken, the first {_spelled(bad[0])}"
+        omissions.append(Omission(reason, len(bad), rank, loss=True))
+    if timeless:
+        omissions.append(Omission("HCCL tasks without a valid time", timeless, rank, loss=True))
+    return HcclRuns(
+        CommunicationOps.concat(ops),
+        PlaneTasks.concat(planes) if with_planes else PlaneTasks.empty(),
+        tuple(omissions),
+    )
+
+
+def _op_name(path: Path) -> str:
+    """The directory of an op is named after it; files may also lie in one directory."""
+    return path.stem if path.parent.name.startswith("hccl_info_") else path.parent.name
+
+
+def _spelled(path: Path) -> str:
+    return "/".join(path.parts[-3:])
+
+
+def _op(tasks: PlaneTasks, strings: StringPool) -> CommunicationOps:
+    return CommunicationOps.of(
+        1,
+        {
+            "start_ns": [tasks.start_ns.min()],
+            "end_ns": [tasks.end_ns.max()],
+            "group": [strings.code(GROUP)],
+            "name": [tasks.op[0]],
+        },
+    )
+
+
+def _planes(events: Sequence[_Event], strings: StringPool, op: int) -> PlaneTasks:
+    start_ns, end_ns = interval_ns([event.ts for event in events], [event.dur for event in events])
+    args, count = [event.args or {} for event in events], len(events)
+    bandwidths = [_first(arg, "bandwidth(GB/s)", "bandwidth") for arg in args]
+
+    def codes(*names: str) -> Codes:
+        return strings.codes(_text(_first(arg, *names)) for arg in args)
+
+    def ids(*names: str) -> Int64:
+        return np.array([_whole(_first(arg, *names)) for arg in args], np.int64)
+
+    return PlaneTasks.of(
+        count,
+        {
+            "start_ns": start_ns,
+            "end_ns": end_ns,
+            "group": constant(strings.code(GROUP), count, np.int32),
+            "plane": [number(event.tid, NO_ID) for event in events],
+            "name": strings.codes(event.name for event in events),
+            "op": constant(op, count, np.int32),
+            "source_rank": ids("src rank"),
+            "target_rank": ids("dst rank"),
+            "size_bytes": ids("size(Byte)", "size"),
+            "notify": codes("notify id", "notify_id"),
+            "transport": codes("transport type"),
+            "link": codes("link type"),
+            "data_type": codes("data type"),
+            "bandwidth": [
+                value if isinstance(value, (int, float)) else np.nan for value in bandwidths
+            ],
+        },
+    )
+
+
+def _first(args: dict[str, Any], *names: str) -> Any:
+    return next((args[name] for name in names if name in args), None)
+
+
+def _text(value: Any) -> str:
+    return text(value) if isinstance(value, (str, int, float)) else ""
+
+
+def _whole(value: Any) -> int:
+    """An id or size, which some versions write in hexadecimal."""
+    if isinstance(value, str) and value.lower().startswith("0x"):
+        try:
+            value = int(value, 16)
+        except ValueError:
+            return NO_ID
+    return number(value, NO_ID) if isinstance(value, (str, int, float)) else NO_ID
+
+
+def told_by(reduces: CommunicationOps, ops: CommunicationOps) -> Bool:
+    """Which reduces of the step trace share a moment with an op, so that the op tells of them."""
+    if not len(ops):
+        return np.zeros(len(reduces), np.bool_)
+    order = np.argsort(ops.start_ns, kind="stable")
+    latest_end_ns = np.maximum.accumulate(ops.end_ns[order])
+    begun = np.searchsorted(ops.start_ns[order], reduces.end_ns, side="left") - 1
+    told: Bool = (begun >= 0) & (latest_end_ns[np.maximum(begun, 0)] > reduces.start_ns)
+    return told

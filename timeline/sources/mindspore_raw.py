@@ -1,0 +1,274 @@
+"""Turns the raw data of MindSpore 0.x and 1.x (hardware log and training trace) into records."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from timeline.errors import SourceError
+from timeline.records.columns import Bool, Codes, Int64
+from timeline.records.strings import NO_NAME, StringPool
+from timeline.records.tables import NO_ID, Omission, Records, Tasks
+from timeline.sources.base import Clock, Identity, Wanted
+from timeline.sources.device_rows import AI_CORE
+from timeline.sources.growing_records import GrowingRecords
+from timeline.sources.text_rows import read_text
+from timeline.sources.training_trace import TRAINING_EVENT, read_training_trace
+
+__all__ = ["MindSporeRawSource"]
+
+HARDWARE_EVENT = np.dtype(
+    [
+        ("kind", "u1"),
+        ("core", "u1"),
+        ("magic", "<u2"),
+        ("block", "<u2"),
+        ("task", "<u2"),
+        ("tick", "<u8"),
+        ("stream", "<u4"),
+        ("rest", "V44"),
+    ]
+)
+"""One record of the hardware task scheduler."""
+MAGIC = 0x6BD3
+TASK_START, TASK_END = 0, 1
+_KIND = 7
+"""Bits of the kind; the others are a warning and a rolling count."""
+TICK_NS = 10
+_SLICE = re.compile(r".*\.slice_(\d+)")
+_OPERATOR = re.compile(r"op_name:(\S+) op_type:(\S+)")
+
+
+@dataclass(frozen=True)
+class MindSporeRawSource:
+    """The raw files of one device id in one directory.
+
+    number: the id in the names of the files.
+    """
+
+    identity: Identity
+    clock: Clock
+    directory: Path
+    number: int
+    layout: str = "MindSpore raw"
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The slices of everything that is read."""
+        return (*self._hardware(), *self._training(), *self._tasks(), *self._operators())
+
+    def _slices(self, kind: str) -> tuple[Path, ...]:
+        found = [
+            (int(match[1]), path)
+            for path in self.directory.glob(f"{kind}.{self.number}.slice_*")
+            if (match := _SLICE.fullmatch(path.name))
+        ]
+        return tuple(path for _, path in sorted(found))
+
+    def _hardware(self) -> tuple[Path, ...]:
+        return self._slices("hwts.log.data.*.dev.*")
+
+    def _training(self) -> tuple[Path, ...]:
+        return self._slices("training_trace.*.dev.*")
+
+    def _tasks(self) -> tuple[Path, ...]:
+        return self._slices("Framework.host.*task_desc_info")
+
+    def _operators(self) -> tuple[Path, ...]:
+        return self._slices("Framework.host.*graph_desc_info")
+
+    def read(self, wanted: Wanted) -> Records:
+        """See `Source.read`."""
+        strings, rank = StringPool(), self.identity.rank
+        made = GrowingRecords(Records(rank, strings))
+        if paths := self._hardware():
+            events, omissions = read_events_of(paths, HARDWARE_EVENT, _is_hardware_event, rank)
+            made.report(omissions)
+            operators = _Operators.of(self._tasks(), self._operators(), strings)
+            made.add_tasks(*_tasks_of(events, operators, strings, rank))
+        if paths := self._training():
+            events, omissions = read_events_of(paths, TRAINING_EVENT, _is_training_event, rank)
+            made.report(omissions)
+            made.add_steps(read_training_trace(events, strings, rank))
+        unread = self._slices("DATA_PREPROCESS.*AICPU*")
+        if unread:
+            reason = "raw files of AI CPU tasks, which are not read"
+            made.report((Omission(reason, len(unread), rank, loss=True),))
+        return made.finished()
+
+
+def read_events_of(
+    paths: Sequence[Path],
+    dtype: np.dtype[Any],
+    is_event: Callable[[npt.NDArray[Any]], Bool],
+    rank: int,
+) -> tuple[npt.NDArray[Any], tuple[Omission, ...]]:
+    """The records of all slices, joined: a record may lie in two of them.
+
+    Where the bytes are no whole number of records, either the first or the last one is broken;
+    the records themselves tell which, and it is counted.
+
+    Raises:
+        SourceError: a file cannot be read, or holds no record.
+    """
+    data = b"".join(_bytes_of(path) for path in paths)
+    rest = len(data) % dtype.itemsize
+    count = len(data) // dtype.itemsize
+    first, last = (np.frombuffer(data, dtype, count, offset) for offset in (0, rest))
+    ends_whole = int(is_event(last).sum()) > int(is_event(first).sum())
+    events = last if ends_whole else first
+    good = is_event(events)
+    if not good.any():
+        raise SourceError(paths[0], "holds no record of the expected shape.", offset=0)
+    bad = int(np.count_nonzero(~good)) + (rest > 0)
+    omissions = []
+    if bad:
+        reason = f"broken records of {paths[0].name}"
+        omissions.append(Omission(reason, bad, rank, loss=True))
+    return events[good], tuple(omissions)
+
+
+def _bytes_of(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise SourceError(path, f"cannot be read: {error.strerror}.") from error
+
+
+def _is_hardware_event(events: npt.NDArray[Any]) -> Bool:
+    return np.asarray(events["magic"] == MAGIC)
+
+
+def _is_training_event(events: npt.NDArray[Any]) -> Bool:
+    """Tags are small, so records that are read out of step hold none."""
+    return np.asarray((events["tag"] < 1 << 32) & (events["tick"] > 0))
+
+
+@dataclass(frozen=True)
+class _Operators:
+    """The name, type and blocks of the operator of each task id; ids of several have none."""
+
+    name: Codes
+    op_type: Codes
+    blocks: Int64
+
+    @classmethod
+    def of(
+        cls, task_paths: Sequence[Path], type_paths: Sequence[Path], strings: StringPool
+    ) -> _Operators:
+        """Read lines of `name blocks task stream`, and of `op_name:.. op_type:..`.
+
+        Task ids alone name an operator: the stream of the framework is not that of the hardware.
+        """
+        types = dict(match for text in _texts(type_paths) for match in _OPERATOR.findall(text))
+        count = np.iinfo(np.uint16).max + 1
+        name, op_type = np.zeros(count, np.int32), np.zeros(count, np.int32)
+        blocks, several = np.full(count, NO_ID), np.zeros(count, np.bool_)
+        for line in (line for text in _texts(task_paths) for line in text.splitlines()):
+            cells = line.rsplit(None, 3)
+            if len(cells) != 4 or not all(cell.isascii() and cell.isdigit() for cell in cells[1:]):
+                continue
+            task, code = int(cells[2][-9:]), strings.code(cells[0])
+            if task < count:
+                several[task] |= name[task] not in (NO_NAME, code)
+                name[task], blocks[task] = code, int(cells[1][-9:])
+                op_type[task] = strings.code(types.get(cells[0], ""))
+        return cls(
+            np.where(several, NO_NAME, name).astype(np.int32),
+            np.where(several, NO_NAME, op_type).astype(np.int32),
+            np.where(several, NO_ID, blocks),
+        )
+
+
+def _texts(paths: Sequence[Path]) -> list[str]:
+    return [read_text(path).decode("utf-8", "replace") for path in paths]
+
+
+def _tasks_of(
+    events: npt.NDArray[Any], operators: _Operators, strings: StringPool, rank: int
+) -> tuple[Tasks, tuple[Omission, ...]]:
+    """Tasks from their starts and ends; those of operators compute, as MindSpore counts them."""
+    begins, ends, omissions = _paired(events, rank)
+    start_ns = begins["tick"].astype(np.int64) * TICK_NS
+    end_ns = ends["tick"].astype(np.int64) * TICK_NS
+    task = begins["task"].astype(np.int64)
+    known = operators.name[task] != NO_NAME
+    ai_core = strings.code(AI_CORE)
+    tasks = Tasks.of(
+        len(begins),
+        {
+            "start_ns": start_ns,
+            "end_ns": end_ns,
+            "stream": begins["stream"].astype(np.int64),
+            "task": task,
+            "name": np.where(known, operators.name[task], strings.code("not named")),
+            "task_type": np.where(known, ai_core, NO_NAME),
+            "op_type": operators.op_type[task],
+            "blocks": operators.blocks[task],
+            "compute": known,
+        },
+    )
+    order = np.lexsort((tasks.stream, tasks.start_ns))
+    return tasks.take(order), omissions
+
+
+def _paired(
+    events: npt.NDArray[Any], rank: int
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any], tuple[Omission, ...]]:
+    """The start and the end of each task: of each stream and task id, first start with first end.
+
+    An end before which no start is open is of a task that began before the capture.
+    """
+    kind = events["kind"] & _KIND
+    own = events[(kind == TASK_START) | (kind == TASK_END)]
+    key = own["stream"].astype(np.int64) << 16 | own["task"]
+    order = np.argsort(key, kind="stable")
+    own, key = own[order], key[order]
+    is_start = (own["kind"] & _KIND) == TASK_START
+    group = np.cumsum(np.concatenate([[False], key[1:] != key[:-1]])) if len(key) else key
+    lone = ~is_start & _below_all_before(np.where(is_start, 1, -1), group)
+    start_at, end_at = np.flatnonzero(is_start), np.flatnonzero(~is_start & ~lone)
+    start_number, end_number = _numbers(group[start_at]), _numbers(group[end_at])
+    many = len(own) + 1
+    place = np.searchsorted(
+        group[start_at] * many + start_number, group[end_at] * many + end_number
+    )
+    unfinished = len(start_at) - len(end_at)
+    omissions = []
+    for reason, rows in (
+        ("device tasks that had not ended when the capture did", unfinished),
+        ("ends of device tasks whose start is not in the capture", int(lone.sum())),
+    ):
+        if rows:
+            omissions.append(Omission(reason, rows, rank, loss=True))
+    return own[start_at[place]], own[end_at], tuple(omissions)
+
+
+def _below_all_before(change: Int64, group: Int64) -> Bool:
+    """Where the running sum of a group falls below 0 and below all of it before."""
+    if not len(change):
+        return np.zeros(0, np.bool_)
+    total = np.cumsum(change)
+    first = np.flatnonzero(np.concatenate([[True], group[1:] != group[:-1]]))
+    base = (total - change)[first]
+    inside = total - base[group]
+    apart = group * (2 * len(change) + 2)
+    lowest = np.minimum(np.minimum.accumulate(inside - apart) + apart, 0)
+    before = np.concatenate([[0], lowest[:-1]])
+    before[first] = 0
+    return np.asarray(lowest < before)
+
+
+def _numbers(group: Int64) -> Int64:
+    """The place of each row among those of its group; groups are in order."""
+    if not len(group):
+        return group
+    first = np.flatnonzero(np.concatenate([[True], group[1:] != group[:-1]]))
+    counts = np.diff(np.append(first, len(group)))
+    return np.arange(len(group)) - np.repeat(first, counts)

@@ -1,0 +1,203 @@
+"""Turns the text outputs of MindSpore 0.7 to 2.2 into records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from timeline.errors import SourceError
+from timeline.records.strings import StringPool
+from timeline.records.tables import (
+    NO_ID,
+    NO_TIME,
+    CommunicationOps,
+    Omission,
+    Records,
+)
+from timeline.selection import Layer
+from timeline.sources.base import Clock, Identity, Wanted
+from timeline.sources.device_rows import read_aicpu_rows, read_device_rows
+from timeline.sources.display_limit import CutOff, cut_off_by_limit
+from timeline.sources.display_timeline import Display, names_its_rows, read_display
+from timeline.sources.growing_records import GrowingRecords
+from timeline.sources.hccl_files import hccl_files, read_hccl_files
+from timeline.sources.identity import read_json
+from timeline.sources.microseconds import moment_ns
+from timeline.sources.step_ticks import StepTicks, read_step_ticks
+from timeline.sources.text_rows import read_text
+from timeline.sources.trace_reader import TraceFiles, read_trace
+
+__all__ = ["MindSporeTextSource"]
+
+_DISPLAYS = ("ascend_timeline_display", "timeline_display")
+_SUMMARIES = {
+    "ascend_timeline_display": "ascend_timeline_summary",
+    "timeline_display": "timeline_summary",
+}
+_TICKS_IN_MICROSECOND = 100
+MOST_DISAGREEMENT_NS = 1000
+"""Origins found from several ops differ by rounding only."""
+
+
+@dataclass(frozen=True)
+class MindSporeTextSource:
+    """The files of one id in a `profiler` directory, all on the clock of its device.
+
+    number: the id in the names of the files.
+    """
+
+    identity: Identity
+    clock: Clock
+    directory: Path
+    number: int
+    layout: str = "MindSpore text"
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files of the id that are read; the display only where there is nothing finer."""
+        device = self._file("output_timeline_data_{}.txt")
+        display = self._display()
+        chosen = (
+            (device, self._file("aicpu_intermediate_{}.csv"))
+            if device or not display
+            else (display, self._file("min_cycle_counter_{}.txt"), self._summary(display))
+        )
+        shared = (
+            self._file("step_trace_raw_{}_detail_time.csv"),
+            self._file("framework_raw_{}.csv"),
+        )
+        named = [path for path in (*chosen, *shared) if path is not None]
+        return (*named, *hccl_files(self.directory, self.number))
+
+    def _file(self, name: str) -> Path | None:
+        path = self.directory / name.format(self.number)
+        return path if path.is_file() else None
+
+    def _display(self) -> Path | None:
+        found = (self._file(f"{name}_{{}}.json") for name in _DISPLAYS)
+        return next((path for path in found if path), None)
+
+    def _summary(self, display: Path) -> Path | None:
+        """What counts the operators of a display before it is cut off."""
+        return self._file(f"{_SUMMARIES[display.name.rpartition('_')[0]]}_{{}}.json")
+
+    def read(self, wanted: Wanted) -> Records:
+        """See `Source.read`."""
+        display = self._display()
+        if self._file("output_timeline_data_{}.txt") or display is None:
+            return self._of_text(wanted)
+        if names_its_rows(display):
+            device = NO_ID if self.identity.device is None else self.identity.device
+            files = TraceFiles((display,), device)
+            return read_trace(files, self.identity.rank, StringPool(), wanted)
+        return self._of_display(display, wanted)
+
+    def _of_text(self, wanted: Wanted) -> Records:
+        strings, rank = StringPool(), self.identity.rank
+        made = GrowingRecords(Records(rank, strings))
+        if path := self._file("output_timeline_data_{}.txt"):
+            made.add_tasks(*read_device_rows(path, strings, rank))
+        if path := self._file("aicpu_intermediate_{}.csv"):
+            made.add_tasks(*read_aicpu_rows(path, strings, rank))
+        made.add_steps(self._ticks(strings))
+        self._add_operators(made)
+        self._add_communication(made, wanted)
+        return made.finished()
+
+    def _ticks(self, strings: StringPool) -> StepTicks:
+        path = self._file("step_trace_raw_{}_detail_time.csv")
+        return read_step_ticks(path, strings, self.identity.rank) if path else StepTicks.none()
+
+    def _add_operators(self, made: GrowingRecords) -> None:
+        if path := self._file("framework_raw_{}.csv"):
+            made.describe(path)
+
+    def _add_communication(self, made: GrowingRecords, wanted: Wanted) -> None:
+        paths = hccl_files(self.directory, self.number)
+        if not paths:
+            return
+        runs = read_hccl_files(
+            paths,
+            made.records.strings,
+            self.identity.rank,
+            with_planes=Layer.COMMUNICATION in wanted.layers,
+        )
+        made.report(runs.omissions)
+        made.add_ops(runs.ops, better=True)
+        made.records = replace(made.records, planes=runs.planes)
+
+    def _of_display(self, path: Path, wanted: Wanted) -> Records:
+        strings, rank = StringPool(), self.identity.rank
+        display = read_display(path, strings, rank)
+        ticks = self._ticks(strings)
+        origin_ns = self._origin_ns(display, ticks)
+        made = GrowingRecords(Records(rank, strings))
+        made.report(display.omissions)
+        moved_ns = origin_ns or 0
+        made.add_tasks(display.tasks.shifted(moved_ns))
+        made.add_ops(display.ops.shifted(moved_ns))
+        made.records = replace(made.records, host=display.host.shifted(moved_ns))
+        own_steps = StepTicks.none()
+        if origin_ns is not None and len(ticks.steps):
+            own_steps = ticks
+            made.add_steps(ticks)
+        else:
+            made.leave_out(ticks)
+            made.add_steps(replace(own_steps, steps=display.steps.shifted(moved_ns)))
+        last_ns = display.last_ns + moved_ns if display.last_ns else 0
+        cut_off = self._cut_off(path, display, last_ns, own_steps)
+        made.report(cut_off.omissions, cut_off.warnings)
+        self._add_operators(made)
+        if origin_ns is not None:
+            self._add_communication(made, wanted)
+        elif files := hccl_files(self.directory, self.number):
+            reason = f"HCCL files, whose clock nothing relates to {path.name}"
+            made.report((Omission(reason, len(files), rank, loss=True),))
+        return made.finished()
+
+    def _origin_ns(self, display: Display, ticks: StepTicks) -> int | None:
+        """The device clock at 0 of the display: written beside it, or told by the reduces."""
+        if path := self._file("min_cycle_counter_{}.txt"):
+            ticks_as_us_ns = moment_ns(read_text(path).strip())
+            if ticks_as_us_ns > 0:
+                return ticks_as_us_ns // _TICKS_IN_MICROSECOND
+        return _origin_of(display.ops, ticks.reduces)
+
+    def _cut_off(self, path: Path, display: Display, last_ns: int, ticks: StepTicks) -> CutOff:
+        ran = display.op_runs
+        summary = self._summary(path)
+        counted, warnings = 0, tuple[str, ...]()
+        if summary is not None:
+            try:
+                value = read_json(summary).get("op_exe_times")
+                counted = value if isinstance(value, int) else 0
+            except SourceError as error:
+                warnings = (f"rank {self.identity.rank}: {error}",)
+        found = cut_off_by_limit(
+            path,
+            self.identity.rank,
+            path.stat().st_size,
+            max(0, counted - ran),
+            last_ns,
+            ticks.steps,
+        )
+        return replace(found, warnings=(*warnings, *found.warnings))
+
+
+def _origin_of(ops: CommunicationOps, reduces: CommunicationOps) -> int | None:
+    """What the first op of each name is moved by to be the first reduce of that name.
+
+    None where no name is shared, or names disagree.
+    """
+    shared = np.intersect1d(ops.name, reduces.name)
+    known = reduces.start_ns != NO_TIME
+    offsets_ns = [
+        int(reduces.start_ns[known & (reduces.name == name)].min(initial=np.iinfo(np.int64).max))
+        - int(ops.start_ns[ops.name == name].min())
+        for name in shared.tolist()
+    ]
+    if not offsets_ns or max(offsets_ns) - min(offsets_ns) > MOST_DISAGREEMENT_NS:
+        return None
+    return sorted(offsets_ns)[len(offsets_ns) // 2]
