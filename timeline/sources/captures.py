@@ -127,7 +127,7 @@ def _of_file(path: Path) -> Capture:
     if _is_kineto(resolved):
         return Capture(Layout.KINETO, resolved, resolved)
     for layout, pattern in ((Layout.TEXT, _TEXT), (Layout.HARDWARE_LOG, _HARDWARE_LOG)):
-        if match := pattern.fullmatch(path.name):
+        if match := pattern.fullmatch(plain_name(path.name)):
             return Capture(layout, parent, parent, _id_in(match))
     raise NoProfileError(
         path,
@@ -349,7 +349,9 @@ def _names_in(directory: Path) -> list[str]:
 
 
 def _ids_among(names: list[str], pattern: re.Pattern[str]) -> list[int]:
-    return sorted({_id_in(match) for name in names if (match := pattern.fullmatch(name))})
+    return sorted(
+        {_id_in(match) for name in names if (match := pattern.fullmatch(plain_name(name)))}
+    )
 
 
 def _id_in(match: re.Match[str]) -> int:

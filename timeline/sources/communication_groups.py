@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from timeline.errors import SourceError
+from timeline.sources.opened import opened
 
 __all__ = ["read_groups"]
 
@@ -21,9 +22,8 @@ def read_groups(path: Path) -> dict[str, str]:
         SourceError: the file cannot be read, or holds something else.
     """
     try:
-        document = msgspec.json.decode(path.read_bytes(), type=_Document)
-    except OSError as error:
-        raise SourceError(path, f"cannot be read: {error.strerror}.") from error
+        with opened(path) as file:
+            document = msgspec.json.decode(file.read(), type=_Document)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise SourceError(path, f"does not tell groups: {error}.") from error
     found: dict[str, str] = {}

@@ -13,6 +13,7 @@ from timeline.selection import Layer
 from timeline.sources.base import Clock, Identity, Source, Wanted
 from timeline.sources.captures import MINDSTUDIO_OUTPUT, OUTPUT, Capture, Layout
 from timeline.sources.counter_samples import SampleCollector
+from timeline.sources.file_names import held_file
 from timeline.sources.memory_tables import read_sample_table, sample_tables
 from timeline.sources.mindspore_host import host_files, with_mindspore_host
 from timeline.sources.operator_memory import GROUP, read_operator_memory
@@ -101,7 +102,7 @@ class CompanionSource:
     def _table(self, kind: str) -> tuple[Path, ...]:
         """The files of a kind, from the first directory that has any."""
         for directory in self.tables:
-            if (plain := directory / f"{kind}.csv").is_file():
+            if plain := held_file(directory, f"{kind}.csv"):
                 return (plain,)
             if directory.is_dir() and (export := newest_export(directory, kind, "csv")):
                 return export

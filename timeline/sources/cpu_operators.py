@@ -12,6 +12,7 @@ from timeline.errors import SourceError
 from timeline.records.columns import Bool, Float64, Int64, constant
 from timeline.records.strings import StringPool
 from timeline.records.tables import NO_ID, NO_TIME, HostEvents, Omission
+from timeline.sources.opened import open_binary
 
 __all__ = ["LAYER", "read_cpu_operators", "whole_numbers"]
 
@@ -39,7 +40,7 @@ def read_cpu_operators(
     cells: list[bytes] = []
     bad = first_bad = 0
     try:
-        with path.open("rb") as file:
+        with open_binary(path) as file:
             for number, line in enumerate(file, 1):
                 text = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
                 if not text.strip():

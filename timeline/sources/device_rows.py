@@ -12,6 +12,7 @@ from timeline.records.columns import Int64, Pile, constant
 from timeline.records.strings import StringPool
 from timeline.records.tables import NO_ID, NO_TIME, Omission, Tasks
 from timeline.sources.microseconds import interval_ns, milliseconds_ns
+from timeline.sources.opened import open_binary
 from timeline.sources.text_rows import omitted_rows, read_text_rows
 
 __all__ = ["AI_CORE", "AI_CPU", "read_aicpu_rows", "read_device_rows"]
@@ -54,7 +55,7 @@ def read_device_rows(
 
 def _blocks_of_lines(path: Path) -> Iterator[list[bytes]]:
     """The lines of a file with their ends, some thousands at a time."""
-    with path.open("rb") as file:
+    with open_binary(path) as file:
         while lines := file.readlines(BLOCK_BYTES):
             yield lines
 

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from timeline.errors import SourceError
+from timeline.sources.opened import open_binary
 
 __all__ = ["DisplayEvent", "DisplayReader"]
 
@@ -70,7 +71,7 @@ class DisplayReader:
             raise SourceError(self._path, f"cannot be read: {error.strerror}.") from error
 
     def _read(self) -> Iterator[list[DisplayEvent]]:
-        with self._path.open("rb") as file:
+        with open_binary(self._path) as file:
             held = self._after_opening(file.read(self._block_bytes))
             wanted = self._block_bytes
             while more := file.read(wanted):

@@ -18,6 +18,7 @@ from timeline.records.tables import NO_ID, NO_TIME, HostEvents, Omission
 from timeline.sources.counter_samples import SIZES
 from timeline.sources.cpu_operators import whole_numbers
 from timeline.sources.microseconds import moments_ns
+from timeline.sources.opened import open_binary
 from timeline.sources.text_columns import CsvColumns, numbers
 
 __all__ = ["LAYER", "HostStages", "read_host_stages", "read_host_timeline"]
@@ -156,7 +157,8 @@ def read_host_timeline(path: Path, rank: int) -> HostStages:
         SourceError: the file cannot be read, or holds no list of events.
     """
     try:
-        document = orjson.loads(path.read_bytes())
+        with open_binary(path) as file:
+            document = orjson.loads(file.read())
     except OSError as error:
         raise SourceError(path, f"cannot be read: {error.strerror}.") from error
     except orjson.JSONDecodeError as error:

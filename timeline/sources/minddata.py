@@ -13,6 +13,7 @@ from timeline.records.columns import Float64, Int64
 from timeline.records.tables import NO_TIME, Omission
 from timeline.sources.cpu_operators import whole_numbers
 from timeline.sources.identity import read_json
+from timeline.sources.opened import open_binary
 
 __all__ = ["AddSamples", "read_cpu_use", "read_queue_sizes", "read_queue_trace"]
 
@@ -110,7 +111,8 @@ def read_queue_trace(path: Path, rank: int, add: AddSamples) -> list[Omission]:
         SourceError: the file cannot be read.
     """
     try:
-        lines = path.read_bytes().split(b"\n")
+        with open_binary(path) as file:
+            lines = file.read().split(b"\n")
     except OSError as error:
         raise SourceError(path, f"cannot be read: {error.strerror}.") from error
     rows = [line.split() for line in lines if line.strip()]

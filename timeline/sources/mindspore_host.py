@@ -20,6 +20,7 @@ from timeline.sources.base import Clock, Wanted
 from timeline.sources.counter_samples import SampleCollector
 from timeline.sources.cpu_operators import LAYER as CPU_LAYER
 from timeline.sources.cpu_operators import read_cpu_operators
+from timeline.sources.file_names import held_file
 from timeline.sources.host_clock import HostClock, host_clock
 from timeline.sources.host_stages import HostStages, read_host_stages, read_host_timeline
 from timeline.sources.minddata import read_cpu_use, read_queue_sizes, read_queue_trace
@@ -50,14 +51,12 @@ def host_files(directories: Sequence[Path], rank: int) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for directory in directories:
         for name in _NAMES:
-            for path in (
-                directory / name.format(rank),
-                directory / "host_info" / name.format(rank),
-            ):
+            for place in (directory, directory / "host_info"):
                 # Other programs call a file so; MindSpore's lies in its own directory.
-                if name == "timeline_{}.json" and path.parent.name != "host_info":
+                if name == "timeline_{}.json" and place.name != "host_info":
                     continue
-                if name not in found and path.is_file():
+                path = held_file(place, name.format(rank))
+                if name not in found and path is not None:
                     found[name] = path
     return found
 

@@ -21,6 +21,7 @@ from timeline.sources.base import Clock, Identity, Wanted
 from timeline.sources.device_rows import read_aicpu_rows, read_device_rows
 from timeline.sources.display_limit import CutOff, cut_off_by_limit
 from timeline.sources.display_timeline import Display, names_its_rows, read_display
+from timeline.sources.file_names import held_file
 from timeline.sources.growing_records import GrowingRecords
 from timeline.sources.hccl_files import hccl_files, read_hccl_files
 from timeline.sources.identity import read_json
@@ -72,8 +73,7 @@ class MindSporeTextSource:
         return (*named, *hccl_files(self.directory, self.number))
 
     def _file(self, name: str) -> Path | None:
-        path = self.directory / name.format(self.number)
-        return path if path.is_file() else None
+        return held_file(self.directory, name.format(self.number))
 
     def _display(self) -> Path | None:
         found = (self._file(f"{name}_{{}}.json") for name in _DISPLAYS)

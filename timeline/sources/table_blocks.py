@@ -15,6 +15,7 @@ from timeline.errors import SourceError
 from timeline.records.columns import Bool, Codes, Int64
 from timeline.records.strings import StringPool
 from timeline.records.tables import Omission
+from timeline.sources.opened import opened
 from timeline.sources.trace_events import number
 
 __all__ = ["Block", "Losses", "Spellings", "read_blocks"]
@@ -137,18 +138,15 @@ def read_blocks(
     Raises:
         SourceError: the file cannot be read, or lacks a required column.
     """
-    try:
-        with path.open("rb") as file:
-            parts = _whole_lines(file, path)
-            line, header, data = _header(parts)
-            places = _places(path, header, wanted, required)
-            while data:
-                split = _split(data)
-                yield _block(split, line + 1, header, places, places[required[0]], losses)
-                line += len(split.starts)
-                data = next(parts, b"")
-    except OSError as error:
-        raise SourceError(path, f"cannot be read: {error.strerror}.") from error
+    with opened(path) as file:
+        parts = _whole_lines(file, path)
+        line, header, data = _header(parts)
+        places = _places(path, header, wanted, required)
+        while data:
+            split = _split(data)
+            yield _block(split, line + 1, header, places, places[required[0]], losses)
+            line += len(split.starts)
+            data = next(parts, b"")
 
 
 def _whole_lines(file: BinaryIO, path: Path) -> Iterator[bytes]:

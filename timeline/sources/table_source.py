@@ -16,6 +16,7 @@ from timeline.records.tables import NO_ID, Omission, Records, StepParts, Steps
 from timeline.selection import Layer
 from timeline.sources.base import Clock, Identity, Wanted
 from timeline.sources.communication_groups import read_groups
+from timeline.sources.file_names import held_file, plain_name
 from timeline.sources.kernel_rows import (
     ARGS,
     DESCRIPTION,
@@ -77,7 +78,7 @@ class KernelTableSource:
         """The newest tables of a kind, without those of other devices."""
         found = []
         for path in _newest(self.output, kind):
-            match = _OF_ITERATION.fullmatch(path.name)
+            match = _OF_ITERATION.fullmatch(plain_name(path.name))
             if not match:
                 found.append(TableFile(path))
             elif not self.several_devices or int(match[1]) == self.identity.device:
@@ -89,7 +90,7 @@ class KernelTableSource:
 
     def _others(self) -> tuple[Path, ...]:
         names = ("step_trace_time.csv", "communication.json")
-        return tuple(path for name in names if (path := self.output / name).is_file())
+        return tuple(path for name in names if (path := held_file(self.output, name)))
 
     def read(self, wanted: Wanted) -> Records:
         """See `Source.read`."""
@@ -108,9 +109,9 @@ class KernelTableSource:
         )
 
     def _groups(self, reading: _Reading) -> Mapping[str, str]:
-        path = self.output / "communication.json"
+        path = held_file(self.output, "communication.json")
         try:
-            return read_groups(path) if path.is_file() else {}
+            return read_groups(path) if path else {}
         except SourceError as error:
             reading.warnings.append(f"rank {self.identity.rank}: {error}")
             return {}
@@ -129,8 +130,8 @@ class KernelTableSource:
 
         That table has lengths and no times, so it tells nothing else that rows do not.
         """
-        path = self.output / "step_trace_time.csv"
-        if not path.is_file():
+        path = held_file(self.output, "step_trace_time.csv")
+        if path is None:
             return []
         listed: set[int] = set()
         try:
@@ -206,8 +207,8 @@ class _Reading:
 
 def _newest(output: Path, kind: str) -> tuple[Path, ...]:
     """The newest tables of a kind; a framework writes one without a time in its name."""
-    plain = output / f"{kind}.csv"
-    return newest_export(output, kind, "csv") or ((plain,) if plain.is_file() else ())
+    plain = held_file(output, f"{kind}.csv")
+    return newest_export(output, kind, "csv") or ((plain,) if plain else ())
 
 
 def _given(ids: Int64, default: int) -> Int64:

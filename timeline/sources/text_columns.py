@@ -14,6 +14,7 @@ import numpy as np
 from timeline.errors import SourceError
 from timeline.records.columns import Bool, Codes, Float64
 from timeline.records.tables import Omission
+from timeline.sources.opened import open_text
 
 __all__ = ["NOT_GIVEN", "CsvColumns", "coded", "name_of", "numbers", "unit_of"]
 
@@ -54,7 +55,7 @@ class CsvColumns:
             SourceError: the file cannot be read, or has no header.
         """
         try:
-            with self.path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
+            with open_text(self.path) as file:
                 rows = csv.reader(file)
                 self.header = tuple(name.strip() for name in next(rows, []))
                 if not any(self.header):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from timeline.errors import SourceError
 from timeline.records.tables import Omission
+from timeline.sources.opened import open_binary
 
 __all__ = ["TextRows", "is_cut_off", "omitted_rows", "read_text", "read_text_rows"]
 
@@ -77,7 +78,8 @@ def read_text(path: Path) -> bytes:
         SourceError: the file cannot be read.
     """
     try:
-        return path.read_bytes().removeprefix(_UTF8_MARK)
+        with open_binary(path) as file:
+            return file.read().removeprefix(_UTF8_MARK)
     except OSError as error:
         raise SourceError(path, f"cannot be read: {error.strerror}.") from error
 
