@@ -1,0 +1,20 @@
+"""Turns the names of targets into a table of how they held, each fuzzed in a process of its own.
+
+    python tests/fuzz [json csv sqlite metadata ...] [--seconds 60] [--runs 100000] [--corpus DIR]
+
+A name stands for all targets that begin with it. What is found is made as small as possible and
+lies in DIR/TARGET-findings; inputs that reach new code are kept in DIR/TARGET for the next time.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "examples")]
+
+from fuzz.program import main  # noqa: E402 - it lies beside this file
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,89 @@
+"""Turns records and written files into proof that they keep what they promise."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
+from zlib_ng import zlib_ng
+
+from timeline.records.columns import Columns
+from timeline.records.tables import NO_TIME, FlowEnd, Records, Spans
+
+__all__ = ["BrokenPromise", "check_records", "check_trace", "check_valid"]
+
+TABLES = ("tasks", "planes", "ops", "steps", "parts", "host", "series", "samples", "flows")
+FLOW_TABLES = {
+    FlowEnd.HOST: "host",
+    FlowEnd.TASK: "tasks",
+    FlowEnd.OP: "ops",
+    FlowEnd.PLANE: "planes",
+}
+
+
+class BrokenPromise(Exception):  # noqa: N818 - it is no error of the profile
+    """Something that always holds does not."""
+
+
+def check_records(records: Records) -> None:
+    """Columns are equally long and of their type, codes and rows exist, counts are counts."""
+    for name in TABLES:
+        _check_table(name, getattr(records, name), len(records.strings))
+    _check_rows("samples.series", records.samples.series, len(records.series))
+    for end in ("source", "target"):
+        kinds, rows = getattr(records.flows, f"{end}_kind"), getattr(records.flows, f"{end}_row")
+        if len(kinds) and not np.isin(kinds, [int(kind) for kind in FlowEnd]).all():
+            raise BrokenPromise(f"flows.{end}_kind names no table")
+        for kind, name in FLOW_TABLES.items():
+            length = len(getattr(records, name))
+            _check_rows(f"flows.{end}_row of {name}", rows[kinds == kind], length)
+    for omission in records.omissions:
+        if type(omission.rows) is not int or omission.rows < 0:
+            raise BrokenPromise(f"an omission of {omission.rows!r} rows: {omission.reason}")
+    for warning in records.warnings:
+        if not isinstance(warning, str):
+            raise BrokenPromise(f"a warning is {warning!r}")
+
+
+def _check_table(name: str, table: Columns, strings: int) -> None:
+    for field in fields(table):
+        values = getattr(table, field.name)
+        if values.shape != (len(table),):
+            raise BrokenPromise(f"{name}.{field.name} has another length than its table")
+        if values.dtype != field.metadata["dtype"]:
+            raise BrokenPromise(f"{name}.{field.name} is {values.dtype}")
+        if field.name.endswith("_ns") and values.dtype != np.int64:
+            raise BrokenPromise(f"{name}.{field.name} is a time and {values.dtype}")
+        if values.dtype == np.int32:
+            _check_rows(f"{name}.{field.name}", values, strings)
+
+
+def _check_rows(name: str, rows: np.ndarray, length: int) -> None:
+    if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < length:
+        raise BrokenPromise(f"{name} points outside its table")
+
+
+def check_valid(records: Records) -> None:
+    """Intervals have both ends, in order; samples are finite."""
+    check_records(records)
+    for name in TABLES:
+        table = getattr(records, name)
+        if isinstance(table, Spans) and len(table):
+            if (table.start_ns == NO_TIME).any() or (table.end_ns == NO_TIME).any():
+                raise BrokenPromise(f"{name} keeps a row without a time")
+            if (table.end_ns < table.start_ns).any():
+                raise BrokenPromise(f"{name} keeps a row that ends before it starts")
+    if not np.isfinite(records.samples.value).all():
+        raise BrokenPromise("samples keeps a value that is not finite")
+
+
+def check_trace(path: Path) -> None:
+    """The file is a Perfetto trace, in all its compressed packets too."""
+    trace = protos.Trace()
+    trace.ParseFromString(path.read_bytes())
+    for packet in trace.packet:
+        if packet.compressed_packets:
+            inner = protos.Trace()
+            inner.ParseFromString(zlib_ng.decompress(packet.compressed_packets))

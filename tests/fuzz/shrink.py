@@ -1,0 +1,44 @@
+"""Turns an input into a smaller one that shows the same fault."""
+
+from __future__ import annotations
+
+import re
+
+from fuzz.target import Still
+
+__all__ = ["shrink_text"]
+
+_LINES = re.compile(rb"[^\n]*\n|[^\n]+")
+_TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\w.+-]+|\s+|.', re.DOTALL)
+
+
+def shrink_text(data: bytes, still: Still) -> bytes:
+    """Leave out lines, then objects, then tokens, then single bytes, as long as the fault stays."""
+    for split in (_LINES.findall, _objects, _TOKENS.findall, _bytes):
+        pieces = split(data)
+        data = b"".join(_fewer(pieces, still))
+    return data
+
+
+def _objects(data: bytes) -> list[bytes]:
+    return re.findall(rb"[^{]+|\{[^{]*", data)
+
+
+def _bytes(data: bytes) -> list[bytes]:
+    return [data[at : at + 1] for at in range(len(data))]
+
+
+def _fewer(pieces: list[bytes], still: Still) -> list[bytes]:
+    """Leave out runs of pieces, long ones first, until no single one can go."""
+    run = max(1, len(pieces) // 2)
+    while True:
+        at, went = 0, False
+        while at < len(pieces):
+            fewer = pieces[:at] + pieces[at + run :]
+            if still(b"".join(fewer)):
+                pieces, went = fewer, True
+            else:
+                at += run
+        if run == 1 and not went:
+            return pieces
+        run = max(1, run // 2)

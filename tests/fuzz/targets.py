@@ -1,0 +1,271 @@
+"""Turns every reader into a target: what it reads, where, and from which valid inputs it starts.
+
+A new reader is a function here with the decorator `target`: it is given the directory of a capture
+whose fuzzed files hold the input, and gives the records, or None where the reader gives none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from zlib import crc32
+
+import numpy as np
+
+from fuzz.changes import json_change, table_change
+from fuzz.database import change_database, shrink_database
+from fuzz.promises import BrokenPromise
+from fuzz.seeds import (
+    database_seeds,
+    metadata_seeds,
+    table_seeds,
+    trace_events,
+    trace_seeds,
+    write_capture,
+)
+from fuzz.shrink import shrink_text
+from fuzz.target import Form, target
+
+from timeline.errors import SourceError, TimelineError
+from timeline.records.strings import StringPool
+from timeline.records.tables import Records, Tasks
+from timeline.selection import DETAIL_LAYERS
+from timeline.sources import trace_reader
+from timeline.sources.base import Clock, Identity, Source, Wanted
+from timeline.sources.database_source import DatabaseSource
+from timeline.sources.discovery import discover
+from timeline.sources.json_events import BLOCK_BYTES, read_events
+from timeline.sources.kernel_table import describe_tasks, read_kernel_table
+from timeline.sources.step_table import read_step_table
+from timeline.sources.trace_reader import TraceFiles, read_trace
+from timeline.sources.trace_sources import (
+    GraphTimelineSource,
+    MindStudioSource,
+    TraceViewSource,
+)
+
+ALL = Wanted(DETAIL_LAYERS, every_arg=True)
+JSON = Form(".json", 16_384, json_change(trace_events), shrink_text)
+SMALL_JSON = Form(".json", 4_096, json_change(lambda: ()), shrink_text)
+CSV = Form(".csv", 8_192, table_change, shrink_text)
+SQLITE = Form(".db", 131_072, change_database, shrink_database)
+
+
+def files(layout: str, *patterns: str, without: Sequence[str] = ()) -> Callable[[Path], list[Path]]:
+    """Write a capture; the files that fit the patterns take the input, some others go away."""
+
+    def write(directory: Path) -> list[Path]:
+        write_capture(layout, directory)
+        for pattern in without:
+            for path in directory.rglob(pattern):
+                path.unlink()
+        return [path for pattern in patterns for path in sorted(directory.rglob(pattern))]
+
+    return write
+
+
+def _one(capture: Path, pattern: str) -> Path:
+    """The file or directory of a capture that fits; which one never changes."""
+    known = _PLACES.get((capture, pattern))
+    if known is None:
+        known = _PLACES[capture, pattern] = next(iter(sorted(capture.rglob(pattern))))
+    return known
+
+
+_PLACES: dict[tuple[Path, str], Path] = {}
+
+
+def _read(make: Callable[[Identity, Clock, Path], Source], content: Path) -> Records:
+    """Read a source of rank 0, device 0."""
+    return make(Identity(0, content.parent, device=0), Clock(), content).read(ALL)
+
+
+# -- JSON ----------------------------------------------------------------------------------------
+
+
+@target(
+    "json-view",
+    form=JSON,
+    capture=files("torch-text", "trace_view.json"),
+    seeds=trace_seeds,
+)
+def trace_view(capture: Path) -> Records:
+    """The trace of torch_npu and MindSpore."""
+    return _read(TraceViewSource, _one(capture, "ASCEND_PROFILER_OUTPUT"))
+
+
+@target(
+    "json-graph",
+    form=JSON,
+    capture=files(
+        "mindspore-2.1", "msprof_0_1_1.json", "step_trace_0_1_2.json", without=("msprof_0_1_2.json",)
+    ),
+    seeds=trace_seeds,
+)
+def graph_timeline(capture: Path) -> Records:
+    """A trace for each graph and iteration, and the step trace of a graph."""
+    return _read(GraphTimelineSource, _one(capture, "timeline"))
+
+
+@target(
+    "json-mindstudio",
+    form=JSON,
+    capture=files("mindstudio", "msprof_2*.json", "step_trace_*.json"),
+    seeds=trace_seeds,
+)
+def mindstudio(capture: Path) -> Records:
+    """An export of msprof that holds several devices."""
+
+    def source(identity: Identity, clock: Clock, content: Path) -> Source:
+        return MindStudioSource(identity, clock, content, several_devices=True)
+
+    return _read(source, _one(capture, "mindstudio_profiler_output"))
+
+
+@target(
+    "json-blocks",
+    form=JSON,
+    capture=files("torch-text", "trace_view.json"),
+    seeds=trace_seeds,
+)
+def blocks(capture: Path) -> None:
+    """A file that is read in blocks, and of which few events are held, reads as one that is not."""
+    path = _one(capture, "trace_view.json")
+    small = 1 + crc32(path.read_bytes()) % 300
+    whole, cut = (_events_or_refusal(path, block) for block in (BLOCK_BYTES, small))
+    if whole != cut:
+        raise BrokenPromise("blocks change what is read")
+    if isinstance(whole, str):
+        raise SourceError(path, whole)
+    all_held = _records_holding(path, trace_reader.HELD_EVENTS)
+    if all_held != _records_holding(path, small % 7):
+        raise BrokenPromise("events that are not held change what is read")
+
+
+def _events_or_refusal(path: Path, block_bytes: int) -> list[object] | str:
+    try:
+        return [event for block in read_events(path, block_bytes) for event in block]
+    except SourceError:
+        return "is refused"
+
+
+def _records_holding(path: Path, most: int) -> list[int]:
+    """How many rows of each table are read when no more events are held."""
+    usual = trace_reader.HELD_EVENTS
+    trace_reader.HELD_EVENTS = most
+    try:
+        records = read_trace(TraceFiles((path,), 0), 0, StringPool(), ALL)
+    finally:
+        trace_reader.HELD_EVENTS = usual
+    tables = (records.tasks, records.planes, records.ops, records.steps, records.parts)
+    return [len(table) for table in (*tables, records.host, records.samples, records.flows)]
+
+
+# -- tables --------------------------------------------------------------------------------------
+
+
+@target(
+    "csv-kernels",
+    form=CSV,
+    capture=files("torch-text", "kernel_details.csv"),
+    seeds=table_seeds("kernel_details.csv"),
+)
+def kernel_details(capture: Path) -> Records:
+    """The kernels of torch_npu and MindSpore."""
+    return _described(_one(capture, "kernel_details.csv"), None)
+
+
+@target(
+    "csv-ops",
+    form=CSV,
+    capture=files("mindstudio", "op_summary_*.csv"),
+    seeds=table_seeds("op_summary_*.csv"),
+)
+def op_summary(capture: Path) -> Records:
+    """The operators of msprof, of one device."""
+    return _described(_one(capture, "op_summary_*.csv"), 0)
+
+
+_LATEST_NS = 1 << 62
+
+
+def _described(path: Path, device: int | None) -> Records:
+    """Tasks at the moments of the run, described by a table."""
+    strings = StringPool()
+    table = read_kernel_table((path,), strings, device)
+    # Rows of the table itself, so that some are found, and one nanosecond or more beside them.
+    own = table.take(np.arange(min(4, len(table))))
+    start_ns = np.where(own.start_ns < _LATEST_NS, own.start_ns, 0) + np.arange(len(own))
+    tasks = Tasks.of(len(own), {"start_ns": start_ns, "end_ns": start_ns, "name": own.name})
+    described, unmatched = describe_tasks(tasks, table)
+    if not 0 <= unmatched <= len(table):
+        raise BrokenPromise(f"{unmatched} of {len(table)} rows are unmatched")
+    return Records(0, strings, tasks=described)
+
+
+@target(
+    "csv-steps",
+    form=CSV,
+    capture=files("mindstudio", "step_trace_*.csv", without=("step_trace_*.json",)),
+    seeds=table_seeds("step_trace_*.csv"),
+)
+def step_trace(capture: Path) -> Records:
+    """The steps of msprof, of all devices and of one."""
+    path = _one(capture, "step_trace_*.csv")
+    steps, parts = read_step_table(path, None)
+    some, _ = read_step_table(path, 0)
+    if len(some) > len(steps):
+        raise BrokenPromise("one device has more steps than all")
+    return Records(0, StringPool(), steps=steps, parts=parts)
+
+
+# -- databases -----------------------------------------------------------------------------------
+
+
+@target(
+    "sqlite",
+    form=SQLITE,
+    capture=files("torch-db", "ascend_pytorch_profiler_0.db"),
+    seeds=database_seeds,
+)
+def database(capture: Path) -> Records:
+    """The database of torch_npu, MindSpore and msprof; for one input in three, one device of it."""
+    path = _one(capture, "ascend_pytorch_profiler_0.db")
+    several = path.stat().st_size // 512 % 3 == 0
+    return DatabaseSource(Identity(0, capture, device=0), Clock(), path, several).read(ALL)
+
+
+# -- metadata ------------------------------------------------------------------------------------
+
+
+def _all_metadata(directory: Path) -> list[Path]:
+    """Captures of two kinds, apart: all their small files hold the input."""
+    names = ("profiler_info_0.json", "info.json.0", "info.json", "start_info.0", "start_info")
+    made = []
+    for layout in ("torch-text", "mindstudio"):
+        (directory / layout).mkdir()
+        made += files(layout, *names)(directory / layout)
+    return made
+
+
+@target("metadata", form=SMALL_JSON, capture=_all_metadata, seeds=metadata_seeds)
+def metadata(capture: Path) -> None:
+    """What captures say about themselves: rank, device, host and clock."""
+    refusals = []
+    for layout in ("torch-text", "mindstudio"):
+        try:
+            for source in discover(capture / layout).sources:
+                if source.identity.rank < 0:
+                    raise BrokenPromise(f"rank {source.identity.rank}")
+                offset_ns = source.clock.wall_offset_ns
+                if offset_ns is not None and not -(1 << 63) <= offset_ns < 1 << 63:
+                    raise BrokenPromise("the offset to wall time exceeds 64 bits")
+        except TimelineError as error:
+            refusals.append(error)
+    if refusals:
+        raise refusals[0]
+
+
+# -- raw slices ----------------------------------------------------------------------------------
+# The targets of the reader of PROF_*/device_N/data belong here: a Form whose change keeps the
+# length of the structs (flip fields, cut the last one short), with slices of the run as seeds.
