@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import fields
 from pathlib import Path
 
@@ -27,6 +28,12 @@ class BrokenPromise(Exception):  # noqa: N818 - it is no error of the profile
     """Something that always holds does not."""
 
 
+@functools.cache
+def _columns(kind: type[Columns]) -> tuple[tuple[str, np.dtype], ...]:
+    """Names and types of a table's columns; asking for them again takes longer than reading."""
+    return tuple((field.name, field.metadata["dtype"]) for field in fields(kind))
+
+
 def check_records(records: Records) -> None:
     """Columns are equally long and of their type, codes and rows exist, counts are counts."""
     for name in TABLES:
@@ -36,7 +43,7 @@ def check_records(records: Records) -> None:
         kinds, rows = getattr(records.flows, f"{end}_kind"), getattr(records.flows, f"{end}_row")
         if len(kinds) and not np.isin(kinds, [int(kind) for kind in FlowEnd]).all():
             raise BrokenPromise(f"flows.{end}_kind names no table")
-        for kind, name in FLOW_TABLES.items():
+        for kind, name in FLOW_TABLES.items() if len(kinds) else ():
             length = len(getattr(records, name))
             _check_rows(f"flows.{end}_row of {name}", rows[kinds == kind], length)
     for omission in records.omissions:
@@ -48,16 +55,15 @@ def check_records(records: Records) -> None:
 
 
 def _check_table(name: str, table: Columns, strings: int) -> None:
-    for field in fields(table):
-        values = getattr(table, field.name)
-        if values.shape != (len(table),):
-            raise BrokenPromise(f"{name}.{field.name} has another length than its table")
-        if values.dtype != field.metadata["dtype"]:
-            raise BrokenPromise(f"{name}.{field.name} is {values.dtype}")
-        if field.name.endswith("_ns") and values.dtype != np.int64:
-            raise BrokenPromise(f"{name}.{field.name} is a time and {values.dtype}")
-        if values.dtype == np.int32:
-            _check_rows(f"{name}.{field.name}", values, strings)
+    shape = (len(table),)
+    for column, dtype in _columns(type(table)):
+        values = getattr(table, column)
+        if values.shape != shape:
+            raise BrokenPromise(f"{name}.{column} has another length than its table")
+        if values.dtype != dtype or (column.endswith("_ns") and dtype != np.int64):
+            raise BrokenPromise(f"{name}.{column} is {values.dtype}")
+        if dtype == np.int32:
+            _check_rows(f"{name}.{column}", values, strings)
 
 
 def _check_rows(name: str, rows: np.ndarray, length: int) -> None:

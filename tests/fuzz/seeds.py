@@ -29,7 +29,8 @@ __all__ = [
 ]
 
 Event = dict[str, Any]
-SEED_EVENTS = 40
+SEED_EVENTS = 14
+ALIKE = 2
 PAGE_BYTES = 512
 TRACE_LAYOUTS = ("torch-text", "mindspore-2.1", "mindstudio", "mindstudio-sliced")
 
@@ -66,49 +67,57 @@ def _shape(event: Event) -> tuple[object, ...]:
     return (event.get("ph"), event.get("cat"), name, *sorted(event.get("args") or ()))
 
 
-def _few(events: Sequence[Event], most: int) -> list[Event]:
-    """Two events of each shape, with the names of their lanes and both ends of their flows."""
+def _one_of_each(events: Sequence[Event]) -> list[Event]:
+    """An event or two of each shape in each process; names and flows come with them later."""
     seen: dict[tuple[object, ...], int] = {}
     picked = []
     for event in events:
-        if event.get("ph") in ("M", "s", "f", "t"):
-            continue
-        shape = (*_shape(event), event.get("pid"))
-        seen[shape] = seen.get(shape, 0) + 1
-        if seen[shape] <= 2:
-            picked.append(event)
-    picked = picked[:: max(1, len(picked) // most)]
-    moments = {(event.get("pid"), event.get("tid"), str(event.get("ts"))) for event in picked}
-    flows = [
-        event
+        if event.get("ph") not in ("M", "s", "f", "t"):
+            shape = (*_shape(event), event.get("pid"))
+            seen[shape] = seen.get(shape, 0) + 1
+            if seen[shape] <= ALIKE:
+                picked.append(event)
+    return picked
+
+
+def _with_their_own(picked: Sequence[Event], events: Sequence[Event]) -> list[Event]:
+    """Events with the names of their lanes, and the flows that begin or end with them."""
+    moments = {_moment(event) for event in picked}
+    ids = {
+        str(event.get("id"))
         for event in events
-        if event.get("ph") in ("s", "f", "t")
-        and (event.get("pid"), event.get("tid"), str(event.get("ts"))) in moments
-    ]
-    ids = {str(event.get("id")) for event in flows}
-    flows = [event for event in events if str(event.get("id")) in ids]
+        if event.get("ph") in ("s", "f", "t") and _moment(event) in moments
+    }
+    flows = [event for event in events if "id" in event and str(event["id"]) in ids]
     lanes = {(event.get("pid"), event.get("tid")) for event in (*picked, *flows)}
     pids = {pid for pid, _ in lanes}
     named = [
         event
         for event in events
         if event.get("ph") == "M"
-        and event.get("pid") in pids
         and (
-            event.get("name") == "process_name" or (event.get("pid"), event.get("tid")) in lanes
+            (event.get("pid"), event.get("tid")) in lanes
+            or (event.get("name") == "process_name" and event.get("pid") in pids)
         )
     ]
     return [*named, *picked, *flows]
 
 
+def _moment(event: Event) -> tuple[object, ...]:
+    return (event.get("pid"), event.get("tid"), str(event.get("ts")))
+
+
 @functools.cache
 def _traces() -> tuple[tuple[Event, ...], ...]:
+    """Parts of the traces of every layout: some events of each, and what belongs to them."""
     made = []
     for text in _texts("*.json"):
         document = json.loads(text)
         events = document if isinstance(document, list) else document.get("traceEvents")
         if isinstance(events, list) and all(isinstance(event, dict) for event in events):
-            made.append(tuple(_few(events, SEED_EVENTS)))
+            picked = _one_of_each(events)
+            parts = -(-len(picked) // SEED_EVENTS)
+            made += [tuple(_with_their_own(picked[at::parts], events)) for at in range(parts)]
     return tuple(made)
 
 

@@ -45,7 +45,7 @@ from timeline.sources.trace_sources import (
 )
 
 ALL = Wanted(DETAIL_LAYERS, every_arg=True)
-JSON = Form(".json", 16_384, json_change(trace_events), shrink_text)
+JSON = Form(".json", 8_192, json_change(trace_events), shrink_text)
 SMALL_JSON = Form(".json", 4_096, json_change(lambda: ()), shrink_text)
 CSV = Form(".csv", 8_192, table_change, shrink_text)
 SQLITE = Form(".db", 131_072, change_database, shrink_database)

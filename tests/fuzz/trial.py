@@ -29,7 +29,7 @@ __all__ = ["Trial", "limit_memory"]
 
 LONGEST_SECONDS = 10
 MOST_MEMORY_BYTES = 1 << 30
-ONE_EXPORT_IN = 64
+ONE_EXPORT_IN = 128
 """Inputs of which one goes through the whole program, chosen by its content."""
 ONE_LOOK_IN = 8
 """Inputs of which one is compared with the file afterwards."""
