@@ -16,14 +16,17 @@ _TOKEN = re.compile(
     rb'"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*|true|false|null|[\[\]{},:]|\s+|.', re.DOTALL
 )
 _NUMBER = re.compile(rb'"?-?\d[\d.eE+-]*"?')
-NUMBERS = tuple(
-    b"0 -0 -1 1 5 31 32 1.5 0.0005 1e-05 1e5 1E400 1e-400 -1e308 1e18 4294967295 4294967296 "
-    b"2147483648 9223372036854775807 9223372036854775808 -9223372036854775808 "
-    b"-9223372036854775809 18446744073709551615 18446744073709551616 9007199254740993 "
-    b"9223372036854775.807 9223372036854775.808 -9223372036854775.808 8999999999999999.999 "
-    b"9000000000000000 1736424000129323.387 1736424000129323.3875 99999999999999999999999 "
-    b"NaN Infinity -Infinity 0x10 1_000 .5 5. +5 007".split()
-) + (b"0." + b"1" * 40,)
+NUMBERS = (
+    *(
+        b"0 -0 -1 1 5 31 32 1.5 0.0005 1e-05 1e5 1E400 1e-400 -1e308 1e18 4294967295 4294967296 "
+        b"2147483648 9223372036854775807 9223372036854775808 -9223372036854775808 "
+        b"-9223372036854775809 18446744073709551615 18446744073709551616 9007199254740993 "
+        b"9223372036854775.807 9223372036854775.808 -9223372036854775.808 8999999999999999.999 "
+        b"9000000000000000 1736424000129323.387 1736424000129323.3875 99999999999999999999999 "
+        b"NaN Infinity -Infinity 0x10 1_000 .5 5. +5 007"
+    ).split(),
+    b"0." + b"1" * 40,
+)
 LONG = (b"9" * 400, b"1" * 4400, b"[" * 1200, b'{"a":' * 1200)
 """What no field is long enough for; rarely put in, because reading it takes long."""
 STRINGS = tuple(
@@ -90,10 +93,11 @@ STRINGS = tuple(
         "b",
     )
 )
-KEYS = tuple(
-    b"name ph pid tid ts dur cat id args bp traceEvents connection_id level rank_id hostname mac "
-    b"collectionTimeBegin clockMonotonicRaw schemaVersion".split()
-) + (
+KEYS = (
+    *(
+        b"name ph pid tid ts dur cat id args bp traceEvents connection_id level rank_id hostname "
+        b"mac collectionTimeBegin clockMonotonicRaw schemaVersion"
+    ).split(),
     b"Model Id",
     b"Task Type",
     b"Physic Stream Id",
@@ -286,7 +290,7 @@ def json_change(events: Callable[[], Sequence[bytes]]) -> Change:
 
 # -- tables --------------------------------------------------------------------------------------
 
-_CELL = re.compile(rb'(,|\r?\n)')
+_CELL = re.compile(rb"(,|\r?\n)")
 
 
 def table_change(data: bytes, random: Random) -> bytes:
@@ -311,7 +315,7 @@ def _changed_table(pieces: list[bytes], random: Random) -> list[bytes]:
             pieces[at] = pieces[random.randrange(0, len(pieces), 2)]
         case 3:
             cell = bytearray(pieces[at] or b"0")
-            cell[random.randrange(len(cell))] = random.choice(b"0123456789.-e \t\"")
+            cell[random.randrange(len(cell))] = random.choice(b'0123456789.-e \t"')
             pieces[at] = bytes(cell)
         case 4:
             del pieces[at : at + 2]

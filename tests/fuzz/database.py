@@ -92,7 +92,7 @@ class _Changed:
         self.connection, self.random = connection, random
 
     def run(self, statement: str, *values: object) -> None:
-        self.connection.execute(statement, values)  # type: ignore[arg-type]
+        self.connection.execute(statement, values)
 
     def table(self) -> str:
         """Any table; those that are read for every picture more often."""
@@ -136,7 +136,9 @@ def _moved(own: _Changed) -> None:
     """A number a little or a lot larger or smaller."""
     table = own.table()
     column, by = own.column(table), own.random.choice((1, -1, 1000, -(10**6), 1 << 40, -(1 << 61)))
-    own.run(f"UPDATE OR IGNORE {table} SET {column} = {column} + {by} WHERE rowid = {own.row(table)}")
+    own.run(
+        f"UPDATE OR IGNORE {table} SET {column} = {column} + {by} WHERE rowid = {own.row(table)}"
+    )
 
 
 def _copied_rows(own: _Changed) -> None:
@@ -184,9 +186,10 @@ def _other_kind(own: _Changed) -> None:
         own.run(f'ALTER TABLE {table} RENAME TO "away"')
         own.run(f'CREATE VIEW {table} AS SELECT * FROM "away"')
         return
-    columns = [str(name) for (name,) in own.connection.execute(
-        f"SELECT name FROM pragma_table_info({table})"
-    )]
+    columns = [
+        str(name)
+        for (name,) in own.connection.execute(f"SELECT name FROM pragma_table_info({table})")
+    ]
     types = {name: own.random.choice(TYPES[:6]) for name in columns}
     declared = ", ".join(f"{_quoted(name)} {types[name]}" for name in columns)
     if kind == 1:
@@ -245,9 +248,10 @@ def _tables(data: bytes) -> list[tuple[str, list[str], list[int]]]:
             held = [str(column) for (column,) in columns]
             rows = []
             with suppress(apsw.Error):
-                rows = [int(row) for (row,) in connection.execute(  # type: ignore[arg-type]
-                    f"SELECT rowid FROM {_quoted(str(name))}"
-                )]
+                rows = [
+                    int(row)
+                    for (row,) in connection.execute(f"SELECT rowid FROM {_quoted(str(name))}")
+                ]
             found.append((_quoted(str(name)), held, rows))
         return found
     return []

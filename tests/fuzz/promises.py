@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import fields
 from pathlib import Path
 
@@ -28,10 +27,15 @@ class BrokenPromise(Exception):  # noqa: N818 - it is no error of the profile
     """Something that always holds does not."""
 
 
-@functools.cache
-def _columns(kind: type[Columns]) -> tuple[tuple[str, np.dtype], ...]:
-    """Names and types of a table's columns; asking for them again takes longer than reading."""
-    return tuple((field.name, field.metadata["dtype"]) for field in fields(kind))
+_COLUMNS: dict[str, tuple[tuple[str, np.dtype], ...]] = {}
+
+
+def _columns(table: Columns) -> tuple[tuple[str, np.dtype], ...]:
+    """Names and types of a table's columns; asking for them each time takes longer than reading."""
+    kind = type(table).__name__
+    if kind not in _COLUMNS:
+        _COLUMNS[kind] = tuple((own.name, own.metadata["dtype"]) for own in fields(table))
+    return _COLUMNS[kind]
 
 
 def check_records(records: Records) -> None:
@@ -56,7 +60,7 @@ def check_records(records: Records) -> None:
 
 def _check_table(name: str, table: Columns, strings: int) -> None:
     shape = (len(table),)
-    for column, dtype in _columns(type(table)):
+    for column, dtype in _columns(table):
         values = getattr(table, column)
         if values.shape != shape:
             raise BrokenPromise(f"{name}.{column} has another length than its table")

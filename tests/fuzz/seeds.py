@@ -131,7 +131,7 @@ def trace_events() -> list[bytes]:
 
 
 def trace_seeds() -> list[bytes]:
-    """Small traces of every layout: lists, objects, names first and last, with and without space."""
+    """Small traces of every layout: lists and objects, names first or last, spaced or not."""
     made = []
     for number, events in enumerate(_traces()):
         listed: list[Event] = list(events)

@@ -25,7 +25,6 @@ from fuzz.seeds import (
 )
 from fuzz.shrink import shrink_text
 from fuzz.target import Form, target
-
 from timeline.errors import SourceError, TimelineError
 from timeline.records.strings import StringPool
 from timeline.records.tables import Records, Tasks
@@ -98,7 +97,10 @@ def trace_view(capture: Path) -> Records:
     "json-graph",
     form=JSON,
     capture=files(
-        "mindspore-2.1", "msprof_0_1_1.json", "step_trace_0_1_2.json", without=("msprof_0_1_2.json",)
+        "mindspore-2.1",
+        "msprof_0_1_1.json",
+        "step_trace_0_1_2.json",
+        without=("msprof_0_1_2.json",),
     ),
     seeds=trace_seeds,
 )

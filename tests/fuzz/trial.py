@@ -18,7 +18,6 @@ from types import FrameType
 from fuzz.findings import Fault, fault_of
 from fuzz.promises import BrokenPromise, check_records, check_trace, check_valid
 from fuzz.target import Target
-
 from timeline.errors import TimelineError
 from timeline.export import export
 from timeline.options import Args, ExportOptions, Fit

@@ -31,7 +31,7 @@ __all__ = ["COUNTS", "SCRATCH", "main"]
 
 COUNTS = struct.Struct("<5Q")
 """Executions, refused, through the whole program, faults; microseconds since the first."""
-SCRATCH = next((place for place in ("/dev/shm", None) if place is None or Path(place).is_dir()))
+SCRATCH = next(place for place in ("/dev/shm", None) if place is None or Path(place).is_dir())
 """Where captures lie: in memory, if there is such a place."""
 INSTRUMENTED = ("sources", "records", "analysis", "tracks")
 HARD_LIMIT_SECONDS = 45
