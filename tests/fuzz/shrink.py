@@ -9,19 +9,19 @@ from fuzz.target import Still
 __all__ = ["shrink_text"]
 
 _LINES = re.compile(rb"[^\n]*\n|[^\n]+")
+_OBJECTS = re.compile(rb"\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}\s*,?\s*|[^{]+|\{")
+_PAIRS = re.compile(
+    rb'"(?:[^"\\]|\\.)*"\s*:\s*(?:"(?:[^"\\]|\\.)*"|[^\s,{}\[\]"]+|\{[^{}]*\})\s*,?\s*|.', re.DOTALL
+)
 _TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\w.+-]+|\s+|.', re.DOTALL)
 
 
 def shrink_text(data: bytes, still: Still) -> bytes:
-    """Leave out lines, then objects, then tokens, then single bytes, as long as the fault stays."""
-    for split in (_LINES.findall, _objects, _TOKENS.findall, _bytes):
+    """Leave out lines, then objects, pairs, tokens and bytes, as long as the fault stays."""
+    for split in (_LINES.findall, _OBJECTS.findall, _PAIRS.findall, _TOKENS.findall, _bytes):
         pieces = split(data)
         data = b"".join(_fewer(pieces, still))
     return data
-
-
-def _objects(data: bytes) -> list[bytes]:
-    return re.findall(rb"[^{]+|\{[^{]*", data)
 
 
 def _bytes(data: bytes) -> list[bytes]:
