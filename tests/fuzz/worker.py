@@ -37,6 +37,8 @@ INSTRUMENTED = ("sources", "records", "analysis", "tracks")
 HARD_LIMIT_SECONDS = 45
 """After this long in code that is not Python the process is given up."""
 SHRINK_SECONDS = 45
+MOST_TRIES = 5
+"""Some changes change nothing; the same input again would be a run for nothing."""
 
 
 def _instrumented() -> contextlib.AbstractContextManager[object]:
@@ -105,7 +107,12 @@ def fuzz(
             COUNTS.pack_into(counts, 0, done, trial.refused, trial.exported, faults, now)
 
         def change(data: bytes, most: int, seed: int) -> bytes:
-            return target.form.change(data, Random(seed))[:most]
+            random = Random(seed)
+            for _ in range(MOST_TRIES):
+                changed = target.form.change(data, random)[:most]
+                if changed != data:
+                    break
+            return changed
 
         arguments = [
             "fuzz",
