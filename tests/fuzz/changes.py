@@ -8,7 +8,7 @@ from random import Random
 
 import atheris
 
-__all__ = ["json_change", "table_change"]
+__all__ = ["bytes_change", "json_change", "table_change"]
 
 Change = Callable[[bytes, Random], bytes]
 
@@ -342,3 +342,29 @@ def _changed_table(pieces: list[bytes], random: Random) -> list[bytes]:
         case _:
             pieces[at] += random.choice(_WHITE)
     return pieces
+
+
+# -- bytes ---------------------------------------------------------------------------------------
+
+
+def bytes_change(data: bytes, random: Random) -> bytes:
+    """Records of fixed size: fields become other numbers, pieces go, come twice or move."""
+    text = bytearray(data)
+    for _ in range(random.choice((1, 1, 2, 4, 8))):
+        if not text:
+            return random.randbytes(64)
+        at = random.randrange(len(text))
+        size = random.choice((1, 2, 4, 8, 32, 64))
+        kind = random.randrange(5)
+        if kind < 2:
+            text[at : at + size] = random.choice(
+                (bytes(size), b"\xff" * size, random.randbytes(size))
+            )
+        elif kind == 2:
+            text[at] ^= 1 << random.randrange(8)
+        elif kind == 3:
+            del text[at : at + size]
+        else:
+            other = random.randrange(len(text))
+            text[at:at] = text[other : other + size]
+    return bytes(text)

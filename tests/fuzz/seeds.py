@@ -16,10 +16,11 @@ import apsw
 from make_profile import Run, make_run
 from profile_shelf import WRITERS
 
-from timeline.sources.database_counters import counter_tables
+from timeline.sources.database_sample_tables import counter_tables
 
 __all__ = [
     "database_seeds",
+    "file_seeds",
     "metadata_seeds",
     "small_run",
     "table_seeds",
@@ -56,6 +57,11 @@ def _texts(pattern: str, layouts: Sequence[str] = TRACE_LAYOUTS) -> list[bytes]:
             for path in sorted(Path(name).rglob(pattern)):
                 found[path.read_bytes()] = None
     return list(found)
+
+
+def file_seeds(pattern: str, *layouts: str) -> Callable[[], list[bytes]]:
+    """The distinct contents of all files that a pattern fits, as they are."""
+    return lambda: _texts(pattern, layouts)
 
 
 # -- traces --------------------------------------------------------------------------------------

@@ -13,11 +13,12 @@ from zlib import crc32
 
 import numpy as np
 
-from fuzz.changes import json_change, table_change
+from fuzz.changes import bytes_change, json_change, table_change
 from fuzz.database import change_database, shrink_database
 from fuzz.promises import BrokenPromise
 from fuzz.seeds import (
     database_seeds,
+    file_seeds,
     metadata_seeds,
     table_seeds,
     trace_events,
@@ -32,6 +33,8 @@ from timeline.records.tables import Records, Tasks
 from timeline.selection import DETAIL_LAYERS
 from timeline.sources import trace_reader
 from timeline.sources.base import Clock, Identity, Source, Wanted
+from timeline.sources.captures import find_captures
+from timeline.sources.damage import Damage
 from timeline.sources.database_source import DatabaseSource
 from timeline.sources.discovery import discover
 from timeline.sources.json_events import BLOCK_BYTES, read_events
@@ -135,19 +138,23 @@ def blocks(capture: Path) -> None:
     """A file that is read in blocks, and of which few events are held, reads as one that is not."""
     path = _one(capture, "trace_view.json")
     small = 1 + crc32(path.read_bytes()) % 300
-    whole, cut = (_events_or_refusal(path, block) for block in (BLOCK_BYTES, small))
-    if whole != cut:
-        raise BrokenPromise("blocks change what is read")
+    damage = Damage(path)
+    whole = _events_or_refusal(path, BLOCK_BYTES, damage)
+    cut = _events_or_refusal(path, small, Damage(path))
     if isinstance(whole, str):
         raise SourceError(path, whole)
+    if damage.omissions(0):
+        return  # around damage more can be read of the whole than of a part
+    if whole != cut:
+        raise BrokenPromise("blocks change what is read")
     all_held = _records_holding(path, trace_reader.HELD_EVENTS)
     if all_held != _records_holding(path, small % 7):
         raise BrokenPromise("events that are not held change what is read")
 
 
-def _events_or_refusal(path: Path, block_bytes: int) -> list[object] | str:
+def _events_or_refusal(path: Path, block_bytes: int, damage: Damage) -> list[object] | str:
     try:
-        return [event for block in read_events(path, block_bytes) for event in block]
+        return [event for block in read_events(path, block_bytes, damage) for event in block]
     except SourceError:
         return "is refused"
 
@@ -271,6 +278,50 @@ def metadata(capture: Path) -> None:
         raise refusals[0]
 
 
-# -- raw slices ----------------------------------------------------------------------------------
-# The targets of the reader of PROF_*/device_N/data belong here: a Form whose change keeps the
-# length of the structs (flip fields, cut the last one short), with slices of the run as seeds.
+# -- other layouts -------------------------------------------------------------------------------
+
+RAW = Form(".bin", 32_768, bytes_change, shrink_text)
+PARSED = Form(".db", 131_072, change_database, shrink_database)
+
+
+def _discovered(capture: Path) -> Records | None:
+    """The records of the one rank that is found."""
+    sources = discover(capture, {_assigned(capture): 0}).sources
+    return sources[0].read(ALL) if sources else None
+
+
+def _assigned(capture: Path) -> str:
+    """How the one capture below is named for --assign-rank: fuzzed metadata may not tell a rank."""
+    return str(find_captures(capture)[0].directory)
+
+
+def _add(
+    name: str, form: Form, layout: str, *patterns: str, seeds: Callable[[], Sequence[bytes]]
+) -> None:
+    """A target that reads a layout as it is found."""
+    target(name, form=form, capture=files(layout, *patterns), seeds=seeds)(_discovered)
+
+
+for _name, _form, _layout, _pattern in (
+    ("json-kineto", JSON, "kineto", "*.pt.trace.json"),
+    ("json-display", JSON, "mindspore-display", "*timeline_display_*.json"),
+    ("csv-alone", CSV, "kernel-details", "kernel_details.csv"),
+    ("csv-summary", CSV, "op-summary", "op_summary_*.csv"),
+    ("csv-task-time", CSV, "op-summary", "task_time_*.csv"),
+    ("text-tasks", CSV, "mindspore-text", "output_timeline_data_*.txt"),
+    ("text-steps", CSV, "mindspore-text", "step_trace_raw_*.csv"),
+    ("text-aicpu", CSV, "mindspore-text-2.1", "aicpu_intermediate_*.csv"),
+    ("text-framework", CSV, "mindspore-text", "framework_raw_*.csv"),
+    ("text-hccl", JSON, "mindspore-text-hccl", "hccl_info_*/**/*.json"),
+    ("raw-stars", RAW, "raw", "stars_soc.data.*.slice_[0-2]"),
+    ("raw-steps", RAW, "raw", "ts_track.data.*.slice_[0-2]"),
+    ("raw-hwts", RAW, "raw-hwts", "hwts.data.*.slice_[0-2]"),
+    ("raw-v6", RAW, "raw-v6", "stars_soc.data.*.slice_[0-2]"),
+    ("raw-mindspore", RAW, "mindspore-raw", "hwts.log.data.*.slice_[0-1]"),
+    ("raw-mindspore-steps", RAW, "mindspore-raw", "training_trace.*.slice_0"),
+    ("sqlite-parsed-tasks", PARSED, "msprof-sqlite", "ascend_task.db"),
+    ("sqlite-parsed-steps", PARSED, "msprof-sqlite", "trace.db"),
+    ("sqlite-parsed-hccl", PARSED, "msprof-sqlite", "hccl_single_device.db"),
+    ("sqlite-parsed-host", PARSED, "msprof-sqlite", "api_event.db"),
+):
+    _add(_name, _form, _layout, _pattern, seeds=file_seeds(_pattern, _layout))

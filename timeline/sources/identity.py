@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 
 from timeline.errors import RankIdentityError, SourceError
+from timeline.records.tables import NO_ID
 from timeline.sources.base import Clock, Identity
 from timeline.sources.captures import Capture, Layout, hardware_log_ids, text_ids
 from timeline.sources.counter_clock import counter_clock
@@ -19,6 +20,7 @@ from timeline.sources.kineto_header import read_header
 from timeline.sources.kineto_names import read_name
 from timeline.sources.opened import open_binary
 from timeline.sources.sqlite_columns import Database, open_database
+from timeline.sources.whole_numbers import whole_number
 
 __all__ = ["Evidence", "Root", "how_to_export", "identify", "is_nameless", "raw_error", "read_json"]
 
@@ -90,7 +92,8 @@ def _of_database(
     clock = Clock(host=_database_host(database))
     pairs: list[tuple[int, int]] = []
     if database.has("RANK_DEVICE_MAP", "rankId", "deviceId"):
-        pairs = sorted(set(database.rows("SELECT rankId, deviceId FROM RANK_DEVICE_MAP")))
+        columns = database.integers("RANK_DEVICE_MAP", {"rankId": NO_ID, "deviceId": NO_ID})
+        pairs = sorted(set(zip(*(own.tolist() for own in columns.values()), strict=True)))
     if capture.device is not None:
         pairs = [pair for pair in pairs if pair[1] == capture.device]
     known = [pair for pair in pairs if pair[0] >= 0]
@@ -209,10 +212,8 @@ def _info_files(capture: Capture) -> list[Path]:
 
 
 def _rank_in(path: Path) -> int | None:
-    value = read_json(path).get("rank_id")
-    if isinstance(value, str) and value.strip().lstrip("-").isdigit():
-        value = int(value)
-    return value if isinstance(value, int) and value >= 0 else None
+    rank = whole_number(read_json(path).get("rank_id"))
+    return None if rank is None or rank < 0 else rank
 
 
 def raw_error(directory: Path) -> SourceError:
@@ -329,9 +330,10 @@ def _wall_offset_ns(capture: Capture) -> int | None:
     for path in places:
         if path is not None:
             info = read_json(path)
-            begin, monotonic = info.get("collectionTimeBegin"), info.get("clockMonotonicRaw")
-            if str(begin).isdigit() and str(monotonic).isdigit():
-                return int(str(begin)) * 1000 - int(str(monotonic))
+            begin_us = whole_number(info.get("collectionTimeBegin"))
+            monotonic_ns = whole_number(info.get("clockMonotonicRaw"))
+            if begin_us is not None and monotonic_ns is not None:
+                return whole_number(begin_us * 1000 - monotonic_ns)
     return None
 
 

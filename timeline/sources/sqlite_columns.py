@@ -140,7 +140,7 @@ class Database:
                 cells = [_tolerant(name, columns[name], kind) for name in present]
                 made = self._read(table, cells, where, dtype)
                 self._note_kinds(table, present)
-        count = len(made[0]) if made else self._count(table, where)
+            count = len(made[0]) if made else self._count(table, where)
         absent = {
             name: constant(columns[name], count, dtype) for name in columns if name not in held
         }

@@ -10,6 +10,7 @@ from timeline.errors import SourceError
 from timeline.records.tables import NO_GRAPH, NO_TIME, StepPart, StepParts, Steps
 from timeline.sources.microseconds import interval_ns, moment_ns
 from timeline.sources.opened import open_text
+from timeline.sources.whole_numbers import whole_number
 
 __all__ = ["read_step_table"]
 
@@ -60,9 +61,10 @@ def _add(
         return
     end_ns = moment_ns(row.get("Iteration End(us)", "").encode())
     length_ns = moment_ns(row.get("Iteration Time(us)", "").encode())
-    if end_ns <= 0 or length_ns < 0 or not row.get("Iteration ID", "").isdigit():
+    iteration = whole_number(row.get("Iteration ID"))
+    if end_ns <= 0 or length_ns < 0 or iteration is None or iteration < 0:
         return
-    graph, iteration = _graph(row.get("Model ID", "")), int(row["Iteration ID"])
+    graph = _graph(row.get("Model ID", ""))
     for name, value in (
         ("graph", graph),
         ("iteration", iteration),
@@ -97,8 +99,8 @@ def _add_reduces(
 
 
 def _graph(text: str) -> int:
-    digits = text.removesuffix(".0")
-    return int(digits) if digits.isdigit() else NO_GRAPH
+    number = whole_number(text.removesuffix(".0"))
+    return NO_GRAPH if number is None or number < 0 else number
 
 
 def _mark_ns(text: str) -> int:

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, field
 
 from timeline.sources.trace_events import Metadata, text
+from timeline.sources.whole_numbers import whole_number
 
 __all__ = ["LaneKey", "LaneKind", "LaneMeaning", "LaneNames"]
 
@@ -123,4 +124,4 @@ class LaneNames:
 
 
 def _number(tid: object) -> int:
-    return int(str(tid)) if str(tid).isdigit() else 0
+    return whole_number(tid) or 0

@@ -56,6 +56,7 @@ from timeline.sources.trace_tables import (
     step_tables,
     tasks_table,
 )
+from timeline.sources.whole_numbers import whole_number
 
 __all__ = ["TraceFiles", "join_records", "read_trace"]
 
@@ -355,7 +356,8 @@ def _process(names: LaneNames, key: LaneKey) -> int:
 
 
 def _whole(value: object) -> int:
-    return int(str(value)) if str(value).isdigit() else NO_ID
+    number = whole_number(value)
+    return NO_ID if number is None or number < 0 else number
 
 
 def _with_launches(records: Records, calls: Calls, flows: Launches) -> Records:
