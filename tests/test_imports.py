@@ -71,7 +71,7 @@ WRITERS = frozenset(
 )
 UNPACKS = "sources.unpacking"
 PRIVATE_COPIES = {
-    "sources.sqlite_columns": frozenset({"copyfile"}),
+    "sources.sqlite_connection": frozenset({"copyfile"}),
     UNPACKS: frozenset({"mkdir"}),
 }
 """Sources that write into a temporary directory, and how."""

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import quote
 
 import apsw
 import numpy as np
@@ -19,6 +16,7 @@ import numpy.typing as npt
 from timeline.errors import SourceError
 from timeline.records.columns import Float64, Int64, constant
 from timeline.sources.damage import Damage
+from timeline.sources.sqlite_connection import connected, reading
 
 __all__ = ["Database", "open_database"]
 
@@ -26,7 +24,6 @@ BLOCK_ROWS = 16_384
 _Found = TypeVar("_Found")
 _BOTH_WAYS = ("ASC", "DESC")
 _DAMAGES = (apsw.CorruptError, apsw.IOError, apsw.NotADBError)
-_OPEN_FLAGS = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
 
 
 class Database:
@@ -49,16 +46,17 @@ class Database:
             self._columns[name] = {column: str(kind).upper() for column, kind in columns}
 
     def _tables(self) -> list[tuple[Any, ...]]:
-        query = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')"
-        try:
-            return list(self._connection.execute(query))
-        except apsw.CorruptError:
-            # SQLite refuses a file that is shorter than its header says, unless it is told so.
-            self._connection.execute("PRAGMA writable_schema = ON")
-            names = self.rows(query)
-        except apsw.Error as error:
-            raise _unreadable(self.path, error) from error
-        self.damage.add("an early end, after which pages are missing", _end_of(self.path))
+        """Names of tables; a view runs what the file says, and is none."""
+        query = "SELECT name FROM sqlite_master WHERE type = 'table'"
+        with reading(self.path):
+            try:
+                return list(self._connection.execute(query))
+            except apsw.CorruptError:
+                # SQLite refuses a file that is shorter than its header says, unless told not to.
+                self._connection.execute("PRAGMA writable_schema = ON")
+                names = list(self._connection.execute(query))
+        end = f"byte {self.path.stat().st_size}"
+        self.damage.add("an early end, after which pages are missing", end)
         return names
 
     def has(self, table: str, *columns: str) -> bool:
@@ -82,12 +80,12 @@ class Database:
 
     def count(self, table: str) -> int:
         """The number of rows of a table, 0 where it is not there."""
-        with _reading(self.path):
+        with reading(self.path):
             return self._count(table, "") if self.has(table) else 0
 
     def rows(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """The rows of a small query."""
-        with _reading(self.path):
+        with reading(self.path):
             return list(self._connection.execute(query, values))
 
     def texts_by_id(self, table: str, key: str, text: str) -> dict[int, str]:
@@ -115,12 +113,12 @@ class Database:
 
     def numbers(self, table: str, cells: Sequence[str], where: str, dtype: Any) -> list[Any]:
         """Columns that are spelled in SQL, none of whose cells may be NULL, in order of rowid."""
-        with _reading(self.path):
+        with reading(self.path):
             return self._read(table, cells, where, dtype)
 
     def texts(self, table: str, cells: Sequence[str], where: str) -> Iterator[tuple[bytes, ...]]:
         """Rows of columns that are spelled in SQL and hold blobs, in order of rowid."""
-        with _reading(self.path):
+        with reading(self.path):
             yield from self._connection.execute(
                 f"SELECT {', '.join(cells)} FROM {self._rows_of(table)} {where} ORDER BY rowid"
             )
@@ -133,7 +131,7 @@ class Database:
             return {name: np.empty(0, dtype) for name in columns}
         present = [name for name in columns if name in held]
         cells = [_cell(name, held[name], columns[name], kind) for name in present]
-        with _reading(self.path):
+        with reading(self.path):
             try:
                 made = self._read(table, cells, where, dtype)
             except (TypeError, ValueError, OverflowError):
@@ -163,7 +161,7 @@ class Database:
             )
             return [value for value, _ in rows]
 
-        with _reading(self.path):
+        with reading(self.path):
             return self._around(table, [f'"{column}"'], query)
 
     def _around(self, table: str, cells: Sequence[str], query: Callable[[], _Found]) -> _Found:
@@ -271,53 +269,8 @@ def _literal(value: float) -> str:
 def open_database(path: Path) -> Iterator[Database]:
     """Open a database for reading without ever touching it.
 
-    It is opened as immutable, so no journal or lock file appears beside it. A write-ahead log
-    beside it that holds data would then be ignored, so in that case a private copy of both is
-    read instead.
-
     Raises:
         SourceError: the file cannot be opened, is empty, or is not a SQLite database.
     """
-    if path.is_file() and path.stat().st_size == 0:
-        raise SourceError(path, "is empty.", do="The export was interrupted; export it again.")
-    log = path.with_name(path.name + "-wal")
-    if log.is_file() and log.stat().st_size > 0:
-        with tempfile.TemporaryDirectory(prefix="tlexport-") as directory:
-            copy = Path(directory) / path.name
-            shutil.copyfile(path, copy)
-            shutil.copyfile(log, copy.with_name(log.name))
-            with _opened(path, f"file:{quote(str(copy))}", writable=True) as database:
-                yield database
-        return
-    uri = f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1"
-    with _opened(path, uri, writable=False) as database:
-        yield database
-
-
-@contextmanager
-def _opened(path: Path, uri: str, *, writable: bool) -> Iterator[Database]:
-    flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI if writable else _OPEN_FLAGS
-    with _reading(path):
-        connection = apsw.Connection(uri, flags=flags)
-    try:
+    with connected(path) as connection:
         yield Database(path, connection)
-    finally:
-        connection.close()
-
-
-@contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except apsw.Error as error:
-        raise _unreadable(path, error) from error
-    except (TypeError, ValueError, OverflowError) as error:
-        raise SourceError(path, f"holds a value of an unexpected kind: {error}.") from error
-
-
-def _unreadable(path: Path, error: apsw.Error) -> SourceError:
-    return SourceError(path, f"cannot be read as a SQLite database: {error}.")
-
-
-def _end_of(path: Path) -> str:
-    return f"byte {path.stat().st_size}"
