@@ -62,7 +62,7 @@ _DATABASE = re.compile(r"(?:ascend_(?:pytorch|mindspore)_profiler(?:_\d+)?|mspro
 _EXPORTED_TRACE = re.compile(r"msprof(?:_slice|_\d+)+\.json")
 _TIMELINE = re.compile(r"msprof_\d+_\d+_\d+\.json")
 _TABLE = re.compile(r"(?:kernel_details|op_summary|task_time)(?:_slice|_\d+)*\.csv")
-_DEVICE_DIRECTORY = re.compile(r"device_(\d+)")
+_DEVICE_DIRECTORY = re.compile(r"device_([0-9]{1,9})")
 SQLITE = "sqlite"
 """The directory of a device, or of the host, that holds what msprof parsed."""
 _TASKS = "ascend_task.db"

@@ -24,12 +24,12 @@ from timeline.sources.whole_numbers import whole_number
 
 __all__ = ["Evidence", "Root", "how_to_export", "identify", "is_nameless", "raw_error", "read_json"]
 
-_INFO_NAME = re.compile(r"profiler_info_(\d+)\.json")
-_DATABASE_RANK = re.compile(r"ascend_(?:pytorch|mindspore)_profiler_(\d+)\.db")
-_NAME_RANK = re.compile(r"rank[-_]?(\d+)(?:[-_].*)?")
+_INFO_NAME = re.compile(r"profiler_info_([0-9]{1,9})\.json")
+_DATABASE_RANK = re.compile(r"ascend_(?:pytorch|mindspore)_profiler_([0-9]{1,9})\.db")
+_NAME_RANK = re.compile(r"rank[-_]?([0-9]{1,9})(?:[-_].*)?")
 _STAMPS = re.compile(r"(?<!\d)(\d{14}|\d{17})(?!\d)")
 _WORKER = re.compile(r"(.+)_\d{14,17}_ascend_(?:pt|ms)")
-_DEVICE_DIRECTORY = re.compile(r"device_(\d+)")
+_DEVICE_DIRECTORY = re.compile(r"device_([0-9]{1,9})")
 
 
 @dataclass(frozen=True)
@@ -298,7 +298,7 @@ def _of_names(capture: Capture, root: Root) -> list[Evidence]:
         if match := _NAME_RANK.fullmatch(path.name):
             return [Evidence(int(match[1]), f"directory {path.name}")]
     for path in lineage[depth + 1 :] if root.above is None else root.above:
-        if match := re.fullmatch(r"rank[-_](\d+)", path.name):
+        if match := re.fullmatch(r"rank[-_]([0-9]{1,9})", path.name):
             return [Evidence(int(match[1]), f"directory {path.name}")]
     return []
 

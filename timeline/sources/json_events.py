@@ -39,6 +39,13 @@ MOST_BRACES = 3
 
 
 _ASCEND: EventDecoder[Event] = EventDecoder(Event)
+
+
+class _Phase(msgspec.Struct, gc=False):
+    ph: str = ""
+
+
+_decode_phase = msgspec.json.Decoder(_Phase).decode
 _decode_metadata = msgspec.json.Decoder(Metadata).decode
 
 
@@ -113,7 +120,8 @@ def _metadata_around(text: bytes, at: int) -> Metadata | None:
     ends = [place + 1 for place in range(at, len(text)) if text[place] == _CLOSE]
     for begin, end in product(begins[:MOST_BRACES], ends[:MOST_BRACES]):
         with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return _decode_metadata(text[begin:end])
+            if _decode_phase(text[begin:end]).ph == Metadata.__struct_config__.tag:
+                return _decode_metadata(text[begin:end])
     return None
 
 

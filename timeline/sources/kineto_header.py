@@ -13,6 +13,7 @@ import orjson
 from timeline.errors import SourceError
 from timeline.sources.json_values import end_of_value, leading_values
 from timeline.sources.opened import last_bytes, opened
+from timeline.sources.whole_numbers import whole_number
 
 __all__ = ["KinetoHeader", "is_kineto", "read_header"]
 
@@ -121,7 +122,5 @@ def _decoded(path: Path, text: bytes) -> Any:
 
 
 def _rank_in(info: Any) -> int | None:
-    value = info.get("rank") if isinstance(info, dict) else None
-    if isinstance(value, str) and value.isascii() and value.isdigit():
-        value = int(value)
-    return value if isinstance(value, int) and value >= 0 else None
+    rank = whole_number(info.get("rank")) if isinstance(info, dict) else None
+    return None if rank is None or rank < 0 else rank

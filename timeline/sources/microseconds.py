@@ -76,17 +76,23 @@ def _split(texts: Sequence[bytes]) -> tuple[Int64, Int64, Bool]:
     return whole_ns, part, good
 
 
+LONGEST = 64
+"""Characters of a number that is read with the others."""
+
+
 def _characters(texts: Sequence[bytes]) -> Characters:
     """The characters of each text without its quotes: (width, n), filled up with zeros."""
     joined = np.frombuffer(_BREAK.join(texts) + _BREAK, np.uint8)
     ends = np.flatnonzero(joined == _BREAK[0])
     if len(ends) != len(texts):
-        packed = np.array([bytes(text) for text in texts], np.bytes_)
+        held = [bytes(text) for text in texts]
+        packed = np.array([text if len(text) <= LONGEST else b"" for text in held], np.bytes_)
         return packed.view(np.uint8).reshape(len(texts), -1).T
     starts = np.concatenate([[0], ends[:-1] + 1])
     quoted = joined[starts] == _QUOTE
     starts, ends = starts + quoted, ends - quoted
     lengths = ends - starts
+    lengths[lengths > LONGEST] = 0  # read one by one: each would widen the rows of all
     width = max(1, int(lengths.max()))
     made = np.empty((width, len(texts)), np.uint8)
     last = len(joined) - 1
@@ -156,7 +162,10 @@ def _exact(text: bytes) -> tuple[int, int] | None:
         value_us = Decimal(text.decode("ascii"))
     except (InvalidOperation, UnicodeDecodeError):
         return None
-    if not value_us.is_finite() or abs(value_us) >= _MOST_US:
+    if not value_us:
+        return 0, 0
+    # The exponent first: of a large one no arithmetic is possible.
+    if value_us.adjusted() > len(str(_MOST_US)) or abs(value_us) >= _MOST_US:
         return None
     with localcontext() as context:
         context.prec = 64

@@ -18,7 +18,7 @@ from timeline.sources.identity import read_json
 
 __all__ = ["CounterClock", "ParsedClock", "read_parsed_clock"]
 
-_LINE = re.compile(r"\s*(\w+)\s*[:=]\s*(-?\d+)\s*")
+_LINE = re.compile(r"\s*(\w+)\s*[:=]\s*(-?[0-9]{1,18})\s*")
 LONGEST_CAPTURE_US = 1e12
 """Eleven days; clocks that count nanoseconds pass it a quarter of an hour after their start."""
 NANOSECONDS_MHZ = 1000

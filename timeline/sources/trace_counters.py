@@ -15,6 +15,7 @@ from timeline.records.tables import CounterSamples, CounterSeries
 from timeline.sources.counter_units import name_and_unit
 from timeline.sources.microseconds import moments_ns
 from timeline.sources.trace_events import Counter
+from timeline.sources.whole_numbers import real
 
 __all__ = ["CounterKey", "CounterReader"]
 
@@ -55,11 +56,16 @@ class CounterReader:
             series, unit = name_and_unit(name, arg, len(held))
             rows = np.array([self._row((pid, series + label, unit)) for label in labels])
             values = [own[arg] for own in args]
-            if set(map(type, values)) <= _NUMBERS:
-                columns = {"time_ns": time_ns, "series": rows[which], "value": values}
-                self._samples.add(CounterSamples.of(len(values), columns))
-            else:
+            try:
+                numbers = values if set(map(type, values)) <= _NUMBERS else None
+                column = None if numbers is None else np.array(numbers, np.float64)
+            except OverflowError:
+                column = None
+            if column is None:
                 self._add_some(time_ns, rows[which], values)
+            else:
+                columns = {"time_ns": time_ns, "series": rows[which], "value": column}
+                self._samples.add(CounterSamples.of(len(values), columns))
 
     def _row(self, key: _SeriesKey) -> int:
         return self._series.setdefault(key, len(self._series))
@@ -70,7 +76,7 @@ class CounterReader:
         columns = {
             "time_ns": time_ns[kept],
             "series": rows[kept],
-            "value": [float(values[at]) for at in kept],
+            "value": [real(values[at]) for at in kept],
         }
         self._samples.add(CounterSamples.of(len(kept), columns))
 

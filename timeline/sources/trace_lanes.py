@@ -22,9 +22,9 @@ COMMUNICATION = frozenset({"HCCL", "Communication"})
 OVERLAP = "Overlap Analysis"
 STEP_TRACE = "Step Trace"
 
-_STREAM = re.compile(r"Stream (\d+)")
-_PLANE = re.compile(r"Plane (\d+)")
-_MODEL = re.compile(r"(?:Step Trace\()?Model ID\)?:\s*(\d+)\)?")
+_STREAM = re.compile(r"Stream ([0-9]{1,9})")
+_PLANE = re.compile(r"Plane ([0-9]{1,9})")
+_MODEL = re.compile(r"(?:Step Trace\()?Model ID\)?:\s*([0-9]{1,10})\)?")
 _GROUP = re.compile(r"(.+?) Communication")
 
 

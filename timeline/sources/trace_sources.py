@@ -30,8 +30,8 @@ __all__ = [
 ]
 
 _STAMP = re.compile(r"_(\d{14})$")
-_TIMELINE_NAME = re.compile(r"msprof_(\d+)_(\d+)_(\d+)\.json")
-_STEP_TRACE_NAME = re.compile(r"step_trace_(\d+)_(\d+)_(\d+)\.json")
+_TIMELINE_NAME = re.compile(r"msprof_([0-9]{1,10})_([0-9]{1,10})_([0-9]{1,10})\.json")
+_STEP_TRACE_NAME = re.compile(r"step_trace_([0-9]{1,10})_([0-9]{1,10})_([0-9]{1,10})\.json")
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ def newest_export(output: Path, kind: str, suffix: str) -> tuple[Path, ...]:
 
 
 def _slice_order(path: Path) -> tuple[int, str]:
-    match = re.search(r"_slice_(\d+)", path.name)
+    match = re.search(r"_slice_([0-9]{1,9})", path.name)
     return (int(match[1]) if match else -1, path.name)
 
 

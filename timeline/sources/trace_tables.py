@@ -28,6 +28,7 @@ from timeline.records.tables import (
 from timeline.sources.event_columns import Interval, first_ids, ids_of, names_of, spans_of
 from timeline.sources.microseconds import interval_ns, moment_ns, moments_ns
 from timeline.sources.trace_events import NO_ARGS, Args, Complete, number
+from timeline.sources.whole_numbers import real
 
 __all__ = [
     "COMPUTE_TYPES",
@@ -60,12 +61,12 @@ COMPUTE_TYPES = frozenset(
 """Task types that compute, for exports without a kernel table."""
 
 _PARTS = (
-    (StepPart.REDUCE, re.compile(r"Reduce_(\d+)_(\d+)"), "Reduce"),
-    (StepPart.GET_NEXT, re.compile(r"GetNext\D*(\d+)_(\d+)"), "GetNext Time"),
+    (StepPart.REDUCE, re.compile(r"Reduce_([0-9]{1,9})_([0-9]{1,9})"), "Reduce"),
+    (StepPart.GET_NEXT, re.compile(r"GetNext\D*([0-9]{1,9})_([0-9]{1,9})"), "GetNext Time"),
 )
 """Parts by name, or by category where a version of msprof writes plain names."""
-_ITERATION_NAME = re.compile(r"Iteration (\d+)")
-_PROFILER_STEP = re.compile(r"ProfilerStep#(\d+)")
+_ITERATION_NAME = re.compile(r"Iteration ([0-9]{1,9})")
+_PROFILER_STEP = re.compile(r"ProfilerStep#([0-9]{1,9})")
 
 
 def _args(events: Sequence[Complete]) -> list[Args]:
@@ -137,7 +138,8 @@ def planes_table(
             "size_bytes": ids_of([arg.size for arg in args], NO_ID),
             "link": names_of([arg.link for arg in args], strings),
             "bandwidth": [
-                arg.bandwidth if isinstance(arg.bandwidth, (int, float)) else np.nan for arg in args
+                real(arg.bandwidth) if isinstance(arg.bandwidth, (int, float)) else np.nan
+                for arg in args
             ],
         }
         | (
