@@ -58,14 +58,19 @@ def _instrumented() -> contextlib.AbstractContextManager[object]:
 
 
 @contextlib.contextmanager
-def _trial(name: str, *, instrumented: bool) -> Iterator[tuple[Target, Trial]]:
-    """A target with a capture, warmed up, so that limits count only what an input needs."""
+def _trial(
+    name: str, *, instrumented: bool, place: Path | str | None = SCRATCH
+) -> Iterator[tuple[Target, Trial]]:
+    """A target with a capture, warmed up, so that limits count only what an input needs.
+
+    Fuzzing ends the process at once, so then the place is one that the parent clears.
+    """
     with _instrumented() if instrumented else contextlib.nullcontext():
         from fuzz import targets  # noqa: F401 - it registers them
         from fuzz.target import TARGETS
         from fuzz.trial import Trial, limit_memory
     target = TARGETS[name]
-    with tempfile.TemporaryDirectory(prefix="tlexport-fuzz-", dir=SCRATCH) as directory:
+    with tempfile.TemporaryDirectory(prefix="tlexport-fuzz-", dir=place) as directory:
         trial = Trial(target, Path(directory))
         for seed in target.seeds()[:3]:
             trial.fault(seed, everything=True)
@@ -84,7 +89,8 @@ def fuzz(
     runs: str,
 ) -> None:
     """Fuzz until the time or the number of runs is over; this never returns."""
-    with _trial(name, instrumented=True) as (target, trial), Path(state).open("r+b") as file:
+    trying = _trial(name, instrumented=True, place=Path(state).parent)
+    with trying as (target, trial), Path(state).open("r+b") as file:
         from fuzz.findings import Findings
 
         counts = mmap.mmap(file.fileno(), COUNTS.size)
