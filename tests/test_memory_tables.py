@@ -346,7 +346,7 @@ def test_a_cut_line_is_named(tmp_path: Path) -> None:
     path.write_text(f"{HEADER}\nPTA,{START},1,2,3\nPTA,17364\n", encoding="utf-8")
     table = table_of("memory_record")
     omissions = read_sample_table(table, [path], frozenset(), None, 3, SampleCollector())
-    reason = "lines of memory_record.csv with too few or many cells, the first is line 3"
+    reason = "memory_record.csv: rows with too few or many cells, the first at line 3"
     assert omissions == [Omission(reason, 1, 3, loss=True)]
 
 

@@ -29,10 +29,11 @@ from timeline.records.strings import StringPool
 from timeline.records.tables import NO_CONTEXT, NO_ID, Records, Tasks
 from timeline.selection import DETAIL_LAYERS, Selection
 from timeline.share import Request, share_of
-from timeline.sources import table_blocks
+from timeline.sources import text_lines
 from timeline.sources.base import Source, Wanted
+from timeline.sources.damage import Damage
 from timeline.sources.discovery import discover
-from timeline.sources.table_blocks import Losses, read_blocks
+from timeline.sources.table_blocks import read_blocks
 
 LAYOUTS = ("kernel-details", "op-summary", "summary-directory")
 REAL = Path(__file__).resolve().parents[2] / "shared" / "data" / "torch-npu-text"
@@ -532,7 +533,7 @@ def test_damage_costs_one_row_and_is_counted(
         (loss,) = losses
         assert loss.rows == 1
         wanted = after if line < 0 else line
-        assert loss.reason == f"rows of kernel_details.csv {reason}, first in line {wanted}"
+        assert loss.reason == f"kernel_details.csv: rows {reason}, the first at line {wanted}"
         assert kept == len(whole.tasks) + len(whole.ops) - (after == before)
     assert set(records.tasks.start_ns.tolist()) <= set(whole.tasks.start_ns.tolist())
 
@@ -607,8 +608,8 @@ def test_cells_are_those_of_the_csv_module(
     strings = StringPool()
     found: list[list[str]] = [[], []]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(table_blocks, "BLOCK_BYTES", block_bytes)
-        for block in read_blocks(path, wanted, ("one",), Losses(path)):
+        patch.setattr(text_lines, "BLOCK_BYTES", block_bytes)
+        for block in read_blocks(path, wanted, ("one",), Damage(path)):
             for at, key in enumerate(wanted):
                 codes = block.codes(key, strings, str)
                 found[at] += [strings[code] for code in codes.tolist()]
@@ -625,7 +626,7 @@ def test_ids_are_read_exactly(
     path = tmp_path_factory.mktemp("ids") / "table.csv"
     path.write_text("id,x\n" + "".join(f"{value},1\n" for value in values), encoding="utf-8")
     found: list[int] = []
-    for block in read_blocks(path, {"id": ("id",)}, ("id",), Losses(path)):
+    for block in read_blocks(path, {"id": ("id",)}, ("id",), Damage(path)):
         found += block.integers("id", -9).tolist()
     wanted = []
     for value in values:

@@ -222,8 +222,8 @@ def _described(path: Path, device: int | None) -> Records:
 def step_trace(capture: Path) -> Records:
     """The steps of msprof, of all devices and of one."""
     path = _one(capture, "step_trace_*.csv")
-    steps, parts = read_step_table(path, None)
-    some, _ = read_step_table(path, 0)
+    steps, parts = read_step_table(path, None, Damage(path))
+    some, _ = read_step_table(path, 0, Damage(path))
     if len(some) > len(steps):
         raise BrokenPromise("one device has more steps than all")
     return Records(0, StringPool(), steps=steps, parts=parts)

@@ -1,12 +1,12 @@
-"""Turns the spelling of a counter into its name and unit."""
+"""Turns the spelling of a counter or a column into its name and unit."""
 
 from __future__ import annotations
 
 import re
 
-__all__ = ["name_and_unit"]
+__all__ = ["name_and_unit", "name_of", "unit_of"]
 
-_IN_BRACKETS = re.compile(r"(.*)\((.+)\)")
+_IN_BRACKETS = re.compile(r"(.*)\(([^()]+)\)")
 _UNITS = frozenset({"MHz", "KB", "MB", "GB", "%", "B/s", "MB/s", "GB/s", "mV", "W"})
 
 
@@ -27,3 +27,15 @@ def name_and_unit(event: str, key: str, keys: int) -> tuple[str, str]:
     unit = match[2] if match else key if key in _UNITS else ""
     label = match[1] if match else key
     return (event if keys == 1 else f"{event} {label}"), unit
+
+
+def name_of(column: str) -> str:
+    """The name of a column without its unit: "Total Reserved" of "Total Reserved(MB)"."""
+    match = _IN_BRACKETS.fullmatch(column)
+    return match[1].strip() if match else column
+
+
+def unit_of(column: str) -> str:
+    """The unit of a column, empty where it has none: "MB" of "Total Reserved(MB)"."""
+    match = _IN_BRACKETS.fullmatch(column)
+    return match[2] if match else ""

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from timeline.errors import SourceError
 from timeline.records.columns import Bool, Float64, Int64, constant
 from timeline.records.strings import StringPool
 from timeline.records.tables import NO_ID, NO_TIME, HostEvents, Omission
-from timeline.sources.opened import open_binary
+from timeline.sources.damage import Damage
+from timeline.sources.text_lines import read_lines
 
 __all__ = ["LAYER", "read_cpu_operators", "whole_numbers"]
 
@@ -37,26 +37,24 @@ def read_cpu_operators(
     """
     names: list[str] = []
     calls: list[int] = []
+    lines_of: list[int] = []
     cells: list[bytes] = []
-    bad = first_bad = 0
-    try:
-        with open_binary(path) as file:
-            for number, line in enumerate(file, 1):
-                text = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
-                if not text.strip():
-                    continue
-                name, *rest = text.rstrip().rsplit(b";", 2)
-                own = [run.split(b",") for run in rest[-1].split()] if len(rest) == 2 else []
-                whole = [run for run in own if len(run) == 3]
-                lost = len(own) - len(whole) or int(not own)
-                if lost:
-                    bad, first_bad = bad + lost, first_bad or number
-                names.append(name.decode("utf-8", "replace").strip())
-                calls.append(len(whole))
-                for run in whole:
-                    cells += run
-    except OSError as error:
-        raise SourceError(path, f"cannot be read: {error.strerror}.") from error
+    damage = Damage(path)
+    for lines in read_lines(path, damage):
+        for at, line in enumerate(lines.numbers.tolist()):
+            text = lines.text(at).rstrip()
+            if not text.strip():
+                continue
+            name, *rest = text.rsplit(b";", 2)
+            own = [run.split(b",") for run in rest[-1].split()] if len(rest) == 2 else []
+            whole = [run for run in own if len(run) == 3]
+            if lost := len(own) - len(whole) or int(not own):
+                damage.add("cut or wrong runs", f"line {line}", lost)
+            names.append(name.decode("utf-8", "replace").strip())
+            calls.append(len(whole))
+            lines_of += [line] * len(whole)
+            for run in whole:
+                cells += run
     start_ns, good = whole_numbers(cells[0::3])
     length_ms = _lengths(cells[1::3])
     thread, known = whole_numbers(cells[2::3])
@@ -73,14 +71,8 @@ def read_cpu_operators(
             "name": np.repeat(strings.codes(names), calls),
         },
     ).take(good)
-    omissions = []
-    if bad:
-        reason = f"cut or wrong runs in {path.name}, the first in line {first_bad}"
-        omissions.append(Omission(reason, bad, rank, loss=True))
-    if lost := int((~good).sum()):
-        reason = f"runs in {path.name} without a valid time"
-        omissions.append(Omission(reason, lost, rank, loss=True))
-    return events, omissions
+    damage.add_lines("runs without a valid time", np.array(lines_of, np.int64)[~good])
+    return events, list(damage.omissions(rank))
 
 
 def whole_numbers(texts: Sequence[bytes]) -> tuple[Int64, Bool]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from timeline.records.columns import Int64
 from timeline.records.tables import Omission
 
 __all__ = ["Damage"]
@@ -26,6 +27,16 @@ class Damage:
         """
         before, first = self._found.get(what, (0, where))
         self._found[what] = (before + rows, first)
+
+    def add_lines(self, what: str, lines: Int64) -> None:
+        """Note rows by the lines that they are on, in order; none is no damage."""
+        if len(lines):
+            self.add(what, f"line {lines[0]}", len(lines))
+
+    @property
+    def rows(self) -> int:
+        """All rows so far."""
+        return sum(rows for rows, _ in self._found.values())
 
     def omissions(self, rank: int) -> tuple[Omission, ...]:
         """One loss for each kind."""

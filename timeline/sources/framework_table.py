@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,16 +10,22 @@ from typing import Any
 import numpy as np
 import orjson
 
-from timeline.errors import SourceError
 from timeline.records.columns import Codes, Columns, Int64, column
 from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_GRAPH, NO_ID, Tasks
-from timeline.sources.text_rows import TextRows, read_text_rows
+from timeline.sources.damage import Damage
+from timeline.sources.table_blocks import Block, RowShape, Spellings, read_blocks
 
 __all__ = ["FrameworkTable", "OperatorShapes", "describe_operators", "read_framework_table"]
 
-_NAME = ("full_kernel_name", "full_op_name")
-_GRAPH = ("graph_id", "model_id")
+_COLUMNS: Spellings = {
+    "name": ("full_kernel_name", "full_op_name"),
+    "type": ("op_type", "kernel_type"),
+    "graph": ("graph_id", "model_id"),
+    "task": ("task_id",),
+    "blocks": ("block_dim",),
+    "shapes": ("op_info",),
+}
 
 
 @dataclass(frozen=True)
@@ -82,7 +88,7 @@ def _shape(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def read_framework_table(path: Path, strings: StringPool) -> FrameworkTable:
+def read_framework_table(path: Path, strings: StringPool, damage: Damage) -> FrameworkTable:
     """Read the operators.
 
     kernel_type is the operator's type, except where a column op_type beside it is (MindSpore 2.1
@@ -91,40 +97,40 @@ def read_framework_table(path: Path, strings: StringPool) -> FrameworkTable:
     Raises:
         SourceError: the file cannot be read or has no column of full names.
     """
-    rows = read_text_rows(path)
-    if rows.place(*_NAME) is None:
-        raise SourceError(
-            path, f"has no column {' or '.join(_NAME)}; found {', '.join(rows.header)}."
-        )
-    newer = "op_type" in rows.header
-    names = strings.codes(rows.column(*_NAME))
-    shapes = _shapes(rows)
-    given: dict[str, np.ndarray] = {
-        "op_type": strings.codes(rows.column("op_type", "kernel_type")),
-        "graph": _ids(rows.column(*_GRAPH), NO_GRAPH),
-        "task": _ids(rows.column("task_id"), NO_ID),
-        "blocks": _ids([] if newer else rows.column("block_dim"), NO_ID, len(names)),
-        "input_shapes": strings.codes(shape.inputs for shape in shapes),
-        "output_shapes": strings.codes(shape.outputs for shape in shapes),
-        "input_types": strings.codes(shape.types for shape in shapes),
+    blocks = read_blocks(path, _COLUMNS, ("name",), damage, RowShape.ENDED)
+    rows = FrameworkTable.concat(_of_block(block, strings) for block in blocks)
+    given = {
+        field.name: getattr(rows, field.name)
+        for field in dataclasses.fields(rows)
+        if field.name != "name"
     }
-    return _agreed(names, given)
+    return _agreed(rows.name, given)
 
 
-def _shapes(rows: TextRows) -> list[OperatorShapes]:
-    texts = rows.column("op_info")
-    known = {text: OperatorShapes.of_text(text) for text in set(texts)}
-    return [known[text] for text in texts]
+def _of_block(block: Block, strings: StringPool) -> FrameworkTable:
+    newer = "op_type" in block.header
+    shapes = _Shapes()
+    return FrameworkTable.of(
+        len(block),
+        {
+            "name": block.codes("name", strings, str.strip),
+            "op_type": block.codes("type", strings, str.strip),
+            "graph": block.integers("graph", NO_GRAPH),
+            "task": block.integers("task", NO_ID),
+            "blocks": block.integers("none" if newer else "blocks", NO_ID),
+            "input_shapes": block.codes("shapes", strings, lambda text: shapes[text].inputs),
+            "output_shapes": block.codes("shapes", strings, lambda text: shapes[text].outputs),
+            "input_types": block.codes("shapes", strings, lambda text: shapes[text].types),
+        },
+    )
 
 
-def _ids(texts: Sequence[str], absent: int, count: int | None = None) -> Int64:
-    if not texts:
-        return np.full(count or 0, absent, np.int64)
-    return np.array([_id(text, absent) for text in texts], np.int64)
+class _Shapes(dict[str, OperatorShapes]):
+    """Shapes by their JSON, each decoded once."""
 
-
-def _id(text: str, absent: int) -> int:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else absent
+    def __missing__(self, text: str) -> OperatorShapes:
+        made = self[text] = OperatorShapes.of_text(text)
+        return made
 
 
 def _agreed(names: Codes, given: dict[str, np.ndarray]) -> FrameworkTable:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from timeline.records.tables import NO_GRAPH, CommunicationOps, Omission, Records, Tasks
+from timeline.sources.damage import Damage
 from timeline.sources.framework_table import describe_operators, read_framework_table
 from timeline.sources.hccl_files import told_by
 from timeline.sources.step_graphs import main_graph, with_iterations, with_known_graphs
@@ -61,9 +62,11 @@ class GrowingRecords:
     def describe(self, path: Path) -> None:
         """Give tasks what the framework's table says of their operators."""
         records = self.records
-        table = read_framework_table(path, records.strings)
+        damage = Damage(path)
+        table = read_framework_table(path, records.strings, damage)
         tasks, described = describe_operators(records.tasks, table)
         self.records = replace(records, tasks=tasks)
+        self.report(damage.omissions(records.rank))
         if len(table) and len(tasks) and not described:
             self.report(
                 (),

@@ -21,8 +21,8 @@ from timeline.records.tables import (
     PlaneTasks,
 )
 from timeline.sources.microseconds import interval_ns
+from timeline.sources.opened import whole_text
 from timeline.sources.step_ticks import GROUP
-from timeline.sources.text_rows import read_text
 from timeline.sources.trace_events import number, text
 
 __all__ = ["HcclRuns", "hccl_files", "read_hccl_files", "told_by"]
@@ -70,7 +70,7 @@ def read_hccl_files(
     timeless = 0
     for path in paths:
         try:
-            events = _decode(read_text(path)).traceEvents
+            events = _decode(whole_text(path)).traceEvents
         except (SourceError, msgspec.DecodeError, UnicodeDecodeError):
             bad.append(path)
             continue

@@ -17,9 +17,10 @@ from timeline.records.strings import StringPool
 from timeline.records.tables import NO_ID, NO_TIME, HostEvents, Omission
 from timeline.sources.counter_samples import SIZES
 from timeline.sources.cpu_operators import whole_numbers
+from timeline.sources.damage import Damage
 from timeline.sources.microseconds import moments_ns
-from timeline.sources.opened import open_binary
-from timeline.sources.text_columns import CsvColumns, numbers
+from timeline.sources.opened import whole_text
+from timeline.sources.table_blocks import RowShape, read_blocks
 
 __all__ = ["LAYER", "HostStages", "read_host_stages", "read_host_timeline"]
 
@@ -90,19 +91,16 @@ def read_host_stages(path: Path, rank: int, *, paired: bool = True) -> HostStage
         SourceError: the file cannot be read, or has no times.
     """
     found = HostStages(path, rank)
-    rows = CsvColumns(path)
+    damage = Damage(path)
     times: list[Int64] = []
     sizes: list[Float64] = []
     words: dict[str, list[str]] = defaultdict(list)
-    for block in rows.blocks():
-        if _TIME not in block:
-            raise SourceError(path, f"has no column {_TIME}.")
-        count = len(block[_TIME])
-        times.append(moments_ns([cell.encode() for cell in block[_TIME]]))
-        sizes.append(numbers(block.get(_MEMORY, ["0"] * count))[0] * SIZES["kB"])
+    for block in read_blocks(path, None, (_TIME,), damage, RowShape.FULL):
+        times.append(moments_ns(block.cells(_TIME)))
+        sizes.append(block.reals(_MEMORY)[0] * SIZES["kB"])
         for name in _WORDS:
-            words[name] += block.get(name, [""] * count)
-    found.omissions += rows.omissions(rank)
+            words[name] += block.texts(name)
+    found.omissions += damage.omissions(rank)
     if times:
         time_ns, size_bytes = np.concatenate(times), np.concatenate(sizes)
         _sample(found, time_ns, size_bytes)
@@ -157,10 +155,7 @@ def read_host_timeline(path: Path, rank: int) -> HostStages:
         SourceError: the file cannot be read, or holds no list of events.
     """
     try:
-        with open_binary(path) as file:
-            document = orjson.loads(file.read())
-    except OSError as error:
-        raise SourceError(path, f"cannot be read: {error.strerror}.") from error
+        document = orjson.loads(whole_text(path))
     except orjson.JSONDecodeError as error:
         raise SourceError(path, f"is not valid JSON: {error.msg}.", offset=error.pos) from error
     if isinstance(document, dict):

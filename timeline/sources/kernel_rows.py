@@ -11,8 +11,9 @@ import numpy as np
 from timeline.records.columns import Bool, Codes, Columns, Int64, Pile, column, constant
 from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
+from timeline.sources.damage import Damage
 from timeline.sources.microseconds import interval_ns, moments_ns
-from timeline.sources.table_blocks import Block, Losses, Spellings, read_blocks
+from timeline.sources.table_blocks import Block, Spellings, read_blocks
 
 __all__ = ["ARGS", "DESCRIPTION", "PLACE", "SHAPES", "KernelTable", "TableFile", "read_kernel_rows"]
 
@@ -111,9 +112,9 @@ class TableFile:
 
 
 def read_kernel_rows(
-    file: TableFile, strings: StringPool, wanted: Spellings, losses: Losses
+    file: TableFile, strings: StringPool, wanted: Spellings, damage: Damage
 ) -> KernelTable:
-    """Read one file, in its own order; rows without a time are counted as losses.
+    """Read one file, in its own order; rows without a time are noted as damage.
 
     Args:
         wanted: the columns to read, of those above; `start` at least.
@@ -123,10 +124,10 @@ def read_kernel_rows(
     """
     times = [key for key in ("start", "duration") if key in wanted]
     pile = Pile(KernelTable)
-    for block in read_blocks(file.path, wanted, times, losses):
+    for block in read_blocks(file.path, wanted, times, damage):
         rows = _rows_of(block, file, strings)
         timed = rows.start_ns != NO_TIME
-        losses.add(f"without a {' and a '.join(times)}", block.lines[~timed])
+        damage.add_lines(f"rows without a {' and a '.join(times)}", block.lines[~timed])
         pile.add(rows.take(timed))
     return pile.joined()
 

@@ -11,6 +11,7 @@ import numpy as np
 from timeline.records.columns import Codes, Int64, Rows
 from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_ID, Tasks
+from timeline.sources.damage import Damage
 from timeline.sources.kernel_rows import (
     ARGS,
     DESCRIPTION,
@@ -19,7 +20,6 @@ from timeline.sources.kernel_rows import (
     TableFile,
     read_kernel_rows,
 )
-from timeline.sources.table_blocks import Losses
 
 __all__ = ["MATCH_TOLERANCE_NS", "describe_tasks", "matching_rows", "read_kernel_table"]
 
@@ -37,7 +37,7 @@ def read_kernel_table(
     """
     # A row that cannot be read here describes nothing, but its task is in the trace.
     wanted = {**DESCRIPTION, **SHAPES, **ARGS}
-    parts = [read_kernel_rows(TableFile(path), strings, wanted, Losses(path)) for path in paths]
+    parts = [read_kernel_rows(TableFile(path), strings, wanted, Damage(path)) for path in paths]
     table = KernelTable.concat(parts)
     table = table.take(~table.communicates)
     if device is not None:

@@ -13,13 +13,15 @@ from timeline.errors import SourceError
 from timeline.records.columns import Bool, Codes, Float64, Int64
 from timeline.records.tables import NO_ID, NO_TIME, Omission
 from timeline.sources.counter_samples import SampleCollector, whole_bytes
+from timeline.sources.counter_units import name_of, unit_of
+from timeline.sources.damage import Damage
 from timeline.sources.microseconds import moments_ns
-from timeline.sources.text_columns import CsvColumns, coded, name_of, numbers, unit_of
+from timeline.sources.table_blocks import Block, RowShape, read_blocks
 
-__all__ = ["SampleTable", "read_sample_table", "sample_tables"]
+__all__ = ["SampleTable", "read_sample_table", "rows_of_device", "sample_tables"]
 
 _TIMES = ("Timestamp(us)", "timestamp(us)", "Start Time(us)")
-_DEVICES = ("Device_id", "Device Type", "Device")
+DEVICES = ("Device_id", "Device Type", "Device")
 _DEVICE = re.compile(r"(?:NPU:)?(\d{1,9})")
 
 
@@ -103,7 +105,100 @@ class _Part:
     label: Codes
     device: Codes
     values: dict[str, Float64]
-    given: dict[str, Bool]
+
+
+@dataclass
+class _Reading:
+    """What is found while the slices of one table are read."""
+
+    table: SampleTable
+    device: int | None
+    twins: frozenset[str]
+    """Labels whose rows the capture draws itself."""
+    labels: dict[str, int] = field(default_factory=dict)
+    devices: dict[str, int] = field(default_factory=dict)
+    units: dict[str, str] = field(default_factory=dict)
+    repeated: int = 0
+
+    def parts(self, damage: Damage) -> Iterator[_Part]:
+        """The rows of one file that are of the device, each with a time."""
+        for block in read_blocks(damage.path, None, (), damage, RowShape.FULL):
+            time = _first_of(_TIMES, block)
+            if not time:
+                raise SourceError(damage.path, f"has no column {_TIMES[0]}.")
+            time_ns = moments_ns(block.cells(time))
+            wanted = rows_of_device(block, self.device)
+            label = block.positions(self.table.label, self.labels)
+            twins = [self.labels[text] for text in self.twins if text in self.labels]
+            repeated = wanted & np.isin(label, twins)
+            self.repeated += int(np.count_nonzero(repeated))
+            wanted &= ~repeated
+            timed = wanted & (time_ns != NO_TIME)
+            damage.add_lines("rows without a valid time", block.lines[wanted & ~timed])
+            device = block.positions(_first_of(DEVICES, block), self.devices)
+            values = self._values(block, wanted, damage)
+            yield _Part(
+                time_ns[timed],
+                label[timed],
+                device[timed],
+                {name: own[timed] for name, own in values.items()},
+            )
+
+    def _values(self, block: Block, wanted: Bool, damage: Damage) -> dict[str, Float64]:
+        """The columns of samples, NaN where there is none."""
+        columns = {name_of(column): column for column in block.header}
+        values = {}
+        for name in self.table.values:
+            if name in columns:
+                self.units.setdefault(name, unit_of(columns[name]))
+                values[name], given = block.reals(columns[name])
+                bad = wanted & given & ~np.isfinite(values[name])
+                damage.add_lines("values that are no numbers", block.lines[bad])
+        return values
+
+    def joined(self, parts: Sequence[_Part]) -> _Part:
+        """All rows; a column that a slice lacks was not given there."""
+
+        def values(part: _Part, name: str) -> Float64:
+            return part.values.get(name, np.full(len(part.time_ns), np.nan))
+
+        return _Part(
+            np.concatenate([part.time_ns for part in parts]),
+            np.concatenate([part.label for part in parts]),
+            np.concatenate([part.device for part in parts]),
+            {name: np.concatenate([values(part, name) for part in parts]) for name in self.units},
+        )
+
+    def spelled(self) -> dict[tuple[int, int], tuple[str, str]]:
+        """What is put into and behind a series' name, by label and device."""
+        several = self.device is None and len(self.devices) > 1
+        return {
+            (label, at): (text, f", {name}" if several and name else "")
+            for text, label in self.labels.items()
+            for name, at in self.devices.items()
+        }
+
+
+def _first_of(names: Sequence[str], block: Block) -> str:
+    return next((name for name in names if name in block), "")
+
+
+def rows_of_device(block: Block, device: int | None) -> Bool:
+    """Rows of a device, all of them without one; a row that names none belongs to all."""
+    where = _first_of(DEVICES, block)
+    if device is None or not where:
+        return np.ones(len(block), np.bool_)
+    seen: dict[str, int] = {}
+    positions = block.positions(where, seen)
+    own: Bool = np.isin(
+        positions, [at for text, at in seen.items() if _device(text) in (device, NO_ID)]
+    )
+    return own
+
+
+def _device(text: str) -> int:
+    match = _DEVICE.fullmatch(text)
+    return int(match[1]) if match else NO_ID
 
 
 def read_sample_table(
@@ -125,131 +220,48 @@ def read_sample_table(
     Raises:
         SourceError: a file cannot be read, or has no times.
     """
+    if table.group in drawn:
+        return _drawn_elsewhere(paths, rank)
     omissions: list[Omission] = []
-    labels: dict[str, int] = {}
-    devices: dict[str, int] = {}
-    units: dict[str, str] = {}
+    twins = frozenset(label for label, group in table.twins.items() if group in drawn)
+    reading = _Reading(table, device, twins)
     parts: list[_Part] = []
     for path in paths:
-        rows = CsvColumns(path)
-        parts += _parts(table, rows, labels, devices, units)
-        omissions += rows.omissions(rank)
+        damage = Damage(path)
+        parts += reading.parts(damage)
+        omissions += damage.omissions(rank)
     if not parts:
         return omissions
-    held = _joined(parts, list(units))
-    name = paths[0].name
-    if table.group in drawn:
-        count = len(held.time_ns)
-        return [*omissions, Omission(f"rows of {name} that the capture draws itself", count, rank)]
-    wanted = _of_device(held, devices, device)
-    repeated = wanted & _in_codes(
-        held.label, labels, {k for k, v in table.twins.items() if v in drawn}
-    )
-    if repeated.any():
-        reason = f"rows of {name} that the capture draws itself"
-        omissions.append(Omission(reason, int(repeated.sum()), rank))
-    wanted &= ~repeated
-    timed = held.time_ns != NO_TIME
-    if bad := int((wanted & ~timed).sum()):
-        omissions.append(Omission(f"rows of {name} without a valid time", bad, rank, loss=True))
-    spelled = _spelled(labels, devices, device)
-    return [*omissions, *_draw(table, name, held, wanted & timed, units, spelled, rank, into)]
+    if reading.repeated:
+        omissions.append(_repeats(paths, reading.repeated, rank))
+    if idle := _draw(reading, reading.joined(parts), into):
+        reason = f"samples of {paths[0].name} that stay zero all along"
+        omissions.append(Omission(reason, idle, rank))
+    return omissions
 
 
-def _parts(
-    table: SampleTable,
-    rows: CsvColumns,
-    labels: dict[str, int],
-    devices: dict[str, int],
-    units: dict[str, str],
-) -> Iterator[_Part]:
-    for block in rows.blocks():
-        time = next((name for name in _TIMES if name in block), None)
-        if time is None:
-            raise SourceError(rows.path, f"has no column {_TIMES[0]}.")
-        count = len(block[time])
-        columns = {name_of(column): column for column in block}
-        values, given = {}, {}
-        for name in table.values:
-            if name in columns:
-                units.setdefault(name, unit_of(columns[name]))
-                values[name], given[name] = numbers(block[columns[name]])
-        device = next((name for name in _DEVICES if name in block), "")
-        yield _Part(
-            moments_ns([cell.encode() for cell in block[time]]),
-            coded(block.get(table.label, [""] * count), labels),
-            coded(block.get(device, [""] * count), devices),
-            values,
-            given,
-        )
+def _drawn_elsewhere(paths: Sequence[Path], rank: int) -> list[Omission]:
+    """The rows of a table that the capture has as counters of its own."""
+    omissions: list[Omission] = []
+    rows = 0
+    for path in paths:
+        damage = Damage(path)
+        rows += sum(map(len, read_blocks(path, None, (), damage, RowShape.FULL)))
+        omissions += damage.omissions(rank)
+    return [*omissions, _repeats(paths, rows, rank)] if rows else omissions
 
 
-def _joined(parts: Sequence[_Part], names: Sequence[str]) -> _Part:
-    """All rows; a column that a slice lacks was not given there."""
-
-    def values(part: _Part, name: str) -> Float64:
-        return part.values.get(name, np.full(len(part.time_ns), np.nan))
-
-    def given(part: _Part, name: str) -> Bool:
-        return part.given.get(name, np.zeros(len(part.time_ns), np.bool_))
-
-    return _Part(
-        np.concatenate([part.time_ns for part in parts]),
-        np.concatenate([part.label for part in parts]),
-        np.concatenate([part.device for part in parts]),
-        {name: np.concatenate([values(part, name) for part in parts]) for name in names},
-        {name: np.concatenate([given(part, name) for part in parts]) for name in names},
-    )
+def _repeats(paths: Sequence[Path], rows: int, rank: int) -> Omission:
+    return Omission(f"rows of {paths[0].name} that the capture draws itself", rows, rank)
 
 
-def _of_device(rows: _Part, devices: dict[str, int], device: int | None) -> Bool:
-    """Rows of a device; a row that names none belongs to all."""
-    if device is None:
-        return np.ones(len(rows.time_ns), np.bool_)
-    return _in_codes(
-        rows.device, devices, {text for text in devices if _device(text) in (device, NO_ID)}
-    )
-
-
-def _device(text: str) -> int:
-    match = _DEVICE.fullmatch(text)
-    return int(match[1]) if match else NO_ID
-
-
-def _in_codes(codes: Codes, known: dict[str, int], texts: set[str]) -> Bool:
-    return np.isin(codes, [known[text] for text in texts if text in known])
-
-
-def _spelled(
-    labels: dict[str, int], devices: dict[str, int], device: int | None
-) -> dict[tuple[int, int], tuple[str, str]]:
-    """What is put into and behind a series' name, by label and device."""
-    several = device is None and len(devices) > 1
-    return {
-        (label, at): (text, f", {name}" if several and name else "")
-        for text, label in labels.items()
-        for name, at in devices.items()
-    }
-
-
-def _draw(
-    table: SampleTable,
-    file: str,
-    rows: _Part,
-    wanted: Bool,
-    units: dict[str, str],
-    spelled: dict[tuple[int, int], tuple[str, str]],
-    rank: int,
-    into: SampleCollector,
-) -> list[Omission]:
-    """Add the series of a table; what is no number, or stays zero, is left out and counted."""
-    bad = idle = 0
+def _draw(reading: _Reading, rows: _Part, into: SampleCollector) -> int:
+    """Add the series of a table; returns the samples of those that stay zero and are left out."""
+    table, spelled, idle = reading.table, reading.spelled(), 0
     keys = rows.label.astype(np.int64) * (1 << 32) + rows.device
     for column, values in rows.values.items():
-        good = np.isfinite(values)
-        bad += int((wanted & rows.given[column] & ~good).sum())
-        sizes, unit = whole_bytes(values, units[column])
-        here = np.flatnonzero(wanted & good)
+        sizes, unit = whole_bytes(values, reading.units[column])
+        here = np.flatnonzero(np.isfinite(values))
         for key in np.unique(keys[here]).tolist():
             own = here[keys[here] == key]
             if table.idle and not sizes[own].any():
@@ -258,9 +270,4 @@ def _draw(
             label, device = spelled[key >> 32, key & 0xFFFFFFFF]
             name = " ".join(table.values[column].format(label).split()) + device
             into.add(table.group, name, unit, rows.time_ns[own], sizes[own])
-    omissions = []
-    if bad:
-        omissions.append(Omission(f"values of {file} that are no numbers", bad, rank, loss=True))
-    if idle:
-        omissions.append(Omission(f"samples of {file} that stay zero all along", idle, rank))
-    return omissions
+    return idle

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from timeline.errors import SourceError
 from timeline.records.columns import Float64, Int64
 from timeline.records.tables import NO_TIME, Omission
 from timeline.sources.cpu_operators import whole_numbers
+from timeline.sources.damage import Damage
 from timeline.sources.identity import read_json
-from timeline.sources.opened import open_binary
+from timeline.sources.text_lines import read_lines
 
 __all__ = ["AddSamples", "read_cpu_use", "read_queue_sizes", "read_queue_trace"]
 
@@ -21,6 +21,8 @@ AddSamples = Callable[[str, str, str, Int64, Float64], None]
 """Takes group, name, unit, times in ns and values."""
 CPU_GROUP, QUEUE_GROUP = "MindData CPU", "MindData Queue"
 _NS_IN_MS = 1_000_000
+_FIELDS = 5
+_NO_SAMPLE = "lines without a time or of no known kind"
 _MOST_MS = 9 * 10**12
 _OF_HOST = {
     "user_utilization": ("Host User", "%"),
@@ -110,17 +112,21 @@ def read_queue_trace(path: Path, rank: int, add: AddSamples) -> list[Omission]:
     Raises:
         SourceError: the file cannot be read.
     """
-    try:
-        with open_binary(path) as file:
-            lines = file.read().split(b"\n")
-    except OSError as error:
-        raise SourceError(path, f"cannot be read: {error.strerror}.") from error
-    rows = [line.split() for line in lines if line.strip()]
-    whole = [row for row in rows if len(row) == 5]
-    lost = len(rows) - len(whole)
+    damage = Damage(path)
+    whole: list[list[bytes]] = []
+    numbers: list[int] = []
+    for lines in read_lines(path, damage):
+        for at, line in enumerate(lines.numbers.tolist()):
+            row = lines.text(at).split()
+            if len(row) == _FIELDS:
+                whole.append(row)
+                numbers.append(line)
+            elif row:
+                damage.add(_NO_SAMPLE, f"line {line}")
     time_ms, timed = whole_numbers([row[4] for row in whole])
     values, valued = whole_numbers([row[3] for row in whole])
     good = timed & valued & (np.abs(time_ms) < _MOST_MS)
+    known = np.ones(len(whole), np.bool_)
     where = "Device Queue" if path.name.startswith("device_queue") else "Iterator Queue"
     series = [_traced(row, where) for row in whole]
     for name in dict.fromkeys(series):
@@ -129,9 +135,9 @@ def read_queue_trace(path: Path, rank: int, add: AddSamples) -> list[Omission]:
             unit = "" if name == where else "ms"
             add(QUEUE_GROUP, name, unit, time_ms[own] * _NS_IN_MS, values[own].astype(np.float64))
         else:
-            lost += int(own.sum())
-    lost += int((~good).sum())
-    return _lost(path, "lines of {} without a time or of no known kind", lost, rank)
+            known &= ~own
+    damage.add_lines(_NO_SAMPLE, np.array(numbers, np.int64)[~(good & known)])
+    return list(damage.omissions(rank))
 
 
 def _traced(row: Sequence[bytes], where: str) -> str:

@@ -20,11 +20,12 @@ from timeline.sources.base import Clock, Wanted
 from timeline.sources.counter_samples import SampleCollector
 from timeline.sources.cpu_operators import LAYER as CPU_LAYER
 from timeline.sources.cpu_operators import read_cpu_operators
+from timeline.sources.damage import Damage
 from timeline.sources.file_names import held_file
 from timeline.sources.host_clock import HostClock, host_clock
 from timeline.sources.host_stages import HostStages, read_host_stages, read_host_timeline
 from timeline.sources.minddata import read_cpu_use, read_queue_sizes, read_queue_trace
-from timeline.sources.text_columns import CsvColumns
+from timeline.sources.table_blocks import RowShape, read_blocks
 from timeline.sources.trace_reader import join_records
 
 __all__ = ["host_files", "with_mindspore_host"]
@@ -90,7 +91,7 @@ def _own_operators(records: Records) -> Rows:
     return np.flatnonzero(np.isin(records.host.layer, layers))
 
 
-def _moved(records: Records, rows: Rows, clock: HostClock) -> Records:
+def _moved(records: Records, rows: RowShape, clock: HostClock) -> Records:
     """Operators that are on the steady clock of the host, on that of the records where known."""
     start_ns, end_ns = records.host.start_ns.copy(), records.host.end_ns.copy()
     steady = rows[(start_ns[rows] != NO_TIME) & (start_ns[rows] < EARLIEST_WALL_NS)]
@@ -233,7 +234,7 @@ class _Reading:
 
 def _without_times(path: Path, rank: int) -> list[Omission]:
     """dataset.csv sums up operations of MindData: it has no times, and repeats the stages."""
-    rows = CsvColumns(path)
-    count = sum(len(next(iter(block.values()), [])) for block in rows.blocks())
+    damage = Damage(path)
+    count = sum(len(block) for block in read_blocks(path, None, (), damage, RowShape.FULL))
     reason = f"rows of {path.name}, which are sums without a time"
-    return [*rows.omissions(rank), *([Omission(reason, count, rank)] if count else [])]
+    return [*damage.omissions(rank), *([Omission(reason, count, rank)] if count else [])]

@@ -18,7 +18,7 @@ from timeline.records.tables import NO_ID, Omission, Records, Tasks
 from timeline.sources.base import Clock, Identity, Wanted
 from timeline.sources.device_rows import AI_CORE
 from timeline.sources.growing_records import GrowingRecords
-from timeline.sources.text_rows import read_text
+from timeline.sources.opened import whole_text
 from timeline.sources.training_trace import TRAINING_EVENT, read_training_trace
 
 __all__ = ["MindSporeRawSource"]
@@ -187,7 +187,7 @@ class _Operators:
 
 
 def _texts(paths: Sequence[Path]) -> list[str]:
-    return [read_text(path).decode("utf-8", "replace") for path in paths]
+    return [whole_text(path).decode("utf-8", "replace") for path in paths]
 
 
 def _tasks_of(

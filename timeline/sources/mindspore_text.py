@@ -26,8 +26,8 @@ from timeline.sources.growing_records import GrowingRecords
 from timeline.sources.hccl_files import hccl_files, read_hccl_files
 from timeline.sources.identity import read_json
 from timeline.sources.microseconds import moment_ns
+from timeline.sources.opened import whole_text
 from timeline.sources.step_ticks import StepTicks, read_step_ticks
-from timeline.sources.text_rows import read_text
 from timeline.sources.trace_reader import TraceFiles, read_trace
 
 __all__ = ["MindSporeTextSource"]
@@ -160,7 +160,7 @@ class MindSporeTextSource:
     def _origin_ns(self, display: Display, ticks: StepTicks) -> int | None:
         """The device clock at 0 of the display: written beside it, or told by the reduces."""
         if path := self._file("min_cycle_counter_{}.txt"):
-            ticks_as_us_ns = moment_ns(read_text(path).strip())
+            ticks_as_us_ns = moment_ns(whole_text(path).strip())
             if ticks_as_us_ns > 0:
                 return ticks_as_us_ns // _TICKS_IN_MICROSECOND
         return _origin_of(display.ops, ticks.reduces)

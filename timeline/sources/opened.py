@@ -7,16 +7,18 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO, cast
+from typing import Any, BinaryIO, cast
 
 from zlib_ng import gzip_ng, zlib_ng
 
 from timeline.errors import SourceError
 
-__all__ = ["last_bytes", "open_binary", "open_text", "opened", "unpacked"]
+__all__ = ["UTF8_MARK", "last_bytes", "open_binary", "opened", "unpacked", "whole_text"]
 
 BLOCK_BYTES = 256 * 1024
 MAGIC_BYTES = 16
+UTF8_MARK = b"\xef\xbb\xbf"
+"""What some programs write before text."""
 _Unpacker = tuple[io.BufferedIOBase, tuple[type[Exception], ...]]
 """A stream of the content, and what it raises where that is damaged, besides OSError."""
 _open_gzip: Callable[[BinaryIO], io.BufferedIOBase] = gzip_ng.open
@@ -92,9 +94,14 @@ def last_bytes(path: Path, count: int) -> bytes:
         return held
 
 
-def open_text(path: Path) -> TextIO:
-    """Open a table as the csv module wants it; see `open_binary`."""
-    return io.TextIOWrapper(open_binary(path), encoding="utf-8-sig", errors="replace", newline="")
+def whole_text(path: Path) -> bytes:
+    """All of what a small file holds, without its byte order mark.
+
+    Raises:
+        SourceError: as `opened` does.
+    """
+    with opened(path) as file:
+        return file.read().removeprefix(UTF8_MARK)
 
 
 def unpacked(file: BinaryIO, path: Path) -> BinaryIO:
@@ -104,11 +111,33 @@ def unpacked(file: BinaryIO, path: Path) -> BinaryIO:
     for begin, unpacker in _FORMATS:
         if begin.match(first):
             try:
-                return io.BufferedReader(_Content(path, file, *unpacker(file)), BLOCK_BYTES)
+                return _AsFarAsWhole(_Content(path, file, *unpacker(file)), BLOCK_BYTES)
             except ImportError as error:
                 file.close()
                 raise SourceError(path, f"cannot be unpacked by this Python: {error}.") from error
     return file
+
+
+class _AsFarAsWhole(io.BufferedReader):
+    """Gives a reader of blocks all that comes before a defect, and then the defect."""
+
+    _defect: SourceError | None = None
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if self._defect is not None:
+            raise self._defect
+        if size is None or size < 0:
+            return super().read(size)
+        parts, left = list[bytes](), size
+        try:
+            while left and (part := self.read1(left)):
+                parts.append(part)
+                left -= len(part)
+        except SourceError as error:
+            if not parts:
+                raise
+            self._defect = error
+        return b"".join(parts)
 
 
 class _Content(io.RawIOBase):

@@ -12,13 +12,17 @@ from timeline.errors import SourceError
 from timeline.records.columns import Float64, Int64
 from timeline.records.tables import NO_TIME, Omission
 from timeline.sources.counter_samples import SIZES, SampleCollector
+from timeline.sources.counter_units import name_of, unit_of
+from timeline.sources.damage import Damage
+from timeline.sources.memory_tables import rows_of_device
 from timeline.sources.microseconds import interval_ns, moments_ns
 from timeline.sources.sqlite_columns import Database
-from timeline.sources.text_columns import NOT_GIVEN, CsvColumns, name_of, numbers, unit_of
+from timeline.sources.table_blocks import NOT_GIVEN, Block, RowShape, read_blocks
 
 __all__ = ["add_held", "read_operator_memory", "read_operator_memory_table"]
 
 GROUP, NAME = "Operator Memory", "Held by Operators"
+_TAKEN, _GIVEN_BACK, _HELD = "Allocation Time(us)", "Release Time(us)", "Duration(us)"
 NOT_SAMPLED = float("inf")
 """A size that the database leaves empty."""
 
@@ -46,9 +50,10 @@ def read_operator_memory(
     omissions: list[Omission] = []
     parts: list[_Allocations] = []
     for path in paths:
-        rows = CsvColumns(path)
-        parts += [_of_block(path, block, device) for block in rows.blocks()]
-        omissions += rows.omissions(rank)
+        damage = Damage(path)
+        blocks = read_blocks(path, None, (_TAKEN,), damage, RowShape.FULL)
+        parts += [_of_block(path, block, device) for block in blocks]
+        omissions += damage.omissions(rank)
     if parts:
         every = _Allocations(
             np.concatenate([part.size_bytes for part in parts]),
@@ -61,26 +66,20 @@ def read_operator_memory(
     return omissions
 
 
-def _of_block(path: Path, block: dict[str, Sequence[str]], device: int | None) -> _Allocations:
-    size = next((column for column in block if name_of(column) == "Size"), "")
-    if "Allocation Time(us)" not in block or unit_of(size) not in SIZES:
-        raise SourceError(path, "has no columns Allocation Time(us) and Size(KB).")
-    taken = [cell.encode() for cell in block["Allocation Time(us)"]]
-    if "Release Time(us)" in block:
-        taken_ns = moments_ns(taken)
-        given_back_ns = moments_ns([cell.encode() for cell in block["Release Time(us)"]])
+def _of_block(path: Path, block: Block, device: int | None) -> _Allocations:
+    size = next((column for column in block.header if name_of(column) == "Size"), "")
+    if unit_of(size) not in SIZES:
+        raise SourceError(path, "has no column Size(KB).")
+    taken = block.cells(_TAKEN)
+    taken_ns = moments_ns(taken)
+    if _GIVEN_BACK in block:
+        given_back_ns = moments_ns(block.cells(_GIVEN_BACK))
     else:
-        held = block.get("Duration(us)", ["N/A"] * len(taken))
-        lengths = [b"N/A" if cell in NOT_GIVEN else cell.encode() for cell in held]
-        taken_ns = moments_ns(taken)
+        lengths = [b"N/A" if cell in NOT_GIVEN else cell.encode() for cell in block.texts(_HELD)]
         _, given_back_ns = interval_ns(taken, lengths)
-    size_bytes = numbers(block[size])[0] * SIZES[unit_of(size)]
-    where = next((name for name in ("Device_id", "Device Type", "Device") if name in block), "")
-    if device is not None and where:
-        names = {"", str(device), f"NPU:{device}"}
-        own = np.fromiter((cell in names for cell in block[where]), np.bool_, len(taken))
-        return _Allocations(size_bytes[own], taken_ns[own], given_back_ns[own])
-    return _Allocations(size_bytes, taken_ns, given_back_ns)
+    size_bytes = block.reals(size)[0] * SIZES[unit_of(size)]
+    own = rows_of_device(block, device)
+    return _Allocations(size_bytes[own], taken_ns[own], given_back_ns[own])
 
 
 def read_operator_memory_table(

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-import csv
-from collections import defaultdict
 from pathlib import Path
 
-from timeline.errors import SourceError
-from timeline.records.tables import NO_GRAPH, NO_TIME, StepPart, StepParts, Steps
-from timeline.sources.microseconds import interval_ns, moment_ns
-from timeline.sources.opened import open_text
-from timeline.sources.whole_numbers import whole_number
+import numpy as np
+
+from timeline.records.columns import Bool, Int64, constant
+from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, StepPart, StepParts, Steps
+from timeline.sources.damage import Damage
+from timeline.sources.microseconds import interval_ns, moments_ns
+from timeline.sources.table_blocks import Block, read_blocks
 
 __all__ = ["read_step_table"]
 
-_COLUMNS = ("Iteration ID", "FP Start(us)", "BP End(us)", "Iteration End(us)", "Iteration Time(us)")
-_REDUCE_START, _REDUCE_DURATION = "Reduce Start", "Reduce Duration"
+_END, _LENGTH, _FP_START, _BP_END = (
+    "Iteration End(us)",
+    "Iteration Time(us)",
+    "FP Start(us)",
+    "BP End(us)",
+)
+_ITERATION, _GRAPH, _DEVICE = "Iteration ID", "Model ID", "Device_id"
+_COLUMNS = (_ITERATION, _FP_START, _BP_END, _END, _LENGTH)
+_REDUCE_START = "Reduce Start"
 
 
-def read_step_table(path: Path, device: int | None) -> tuple[Steps, StepParts]:
+def read_step_table(path: Path, device: int | None, damage: Damage) -> tuple[Steps, StepParts]:
     """Read one table; with a device, only its rows.
 
     A step starts at Iteration End less Iteration Time. Rows are ragged: each has as many pairs of
@@ -27,82 +34,62 @@ def read_step_table(path: Path, device: int | None) -> tuple[Steps, StepParts]:
     Raises:
         SourceError: the file cannot be read or lacks a column.
     """
-    steps: dict[str, list[int]] = defaultdict(list)
-    parts: dict[str, list[int]] = defaultdict(list)
-    try:
-        with open_text(path) as file:
-            rows = csv.reader(file)
-            header = [name.strip() for name in next(rows, [])]
-            missing = [name for name in _COLUMNS if name not in header]
-            if missing:
-                raise SourceError(path, f"has no column {missing[0]}; found {', '.join(header)}.")
-            for cells in rows:
-                if cells:
-                    _add(steps, parts, header, [cell.strip() for cell in cells], device)
-    except OSError as error:
-        raise SourceError(path, f"cannot be read: {error.strerror}.") from error
-    except csv.Error as error:
-        raise SourceError(path, f"is not a table: {error}.") from error
-    return (
-        Steps.of(len(steps["graph"]), steps) if steps else Steps.empty(),
-        StepParts.of(len(parts["graph"]), parts) if parts else StepParts.empty(),
-    )
+    steps, parts = [], []
+    for block in read_blocks(path, None, _COLUMNS, damage):
+        end_ns, length_ns = moments_ns(block.cells(_END)), moments_ns(block.cells(_LENGTH))
+        iteration = block.integers(_ITERATION, NO_ID)
+        own = _of_device(block, device)
+        good = own & (end_ns > 0) & (length_ns >= 0) & (iteration >= 0)
+        damage.add_lines("rows without a step, an end and a length", block.lines[own & ~good])
+        found = Steps.of(
+            len(block),
+            {
+                "graph": block.integers(_GRAPH, NO_GRAPH),
+                "iteration": iteration,
+                "start_ns": end_ns - np.where(good, length_ns, 0),
+                "end_ns": end_ns,
+                "fp_start_ns": _marks_ns(block, _FP_START),
+                "bp_end_ns": _marks_ns(block, _BP_END),
+            },
+        )
+        steps.append(found.take(good))
+        parts += _reduces(block, found, good)
+    return Steps.concat(steps), StepParts.concat(parts)
 
 
-def _add(
-    steps: dict[str, list[int]],
-    parts: dict[str, list[int]],
-    header: list[str],
-    cells: list[str],
-    device: int | None,
-) -> None:
-    row = dict(zip(header, cells, strict=False))
-    if device is not None and row.get("Device_id", str(device)) != str(device):
-        return
-    end_ns = moment_ns(row.get("Iteration End(us)", "").encode())
-    length_ns = moment_ns(row.get("Iteration Time(us)", "").encode())
-    iteration = whole_number(row.get("Iteration ID"))
-    if end_ns <= 0 or length_ns < 0 or iteration is None or iteration < 0:
-        return
-    graph = _graph(row.get("Model ID", ""))
-    for name, value in (
-        ("graph", graph),
-        ("iteration", iteration),
-        ("start_ns", end_ns - length_ns),
-        ("end_ns", end_ns),
-        ("fp_start_ns", _mark_ns(row.get("FP Start(us)", ""))),
-        ("bp_end_ns", _mark_ns(row.get("BP End(us)", ""))),
-    ):
-        steps[name].append(value)
-    _add_reduces(parts, header, cells, graph, iteration)
+def _of_device(block: Block, device: int | None) -> Bool:
+    """Rows of a device; those of a table that names none are of any."""
+    if device is None or _DEVICE not in block:
+        return np.ones(len(block), np.bool_)
+    of_device: Bool = block.integers(_DEVICE, NO_ID) == device
+    return of_device
 
 
-def _add_reduces(
-    parts: dict[str, list[int]], header: list[str], cells: list[str], graph: int, iteration: int
-) -> None:
-    first = next((at for at, name in enumerate(header) if name.startswith(_REDUCE_START)), None)
+def _marks_ns(block: Block, key: str) -> Int64:
+    time_ns = moments_ns(block.cells(key))
+    return np.where(time_ns > 0, time_ns, NO_TIME)
+
+
+def _reduces(block: Block, steps: Steps, good: Bool) -> list[StepParts]:
+    """The reduces of good rows, one column after the other; a row may have more than the header."""
+    names = (at for at, name in enumerate(block.header) if name.startswith(_REDUCE_START))
+    first = next(names, None)
     if first is None:
-        return
-    pairs = zip(cells[first::2], cells[first + 1 :: 2], strict=False)
-    for number, (start, length) in enumerate(pairs):
-        start_ns, end_ns = interval_ns([start.encode()], [length.encode()])
-        if start_ns[0] > 0:
-            for name, value in (
-                ("graph", graph),
-                ("iteration", iteration),
-                ("number", number),
-                ("kind", StepPart.REDUCE),
-                ("start_ns", int(start_ns[0])),
-                ("end_ns", int(end_ns[0])),
-            ):
-                parts[name].append(value)
-
-
-def _graph(text: str) -> int:
-    number = whole_number(text.removesuffix(".0"))
-    return NO_GRAPH if number is None or number < 0 else number
-
-
-def _mark_ns(text: str) -> int:
-    time_ns = moment_ns(text.encode())
-    return time_ns if time_ns > 0 else int(NO_TIME)
+        return []
+    parts = []
+    for number, place in enumerate(range(first, int(block.cells_of.max(initial=0)) - 1, 2)):
+        start_ns, end_ns = interval_ns(block.cells(place), block.cells(place + 1))
+        count = len(block)
+        reduces = StepParts.of(
+            count,
+            {
+                "graph": steps.graph,
+                "iteration": steps.iteration,
+                "number": constant(number, count, np.int64),
+                "kind": constant(StepPart.REDUCE, count, np.int64),
+                "start_ns": start_ns,
+                "end_ns": end_ns,
+            },
+        )
+        parts.append(reduces.take(good & (start_ns > 0)))
+    return parts

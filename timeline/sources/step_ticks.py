@@ -7,8 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from timeline.errors import SourceError
-from timeline.records.columns import Bool, Int64
+from timeline.records.columns import Bool, Int64, constant
 from timeline.records.strings import StringPool
 from timeline.records.tables import (
     NO_GRAPH,
@@ -20,8 +19,9 @@ from timeline.records.tables import (
     StepParts,
     Steps,
 )
+from timeline.sources.damage import Damage
 from timeline.sources.microseconds import moments_ns
-from timeline.sources.text_rows import TextRows, omitted_rows, read_text_rows
+from timeline.sources.table_blocks import Block, RowShape, read_blocks
 
 __all__ = ["GROUP", "StepTicks", "read_step_ticks"]
 
@@ -29,7 +29,7 @@ GROUP = "Group 0"
 """This generation does not name the groups of its communication ops."""
 _START, _END = "_start_point", "_end_point"
 _STEP_COLUMNS = ("step_num", "start_point", "end_point")
-_MEAN = "-"
+_MEAN = b"-"
 _TICKS_IN_MICROSECOND = 100
 
 
@@ -82,50 +82,43 @@ def read_step_ticks(path: Path, strings: StringPool, rank: int) -> StepTicks:
     Raises:
         SourceError: the file cannot be read or lacks a column of steps.
     """
-    table = read_text_rows(path)
-    missing = [name for name in _STEP_COLUMNS if name not in table.header]
-    if missing:
-        found = ", ".join(table.header[:9])
-        raise SourceError(path, f"has no column {missing[0]}; found {found}.")
-    numbers = table.column("step_num")
-    start_ns, end_ns = _ticks_ns(table, "start_point"), _ticks_ns(table, "end_point")
-    mean = np.array([number == _MEAN for number in numbers], np.bool_)
-    mean[-1:] |= (numbers[-1:] == ["0"]) & (end_ns[-1:] == 0)
-    iteration = np.array([_number(number) for number in numbers], np.int64)
-    good = ~mean & (iteration != NO_ID) & (start_ns != NO_TIME) & (end_ns > 0)
-    cut = np.array([len(row) < len(table.header) for row in table.rows], np.bool_)
-    cut[-1:] |= table.cut_off
-    bad = np.flatnonzero(~mean & ~good).tolist()
+    damage = Damage(path)
+    found = [
+        _of_block(block, strings, damage)
+        for block in read_blocks(path, None, _STEP_COLUMNS, damage, RowShape.ENDED)
+    ]
+    steps = Steps.concat(own.steps for own in found)
+    return StepTicks(
+        steps,
+        StepParts.concat(own.parts for own in found),
+        CommunicationOps.concat(own.reduces for own in found),
+        damage.omissions(rank),
+        _repeated(path, steps.iteration, rank),
+    )
+
+
+def _of_block(block: Block, strings: StringPool, damage: Damage) -> StepTicks:
+    start_ns, end_ns = _ticks_ns(block, "start_point"), _ticks_ns(block, "end_point")
+    iteration = block.integers("step_num", NO_ID)
+    good = (iteration >= 0) & (start_ns != NO_TIME) & (end_ns > 0)
+    mean = np.array([cell == _MEAN for cell in block.cells("step_num")], np.bool_)
+    mean |= (iteration == 0) & (end_ns == 0)
+    good &= ~mean
+    cut = block.cells_of < len(block.header)
+    damage.add_lines("rows without a number, a start and an end", block.lines[~mean & ~good])
+    damage.add_lines("rows that break off, without their last reduces", block.lines[good & cut])
     steps = Steps.of(
-        len(iteration),
+        len(block),
         {
             "start_ns": start_ns,
             "end_ns": end_ns,
-            "graph": np.full(len(iteration), NO_GRAPH),
+            "graph": constant(NO_GRAPH, len(block), np.int64),
             "iteration": iteration,
-            "fp_start_ns": _mark_ns(table, "fp_point"),
-            "bp_end_ns": _mark_ns(table, "bp_point"),
+            "fp_start_ns": _mark_ns(block, "fp_point"),
+            "bp_end_ns": _mark_ns(block, "bp_point"),
         },
     )
-    parts, reduces = _reduces(table, iteration, good, cut, strings)
-    return StepTicks(
-        steps.take(good),
-        parts,
-        reduces,
-        (
-            *omitted_rows(path, [table.lines[row] for row in bad], rank),
-            *_cut_rows(table, np.flatnonzero(good & cut).tolist(), rank),
-        ),
-        _repeated(path, iteration[good], rank),
-    )
-
-
-def _cut_rows(table: TextRows, rows: list[int], rank: int) -> tuple[Omission, ...]:
-    if not rows:
-        return ()
-    where = f"line {table.lines[rows[0]]}"
-    reason = f"rows of {table.path.name} that break off, the first in {where}: their last reduces"
-    return (Omission(reason, len(rows), rank, loss=True),)
+    return StepTicks(steps.take(good), *_reduces(block, iteration, good, cut, strings))
 
 
 def _repeated(path: Path, iteration: Int64, rank: int) -> tuple[str, ...]:
@@ -139,17 +132,17 @@ def _repeated(path: Path, iteration: Int64, rank: int) -> tuple[str, ...]:
 
 
 def _reduces(
-    table: TextRows, iteration: Int64, good: Bool, cut: Bool, strings: StringPool
+    block: Block, iteration: Int64, good: Bool, cut: Bool, strings: StringPool
 ) -> tuple[StepParts, CommunicationOps]:
     """The reduces of good steps; one that has a start or an end only is left to be counted."""
     parts, reduces = [], []
     names = [
         name.removesuffix(_START)
-        for name in table.header
-        if name.endswith(_START) and name.removesuffix(_START) + _END in table.header
+        for name in block.header
+        if name.endswith(_START) and name.removesuffix(_START) + _END in block.header
     ]
     for number, name in enumerate(names):
-        start_ns, end_ns = _mark_ns(table, name + _START), _mark_ns(table, name + _END)
+        start_ns, end_ns = _mark_ns(block, name + _START), _mark_ns(block, name + _END)
         starts, ends = start_ns != NO_TIME, end_ns != NO_TIME
         rows = np.flatnonzero(good & np.where(cut, starts & ends, starts | ends))
         count = len(rows)
@@ -170,17 +163,13 @@ def _reduces(
     return StepParts.concat(parts), CommunicationOps.concat(reduces)
 
 
-def _ticks_ns(table: TextRows, name: str) -> Int64:
+def _ticks_ns(block: Block, name: str) -> Int64:
     """A column of ticks; NO_TIME where there is no number."""
-    as_microseconds_ns = moments_ns([cell.encode() for cell in table.column(name)])
+    as_microseconds_ns = moments_ns(block.cells(name))
     ns = as_microseconds_ns // _TICKS_IN_MICROSECOND
     return np.where(as_microseconds_ns == NO_TIME, NO_TIME, ns)
 
 
-def _mark_ns(table: TextRows, name: str) -> Int64:
-    time_ns = _ticks_ns(table, name)
+def _mark_ns(block: Block, name: str) -> Int64:
+    time_ns = _ticks_ns(block, name)
     return np.where(time_ns > 0, time_ns, NO_TIME)
-
-
-def _number(text: str) -> int:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else NO_ID

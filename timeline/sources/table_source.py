@@ -16,6 +16,7 @@ from timeline.records.tables import NO_ID, Omission, Records, StepParts, Steps
 from timeline.selection import Layer
 from timeline.sources.base import Clock, Identity, Wanted
 from timeline.sources.communication_groups import read_groups
+from timeline.sources.damage import Damage
 from timeline.sources.file_names import held_file, plain_name
 from timeline.sources.kernel_rows import (
     ARGS,
@@ -35,7 +36,7 @@ from timeline.sources.kernel_tasks import (
     types_that_compute,
 )
 from timeline.sources.step_table import read_step_table
-from timeline.sources.table_blocks import Losses, read_blocks
+from timeline.sources.table_blocks import read_blocks
 from timeline.sources.trace_sources import distinct_parts, distinct_steps, newest_export
 
 __all__ = ["KernelTableSource"]
@@ -97,7 +98,7 @@ class KernelTableSource:
         reading = _Reading(self.identity, self.several_devices, wanted)
         kernels = reading.rows(self._kernels())
         others = reading.rows(self._tables("task_time"))
-        marked, parts = self._marked_steps()
+        marked, parts = self._marked_steps(reading)
         own = [steps_of(kernels), steps_of(others)]
         steps = distinct_steps(Steps.concat([marked, *own]))
         records = reading.records(kernels, in_their_steps(others, steps), self._groups(reading))
@@ -116,10 +117,14 @@ class KernelTableSource:
             reading.warnings.append(f"rank {self.identity.rank}: {error}")
             return {}
 
-    def _marked_steps(self) -> tuple[Steps, StepParts]:
+    def _marked_steps(self, reading: _Reading) -> tuple[Steps, StepParts]:
         """The steps that msprof's step trace marks; tables of each iteration may repeat them."""
         device = self.identity.device if self.several_devices else None
-        found = [read_step_table(path, device) for path in self._step_tables()]
+        found = []
+        for path in self._step_tables():
+            damage = Damage(path)
+            found.append(read_step_table(path, device, damage))
+            reading.omissions += damage.omissions(self.identity.rank)
         return (
             distinct_steps(Steps.concat(steps for steps, _ in found)),
             distinct_parts(StepParts.concat(parts for _, parts in found)),
@@ -135,7 +140,7 @@ class KernelTableSource:
             return []
         listed: set[int] = set()
         try:
-            for block in read_blocks(path, _LISTED_STEP, ("step",), Losses(path)):
+            for block in read_blocks(path, _LISTED_STEP, ("step",), Damage(path)):
                 listed |= set(block.integers("step", NO_ID).tolist())
         except SourceError as error:
             return [f"rank {records.rank}: {error}"]
@@ -166,9 +171,9 @@ class _Reading:
             columns |= {**SHAPES, **(ARGS if self.wanted.every_arg else {})}
         parts = []
         for file in files:
-            losses = Losses(file.path)
-            parts.append(read_kernel_rows(file, self.strings, columns, losses))
-            self.omissions += losses.omissions(self.identity.rank)
+            damage = Damage(file.path)
+            parts.append(read_kernel_rows(file, self.strings, columns, damage))
+            self.omissions += damage.omissions(self.identity.rank)
         rows = KernelTable.concat(parts)
         given = rows.device[rows.device != NO_ID]
         if self.several_devices and self.identity.device is not None:

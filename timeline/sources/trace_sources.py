@@ -13,6 +13,7 @@ from timeline.errors import SourceError
 from timeline.records.strings import StringPool
 from timeline.records.tables import NO_ID, Records, StepParts, Steps
 from timeline.sources.base import Clock, Identity, Wanted
+from timeline.sources.damage import Damage
 from timeline.sources.file_names import held_file, named_files, plain_name
 from timeline.sources.identity import raw_error
 from timeline.sources.kernel_table import describe_tasks, read_kernel_table
@@ -107,8 +108,10 @@ class MindStudioSource:
         records = join_records([records, *marks])
         for path in steps:
             if path not in json_steps and not len(records.steps):
-                found, pieces = read_step_table(path, only)
-                records = replace(records, steps=found, parts=pieces)
+                damage = Damage(path)
+                found, pieces = read_step_table(path, only, damage)
+                omissions = (*records.omissions, *damage.omissions(rank))
+                records = replace(records, steps=found, parts=pieces, omissions=omissions)
         return _finish(records, list(self._tables("op_summary", "csv")), only)
 
 
