@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import bz2
 import csv
+import gzip
 import io
+import lzma
+import random
 import shutil
 from collections import Counter as Multiset
 from collections.abc import Callable, Iterable
@@ -26,14 +30,15 @@ from timeline.cli import main
 from timeline.errors import RankIdentityError, SourceError
 from timeline.records.columns import Codes
 from timeline.records.strings import StringPool
-from timeline.records.tables import NO_CONTEXT, NO_ID, Records, Tasks
+from timeline.records.tables import NO_CONTEXT, NO_ID, NO_TIME, Records, Tasks
 from timeline.selection import DETAIL_LAYERS, Selection
 from timeline.share import Request, share_of
 from timeline.sources import text_lines
 from timeline.sources.base import Source, Wanted
 from timeline.sources.damage import Damage
 from timeline.sources.discovery import discover
-from timeline.sources.table_blocks import read_blocks
+from timeline.sources.step_table import read_step_table
+from timeline.sources.table_blocks import RowShape, read_blocks
 
 LAYOUTS = ("kernel-details", "op-summary", "summary-directory")
 REAL = Path(__file__).resolve().parents[2] / "shared" / "data" / "torch-npu-text"
@@ -634,6 +639,67 @@ def test_ids_are_read_exactly(
         is_id = text.lstrip("-").isdigit() and int(text) < 1 << 63
         wanted.append(int(text) if is_id else -9)
     assert found == wanted
+
+
+PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": gzip.compress,
+    "bzip2": bz2.compress,
+    "xz": lzma.compress,
+}
+
+
+@pytest.mark.parametrize("way", PACKERS)
+def test_a_packed_table_that_breaks_off_gives_the_rows_before(tmp_path: Path, way: str) -> None:
+    """Whole lines before the break are rows, in order; the break is one loss with its line."""
+    dice = random.Random(3)
+    values = [dice.getrandbits(60) for _ in range(200_000)]
+    packed = PACKERS[way]("".join(["id,x\n", *(f"{value},1\n" for value in values)]).encode())
+    path = tmp_path / "table.csv"
+    path.write_bytes(packed[: len(packed) * 2 // 3])
+    damage = Damage(path)
+    found: list[int] = []
+    for block in read_blocks(path, {"id": ("id",)}, ("id",), damage):
+        found += block.integers("id", -9).tolist()
+    assert 20_000 < len(found) < 180_000
+    assert found == values[: len(found)]
+    (loss,) = damage.omissions(0)
+    line = len(found) + 2
+    what = "compressed content that cannot be unpacked"
+    assert loss.reason == f"table.csv: {what}, the first at line {line}"
+
+
+def test_rows_of_another_width(tmp_path: Path) -> None:
+    """Where rows must be full, others are noted by line; empty cells behind a row are none."""
+    path = tmp_path / "table.csv"
+    path.write_text("id,x\n1,2\n3,4,,\n5\n6,7,8\n\nid,x\n9,\n", encoding="utf-8")
+    damage = Damage(path)
+    (block,) = read_blocks(path, None, (), damage, RowShape.FULL)
+    assert block.integers("id", -1).tolist() == [1, 3, 9]
+    assert block.lines.tolist() == [2, 3, 8]
+    (loss,) = damage.omissions(0)
+    assert (loss.rows, loss.reason.rpartition(" ")[2]) == (2, "4")
+
+
+def test_steps_that_cannot_be_read_are_counted(tmp_path: Path) -> None:
+    """Reduces beyond the header belong to their row; rows without a time are noted."""
+    path = tmp_path / "step_trace_0.csv"
+    path.write_text(
+        "Iteration ID,FP Start(us),BP End(us),Iteration End(us),Iteration Time(us),"
+        "Reduce Start(us),Reduce Duration(us)\n"
+        "1,N/A,0,20,10.5,12,1,15,2.5\n2,21,29,N/A,10\n3,31,39,40,10,\n4,1,2,3",
+        encoding="utf-8",
+    )
+    damage = Damage(path)
+    steps, parts = read_step_table(path, None, damage)
+    assert steps.iteration.tolist() == [1, 3]
+    assert steps.start_ns.tolist() == [9_500, 30_000]
+    assert steps.fp_start_ns.tolist() == [NO_TIME, 31_000]
+    assert parts.start_ns.tolist() == [12_000, 15_000]
+    assert parts.end_ns.tolist() == [13_000, 17_500]
+    assert {one.reason.rpartition(" ")[2]: one.rows for one in damage.omissions(0)} == {
+        "3": 1,
+        "5": 1,
+    }
 
 
 # -- real tables -----------------------------------------------------------------------------------

@@ -91,7 +91,7 @@ def _own_operators(records: Records) -> Rows:
     return np.flatnonzero(np.isin(records.host.layer, layers))
 
 
-def _moved(records: Records, rows: RowShape, clock: HostClock) -> Records:
+def _moved(records: Records, rows: Rows, clock: HostClock) -> Records:
     """Operators that are on the steady clock of the host, on that of the records where known."""
     start_ns, end_ns = records.host.start_ns.copy(), records.host.end_ns.copy()
     steady = rows[(start_ns[rows] != NO_TIME) & (start_ns[rows] < EARLIEST_WALL_NS)]

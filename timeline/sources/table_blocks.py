@@ -187,8 +187,8 @@ def read_blocks(
     if not header:
         if not required:
             raise SourceError(path, "is empty.", offset=0)
-        names = wanted[required[0]] if wanted else required[:1]
-        raise SourceError(path, f"has no column {' or '.join(names)}: it is empty.")
+        spelled = wanted[required[0]] if wanted else (required[0],)
+        raise SourceError(path, f"has no column {' or '.join(spelled)}: it is empty.")
 
 
 def read_last_cells(path: Path, names: tuple[str, ...], damage: Damage) -> Iterator[Block]:
@@ -265,13 +265,13 @@ def _block(
     held = (cells.count > 1) | (end > begin)
     if held[-1] and not lines.ended:
         cells = _stopped(cells, held, len(header), damage, rows)
-    begin, end = cells.column(mark)
-    for row in np.flatnonzero(held & (end - begin == len(header[mark].encode()))).tolist():
+    for row in np.flatnonzero(held & cells.equal(mark, header[mark].encode())).tolist():
         held[row] = _names(cells, row) != header
     if rows is RowShape.FULL:
         odd = held & (cells.count != len(header))
-        for row in np.flatnonzero(odd & (cells.count > len(header))).tolist():
-            odd[row] = any(text.strip() for text in cells.texts(row)[len(header) :])
+        longer = odd & (cells.count > len(header))
+        if longer.any():
+            odd &= ~longer | cells.hold_more(len(header))
         damage.add_lines(TOO_FEW_OR_MANY, lines.numbers[odd])
         held &= ~odd
     return Block(header, lines.numbers[held], cells.count[held], cells, held, places)

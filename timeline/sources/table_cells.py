@@ -12,6 +12,7 @@ from timeline.sources.text_lines import Lines
 __all__ = ["Cells", "Spans", "unquoted"]
 
 _QUOTE, _COMMA = b'",'
+_NOTHING = b', \t\r"'
 _AROUND = np.isin(np.arange(256), np.frombuffer(b" \t\r", np.uint8))
 """Characters around a cell that are not of it; tabs keep spreadsheets from rounding times."""
 
@@ -78,6 +79,23 @@ class Cells:
         while (more := (end > begin) & _AROUND[characters[np.minimum(begin, last)]]).any():
             begin = begin + more
         return begin, end
+
+    def equal(self, place: int, text: bytes) -> Bool:
+        """Which lines have just this text in a column."""
+        begin, end = self.column(place)
+        same: Bool = end - begin == len(text)
+        for at, letter in enumerate(text):
+            if not same.any():
+                break
+            same[same] = self.lines.characters[begin[same] + at] == letter
+        return same
+
+    def hold_more(self, place: int) -> Bool:
+        """Which lines hold anything from a column on."""
+        begin, _ = self.column(place)
+        data = self.lines.data
+        rest = zip(begin.tolist(), self.ends.tolist(), strict=True)
+        return np.array([bool(data[at:to].strip(_NOTHING)) for at, to in rest], np.bool_)
 
     def without_last(self) -> Cells:
         """The same without the last cell of the last line."""
