@@ -12,6 +12,7 @@ from profile_shelf import ProfileShelf
 from timeline.cli import main
 from timeline.errors import TimelineError
 from timeline.records.strings import StringPool
+from timeline.sources.damage import Damage
 from timeline.sources.discovery import discover
 from timeline.sources.kernel_table import read_kernel_table
 from timeline.sources.step_table import read_step_table
@@ -90,7 +91,7 @@ HEAD = b"Iteration ID,FP Start(us),BP End(us),Iteration End(us),Iteration Time(u
 def test_step_tables(tmp_path: Path, row: str) -> None:
     path = tmp_path / "step_trace.csv"
     path.write_bytes(HEAD + b"1,0,0,9,1,1\n" + row.encode() + b"\n")
-    steps, _ = read_step_table(path, None)
+    steps, _ = read_step_table(path, None, Damage(path))
     assert 1 in steps.iteration.tolist()
 
 
