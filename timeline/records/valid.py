@@ -19,8 +19,7 @@ MOST_APART_NS = 10 * 366 * 86_400 * 10**9
 def valid(records: Records) -> Records:
     """Drop rows whose times make no sense, and count them.
 
-    Those have no start or a negative one, end before they start, or lie more than ten years from
-    the others: a damaged time puts them there, and they would leave nothing of the picture to see.
+    Those have no start, end before they start, or lie more than ten years from the others: a damaged time puts them there, and they would leave nothing of the picture to see.
     Host events do so where their clock counts from the start of the host in a profile that
     otherwise has wall time, as MindSpore's CPU operators do. Rows that are there twice are
     dropped too.
@@ -30,8 +29,7 @@ def valid(records: Records) -> Records:
 
     def check(table: Spans, noun: str, far: str = "more than ten years from the others") -> Bool:
         known = (table.start_ns != NO_TIME) & (table.end_ns != NO_TIME)
-        ordered = (table.start_ns >= 0) & (table.end_ns >= table.start_ns)
-        timed = counted(known & ordered, f"{noun} without a valid time")
+        timed = counted(known & (table.end_ns >= table.start_ns), f"{noun} without a valid time")
         near = middle.holds(table.start_ns) & middle.holds(table.end_ns)
         once = ~copies_in(table)
         counted(~timed | near, f"{noun} {far}")
@@ -52,7 +50,7 @@ def valid(records: Records) -> Records:
         parts=check(records.parts, "step parts"),
         host=check(records.host, "host events", "on a clock that nothing relates to the rest"),
         samples=counted(
-            (records.samples.time_ns >= 0)
+            (records.samples.time_ns != NO_TIME)
             & np.isfinite(records.samples.value)
             & middle.holds(records.samples.time_ns),
             "counter samples without a valid time",
