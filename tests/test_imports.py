@@ -28,7 +28,8 @@ BELOW: dict[str, frozenset[str]] = {
     "analysis": WORDS | {"records"},
     "tracks": WORDS | {"records", "analysis"},
     "encoders": WORDS | {"records", "tracks"},
-    "progress": WORDS,
+    "printable": frozenset(),
+    "progress": WORDS | {"printable"},
     "report": WORDS | {"records"},
 }
 """What each part may import besides itself; parts that are not here sit on top of everything."""

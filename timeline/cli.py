@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from timeline.errors import TimelineError, UsageError
+from timeline.printable import printable_json, say
 from timeline.selection import Kind, Selection, parse_layers, parse_window
 from timeline.units import parse_bytes, parse_ids
 from timeline.version import __version__
@@ -39,7 +40,7 @@ class _Parser(argparse.ArgumentParser):
     """Reports wrong usage like any other error."""
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message}\nTry: tlexport --help")
+        raise UsageError(f"{message}. Try: tlexport --help")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -208,16 +209,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run(build_parser().parse_args(arguments))
     except TimelineError as error:
-        print(f"tlexport: {error}", file=sys.stderr)
+        say(f"tlexport: {error}", stream=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        print("tlexport: interrupted; nothing was written.", file=sys.stderr)
+        say("tlexport: interrupted; nothing was written.", stream=sys.stderr)
         return INTERRUPTED
     except OSError as error:
-        # Files of ours raise errors of their own: it is the terminal or pipe that failed.
+        if error.filename is not None:
+            say(f"tlexport: {error.filename}: {error.strerror}.", stream=sys.stderr)
+            return 1
+        # No file: it is the terminal or pipe that failed.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
-            print(f"tlexport: cannot print: {error.strerror}.", file=sys.stderr)
+            say(f"tlexport: cannot print: {error.strerror}.", stream=sys.stderr)
         return 1
 
 
@@ -244,18 +248,30 @@ def _run(asked: argparse.Namespace) -> int:
         from timeline.listing import listing
 
         found = listing(path, selection, options)
-        print(found.to_json().decode() if asked.json else "\n".join(found.lines()), flush=True)
+        _print_json(found.to_json()) if asked.json else say(*found.lines())
+        _flush()
         return 0
     report = export(path, selection, options, _progress(asked))
     for warning in report.warnings:
         if not asked.quiet:
-            print(f"tlexport: {warning}", file=sys.stderr)
+            say(f"tlexport: {warning}", stream=sys.stderr)
     if asked.json:
-        print(report.to_json().decode(), flush=True)
+        _print_json(report.to_json())
     elif not asked.quiet:
-        print("\n".join(report.lines()))
-        print("Open: https://ui.perfetto.dev (drag the file in)", flush=True)
+        say(*report.lines(), "Open: https://ui.perfetto.dev (drag the file in)")
+    _flush()
     return 0
+
+
+def _print_json(document: bytes) -> None:
+    if sys.stdout is not None:
+        print(printable_json(document.decode(), sys.stdout.encoding or "utf-8"))
+
+
+def _flush() -> None:
+    """Fail now, where output cannot be printed, and not when Python ends."""
+    if sys.stdout is not None:
+        sys.stdout.flush()
 
 
 def _options(asked: argparse.Namespace, kind: Kind) -> ExportOptions:
@@ -297,4 +313,5 @@ def _assignment(text: str) -> tuple[str, int]:
 def _progress(asked: argparse.Namespace) -> Progress:
     from timeline.progress import Silent, TerminalLine
 
-    return TerminalLine() if sys.stderr.isatty() and not asked.quiet else Silent()
+    shown = sys.stderr is not None and sys.stderr.isatty() and not asked.quiet
+    return TerminalLine() if shown else Silent()

@@ -6,6 +6,8 @@ import sys
 import time
 from typing import Protocol, TextIO
 
+from timeline.printable import printable
+
 __all__ = ["Progress", "Silent", "TerminalLine"]
 
 QUIET_SECONDS = 0.5
@@ -48,7 +50,7 @@ class TerminalLine:
             return
         self._next = now + UPDATE_SECONDS
         share = f" {done * 100 // total}%" if total else ""
-        self._stream.write(f"\r\x1b[K{stage}{share}")
+        self._stream.write(f"\r\x1b[K{printable(stage)}{share}")
         self._stream.flush()
         self._shown = True
 
