@@ -16,17 +16,19 @@ __all__ = ["Draft", "publish_all", "write_draft"]
 class Draft:
     """A finished file under a temporary name: publish it, or it is gone.
 
-    size_bytes is what the published file will have.
+    size_bytes is what the published file will have; `published` is whether it has its name.
     """
 
     def __init__(self, path: Path, size_bytes: int) -> None:
         self._path = path
         self.size_bytes = size_bytes
+        self.published = False
 
     def publish(self, target: Path) -> None:
         """Give the file its name, all at once."""
         try:
             self._path.replace(target)
+            self.published = True
         except OSError as error:
             self.discard()
             raise OutputError(f"{target}: cannot be written: {error.strerror}.") from error
@@ -38,18 +40,55 @@ class Draft:
 
 
 def publish_all(drafts: Sequence[tuple[Draft, Path]]) -> None:
-    """Give all files their names; if one cannot have its own, none has."""
-    done: list[Path] = []
+    """Give all files their names; if one cannot have its own, none has.
+
+    Files that are replaced are kept beside their names until the last one has its name, and are
+    put back where that fails.
+    """
+    if len(drafts) == 1:
+        ((draft, target),) = drafts
+        draft.publish(target)
+        return
+    kept: list[tuple[Path, Path | None]] = []
     try:
         for draft, target in drafts:
+            kept.append((target, _kept(target)))
             draft.publish(target)
-            done.append(target)
     except BaseException:
-        for target in done:
-            target.unlink(missing_ok=True)
+        for (target, old), (draft, _) in zip(kept, drafts, strict=False):
+            if old is not None:
+                old.replace(target)
+                old.unlink(missing_ok=True)  # two names of one file, where it was not replaced
+            elif draft.published:
+                target.unlink(missing_ok=True)
         for draft, _ in drafts:
             draft.discard()
         raise
+    for _, old in kept:
+        if old is not None:
+            old.unlink(missing_ok=True)
+
+
+def _kept(target: Path) -> Path | None:
+    """A second name for a file that will be replaced; None where there is no such file.
+
+    Raises:
+        OutputError: the directory cannot be written.
+    """
+    if not target.is_file():
+        return None
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".old", dir=target.parent)
+        os.close(handle)
+        old = Path(name)
+        try:
+            old.unlink()
+            os.link(target, old)
+        except OSError:  # a file system without links
+            target.replace(old)
+    except OSError as error:
+        raise OutputError(f"{target}: cannot be replaced: {error.strerror}.") from error
+    return old
 
 
 def write_draft(pieces: Iterable[bytes], target: Path) -> Draft:
