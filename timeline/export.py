@@ -72,24 +72,26 @@ def _export(
     _check_target(target, force=options.force)
     _check_not_input(target, path, sources)
     asked = _request(selection, options, target, len(sources))
-    with crew_for(
-        sources, options.jobs, options.executor, progress, keep_going=options.keep_going
-    ) as crew:
-        joined = read_shares(sources, asked, crew, path)
-        written = fit(
-            joined.shares,
-            lambda leading: redrawn(joined, crew, leading),
-            options,
-            target,
-            form,
-            _attributes(selection, options, joined),
-            joined.clock.wall_offset_ns,
-            progress,
-        )
+    written: Written | None = None
     try:
+        with crew_for(
+            sources, options.jobs, options.executor, progress, keep_going=options.keep_going
+        ) as crew:
+            joined = read_shares(sources, asked, crew, path)
+            written = fit(
+                joined.shares,
+                lambda leading: redrawn(joined, crew, leading),
+                options,
+                target,
+                form,
+                _attributes(selection, options, joined),
+                joined.clock.wall_offset_ns,
+                progress,
+            )
         return _finish(written, joined, selection, options, path, (*found.notes, *_failed(crew)))
     except BaseException:
-        written.discard()
+        if written is not None:
+            written.discard()
         raise
 
 
