@@ -19,10 +19,10 @@ MOST_APART_NS = 10 * 366 * 86_400 * 10**9
 def valid(records: Records) -> Records:
     """Drop rows whose times make no sense, and count them.
 
-    Those have no start, end before they start, or lie more than ten years from the others: a damaged time puts them there, and they would leave nothing of the picture to see.
-    Host events do so where their clock counts from the start of the host in a profile that
-    otherwise has wall time, as MindSpore's CPU operators do. Rows that are there twice are
-    dropped too.
+    Those have no start, end before they start, or lie more than ten years from the others: a
+    damaged time puts them there, and they would leave nothing of the picture to see. Host events
+    do so where their clock counts from the start of the host in a profile that otherwise has wall
+    time, as MindSpore's CPU operators do. Rows that are there twice are dropped too.
     """
     omissions = list(records.omissions)
     middle = _Middle.of(records)

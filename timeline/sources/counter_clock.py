@@ -7,6 +7,7 @@ from pathlib import Path
 
 from timeline.errors import SourceError
 from timeline.sources.base import Clock
+from timeline.sources.opened import open_file
 
 __all__ = ["counter_clock"]
 
@@ -32,7 +33,8 @@ def _logged(path: Path, name: str) -> int | None:
     if not path.is_file():
         return None
     try:
-        text = path.read_bytes().decode("utf-8", "replace")
+        with open_file(path) as file:
+            text = file.read().decode("utf-8", "replace")
     except OSError as error:
         raise SourceError(path, f"cannot be read: {error.strerror}.") from error
     match = re.search(rf"\b{name}\s*:\s*(\d{{1,18}}|[1-8]\d{{18}})\b", text, re.ASCII)

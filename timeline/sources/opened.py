@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 import re
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +16,15 @@ from zlib_ng import gzip_ng, zlib_ng
 
 from timeline.errors import SourceError
 
-__all__ = ["UTF8_MARK", "last_bytes", "open_binary", "opened", "unpacked", "whole_text"]
+__all__ = [
+    "UTF8_MARK",
+    "last_bytes",
+    "open_binary",
+    "open_file",
+    "opened",
+    "unpacked",
+    "whole_text",
+]
 
 BLOCK_BYTES = 256 * 1024
 MAGIC_BYTES = 16
@@ -49,6 +60,26 @@ _FORMATS: tuple[tuple[re.Pattern[bytes], Callable[[BinaryIO], _Unpacker]], ...] 
 """How each compressed format begins; the second of bzip2 is that of empty content."""
 
 
+def open_file(path: Path) -> BinaryIO:
+    """Open a file for reading as it is.
+
+    A pipe or device of that name is refused: reading it could wait forever.
+
+    Raises:
+        OSError: the file cannot be opened.
+    """
+    return open(path, "rb", opener=_regular)
+
+
+def _regular(name: str, flags: int) -> int:
+    handle = os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
+    mode = os.fstat(handle).st_mode
+    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):  # Python refuses directories by itself
+        return handle
+    os.close(handle)
+    raise OSError(errno.EINVAL, "it is no regular file", name)
+
+
 def open_binary(path: Path) -> BinaryIO:
     """Open a file for reading; what is compressed is read as what was compressed.
 
@@ -59,7 +90,7 @@ def open_binary(path: Path) -> BinaryIO:
         OSError: the file cannot be opened.
         SourceError: while reading, where compressed content is damaged or ends early.
     """
-    return unpacked(path.open("rb"), path)
+    return unpacked(open_file(path), path)
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.records.columns import Float64, Int64
 from timeline.records.tables import NO_ID, NO_TIME
 from timeline.sources.identity import read_json
+from timeline.sources.opened import open_file
 
 __all__ = ["CounterClock", "ParsedClock", "read_parsed_clock"]
 
@@ -147,7 +148,8 @@ def _log(directory: Path, name: str) -> dict[str, int]:
     found: dict[str, int] = {}
     for path in _files(directory, name):
         try:
-            text = path.read_bytes().decode("utf-8-sig", "replace")
+            with open_file(path) as file:
+                text = file.read().decode("utf-8-sig", "replace")
         except OSError as error:
             raise SourceError(path, f"cannot be read: {error.strerror}.") from error
         for line in text.splitlines():

@@ -15,6 +15,7 @@ from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.records.columns import Int64
 from timeline.records.tables import NO_TIME
 from timeline.sources.identity import how_to_export, read_json
+from timeline.sources.opened import open_file
 from timeline.sources.raw_slices import UInt64
 
 __all__ = [
@@ -154,7 +155,7 @@ def _values(directory: Path, pattern: str) -> dict[str, int]:
     sections = 0
     try:
         paths = [path for path in sorted(directory.glob(pattern)) if path.suffix != ".done"]
-        with paths[0].open("rb") as file:
+        with open_file(paths[0]) as file:
             lines = file.read(_MOST_LOG_BYTES).splitlines()
     except (OSError, IndexError):
         return {}

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from timeline.errors import SourceError
 from timeline.records.columns import Bool
 from timeline.records.tables import Omission
+from timeline.sources.opened import open_file
 
 __all__ = [
     "Log",
@@ -177,7 +178,7 @@ class RecordReader:
     ) -> Generator[RecordArray, None, bytes]:
         """The records of one slice; returns what is left of its last one."""
         size = self.log.record.itemsize
-        with path.open("rb") as file:
+        with open_file(path) as file:
             read = file.read(BLOCK_BYTES)
             kept, skipped = self._alignment(held, read, rest)
             if not kept:

@@ -26,6 +26,7 @@ from timeline.selection import Layer
 from timeline.sources.base import Clock, Identity, Wanted
 from timeline.sources.database_joins import covering_parents
 from timeline.sources.identity import how_to_export
+from timeline.sources.opened import open_file
 from timeline.sources.raw_clock import (
     NO_ANCHOR,
     DeviceClock,
@@ -112,7 +113,7 @@ def _has_expanded_streams(host_data: Path) -> bool:
         paths = sorted(path for path in host_data.iterdir() if _STREAM_SPEC.fullmatch(path.name))
         if not paths:
             return False
-        with paths[0].open("rb") as file:
+        with open_file(paths[0]) as file:
             return file.read(_EXPANDED_AT + 1)[_EXPANDED_AT:] == b"\x01"
     except OSError as error:
         raise SourceError(host_data, f"cannot be read: {error.strerror}.") from error

@@ -31,6 +31,8 @@ def connected(path: Path) -> Iterator[apsw.Connection]:
         SourceError: the file cannot be opened, is empty, or is not a SQLite database.
     """
     try:
+        if path.exists() and not path.is_file():
+            raise SourceError(path, "cannot be read: it is no regular file.")
         if path.is_file() and path.stat().st_size == 0:
             raise SourceError(path, "is empty.", do="The export was interrupted; export it again.")
         log = path.with_name(path.name + "-wal")
