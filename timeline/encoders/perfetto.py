@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from timeline.encoders import deflate
-from timeline.encoders.perfetto_tracks import encode_track, track_uuid
+from timeline.encoders.perfetto_tracks import clock_ns, encode_track, track_uuid
 from timeline.encoders.schema import descriptor_bytes
 from timeline.encoders.tally import Tally
 from timeline.encoders.wire import varint
@@ -57,12 +57,12 @@ def _file_facts(timeline: Timeline) -> bytes:
     clocks = trace.packet.add()
     clocks.trusted_packet_sequence_id = FILE_SEQUENCE
     clocks.clock_snapshot.clocks.add(
-        clock_id=protos.BuiltinClock.BUILTIN_CLOCK_BOOTTIME, timestamp=timeline.first_ns
+        clock_id=protos.BuiltinClock.BUILTIN_CLOCK_BOOTTIME, timestamp=clock_ns(timeline.first_ns)
     )
     if timeline.wall_offset_ns is not None:
         clocks.clock_snapshot.clocks.add(
             clock_id=protos.BuiltinClock.BUILTIN_CLOCK_REALTIME,
-            timestamp=timeline.first_ns + timeline.wall_offset_ns,
+            timestamp=clock_ns(timeline.first_ns + timeline.wall_offset_ns),
         )
     schema = trace.packet.add()
     schema.trusted_packet_sequence_id = FILE_SEQUENCE

@@ -21,7 +21,7 @@ from timeline.records.columns import Bool, Int64, Rows
 from timeline.records.nesting import edges_of, pieces_of
 from timeline.tracks.model import Arg, ArgKind, Arrows, Samples, Slices, Track
 
-__all__ = ["SEQUENCE_OF_TRACK", "encode_track", "track_uuid"]
+__all__ = ["SEQUENCE_OF_TRACK", "clock_ns", "encode_track", "track_uuid"]
 
 SEQUENCE_OF_TRACK = 2
 """Sequence of track 0; sequence 1 holds descriptors and file-wide facts."""
@@ -78,6 +78,14 @@ class _Names:
     values: Sequence[str] = ()
 
 
+def clock_ns(first_ns: int) -> int:
+    """What the file says of its first moment; none of its clocks can be before zero.
+
+    All else counts from that moment, so a picture that begins before zero is moved as a whole.
+    """
+    return max(first_ns, 0)
+
+
 def _opening(track: Track, sequence: int, first_ns: int, names: _Names) -> bytes:
     from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 
@@ -99,7 +107,7 @@ def _opening(track: Track, sequence: int, first_ns: int, names: _Names) -> bytes
     clocks = trace.packet.add()
     clocks.trusted_packet_sequence_id = sequence
     clocks.clock_snapshot.clocks.add(
-        clock_id=protos.BuiltinClock.BUILTIN_CLOCK_BOOTTIME, timestamp=first_ns
+        clock_id=protos.BuiltinClock.BUILTIN_CLOCK_BOOTTIME, timestamp=clock_ns(first_ns)
     )
     clocks.clock_snapshot.clocks.add(clock_id=SEQUENCE_CLOCK, timestamp=0, is_incremental=True)
     return bytes(trace.SerializeToString())
