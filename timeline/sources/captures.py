@@ -37,6 +37,8 @@ class Layout(enum.Enum):
     RAW_SLICES = enum.auto()
     """Raw data with slices that are read; of RAW nothing can be."""
     RAW = enum.auto()
+    EMPTY = enum.auto()
+    """The output of a framework's profiler, without anything that is read."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,7 @@ class Capture:
 
 _BESIDE_OTHERS = frozenset({Layout.TEXT, Layout.HARDWARE_LOG, Layout.KINETO})
 """Layouts whose directory may hold captures of other layouts."""
+_MAY_HOLD_OTHERS = _BESIDE_OTHERS | {Layout.EMPTY}
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
 MINDSTUDIO_OUTPUT = "mindstudio_profiler_output"
 _DATABASE = re.compile(r"(?:ascend_(?:pytorch|mindspore)_profiler(?:_\d+)?|msprof_\d+)\.db")
@@ -185,7 +188,7 @@ def _walk(root: Path) -> Iterator[Capture]:
         if any(_may_cover(capture) for capture in found):
             taken = {capture.content for capture in found}
             directories[:] = [own for own in directories if directory / own not in taken]
-        elif any(capture.layout not in _BESIDE_OTHERS for capture in found):
+        elif any(capture.layout not in _MAY_HOLD_OTHERS for capture in found):
             directories.clear()
         yield from found
 
@@ -201,8 +204,11 @@ def _may_cover(capture: Capture) -> bool:
 
 
 def _richest(captures: Iterable[Capture]) -> list[Capture]:
-    """Drop tables above something richer, and what is no richer below a framework's tables."""
-    found = list(captures)
+    """Drop tables above something richer, and what is no richer below a framework's tables.
+
+    And empty outputs with a capture in their directory.
+    """
+    found = _without_empty(list(captures))
     poor = (Layout.KERNEL_TABLE, Layout.RAW_SLICES, Layout.RAW)
     above_rich = {
         parent for one in found if one.layout not in poor for parent in one.directory.parents
@@ -224,10 +230,19 @@ def _richest(captures: Iterable[Capture]) -> list[Capture]:
     return [one for one in kept if one.layout not in poor or not owners & {*one.directory.parents}]
 
 
+def _without_empty(found: list[Capture]) -> list[Capture]:
+    held = [one.directory for one in found if one.layout is not Layout.EMPTY]
+    inside = {parent for directory in held for parent in (directory, *directory.parents)}
+    return [one for one in found if one.layout is not Layout.EMPTY or one.directory not in inside]
+
+
 def _captures_of(directory: Path, directories: set[str], files: list[str]) -> Iterator[Capture]:
     if OUTPUT in directories and (capture := _of_output(directory, directory / OUTPUT)):
         yield capture
-    elif directory.name.startswith(_PROF) or MINDSTUDIO_OUTPUT in directories:
+        return
+    if OUTPUT in directories:
+        yield Capture(Layout.EMPTY, directory, directory / OUTPUT)
+    if directory.name.startswith(_PROF) or MINDSTUDIO_OUTPUT in directories:
         yield from _of_prof(directory, directories, files)
     else:
         yield from _loose(directory, files)
@@ -235,10 +250,14 @@ def _captures_of(directory: Path, directories: set[str], files: list[str]) -> It
 
 def _of_output(directory: Path, output: Path) -> Capture | None:
     """What a framework's profiler left; its database wins over its text."""
-    databases = sorted(path for path in output.iterdir() if _DATABASE.fullmatch(path.name))
+    try:
+        databases = sorted(path for path in output.iterdir() if _DATABASE.fullmatch(path.name))
+    except OSError as error:
+        raise SourceError(output, f"cannot be read: {error.strerror}.") from error
     if databases:
         return Capture(Layout.DATABASE, directory, databases[-1])
-    if held_file(output, "trace_view.json"):
+    trace = held_file(output, "trace_view.json")
+    if trace is not None and (trace.is_file() or _holds(output, _TABLE)):
         return Capture(Layout.TRACE_VIEW, directory, output)
     if _holds(output, _TABLE):
         return Capture(Layout.KERNEL_TABLE, directory, output)

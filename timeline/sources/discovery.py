@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from timeline.errors import RankIdentityError, SourceError, UsageError, spell_ids
+from timeline.errors import NoProfileError, RankIdentityError, SourceError, UsageError, spell_ids
 from timeline.sources.base import Clock, Identity, Source
 from timeline.sources.captures import Capture, Layout, find_captures
 from timeline.sources.companions import with_companions
@@ -69,11 +69,12 @@ def discover(
         RankIdentityError: the rank of a capture is missing, contradicted, or taken twice.
         UsageError: an assigned directory is not among the captures.
     """
-    captures, root = find_captures(path), Root(path, above)
+    captures, empty = _without_empty(find_captures(path))
+    root = Root(path, above)
     ranks = _assigned_ranks(captures, assigned or {})
     captures, passed_logs = _without_logs_of_texts(captures)
     captures, notes = _without_nameless_raw(captures, root, ranks)
-    notes += passed_logs
+    notes = [*empty, *notes, *passed_logs]
     candidates: list[_Candidate] = []
     for capture in captures:
         try:
@@ -151,6 +152,26 @@ def _without_nameless_raw(
     return kept, notes
 
 
+def _without_empty(captures: list[Capture]) -> tuple[list[Capture], list[str]]:
+    """Pass over the outputs of profilers that hold nothing; alone they are errors."""
+    kept = [capture for capture in captures if capture.layout is not Layout.EMPTY]
+    empty = [capture for capture in captures if capture.layout is Layout.EMPTY]
+    if empty and not kept:
+        raise _nothing_in(empty[0])
+    return kept, [
+        f"{capture.directory.name} holds nothing that can be read in {capture.content.name}."
+        for capture in empty
+    ]
+
+
+def _nothing_in(capture: Capture) -> NoProfileError:
+    return NoProfileError(
+        capture.directory,
+        f"holds nothing that can be read in {capture.content.name}.",
+        do="Parse the profile again, or copy all of it.",
+    )
+
+
 def _without_logs_of_texts(captures: list[Capture]) -> tuple[list[Capture], list[str]]:
     """Pass over raw files beside the text outputs that MindSpore made of them.
 
@@ -208,6 +229,8 @@ def _source(capture: Capture, identity: Identity, clock: Clock, several: bool) -
         case Layout.HARDWARE_LOG:
             assert capture.device is not None
             return MindSporeRawSource(identity, clock, capture.content, capture.device)
+        case Layout.EMPTY:
+            raise _nothing_in(capture)
 
 
 def _newest(rank: int, candidates: list[_Candidate]) -> tuple[_Candidate, list[str]]:

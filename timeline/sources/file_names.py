@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 __all__ = ["held_file", "named_files", "plain_name"]
@@ -27,8 +28,10 @@ def named_files(directory: Path) -> dict[str, Path]:
 
 
 def held_file(directory: Path, name: str) -> Path | None:
-    """The file of a plain name in a directory, packed or not; None where there is none."""
-    for path in (directory / name, directory / (name + _PACKED)):
-        if path.is_file():
-            return path
-    return None
+    """What has a plain name in a directory, packed or not; None where nothing has.
+
+    Of what is no file the plain name wins, so that whoever opens it learns that it is none.
+    """
+    names = (directory / name, directory / (name + _PACKED))
+    there = [path for path in names if os.path.lexists(path)]
+    return next((path for path in there if path.is_file()), there[0] if there else None)
