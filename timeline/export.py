@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -230,8 +231,9 @@ def _check_not_input(target: Path, profile: Path, sources: Sequence[Source]) -> 
     """Inputs are never changed, not even with --force."""
     if target.exists():
         for path in (profile, *(path for source in sources for path in source.files)):
-            if path.samefile(target):
-                raise OutputError(f"{target} is part of the profile; name another file.")
+            with contextlib.suppress(OSError):  # its reader will say so
+                if path.samefile(target):
+                    raise OutputError(f"{target} is part of the profile; name another file.")
 
 
 def _provenance(source: Source) -> str:

@@ -134,13 +134,21 @@ def _listed(facts: RankFacts, source: Source) -> ListedRank:
     monotonic = f"monotonic of {source.clock.host or 'its host'}"
     return ListedRank(
         source,
-        sum(path.stat().st_size for path in source.files),
+        sum(map(_size_bytes, source.files)),
         {graph: own for graph, own in steps.items() if own or len(steps) == 1} or {NO_GRAPH: ()},
         facts.tasks,
         facts.communication_ops,
         max((end for _, end in spans), default=0) - min((start for start, _ in spans), default=0),
         monotonic if facts.profile.monotonic else "wall",
     )
+
+
+def _size_bytes(path: Path) -> int:
+    """The size of a file, 0 for one that is gone by now or cannot be seen."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def _where(source: Source) -> str:
