@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,14 +32,15 @@ def connected(path: Path) -> Iterator[apsw.Connection]:
         SourceError: the file cannot be opened, is empty, or is not a SQLite database.
     """
     try:
-        if path.exists() and not path.is_file():
-            raise SourceError(path, "cannot be read: it is no regular file.")
-        if path.is_file() and path.stat().st_size == 0:
-            raise SourceError(path, "is empty.", do="The export was interrupted; export it again.")
+        state = path.stat()
         log = path.with_name(path.name + "-wal")
         with_log = log.is_file() and log.stat().st_size > 0
     except OSError as error:
         raise SourceError(path, f"cannot be read: {error.strerror}.") from error
+    if not stat.S_ISREG(state.st_mode):
+        raise SourceError(path, "cannot be read: it is no regular file.")
+    if not state.st_size:
+        raise SourceError(path, "is empty.", do="The export was interrupted; export it again.")
     if not with_log:
         uri = f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1"
         with _connected(path, uri, _ONLY_READING) as connection:
