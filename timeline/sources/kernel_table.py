@@ -10,7 +10,7 @@ import numpy as np
 
 from timeline.records.columns import Codes, Int64, Rows
 from timeline.records.strings import NO_NAME, StringPool
-from timeline.records.tables import NO_ID, Tasks
+from timeline.records.tables import NO_ID, Omission, Tasks
 from timeline.sources.damage import Damage
 from timeline.sources.kernel_rows import (
     ARGS,
@@ -28,21 +28,28 @@ MATCH_TOLERANCE_NS = 1
 
 
 def read_kernel_table(
-    paths: Sequence[Path], strings: StringPool, device: int | None = None
-) -> KernelTable:
+    paths: Sequence[Path], strings: StringPool, rank: int, device: int | None = None
+) -> tuple[KernelTable, tuple[Omission, ...]]:
     """Read what all slices of a kernel table say of kernels; with a device, only its rows.
+
+    And what could not be read of it: the tasks of those rows are in the trace, but nothing tells
+    that they compute.
 
     Raises:
         SourceError: a file cannot be read, or has no column of start times.
     """
-    # A row that cannot be read here describes nothing, but its task is in the trace.
     wanted = {**DESCRIPTION, **SHAPES, **ARGS}
-    parts = [read_kernel_rows(TableFile(path), strings, wanted, Damage(path)) for path in paths]
+    damages = [Damage(path) for path in paths]
+    parts = [
+        read_kernel_rows(TableFile(path), strings, wanted, damage)
+        for path, damage in zip(paths, damages, strict=True)
+    ]
+    omissions = tuple(own for damage in damages for own in damage.omissions(rank))
     table = KernelTable.concat(parts)
     table = table.take(~table.communicates)
     if device is not None:
         table = table.take((table.device == device) | (table.device == NO_ID))
-    return table.take(np.lexsort((table.name, table.start_ns)))
+    return table.take(np.lexsort((table.name, table.start_ns))), omissions
 
 
 def describe_tasks(tasks: Tasks, table: KernelTable) -> tuple[Tasks, int]:

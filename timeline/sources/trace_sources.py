@@ -213,9 +213,9 @@ def _finish(records: Records, kernel_tables: list[Path], device: int | None) -> 
     """Describe tasks by their kernel table and keep one copy of each step."""
     warnings = records.warnings
     if kernel_tables:
-        table = read_kernel_table(kernel_tables, records.strings, device)
+        table, lost = read_kernel_table(kernel_tables, records.strings, records.rank, device)
         tasks, unmatched = describe_tasks(records.tasks, table)
-        records = replace(records, tasks=tasks)
+        records = replace(records, tasks=tasks, omissions=(*records.omissions, *lost))
         if unmatched:
             warnings += (
                 f"rank {records.rank}: {unmatched} of {len(table)} rows of "
