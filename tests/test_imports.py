@@ -183,8 +183,8 @@ def test_sources_open_for_reading_only() -> None:
         if module.part != "sources" or module.name == UNPACKS:
             continue
         for name, call in module.calls():
-            if name == "open" and call.args and isinstance(call.args[0], ast.Constant):
-                modes.append(call.args[0].value)
+            if name == "open":
+                modes += [own.value for own in call.args[:2] if isinstance(own, ast.Constant)]
     assert modes, "no reader opens a file with a mode"
     assert set(modes) <= {"r", "rb"}
 

@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from timeline.errors import SourceError
+from timeline.records.tables import Omission
 from timeline.sources.loose_table import LooseTable
 from timeline.sources.sqlite_columns import Database, open_database
 
@@ -45,11 +46,15 @@ class ParsedDatabases:
         self._tables.append((path, table))
         return table
 
-    def unreadable(self) -> Iterator[str]:
-        """What cells of the tables read so far held no number."""
+    def omissions(self, rank: int) -> Iterator[Omission]:
+        """What of the tables read so far was damaged, or no number where one belongs."""
+        for database in self._opened.values():
+            if database is not None:
+                yield from database.damage.omissions(rank)
         for path, table in self._tables:
             for column, cells in table.unreadable.items():
-                yield f"{path}: {cells} cells of {table.name}.{column} hold no number."
+                reason = f"{path.name}: cells of {table.name}.{column} that hold no number"
+                yield Omission(reason, cells, rank, loss=True)
 
 
 @contextmanager

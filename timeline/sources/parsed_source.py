@@ -135,8 +135,6 @@ class _Reader:
             series, samples = self._attempt(
                 lambda: read_counters(self.databases, self.clock, self.strings), (series, samples)
             )
-        for found in self.databases.unreadable():
-            self._warn(found)
         return Records(
             self.rank,
             self.strings,
@@ -149,7 +147,7 @@ class _Reader:
             series=series,
             samples=samples,
             flows=flows if Layer.ARROWS in self.layers else Flows.empty(),
-            omissions=tuple(self.omissions),
+            omissions=(*self.omissions, *self.databases.omissions(self.rank)),
             warnings=tuple(self.warnings),
         )
 
