@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar, get_args
 
 import msgspec
 
+from timeline.sources.json_values import end_of_value
 from timeline.sources.trace_events import Other
 
 __all__ = ["EventDecoder", "EventT", "Piece", "fault_in", "next_event"]
@@ -182,14 +183,25 @@ def _too_deep(text: bytes) -> int:
 
 def next_event(text: bytes, begin: int) -> int:
     """Where the next event starts that is whole; the end of the text where there is none."""
-    for match in _STARTS.finditer(text, begin):
-        start = end = match.start()
-        for _ in range(MOST_ENDS_TRIED):
-            end = text.find(b"}", end) + 1
-            if not end:
-                break
-            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                if _decode_phase(text[start:end]).ph:
-                    return start
-                break
+    at = begin
+    while match := _STARTS.search(text, at):
+        start = match.start()
+        try:
+            if _opens_event(text, start):
+                return start
+            at = start + 1
+        except RecursionError:
+            # What is inside nests too deeply too: go on behind all of it.
+            at = end_of_value(text, start) or len(text)
     return len(text)
+
+
+def _opens_event(text: bytes, start: int) -> bool:
+    end = start
+    for _ in range(MOST_ENDS_TRIED):
+        end = text.find(b"}", end) + 1
+        if not end:
+            return False
+        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+            return bool(_decode_phase(text[start:end]).ph)
+    return False
