@@ -96,8 +96,10 @@ class KernelTableSource:
     def read(self, wanted: Wanted) -> Records:
         """See `Source.read`."""
         reading = _Reading(self.identity, self.several_devices, wanted)
-        kernels = reading.rows(self._kernels())
-        others = reading.rows(self._tables("task_time"))
+        files = self._kernels(), self._tables("task_time")
+        if not any(files):
+            raise SourceError(self.output, "holds no kernel_details, op_summary or task_time now.")
+        kernels, others = map(reading.rows, files)
         marked, parts = self._marked_steps(reading)
         own = [steps_of(kernels), steps_of(others)]
         steps = distinct_steps(Steps.concat([marked, *own]))
