@@ -99,7 +99,7 @@ def test_step_tables(tmp_path: Path, row: str) -> None:
 def test_kernel_tables(tmp_path: Path, blocks: str) -> None:
     path = tmp_path / "kernel_details.csv"
     path.write_text(f"Start Time(us),Block Dim\n1,{blocks}\n2,3\n", encoding="utf-8")
-    assert len(read_kernel_table((path,), StringPool())) == 2
+    assert len(read_kernel_table((path,), StringPool(), 0)[0]) == 2
 
 
 def test_ranks_that_are_no_numbers(shelf: ProfileShelf, tmp_path: Path) -> None:

@@ -202,7 +202,7 @@ _LATEST_NS = 1 << 62
 def _described(path: Path, device: int | None) -> Records:
     """Tasks at the moments of the run, described by a table."""
     strings = StringPool()
-    table = read_kernel_table((path,), strings, device)
+    table, _ = read_kernel_table((path,), strings, 0, device)
     # Rows of the table itself, so that some are found, and one nanosecond or more beside them.
     own = table.take(np.arange(min(4, len(table))))
     start_ns = np.where(own.start_ns < _LATEST_NS, own.start_ns, 0) + np.arange(len(own))
