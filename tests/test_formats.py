@@ -278,6 +278,26 @@ def test_rows_say_what_they_show(drawing: Drawing) -> None:
     assert len(overlap) == 4, "each of the four rows has a meaning of its own"
 
 
+@pytest.mark.parametrize("layout", ["torch-text", "kernel-details", "kineto", "mindspore-text"])
+def test_rows_speak_only_of_rows_that_are_there(
+    shelf: ProfileShelf, tmp_path: Path, layout: str
+) -> None:
+    """Ops lie above planes only where there are any; a row of steps that go on says so."""
+    target = tmp_path / "timeline.pftrace"
+    export(
+        shelf.get(layout).path,
+        Selection(layers=DETAIL_LAYERS),
+        ExportOptions(kind=Kind.DETAIL, output=target),
+    )
+    loaded = LoadedPicture(TraceProcessor.load(target.read_bytes()), is_json=False, zero_ns=0)
+    names = {track.path[-1] for track in loaded.tracks.values()}
+    said = {track.path[-1]: track.description for track in loaded.tracks.values()}
+    (ops,) = {text for name, text in said.items() if re.fullmatch("Group .* Communication", name)}
+    assert ("planes below" in ops) == ("Plane 0" in names)
+    assert ("Steps, continued" in names) == (layout == "mindspore-text")
+    assert "begin on one rank" in said.get("Steps, continued", "begin on one rank")
+
+
 def test_every_moment_has_its_wall_time(drawing: Drawing) -> None:
     """To the nanosecond, in whichever clock the source counts."""
     rank = drawing.expected.run.ranks[0]

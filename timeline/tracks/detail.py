@@ -37,7 +37,8 @@ __all__ = [
 ]
 
 _HARDWARE_MEANING = "Device tasks of one hardware stream; tasks that run at once get lanes."
-_OPS_MEANING = "Communication ops of the group: each spans all its tasks on the planes below."
+_OPS_MEANING = "Communication ops of the group, whose tasks on planes are not in the profile."
+_OPS_ABOVE_PLANES = "Communication ops of the group: each spans all its tasks on the planes below."
 _PLANE_MEANING = "HCCL tasks of one plane; each is drawn on its hardware stream too."
 _NUMBER = re.compile(r"(\d+)")
 
@@ -98,10 +99,9 @@ def paint_communication(painter: Painter, parent: int, records: Records) -> None
             FlowEnd.OP,
             own,
         )
-        painter.flat(
-            f"{label} Communication", folder, 0, drawn, strings, records.rank, _OPS_MEANING
-        )
         held = np.flatnonzero(planes.group == group)
+        meaning = _OPS_ABOVE_PLANES if len(held) else _OPS_MEANING
+        painter.flat(f"{label} Communication", folder, 0, drawn, strings, records.rank, meaning)
         for plane, rows in _by_value(planes.plane[held]):
             at = held[rows]
             drawn = Drawn(

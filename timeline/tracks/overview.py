@@ -22,6 +22,8 @@ _MEANING = (
     "Unfold for each rank."
 )
 
+_CONTINUED = "Steps that begin on one rank before the step above has ended on another."
+
 
 @dataclass(frozen=True)
 class _Span:
@@ -56,7 +58,7 @@ def paint_overview(painter: Painter, facts: Sequence[RankFacts]) -> int:
     first, rest = np.flatnonzero(lane == 0), np.flatnonzero(lane != 0)
     root = painter.stacked(name, None, 0, _rows(drawn, first), strings, _MEANING)
     if len(rest):
-        painter.flat("Steps, continued", root, -1, _rows(drawn, rest), strings, None)
+        painter.flat("Steps, continued", root, -1, _rows(drawn, rest), strings, None, _CONTINUED)
     return root
 
 
