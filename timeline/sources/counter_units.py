@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["name_and_unit", "name_of", "unit_of"]
+__all__ = ["factor_of", "name_and_unit", "name_of", "unit_of"]
 
 _IN_BRACKETS = re.compile(r"(.*)\(([^()]+)\)")
 _UNITS = frozenset({"MHz", "KB", "MB", "GB", "%", "B/s", "MB/s", "GB/s", "mV", "W"})
+_HIT_RATE = "Hit Rate"
+
+
+def factor_of(name: str, unit: str) -> int:
+    """What turns the values of counter events into the unit that their series has.
+
+    Hit rates are fractions, although their args are called Hit Rate(%).
+    """
+    return 100 if unit == "%" and name.endswith(_HIT_RATE) else 1
 
 
 def name_and_unit(event: str, key: str, keys: int) -> tuple[str, str]:

@@ -12,7 +12,7 @@ import numpy as np
 from timeline.records.columns import Int64, Pile, constant
 from timeline.records.strings import StringPool
 from timeline.records.tables import CounterSamples, CounterSeries
-from timeline.sources.counter_units import name_and_unit
+from timeline.sources.counter_units import factor_of, name_and_unit
 from timeline.sources.microseconds import moments_ns
 from timeline.sources.trace_events import Counter
 from timeline.sources.whole_numbers import real
@@ -94,6 +94,7 @@ class CounterReader:
         if not rows:
             return CounterSeries.empty(), CounterSamples.empty()
         groups, names, units = zip(*rows, strict=True)
+        factors = np.array([factor_of(name, unit) for _, name, unit in keys])
         series = CounterSeries.of(
             len(rows),
             {
@@ -105,7 +106,7 @@ class CounterReader:
         columns = {
             "time_ns": samples.time_ns,
             "series": renumbered[samples.series],
-            "value": samples.value,
+            "value": samples.value * factors[samples.series],
         }
         return series, CounterSamples.of(len(samples), columns)
 
