@@ -29,6 +29,11 @@ class DatabaseNames:
         """The pool's codes of string ids; an id without a string is shown as its number."""
         return self._coded(ids, self.by_id)
 
+    def shapes(self, ids: Int64) -> Codes:
+        """The pool's codes of shapes, which databases hold in quotes."""
+        held = (number for number in distinct_values(ids)[0].tolist() if number in self.by_id)
+        return self._coded(ids, {number: self.by_id[number].strip('"') for number in held})
+
     def enum(self, table: str, values: Int64) -> Codes:
         """The pool's codes of enumeration values, named by their own table."""
         return self._coded(values, self.named(table))

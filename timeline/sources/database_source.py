@@ -186,7 +186,7 @@ class _Reader:
             tasks = replace(
                 tasks,
                 batch=raw["batchId"],
-                output_shapes=self.names.codes(compute.of("outputShapes", row)),
+                output_shapes=self.names.shapes(compute.of("outputShapes", row)),
                 input_types=self.names.codes(compute.of("inputDataTypes", row)),
                 blocks=compute.of(self._blocks_column(), row),
             )
@@ -201,7 +201,7 @@ class _Reader:
             "name": self.names.codes(np.where(computes, compute.of("name", row), kind)),
             "task_type": self.names.codes(np.where(computes, compute.of("taskType", row), kind)),
             "op_type": self.names.codes(compute.of("opType", row)),
-            "input_shapes": self.names.codes(compute.of("inputShapes", row)),
+            "input_shapes": self.names.shapes(compute.of("inputShapes", row)),
         }
 
     def _if_named(self, columns: dict[str, int]) -> dict[str, int]:
