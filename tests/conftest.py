@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 from hypothesis import HealthCheck, settings
+from layout_table import ReadLayout, read_layout
 from perfetto_sql import TraceProcessor
-from profile_shelf import ProfileShelf
+from profile_shelf import COMPARABLE, ProfileShelf
 
 if TYPE_CHECKING:
     from perfetto_ui import PerfettoUi
@@ -37,6 +38,13 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProfileShelf]:
     shelf = ProfileShelf(tmp_path_factory.mktemp("profiles"))
     yield shelf
     assert shelf.changed() == []
+
+
+@pytest.fixture(scope="session")
+def layouts(shelf: ProfileShelf) -> dict[str, ReadLayout]:
+    """The same run read through every layout, with tasks of each kind in it."""
+    run = {"ops_per_step": 24, "planes": 4}
+    return {name: read_layout(shelf.get(name, **run)) for name in COMPARABLE}
 
 
 @pytest.fixture(scope="session")
