@@ -12,23 +12,9 @@ from make_profile import RankRun, Run
 from profile_shelf import Profile
 
 from timeline.records.tables import NO_GRAPH
+from timeline.sources.captures import find_captures
 
 __all__ = ["Held", "ReadLayout", "read_layout", "table_lines"]
-
-BEST_FIRST = (
-    "database",
-    "trace_view.json",
-    "mindstudio_profiler_output",
-    "device_N/timeline",
-    "PyTorch trace",
-    "msprof sqlite",
-    "kernel_details.csv",
-    "op_summary",
-    "MindSpore text",
-    "MindSpore raw",
-    "raw",
-)
-"""Layouts as `--list` names them, in the order of `captures.Layout`."""
 
 
 class Held(enum.IntEnum):
@@ -44,9 +30,13 @@ MARKS = {Held.NOTHING: "", Held.PART: "(✓)", Held.ALL: "✓"}
 
 @dataclass(frozen=True)
 class ReadLayout:
-    """A run in one layout: its name in `--list`, its tracks by rank, and how much they hold."""
+    """A run in one layout: its name in `--list`, its tracks by rank, and how much they hold.
+
+    place: where it stands among layouts, of which the best is first.
+    """
 
     name: str
+    place: int
     run: Run
     ranks: Mapping[int, RankTracks]
     held: Mapping[str, Held]
@@ -59,14 +49,15 @@ def read_layout(profile: Profile) -> ReadLayout:
         column: _joined(share(profile.run, tracks) for tracks in ranks.values())
         for column, share in COLUMNS.items()
     }
-    return ReadLayout(name, profile.run, ranks, held)
+    place = find_captures(profile.path)[0].layout.value
+    return ReadLayout(name, place, profile.run, ranks, held)
 
 
 def table_lines(layouts: Iterable[ReadLayout]) -> Iterator[str]:
     """A table in Markdown: a row per name of a layout, what all its versions hold in full as ✓."""
-    rows: dict[str, list[ReadLayout]] = {name: [] for name in BEST_FIRST}
-    for own in layouts:
-        rows[own.name].append(own)
+    rows: dict[str, list[ReadLayout]] = {}
+    for own in sorted(layouts, key=lambda own: own.place):
+        rows.setdefault(own.name, []).append(own)
     yield f"| layout | {' | '.join(COLUMNS)} | clock |"
     yield f"|---|{':-:|' * len(COLUMNS)}---|"
     for name, versions in rows.items():

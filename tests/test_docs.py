@@ -1,4 +1,4 @@
-"""Proves that the README says what the command line offers, word for word."""
+"""Proves that the README says what the command line offers and what readers find, word for word."""
 
 from __future__ import annotations
 
@@ -7,12 +7,26 @@ import sys
 from pathlib import Path
 
 import pytest
+from layout_table import ReadLayout, table_lines
 
 from timeline.cli import build_parser
 
 README = Path(__file__).resolve().parents[1] / "README.md"
-OPENING, CLOSING = "<!-- help -->\n```text\n", "```\n<!-- /help -->"
+HELP = "<!-- help -->\n```text\n", "```\n<!-- /help -->"
+LAYOUTS = "<!-- layouts -->\n", "<!-- /layouts -->"
 WIDTH = "100"
+
+
+def assert_held(wanted: str, marks: tuple[str, str]) -> None:
+    """The README holds a text between two marks; UPDATE_README=1 writes it there."""
+    opening, closing = marks
+    text = README.read_text(encoding="utf-8")
+    before, _, rest = text.partition(opening)
+    held, _, after = rest.partition(closing)
+    if os.environ.get("UPDATE_README"):
+        README.write_text(before + opening + wanted + closing + after, encoding="utf-8")
+    else:
+        assert held == wanted
 
 
 def help_text(monkeypatch: pytest.MonkeyPatch) -> str:
@@ -24,12 +38,9 @@ def help_text(monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.mark.skipif(sys.version_info >= (3, 13), reason="argparse spells short options otherwise")
 def test_the_readme_holds_the_help_of_this_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run with UPDATE_README=1 to write it there."""
-    wanted = help_text(monkeypatch)
-    text = README.read_text(encoding="utf-8")
-    before, _, rest = text.partition(OPENING)
-    held, _, after = rest.partition(CLOSING)
-    if os.environ.get("UPDATE_README"):
-        README.write_text(before + OPENING + wanted + CLOSING + after, encoding="utf-8")
-    else:
-        assert held == wanted
+    assert_held(help_text(monkeypatch), HELP)
+
+
+def test_the_readme_says_what_each_layout_holds(layouts: dict[str, ReadLayout]) -> None:
+    """A layout that holds more or less of the simulated run than it did changes the table."""
+    assert_held("".join(f"{line}\n" for line in table_lines(layouts.values())), LAYOUTS)
