@@ -228,8 +228,8 @@ class _Reading:
             elif fp_ns == NO_TIME:
                 yield iteration, {"rows": (start_ns, end_ns)}
             else:
-                start = {} if end_to_end else {"start": start_ns}
-                yield iteration, {"fp": fp_ns, "bp": bp_ns, "end": end_ns, **start}
+                start = "end of the step before" if end_to_end else "start"
+                yield iteration, {"fp": fp_ns, "bp": bp_ns, "end": end_ns, start: start_ns}
 
     def _parts(self) -> dict[str, Multiset[Span]]:
         parts = self._records.parts

@@ -38,8 +38,7 @@ def test_both_hold_the_same(layouts: Layouts, first: str, second: str) -> None:
         same_steps(mine, theirs)
         same_calls(mine, theirs)
         same_counters(mine, theirs)
-        if all(whole):
-            same_overlap(mine, theirs)
+        same_overlap(mine, theirs, computing=all(whole))
 
 
 @pytest.mark.parametrize("layout", COMPARABLE)
@@ -110,8 +109,11 @@ def same_counters(mine: RankTracks, theirs: RankTracks) -> None:
             assert value == pytest.approx(other, rel=1e-9)
 
 
-def same_overlap(mine: RankTracks, theirs: RankTracks) -> None:
-    names = mine.totals[None] if mine.ops and theirs.ops else ("computing_ns",)
+def same_overlap(mine: RankTracks, theirs: RankTracks, *, computing: bool) -> None:
+    """As far as both know all that computes, and what communicates."""
+    names = {"computing_ns"} if computing else set()
+    if mine.ops and theirs.ops:
+        names |= set(mine.totals[None]) if computing else {"communication_ns"}
     assert mine.totals.keys() == theirs.totals.keys()
     for step, found in mine.totals.items():
         assert [found[name] for name in names] == [theirs.totals[step][name] for name in names]

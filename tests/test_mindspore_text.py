@@ -29,7 +29,7 @@ from profile_mindspore_text import STREAM_SHIFT, device_ns, reduce_names
 from profile_shelf import ProfileShelf, change_fields
 
 from timeline.analysis.membership import membership_of
-from timeline.analysis.overlap import overlap_of, totals_by_step
+from timeline.analysis.overlap import overlap_of
 from timeline.analysis.steps import StepOperators, with_steps
 from timeline.cli import main
 from timeline.errors import RankIdentityError, SourceError
@@ -154,23 +154,6 @@ def test_steps_equal_the_run(shelf: ProfileShelf, layout: str) -> None:
         for step in run.rank(1).steps
         for number, (_, own) in enumerate(reduce_names(step))
     )
-
-
-@pytest.mark.parametrize("layout", [*VERSIONS, "mindspore-text-hccl"])
-def test_overlap_equals_the_run(shelf: ProfileShelf, layout: str) -> None:
-    """Tasks, reduces and steps are on one clock: overlap of the whole and of each step is exact."""
-    profile = shelf.get(layout)
-    for rank in (0, 1):
-        records = with_steps(records_of(profile.path, rank), StepOperators())
-        whole = overlap_of(records.tasks, records.ops).totals_ns()
-        assert whole == expected_overlap(profile.run, rank)
-        membership = membership_of(records)
-        by_step = totals_by_step(
-            records.tasks, records.ops, membership.tasks, membership.ops, len(records.steps)
-        )
-        for row, step in enumerate(records.steps.iteration.tolist()):
-            wanted = expected_overlap(profile.run, rank, step)
-            assert {name: int(getattr(by_step, name)[row]) for name in wanted} == wanted
 
 
 def test_hccl_tasks_equal_the_run(shelf: ProfileShelf) -> None:

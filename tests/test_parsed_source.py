@@ -22,7 +22,6 @@ from perfetto_sql import TraceProcessor
 from profile_msprof_sqlite import DEVICE_MONOTONIC_NS, TICK_NS, DeviceCounter
 from profile_shelf import Profile, ProfileShelf, change_fields, tree_state
 
-from timeline.analysis.overlap import overlap_of
 from timeline.cli import main
 from timeline.errors import NoProfileError, SourceError
 from timeline.records.strings import StringPool
@@ -179,15 +178,6 @@ def launches(read_rank: tuple[Source, Records]) -> Rows:
             strict=True,
         )
     )
-
-
-def test_overlap_is_that_of_the_export(shelf: ProfileShelf) -> None:
-    """What computes is known from the operators, so the sums are the same."""
-    exported = read(shelf.get("mindstudio", **RUN).path)
-    for rank, (_, records) in read(shelf.get("msprof-sqlite", **RUN).path).items():
-        other = exported[rank][1]
-        found, wanted = (overlap_of(one.tasks, one.ops).totals_ns() for one in (records, other))
-        assert found == wanted
 
 
 # -- against the run itself --------------------------------------------------------------------

@@ -132,22 +132,6 @@ def test_tables_hold_the_kernels_of_the_run(shelf: ProfileShelf, layout: str) ->
         assert [one for one in records.omissions if one.loss] == []
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_overlap_of_tables_is_that_of_the_run(shelf: ProfileShelf, layout: str) -> None:
-    """The whole and every step: Computing, Communication, Not Overlapped and Free."""
-    profile = shelf.get(layout)
-    for source in sources_of(profile.path):
-        rank = source.identity.rank
-        facts = share_of(source, Request(Selection(layers=DETAIL_LAYERS), draw=False)).facts
-        assert dict(facts.overlap_ns) == expected_overlap(profile.run, rank)
-        totals = facts.step_totals
-        steps = [step.id for step in profile.run.rank(rank).steps]
-        assert facts.steps.iteration.tolist() == steps
-        for row, step in enumerate(steps):
-            wanted = expected_overlap(profile.run, rank, step)
-            assert {name: int(getattr(totals, name)[row]) for name in wanted} == wanted
-
-
 def test_task_time_adds_what_is_no_kernel(shelf: ProfileShelf) -> None:
     """Each device task is there once, though two tables have kernels, by two names."""
     profile = shelf.get("op-summary", graphs=(1, 3))
