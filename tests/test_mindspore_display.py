@@ -27,7 +27,6 @@ from timeline.records.valid import valid
 from timeline.selection import DETAIL_LAYERS
 from timeline.sources.base import Wanted
 from timeline.sources.discovery import discover
-from timeline.sources.display_events import DisplayReader
 from timeline.sources.display_limit import cut_off_by_limit
 from timeline.sources.display_timeline import read_display
 
@@ -293,12 +292,15 @@ def test_any_prefix_gives_its_events(
     stop = data.draw(st.integers(1, len(whole)))
     path = tmp_path_factory.mktemp("prefix") / "timeline_display_0.json"
     path.write_text(whole[:stop], encoding="utf-8")
-    reader = DisplayReader(path, block_bytes=data.draw(st.sampled_from([64, 300, 5000])))
-    found = [one.name for block in reader.blocks() for one in block]
     ends = np.cumsum([1] + [len(piece) + 1 for piece in pieces]).tolist()[1:]
-    assert found == [one["name"] for one, end in zip(events, ends, strict=True) if end - 1 <= stop]
-    assert (reader.broken_at is None) == (stop == len(whole))
-    assert reader.misshapen == 0
+    wanted = [one["ts"] for one, end in zip(events, ends, strict=True) if end - 1 <= stop]
+    if not wanted and stop < len(whole):
+        with pytest.raises(SourceError, match="holds no event that can be read"):
+            read_display(path, StringPool(), 0)
+        return
+    found = read_display(path, StringPool(), 0)
+    assert found.tasks.start_ns.tolist() == [start * 1000 for start in wanted]
+    assert (found.omissions == ()) == (stop == len(whole))
 
 
 @pytest.mark.parametrize(
@@ -310,7 +312,11 @@ def test_any_prefix_gives_its_events(
         (
             json.dumps([event(1), {"name": "x", "ph": "X", "args": 5}, event(2)]),
             2,
-            {"trace events of timeline_display_0.json of another shape": 1},
+            {
+                "timeline_display_0.json: events whose args are of another shape, "
+                f"the first at byte {len(json.dumps(event(1))) + 3}": 1,
+                "device tasks without a valid time": 1,
+            },
         ),
         (
             json.dumps([event(1), event(2, ts=None), event(3, dur="N/A"), event(4, ts="nan")]),
@@ -340,7 +346,7 @@ def test_streams_as_text(tmp_path: Path) -> None:
     assert read_display(path, StringPool(), 0).tasks.stream.tolist() == [519, 7, NO_ID]
 
 
-@pytest.mark.parametrize(("text", "found"), [("", "is empty"), ("op,stream\n", "is no timeline")])
+@pytest.mark.parametrize(("text", "found"), [("", "is empty"), ("op,stream\n", "is no trace")])
 def test_unusable_display(tmp_path: Path, text: str, found: str) -> None:
     """A file of another kind is an error that shows how it opens."""
     path = tmp_path / "timeline_display_0.json"
@@ -350,16 +356,16 @@ def test_unusable_display(tmp_path: Path, text: str, found: str) -> None:
 
 
 def test_garbage_in_the_middle(tmp_path: Path) -> None:
-    """Events before the first byte that is no JSON are read; where that is stands in the report."""
+    """Events around bytes that are no JSON are read; where those are stands in the report."""
     pieces = [json.dumps(event(number)) for number in range(20_000)]
     pieces[15_000] = '{"name": "x", \x00\x00\x00}'
     path = tmp_path / "timeline_display_0.json"
     path.write_text("[" + ",".join(pieces) + "]", encoding="utf-8")
     records = records_of(tmp_path)
-    assert len(records.tasks) == 15_000
-    at = 1 + sum(len(piece) + 1 for piece in pieces[:15_000]) - 1
-    reason = f"the rest of timeline_display_0.json, which breaks off at byte {at}"
-    assert lost(records) == {reason: 1}
+    assert len(records.tasks) == 19_999
+    at = 1 + sum(len(piece) + 1 for piece in pieces[:15_000]) + pieces[15_000].index("\0")
+    reason = "timeline_display_0.json: places that are not valid JSON, the first at byte {}"
+    assert lost(records) == {reason.format(at): 1}
 
 
 # -- real data ---------------------------------------------------------------------------------

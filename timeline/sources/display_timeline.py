@@ -23,12 +23,14 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
+from timeline.sources.damage import Damage
 from timeline.sources.device_rows import AI_CORE, AI_CPU
-from timeline.sources.display_events import DisplayEvent, DisplayReader
+from timeline.sources.display_events import DISPLAY, DisplayEvent, Label
 from timeline.sources.framework_table import OperatorShapes
-from timeline.sources.json_events import look_for_metadata
+from timeline.sources.json_events import look_for_metadata, read_as
 from timeline.sources.microseconds import interval_ns
 from timeline.sources.step_ticks import GROUP
+from timeline.sources.trace_events import Other
 
 __all__ = ["Display", "names_its_rows", "read_display"]
 
@@ -106,18 +108,12 @@ def read_display(path: Path, strings: StringPool, rank: int) -> Display:
     """Read a display; the process and thread numbers tell what a row is.
 
     Raises:
-        SourceError: the file cannot be read, or is no list of events.
+        SourceError: the file cannot be read, is no trace, or holds no event that can be decoded.
     """
-    reader, tables = DisplayReader(path), _Tables(strings)
-    for events in reader.blocks():
+    damage, tables = Damage(path), _Tables(strings)
+    for events in read_as(DISPLAY, path, damage=damage):
         tables.add(events)
-    omissions = [
-        Omission(f"trace events of {path.name} of another shape", reader.misshapen, rank, loss=True)
-    ]
-    if reader.broken_at is not None:
-        reason = f"the rest of {path.name}, which breaks off at byte {reader.broken_at}"
-        omissions.append(Omission(reason, 1, rank, loss=True))
-    return tables.display(rank, tuple(omissions))
+    return tables.display(rank, damage)
 
 
 class _Tables:
@@ -132,15 +128,15 @@ class _Tables:
         self._numbers: dict[int | str | float, int] = {}
         self._derived = self._unknown = 0
 
-    def add(self, events: Sequence[DisplayEvent]) -> None:
+    def add(self, events: Sequence[DisplayEvent | Label | Other]) -> None:
         """Sort events by what their rows are, and turn them into columns."""
         rows: dict[_Row, list[DisplayEvent]] = defaultdict(list)
         for event in events:
-            if event.ph == "X":
+            if isinstance(event, DisplayEvent):
                 key = event.pid, event.tid
                 kind = self._kinds.get(key) or self._kinds.setdefault(key, _kind(*key))
                 rows[kind].append(event)
-            elif event.ph != "M":
+            elif isinstance(event, Other):
                 self._unknown += 1
         self._derived += len(rows[_Row.DERIVED])
         self._unknown += len(rows[_Row.UNKNOWN])
@@ -225,19 +221,18 @@ class _Tables:
         }
         self._steps.add(Steps.of(len(named), values))
 
-    def display(self, rank: int, omissions: tuple[Omission, ...]) -> Display:
+    def display(self, rank: int, damage: Damage) -> Display:
         """All that was read."""
         derived = Omission("overlap and scopes, which are computed anew", self._derived, rank)
         unknown = Omission(
             "trace events that stand for nothing known", self._unknown, rank, loss=True
         )
-        all_omissions = (*omissions, derived, unknown)
         return Display(
             self._tasks.joined(),
             self._ops.joined(),
             self._host.joined(),
             self._steps.joined(),
-            tuple(omission for omission in all_omissions if omission.rows),
+            (*damage.omissions(rank), *(own for own in (derived, unknown) if own.rows)),
         )
 
 

@@ -211,14 +211,17 @@ class _Blocks(Generic[EventT]):
             cut_off = fault is None
             stop = len(held) if fault is None else max(0, fault - len(opening))
             piece = self._before_or_at(held, stop)
-            left = held[piece.behind :].strip(_WHITE + b",]")
+            rest = held[piece.behind :].rstrip(_WHITE)
+            left = rest.strip(_WHITE + b",]")
+            # Some writers leave a comma behind the last event of a list.
+            is_whole = cut_off and not left and opening == b"[" and rest.endswith(b"]")
             used = len(held) if cut_off or not left else next_event(held, max(piece.behind, 1))
             events = self._accepted(piece)
-            if cut_off:
+            if cut_off and not is_whole:
                 what = "an event is cut off" if left else "the end is missing"
                 after = f"{what} after {self._events} whole events"
                 self._note(after, stop, rows=1 if left else 0)
-            else:
+            elif not cut_off:
                 self._note("places that are not valid JSON", stop)
             yield events
             if used == len(held):
