@@ -45,19 +45,21 @@ class HostStages:
         default_factory=lambda: (np.empty(0, np.int64), np.empty(0, np.float64))
     )
     """Times in ns and sizes in bytes."""
-    omissions: list[Omission] = field(default_factory=list)
+    damage: Damage = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.damage = Damage(self.path)
+
+    @property
+    def omissions(self) -> tuple[Omission, ...]:
+        """What of the file is not drawn."""
+        return self.damage.omissions(self.rank)
 
     def add(self, key: _Key, start_ns: int, end_ns: int) -> None:
         """Take one stage."""
         self.keys.append(key)
         self.starts_ns.append(start_ns)
         self.ends_ns.append(end_ns)
-
-    def leave_out(self, what: str, rows: int) -> None:
-        """Count rows of the file that are not drawn."""
-        if rows:
-            reason = f"{what} in {self.path.name}"
-            self.omissions.append(Omission(reason, rows, self.rank, loss=True))
 
     def events(self, strings: StringPool) -> HostEvents:
         """The stages as host events: their level is the module."""
@@ -91,55 +93,54 @@ def read_host_stages(path: Path, rank: int, *, paired: bool = True) -> HostStage
         SourceError: the file cannot be read, or has no times.
     """
     found = HostStages(path, rank)
-    damage = Damage(path)
     times: list[Int64] = []
+    lines: list[Int64] = []
     sizes: list[Float64] = []
     words: dict[str, list[str]] = defaultdict(list)
-    for block in read_blocks(path, None, (_TIME,), damage, RowShape.FULL):
+    for block in read_blocks(path, None, (_TIME,), found.damage, RowShape.FULL):
+        lines.append(block.lines)
         times.append(moments_ns(block.cells(_TIME)))
         sizes.append(block.reals(_MEMORY)[0] * SIZES["kB"])
         for name in _WORDS:
             words[name] += block.texts(name)
-    found.omissions += damage.omissions(rank)
     if times:
         time_ns, size_bytes = np.concatenate(times), np.concatenate(sizes)
-        _sample(found, time_ns, size_bytes)
+        line = np.concatenate(lines)
+        _sample(found, time_ns, size_bytes, line)
         if paired:
-            _pair(found, time_ns, words)
+            _pair(found, time_ns, words, line)
     return found
 
 
-def _sample(found: HostStages, time_ns: Int64, size_bytes: Float64) -> None:
+def _sample(found: HostStages, time_ns: Int64, size_bytes: Float64, lines: Int64) -> None:
     """Samples of memory: a row that was not sampled holds zero, and so does one without a time."""
     sampled = size_bytes > 0
     timed = time_ns > 0
     found.memory = time_ns[sampled & timed], size_bytes[sampled & timed]
-    found.leave_out("samples of memory without a time", int((sampled & ~timed).sum()))
+    found.damage.add_lines("samples of memory without a time", lines[sampled & ~timed])
 
 
-def _pair(found: HostStages, time_ns: Int64, words: dict[str, list[str]]) -> None:
+def _pair(found: HostStages, time_ns: Int64, words: dict[str, list[str]], lines: Int64) -> None:
     """Join each end to the last open begin of its stage on its thread."""
-    opened: dict[_Key, list[int]] = defaultdict(list)
-    endless = wrong = untimed = 0
-    for time, key, kind in zip(time_ns.tolist(), _keys(words), words["start_end"], strict=True):
+    opened: dict[_Key, list[tuple[int, int]]] = defaultdict(list)
+    rows = zip(time_ns.tolist(), _keys(words), words["start_end"], lines.tolist(), strict=True)
+    for time, key, kind, line in rows:
         if time == NO_TIME:
-            untimed += 1
+            found.damage.add("rows without a valid time", f"line {line}")
         elif time <= 0:
             continue  # only memory was recorded
         elif kind == _BEGIN:
-            opened[key].append(time)
+            opened[key].append((time, line))
         elif kind == _MOMENT:
             found.add(key, time, time)
         elif kind == _END and opened[key]:
-            found.add(key, opened[key].pop(), time)
+            found.add(key, opened[key].pop()[0], time)
         elif kind == _END:
-            endless += 1
+            found.damage.add("ends of stages without a begin", f"line {line}")
         elif kind:
-            wrong += 1
-    found.leave_out("rows without a valid time", untimed)
-    found.leave_out("ends of stages without a begin", endless)
-    found.leave_out("begins of stages without an end", sum(map(len, opened.values())))
-    found.leave_out("rows that neither begin nor end", wrong)
+            found.damage.add("rows that neither begin nor end", f"line {line}")
+    left = sorted(line for begins in opened.values() for _, line in begins)
+    found.damage.add_lines("begins of stages without an end", np.array(left, np.int64))
 
 
 def _keys(words: dict[str, list[str]]) -> Iterator[_Key]:
@@ -163,21 +164,23 @@ def read_host_timeline(path: Path, rank: int) -> HostStages:
     if not isinstance(document, list):
         raise SourceError(path, "holds no list of events.")
     found = HostStages(path, rank)
-    events = [event for event in document if isinstance(event, dict)]
-    drawn = [event for event in events if event.get("ph") in ("X", "i", "I")]
-    start_ns = moments_ns([_text(event, "ts").encode() for event in drawn])
-    length_ns = moments_ns([(_text(event, "dur") or "0").encode() for event in drawn])
-    bad = 0
-    for event, start, length in zip(drawn, start_ns.tolist(), length_ns.tolist(), strict=True):
+    events = [(at, event) for at, event in enumerate(document) if isinstance(event, dict)]
+    drawn = [(at, event) for at, event in events if event.get("ph") in ("X", "i", "I")]
+    start_ns = moments_ns([_text(event, "ts").encode() for _, event in drawn])
+    length_ns = moments_ns([(_text(event, "dur") or "0").encode() for _, event in drawn])
+    times = zip(start_ns.tolist(), length_ns.tolist(), strict=True)
+    for (at, event), (start, length) in zip(drawn, times, strict=True):
         if start == NO_TIME or length < 0:
-            bad += 1
+            found.damage.add("events without a valid time", f"event {at}")
             continue
         key = (_text(event, "tid"), _text(event, "pid"), _text(event, "cat"), _text(event, "name"))
         found.add(key, start, start + length)
-    found.leave_out("events without a valid time", bad)
-    begins = sum(1 for event in events if event.get("ph") == "B")
-    found.leave_out("begins of stages without an end", begins)
-    found.leave_out("entries that are no events", len(document) - len(events))
+    for at, event in events:
+        if event.get("ph") == "B":
+            found.damage.add("begins of stages without an end", f"event {at}")
+    for at, event in enumerate(document):
+        if not isinstance(event, dict):
+            found.damage.add("entries that are no events", f"event {at}")
     return found
 
 

@@ -167,7 +167,7 @@ class _Reading:
         path = self.files.get("host_memory_{}.csv")
         if path and (memory is None or not len(memory[0])):
             stages = self._try(partial(read_host_stages, path, self.capture.rank, paired=False))
-            self.omissions += stages.omissions if stages else []
+            self.omissions += stages.omissions if stages else ()
             memory = stages.memory if stages else None
         if stages is not None and memory is not None:
             times_ns, sizes_bytes = memory
@@ -194,7 +194,7 @@ class _Reading:
                 self._stages = self._try(partial(read_host_stages, path, rank))
             elif path := self.files.get("timeline_{}.json"):
                 self._stages = self._try(partial(read_host_timeline, path, rank))
-            self.omissions += self._stages.omissions if self._stages else []
+            self.omissions += self._stages.omissions if self._stages else ()
         return self._stages
 
     def _add_events(
