@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from timeline.errors import SourceError
-from timeline.records.columns import Float64, Int64
+from timeline.records.columns import Bool, Float64, Int64
 from timeline.records.tables import NO_TIME, Omission
 from timeline.sources.counter_samples import SIZES, SampleCollector
 from timeline.sources.counter_units import name_of, unit_of
@@ -23,6 +23,7 @@ __all__ = ["add_held", "read_operator_memory", "read_operator_memory_table"]
 
 GROUP, NAME = "Operator Memory", "Held by Operators"
 _TAKEN, _GIVEN_BACK, _HELD = "Allocation Time(us)", "Release Time(us)", "Duration(us)"
+_UNSOUND = "without a valid time or size of the allocation"
 NOT_SAMPLED = float("inf")
 """A size that the database leaves empty."""
 
@@ -52,7 +53,7 @@ def read_operator_memory(
     for path in paths:
         damage = Damage(path)
         blocks = read_blocks(path, None, (_TAKEN,), damage, RowShape.FULL)
-        parts += [_of_block(path, block, device) for block in blocks]
+        parts += [_of_block(block, device, damage) for block in blocks]
         omissions += damage.omissions(rank)
     if parts:
         every = _Allocations(
@@ -66,10 +67,11 @@ def read_operator_memory(
     return omissions
 
 
-def _of_block(path: Path, block: Block, device: int | None) -> _Allocations:
+def _of_block(block: Block, device: int | None, damage: Damage) -> _Allocations:
+    """The allocations of the device that have a size and times; others are noted."""
     size = next((column for column in block.header if name_of(column) == "Size"), "")
     if unit_of(size) not in SIZES:
-        raise SourceError(path, "has no column Size(KB).")
+        raise SourceError(damage.path, "has no column Size(KB).")
     taken = block.cells(_TAKEN)
     taken_ns = moments_ns(taken)
     if _GIVEN_BACK in block:
@@ -79,6 +81,9 @@ def _of_block(path: Path, block: Block, device: int | None) -> _Allocations:
         _, given_back_ns = interval_ns(taken, lengths)
     size_bytes = block.reals(size)[0] * SIZES[unit_of(size)]
     own = rows_of_device(block, device)
+    good = _are_sound(size_bytes, taken_ns, given_back_ns)
+    damage.add_lines(f"rows {_UNSOUND}", block.lines[own & ~good])
+    own &= good
     return _Allocations(size_bytes[own], taken_ns[own], given_back_ns[own])
 
 
@@ -109,11 +114,8 @@ def add_held(
     Args:
         size_bytes, taken_ns, given_back_ns: (n,) one allocation each.
     """
-    known = (taken_ns != NO_TIME) & np.isfinite(size_bytes)
-    returned = known & (given_back_ns != NO_TIME)
-    backwards = returned & (given_back_ns < taken_ns)
-    good = known & ~backwards
-    returned &= good
+    good = _are_sound(size_bytes, taken_ns, given_back_ns)
+    returned = good & (given_back_ns != NO_TIME)
     times_ns = np.concatenate([taken_ns[good], given_back_ns[returned]])
     changes = np.concatenate([size_bytes[good], -size_bytes[returned]])
     order = np.argsort(times_ns, kind="stable")
@@ -121,6 +123,12 @@ def add_held(
     last = np.append(times_ns[1:] != times_ns[:-1], True) if len(times_ns) else np.empty(0, bool)
     into.add(GROUP, NAME, "B", times_ns[last], sums[last])
     if bad := int((~good).sum()):
-        reason = f"rows of {file} without a valid time or size of the allocation"
-        return [Omission(reason, bad, rank, loss=True)]
+        return [Omission(f"rows of {file} {_UNSOUND}", bad, rank, loss=True)]
     return []
+
+
+def _are_sound(size_bytes: Float64, taken_ns: Int64, given_back_ns: Int64) -> Bool:
+    """Which allocations have a size and a time, and were not given back before they were taken."""
+    known = (taken_ns != NO_TIME) & np.isfinite(size_bytes)
+    sound: Bool = known & ((given_back_ns == NO_TIME) | (given_back_ns >= taken_ns))
+    return sound
