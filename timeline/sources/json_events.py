@@ -16,7 +16,7 @@ from timeline.errors import SourceError
 from timeline.sources.damage import Damage
 from timeline.sources.event_pieces import EventDecoder, EventT, Piece, fault_in, next_event
 from timeline.sources.json_values import leading_values
-from timeline.sources.opened import opened
+from timeline.sources.opened import UTF8_MARK, opened
 from timeline.sources.trace_events import Event, Metadata, Other
 
 __all__ = ["BLOCK_BYTES", "look_for_metadata", "read_as", "read_events"]
@@ -27,7 +27,6 @@ MOST_CUTS_TRIED = 8
 MOST_CUTS_OF_DAMAGE = 1_000
 MOST_EVENT_BYTES = 64 << 20
 """Text of this size without an end of an event is damaged."""
-_UTF8_MARK = b"\xef\xbb\xbf"
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _OBJECT = b'{"traceEvents":['
 _WHITE = b" \t\r\n"
@@ -267,10 +266,10 @@ class _Blocks(Generic[EventT]):
 
 def _opening(held: bytes, path: Path, *, ended: bool) -> tuple[bytes, int] | None:
     """What the file opens with, and the number of bytes before that; None to read on first."""
-    mark = len(_UTF8_MARK) if held.startswith(_UTF8_MARK) else 0
+    mark = len(UTF8_MARK) if held.startswith(UTF8_MARK) else 0
     begin = len(held) - len(held[mark:].lstrip(_WHITE))
     first = held[begin : begin + 1]
-    if not ended and (not first or (_UTF8_MARK.startswith(held) and held)):
+    if not ended and (not first or (UTF8_MARK.startswith(held) and held)):
         return None
     if not first:
         raise SourceError(path, "is empty.", offset=0)

@@ -12,7 +12,7 @@ import orjson
 
 from timeline.errors import SourceError
 from timeline.sources.json_values import end_of_value, leading_values
-from timeline.sources.opened import last_bytes, opened
+from timeline.sources.opened import UTF8_MARK, last_bytes, opened
 from timeline.sources.whole_numbers import whole_number
 
 __all__ = ["KinetoHeader", "is_kineto", "read_header"]
@@ -22,7 +22,6 @@ GLANCE_BYTES = 1 << 16
 MOST_HEAD_BYTES = 1 << 24
 """What stands before the events grows with the number of process groups."""
 TAIL_BYTES = 1 << 20
-_MARK = b"\xef\xbb\xbf"
 _OWN = frozenset({b"schemaVersion", b"deviceProperties", b"distributedInfo"})
 _SHARED = frozenset({b"traceEvents", b"baseTimeNanoseconds"})
 _EVENTS, _DISTRIBUTED, _BASE = b"traceEvents", b"distributedInfo", b"baseTimeNanoseconds"
@@ -95,7 +94,7 @@ def _head(path: Path) -> dict[bytes, bytes]:
 
 def _first_key(text: bytes) -> int:
     """The place behind the brace that opens an object; the end of the text for anything else."""
-    held = text.removeprefix(_MARK).lstrip()
+    held = text.removeprefix(UTF8_MARK).lstrip()
     return len(text) - len(held) + 1 if held.startswith(b"{") else len(text)
 
 
