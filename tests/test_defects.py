@@ -415,7 +415,7 @@ def test_d9_ids_are_integers(
     at = header.index("Model ID")
     for row in rows:
         row[at] = str(spell(int(row[at])))
-    table.write_text("\n".join(",".join(row) for row in [header, *rows]), encoding="utf-8")
+    table.write_text("".join(",".join(row) + "\n" for row in [header, *rows]), encoding="utf-8")
     report = export.report(profile.path, "--kind", "detail", "--graphs", "3")
     (found,) = report["ranks"]
     (rank,) = profile.run.ranks
