@@ -203,10 +203,11 @@ def read_last_cells(path: Path, names: tuple[str, ...], damage: Damage) -> Itera
     empty = True
     for lines in read_lines(path, damage):
         cells = Cells.from_end(lines, len(names))
-        if not lines.ended:
-            cells = cells.without_last()
         begin, end = cells.column(0)
         held = (cells.count > 1) | (end > begin)
+        if not lines.ended:
+            damage.add_lines(CUT_OFF, lines.numbers[-1:])
+            held[-1] = False
         if empty and held[0] and lines.data[begin[0] : end[0]].strip(b'" ') == names[0].encode():
             held[0] = False
         empty = False
