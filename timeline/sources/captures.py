@@ -15,7 +15,7 @@ from timeline.sources.kineto_header import is_kineto
 from timeline.sources.kineto_names import is_named_json, is_named_kineto
 from timeline.sources.raw_slices import slices_in
 
-__all__ = ["Capture", "Layout", "find_captures", "hardware_log_ids", "text_ids"]
+__all__ = ["RAW_LAYOUTS", "Capture", "Layout", "find_captures", "hardware_log_ids", "text_ids"]
 
 
 class Layout(enum.Enum):
@@ -39,6 +39,10 @@ class Layout(enum.Enum):
     RAW = enum.auto()
     EMPTY = enum.auto()
     """The output of a framework's profiler, without anything that is read."""
+
+
+RAW_LAYOUTS = frozenset({Layout.RAW, Layout.RAW_SLICES})
+"""What CANN recorded and nothing was made of."""
 
 
 @dataclass(frozen=True)
