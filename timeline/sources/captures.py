@@ -2,76 +2,30 @@
 
 from __future__ import annotations
 
-import enum
 import os
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from timeline.errors import NoProfileError, SourceError
 from timeline.sources.file_names import held_file, named_files, plain_name
 from timeline.sources.kineto_header import is_kineto
 from timeline.sources.kineto_names import is_named_json, is_named_kineto
+from timeline.sources.layouts import MINDSTUDIO_OUTPUT, OUTPUT, SQLITE, Capture, Layout
 from timeline.sources.raw_slices import slices_in
 
-__all__ = ["RAW_LAYOUTS", "Capture", "Layout", "find_captures", "hardware_log_ids", "text_ids"]
-
-
-class Layout(enum.Enum):
-    """The on-disk layouts that are read, best first."""
-
-    DATABASE = enum.auto()
-    TRACE_VIEW = enum.auto()
-    MINDSTUDIO = enum.auto()
-    GRAPH_TIMELINE = enum.auto()
-    KINETO = enum.auto()
-    """PyTorch on GPUs."""
-    PARSED = enum.auto()
-    """Parsed by msprof and never exported."""
-    KERNEL_TABLE = enum.auto()
-    TEXT = enum.auto()
-    """Text outputs of MindSpore 0.7 to 2.2."""
-    HARDWARE_LOG = enum.auto()
-    """Raw files of MindSpore 0.x and 1.x."""
-    RAW_SLICES = enum.auto()
-    """Raw data with slices that are read; of RAW nothing can be."""
-    RAW = enum.auto()
-    EMPTY = enum.auto()
-    """The output of a framework's profiler, without anything that is read."""
-
-
-RAW_LAYOUTS = frozenset({Layout.RAW, Layout.RAW_SLICES})
-"""What CANN recorded and nothing was made of."""
-
-
-@dataclass(frozen=True)
-class Capture:
-    """One place that holds the profile of one device, or of several in one database or export.
-
-    `directory` is the capture as people name it; `content` is the file or directory to read;
-    `device` is that of a device directory, or the id in the names of MindSpore's text and raw
-    files, None where the capture is not split by device.
-    """
-
-    layout: Layout
-    directory: Path
-    content: Path
-    device: int | None = None
+__all__ = ["find_captures", "hardware_log_ids", "text_ids"]
 
 
 _BESIDE_OTHERS = frozenset({Layout.TEXT, Layout.HARDWARE_LOG, Layout.KINETO})
 """Layouts whose directory may hold captures of other layouts."""
 _MAY_HOLD_OTHERS = _BESIDE_OTHERS | {Layout.EMPTY}
-OUTPUT = "ASCEND_PROFILER_OUTPUT"
-MINDSTUDIO_OUTPUT = "mindstudio_profiler_output"
 _DATABASE = re.compile(r"(?:ascend_(?:pytorch|mindspore)_profiler(?:_\d+)?|msprof_\d+)\.db")
 _EXPORTED_TRACE = re.compile(r"msprof(?:_slice|_\d+)+\.json")
 _TIMELINE = re.compile(r"msprof_\d+_\d+_\d+\.json")
 _TABLE = re.compile(r"(?:kernel_details|op_summary|task_time)(?:_slice|_\d+)*\.csv")
 _DEVICE_DIRECTORY = re.compile(r"device_([0-9]{1,9})")
-SQLITE = "sqlite"
-"""The directory of a device, or of the host, that holds what msprof parsed."""
 _TASKS = "ascend_task.db"
 _CAPTURED = re.compile(r".+_ascend_(?:pt|ms)")
 _PROF = "PROF_"

@@ -11,9 +11,9 @@ from timeline.errors import SourceError
 from timeline.records.tables import Omission, Records
 from timeline.selection import Layer
 from timeline.sources.base import Clock, Identity, Source, Wanted
-from timeline.sources.captures import MINDSTUDIO_OUTPUT, OUTPUT, Capture, Layout
 from timeline.sources.counter_samples import SampleCollector
 from timeline.sources.file_names import held_file
+from timeline.sources.layouts import MINDSTUDIO_OUTPUT, OUTPUT, Capture, Layout
 from timeline.sources.memory_tables import read_sample_table, sample_tables
 from timeline.sources.mindspore_host import host_files, with_mindspore_host
 from timeline.sources.operator_memory import GROUP, read_operator_memory

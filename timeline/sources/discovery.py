@@ -9,9 +9,10 @@ from pathlib import Path
 
 from timeline.errors import RankIdentityError, SourceError, UsageError
 from timeline.sources.base import Source
-from timeline.sources.captures import RAW_LAYOUTS, Capture, Layout, find_captures
+from timeline.sources.captures import find_captures
 from timeline.sources.companions import with_companions
 from timeline.sources.identity import Root, identify, is_nameless, raw_error
+from timeline.sources.layouts import RAW_LAYOUTS, Capture, Layout
 from timeline.sources.readers import nothing_in, source_of
 from timeline.sources.rivals import Candidate, newest, several_runs
 

@@ -13,11 +13,12 @@ import orjson
 from timeline.errors import RankIdentityError, SourceError
 from timeline.records.tables import NO_ID
 from timeline.sources.base import Clock, Identity
-from timeline.sources.captures import Capture, Layout, hardware_log_ids, text_ids
+from timeline.sources.captures import hardware_log_ids, text_ids
 from timeline.sources.counter_clock import counter_clock
 from timeline.sources.file_names import held_file, named_files
 from timeline.sources.kineto_header import read_header
 from timeline.sources.kineto_names import read_name
+from timeline.sources.layouts import Capture, Layout
 from timeline.sources.opened import open_binary
 from timeline.sources.sqlite_columns import Database, open_database
 from timeline.sources.whole_numbers import whole_number

@@ -30,8 +30,8 @@ from timeline.records.tables import (
 )
 from timeline.selection import Layer
 from timeline.sources.base import Clock, Identity, Wanted
-from timeline.sources.captures import SQLITE
 from timeline.sources.database_joins import Lookup, covering_parents
+from timeline.sources.layouts import SQLITE
 from timeline.sources.parsed_clock import ParsedClock, read_parsed_clock
 from timeline.sources.parsed_communication import Communication, read_communication
 from timeline.sources.parsed_counters import read_counters

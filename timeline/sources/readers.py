@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from timeline.errors import NoProfileError
 from timeline.sources.base import Clock, Identity, Source
-from timeline.sources.captures import Capture, Layout
 from timeline.sources.database_source import DatabaseSource
 from timeline.sources.kineto_source import KinetoSource
+from timeline.sources.layouts import Capture, Layout
 from timeline.sources.mindspore_raw import MindSporeRawSource
 from timeline.sources.mindspore_text import MindSporeTextSource
 from timeline.sources.parsed_source import ParsedSource

@@ -7,8 +7,8 @@ from datetime import datetime
 
 from timeline.errors import RankIdentityError, spell_ids
 from timeline.sources.base import Identity, Source
-from timeline.sources.captures import RAW_LAYOUTS, Capture, Layout
 from timeline.sources.identity import how_to_export
+from timeline.sources.layouts import RAW_LAYOUTS, Capture, Layout
 
 __all__ = ["Candidate", "newest", "several_runs"]
 

@@ -1,0 +1,56 @@
+"""Turns what a profile on disk may be into names: its layouts, and what one capture is."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["MINDSTUDIO_OUTPUT", "OUTPUT", "RAW_LAYOUTS", "SQLITE", "Capture", "Layout"]
+
+OUTPUT = "ASCEND_PROFILER_OUTPUT"
+MINDSTUDIO_OUTPUT = "mindstudio_profiler_output"
+SQLITE = "sqlite"
+"""The directory of a device, or of the host, that holds what msprof parsed."""
+
+
+class Layout(enum.Enum):
+    """The on-disk layouts that are read, best first."""
+
+    DATABASE = enum.auto()
+    TRACE_VIEW = enum.auto()
+    MINDSTUDIO = enum.auto()
+    GRAPH_TIMELINE = enum.auto()
+    KINETO = enum.auto()
+    """PyTorch on GPUs."""
+    PARSED = enum.auto()
+    """Parsed by msprof and never exported."""
+    KERNEL_TABLE = enum.auto()
+    TEXT = enum.auto()
+    """Text outputs of MindSpore 0.7 to 2.2."""
+    HARDWARE_LOG = enum.auto()
+    """Raw files of MindSpore 0.x and 1.x."""
+    RAW_SLICES = enum.auto()
+    """Raw data with slices that are read; of RAW nothing can be."""
+    RAW = enum.auto()
+    EMPTY = enum.auto()
+    """The output of a framework's profiler, without anything that is read."""
+
+
+RAW_LAYOUTS = frozenset({Layout.RAW, Layout.RAW_SLICES})
+"""What CANN recorded and nothing was made of."""
+
+
+@dataclass(frozen=True)
+class Capture:
+    """One place that holds the profile of one device, or of several in one database or export.
+
+    `directory` is the capture as people name it; `content` is the file or directory to read;
+    `device` is that of a device directory, or the id in the names of MindSpore's text and raw
+    files, None where the capture is not split by device.
+    """
+
+    layout: Layout
+    directory: Path
+    content: Path
+    device: int | None = None
