@@ -1,23 +1,13 @@
-"""Turns a capture into the source that reads its layout."""
+"""Turns a capture into the source that reads its layout.
+
+Each reader is imported where it is needed: of a dozen, a profile needs one.
+"""
 
 from __future__ import annotations
 
 from timeline.errors import NoProfileError
 from timeline.sources.base import Clock, Identity, Source
-from timeline.sources.database_source import DatabaseSource
-from timeline.sources.kineto_source import KinetoSource
 from timeline.sources.layouts import Capture, Layout
-from timeline.sources.mindspore_raw import MindSporeRawSource
-from timeline.sources.mindspore_text import MindSporeTextSource
-from timeline.sources.parsed_source import ParsedSource
-from timeline.sources.raw_source import RawSlicesSource
-from timeline.sources.table_source import KernelTableSource
-from timeline.sources.trace_sources import (
-    GraphTimelineSource,
-    MindStudioSource,
-    RawSource,
-    TraceViewSource,
-)
 
 __all__ = ["nothing_in", "source_of"]
 
@@ -26,34 +16,60 @@ def source_of(capture: Capture, identity: Identity, clock: Clock, several: bool)
     """What reads a capture; several: whether it holds more than one device."""
     match capture.layout:
         case Layout.DATABASE:
+            from timeline.sources.database_source import DatabaseSource
+
             return DatabaseSource(identity, clock, capture.content, several)
-        case Layout.TRACE_VIEW:
-            return TraceViewSource(identity, clock, capture.content)
-        case Layout.MINDSTUDIO:
-            return MindStudioSource(identity, clock, capture.content, several)
-        case Layout.GRAPH_TIMELINE:
-            return GraphTimelineSource(identity, clock, capture.content)
-        case Layout.RAW:
-            return RawSource(identity, clock)
+        case Layout.TRACE_VIEW | Layout.MINDSTUDIO | Layout.GRAPH_TIMELINE | Layout.RAW:
+            return _exported(capture, identity, clock, several)
         case Layout.RAW_SLICES:
+            from timeline.sources.raw_source import RawSlicesSource
+
             return RawSlicesSource(identity, clock, capture.content)
         case Layout.PARSED:
+            from timeline.sources.parsed_source import ParsedSource
+
             return ParsedSource(identity, clock, capture.content)
         case Layout.KERNEL_TABLE:
+            from timeline.sources.table_source import KernelTableSource
+
             return KernelTableSource(identity, clock, capture.content, several)
         case Layout.KINETO:
+            from timeline.sources.kineto_source import KinetoSource
+
             return KinetoSource(identity, clock, capture.content)
         case Layout.TEXT:
+            from timeline.sources.mindspore_text import MindSporeTextSource
+
             assert capture.device is not None
             return MindSporeTextSource(identity, clock, capture.content, capture.device)
         case Layout.HARDWARE_LOG:
+            from timeline.sources.mindspore_raw import MindSporeRawSource
+
             assert capture.device is not None
             return MindSporeRawSource(identity, clock, capture.content, capture.device)
         case Layout.EMPTY:
             raise nothing_in(capture)
 
 
+def _exported(capture: Capture, identity: Identity, clock: Clock, several: bool) -> Source:
+    from timeline.sources.trace_sources import (
+        GraphTimelineSource,
+        MindStudioSource,
+        RawSource,
+        TraceViewSource,
+    )
+
+    if capture.layout is Layout.TRACE_VIEW:
+        return TraceViewSource(identity, clock, capture.content)
+    if capture.layout is Layout.MINDSTUDIO:
+        return MindStudioSource(identity, clock, capture.content, several)
+    if capture.layout is Layout.GRAPH_TIMELINE:
+        return GraphTimelineSource(identity, clock, capture.content)
+    return RawSource(identity, clock)
+
+
 def nothing_in(capture: Capture) -> NoProfileError:
+    """The error of a capture whose output holds nothing that is read."""
     return NoProfileError(
         capture.directory,
         f"holds nothing that can be read in {capture.content.name}.",
