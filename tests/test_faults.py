@@ -771,6 +771,26 @@ def test_directory_without_permission(export: Export, spot_of: Callable[[str], S
     assert said.err.startswith(f"tlexport: {spot.path.parent}: cannot be read: ")
 
 
+@POSIX
+def test_directory_without_permission_is_passed_over(
+    export: Export, shelf: ProfileShelf, tmp_path: Path
+) -> None:
+    """With --keep-going the other rank is drawn, and the directory is named."""
+    profile = shelf.copy("torch-text", tmp_path / "run", ranks=2)
+    hidden, target = profile.captures[0], str(export.directory / "out.pftrace")
+    assert main([str(profile.path), "-o", target]) == 0
+    before = hidden.stat().st_mode
+    hidden.chmod(0)
+    try:
+        with as_nobody(export.directory):
+            assert main([str(profile.path), "-o", target, "--force", "--keep-going"]) == 0
+    finally:
+        hidden.chmod(before)
+    said = export.capsys.readouterr()
+    assert f"left out: {hidden}: cannot be read" in said.err
+    assert "1 rank," in said.out
+
+
 @contextlib.contextmanager
 def as_nobody(directory: Path) -> Iterator[None]:
     """Without the rights of root, which may read everything; a directory stays writable."""

@@ -41,19 +41,25 @@ _HARDWARE_LOG = re.compile(
 """The raw files of MindSpore 0.x and 1.x, which need no export."""
 
 
-def find_captures(path: Path) -> list[Capture]:
+def find_captures(path: Path, unreadable: list[SourceError] | None = None) -> list[Capture]:
     """Find every capture at, below or around a path, in order of their directories.
 
     The path may be a capture, any directory above it, a directory inside it, or one file of it.
 
+    Args:
+        path: where to look.
+        unreadable: takes the errors of directories that cannot be read; without it they are raised.
+
     Raises:
         NoProfileError: there is none.
-        SourceError: the path does not exist.
+        SourceError: the path does not exist, or a directory cannot be read.
     """
     if not path.exists():
         raise SourceError(path, "does not exist.")
     resolved = path.resolve()
-    found = [_of_file(path)] if path.is_file() else _richest(_walk(_capture_root(resolved)))
+    found = (
+        [_of_file(path)] if path.is_file() else _richest(_walk(_capture_root(resolved), unreadable))
+    )
     if not found:
         raise NoProfileError(
             path,
@@ -135,14 +141,25 @@ def _is_inside(directory: Path) -> bool:
     return bool(_DEVICE_DIRECTORY.fullmatch(directory.name))
 
 
-def _walk(root: Path) -> Iterator[Capture]:
-    def refuse(error: OSError) -> None:
-        raise SourceError(Path(error.filename or root), f"cannot be read: {error.strerror}.")
+def _walk(root: Path, unreadable: list[SourceError] | None = None) -> Iterator[Capture]:
+    def refuse(error: SourceError) -> None:
+        if unreadable is None:
+            raise error
+        unreadable.append(error)
 
-    for name, directories, files in os.walk(root, onerror=refuse):
+    def refuse_directory(error: OSError) -> None:
+        where = Path(error.filename or root)
+        refuse(SourceError(where, f"cannot be read: {error.strerror}."))
+
+    for name, directories, files in os.walk(root, onerror=refuse_directory):
         directory = Path(name)
         directories.sort()
-        found = list(_captures_of(directory, set(directories), sorted(files)))
+        try:
+            found = list(_captures_of(directory, set(directories), sorted(files)))
+        except SourceError as error:
+            refuse(error)
+            directories.clear()
+            continue
         if any(_may_cover(capture) for capture in found):
             taken = {capture.content for capture in found}
             directories[:] = [own for own in directories if directory / own not in taken]

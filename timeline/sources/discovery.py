@@ -39,7 +39,8 @@ def discover(
     Args:
         path: a capture, a file of one, or any directory around one.
         assigned: rank by directory, as given with --assign-rank.
-        keep_going: pass over captures that cannot be identified, as long as another one can.
+        keep_going: pass over captures that cannot be identified, and over directories that cannot
+            be read, as long as there is another capture.
         above: the directories above the path, where it is a copy that lies elsewhere.
 
     Raises:
@@ -47,12 +48,13 @@ def discover(
         RankIdentityError: the rank of a capture is missing, contradicted, or taken twice.
         UsageError: an assigned directory is not among the captures.
     """
-    captures, empty = _without_empty(find_captures(path))
+    unreadable: list[SourceError] | None = [] if keep_going else None
+    captures, empty = _without_empty(find_captures(path, unreadable))
     root = Root(path, above)
     ranks = _assigned_ranks(captures, assigned or {})
     captures, passed_logs = _without_logs_of_texts(captures)
     captures, notes = _without_nameless_raw(captures, root, ranks)
-    notes = [*empty, *notes, *passed_logs]
+    notes = [*(f"left out: {error}" for error in unreadable or ()), *empty, *notes, *passed_logs]
     candidates: list[Candidate] = []
     for capture in captures:
         try:
