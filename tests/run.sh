@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Sets up everything the tests need, in .venv, and runs all of them: style, types, tests.
+# Tests run in two processes, a file at a time: some measure memory, or wait for other processes.
 # The tests of the Perfetto UI need Chromium; as root on Debian it is installed where it is missing,
 # elsewhere those tests are skipped unless TLEXPORT_REQUIRE_BROWSER=1.
 set -euo pipefail
@@ -16,4 +17,4 @@ fi
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
 .venv/bin/mypy
-PATH="$PWD/.venv/bin:$PATH" .venv/bin/pytest "$@"
+PATH="$PWD/.venv/bin:$PATH" .venv/bin/pytest --numprocesses 2 --dist loadfile "$@"
