@@ -30,7 +30,10 @@ BELOW: dict[str, frozenset[str]] = {
     "encoders": WORDS | {"records", "tracks"},
     "printable": frozenset(),
     "progress": WORDS | {"printable"},
-    "report": WORDS | {"records"},
+    "table": frozenset(),
+    "figures": WORDS | {"records", "analysis", "tracks", "table"},
+    "verdict": WORDS | {"records", "table", "figures"},
+    "report": WORDS | {"records", "table", "figures", "verdict"},
 }
 """What each part may import besides itself; parts that are not here sit on top of everything."""
 TOP = frozenset(

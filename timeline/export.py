@@ -12,6 +12,7 @@ import orjson
 
 from timeline.encoders.formats import format_of
 from timeline.errors import LimitError, OutputError, spell_ids
+from timeline.figures import Figures
 from timeline.fitting import Attributes, Written, fit, steps_of
 from timeline.jobs import Crew, crew_for
 from timeline.options import Args, ExportOptions, Fit
@@ -27,6 +28,7 @@ from timeline.sources.profile_place import found_at
 from timeline.tracks.facts import ProfileFacts, RankFacts
 from timeline.tracks.rank_picture import PictureOptions
 from timeline.tracks.resolve import Resolved
+from timeline.verdict import Verdict
 from timeline.version import __version__
 
 __all__ = ["Args", "ExportOptions", "Fit", "export"]
@@ -273,6 +275,7 @@ def _report(
     warnings: tuple[str, ...],
     suggestion: str,
 ) -> ExportReport:
+    figures = Figures.of(joined.facts)
     return ExportReport(
         kind=options.kind.value,
         outputs=tuple(
@@ -293,6 +296,8 @@ def _report(
         ),
         overlap=tuple(row for facts in joined.facts for row in _overlap_rows(facts)),
         steps=steps_of(joined.facts),
+        figures=figures,
+        verdict=Verdict.of(figures),
         omissions=(
             *(own for facts in joined.facts for own in facts.omissions),
             *written.omissions,

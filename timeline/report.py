@@ -9,8 +9,10 @@ from typing import Any
 import orjson
 
 from timeline.errors import spell_ids
+from timeline.figures import Figures
 from timeline.records.tables import NO_GRAPH, Omission
 from timeline.units import spell_bytes, spell_count, spell_duration
+from timeline.verdict import Verdict
 
 __all__ = ["ExportReport", "OutputFile", "OverlapRow", "RankReport", "ResolutionRow"]
 
@@ -131,6 +133,8 @@ class ExportReport:
     ranks: tuple[RankReport, ...]
     overlap: tuple[OverlapRow, ...]
     steps: tuple[int, ...]
+    figures: Figures
+    verdict: Verdict
     omissions: tuple[Omission, ...] = ()
     warnings: tuple[str, ...] = ()
     suggestion: str = ""
@@ -169,6 +173,7 @@ class ExportReport:
                 }
                 for rank in self.ranks
             ],
+            "verdict": self.verdict.to_dict(),
             "overlap": [row.to_dict() for row in self.overlap],
             "omitted": [
                 {

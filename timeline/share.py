@@ -49,7 +49,7 @@ class Request:
     limit_bytes: size of the file that shares are gathered for; 0 leaves them as they are. ranks:
     how many will share it. target: the file, whose format counts. window_ns: [start, end) on the
     rank's own clock. leading: whose detail is drawn, None for all. draw: whether rows are wanted
-    at all, or only facts.
+    at all, or only facts. operators_by_name: whether facts tell operators apart by name.
     """
 
     selection: Selection
@@ -62,6 +62,7 @@ class Request:
     window_ns: tuple[int, int] | None = None
     leading: Leading | None = None
     draw: bool = True
+    operators_by_name: bool = False
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ def _drawn(
     picture = _picture(part, request.selection)
     if request.leading is not None:
         picture = with_leading_detail(picture, request.leading)
-    facts = facts_of(profile, picture)
+    facts = facts_of(profile, picture, operators_by_name=request.operators_by_name)
     if not request.draw:
         return facts, RankTracks(records.rank, (), 0)
     tracks = draw_rank(picture, request.options)

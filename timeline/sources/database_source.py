@@ -160,10 +160,8 @@ class _Reader:
         compute = Lookup(
             self._integers(
                 "COMPUTE_TASK_INFO",
-                {"globalTaskId": NO_ID}
-                | self._if_named(
-                    {"name": NO_ID, "taskType": NO_ID, "opType": NO_ID, "inputShapes": NO_ID}
-                )
+                {"globalTaskId": NO_ID, "taskType": NO_ID, "opType": NO_ID}
+                | self._if_named({"name": NO_ID, "inputShapes": NO_ID})
                 | self._rest(
                     {
                         "outputShapes": NO_ID,
@@ -194,7 +192,10 @@ class _Reader:
 
     def _names_of(self, raw: dict[str, Int64], compute: Lookup, row: Rows) -> dict[str, Any]:
         if not self.named:
-            return {}
+            return {
+                "task_type": self.names.codes(compute.of("taskType", row)),
+                "op_type": self.names.codes(compute.of("opType", row)),
+            }
         computes = row >= 0
         kind = raw["taskType"]
         return {

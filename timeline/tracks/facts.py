@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from timeline.analysis.cut import device_span_ns
+from timeline.analysis.operators import OperatorFigures, operator_figures
 from timeline.analysis.overlap import OverlapTotals
 from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.records.columns import Int64
-from timeline.records.tables import NO_TIME, RUNTIME_LAYERS, Omission, Records, Steps
+from timeline.records.tables import NO_ID, NO_TIME, RUNTIME_LAYERS, Omission, Records, Steps
 from timeline.selection import Layer
 from timeline.tracks.fit import omission_of, row_count
 from timeline.tracks.rank_picture import RankPicture
@@ -68,6 +69,7 @@ class RankFacts:
     rows: int
     span_ns: tuple[int, int] | None
     omissions: tuple[Omission, ...]
+    operators: OperatorFigures
     missing: Omission | None = None
     """The detail that is left out to keep a limit."""
 
@@ -84,6 +86,7 @@ class RankFacts:
         return replace(
             self,
             steps=self.steps.shifted(offset_ns),
+            operators=self.operators.shifted(offset_ns),
             device_start_ns=np.where(start_ns == NO_TIME, NO_TIME, start_ns + offset_ns),
             device_end_ns=np.where(start_ns == NO_TIME, end_ns, end_ns + offset_ns),
             span_ns=None
@@ -118,8 +121,13 @@ def _is_monotonic(records: Records) -> bool:
     return False
 
 
-def facts_of(profile: ProfileFacts, picture: RankPicture) -> RankFacts:
-    """What the selected records of a rank tell."""
+def facts_of(
+    profile: ProfileFacts, picture: RankPicture, *, operators_by_name: bool = False
+) -> RankFacts:
+    """What the selected records of a rank tell.
+
+    operators_by_name: whether operators are told apart by name, and not by type alone.
+    """
     records, membership = picture.records, picture.cut.membership
     count = len(records.steps)
     rows = [membership.tasks, membership.ops, membership.planes]
@@ -139,5 +147,11 @@ def facts_of(profile: ProfileFacts, picture: RankPicture) -> RankFacts:
         row_count(records),
         device_span_ns(records),
         records.omissions,
+        operator_figures(records, _op_iterations(picture), by_name=operators_by_name),
         omission_of(picture),
     )
+
+
+def _op_iterations(picture: RankPicture) -> Int64:
+    """The step of each communication op; NO_STEP, which is -1, picks the NO_ID at the end."""
+    return np.append(picture.records.steps.iteration, NO_ID)[picture.cut.membership.ops]

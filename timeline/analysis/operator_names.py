@@ -1,0 +1,62 @@
+"""Turns names of operators and collectives into what kind of operator or collective they are."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["collective_kind", "operator_type"]
+
+_NUMBERED = re.compile(r"-op\d+$")
+_COPY_NUMBER = re.compile(r"(?<![vV\d])\d+$")
+_COLLECTIVES = {
+    "batchsendrecv": "BatchSendRecv",
+    "alltoallvc": "AlltoAllVC",
+    "alltoallv": "AlltoAllV",
+    "alltoall": "AlltoAll",
+    "allgather": "AllGather",
+    "allreduce": "AllReduce",
+    "reducescatter": "ReduceScatter",
+    "broadcast": "Broadcast",
+    "barrier": "Barrier",
+    "scatter": "Scatter",
+    "gather": "Gather",
+    "reduce": "Reduce",
+    "sendrecv": "SendRecv",
+    "receive": "Receive",
+    "recv": "Receive",
+    "send": "Send",
+}
+"""Longer names before those that are part of them."""
+
+
+def operator_type(name: str) -> str:
+    """The type of an operator of which only the name is known.
+
+    A graph names its operators `scope/Type-op12` or `Type12`, and a part of one `Type12_Part`; a
+    single call is named `aclnnCall_Kernel_Type` (names and types stand side by side in
+    kernel_details.csv and op_summary).
+
+    >>> operator_type("Default/network/Cast-op239"), operator_type("aclnnMm_MatMulCommon_MatMulV2")
+    ('Cast', 'MatMulV2')
+    """
+    last = _NUMBERED.sub("", name.rpartition("/")[2])
+    parts = [part for part in last.split("_") if part and not part.isdigit()]
+    if not parts:
+        return last or name
+    if last.startswith("aclnn"):
+        return parts[-1]
+    return _COPY_NUMBER.sub("", parts[-1]) or parts[-1]
+
+
+def collective_kind(name: str) -> str:
+    """What a communication op does, the same for all ways in which ops are named.
+
+    >>> collective_kind("hcom_allReduce__586_0_1"), collective_kind("Default/AllReduce-op7")
+    ('AllReduce', 'AllReduce')
+    """
+    last = name.rpartition("/")[2]
+    plain = last.lower().replace("_", "")
+    for spelled, kind in _COLLECTIVES.items():
+        if spelled in plain:
+            return kind
+    return _NUMBERED.sub("", last).partition("__")[0]

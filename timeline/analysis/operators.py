@@ -1,0 +1,167 @@
+"""Turns compute tasks and communication ops into how long each kind of operator took."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from timeline.analysis.operator_names import collective_kind, operator_type
+from timeline.records.columns import Bool, Codes, Columns, Int64, Rows, column
+from timeline.records.strings import NO_NAME, StringPool
+from timeline.records.tables import NO_GRAPH, NO_ID, CommunicationOps, Records, Spans
+
+__all__ = ["LongestOps", "OperatorFigures", "OperatorTimes", "operator_figures"]
+
+LONGEST_OPS = 20
+
+
+@dataclass(frozen=True)
+class OperatorTimes(Columns):
+    """One row per operator: what it is, and how often and how long it ran.
+
+    type: the operator's type, or the kind of collective. core: what ran it (the task type), not
+    given for communication. name: not given where all operators of a type are one row.
+    """
+
+    communication: Bool = column(np.bool_)
+    type: Codes = column(np.int32)
+    core: Codes = column(np.int32, NO_NAME)
+    name: Codes = column(np.int32, NO_NAME)
+    count: Int64 = column(np.int64)
+    total_ns: Int64 = column(np.int64)
+    shortest_ns: Int64 = column(np.int64)
+    longest_ns: Int64 = column(np.int64)
+
+
+@dataclass(frozen=True)
+class LongestOps(Spans):
+    """The communication ops that took longest, longest first."""
+
+    name: Codes = column(np.int32)
+    group: Codes = column(np.int32)
+    graph: Int64 = column(np.int64, NO_GRAPH)
+    iteration: Int64 = column(np.int64, NO_ID)
+
+
+@dataclass(frozen=True)
+class OperatorFigures:
+    """The operators of one rank; codes are positions in `strings`."""
+
+    strings: tuple[str, ...] = ("",)
+    times: OperatorTimes = field(default_factory=OperatorTimes.empty)
+    longest: LongestOps = field(default_factory=LongestOps.empty)
+
+    def shifted(self, offset_ns: int) -> OperatorFigures:
+        """The same on a clock that is moved by a constant."""
+        return replace(self, longest=self.longest.shifted(offset_ns))
+
+
+def operator_figures(
+    records: Records, iterations: Int64, *, by_name: bool = False
+) -> OperatorFigures:
+    """How long each type of operator took, or each operator by its name.
+
+    iterations: (ops,) step of each communication op, NO_ID for none.
+    """
+    strings = StringPool()
+    tasks, ops = records.tasks, records.ops
+    compute = np.flatnonzero(tasks.compute)
+    names = tasks.name[compute]
+    given = _meanings(tasks.op_type[compute], records.strings, strings, str)
+    named = _meanings(names, records.strings, strings, operator_type)
+    computing = _times(
+        tasks.end_ns[compute] - tasks.start_ns[compute],
+        np.where(given == NO_NAME, named, given),
+        _meanings(tasks.task_type[compute], records.strings, strings, str),
+        _meanings(names, records.strings, strings, str) if by_name else None,
+        communication=False,
+    )
+    communicating = _times(
+        ops.end_ns - ops.start_ns,
+        _meanings(ops.name, records.strings, strings, collective_kind),
+        np.zeros(len(ops), np.int32),
+        _meanings(ops.name, records.strings, strings, str) if by_name else None,
+        communication=True,
+    )
+    times = OperatorTimes.concat([computing, communicating])
+    longest = _longest(ops, iterations, records.strings, strings)
+    return OperatorFigures(tuple(strings), times, longest)
+
+
+def _meanings(
+    codes: Codes, pool: StringPool, strings: StringPool, meaning: Callable[[str], str]
+) -> Codes:
+    """The codes of another pool, of what each string means; each is asked once."""
+    table = np.zeros(len(pool), np.int32)
+    for code in _distinct(codes, len(pool)).tolist():
+        table[code] = strings.code(meaning(pool[code]))
+    return table[codes]
+
+
+def _distinct(codes: Codes, bound: int) -> Rows:
+    """The codes that occur, in order."""
+    seen = np.zeros(bound, np.bool_)
+    seen[codes] = True
+    return np.flatnonzero(seen)
+
+
+def _times(
+    lengths_ns: Int64, kinds: Codes, cores: Codes, names: Codes | None, *, communication: bool
+) -> OperatorTimes:
+    """One row for each distinct kind, core and name; a row's length is exact."""
+    if not len(lengths_ns):
+        return OperatorTimes.empty()
+    codes = [kinds, cores] + ([] if names is None else [names])
+    group = np.zeros(len(lengths_ns), np.int64)
+    for own in codes:
+        group = _dense(group * (int(own.max()) + 1) + own)
+    count = int(group.max()) + 1
+    first = np.zeros(count, np.int64)
+    first[group[::-1]] = np.arange(len(group))[::-1]
+    total_ns = np.zeros(count, np.int64)
+    shortest_ns = np.full(count, np.iinfo(np.int64).max)
+    longest_ns = np.full(count, np.iinfo(np.int64).min)
+    np.add.at(total_ns, group, lengths_ns)
+    np.minimum.at(shortest_ns, group, lengths_ns)
+    np.maximum.at(longest_ns, group, lengths_ns)
+    return OperatorTimes.of(
+        count,
+        {
+            "communication": np.full(count, communication),
+            "type": kinds[first],
+            "core": cores[first],
+            "count": np.bincount(group, minlength=count),
+            "total_ns": total_ns,
+            "shortest_ns": shortest_ns,
+            "longest_ns": longest_ns,
+        }
+        | ({} if names is None else {"name": names[first]}),
+    )
+
+
+def _dense(keys: Int64) -> Int64:
+    """Keys numbered from 0 without gaps; small keys need no sorting."""
+    bound = int(keys.max()) + 1
+    if bound > 4 * len(keys) + (1 << 16):
+        numbered: Int64 = np.unique(keys, return_inverse=True)[1].reshape(-1)
+        return numbered
+    number = np.zeros(bound, np.int64)
+    number[keys] = 1
+    dense: Int64 = (np.cumsum(number) - 1)[keys]
+    return dense
+
+
+def _longest(
+    ops: CommunicationOps, iterations: Int64, pool: StringPool, strings: StringPool
+) -> LongestOps:
+    at = np.argsort(ops.start_ns - ops.end_ns, kind="stable")[:LONGEST_OPS]
+    return LongestOps(
+        ops.start_ns[at],
+        ops.end_ns[at],
+        _meanings(ops.name[at], pool, strings, str),
+        _meanings(ops.group[at], pool, strings, str),
+        ops.graph[at],
+        iterations[at],
+    )

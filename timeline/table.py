@@ -1,0 +1,123 @@
+"""Turns named columns into rows, CSV, frames of other libraries, and a table in a notebook."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+__all__ = ["Table"]
+
+MOST_ROWS_SHOWN = 60
+
+
+@dataclass(frozen=True, repr=False)
+class Table:
+    """Columns by name, all equally long: int64, float64 or strings (object).
+
+    Values that are not given are masked (`numpy.ma`), and None or NA everywhere else.
+    """
+
+    columns: Mapping[str, npt.NDArray[Any]]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values()), ()))
+
+    def __getitem__(self, name: str) -> npt.NDArray[Any]:
+        return self.columns[name]
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        """Rows of Python values."""
+        return zip(*(column.tolist() for column in self.columns.values()), strict=True)
+
+    def __repr__(self) -> str:
+        return f"<Table {len(self)} rows: {', '.join(self.columns)}>"
+
+    def take(self, rows: npt.NDArray[Any]) -> Table:
+        """The rows chosen by a mask or by positions."""
+        return Table({name: column[rows] for name, column in self.columns.items()})
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """A mapping for each row."""
+        return [dict(zip(self.columns, row, strict=True)) for row in self]
+
+    def to_csv(self) -> str:
+        """Comma-separated text with a header, lines ended by a line feed; empty where not given."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(self.columns)
+        writer.writerows(self)
+        return text.getvalue()
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A pandas frame; integers with gaps are Int64.
+
+        Raises:
+            ImportError: pandas is not installed.
+        """
+        import pandas as pd
+
+        return pd.DataFrame(
+            {
+                name: pd.array(column.tolist(), dtype="Int64")
+                if np.ma.isMaskedArray(column) and column.dtype.kind == "i"
+                else column
+                for name, column in self.columns.items()
+            }
+        )
+
+    def to_arrow(self) -> pa.Table:
+        """An Arrow table.
+
+        Raises:
+            ImportError: pyarrow is not installed.
+        """
+        import pyarrow as pa
+
+        kinds = {"i": pa.int64(), "f": pa.float64(), "O": pa.string()}
+        return pa.table(
+            {
+                name: pa.array(column.tolist(), kinds[column.dtype.kind])
+                for name, column in self.columns.items()
+            }
+        )
+
+    def to_polars(self) -> pl.DataFrame:
+        """A polars frame.
+
+        Raises:
+            ImportError: polars is not installed.
+        """
+        import polars as pl
+
+        kinds = {"i": pl.Int64, "f": pl.Float64, "O": pl.String}
+        return pl.DataFrame(
+            {name: column.tolist() for name, column in self.columns.items()},
+            schema={name: kinds[column.dtype.kind] for name, column in self.columns.items()},
+        )
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in self.columns)
+        shown = self.take(np.arange(min(len(self), MOST_ROWS_SHOWN)))
+        body = "".join(
+            "<tr>" + "".join(f"<td>{_spelled(value)}</td>" for value in row) + "</tr>"
+            for row in shown
+        )
+        rest = len(self) - len(shown)
+        note = f"<p>and {rest} more rows</p>" if rest else ""
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{note}"
+
+
+def _spelled(value: object) -> str:
+    return "" if value is None else html.escape(str(value))

@@ -1,0 +1,244 @@
+"""Turns figures into the answer to "what is slow": which rank, which step, which operators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from timeline.figures import Figures
+from timeline.records.columns import Bool, Int64
+from timeline.table import Table
+from timeline.units import spell_duration
+
+__all__ = ["Extreme", "Verdict", "total_by_type"]
+
+MOST_OPERATORS = 5
+NOTABLE = 0.05
+"""By so much of the median a rank must compute longer before others are said to wait for it."""
+
+
+@dataclass(frozen=True)
+class Extreme:
+    """The slowest and the fastest of several ranks or steps, and what lies between."""
+
+    slowest: int
+    slowest_ns: int
+    fastest: int
+    fastest_ns: int
+    median_ns: int
+    rank: int | None = None
+    """On which rank the slowest step was slowest."""
+    graph: int | None = None
+    """Of which graph the slowest step is."""
+
+    @property
+    def spread(self) -> float:
+        """How much longer the slowest took than the fastest, as a share of the fastest."""
+        return self.slowest_ns / self.fastest_ns - 1 if self.fastest_ns else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """The values under the names of the report."""
+        return {
+            "slowest": self.slowest,
+            "slowest_ns": self.slowest_ns,
+            "fastest": self.fastest,
+            "fastest_ns": self.fastest_ns,
+            "median_ns": self.median_ns,
+            "spread": round(self.spread, 6),
+            "rank": self.rank,
+            "graph": self.graph,
+        }
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is slow.
+
+    ranks: a row per rank, `step_ns` the mean span of its steps on the device. steps: a row per
+    graph and step, of the rank where it took longest. operators, collectives: the types that took
+    longest over all ranks, with their share of all computing or communicating.
+    """
+
+    ranks: Table
+    steps: Table
+    rank_extreme: Extreme | None
+    step_extreme: Extreme | None
+    operators: Table
+    collectives: Table
+
+    @classmethod
+    def of(cls, figures: Figures) -> Verdict:
+        """The verdict on some ranks."""
+        steps = _slowest_rank_of_each_step(figures.steps)
+        totals = total_by_type(figures.operators)
+        communication = totals["communication"] == 1
+        return cls(
+            figures.overlap,
+            steps,
+            _rank_extreme(figures.overlap),
+            _step_extreme(steps),
+            _longest(totals, ~communication),
+            _longest(totals, communication),
+        )
+
+    def sentences(self) -> Iterator[str]:
+        """The answers for people, the most telling first."""
+        worst = self._slowest_rank_row()
+        if worst is None:
+            return
+        yield _where_time_goes(worst, several=len(self.ranks) > 1)
+        if self.rank_extreme is not None:
+            own = self.rank_extreme
+            yield (
+                f"Slowest rank: {own.slowest}, {spell_duration(own.slowest_ns)}"
+                f"{' a step' if worst['step_ns'] is not None else ''}, "
+                f"{own.spread:.1%} more than the fastest, {own.fastest}."
+            )
+            yield from self._computes_longest()
+        if self.step_extreme is not None:
+            own = self.step_extreme
+            on = f" on rank {own.rank}" if len(self.ranks) > 1 else ""
+            yield (
+                f"Slowest step: {own.slowest}, {spell_duration(own.slowest_ns)}{on}; "
+                f"the median is {spell_duration(own.median_ns)}, "
+                f"the fastest {spell_duration(own.fastest_ns)} ({own.fastest})."
+            )
+
+    def _slowest_rank_row(self) -> dict[str, Any] | None:
+        if not len(self.ranks) or not self.ranks["span_ns"].any():
+            return None
+        at = int(np.argmax(_rank_times_ns(self.ranks)))
+        return self.ranks.take(np.array([at])).to_dicts()[0]
+
+    def _computes_longest(self) -> Iterator[str]:
+        """Ranks wait for each other in collectives: who computes longest makes the others wait."""
+        computing_ns = self.ranks["computing_ns"]
+        median_ns = float(np.median(computing_ns))
+        at = int(np.argmax(computing_ns))
+        if median_ns and computing_ns[at] > median_ns * (1 + NOTABLE):
+            yield (
+                f"Rank {self.ranks['rank'][at]} computes longest, "
+                f"{computing_ns[at] / median_ns - 1:.0%} more than the median: "
+                "others may wait for it."
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The verdict as plain values."""
+        return {
+            "sentences": list(self.sentences()),
+            "ranks": self.ranks.to_dicts(),
+            "slowest_rank": None if self.rank_extreme is None else self.rank_extreme.to_dict(),
+            "slowest_step": None if self.step_extreme is None else self.step_extreme.to_dict(),
+            "operators": self.operators.to_dicts(),
+            "collectives": self.collectives.to_dicts(),
+        }
+
+
+def _where_time_goes(row: dict[str, Any], *, several: bool) -> str:
+    span_ns = row["span_ns"]
+    spent = {
+        "computing": row["computing_ns"],
+        "communication that nothing overlaps": row["not_overlapped_ns"],
+        "neither": row["free_ns"],
+    }
+    parts = sorted(spent.items(), key=lambda item: -item[1])
+    shares = ", ".join(f"{part_ns / span_ns:.0%} {name}" for name, part_ns in parts if part_ns)
+    where = f" of rank {row['rank']}" if several else ""
+    return f"Device time{where}: {shares}."
+
+
+def _rank_times_ns(ranks: Table) -> npt.NDArray[Any]:
+    """The mean step of each rank; all of its time where not every rank has steps."""
+    steps_ns = ranks["step_ns"]
+    return ranks["span_ns"] if np.ma.getmaskarray(steps_ns).any() else steps_ns
+
+
+def _rank_extreme(ranks: Table) -> Extreme | None:
+    used = ranks["span_ns"] > 0 if len(ranks) else np.zeros(0, np.bool_)
+    if used.sum() < 2:
+        return None
+    chosen = ranks.take(used)
+    return _extreme(chosen["rank"], np.asarray(_rank_times_ns(chosen)))
+
+
+def _extreme(ids: Int64, times_ns: Int64, **more: Any) -> Extreme:
+    slowest, fastest = int(np.argmax(times_ns)), int(np.argmin(times_ns))
+    return Extreme(
+        int(ids[slowest]),
+        int(times_ns[slowest]),
+        int(ids[fastest]),
+        int(times_ns[fastest]),
+        int(np.median(times_ns)),
+        **more,
+    )
+
+
+def _slowest_rank_of_each_step(steps: Table) -> Table:
+    """For each graph and step the row of the rank on which it took longest, in order of time.
+
+    Ranks number their graphs apart, so a step is matched by its number alone unless a rank has
+    several graphs.
+    """
+    if not len(steps):
+        return steps
+    known = steps.take(~np.ma.getmaskarray(steps["span_ns"]))
+    graph = np.ma.filled(known["graph"], -1)
+    if not _has_several_graphs(known["rank"], graph):
+        graph = np.zeros_like(graph)
+    order = np.lexsort((-np.asarray(known["span_ns"]), known["step"], graph))
+    known, graph = known.take(order), graph[order]
+    first = np.ones(len(known), np.bool_)
+    first[1:] = (np.diff(graph) != 0) | (np.diff(known["step"]) != 0)
+    longest = known.take(first)
+    return longest.take(np.argsort(longest["start_ns"], kind="stable"))
+
+
+def _has_several_graphs(rank: Int64, graph: Int64) -> bool:
+    pairs = np.unique(np.stack([rank, graph]), axis=1)
+    return bool(pairs.shape[1] > len(np.unique(rank)))
+
+
+def _step_extreme(steps: Table) -> Extreme | None:
+    if len(steps) < 2:
+        return None
+    times_ns = np.asarray(steps["span_ns"])
+    at = int(np.argmax(times_ns))
+    row = steps.take(np.array([at])).to_dicts()[0]
+    return _extreme(steps["step"], times_ns, rank=row["rank"], graph=row["graph"])
+
+
+def total_by_type(operators: Table) -> Table:
+    """Operators of all ranks together, a row per type and core, longest first."""
+    found: dict[tuple[int, str, str], list[int]] = {}
+    columns = ("communication", "type", "core", "count", "total_ns", "shortest_ns", "longest_ns")
+    rows = zip(*(operators[name].tolist() for name in columns), strict=True) if operators else ()
+    for communication, kind, core, count, total_ns, shortest_ns, longest_ns in rows:
+        own = found.setdefault((communication, kind, core), [0, 0, shortest_ns, 0])
+        own[0] += count
+        own[1] += total_ns
+        own[2] = min(own[2], shortest_ns)
+        own[3] = max(own[3], longest_ns)
+    order = sorted(found, key=lambda key: (-found[key][1], key))
+    values = np.array([found[key] for key in order], np.int64).reshape(-1, 4)
+    return Table(
+        {
+            "communication": np.array([key[0] for key in order], np.int64),
+            "type": np.array([key[1] for key in order], object),
+            "core": np.array([key[2] for key in order], object),
+            **dict(zip(columns[3:], values.T, strict=True)),
+        }
+    )
+
+
+def _longest(totals: Table, chosen: Bool) -> Table:
+    """The first rows of those chosen, with their share of all that were."""
+    own = totals.take(chosen)
+    all_ns = int(own["total_ns"].sum())
+    top = own.take(np.arange(min(len(own), MOST_OPERATORS)))
+    columns = {name: top[name] for name in ("type", "core", "count", "total_ns")}
+    share = top["total_ns"] / all_ns if all_ns else np.zeros(len(top))
+    return Table({**columns, "share": np.round(share, 6)})
