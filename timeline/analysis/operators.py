@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from timeline.analysis.operator_names import collective_kind, operator_type
-from timeline.records.columns import Bool, Codes, Columns, Int64, Rows, column
+from timeline.records.columns import Bool, Codes, Columns, Int64, column
 from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_GRAPH, NO_ID, CommunicationOps, Records, Spans
 
@@ -69,42 +68,25 @@ def operator_figures(
     tasks, ops = records.tasks, records.ops
     compute = np.flatnonzero(tasks.compute)
     names = tasks.name[compute]
-    given = _meanings(tasks.op_type[compute], records.strings, strings, str)
-    named = _meanings(names, records.strings, strings, operator_type)
+    given = strings.translated(tasks.op_type[compute], records.strings)
+    named = strings.translated(names, records.strings, operator_type)
     computing = _times(
         tasks.end_ns[compute] - tasks.start_ns[compute],
         np.where(given == NO_NAME, named, given),
-        _meanings(tasks.task_type[compute], records.strings, strings, str),
-        _meanings(names, records.strings, strings, str) if by_name else None,
+        strings.translated(tasks.task_type[compute], records.strings),
+        strings.translated(names, records.strings) if by_name else None,
         communication=False,
     )
     communicating = _times(
         ops.end_ns - ops.start_ns,
-        _meanings(ops.name, records.strings, strings, collective_kind),
+        strings.translated(ops.name, records.strings, collective_kind),
         np.zeros(len(ops), np.int32),
-        _meanings(ops.name, records.strings, strings, str) if by_name else None,
+        strings.translated(ops.name, records.strings) if by_name else None,
         communication=True,
     )
     times = OperatorTimes.concat([computing, communicating])
     longest = _longest(ops, iterations, records.strings, strings)
     return OperatorFigures(tuple(strings), times, longest)
-
-
-def _meanings(
-    codes: Codes, pool: StringPool, strings: StringPool, meaning: Callable[[str], str]
-) -> Codes:
-    """The codes of another pool, of what each string means; each is asked once."""
-    table = np.zeros(len(pool), np.int32)
-    for code in _distinct(codes, len(pool)).tolist():
-        table[code] = strings.code(meaning(pool[code]))
-    return table[codes]
-
-
-def _distinct(codes: Codes, bound: int) -> Rows:
-    """The codes that occur, in order."""
-    seen = np.zeros(bound, np.bool_)
-    seen[codes] = True
-    return np.flatnonzero(seen)
 
 
 def _times(
@@ -160,8 +142,8 @@ def _longest(
     return LongestOps(
         ops.start_ns[at],
         ops.end_ns[at],
-        _meanings(ops.name[at], pool, strings, str),
-        _meanings(ops.group[at], pool, strings, str),
+        strings.translated(ops.name[at], pool),
+        strings.translated(ops.group[at], pool),
         ops.graph[at],
         iterations[at],
     )

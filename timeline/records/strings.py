@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
@@ -47,6 +47,17 @@ class StringPool:
         if None in found:
             found = list(map(self.code, wanted))
         return np.array(found, np.int32)
+
+    def translated(
+        self, codes: Codes, pool: StringPool, meaning: Callable[[str], str] = str
+    ) -> Codes:
+        """The codes here of what codes of another pool mean; each string is asked once."""
+        seen = np.zeros(len(pool), np.bool_)
+        seen[codes] = True
+        table = np.zeros(len(pool), np.int32)
+        for code in np.flatnonzero(seen).tolist():
+            table[code] = self.code(meaning(pool[code]))
+        return table[codes]
 
     def matching(self, test: Iterable[bool]) -> Codes:
         """The codes of the strings whose test, given in code order, is true; (k,) int32."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from timeline.analysis.collectives import RankCollectives, rank_collectives
 from timeline.analysis.cut import device_span_ns
 from timeline.analysis.operators import OperatorFigures, operator_figures
 from timeline.analysis.overlap import OverlapTotals
@@ -70,6 +71,7 @@ class RankFacts:
     span_ns: tuple[int, int] | None
     omissions: tuple[Omission, ...]
     operators: OperatorFigures
+    collectives: RankCollectives
     missing: Omission | None = None
     """The detail that is left out to keep a limit."""
 
@@ -87,6 +89,7 @@ class RankFacts:
             self,
             steps=self.steps.shifted(offset_ns),
             operators=self.operators.shifted(offset_ns),
+            collectives=self.collectives.shifted(offset_ns),
             device_start_ns=np.where(start_ns == NO_TIME, NO_TIME, start_ns + offset_ns),
             device_end_ns=np.where(start_ns == NO_TIME, end_ns, end_ns + offset_ns),
             span_ns=None
@@ -130,6 +133,7 @@ def facts_of(
     """
     records, membership = picture.records, picture.cut.membership
     count = len(records.steps)
+    op_iterations = _op_iterations(picture)
     rows = [membership.tasks, membership.ops, membership.planes]
     return RankFacts(
         profile,
@@ -147,7 +151,8 @@ def facts_of(
         row_count(records),
         device_span_ns(records),
         records.omissions,
-        operator_figures(records, _op_iterations(picture), by_name=operators_by_name),
+        operator_figures(records, op_iterations, by_name=operators_by_name),
+        rank_collectives(records, op_iterations),
         omission_of(picture),
     )
 

@@ -1,0 +1,114 @@
+"""Turns simulated clusters whose clocks are known into evidence that alignment finds them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from simulated_cluster import Cluster, simulate
+
+from timeline.analysis.alignment import align
+from timeline.records.columns import Int64
+
+
+def _off_by(cluster: Cluster) -> Int64:
+    """How far the offsets found are from the true ones, both counted from the lowest rank."""
+    found = align(cluster.ranks).offsets_ns
+    true = cluster.offsets_ns - cluster.offsets_ns[0]
+    return np.asarray(np.abs(found - true))
+
+
+@given(
+    ranks=st.integers(2, 24),
+    width=st.integers(2, 6),
+    ops=st.integers(12, 40),
+    seed=st.integers(0, 1 << 30),
+)
+@settings(max_examples=60, deadline=None)
+def test_offsets_are_found_within_the_noise(ranks: int, width: int, ops: int, seed: int) -> None:
+    """Rows and columns of a grid of ranks, late ranks, lost ops: every offset is found."""
+    noise_ns = 1500
+    cluster = simulate(
+        ranks, width=width, ops=ops, seed=seed, noise_ns=noise_ns, offset_ns=200_000, lost=0.1
+    )
+    assert _off_by(cluster).max() <= 4 * noise_ns
+
+
+def test_ranks_without_a_common_group_are_connected_through_others() -> None:
+    """Groups overlap in one rank each: a chain, whose ends never meet."""
+    cluster = simulate(
+        9,
+        groups=[(0, 1, 2), (2, 3, 4), (4, 5, 6), (6, 7, 8)],
+        ops=60,
+        noise_ns=500,
+        offset_ns=90_000,
+    )
+    assert _off_by(cluster).max() <= 1500
+    assert (align(cluster.ranks).island == 0).all()
+
+
+def test_islands_keep_their_own_clocks() -> None:
+    """Nothing relates two groups that share no rank: each keeps the clock of its lowest rank."""
+    cluster = simulate(4, groups=[(0, 1), (2, 3)], ops=30, noise_ns=200, offset_ns=50_000)
+    found = align(cluster.ranks)
+    assert found.island.tolist() == [0, 0, 2, 2]
+    true = cluster.offsets_ns
+    assert found.offsets_ns[[0, 2]].tolist() == [0, 0]
+    assert abs(found.offsets_ns[3] - (true[3] - true[2])) < 800
+
+
+def test_a_late_rank_moves_no_clock() -> None:
+    """A rank that comes 80 ms late to every collective is late, and its clock is right."""
+    cluster = simulate(8, ops=30, noise_ns=500, offset_ns=20_000, late={5: 80_000_000})
+    assert _off_by(cluster).max() <= 2000
+
+
+def test_refused_where_ends_say_less_than_clocks() -> None:
+    """Ends that differ by more than the clocks correct nothing, and the reason says so."""
+    cluster = simulate(2, ops=8, noise_ns=60_000, offset_ns=5_000, seed=3)
+    found = align(cluster.ranks)
+    assert found.offsets_ns.tolist() == [0, 0]
+    assert not found.used.any()
+    assert "no less than the clocks" in found.reasons[0]
+
+
+def test_refused_where_nothing_is_shared() -> None:
+    """Ranks without a common collective keep their clocks."""
+    cluster = simulate(3, groups=[(0,), (1,), (2,)], ops=5)
+    found = align(cluster.ranks)
+    assert found.reasons == ("no two ranks share 3 collectives that end together",)
+    assert found.ops.tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("kind", ["send", "receive", "batchSendRecv", "reduceScatter"])
+def test_ends_that_wait_are_not_used(kind: str) -> None:
+    """Ends of point-to-point ops and scatters differ by what they wait for."""
+    cluster = simulate(4, ops=20, kind=kind, offset_ns=50_000)
+    assert align(cluster.ranks).ops.tolist() == [0, 0, 0, 0]
+
+
+def test_a_rank_alone_is_on_no_common_clock() -> None:
+    """One rank has nobody to be aligned with."""
+    cluster = simulate(2, ops=20)
+    assert align(cluster.ranks[:1]).offsets_ns.tolist() == [0]
+    assert align([]).offsets_ns.tolist() == []
+
+
+def test_steps_that_one_rank_did_not_record_are_left_alone() -> None:
+    """A rank that began to record two steps later is matched by step, not by count."""
+    cluster = simulate(3, groups=[(0, 1, 2)], ops=40, steps=8, noise_ns=300, offset_ns=70_000)
+    own = cluster.ranks[1]
+    late = replace(own, ops=own.ops.take(own.ops.iteration >= 2))
+    found = align([cluster.ranks[0], late, cluster.ranks[2]])
+    true = cluster.offsets_ns - cluster.offsets_ns[0]
+    assert np.abs(found.offsets_ns - true).max() < 1500
+    assert found.ops[1] == len(late.ops)
+
+
+def test_a_thousand_ranks() -> None:
+    """1,024 ranks in rows and columns of 32: the found offsets are right."""
+    cluster = simulate(1024, width=32, ops=10, noise_ns=1000, offset_ns=100_000)
+    assert _off_by(cluster).max() < 2000

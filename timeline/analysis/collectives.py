@@ -1,0 +1,180 @@
+"""Turns the communication ops of one rank into what other ranks can recognise them by."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from timeline.analysis.intervals import Intervals, union
+from timeline.analysis.operator_names import collective_kind
+from timeline.records.columns import Codes, Int64, Rows, column
+from timeline.records.pairs import distinct_pairs
+from timeline.records.strings import StringPool
+from timeline.records.tables import NO_ID, CommunicationOps, Records, Spans, Tasks
+
+__all__ = ["POINT_TO_POINT", "Collectives", "RankCollectives", "rank_collectives"]
+
+POINT_TO_POINT = frozenset({"Send", "Receive", "SendRecv", "BatchSendRecv"})
+"""Kinds of ops that do not join a whole group."""
+_PAIRED = ("Send", "Receive")
+_VERB = re.compile(r"send|receive|recv", re.IGNORECASE)
+_BITS = re.compile(r"\d+")
+
+_Hashes = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class Collectives(Spans):
+    """The communication ops of one rank, in order of their start.
+
+    key: the same number on every rank that takes part in the op, and on no other op. pair: the
+    same for a send and the receive that gets it, NO_ID for what is neither. size_bytes: what one
+    rank puts in (count and data type), NO_ID where that is not known. computing_before_ns and
+    idle_before_ns: how long the device computed, and did nothing, since its op before.
+    """
+
+    key: Int64 = column(np.int64)
+    pair: Int64 = column(np.int64, NO_ID)
+    kind: Codes = column(np.int32)
+    name: Codes = column(np.int32)
+    group: Codes = column(np.int32)
+    iteration: Int64 = column(np.int64, NO_ID)
+    size_bytes: Int64 = column(np.int64, NO_ID)
+    computing_before_ns: Int64 = column(np.int64, 0)
+    idle_before_ns: Int64 = column(np.int64, 0)
+
+
+@dataclass(frozen=True)
+class RankCollectives:
+    """The collectives of one rank; codes are positions in `strings`."""
+
+    strings: tuple[str, ...] = ("",)
+    ops: Collectives = field(default_factory=Collectives.empty)
+
+    def shifted(self, offset_ns: int) -> RankCollectives:
+        """The same on a clock that is moved by a constant; durations stay."""
+        ops = self.ops
+        start_ns, end_ns = ops.start_ns + offset_ns, ops.end_ns + offset_ns
+        return replace(self, ops=replace(ops, start_ns=start_ns, end_ns=end_ns))
+
+
+def rank_collectives(records: Records, iterations: Int64) -> RankCollectives:
+    """The collectives of a rank.
+
+    Ranks name an op alike: HCCL numbers ops within their group
+    (`hcom_allReduce__GROUP_INDEX_ITERATION`), and a graph has the same names on every rank. So an
+    op is recognised by its name, its group where the source tells the group's own name, its step,
+    and how often that name came before in the step. Labels of groups ("Group 0") are numbered by
+    each rank for itself and tell nothing; neither do graph ids.
+
+    iterations: (ops,) the step of each op, NO_ID for none.
+    """
+    order = np.argsort(records.ops.start_ns, kind="stable")
+    ops, iterations = records.ops.take(order), iterations[order]
+    pool, strings = records.strings, StringPool()
+    distinct, which = distinct_pairs(ops.name.astype(np.int64), ops.group_name.astype(np.int64))
+    named = [(pool[name], pool[group]) for name, group in distinct.tolist()]
+    turn = _turns(which, iterations)
+    pairs = _hashed(
+        f"{group}\0{_VERB.sub('', name)}" if collective_kind(name) in _PAIRED else ""
+        for name, group in named
+    )
+    computing_ns, idle_ns = _since_op_before(records.tasks, ops)
+    made = Collectives(
+        ops.start_ns,
+        ops.end_ns,
+        _mixed(_hashed(f"{group}\0{name}" for name, group in named)[which], iterations, turn),
+        np.where(pairs[which] == 0, NO_ID, _mixed(pairs[which], iterations, turn)),
+        strings.translated(ops.name, pool, collective_kind),
+        strings.translated(ops.name, pool),
+        strings.translated(ops.group, pool),
+        iterations,
+        _sizes_bytes(ops, pool),
+        computing_ns,
+        idle_ns,
+    )
+    return RankCollectives(tuple(strings), made)
+
+
+def _hashed(texts: Iterable[str]) -> _Hashes:
+    """Hashes that are the same in every process; 0 for an empty text."""
+    return np.array(
+        [
+            int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
+            if text
+            else 0
+            for text in texts
+        ],
+        np.uint64,
+    )
+
+
+def _mixed(hashes: _Hashes, *columns: Int64) -> Int64:
+    """One number of several, never negative (SplitMix64)."""
+    mixed = hashes
+    for own in columns:
+        mixed = mixed + own.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        mixed = mixed ^ (mixed >> np.uint64(31))
+    return (mixed >> np.uint64(1)).astype(np.int64)
+
+
+def _turns(which: Rows, iterations: Int64) -> Int64:
+    """How many rows of the same name and step come before each row."""
+    order = np.lexsort((which, iterations))
+    opens = np.ones(len(order), np.bool_)
+    opens[1:] = (np.diff(which[order]) != 0) | (np.diff(iterations[order]) != 0)
+    first = np.maximum.accumulate(np.where(opens, np.arange(len(order)), 0))
+    turn = np.empty(len(order), np.int64)
+    turn[order] = np.arange(len(order)) - first
+    return turn
+
+
+def _sizes_bytes(ops: CommunicationOps, pool: StringPool) -> Int64:
+    """Count times the width of the data type, whose name tells its bits (FP32, int8, bfp16)."""
+    widths = np.full(len(pool), NO_ID, np.int64)
+    for code in np.unique(ops.data_type).tolist():
+        bits = _BITS.search(pool[code])
+        widths[code] = int(bits[0]) // 8 if bits else NO_ID
+    width = widths[ops.data_type]
+    known = (ops.count != NO_ID) & (width > 0)
+    return np.where(known, ops.count * width, NO_ID)
+
+
+def _since_op_before(tasks: Tasks, ops: CommunicationOps) -> tuple[Int64, Int64]:
+    """How long the device computed, and idled, from the end of the op before to each start.
+
+    Before the first op it counts from the first task. Ops are in order of their start.
+    """
+    if not len(ops):
+        return ops.start_ns, ops.start_ns
+    compute_start_ns, compute_end_ns = tasks.start_ns[tasks.compute], tasks.end_ns[tasks.compute]
+    computing = union(compute_start_ns, compute_end_ns)
+    busy = union(
+        np.concatenate([compute_start_ns, ops.start_ns]),
+        np.concatenate([compute_end_ns, ops.end_ns]),
+    )
+    ends_ns = np.sort(ops.end_ns)
+    before = np.searchsorted(ends_ns, ops.start_ns, side="right") - 1
+    first_ns = min(ops.start_ns[0], compute_start_ns.min(initial=ops.start_ns[0]))
+    since_ns = np.where(before >= 0, ends_ns[before], first_ns)
+    computing_ns = _covered_until(computing, ops.start_ns) - _covered_until(computing, since_ns)
+    busy_ns = _covered_until(busy, ops.start_ns) - _covered_until(busy, since_ns)
+    return computing_ns, ops.start_ns - since_ns - busy_ns
+
+
+def _covered_until(intervals: Intervals, times_ns: Int64) -> Int64:
+    """How much of the time before each moment the intervals cover."""
+    if not len(intervals):
+        return np.zeros(len(times_ns), np.int64)
+    upto_ns = np.concatenate([[0], np.cumsum(intervals.end_ns - intervals.start_ns)])
+    at = np.searchsorted(intervals.start_ns, times_ns, side="right")
+    over_ns = np.where(at > 0, np.maximum(intervals.end_ns[at - 1] - times_ns, 0), 0)
+    covered: Int64 = upto_ns[at] - over_ns
+    return covered
