@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 from timeline.errors import TimelineError, UsageError
 from timeline.printable import printable_json, say
-from timeline.selection import Kind, Selection, parse_layers, parse_window
-from timeline.units import parse_bytes, parse_ids
+from timeline.selection import Align, Kind, Selection, parse_layers, parse_window
+from timeline.units import parse_bytes, parse_duration_ns, parse_ids
 from timeline.version import __version__
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ def build_parser() -> argparse.ArgumentParser:
         "archive, compressed or not (default: here)",
     )
     _add_select(parser.add_argument_group("select (ids: 0,2-5 or all; ranges include both ends)"))
+    _add_clock(parser.add_argument_group("clock"))
     _add_draw(parser.add_argument_group("draw"))
     _add_output(parser.add_argument_group("output"))
     _add_work(parser.add_argument_group("work"))
@@ -140,6 +141,23 @@ def _add_draw(group: argparse._ArgumentGroup) -> None:
         metavar="OPERATOR",
         help="operator that ends backward, where steps are not marked "
         "(default: $PROFILING_BP_END, else found)",
+    )
+
+
+def _add_clock(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--align",
+        choices=[align.value for align in Align],
+        help="what puts ranks on one clock: what was recorded of clocks, the ends of collectives "
+        "that ranks share, the first device record of each, or nothing (default: collectives "
+        "where they can be trusted, else recorded)",
+    )
+    group.add_argument(
+        "--offset",
+        action="append",
+        default=[],
+        metavar="RANK=TIME",
+        help="move a rank from its recorded clock, as in 1=+120us; may be repeated",
     )
 
 
@@ -275,6 +293,7 @@ def _flush() -> None:
 
 
 def _options(asked: argparse.Namespace, kind: Kind) -> ExportOptions:
+    from timeline.analysis.clocks import ClockOptions
     from timeline.analysis.steps import StepOperators
     from timeline.options import Args, ExportOptions, Fit
 
@@ -289,6 +308,10 @@ def _options(asked: argparse.Namespace, kind: Kind) -> ExportOptions:
         operators=StepOperators(
             fp_start=asked.fp_start or _first_set(FP_START_VARIABLES),
             bp_end=asked.bp_end or _first_set(BP_END_VARIABLES),
+        ),
+        clock=ClockOptions(
+            None if asked.align is None else Align(asked.align),
+            dict(_offset(text) for text in asked.offset),
         ),
         assigned_ranks=dict(_assignment(text) for text in asked.assign_rank),
         force=asked.force,
@@ -308,6 +331,13 @@ def _assignment(text: str) -> tuple[str, int]:
     if not equals or not directory or not rank.isdigit():
         raise UsageError(f"--assign-rank {text}: write DIR=RANK, as in PROF_0003=3.")
     return directory, int(rank)
+
+
+def _offset(text: str) -> tuple[int, int]:
+    rank, equals, time = text.partition("=")
+    if not equals or not rank.isdigit():
+        raise UsageError(f"--offset {text}: write RANK=TIME, as in 1=+120us.")
+    return int(rank), parse_duration_ns(time)
 
 
 def _progress(asked: argparse.Namespace) -> Progress:

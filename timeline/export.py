@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import orjson
 
+from timeline.analysis.clocks import RankMove
 from timeline.encoders.formats import format_of
 from timeline.errors import LimitError, OutputError, spell_ids
 from timeline.figures import Figures
@@ -108,6 +109,7 @@ def _request(selection: Selection, options: ExportOptions, target: Path, ranks: 
         options.limit_bytes if ranks > 1 and options.fit is Fit.COARSEN else 0,
         ranks,
         target,
+        clock=options.clock,
     )
 
 
@@ -289,9 +291,9 @@ def _report(
             for part in written.parts
         ),
         ranks=tuple(
-            _rank_report(facts, source, offset, joined.clock.method)
-            for facts, source, offset in zip(
-                joined.facts, joined.sources, joined.clock.offsets_ns, strict=True
+            _rank_report(facts, source, move)
+            for facts, source, move in zip(
+                joined.facts, joined.sources, joined.clock.moves, strict=True
             )
         ),
         overlap=tuple(row for facts in joined.facts for row in _overlap_rows(facts)),
@@ -309,7 +311,7 @@ def _report(
     )
 
 
-def _rank_report(facts: RankFacts, source: Source, offset_ns: int, method: str) -> RankReport:
+def _rank_report(facts: RankFacts, source: Source, move: RankMove) -> RankReport:
     return RankReport(
         rank=facts.rank,
         source=source.identity.directory,
@@ -319,8 +321,10 @@ def _rank_report(facts: RankFacts, source: Source, offset_ns: int, method: str) 
         communication_ops=facts.communication_ops,
         steps=len(facts.steps),
         graphs=tuple(sorted(facts.graphs)),
-        offset_ns=offset_ns,
-        align=method,
+        offset_ns=move.offset_ns,
+        align=move.method,
+        spread_ns=move.spread_ns,
+        matched_ops=move.ops,
     )
 
 

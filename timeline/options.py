@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from timeline.analysis.clocks import ClockOptions
 from timeline.analysis.steps import StepOperators
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Kind, Layer
 
@@ -54,6 +55,7 @@ class ExportOptions:
     by_layer: bool | None = None
     merge_graphs: bool = True
     operators: StepOperators = field(default_factory=StepOperators)
+    clock: ClockOptions = field(default_factory=ClockOptions)
     assigned_ranks: Mapping[str, int] = field(default_factory=dict)
     force: bool = False
     strict: bool = False

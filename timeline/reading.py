@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from timeline.analysis.clocks import JoinedClock, RankClock, join_clocks
+from timeline.analysis.clocks import ClockOptions, JoinedClock, RankClock, join_clocks
 from timeline.errors import SelectionError, SourceError, spell_ids
 from timeline.jobs import Crew
 from timeline.records.tables import NO_GRAPH
@@ -108,20 +108,21 @@ def _read(sources: Sequence[Source], requests: Sequence[Request], crew: Crew) ->
 def _joined(
     sources: Sequence[Source], requests: Sequence[Request], shares: Sequence[Share]
 ) -> JoinedShares:
-    clock = _clock_of(sources, [share.facts for share in shares])
+    clock = _clock_of(sources, [share.facts for share in shares], requests[0].clock)
     moved = tuple(
         share.shifted(offset) for share, offset in zip(shares, clock.offsets_ns, strict=True)
     )
     return JoinedShares(tuple(sources), tuple(requests), moved, clock)
 
 
-def _clock_of(sources: Sequence[Source], facts: Sequence[RankFacts]) -> JoinedClock:
-    return join_clocks(
-        [
-            RankClock(own.rank, source.clock, own.profile.monotonic)
-            for source, own in zip(sources, facts, strict=True)
-        ]
-    )
+def _clock_of(
+    sources: Sequence[Source], facts: Sequence[RankFacts], options: ClockOptions
+) -> JoinedClock:
+    ranks = [
+        RankClock(own.rank, source.clock, own.profile.monotonic, own.span_ns, own.collectives)
+        for source, own in zip(sources, facts, strict=True)
+    ]
+    return join_clocks(ranks, options)
 
 
 def _read_window(
@@ -136,7 +137,7 @@ def _read_window(
     here, facts = [source for source, _ in read], [share.facts for _, share in read]
     _check_any(here, crew, path)
     check_selection(facts, selection, path)
-    clock = _clock_of(here, facts)
+    clock = _clock_of(here, facts, request.clock)
     moved = [own.shifted(by) for own, by in zip(facts, clock.offsets_ns, strict=True)]
     found = [own.span_ns for own in moved if own.span_ns is not None]
     if not found:

@@ -35,7 +35,11 @@ class OutputFile:
 
 @dataclass(frozen=True)
 class RankReport:
-    """What was read of one rank, and how its clock was moved."""
+    """What was read of one rank, and how its clock was moved.
+
+    spread_ns: what is left between the ends of the collectives that it shares with others,
+    `matched_ops` of them; None where clocks were not compared by them.
+    """
 
     rank: int
     source: Path
@@ -47,6 +51,8 @@ class RankReport:
     graphs: tuple[int, ...]
     offset_ns: int
     align: str
+    spread_ns: int | None
+    matched_ops: int
 
 
 @dataclass(frozen=True)
@@ -170,6 +176,8 @@ class ExportReport:
                     "graphs": [graph for graph in rank.graphs if graph != NO_GRAPH],
                     "offset_ns": rank.offset_ns,
                     "align": rank.align,
+                    "spread_ns": rank.spread_ns,
+                    "matched_ops": rank.matched_ops,
                 }
                 for rank in self.ranks
             ],

@@ -12,6 +12,7 @@ from timeline.units import parse_duration_ns, spell_duration
 __all__ = [
     "DETAIL_LAYERS",
     "SUMMARY_LAYERS",
+    "Align",
     "Kind",
     "Layer",
     "Selection",
@@ -27,6 +28,19 @@ class Kind(enum.Enum):
 
     SUMMARY = "summary"
     DETAIL = "detail"
+
+
+class Align(enum.Enum):
+    """What puts the ranks on one clock."""
+
+    RECORDED = "recorded"
+    """What the profiles tell of their clocks."""
+    COLLECTIVES = "collectives"
+    """That, corrected by the ends of collectives that ranks share."""
+    START = "start"
+    """The first device record of every rank."""
+    NONE = "none"
+    """Nothing: every rank is drawn at its own times."""
 
 
 class Layer(enum.Enum):

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from timeline.analysis.clocks import ClockOptions
+from timeline.analysis.collectives import RankCollectives, rank_collectives
 from timeline.analysis.cut import Cut, cut, cut_window
 from timeline.analysis.membership import NO_STEP
 from timeline.analysis.overlap import overlap_of, overlap_of_stretches, totals_by_step
@@ -49,7 +51,8 @@ class Request:
     limit_bytes: size of the file that shares are gathered for; 0 leaves them as they are. ranks:
     how many will share it. target: the file, whose format counts. window_ns: [start, end) on the
     rank's own clock. leading: whose detail is drawn, None for all. draw: whether rows are wanted
-    at all, or only facts. operators_by_name: whether facts tell operators apart by name.
+    at all, or only facts. clock: how ranks come on one clock. operators_by_name: whether facts
+    tell operators apart by name.
     """
 
     selection: Selection
@@ -62,6 +65,7 @@ class Request:
     window_ns: tuple[int, int] | None = None
     leading: Leading | None = None
     draw: bool = True
+    clock: ClockOptions = field(default_factory=ClockOptions)
     operators_by_name: bool = False
 
 
@@ -135,7 +139,10 @@ def _drawn(
     picture = _picture(part, request.selection)
     if request.leading is not None:
         picture = with_leading_detail(picture, request.leading)
-    facts = facts_of(profile, picture, operators_by_name=request.operators_by_name)
+    collectives = RankCollectives()
+    if request.ranks > 1:
+        collectives = rank_collectives(records, part.op_iterations, part.op_rows)
+    facts = facts_of(profile, picture, collectives, operators_by_name=request.operators_by_name)
     if not request.draw:
         return facts, RankTracks(records.rank, (), 0)
     tracks = draw_rank(picture, request.options)

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from timeline.analysis.collectives import RankCollectives
+from timeline.analysis.collectives import RankCollectives, kind_numbers
 from timeline.analysis.matching import Segments, SharedOps, shared_ops
 from timeline.records.columns import Bool, Float64, Int64, Rows
 from timeline.units import spell_duration
 
 __all__ = ["Alignment", "align"]
 
-ENDING_TOGETHER = frozenset({"AllReduce", "AllGather", "Broadcast", "Barrier"})
+ENDING_TOGETHER = ("AllReduce", "AllGather", "Broadcast", "Barrier")
 """Kinds of collectives that end at nearly the same moment on every rank of the group; the ends of
 others, and of point-to-point ops, differ by what they wait for."""
 LEAST_OPS = 3
@@ -103,11 +103,8 @@ class _Edges:
 
 
 def _ending_together(ranks: Sequence[RankCollectives]) -> SharedOps:
-    wanted = []
-    for own in ranks:
-        kinds = [code for code, kind in enumerate(own.strings) if kind in ENDING_TOGETHER]
-        wanted.append(np.isin(own.ops.kind, kinds))
     parts = [own.ops for own in ranks]
+    wanted = [np.isin(own.kind, kind_numbers(ENDING_TOGETHER)) for own in parts]
     shared = shared_ops(parts, wanted)
     often = np.bincount(shared.rank, minlength=len(ranks)) >= LEAST_OPS
     return shared_ops(parts, [own & held for own, held in zip(wanted, often, strict=True)])

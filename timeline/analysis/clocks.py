@@ -1,47 +1,122 @@
-"""Turns the clocks of ranks into one: recorded within a host, wall time between hosts."""
+"""Turns the clocks of ranks into one: as recorded, by shared collectives, or by their starts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
+from timeline.analysis.alignment import Alignment, align
+from timeline.analysis.collectives import RankCollectives
+from timeline.errors import SelectionError, spell_ids
 from timeline.records.clock import Clock
+from timeline.selection import Align
 
-__all__ = ["JoinedClock", "RankClock", "join_clocks"]
+__all__ = ["ClockOptions", "JoinedClock", "RankClock", "RankMove", "join_clocks"]
+
+RECORDED = "recorded"
+WALL = "wall clock"
+
+
+@dataclass(frozen=True)
+class ClockOptions:
+    """How ranks come on one clock.
+
+    align: None is by collectives where they can be trusted, and as recorded elsewhere.
+    offsets_ns: by rank, what its clock is moved by, instead of any correction.
+    """
+
+    align: Align | None = None
+    offsets_ns: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class RankClock:
-    """What joining needs to know of one rank: its clock, and whether its times count from boot."""
+    """What joining needs to know of one rank.
+
+    monotonic: whether its times count from the start of its host. span_ns: first start and last
+    end on its device.
+    """
 
     rank: int
     clock: Clock
     monotonic: bool
+    span_ns: tuple[int, int] | None = None
+    collectives: RankCollectives = field(default_factory=RankCollectives)
+
+
+@dataclass(frozen=True)
+class RankMove:
+    """What one rank is moved by, and why.
+
+    spread_ns: what is left between the ends of its collectives and those of others, None where
+    the clocks were not compared by them; `ops` of them were.
+    """
+
+    offset_ns: int = 0
+    method: str = RECORDED
+    spread_ns: int | None = None
+    ops: int = 0
 
 
 @dataclass(frozen=True)
 class JoinedClock:
-    """What each rank is moved by to be on one clock, and wall time less that clock."""
+    """What each rank is moved by to be on one clock, and wall time less that clock.
 
-    offsets_ns: tuple[int, ...]
+    fallback: why clocks were not corrected by collectives, where nothing else was asked for.
+    """
+
+    moves: tuple[RankMove, ...]
     wall_offset_ns: int | None
-    method: str
-    warnings: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
+    fallback: str = ""
+
+    @property
+    def offsets_ns(self) -> tuple[int, ...]:
+        """What each rank is moved by."""
+        return tuple(move.offset_ns for move in self.moves)
+
+    @property
+    def method(self) -> str:
+        """How the clocks were joined; several ways where ranks differ."""
+        return ", ".join(dict.fromkeys(move.method for move in self.moves)) or RECORDED
 
 
-def join_clocks(ranks: Sequence[RankClock]) -> JoinedClock:
+def join_clocks(ranks: Sequence[RankClock], options: ClockOptions | None = None) -> JoinedClock:
     """Find the moves that put ranks on one clock.
 
-    Exports that hold wall time stay as they are. Monotonic clocks stay as they are too while all
-    ranks ran on one host: that is one clock. Otherwise every rank moves to wall time, by the
-    offset of its host's lowest rank, so that ranks of one host keep their distance.
+    Recorded: exports that hold wall time stay as they are. Monotonic clocks stay as they are too
+    while all ranks ran on one host: that is one clock. Otherwise every rank moves to wall time, by
+    the offset of its host's lowest rank, so that ranks of one host keep their distance. What that
+    leaves, collectives tell (`align`).
+
+    Raises:
+        SelectionError: an offset is given for a rank that is not there.
     """
+    options = options or ClockOptions()
+    absent = set(options.offsets_ns) - {rank.rank for rank in ranks}
+    if absent:
+        raise SelectionError(
+            f"--offset: rank {spell_ids(absent)} is not selected. Use --list to see the ranks."
+        )
+    if options.align is Align.NONE:
+        joined = JoinedClock(tuple(RankMove(method="none") for _ in ranks), None)
+    else:
+        joined = _recorded(ranks)
+    if options.align is Align.START:
+        joined = _by_start(ranks, joined)
+    elif options.align in (None, Align.COLLECTIVES) and len(ranks) > 1:
+        joined = _by_collectives(ranks, joined, asked=options.align is not None)
+    return _with_given(ranks, joined, options.offsets_ns)
+
+
+def _recorded(ranks: Sequence[RankClock]) -> JoinedClock:
+    still = tuple(RankMove() for _ in ranks)
     monotonic = [rank.monotonic for rank in ranks]
     if not any(monotonic):
-        return JoinedClock((0,) * len(ranks), 0, "recorded", ())
+        return JoinedClock(still, 0)
     hosts = {rank.clock.host for rank in ranks}
     if all(monotonic) and len(hosts) == 1 and (len(ranks) == 1 or "" not in hosts):
-        return JoinedClock((0,) * len(ranks), ranks[0].clock.wall_offset_ns, "recorded", ())
+        return JoinedClock(still, ranks[0].clock.wall_offset_ns)
     return _on_wall_time(ranks)
 
 
@@ -50,7 +125,7 @@ def _on_wall_time(ranks: Sequence[RankClock]) -> JoinedClock:
     for rank in ranks:
         if rank.clock.host and rank.clock.wall_offset_ns is not None:
             by_host.setdefault(rank.clock.host, rank.clock.wall_offset_ns)
-    offsets, warnings = [], []
+    moves, warnings = [], []
     for rank in ranks:
         offset = by_host.get(rank.clock.host, rank.clock.wall_offset_ns) if rank.monotonic else 0
         if offset is None:
@@ -59,5 +134,66 @@ def _on_wall_time(ranks: Sequence[RankClock]) -> JoinedClock:
                 "relates it to the other ranks; it is drawn at its own times."
             )
             offset = 0
-        offsets.append(offset)
-    return JoinedClock(tuple(offsets), 0, "wall clock", tuple(warnings))
+        moves.append(RankMove(offset, WALL))
+    return JoinedClock(tuple(moves), 0, tuple(warnings))
+
+
+def _by_start(ranks: Sequence[RankClock], joined: JoinedClock) -> JoinedClock:
+    """Every rank begins where the first rank that ran anything begins."""
+    starts_ns = [
+        None if rank.span_ns is None else rank.span_ns[0] + move.offset_ns
+        for rank, move in zip(ranks, joined.moves, strict=True)
+    ]
+    first_ns = next((start_ns for start_ns in starts_ns if start_ns is not None), 0)
+    moves = tuple(
+        move
+        if start_ns is None
+        else RankMove(move.offset_ns + first_ns - start_ns, Align.START.value)
+        for start_ns, move in zip(starts_ns, joined.moves, strict=True)
+    )
+    return replace(joined, moves=moves, warnings=())
+
+
+def _by_collectives(ranks: Sequence[RankClock], joined: JoinedClock, *, asked: bool) -> JoinedClock:
+    """The recorded clocks, corrected where the ends of collectives can tell how."""
+    found = align(
+        [
+            rank.collectives.shifted(move.offset_ns)
+            for rank, move in zip(ranks, joined.moves, strict=True)
+        ]
+    )
+    moves = tuple(_corrected(found, at, move) for at, move in enumerate(joined.moves))
+    reason = "; ".join(found.reasons)
+    warnings = joined.warnings
+    if found.used.all():
+        # What nothing related before is related now.
+        warnings = ()
+    elif asked:
+        left = [rank.rank for rank, used in zip(ranks, found.used, strict=True) if not used]
+        why = reason or "they share too few of them"
+        warnings += (f"--align collectives: ranks {spell_ids(left)} stay as recorded: {why}.",)
+    return replace(joined, moves=moves, warnings=warnings, fallback=reason)
+
+
+def _corrected(found: Alignment, at: int, move: RankMove) -> RankMove:
+    if not found.ops[at]:
+        return move
+    spread_ns, ops = int(found.spreads_ns[at]), int(found.ops[at])
+    if not found.used[at]:
+        return replace(move, spread_ns=spread_ns, ops=ops)
+    offset_ns = move.offset_ns - int(found.offsets_ns[at])
+    return RankMove(offset_ns, Align.COLLECTIVES.value, spread_ns, ops)
+
+
+def _with_given(
+    ranks: Sequence[RankClock], joined: JoinedClock, offsets_ns: Mapping[int, int]
+) -> JoinedClock:
+    """Offsets that the user gives count from the recorded clock and take the place of others."""
+    recorded = _recorded(ranks).moves
+    moves = [
+        RankMove(own.offset_ns + offsets_ns[rank.rank], "given")
+        if rank.rank in offsets_ns
+        else move
+        for rank, own, move in zip(ranks, recorded, joined.moves, strict=True)
+    ]
+    return replace(joined, moves=tuple(moves))

@@ -11,16 +11,24 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.analysis.intervals import Intervals, union
-from timeline.analysis.operator_names import collective_kind
-from timeline.records.columns import Codes, Int64, Rows, column
+from timeline.analysis.operator_names import KINDS, collective_kind
+from timeline.records.columns import Bool, Codes, Int64, Rows, column
 from timeline.records.pairs import distinct_pairs
 from timeline.records.strings import StringPool
 from timeline.records.tables import NO_ID, CommunicationOps, Records, Spans, Tasks
 
-__all__ = ["POINT_TO_POINT", "Collectives", "RankCollectives", "rank_collectives"]
+__all__ = [
+    "NO_KIND",
+    "POINT_TO_POINT",
+    "Collectives",
+    "RankCollectives",
+    "kind_numbers",
+    "rank_collectives",
+]
 
-POINT_TO_POINT = frozenset({"Send", "Receive", "SendRecv", "BatchSendRecv"})
+POINT_TO_POINT = ("Send", "Receive", "SendRecv", "BatchSendRecv")
 """Kinds of ops that do not join a whole group."""
+NO_KIND = -1
 _PAIRED = ("Send", "Receive")
 _VERB = re.compile(r"send|receive|recv", re.IGNORECASE)
 _BITS = re.compile(r"\d+")
@@ -32,10 +40,13 @@ _Hashes = npt.NDArray[np.uint64]
 class Collectives(Spans):
     """The communication ops of one rank, in order of their start.
 
-    key: the same number on every rank that takes part in the op, and on no other op. pair: the
-    same for a send and the receive that gets it, NO_ID for what is neither. size_bytes: what one
-    rank puts in (count and data type), NO_ID where that is not known. computing_before_ns and
-    idle_before_ns: how long the device computed, and did nothing, since its op before.
+    kind: position in KINDS, NO_KIND for an op whose name does not tell what it does. key: the same
+    number on every rank that takes part in the op, and on no other op. pair: the same for a send
+    and the receive that gets it, NO_ID for what is neither. size_bytes: what one rank puts in
+    (count and data type), NO_ID where that is not known. computing_before_ns and idle_before_ns:
+    how long the device computed, and did nothing, since its op before. selected: whether it is in
+    the picture; clocks are aligned by all ops, so that a part of a profile lies where the whole
+    does.
     """
 
     key: Int64 = column(np.int64)
@@ -47,6 +58,7 @@ class Collectives(Spans):
     size_bytes: Int64 = column(np.int64, NO_ID)
     computing_before_ns: Int64 = column(np.int64, 0)
     idle_before_ns: Int64 = column(np.int64, 0)
+    selected: Bool = column(np.bool_, 1)
 
 
 @dataclass(frozen=True)
@@ -63,7 +75,9 @@ class RankCollectives:
         return replace(self, ops=replace(ops, start_ns=start_ns, end_ns=end_ns))
 
 
-def rank_collectives(records: Records, iterations: Int64) -> RankCollectives:
+def rank_collectives(
+    records: Records, iterations: Int64, selected: Rows | None = None
+) -> RankCollectives:
     """The collectives of a rank.
 
     Ranks name an op alike: HCCL numbers ops within their group
@@ -72,7 +86,10 @@ def rank_collectives(records: Records, iterations: Int64) -> RankCollectives:
     and how often that name came before in the step. Labels of groups ("Group 0") are numbered by
     each rank for itself and tell nothing; neither do graph ids.
 
-    iterations: (ops,) the step of each op, NO_ID for none.
+    Args:
+        records: all of the profile.
+        iterations: (ops,) the step of each op, NO_ID for none.
+        selected: rows of the ops that are in the picture, None for all.
     """
     order = np.argsort(records.ops.start_ns, kind="stable")
     ops, iterations = records.ops.take(order), iterations[order]
@@ -90,15 +107,21 @@ def rank_collectives(records: Records, iterations: Int64) -> RankCollectives:
         ops.end_ns,
         _mixed(_hashed(f"{group}\0{name}" for name, group in named)[which], iterations, turn),
         np.where(pairs[which] == 0, NO_ID, _mixed(pairs[which], iterations, turn)),
-        strings.translated(ops.name, pool, collective_kind),
+        kind_numbers(collective_kind(name) for name, _ in named)[which],
         strings.translated(ops.name, pool),
         strings.translated(ops.group, pool),
         iterations,
         _sizes_bytes(ops, pool),
         computing_ns,
         idle_ns,
+        np.ones(len(ops), np.bool_) if selected is None else np.isin(order, selected),
     )
     return RankCollectives(tuple(strings), made)
+
+
+def kind_numbers(kinds: Iterable[str]) -> Codes:
+    """Positions in KINDS, NO_KIND for what is not there."""
+    return np.array([KINDS.index(kind) if kind in KINDS else NO_KIND for kind in kinds], np.int32)
 
 
 def _hashed(texts: Iterable[str]) -> _Hashes:

@@ -8,8 +8,8 @@ import numpy as np
 
 from timeline.analysis.intervals import Intervals, union
 from timeline.analysis.membership import NO_STEP, Membership, membership_of
-from timeline.records.columns import Bool, Int64
-from timeline.records.tables import NO_GRAPH, NO_TIME, Records
+from timeline.records.columns import Bool, Int64, Rows
+from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Records
 from timeline.selection import Selection
 
 __all__ = ["Cut", "cut", "cut_window", "device_span_ns"]
@@ -20,12 +20,16 @@ class Cut:
     """Selected records, the step of each, and the runs of neighbouring selected steps.
 
     run: per step, the number of its run; steps of one run follow each other without an unselected
-    step between them. Time between runs belongs to what was not selected.
+    step between them. Time between runs belongs to what was not selected. op_rows: per selected
+    op, its row among those of the profile. op_iterations: per op of the profile, selected or not,
+    the number of its step, NO_ID for none.
     """
 
     records: Records
     membership: Membership
     run: Int64
+    op_rows: Rows
+    op_iterations: Int64
 
 
 def cut(records: Records, selection: Selection) -> Cut:
@@ -39,8 +43,10 @@ def cut(records: Records, selection: Selection) -> Cut:
     in_graph = _among(steps.graph, selection.graphs) | steps.host
     chosen = in_graph & _among(steps.iteration, selection.steps)
     run = _runs(in_graph, chosen)
+    # NO_STEP, which is -1, picks the NO_ID at the end.
+    op_iterations = np.append(steps.iteration, NO_ID)[membership.ops]
     if selection.graphs is None and selection.steps is None:
-        return Cut(records, membership, run)
+        return Cut(records, membership, run, np.arange(len(records.ops)), op_iterations)
     tasks = _wanted(records.tasks.graph, membership.tasks, chosen, selection)
     ops = _wanted(records.ops.graph, membership.ops, chosen, selection)
     planes = _wanted(records.planes.graph, membership.planes, chosen, selection)
@@ -57,7 +63,7 @@ def cut(records: Records, selection: Selection) -> Cut:
         & (_among(host.graph, selection.graphs) | (host.graph == NO_GRAPH)),
         samples=_touching(records.samples.time_ns, records.samples.time_ns, touched),
     )
-    return Cut(kept, membership_of(kept), run[chosen])
+    return Cut(kept, membership_of(kept), run[chosen], np.flatnonzero(ops), op_iterations)
 
 
 def _among(ids: Int64, wanted: frozenset[int] | None) -> Bool:
@@ -129,13 +135,15 @@ def cut_window(part: Cut, start_ns: int, end_ns: int) -> Cut:
     steps |= on_device & _touching(
         part.membership.device_start_ns, part.membership.device_end_ns, window
     )
+    ops = _touching(records.ops.start_ns, records.ops.end_ns, window)
     kept = records.kept(
         tasks=_touching(records.tasks.start_ns, records.tasks.end_ns, window),
-        ops=_touching(records.ops.start_ns, records.ops.end_ns, window),
+        ops=ops,
         planes=_touching(records.planes.start_ns, records.planes.end_ns, window),
         steps=steps,
         parts=_touching(records.parts.start_ns, records.parts.end_ns, window),
         host=_touching(records.host.start_ns, records.host.end_ns, window),
         samples=_touching(records.samples.time_ns, records.samples.time_ns, window),
     )
-    return Cut(kept, membership_of(kept), part.run[steps])
+    rows = part.op_rows[ops]
+    return Cut(kept, membership_of(kept), part.run[steps], rows, part.op_iterations)

@@ -53,11 +53,12 @@ class SharedOps:
         )
 
 
-def shared_ops(parts: Sequence[Collectives], wanted: Sequence[Bool]) -> SharedOps:
+def shared_ops(parts: Sequence[Collectives], wanted: Sequence[Bool], by: str = "key") -> SharedOps:
     """Find the ops that at least two ranks take part in.
 
     Args:
         wanted: for each rank, which of its collectives are looked at.
+        by: the column that is the same on all ranks of an op.
     """
     rows = [np.flatnonzero(own) for own in wanted]
     rank = np.repeat(np.arange(len(parts)), [len(own) for own in rows])
@@ -65,7 +66,7 @@ def shared_ops(parts: Sequence[Collectives], wanted: Sequence[Bool]) -> SharedOp
     key = np.concatenate(
         [
             np.empty(0, np.int64),
-            *(part.key[own] for part, own in zip(parts, rows, strict=True)),
+            *(getattr(part, by)[own] for part, own in zip(parts, rows, strict=True)),
         ]
     )
     order = np.argsort(key, kind="stable")

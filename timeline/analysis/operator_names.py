@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["collective_kind", "operator_type"]
+__all__ = ["KINDS", "collective_kind", "operator_type"]
 
 _NUMBERED = re.compile(r"-op\d+$")
 _COPY_NUMBER = re.compile(r"(?<![vV\d])\d+$")
@@ -27,6 +27,8 @@ _COLLECTIVES = {
     "send": "Send",
 }
 """Longer names before those that are part of them."""
+KINDS = tuple(dict.fromkeys(_COLLECTIVES.values()))
+"""What communication ops do, where their names tell."""
 
 
 def operator_type(name: str) -> str:

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from timeline.analysis.collectives import RankCollectives, rank_collectives
+from timeline.analysis.collectives import RankCollectives
 from timeline.analysis.cut import device_span_ns
 from timeline.analysis.operators import OperatorFigures, operator_figures
 from timeline.analysis.overlap import OverlapTotals
 from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.records.columns import Int64
-from timeline.records.tables import NO_ID, NO_TIME, RUNTIME_LAYERS, Omission, Records, Steps
+from timeline.records.tables import NO_TIME, RUNTIME_LAYERS, Omission, Records, Steps
 from timeline.selection import Layer
 from timeline.tracks.fit import omission_of, row_count
 from timeline.tracks.rank_picture import RankPicture
@@ -125,7 +125,11 @@ def _is_monotonic(records: Records) -> bool:
 
 
 def facts_of(
-    profile: ProfileFacts, picture: RankPicture, *, operators_by_name: bool = False
+    profile: ProfileFacts,
+    picture: RankPicture,
+    collectives: RankCollectives,
+    *,
+    operators_by_name: bool = False,
 ) -> RankFacts:
     """What the selected records of a rank tell.
 
@@ -133,7 +137,7 @@ def facts_of(
     """
     records, membership = picture.records, picture.cut.membership
     count = len(records.steps)
-    op_iterations = _op_iterations(picture)
+    op_iterations = picture.cut.op_iterations[picture.cut.op_rows]
     rows = [membership.tasks, membership.ops, membership.planes]
     return RankFacts(
         profile,
@@ -152,11 +156,6 @@ def facts_of(
         device_span_ns(records),
         records.omissions,
         operator_figures(records, op_iterations, by_name=operators_by_name),
-        rank_collectives(records, op_iterations),
+        collectives,
         omission_of(picture),
     )
-
-
-def _op_iterations(picture: RankPicture) -> Int64:
-    """The step of each communication op; NO_STEP, which is -1, picks the NO_ID at the end."""
-    return np.append(picture.records.steps.iteration, NO_ID)[picture.cut.membership.ops]

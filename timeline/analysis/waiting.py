@@ -1,0 +1,249 @@
+"""Turns collectives that ranks share, on one clock, into who waited for whom and for how long."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from timeline.analysis.collectives import POINT_TO_POINT, RankCollectives, kind_numbers
+from timeline.analysis.matching import Segments, SharedOps, shared_ops
+from timeline.records.columns import Bool, Columns, Float64, Int64, Rows, column
+from timeline.records.tables import NO_ID
+
+__all__ = ["NO_BANDWIDTH", "Pairs", "Stragglers", "Waiting", "Waits", "waiting_of"]
+
+NO_BANDWIDTH = float("nan")
+_PASSES = {"AllReduce": 2, "AllGather": 1, "ReduceScatter": 1, "AlltoAll": 1, "AlltoAllV": 1}
+"""How often a ring moves all but one rank's part of the data (bus bandwidth of nccl-tests)."""
+_WHOLE = frozenset({"Broadcast", "Reduce"})
+"""Kinds that move all of the data once."""
+_OF_EACH = frozenset({"AllGather", "ReduceScatter"})
+"""Kinds whose size, as a rank tells it, is one rank's part of the data."""
+
+
+@dataclass(frozen=True)
+class Waits(Columns):
+    """One row per rank and collective, ordered by rank, then row.
+
+    rank: position of the rank; row: its row among the rank's collectives; last: position of the
+    rank that came last. waited_ns: from its own arrival to the last. after_first_ns: from the
+    first arrival to its own. transfer_ns: from the last arrival to its own end. bandwidth: bytes
+    per ns that each link of the group moved meanwhile, NaN where it is not known.
+    """
+
+    rank: Int64 = column(np.int64)
+    row: Int64 = column(np.int64)
+    last: Int64 = column(np.int64)
+    last_ns: Int64 = column(np.int64)
+    waited_ns: Int64 = column(np.int64)
+    after_first_ns: Int64 = column(np.int64)
+    transfer_ns: Int64 = column(np.int64)
+    bandwidth: Float64 = column(np.float64, NO_BANDWIDTH)
+
+
+@dataclass(frozen=True)
+class Stragglers(Columns):
+    """One row per rank, in order of rank.
+
+    shared: its collectives that others take part in; alone: those of which no other rank is in the
+    selection. times_last: how often it came last. waited_ns: how long it waited. caused_ns: how
+    long others waited for it, of which compute_late_ns while it computed longer than they did, and
+    host_late_ns while its device had idled longer. slowest_ns: the longest it kept one waiting.
+    """
+
+    shared: Int64 = column(np.int64)
+    alone: Int64 = column(np.int64)
+    times_last: Int64 = column(np.int64)
+    waited_ns: Int64 = column(np.int64)
+    caused_ns: Int64 = column(np.int64)
+    compute_late_ns: Int64 = column(np.int64)
+    host_late_ns: Int64 = column(np.int64)
+    slowest_ns: Int64 = column(np.int64)
+
+
+@dataclass(frozen=True)
+class Pairs(Columns):
+    """Sends and the receives that got them: positions of ranks, and rows of their collectives."""
+
+    sender: Int64 = column(np.int64)
+    send_row: Int64 = column(np.int64)
+    receiver: Int64 = column(np.int64)
+    receive_row: Int64 = column(np.int64)
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Who waited for whom.
+
+    mismatched: ops that look alike on several ranks but were over on one before another came, so
+    that they cannot be one.
+    """
+
+    waits: Waits
+    stragglers: Stragglers
+    pairs: Pairs
+    mismatched: int
+
+
+def waiting_of(ranks: Sequence[RankCollectives], slack_ns: int = 0) -> Waiting:
+    """Compare the arrivals at every collective of the selection.
+
+    Nobody leaves a collective before the last has come, which is what tells an op from another
+    that only looks like it.
+
+    Args:
+        ranks: on one clock.
+        slack_ns: how far the clocks may be off.
+    """
+    parts = [own.ops for own in ranks]
+    joint = [_joint(own) for own in ranks]
+    shared = shared_ops(parts, joint)
+    start_ns, end_ns = shared.taken(parts, "start_ns"), shared.taken(parts, "end_ns")
+    heads = shared.first_rows()
+    met = _over_ops(np.maximum, start_ns, heads) <= _over_ops(np.minimum, end_ns, heads) + slack_ns
+    mismatched = int(np.count_nonzero(~met))
+    if mismatched:
+        shared = shared.kept(met)
+        start_ns, end_ns = shared.taken(parts, "start_ns"), shared.taken(parts, "end_ns")
+        heads = shared.first_rows()
+    last_ns = _over_ops(np.maximum, start_ns, heads)[shared.op]
+    first_ns = _over_ops(np.minimum, start_ns, heads)[shared.op]
+    is_last = _first_of_op(start_ns == last_ns, shared.op)
+    last = np.zeros(shared.count, np.int64)
+    last[shared.op[is_last]] = shared.rank[is_last]
+    waits = Waits(
+        shared.rank.astype(np.int64),
+        shared.row.astype(np.int64),
+        last[shared.op],
+        last_ns,
+        np.minimum(last_ns, end_ns) - start_ns,
+        start_ns - first_ns,
+        np.maximum(end_ns - last_ns, 0),
+        _bandwidths(ranks, shared, end_ns - last_ns),
+    )
+    return Waiting(
+        waits.take(np.lexsort((waits.row, waits.rank))),
+        _stragglers(ranks, joint, shared, waits, is_last),
+        _pairs(ranks),
+        mismatched,
+    )
+
+
+def _joint(own: RankCollectives) -> Bool:
+    """The selected ops that a whole group joins."""
+    return own.ops.selected & ~np.isin(own.ops.kind, kind_numbers(POINT_TO_POINT))
+
+
+def _over_ops(what: np.ufunc, values: Int64, heads: Rows) -> Int64:
+    """The least or greatest value of each op; rows are ordered by op."""
+    found: Int64 = what.reduceat(values, heads) if len(heads) else values
+    return found
+
+
+def _first_of_op(marked: Bool, op: Rows) -> Bool:
+    """The first marked row of each op."""
+    rows = np.flatnonzero(marked)
+    own = op[rows]
+    opens = np.ones(len(rows), np.bool_)
+    opens[1:] = own[1:] != own[:-1]
+    first = np.zeros(len(marked), np.bool_)
+    first[rows[opens]] = True
+    return first
+
+
+def _bandwidths(ranks: Sequence[RankCollectives], shared: SharedOps, transfer_ns: Int64) -> Float64:
+    """Bus bandwidth of each op in bytes per ns, which is GB/s."""
+    size = shared.taken([own.ops for own in ranks], "size_bytes")
+    members = np.bincount(shared.op, minlength=shared.count)[shared.op]
+    kind = shared.taken([own.ops for own in ranks], "kind")
+    moved = np.full(len(size), NO_BANDWIDTH)
+    for name in (*_PASSES, *_WHOLE):
+        own = np.flatnonzero(kind == kind_numbers([name])[0])
+        data = size[own] * members[own] if name in _OF_EACH else size[own]
+        part = (members[own] - 1) / members[own] * _PASSES[name] if name in _PASSES else 1.0
+        moved[own] = data * part
+    known = (size != NO_ID) & (transfer_ns > 0)
+    bandwidth = np.full(len(size), NO_BANDWIDTH)
+    bandwidth[known] = moved[known] / transfer_ns[known]
+    return bandwidth
+
+
+def _stragglers(
+    ranks: Sequence[RankCollectives],
+    joint: Sequence[Bool],
+    shared: SharedOps,
+    waits: Waits,
+    is_last: Bool,
+) -> Stragglers:
+    """Sum up over the collectives of each rank; `waits` and `is_last` are in order of `shared`."""
+    count = len(ranks)
+    waited_by_op = np.zeros(shared.count, np.int64)
+    np.add.at(waited_by_op, shared.op, waits.waited_ns)
+    longest_by_op = _over_ops(np.maximum, waits.waited_ns, shared.first_rows())
+    compute_share = _compute_shares(ranks, shared, is_last)
+    late_rank, late_op = shared.rank[is_last], shared.op[is_last]
+    caused_ns = waited_by_op[late_op]
+    compute_ns = np.round(caused_ns * compute_share).astype(np.int64)
+    took_part = np.array([np.count_nonzero(own) for own in joint], np.int64)
+    in_shared = np.bincount(shared.rank, minlength=count)
+    slowest_ns = np.zeros(count, np.int64)
+    np.maximum.at(slowest_ns, late_rank, longest_by_op[late_op])
+    return Stragglers(
+        in_shared.astype(np.int64),
+        took_part - in_shared,
+        np.bincount(late_rank, minlength=count).astype(np.int64),
+        _summed(shared.rank, waits.waited_ns, count),
+        _summed(late_rank, caused_ns, count),
+        _summed(late_rank, compute_ns, count),
+        _summed(late_rank, caused_ns - compute_ns, count),
+        slowest_ns,
+    )
+
+
+def _summed(rank: Rows, values: Int64, count: int) -> Int64:
+    total = np.zeros(count, np.int64)
+    np.add.at(total, rank, values)
+    return total
+
+
+def _compute_shares(ranks: Sequence[RankCollectives], shared: SharedOps, is_last: Bool) -> Float64:
+    """For each op, how much of its last rank's lateness came of computing, and not of idling.
+
+    Since its op before, the rank computed, and idled, so much longer than the median of all; a
+    rank that did neither is late by its host.
+    """
+    parts = [own.ops for own in ranks]
+    ops = Segments(shared.op, shared.count)
+    excess = []
+    for name in ("computing_before_ns", "idle_before_ns"):
+        values = shared.taken(parts, name).astype(np.float64)
+        median = ops.medians(values)
+        excess.append(np.maximum(values[is_last] - median[shared.op[is_last]], 0.0))
+    both = excess[0] + excess[1]
+    share = np.zeros(len(both))
+    share[both > 0] = excess[0][both > 0] / both[both > 0]
+    return share
+
+
+def _pairs(ranks: Sequence[RankCollectives]) -> Pairs:
+    """Match sends with receives."""
+    parts = [own.ops for own in ranks]
+    paired = shared_ops(
+        parts, [own.ops.selected & (own.ops.pair != NO_ID) for own in ranks], "pair"
+    )
+    sends = paired.taken(parts, "kind") == kind_numbers(["Send"])[0]
+    # A pair has one send and one receive; anything else is not understood.
+    clear = (np.bincount(paired.op, minlength=paired.count) == 2) & (
+        np.bincount(paired.op[sends], minlength=paired.count) == 1
+    )
+    rows = clear[paired.op]
+    send, receive = rows & sends, rows & ~sends
+    pairs = Pairs(
+        paired.rank[send].astype(np.int64),
+        paired.row[send].astype(np.int64),
+        paired.rank[receive].astype(np.int64),
+        paired.row[receive].astype(np.int64),
+    )
+    return pairs.take(np.lexsort((pairs.send_row, pairs.sender)))
