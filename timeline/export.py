@@ -29,6 +29,7 @@ from timeline.sources.profile_place import found_at
 from timeline.tracks.facts import ProfileFacts, RankFacts
 from timeline.tracks.rank_picture import PictureOptions
 from timeline.tracks.resolve import Resolved
+from timeline.units import spell_count
 from timeline.verdict import Verdict
 from timeline.version import __version__
 
@@ -131,6 +132,7 @@ def _finish(
     warnings = (
         *notes,
         *joined.clock.warnings,
+        *_waiting_warnings(joined),
         *(warning for profile in profiles for warning in profile.warnings),
         *_empty_warnings(joined.facts, selection),
         *_absent_layers(profiles, selection),
@@ -260,6 +262,24 @@ def _empty_warnings(ranks: Sequence[RankFacts], selection: Selection) -> Iterato
             )
 
 
+def _waiting_warnings(joined: JoinedShares) -> Iterator[str]:
+    """Collectives whose other ranks are not in the selection, or cannot be told."""
+    if len(joined.facts) > 1:
+        alone = joined.waiting.stragglers.alone
+        ranks = [own.rank for own, count in zip(joined.facts, alone.tolist(), strict=True) if count]
+        if ranks:
+            count = spell_count(int(alone.sum()), "collective")
+            yield (
+                f"ranks {spell_ids(ranks)}: of {count} no other rank is in the selection, so who "
+                "waits in them is not known."
+            )
+    if joined.waiting.mismatched:
+        yield (
+            f"{spell_count(joined.waiting.mismatched, 'collective')} of several ranks look alike "
+            "but did not run together; who waits in them is not told."
+        )
+
+
 def _absent_layers(profiles: Sequence[ProfileFacts], selection: Selection) -> Iterator[str]:
     """Layers that were asked for and that a profile does not hold at all."""
     for layer in Layer:
@@ -277,7 +297,7 @@ def _report(
     warnings: tuple[str, ...],
     suggestion: str,
 ) -> ExportReport:
-    figures = Figures.of(joined.facts)
+    figures = Figures.of(joined.facts, joined.waiting)
     return ExportReport(
         kind=options.kind.value,
         outputs=tuple(

@@ -1,16 +1,21 @@
-"""Turns the facts of all ranks into tables: overlap, steps, operators, longest collectives."""
+"""Turns the facts of all ranks into tables: overlap, steps, operators, collectives, waits."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from timeline.analysis.collectives import NO_KIND
+from timeline.analysis.operator_names import KINDS
 from timeline.analysis.steps import data_aug_bounds
+from timeline.analysis.waiting import Stragglers, Waiting, Waits
 from timeline.records.columns import Int64
+from timeline.records.pairs import distinct_pairs
 from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Steps
 from timeline.table import Table
 from timeline.tracks.facts import RankFacts
@@ -38,14 +43,30 @@ class Figures:
     """The longest communication ops of each rank: rank, name, group, graph, step, start_ns and
     duration_ns."""
 
+    waiting: Table
+    """A row per rank: shared and alone (collectives of which other ranks are, or are not, in the
+    selection), times_last, waited_ns, caused_ns (what others waited for it), of which
+    compute_late_ns and host_late_ns, and slowest_ns (the longest that it kept one waiting)."""
+    collectives: Table
+    """A row per rank, kind and group of collectives: count, size_bytes, total_ns, waited_ns,
+    transfer_ns (from the last arrival on) and bandwidth_gb_s of the bus."""
+    links: Table
+    """A row per rank and link: source_rank, target_rank, link, count, size_bytes, total_ns,
+    bandwidth_gb_s; only where HCCL tasks are read, which is for a detail."""
+
     @classmethod
-    def of(cls, facts: Sequence[RankFacts]) -> Figures:
-        """The figures of some ranks."""
+    def of(cls, facts: Sequence[RankFacts], waiting: Waiting) -> Figures:
+        """The figures of some ranks, which are on one clock."""
+        bounds = np.searchsorted(waiting.waits.rank, np.arange(len(facts) + 1)).tolist()
+        waits = [waiting.waits.take(np.arange(*own)) for own in pairwise(bounds)]
         return cls(
             _joined([_overlap(own) for own in facts]),
             _joined([_steps(own) for own in facts]),
             _joined([_operators(own) for own in facts]),
             _joined([_longest_ops(own) for own in facts]),
+            _waiting(facts, waiting.stragglers),
+            _joined([_collectives(own, its) for own, its in zip(facts, waits, strict=True)]),
+            _joined([_links(own) for own in facts]),
         )
 
 
@@ -138,4 +159,65 @@ def _longest_ops(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
         "step": _given(ops.iteration, NO_ID),
         "start_ns": ops.start_ns,
         "duration_ns": ops.end_ns - ops.start_ns,
+    }
+
+
+def _waiting(facts: Sequence[RankFacts], stragglers: Stragglers) -> Table:
+    ranks = np.array([own.rank for own in facts], np.int64)
+    names = [field.name for field in fields(stragglers)]
+    return Table({"rank": ranks, **{name: getattr(stragglers, name) for name in names}})
+
+
+def _collectives(facts: RankFacts, waits: Waits) -> dict[str, npt.NDArray[Any]]:
+    ops, strings = facts.collectives.ops, np.array(facts.collectives.strings, object)
+    nothing = np.zeros(len(ops), np.int64)
+    waited_ns, transfer_ns, moved = nothing.copy(), nothing.copy(), np.zeros(len(ops))
+    waited_ns[waits.row] = waits.waited_ns
+    transfer_ns[waits.row] = waits.transfer_ns
+    moved[waits.row] = np.nan_to_num(waits.bandwidth * waits.transfer_ns)
+    timed_ns = np.where(moved > 0, transfer_ns, 0)
+    own = np.flatnonzero(ops.selected)
+    kinds, kind = np.unique(_kind_names(facts, own), return_inverse=True)
+    pairs, which = distinct_pairs(kind.reshape(-1), ops.group[own].astype(np.int64))
+    which = which.reshape(-1)
+    size_bytes = np.where(ops.size_bytes == NO_ID, 0, ops.size_bytes)
+
+    def total(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        summed = np.zeros(len(pairs), values.dtype)
+        np.add.at(summed, which, values[own])
+        return summed
+
+    carried, over_ns = total(moved), total(timed_ns)
+    return {
+        "rank": np.full(len(pairs), facts.rank, np.int64),
+        "kind": kinds[pairs[:, 0]],
+        "group": strings[pairs[:, 1]],
+        "count": total(nothing + 1),
+        "size_bytes": total(size_bytes),
+        "total_ns": total(ops.end_ns - ops.start_ns),
+        "waited_ns": total(waited_ns),
+        "transfer_ns": total(transfer_ns),
+        "bandwidth_gb_s": np.ma.masked_array(carried / np.maximum(over_ns, 1), over_ns == 0),
+    }
+
+
+def _kind_names(facts: RankFacts, rows: npt.NDArray[np.intp]) -> npt.NDArray[Any]:
+    """What each op does; its name where that does not tell."""
+    ops = facts.collectives.ops
+    kinds = np.array([*KINDS, ""], object)[ops.kind[rows]]
+    names = np.array(facts.collectives.strings, object)[ops.name[rows]]
+    return np.where(ops.kind[rows] == NO_KIND, names, kinds)
+
+
+def _links(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
+    times = facts.links.times
+    return {
+        "rank": np.full(len(times), facts.rank, np.int64),
+        "source_rank": times.source_rank,
+        "target_rank": times.target_rank,
+        "link": np.array(facts.links.strings, object)[times.link],
+        "count": times.count,
+        "size_bytes": times.size_bytes,
+        "total_ns": times.total_ns,
+        "bandwidth_gb_s": times.size_bytes / np.maximum(times.total_ns, 1),
     }

@@ -7,21 +7,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from timeline.analysis.clocks import ClockOptions, JoinedClock, RankClock, join_clocks
+from timeline.analysis.waiting import Waiting, waiting_of
 from timeline.errors import SelectionError, SourceError, spell_ids
 from timeline.jobs import Crew
 from timeline.records.tables import NO_GRAPH
-from timeline.selection import SUMMARY_LAYERS, Selection
+from timeline.selection import SUMMARY_LAYERS, Layer, Selection
 from timeline.share import Request, Share, gathered, share_of
 from timeline.sources.base import Source
 from timeline.tracks.facts import RankFacts
 from timeline.tracks.fit import Leading
 from timeline.tracks.gathering import element_count
+from timeline.tracks.waiting import with_waiting
 
 __all__ = ["JoinedShares", "check_selection", "choose_ranks", "read_shares", "redrawn"]
 
 FAN_IN = 4
 """So many times the limit may be held of all ranks before they are gathered together."""
 BYTES_OF_ELEMENT = 16
+SLACK_SPREADS = 4
 LEAST_HELD = 1 << 22
 """Slices and samples that may be held in any case: some 200 MB."""
 
@@ -53,12 +56,13 @@ def _check_known(noun: str, wanted: frozenset[int], known: Iterable[int], path: 
 
 @dataclass(frozen=True)
 class JoinedShares:
-    """The shares of all ranks on one clock, the sources that they are of, and what was asked."""
+    """The shares of all ranks on one clock, their sources, what was asked, and who waits."""
 
     sources: tuple[Source, ...]
     requests: tuple[Request, ...]
     shares: tuple[Share, ...]
     clock: JoinedClock
+    waiting: Waiting
 
     @property
     def facts(self) -> tuple[RankFacts, ...]:
@@ -112,7 +116,30 @@ def _joined(
     moved = tuple(
         share.shifted(offset) for share, offset in zip(shares, clock.offsets_ns, strict=True)
     )
-    return JoinedShares(tuple(sources), tuple(requests), moved, clock)
+    waiting = waiting_of([share.facts.collectives for share in moved], _slack_ns(clock))
+    return JoinedShares(
+        tuple(sources), tuple(requests), _with_waiting(moved, waiting, requests), clock, waiting
+    )
+
+
+def _slack_ns(clock: JoinedClock) -> int:
+    """How far clocks may be off: several times what is left between ends of collectives."""
+    return SLACK_SPREADS * max((move.spread_ns or 0 for move in clock.moves), default=0)
+
+
+def _with_waiting(
+    shares: Sequence[Share], waiting: Waiting, requests: Sequence[Request]
+) -> tuple[Share, ...]:
+    """The shares with what their collectives waited for in their rows."""
+    if not any(request.draw for request in requests):
+        return tuple(shares)
+    drawn = with_waiting(
+        [share.tracks for share in shares],
+        [share.facts.collectives for share in shares],
+        waiting,
+        arrows=any(Layer.ARROWS in request.selection.layers for request in requests),
+    )
+    return tuple(replace(share, tracks=rows) for share, rows in zip(shares, drawn, strict=True))
 
 
 def _clock_of(
@@ -180,9 +207,10 @@ def redrawn(joined: JoinedShares, crew: Crew, leading: Leading) -> tuple[Share, 
     ]
     drawn = crew.shares(joined.sources, share_of, requests, every=True)
     shares = [share for _, share in drawn]
-    return tuple(
+    moved = [
         share.shifted(offset) for share, offset in zip(shares, joined.clock.offsets_ns, strict=True)
-    )
+    ]
+    return _with_waiting(moved, joined.waiting, requests)
 
 
 def check_selection(ranks: Sequence[RankFacts], selection: Selection, path: Path) -> None:

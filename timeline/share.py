@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from timeline.analysis.clocks import ClockOptions
-from timeline.analysis.collectives import RankCollectives, rank_collectives
+from timeline.analysis.collectives import rank_collectives
 from timeline.analysis.cut import Cut, cut, cut_window
 from timeline.analysis.membership import NO_STEP
 from timeline.analysis.overlap import overlap_of, overlap_of_stretches, totals_by_step
@@ -139,9 +139,7 @@ def _drawn(
     picture = _picture(part, request.selection)
     if request.leading is not None:
         picture = with_leading_detail(picture, request.leading)
-    collectives = RankCollectives()
-    if request.ranks > 1:
-        collectives = rank_collectives(records, part.op_iterations, part.op_rows)
+    collectives = rank_collectives(records, part.op_iterations, part.op_rows)
     facts = facts_of(profile, picture, collectives, operators_by_name=request.operators_by_name)
     if not request.draw:
         return facts, RankTracks(records.rank, (), 0)

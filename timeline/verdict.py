@@ -12,7 +12,7 @@ import numpy.typing as npt
 from timeline.figures import Figures
 from timeline.records.columns import Bool, Int64
 from timeline.table import Table
-from timeline.units import spell_duration
+from timeline.units import spell_count, spell_duration
 
 __all__ = ["Extreme", "Verdict", "total_by_type"]
 
@@ -60,7 +60,8 @@ class Verdict:
 
     ranks: a row per rank, `step_ns` the mean span of its steps on the device. steps: a row per
     graph and step, of the rank where it took longest. operators, collectives: the types that took
-    longest over all ranks, with their share of all computing or communicating.
+    longest over all ranks, with their share of all computing or communicating. stragglers: a row
+    per rank that kept others waiting in collectives, who cost most first.
     """
 
     ranks: Table
@@ -69,6 +70,7 @@ class Verdict:
     step_extreme: Extreme | None
     operators: Table
     collectives: Table
+    stragglers: Table
 
     @classmethod
     def of(cls, figures: Figures) -> Verdict:
@@ -83,6 +85,7 @@ class Verdict:
             _step_extreme(steps),
             _longest(totals, ~communication),
             _longest(totals, communication),
+            _stragglers(figures.waiting),
         )
 
     def sentences(self) -> Iterator[str]:
@@ -99,6 +102,7 @@ class Verdict:
                 f"{own.spread:.1%} more than the fastest, {own.fastest}."
             )
             yield from self._computes_longest()
+        yield from self._straggler()
         if self.step_extreme is not None:
             own = self.step_extreme
             on = f" on rank {own.rank}" if len(self.ranks) > 1 else ""
@@ -126,6 +130,19 @@ class Verdict:
                 "others may wait for it."
             )
 
+    def _straggler(self) -> Iterator[str]:
+        """Whom the others wait for most, and why."""
+        if not len(self.stragglers):
+            return
+        worst = self.stragglers.take(np.array([0])).to_dicts()[0]
+        all_ns = int(self.stragglers["caused_ns"].sum())
+        late = "computing" if worst["compute_late_ns"] >= worst["host_late_ns"] else "its host"
+        yield (
+            f"Others waited {spell_duration(worst['caused_ns'])} for rank {worst['rank']} "
+            f"({worst['caused_ns'] / all_ns:.0%} of all waiting), which came last to "
+            f"{spell_count(worst['times_last'], 'collective')}, late by {late}."
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """The verdict as plain values."""
         return {
@@ -135,6 +152,7 @@ class Verdict:
             "slowest_step": None if self.step_extreme is None else self.step_extreme.to_dict(),
             "operators": self.operators.to_dicts(),
             "collectives": self.collectives.to_dicts(),
+            "stragglers": self.stragglers.to_dicts(),
         }
 
 
@@ -242,3 +260,8 @@ def _longest(totals: Table, chosen: Bool) -> Table:
     columns = {name: top[name] for name in ("type", "core", "count", "total_ns")}
     share = top["total_ns"] / all_ns if all_ns else np.zeros(len(top))
     return Table({**columns, "share": np.round(share, 6)})
+
+
+def _stragglers(waiting: Table) -> Table:
+    order = np.argsort(-waiting["caused_ns"], kind="stable")
+    return waiting.take(order[waiting["caused_ns"][order] > 0])

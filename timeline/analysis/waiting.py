@@ -27,15 +27,17 @@ _OF_EACH = frozenset({"AllGather", "ReduceScatter"})
 class Waits(Columns):
     """One row per rank and collective, ordered by rank, then row.
 
-    rank: position of the rank; row: its row among the rank's collectives; last: position of the
-    rank that came last. waited_ns: from its own arrival to the last. after_first_ns: from the
-    first arrival to its own. transfer_ns: from the last arrival to its own end. bandwidth: bytes
-    per ns that each link of the group moved meanwhile, NaN where it is not known.
+    rank: position of the rank; row: its row among the rank's collectives; last and last_row: the
+    same of the rank that came last, at last_ns. waited_ns: from its own arrival to the last.
+    after_first_ns: from the first arrival to its own. transfer_ns: from the last arrival to its
+    own end. bandwidth: bytes per ns that each link of the group moved meanwhile, NaN where it is
+    not known.
     """
 
     rank: Int64 = column(np.int64)
     row: Int64 = column(np.int64)
     last: Int64 = column(np.int64)
+    last_row: Int64 = column(np.int64)
     last_ns: Int64 = column(np.int64)
     waited_ns: Int64 = column(np.int64)
     after_first_ns: Int64 = column(np.int64)
@@ -111,12 +113,14 @@ def waiting_of(ranks: Sequence[RankCollectives], slack_ns: int = 0) -> Waiting:
     last_ns = _over_ops(np.maximum, start_ns, heads)[shared.op]
     first_ns = _over_ops(np.minimum, start_ns, heads)[shared.op]
     is_last = _first_of_op(start_ns == last_ns, shared.op)
-    last = np.zeros(shared.count, np.int64)
+    last, last_row = np.zeros(shared.count, np.int64), np.zeros(shared.count, np.int64)
     last[shared.op[is_last]] = shared.rank[is_last]
+    last_row[shared.op[is_last]] = shared.row[is_last]
     waits = Waits(
         shared.rank.astype(np.int64),
         shared.row.astype(np.int64),
         last[shared.op],
+        last_row[shared.op],
         last_ns,
         np.minimum(last_ns, end_ns) - start_ns,
         start_ns - first_ns,

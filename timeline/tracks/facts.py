@@ -9,6 +9,7 @@ import numpy as np
 
 from timeline.analysis.collectives import RankCollectives
 from timeline.analysis.cut import device_span_ns
+from timeline.analysis.links import RankLinks, rank_links
 from timeline.analysis.operators import OperatorFigures, operator_figures
 from timeline.analysis.overlap import OverlapTotals
 from timeline.records.clock import EARLIEST_WALL_NS
@@ -72,6 +73,7 @@ class RankFacts:
     omissions: tuple[Omission, ...]
     operators: OperatorFigures
     collectives: RankCollectives
+    links: RankLinks
     missing: Omission | None = None
     """The detail that is left out to keep a limit."""
 
@@ -157,5 +159,6 @@ def facts_of(
         records.omissions,
         operator_figures(records, op_iterations, by_name=operators_by_name),
         collectives,
+        rank_links(records),
         omission_of(picture),
     )

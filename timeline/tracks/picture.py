@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from timeline.records.tables import RUNTIME_LAYERS, Omission
 from timeline.selection import Layer
 from timeline.tracks.detail import (
@@ -26,7 +28,9 @@ from timeline.tracks.painter import Painter
 from timeline.tracks.rank_picture import PictureOptions, RankPicture
 from timeline.tracks.summary import STEP_TRACE, paint_overlap, paint_steps
 
-__all__ = ["RankTracks", "assemble", "draw_rank"]
+__all__ = ["OVERLAP_FOLDER", "RankTracks", "assemble", "draw_rank"]
+
+OVERLAP_FOLDER = "Overlap Analysis"
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,8 @@ class RankTracks:
     """The rows of one rank, not yet part of a picture.
 
     Tracks without a parent are its layers; ids count from 0 and those of arrows from 1, up to
-    `arrows`. floors: the power of two, by layer, at which slices were gathered already.
+    `arrows`. Arrows between ranks count from -1 down. floors: the power of two, by layer, at which
+    slices were gathered already.
     """
 
     rank: int
@@ -101,7 +106,7 @@ def assemble(
             name = f"Rank {own.rank}"
             folders[own.rank] = painter.group(name, root, own.rank, rank=own.rank)
     made = list(painter.tracks)
-    first_arrow = 0
+    first_arrow, last_arrow = 0, sum(own.arrows for own in ranks)
     for own in ranks:
         first_id = len(made)
         for track in own.tracks:
@@ -117,17 +122,21 @@ def assemble(
                 replace(
                     moved,
                     id=track.id + first_id,
-                    content=_with_arrows_after(track.content, first_arrow),
+                    content=_with_arrows_after(track.content, first_arrow, last_arrow),
                 )
             )
         first_arrow += own.arrows
     return tuple(made)
 
 
-def _with_arrows_after(content: Slices | Samples | None, first: int) -> Slices | Samples | None:
-    if not first or not isinstance(content, Slices) or not len(content.arrows.arrow):
+def _with_arrows_after(
+    content: Slices | Samples | None, first: int, last: int
+) -> Slices | Samples | None:
+    """Arrows of the rank behind those of ranks before it, and those between ranks behind all."""
+    if not isinstance(content, Slices) or not len(content.arrows.arrow):
         return content
-    arrows = replace(content.arrows, arrow=content.arrows.arrow + first)
+    own = content.arrows.arrow
+    arrows = replace(content.arrows, arrow=np.where(own > 0, own + first, last - own))
     return replace(content, arrows=arrows)
 
 
@@ -148,7 +157,7 @@ def _rows(picture: RankPicture, options: PictureOptions) -> list[_Row]:
     if Layer.OVERLAP in layers:
         rows.append(
             _Row(
-                "Overlap Analysis",
+                OVERLAP_FOLDER,
                 1,
                 lambda painter, parent: paint_overlap(painter, parent, picture),
             )

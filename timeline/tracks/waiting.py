@@ -1,0 +1,213 @@
+"""Turns who waited for whom into a row of each rank, args of its collectives, and arrows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from timeline.analysis.collectives import Collectives, RankCollectives
+from timeline.analysis.waiting import Pairs, Waiting, Waits
+from timeline.records.columns import Bool, Int64
+from timeline.records.strings import StringPool
+from timeline.tracks.model import Arg, ArgKind, Arrows, Schema, Slices, Track
+from timeline.tracks.painter import Drawn, Painter, names
+from timeline.tracks.picture import OVERLAP_FOLDER, RankTracks
+
+__all__ = ["MOST_ARROWS", "WAITING", "with_waiting"]
+
+WAITING = "Waiting"
+MOST_ARROWS = 2000
+"""Arrows between ranks, the longest waits first: more of them would hide what they show."""
+_ORDER = 4
+_MEANING = (
+    "Time in a collective before its last rank came. Starts of ranks are compared on one clock; "
+    "the report tells how well the clocks agree."
+)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where the collectives of one rank are drawn: (n,) track and slice, -1 where they are not."""
+
+    track: Int64
+    slice: Int64
+
+
+def with_waiting(
+    ranks: Sequence[RankTracks],
+    collectives: Sequence[RankCollectives],
+    waiting: Waiting,
+    *,
+    arrows: bool,
+) -> tuple[RankTracks, ...]:
+    """The rows of all ranks with what their collectives waited for.
+
+    Arrows run from the op that waits to the op of the last rank (Perfetto draws them forward in
+    time only), and from sends to receives.
+    """
+    numbers = np.array([own.rank for own in ranks], np.int64)
+    bounds = np.searchsorted(waiting.waits.rank, np.arange(len(ranks) + 1)).tolist()
+    made, places = list[RankTracks](), list[_Place]()
+    for at, (own, ops) in enumerate(zip(ranks, collectives, strict=True)):
+        waits = waiting.waits.take(np.arange(bounds[at], bounds[at + 1]))
+        place = _places(own.tracks, ops)
+        tracks = _with_args(own.tracks, place, ops.ops, waits, numbers)
+        made.append(replace(own, tracks=_with_row(tracks, own.rank, ops, waits, numbers)))
+        places.append(place)
+    return _with_arrows(made, places, waiting) if arrows else tuple(made)
+
+
+def _places(tracks: Sequence[Track], collectives: RankCollectives) -> _Place:
+    """Find each collective among the slices of the rank, by its times and name."""
+    ops, strings = collectives.ops, collectives.strings
+    track = np.full(len(ops), -1, np.int64)
+    slice_ = np.full(len(ops), -1, np.int64)
+    keys = zip(ops.start_ns.tolist(), ops.end_ns.tolist(), ops.name.tolist(), strict=True)
+    row_of = {(start, end, strings[name]): row for row, (start, end, name) in enumerate(keys)}
+    for own in tracks:
+        content = own.content
+        if not isinstance(content, Slices) or content.schema is not Schema.COMMUNICATION_OP:
+            continue
+        drawn = zip(
+            content.start_ns.tolist(), content.end_ns.tolist(), content.name.tolist(), strict=True
+        )
+        for position, (start, end, name) in enumerate(drawn):
+            row = row_of.get((start, end, content.strings[name]))
+            if row is not None:
+                track[row], slice_[row] = own.id, position
+    return _Place(track, slice_)
+
+
+def _with_args(
+    tracks: Sequence[Track], place: _Place, ops: Collectives, waits: Waits, numbers: Int64
+) -> list[Track]:
+    """The tracks, with args on the slices of collectives that were compared."""
+    made = list(tracks)
+    drawn = waits.take(place.track[waits.row] >= 0)
+    on = place.track[drawn.row]
+    for number in np.unique(on).tolist():
+        own = drawn.take(on == number)
+        content = made[number].content
+        assert isinstance(content, Slices)
+        at = place.slice[own.row]
+        args = (*content.args, *_args(own, at, len(content), numbers))
+        made[number] = replace(made[number], content=replace(content, args=args))
+    return made
+
+
+def _args(waits: Waits, at: Int64, count: int, numbers: Int64) -> list[Arg]:
+    def spread(name: str, values: Int64, *, default: bool = True) -> Arg:
+        whole, present = np.zeros(count, np.int64), np.zeros(count, np.bool_)
+        whole[at], present[at] = values, True
+        return Arg(name, ArgKind.INTEGER, whole, present, default)
+
+    bandwidth = np.full(count, np.nan)
+    bandwidth[at] = waits.bandwidth
+    return [
+        spread("waited_ns", waits.waited_ns),
+        spread("last_rank", numbers[waits.last]),
+        spread("transfer_ns", waits.transfer_ns),
+        spread("arrived_after_first_ns", waits.after_first_ns, default=False),
+        Arg("bus_bandwidth_gb_s", ArgKind.NUMBER, bandwidth, np.isfinite(bandwidth)),
+    ]
+
+
+def _with_row(
+    tracks: list[Track], rank: int, collectives: RankCollectives, waits: Waits, numbers: Int64
+) -> tuple[Track, ...]:
+    """The tracks with a row of waits below the overlap analysis, where that is drawn."""
+    folder = next(
+        (own.id for own in tracks if own.parent is None and own.name == OVERLAP_FOLDER), None
+    )
+    own = waits.take(waits.waited_ns > 0)
+    if folder is None or not len(own):
+        return tuple(tracks)
+    painter, strings, ops = Painter(), StringPool(), collectives.ops
+    painter.tracks = tracks
+    start_ns = ops.start_ns[own.row]
+    labels = strings.codes(f"Waiting for rank {number}" for number in numbers.tolist())
+    named = strings.codes(collectives.strings)[ops.name[own.row]]
+    painter.flat(
+        WAITING,
+        folder,
+        _ORDER,
+        Drawn(
+            start_ns,
+            start_ns + own.waited_ns,
+            labels[own.last],
+            Schema.OVERLAP,
+            [names("op", named, default=False)],
+        ),
+        strings,
+        rank,
+        _MEANING,
+    )
+    return tuple(painter.tracks)
+
+
+def _with_arrows(
+    ranks: list[RankTracks], places: Sequence[_Place], waiting: Waiting
+) -> tuple[RankTracks, ...]:
+    """Connect ops of different ranks; such arrows count from -1 down, over all ranks."""
+    ends = [*_wait_ends(places, waiting.waits), *_pair_ends(places, waiting.pairs)]
+    arrow = -np.arange(1, len(ends) + 1)
+    by_rank: dict[int, list[tuple[int, int, int]]] = {}
+    for number, (one, other) in zip(arrow.tolist(), ends, strict=True):
+        for rank, row in (one, other):
+            place = places[rank]
+            end = (int(place.track[row]), int(place.slice[row]), number)
+            by_rank.setdefault(rank, []).append(end)
+    for rank, own in by_rank.items():
+        ranks[rank] = replace(ranks[rank], tracks=_connected(ranks[rank].tracks, own))
+    return tuple(ranks)
+
+
+_End = tuple[int, int]
+"""Position of a rank, and row of its collectives."""
+
+
+def _wait_ends(places: Sequence[_Place], waits: Waits) -> list[tuple[_End, _End]]:
+    """The longest waits: the op that waits, and the op of the last rank."""
+    drawn = _is_drawn(places, waits.rank, waits.row) & _is_drawn(places, waits.last, waits.last_row)
+    rows = np.flatnonzero(drawn & (waits.waited_ns > 0))
+    longest = waits.take(rows[np.argsort(-waits.waited_ns[rows], kind="stable")[:MOST_ARROWS]])
+    return _ends(longest.rank, longest.row, longest.last, longest.last_row)
+
+
+def _pair_ends(places: Sequence[_Place], pairs: Pairs) -> list[tuple[_End, _End]]:
+    """The first sends, and the receives that got them."""
+    drawn = _is_drawn(places, pairs.sender, pairs.send_row)
+    drawn &= _is_drawn(places, pairs.receiver, pairs.receive_row)
+    own = pairs.take(np.flatnonzero(drawn)[:MOST_ARROWS])
+    return _ends(own.sender, own.send_row, own.receiver, own.receive_row)
+
+
+def _ends(rank: Int64, row: Int64, other: Int64, other_row: Int64) -> list[tuple[_End, _End]]:
+    ones = zip(rank.tolist(), row.tolist(), strict=True)
+    others = zip(other.tolist(), other_row.tolist(), strict=True)
+    return list(zip(ones, others, strict=True))
+
+
+def _is_drawn(places: Sequence[_Place], rank: Int64, row: Int64) -> Bool:
+    """Whether each op is a slice of its own."""
+    bases = np.cumsum([0, *(len(place.track) for place in places)])
+    tracks = np.concatenate([np.zeros(0, np.int64), *(place.track for place in places)])
+    drawn: Bool = tracks[bases[rank] + row] >= 0
+    return drawn
+
+
+def _connected(tracks: Sequence[Track], ends: list[tuple[int, int, int]]) -> tuple[Track, ...]:
+    """The tracks with more arrow ends: track, slice and arrow of each."""
+    made = list(tracks)
+    for number in {track for track, _, _ in ends}:
+        content = made[number].content
+        assert isinstance(content, Slices)
+        more = np.array([end[1:] for end in ends if end[0] == number], np.int64)
+        slice_ = np.concatenate([content.arrows.slice, more[:, 0]])
+        arrow = np.concatenate([content.arrows.arrow, more[:, 1]])
+        order = np.lexsort((arrow, slice_))
+        arrows = Arrows(slice_[order], arrow[order])
+        made[number] = replace(made[number], content=replace(content, arrows=arrows))
+    return tuple(made)
