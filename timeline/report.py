@@ -183,6 +183,9 @@ class ExportReport:
             ],
             "verdict": self.verdict.to_dict(),
             "overlap": [row.to_dict() for row in self.overlap],
+            "waiting": self.figures.waiting.to_dicts(),
+            "collectives": self.figures.collectives.to_dicts(),
+            "links": self.figures.links.to_dicts(),
             "omitted": [
                 {
                     "reason": omission.reason,
