@@ -37,8 +37,8 @@ class Figures:
     device work; fp_bp_ns, tail_ns and interval_ns of the step trace (forward and backward, what
     comes behind, the wait for data before)."""
     operators: Table
-    """A row per rank and operator: communication or not, type, core, name (where asked for),
-    count, total_ns, shortest_ns and longest_ns."""
+    """A row per rank and operator: communication or not, type, core, name and shapes (where asked
+    for), count, total_ns, shortest_ns and longest_ns."""
     longest_ops: Table
     """The longest communication ops of each rank: rank, name, group, graph, step, start_ns and
     duration_ns."""
@@ -141,6 +141,7 @@ def _operators(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
         "type": strings[times.type],
         "core": strings[times.core],
         "name": strings[times.name],
+        "shapes": strings[times.shapes],
         "count": times.count,
         "total_ns": times.total_ns,
         "shortest_ns": times.shortest_ns,

@@ -14,7 +14,7 @@ from timeline.records.columns import Bool, Int64
 from timeline.table import Table
 from timeline.units import spell_count, spell_duration
 
-__all__ = ["Extreme", "Verdict", "total_by_type"]
+__all__ = ["Extreme", "Verdict", "slowest_rank_of_each_step", "total_by_type"]
 
 MOST_OPERATORS = 5
 NOTABLE = 0.05
@@ -75,7 +75,7 @@ class Verdict:
     @classmethod
     def of(cls, figures: Figures) -> Verdict:
         """The verdict on some ranks."""
-        steps = _slowest_rank_of_each_step(figures.steps)
+        steps = slowest_rank_of_each_step(figures.steps)
         totals = total_by_type(figures.operators)
         communication = totals["communication"] == 1
         return cls(
@@ -195,7 +195,7 @@ def _extreme(ids: Int64, times_ns: Int64, **more: Any) -> Extreme:
     )
 
 
-def _slowest_rank_of_each_step(steps: Table) -> Table:
+def slowest_rank_of_each_step(steps: Table) -> Table:
     """For each graph and step the row of the rank on which it took longest, in order of time.
 
     Ranks number their graphs apart, so a step is matched by its number alone unless a rank has

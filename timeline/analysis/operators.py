@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -21,13 +22,15 @@ class OperatorTimes(Columns):
     """One row per operator: what it is, and how often and how long it ran.
 
     type: the operator's type, or the kind of collective. core: what ran it (the task type), not
-    given for communication. name: not given where all operators of a type are one row.
+    given for communication. name, shapes (of the inputs): not given where all operators of a type
+    are one row.
     """
 
     communication: Bool = column(np.bool_)
     type: Codes = column(np.int32)
     core: Codes = column(np.int32, NO_NAME)
     name: Codes = column(np.int32, NO_NAME)
+    shapes: Codes = column(np.int32, NO_NAME)
     count: Int64 = column(np.int64)
     total_ns: Int64 = column(np.int64)
     shortest_ns: Int64 = column(np.int64)
@@ -70,34 +73,32 @@ def operator_figures(
     names = tasks.name[compute]
     given = strings.translated(tasks.op_type[compute], records.strings)
     named = strings.translated(names, records.strings, operator_type)
-    computing = _times(
-        tasks.end_ns[compute] - tasks.start_ns[compute],
-        np.where(given == NO_NAME, named, given),
-        strings.translated(tasks.task_type[compute], records.strings),
-        strings.translated(names, records.strings) if by_name else None,
-        communication=False,
+    computing = {
+        "type": np.where(given == NO_NAME, named, given),
+        "core": strings.translated(tasks.task_type[compute], records.strings),
+    }
+    communicating = {"type": strings.translated(ops.name, records.strings, collective_kind)}
+    if by_name:
+        computing["name"] = strings.translated(names, records.strings)
+        computing["shapes"] = strings.translated(tasks.input_shapes[compute], records.strings)
+        communicating["name"] = strings.translated(ops.name, records.strings)
+    compute_ns = tasks.end_ns[compute] - tasks.start_ns[compute]
+    times = OperatorTimes.concat(
+        [
+            _times(compute_ns, computing, communication=False),
+            _times(ops.end_ns - ops.start_ns, communicating, communication=True),
+        ]
     )
-    communicating = _times(
-        ops.end_ns - ops.start_ns,
-        strings.translated(ops.name, records.strings, collective_kind),
-        np.zeros(len(ops), np.int32),
-        strings.translated(ops.name, records.strings) if by_name else None,
-        communication=True,
-    )
-    times = OperatorTimes.concat([computing, communicating])
     longest = _longest(ops, iterations, records.strings, strings)
     return OperatorFigures(tuple(strings), times, longest)
 
 
-def _times(
-    lengths_ns: Int64, kinds: Codes, cores: Codes, names: Codes | None, *, communication: bool
-) -> OperatorTimes:
-    """One row for each distinct kind, core and name; a row's length is exact."""
+def _times(lengths_ns: Int64, keys: Mapping[str, Codes], *, communication: bool) -> OperatorTimes:
+    """One row for each distinct combination of keys; sums are exact."""
     if not len(lengths_ns):
         return OperatorTimes.empty()
-    codes = [kinds, cores] + ([] if names is None else [names])
     group = np.zeros(len(lengths_ns), np.int64)
-    for own in codes:
+    for own in keys.values():
         group = _dense(group * (int(own.max()) + 1) + own)
     count = int(group.max()) + 1
     first = np.zeros(count, np.int64)
@@ -111,15 +112,13 @@ def _times(
     return OperatorTimes.of(
         count,
         {
+            **{name: own[first] for name, own in keys.items()},
             "communication": np.full(count, communication),
-            "type": kinds[first],
-            "core": cores[first],
             "count": np.bincount(group, minlength=count),
             "total_ns": total_ns,
             "shortest_ns": shortest_ns,
             "longest_ns": longest_ns,
-        }
-        | ({} if names is None else {"name": names[first]}),
+        },
     )
 
 
