@@ -28,11 +28,12 @@ from perfetto_sql import Row, TraceProcessor
 from profile_shelf import LAYOUTS, Profile, ProfileShelf
 
 from timeline.encoders.perfetto import encode_perfetto
-from timeline.export import Args, ExportOptions, export
+from timeline.exporting import export
+from timeline.options import Args
 from timeline.records.strings import StringPool
 from timeline.records.tables import Records
 from timeline.records.valid import valid
-from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Kind, Selection
+from timeline.selection import DETAIL_LAYERS, Kind
 from timeline.sources.base import Wanted
 from timeline.sources.discovery import discover
 from timeline.tracks.model import Arrows, Schema, Slices, Timeline, Track
@@ -68,12 +69,7 @@ class Drawing:
 
 def draw(profile: Profile, layout: str, kind: Kind, target: Path, **options: Any) -> Drawing:
     """Export a profile and load the result."""
-    layers = SUMMARY_LAYERS if kind is Kind.SUMMARY else DETAIL_LAYERS
-    export(
-        profile.path,
-        Selection(layers=layers),
-        ExportOptions(kind=kind, output=target, force=True, **options),
-    )
+    export(profile.path, target, kind=kind, force=True, **options)
     expected = ExpectedPicture(layout, profile.run, records_of(profile.path), kind)
     is_json = ".json" in target.suffixes
     processor = TraceProcessor.load(target.read_bytes())
@@ -284,11 +280,7 @@ def test_rows_speak_only_of_rows_that_are_there(
 ) -> None:
     """Ops lie above planes only where there are any; a row of steps that go on says so."""
     target = tmp_path / "timeline.pftrace"
-    export(
-        shelf.get(layout).path,
-        Selection(layers=DETAIL_LAYERS),
-        ExportOptions(kind=Kind.DETAIL, output=target),
-    )
+    export(shelf.get(layout).path, target, kind=Kind.DETAIL)
     loaded = LoadedPicture(TraceProcessor.load(target.read_bytes()), is_json=False, zero_ns=0)
     names = {track.path[-1] for track in loaded.tracks.values()}
     said = {track.path[-1]: track.description for track in loaded.tracks.values()}
@@ -406,7 +398,8 @@ def test_grouping_changes_the_order_of_rows_and_nothing_else(
     shelf: ProfileShelf, tmp_path: Path, kind: Kind, by_layer: bool
 ) -> None:
     profile, target = shelf.get("mindstudio", **RUN), tmp_path / "timeline.pftrace"
-    drawing = draw(profile, "mindstudio", kind, target, by_layer=by_layer, args=Args.ALL)
+    grouping = "layer" if by_layer else "rank"
+    drawing = draw(profile, "mindstudio", kind, target, group_by=grouping, args=Args.ALL)
     assert tracks_in_order(drawing) == list(places_of(drawing.expected, by_layer=by_layer))
     same(drawing.loaded.by_id.values(), drawn(drawing, drawing.expected.slices))
 
@@ -419,7 +412,8 @@ def test_ranks_are_in_order_of_their_numbers(
     profile = shelf.get("torch-db", ranks=11, steps=1)
     for by_layer in (False, True):
         target = tmp_path / f"timeline{suffix}"
-        drawing = draw(profile, "torch-db", Kind.SUMMARY, target, by_layer=by_layer)
+        grouping = "layer" if by_layer else "rank"
+        drawing = draw(profile, "torch-db", Kind.SUMMARY, target, group_by=grouping)
         found = json_places(drawing) if drawing.is_json else tracks_in_order(drawing)
         assert found == list(places_of(drawing.expected, by_layer=by_layer))
 

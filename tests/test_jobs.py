@@ -36,7 +36,7 @@ from timeline.encoders.formats import format_of
 from timeline.errors import SourceError, TimelineError, WorkerError
 from timeline.fitting import Written, fit
 from timeline.jobs import AHEAD, WORTH_PROCESSES_BYTES, Crew, crew_for
-from timeline.options import ExportOptions
+from timeline.options import ExportOptions, ReadingOptions
 from timeline.progress import Silent
 from timeline.reading import JoinedShares, read_shares, redrawn
 from timeline.records.tables import Records
@@ -378,7 +378,8 @@ def ranks_read(crew: Crew, sources: Sequence[MadeSource]) -> list[int]:
 
 
 def made_crew(sources: Sequence[MadeSource], processes: int, *, keep_going: bool = False) -> Crew:
-    return crew_for(sources, processes, "", Silent(), keep_going=keep_going)
+    reading = ReadingOptions(jobs=processes, keep_going=keep_going)
+    return crew_for(sources, reading, Silent())
 
 
 @pytest.fixture(scope="module")
@@ -410,7 +411,7 @@ def test_processes_are_as_many_as_are_worth_it(
     path.touch()
     os.truncate(path, size_bytes)
     sources = [MadeSource(rank, files=(path, tmp_path / "absent")) for rank in range(ranks)]
-    crew = crew_for(sources, asked, "", Silent(), keep_going=False)
+    crew = crew_for(sources, ReadingOptions(jobs=asked), Silent())
     assert crew.jobs == expected
 
 
@@ -536,15 +537,13 @@ def test_a_rank_lost_when_it_is_drawn_again_is_told_like_any_other(
 
 
 SCRIPT = """\
-from pathlib import Path
-from timeline.export import ExportOptions, export
-from timeline.selection import Selection
+import timeline
 
-export(Path({path!r}), Selection(), ExportOptions(output=Path("timeline.pftrace"), jobs=2))
+timeline.export({path!r}, "timeline.pftrace", jobs=2)
 """
 
 
-def test_a_script_of_three_lines_can_export(shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_a_script_of_two_lines_can_export(shelf: ProfileShelf, tmp_path: Path) -> None:
     """It needs no `if __name__ == "__main__"`: processes run nothing of the caller's."""
     script = tmp_path / "script.py"
     script.write_text(SCRIPT.format(path=str(shelf.get("torch-db", ranks=3).path)))
@@ -910,15 +909,15 @@ ERRORS: list[TimelineError] = [
     errors.WorkerError(3, "its process died"),
     errors.RecordError("tasks, row 3: ends before it starts."),
     errors.OutputError("timeline.pftrace exists."),
-    errors.UsageError("--ranks: no number."),
+    errors.UsageError("ranks: no number."),
     errors.SelectionError("rank 9 is not in run."),
     errors.LimitError("the limit is too small."),
 ]
 
 
 def test_every_error_is_tried() -> None:
-    kinds = {getattr(errors, name) for name in errors.__all__}
-    assert {type(error) for error in ERRORS} == {kind for kind in kinds if isinstance(kind, type)}
+    kinds = {getattr(errors, name) for name in errors.__all__ if name.endswith("Error")}
+    assert {type(error) for error in ERRORS} == kinds
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
@@ -1012,7 +1011,7 @@ def test_a_cluster_tells_ranks_that_cannot_be_read(
 def test_a_lost_worker_of_a_cluster_is_blamed_on_its_rank(executor: str) -> None:
     """Here once is enough, so nothing else may be on that worker at the time: it dies last."""
     sources = made_sources(3, {2: Death(after_seconds=0.5)})
-    crew = crew_for(sources, None, executor, Silent(), keep_going=True)
+    crew = crew_for(sources, ReadingOptions(executor=executor, keep_going=True), Silent())
     assert ranks_read(crew, sources) == [0, 1]
     assert crew.failures.keys() == {2}
     assert "died" in crew.failures[2]

@@ -32,9 +32,9 @@ from timeline.cli import main
 from timeline.encoders.formats import FORMATS, format_of
 from timeline.encoders.sink import Draft, write_draft
 from timeline.errors import LimitError
-from timeline.export import ExportOptions, Fit, export
+from timeline.exporting import export
 from timeline.fitting import Written, writer
-from timeline.options import DEFAULT_LIMIT_BYTES
+from timeline.options import DEFAULT_LIMIT_BYTES, ExportOptions, Fit
 from timeline.progress import Silent
 from timeline.records.columns import Int64
 from timeline.records.strings import StringPool
@@ -217,9 +217,7 @@ class Exporter:
         return Fitted(limit, report, tuple(writes), directory, self.exact(layout, kind, suffix))
 
     def export(self, layout: str, kind: Kind, target: Path, limit: int, fit: Fit) -> ExportReport:
-        layers = SUMMARY_LAYERS if kind is Kind.SUMMARY else DETAIL_LAYERS
-        options = ExportOptions(kind=kind, output=target, limit_bytes=limit, fit=fit)
-        return export(self.profile(layout), Selection(layers=layers), options)
+        return export(self.profile(layout), target, kind=kind, limit=limit, fit=fit)
 
     def profile(self, layout: str) -> Path:
         """A profile in a layout; "tiny" is one step of one rank."""

@@ -23,9 +23,10 @@ from expected_picture import OVERLAP_ROWS, Shown
 from loaded_picture import LoadedPicture
 from perfetto_sql import TraceProcessor
 
-from timeline.export import Args, ExportOptions, export
+from timeline.exporting import export
+from timeline.options import Args
 from timeline.report import ExportReport
-from timeline.selection import DETAIL_LAYERS, Kind, Selection
+from timeline.selection import Kind
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 CAPTURES = ("torch-npu-db", "torch-npu-text", "mindspore-2.1")
@@ -67,11 +68,7 @@ class Export:
 
 
 def export_of(capture: str, target: Path) -> Export:
-    report = export(
-        DATA / capture,
-        Selection(layers=DETAIL_LAYERS),
-        ExportOptions(kind=Kind.DETAIL, output=target, args=Args.ALL),
-    )
+    report = export(DATA / capture, target, kind=Kind.DETAIL, args=Args.ALL)
     processor = TraceProcessor.load(target.read_bytes())
     assert processor.import_errors() == []
     return Export(report, LoadedPicture(processor, ".json" in target.suffixes))

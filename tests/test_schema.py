@@ -14,8 +14,8 @@ from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 from profile_shelf import ProfileShelf
 
 from timeline.encoders.schema import EXTENDED_FILE, FILE_NAME, MESSAGES, descriptor_bytes
-from timeline.export import ExportOptions, export
-from timeline.selection import DETAIL_LAYERS, Kind, Selection
+from timeline.exporting import export
+from timeline.selection import Kind
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -86,8 +86,7 @@ def packets_of(data: bytes) -> Iterator[_Message]:
 def packets(shelf: ProfileShelf, tmp_path_factory: pytest.TempPathFactory) -> list[_Message]:
     """The packets of a detail export."""
     target = tmp_path_factory.mktemp("schema") / "detail.pftrace"
-    selection = Selection(layers=DETAIL_LAYERS)
-    export(shelf.get("torch-db").path, selection, ExportOptions(kind=Kind.DETAIL, output=target))
+    export(shelf.get("torch-db").path, target, kind=Kind.DETAIL)
     return list(packets_of(target.read_bytes()))
 
 

@@ -27,11 +27,12 @@ from random_tracks import flat_slices, nested_slices, samples
 from row_totals import CounterTotals, Row, RowTotals, counter_totals, row_totals, rows_of
 
 from timeline.errors import LimitError, OutputError
-from timeline.export import ExportOptions, Fit, export
+from timeline.exporting import export
+from timeline.options import Fit
 from timeline.records.nesting import edges_of
 from timeline.records.strings import StringPool
 from timeline.report import ExportReport
-from timeline.selection import DETAIL_LAYERS, Kind, Selection
+from timeline.selection import Kind
 from timeline.tracks.model import Arg, ArgKind, Samples, Schema, Slices, Track
 from timeline.tracks.split import between, cut_moments
 
@@ -313,10 +314,7 @@ class Parted:
 
 
 def export_detail(path: Path, target: Path, limit: int, *, force: bool = False) -> ExportReport:
-    options = ExportOptions(
-        kind=Kind.DETAIL, output=target, limit_bytes=limit, fit=Fit.SPLIT, force=force
-    )
-    return export(path, Selection(layers=DETAIL_LAYERS), options)
+    return export(path, target, kind=Kind.DETAIL, limit=limit, fit=Fit.SPLIT, force=force)
 
 
 @pytest.fixture(

@@ -14,8 +14,8 @@ from loaded_picture import LoadedPicture, LoadedTrack
 from perfetto_sql import TraceProcessor
 from profile_shelf import ProfileShelf
 
-from timeline.export import ExportOptions, export
-from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Kind, Selection
+from timeline.exporting import export
+from timeline.selection import Kind
 
 if TYPE_CHECKING:
     from perfetto_ui import PerfettoUi, ShownRow
@@ -48,9 +48,8 @@ def opened(
     """A summary, then a detail, dropped on the UI and loaded here as well."""
     kind, folder = request.param, tmp_path_factory.mktemp("ui")
     target, screenshot = folder / f"{kind.value}.pftrace", folder / "page.png"
-    layers = SUMMARY_LAYERS if kind is Kind.SUMMARY else DETAIL_LAYERS
     profile = shelf.get("torch-db", planes=12, ops_per_step=24)
-    export(profile.path, Selection(layers=layers), ExportOptions(kind=kind, output=target))
+    export(profile.path, target, kind=kind)
     ui.drop(target)
     ui.screenshot(screenshot)
     loaded = LoadedPicture(TraceProcessor.load(target.read_bytes()), is_json=False)
@@ -194,11 +193,7 @@ def test_other_formats_open_too(
     ui: PerfettoUi, shelf: ProfileShelf, tmp_path: Path, suffix: str
 ) -> None:
     target = tmp_path / f"detail{suffix}"
-    export(
-        shelf.get("mindspore-2.1").path,
-        Selection(layers=DETAIL_LAYERS),
-        ExportOptions(kind=Kind.DETAIL, output=target),
-    )
+    export(shelf.get("mindspore-2.1").path, target, kind=Kind.DETAIL)
     ui.drop(target)
     assert ui.modal() is None
     assert ui.errors == []

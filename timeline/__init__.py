@@ -1,6 +1,9 @@
-"""Ascend NPU profiles as timelines for ui.perfetto.dev."""
+"""Ascend NPU profiles as timelines for ui.perfetto.dev, and as tables."""
 
 from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
 
 from timeline.errors import (
     LimitError,
@@ -11,21 +14,68 @@ from timeline.errors import (
     SelectionError,
     SourceError,
     TimelineError,
+    TimelineWarning,
     UsageError,
     WorkerError,
 )
 from timeline.version import __version__
 
+if TYPE_CHECKING:
+    from timeline.exporting import export
+    from timeline.options import Args, Fit
+    from timeline.profile import Profile, open_profile
+    from timeline.report import ExportReport
+    from timeline.selection import Kind, Layer, Selection
+    from timeline.table import Table
+
 __all__ = [
+    "Args",
+    "ExportReport",
+    "Fit",
+    "Kind",
+    "Layer",
     "LimitError",
     "NoProfileError",
     "OutputError",
+    "Profile",
     "RankIdentityError",
     "RecordError",
+    "Selection",
     "SelectionError",
     "SourceError",
+    "Table",
     "TimelineError",
+    "TimelineWarning",
     "UsageError",
     "WorkerError",
     "__version__",
+    "export",
+    "open_profile",
 ]
+
+_HOMES = {
+    "Args": "timeline.options",
+    "ExportReport": "timeline.report",
+    "Fit": "timeline.options",
+    "Kind": "timeline.selection",
+    "Layer": "timeline.selection",
+    "Profile": "timeline.profile",
+    "Selection": "timeline.selection",
+    "Table": "timeline.table",
+    "export": "timeline.exporting",
+    "open_profile": "timeline.profile",
+}
+"""Where names live that are loaded when they are first used: they need NumPy, and time."""
+
+if not TYPE_CHECKING:  # else every name would seem to be there
+
+    def __getattr__(name: str) -> object:
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = getattr(importlib.import_module(_HOMES[name]), name)
+        globals()[name] = found
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -7,16 +7,15 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from timeline.errors import TimelineError, UsageError
 from timeline.printable import printable_json, say
-from timeline.selection import Align, Kind, Selection, parse_layers, parse_window
-from timeline.units import parse_bytes, parse_duration_ns, parse_ids
+from timeline.selection import Align, Kind, Selection
+from timeline.units import parse_duration_ns
 from timeline.version import __version__
 
 if TYPE_CHECKING:
-    from timeline.options import ExportOptions
     from timeline.progress import Progress
 
 __all__ = ["build_parser", "main"]
@@ -244,32 +243,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(asked: argparse.Namespace) -> int:
-    from timeline.export import export
-    from timeline.options import layers_for
-
-    kind = Kind(asked.kind)
-    layers = layers_for(kind, parse_layers(asked.layers))
-    if asked.scopes:
-        from timeline.selection import Layer
-
-        layers |= {Layer.SCOPES}
     selection = Selection(
-        ranks=parse_ids(asked.ranks, "--ranks"),
-        graphs=parse_ids(asked.graphs, "--graphs"),
-        steps=parse_ids(asked.steps, "--steps"),
-        window=parse_window(asked.window) if asked.window else None,
-        layers=layers,
+        ranks=asked.ranks,
+        graphs=asked.graphs,
+        steps=asked.steps,
+        window=asked.window,
+        layers=asked.layers,
     )
-    path = Path(asked.path)
-    options = _options(asked, kind)
     if asked.list:
-        from timeline.listing import listing
+        return _list(asked, selection)
+    from timeline.exporting import export
 
-        found = listing(path, selection, options)
-        _print_json(found.to_json()) if asked.json else say(*found.lines())
-        _flush()
-        return 0
-    report = export(path, selection, options, _progress(asked))
+    report = export(
+        asked.path,
+        asked.output,
+        selection=selection,
+        kind=asked.kind,
+        group_by=asked.group_by,
+        merge_graphs=asked.merge_graphs,
+        scopes=asked.scopes,
+        args=asked.args,
+        limit=asked.limit,
+        fit=asked.fit,
+        force=asked.force,
+        strict=asked.strict,
+        **_opening(asked),
+        progress=_progress(asked),
+    )
     for warning in report.warnings:
         if not asked.quiet:
             say(f"tlexport: {warning}", stream=sys.stderr)
@@ -277,6 +277,17 @@ def _run(asked: argparse.Namespace) -> int:
         _print_json(report.to_json())
     elif not asked.quiet:
         say(*report.lines(), "Open: https://ui.perfetto.dev (drag the file in)")
+    _flush()
+    return 0
+
+
+def _list(asked: argparse.Namespace, selection: Selection) -> int:
+    from timeline.listing import listing
+    from timeline.profile import open_profile
+
+    with open_profile(asked.path, **_opening(asked)) as profile:
+        found = listing(profile, selection)
+    _print_json(found.to_json()) if asked.json else say(*found.lines())
     _flush()
     return 0
 
@@ -292,34 +303,18 @@ def _flush() -> None:
         sys.stdout.flush()
 
 
-def _options(asked: argparse.Namespace, kind: Kind) -> ExportOptions:
-    from timeline.analysis.clocks import ClockOptions
-    from timeline.analysis.steps import StepOperators
-    from timeline.options import Args, ExportOptions, Fit
-
-    return ExportOptions(
-        kind=kind,
-        output=asked.output,
-        limit_bytes=parse_bytes(asked.limit),
-        fit=Fit(asked.fit),
-        args=Args(asked.args),
-        by_layer=None if asked.group_by is None else asked.group_by == "layer",
-        merge_graphs=asked.merge_graphs,
-        operators=StepOperators(
-            fp_start=asked.fp_start or _first_set(FP_START_VARIABLES),
-            bp_end=asked.bp_end or _first_set(BP_END_VARIABLES),
-        ),
-        clock=ClockOptions(
-            None if asked.align is None else Align(asked.align),
-            dict(_offset(text) for text in asked.offset),
-        ),
-        assigned_ranks=dict(_assignment(text) for text in asked.assign_rank),
-        force=asked.force,
-        strict=asked.strict,
-        jobs=asked.jobs,
-        executor=asked.executor,
-        keep_going=asked.keep_going,
-    )
+def _opening(asked: argparse.Namespace) -> dict[str, Any]:
+    """How the profile is opened, whatever becomes of it."""
+    return {
+        "assign_rank": dict(_assignment(text) for text in asked.assign_rank),
+        "align": asked.align,
+        "offset": dict(_offset(text) for text in asked.offset),
+        "fp_start": asked.fp_start or _first_set(FP_START_VARIABLES),
+        "bp_end": asked.bp_end or _first_set(BP_END_VARIABLES),
+        "jobs": asked.jobs,
+        "executor": asked.executor,
+        "keep_going": asked.keep_going,
+    }
 
 
 def _first_set(variables: Sequence[str]) -> str:

@@ -10,6 +10,8 @@ TimelineError                 exit 1
 ├── UsageError                exit 2: an option's value has no meaning
 ├── SelectionError            exit 3: a rank, graph or step that is not there
 └── LimitError                exit 4: the size limit cannot be kept as asked
+
+TimelineWarning               figures are not of all that was asked for, or on no common clock
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ __all__ = [
     "SelectionError",
     "SourceError",
     "TimelineError",
+    "TimelineWarning",
     "UsageError",
     "WorkerError",
     "spell_ids",
@@ -106,6 +109,10 @@ class LimitError(TimelineError):
     """The size limit cannot be kept in the way that was asked for."""
 
     exit_code = 4
+
+
+class TimelineWarning(UserWarning):
+    """Something must be known about figures that have no report to say it in."""
 
 
 def spell_ids(ids: Iterable[int], most: int = 12, shortest_run: int = 3) -> str:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from timeline.errors import TimelineError, UsageError, WorkerError
+from timeline.options import ReadingOptions
 from timeline.progress import Progress
 from timeline.share import Request, Share
 from timeline.sources.base import Source
@@ -151,6 +152,10 @@ class Crew:
         if executor is not None:
             self.stop(executor)
 
+    def left_out(self) -> tuple[str, ...]:
+        """The ranks that were left out and why, for people."""
+        return tuple(f"rank {rank} is left out: {why}" for rank, why in self.failures.items())
+
     def __enter__(self) -> Crew:
         return self
 
@@ -195,23 +200,15 @@ class _Inline(Executor):
         return future
 
 
-def crew_for(
-    sources: Sequence[Source],
-    jobs: int | None,
-    address: str,
-    progress: Progress,
-    *,
-    keep_going: bool,
-) -> Crew:
+def crew_for(sources: Sequence[Source], reading: ReadingOptions, progress: Progress) -> Crew:
     """The crew for some ranks: this process, several of this machine, or a cluster.
 
-    jobs: how many processes; None is one a core, or this one where the profile is small.
-
     Raises:
-        UsageError: the address names no cluster that can be reached.
+        UsageError: the executor names no cluster that can be reached.
     """
-    if address:
-        return _dask_crew(address, progress, keep_going=keep_going)
+    jobs, keep_going = reading.jobs, reading.keep_going
+    if reading.executor:
+        return _dask_crew(reading.executor, progress, keep_going=keep_going)
     if jobs is None:
         large = sum(_size_bytes(source) for source in sources) >= WORTH_PROCESSES_BYTES
         jobs = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()

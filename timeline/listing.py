@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from timeline.errors import spell_ids
-from timeline.jobs import crew_for
-from timeline.options import ExportOptions
-from timeline.progress import Progress, Silent
-from timeline.reading import choose_ranks, read_shares
+from timeline.profile import Profile
+from timeline.reading import read_facts
 from timeline.records.tables import NO_GRAPH
-from timeline.selection import SUMMARY_LAYERS, Selection
-from timeline.share import Request
+from timeline.selection import Selection
 from timeline.sources.base import Source
-from timeline.sources.discovery import Discovered
-from timeline.sources.profile_place import found_at
 from timeline.tracks.facts import RankFacts
 from timeline.units import spell_bytes, spell_duration
 
@@ -88,38 +83,19 @@ class Listing:
         return [*(row.rstrip() for row in rows), *self.notes]
 
 
-def listing(path: Path, selection: Selection, options: ExportOptions) -> Listing:
-    """List what lies at, below or around a path, or in an archive."""
-    progress = Silent()
-    with found_at(
-        path,
-        options.assigned_ranks,
-        progress.report,
-        keep_going=options.keep_going,
-        executor=options.executor,
-    ) as found:
-        return _listing(path, found, selection, options, progress)
-
-
-def _listing(
-    path: Path,
-    found: Discovered,
-    selection: Selection,
-    options: ExportOptions,
-    progress: Progress,
-) -> Listing:
-    sources = choose_ranks(found.sources, selection, path)
-    cheap = replace(selection, layers=SUMMARY_LAYERS, graphs=None, steps=None, window=None)
-    with crew_for(
-        sources, options.jobs, options.executor, progress, keep_going=options.keep_going
-    ) as crew:
-        joined = read_shares(sources, Request(cheap, options.operators, draw=False), crew, path)
+def listing(profile: Profile, selection: Selection) -> Listing:
+    """List the selected ranks of a profile, and all that they hold."""
+    known = read_facts(
+        profile.path,
+        profile.sources,
+        profile.reading,
+        profile.progress,
+        Selection(ranks=selection.ranks),
+    )
+    ranks = zip(known.facts, known.sources, strict=True)
     return Listing(
-        tuple(
-            _listed(facts, source)
-            for facts, source in zip(joined.facts, joined.sources, strict=True)
-        ),
-        (*found.notes, *(f"rank {rank}: {reason}" for rank, reason in crew.failures.items())),
+        tuple(_listed(facts, source) for facts, source in ranks),
+        (*profile.notes, *known.left_out),
     )
 
 

@@ -1,4 +1,4 @@
-"""How an export is done: kind, output, limit, fit, args and grouping."""
+"""Turns how a profile is read, drawn and written into two values that travel with the work."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from pathlib import Path
 
 from timeline.analysis.clocks import ClockOptions
 from timeline.analysis.steps import StepOperators
-from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Kind, Layer
+from timeline.errors import UsageError
+from timeline.selection import Kind
 
-__all__ = ["DEFAULT_LIMIT_BYTES", "Args", "ExportOptions", "Fit", "layers_for"]
+__all__ = ["DEFAULT_LIMIT_BYTES", "Args", "ExportOptions", "Fit", "ReadingOptions"]
 
 DEFAULT_LIMIT_BYTES = 20 * 1024 * 1024
 
@@ -38,13 +39,38 @@ class Args(enum.Enum):
 
 
 @dataclass(frozen=True)
+class ReadingOptions:
+    """How a profile is found and read, whatever becomes of it.
+
+    assigned_ranks: rank by directory, for captures that do not tell theirs. clock: how ranks come
+    on one clock. jobs: processes that
+    read ranks; None is one a core, or none for a small profile. executor: the address of a Dask
+    scheduler to work on instead. keep_going: leave ranks out that fail.
+    """
+
+    assigned_ranks: Mapping[str, int] = field(default_factory=dict)
+    operators: StepOperators = field(default_factory=StepOperators)
+    clock: ClockOptions = field(default_factory=ClockOptions)
+    jobs: int | None = None
+    executor: str = ""
+    keep_going: bool = False
+
+    def __post_init__(self) -> None:
+        """Check what text did not go through a parser.
+
+        Raises:
+            UsageError: jobs is no number of processes.
+        """
+        if self.jobs is not None and self.jobs < 1:
+            raise UsageError(f"jobs {self.jobs}: it takes at least one process.")
+
+
+@dataclass(frozen=True)
 class ExportOptions:
-    """How an export is done; what is exported is a Selection.
+    """How a profile is drawn and written; what is drawn is a Selection.
 
     limit_bytes: size of a written file that is never exceeded; 0 is no limit.
     by_layer: rows by layer, then rank; None is by layer for a summary and by rank for a detail.
-    jobs: processes that read ranks; None is one a core, or none for a small profile. executor: the
-    address of a Dask scheduler to work on instead. keep_going: leave ranks out that fail.
     """
 
     kind: Kind = Kind.SUMMARY
@@ -54,23 +80,10 @@ class ExportOptions:
     args: Args = Args.DEFAULT
     by_layer: bool | None = None
     merge_graphs: bool = True
-    operators: StepOperators = field(default_factory=StepOperators)
-    clock: ClockOptions = field(default_factory=ClockOptions)
-    assigned_ranks: Mapping[str, int] = field(default_factory=dict)
     force: bool = False
     strict: bool = False
-    jobs: int | None = None
-    executor: str = ""
-    keep_going: bool = False
 
     @property
     def groups_by_layer(self) -> bool:
         """Whether rows are grouped by layer before rank."""
         return self.kind is Kind.SUMMARY if self.by_layer is None else self.by_layer
-
-
-def layers_for(kind: Kind, asked: frozenset[Layer] | None) -> frozenset[Layer]:
-    """The layers that are drawn: those asked for, else those of the kind."""
-    if asked is not None:
-        return asked
-    return SUMMARY_LAYERS if kind is Kind.SUMMARY else DETAIL_LAYERS

@@ -9,7 +9,9 @@ from pathlib import Path
 from timeline.analysis.clocks import ClockOptions, JoinedClock, RankClock, join_clocks
 from timeline.analysis.waiting import Waiting, waiting_of
 from timeline.errors import SelectionError, SourceError, spell_ids
-from timeline.jobs import Crew
+from timeline.jobs import Crew, crew_for
+from timeline.options import ReadingOptions
+from timeline.progress import Progress
 from timeline.records.tables import NO_GRAPH
 from timeline.selection import SUMMARY_LAYERS, Layer, Selection
 from timeline.share import Request, Share, gathered, share_of
@@ -19,7 +21,15 @@ from timeline.tracks.fit import Leading
 from timeline.tracks.gathering import element_count
 from timeline.tracks.waiting import with_waiting
 
-__all__ = ["JoinedShares", "check_selection", "choose_ranks", "read_shares", "redrawn"]
+__all__ = [
+    "JoinedShares",
+    "KnownRanks",
+    "check_selection",
+    "choose_ranks",
+    "read_facts",
+    "read_shares",
+    "redrawn",
+]
 
 FAN_IN = 4
 """So many times the limit may be held of all ranks before they are gathered together."""
@@ -68,6 +78,57 @@ class JoinedShares:
     def facts(self) -> tuple[RankFacts, ...]:
         """What is known of each rank."""
         return tuple(share.facts for share in self.shares)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What readers and the joining of clocks have to say."""
+        own = (warning for facts in self.facts for warning in facts.profile.warnings)
+        return (*self.clock.warnings, *own)
+
+
+@dataclass(frozen=True)
+class KnownRanks:
+    """What is known of ranks that are not drawn, on one clock; and what must be said of them."""
+
+    sources: tuple[Source, ...]
+    facts: tuple[RankFacts, ...]
+    waiting: Waiting
+    left_out: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+def read_facts(
+    path: Path,
+    sources: Sequence[Source],
+    reading: ReadingOptions,
+    progress: Progress,
+    selection: Selection,
+    *,
+    by_name: bool = False,
+) -> KnownRanks:
+    """Read what is selected of some ranks, as far as figures need it.
+
+    by_name: whether operators are told apart by name, and not by type alone.
+
+    Raises:
+        SelectionError: a rank, a graph, a step or the window is not there.
+        SourceError: a profile cannot be read.
+    """
+    chosen = choose_ranks(sources, selection, path)
+    cheap = replace(selection, layers=SUMMARY_LAYERS)
+    request = Request(
+        cheap,
+        reading.operators,
+        ranks=len(chosen),
+        draw=False,
+        clock=reading.clock,
+        operators_by_name=by_name,
+    )
+    with crew_for(chosen, reading, progress) as crew:
+        joined = read_shares(chosen, request, crew, path)
+    return KnownRanks(
+        joined.sources, joined.facts, joined.waiting, crew.left_out(), joined.warnings
+    )
 
 
 def read_shares(
@@ -137,7 +198,7 @@ def _with_waiting(
         [share.tracks for share in shares],
         [share.facts.collectives for share in shares],
         waiting,
-        arrows=any(Layer.ARROWS in request.selection.layers for request in requests),
+        arrows=any(Layer.ARROWS in request.options.layers for request in requests),
     )
     return tuple(replace(share, tracks=rows) for share, rows in zip(shares, drawn, strict=True))
 
@@ -168,7 +229,7 @@ def _read_window(
     moved = [own.shifted(by) for own, by in zip(facts, clock.offsets_ns, strict=True)]
     found = [own.span_ns for own in moved if own.span_ns is not None]
     if not found:
-        raise SelectionError("--window: the selection holds no device records to count from.")
+        raise SelectionError("window: the selection holds no device records to count from.")
     start_ns, end_ns = selection.window.bounds_ns(
         min(span[0] for span in found), max(span[1] for span in found)
     )

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+import operator
+from collections.abc import Iterable
+from dataclasses import dataclass
 from decimal import Decimal
+from typing import Literal, TypeAlias, TypeVar
 
 from timeline.errors import SelectionError, UsageError
-from timeline.units import parse_duration_ns, spell_duration
+from timeline.units import MOST_IDS, parse_duration_ns, parse_ids, spell_duration
 
 __all__ = [
     "DETAIL_LAYERS",
@@ -18,8 +21,7 @@ __all__ = [
     "Selection",
     "Window",
     "WindowEdge",
-    "parse_layers",
-    "parse_window",
+    "choice_of",
 ]
 
 
@@ -55,6 +57,22 @@ class Layer(enum.Enum):
     SCOPES = "scopes"
     COUNTERS = "counters"
     ARROWS = "arrows"
+
+
+_Choice = TypeVar("_Choice", bound=enum.Enum)
+
+
+def choice_of(choices: type[_Choice], value: _Choice | str, name: str) -> _Choice:
+    """A member of an enum, or the one of that value.
+
+    Raises:
+        UsageError: there is none.
+    """
+    try:
+        return choices(value)
+    except ValueError:
+        known = ", ".join(str(choice.value) for choice in choices)
+        raise UsageError(f"{name} {value!r}: there are {known}.") from None
 
 
 SUMMARY_LAYERS = frozenset({Layer.STEPS, Layer.OVERLAP})
@@ -103,22 +121,96 @@ class Window:
         return start_ns, end_ns
 
 
-@dataclass(frozen=True)
+Ids: TypeAlias = Iterable[int] | int | str | None
+"""Ids as people give them: numbers, text such as "0,2-5", None or "all" for all."""
+LayerName: TypeAlias = Literal[
+    "steps",
+    "overlap",
+    "hardware",
+    "communication",
+    "cann",
+    "framework",
+    "scopes",
+    "counters",
+    "arrows",
+]
+
+
+@dataclass(frozen=True, init=False)
 class Selection:
-    """Which part of a profile is exported; None means all."""
+    """Which part of a profile is meant; None means all, and for layers those of the kind.
 
-    ranks: frozenset[int] | None = None
-    graphs: frozenset[int] | None = None
-    steps: frozenset[int] | None = None
-    window: Window | None = None
-    layers: frozenset[Layer] = field(default=SUMMARY_LAYERS)
+    It is made of what is at hand, as in `Selection(ranks=[0, 1], steps=range(10, 20))` or
+    `Selection(graphs="1,3-5", window="30%:60%")`, and holds frozen sets.
+    """
+
+    ranks: frozenset[int] | None
+    graphs: frozenset[int] | None
+    steps: frozenset[int] | None
+    window: Window | None
+    layers: frozenset[Layer] | None
+
+    def __init__(
+        self,
+        *,
+        ranks: Ids = None,
+        graphs: Ids = None,
+        steps: Ids = None,
+        window: Window | str | None = None,
+        layers: Iterable[Layer | LayerName] | str | None = None,
+    ) -> None:
+        """Choose a part.
+
+        Args:
+            ranks, graphs, steps: one id, several, or text such as "0,2-5" whose ranges include
+                both ends.
+            window: part of the time as START:END, counted from the first device record: ns, units
+                or percent, as in "1.2s:1.5s" or "30%:60%"; START is in, END is not.
+            layers: what is drawn, as members, names, or text such as "steps,overlap".
+
+        Raises:
+            UsageError: a value has no meaning.
+        """
+        chosen = {
+            "ranks": _ids("ranks", ranks),
+            "graphs": _ids("graphs", graphs),
+            "steps": _ids("steps", steps),
+            "window": _parse_window(window) if isinstance(window, str) else window,
+            "layers": _layers(layers),
+        }
+        for name, value in chosen.items():
+            object.__setattr__(self, name, value)
+
+    def layers_of(self, kind: Kind) -> frozenset[Layer]:
+        """The layers that are drawn: those asked for, else those of the kind."""
+        if self.layers is not None:
+            return self.layers
+        return SUMMARY_LAYERS if kind is Kind.SUMMARY else DETAIL_LAYERS
 
 
-def parse_window(text: str) -> Window:
+def _ids(name: str, ids: Ids) -> frozenset[int] | None:
+    if ids is None:
+        return None
+    if isinstance(ids, str):
+        return parse_ids(ids, name)
+    if isinstance(ids, range) and len(ids) > MOST_IDS:
+        raise UsageError(f"{name} {ids}: the range is too long.")
+    try:
+        each = ids if isinstance(ids, Iterable) else (ids,)
+        # Numbers of NumPy become those of Python, which can be spelled and sorted.
+        found = frozenset(operator.index(own) for own in each)
+    except TypeError as error:
+        raise UsageError(f"{name} {ids!r}: an id is a whole number ({error}).") from None
+    if any(own < 0 for own in found):
+        raise UsageError(f"{name} {min(found)}: no id is negative.")
+    return found
+
+
+def _parse_window(text: str) -> Window:
     """Read "A:B", each edge empty, a time with a unit, or a percentage."""
     start_text, colon, end_text = text.partition(":")
     if not colon:
-        raise UsageError(f"--window {text}: write START:END, as in 1.2s:1.5s or 30%:60%.")
+        raise UsageError(f"window {text}: write START:END, as in 1.2s:1.5s or 30%:60%.")
     start = _parse_edge(start_text, WindowEdge(after_first_ns=0))
     end = _parse_edge(end_text, WindowEdge(share=Decimal(1)))
     return Window(start, end)
@@ -131,21 +223,28 @@ def _parse_edge(text: str, default: WindowEdge) -> WindowEdge:
     if text.endswith("%"):
         try:
             share = Decimal(text[:-1]) / 100
+            inside = 0 <= share <= 1
         except ArithmeticError:
-            raise UsageError(f"--window: {text!r} is no percentage.") from None
-        if not 0 <= share <= 1:
-            raise UsageError(f"--window: {text} lies outside 0% to 100%.")
+            raise UsageError(f"window: {text!r} is no percentage.") from None
+        if not inside:
+            raise UsageError(f"window: {text} lies outside 0% to 100%.")
         return WindowEdge(share=share)
     return WindowEdge(after_first_ns=parse_duration_ns(text))
 
 
-def parse_layers(text: str) -> frozenset[Layer] | None:
-    """Read a list of layer names; "all" is None, which leaves the choice to the kind."""
-    if text.strip().lower() == "all":
+def _layers(layers: Iterable[Layer | str] | str | None) -> frozenset[Layer] | None:
+    """The layers of a list of names; "all" is None, which leaves the choice to the kind."""
+    if layers is None:
         return None
+    if isinstance(layers, str):
+        if layers.strip().lower() == "all":
+            return None
+        layers = layers.split(",")
     known = {layer.value: layer for layer in Layer}
-    names = [name.strip().lower() for name in text.split(",")]
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        raise UsageError(f"--layers: no layer {unknown[0]!r}; there are {', '.join(known)}.")
-    return frozenset(known[name] for name in names)
+    found = set()
+    for own in layers:
+        name = own.value if isinstance(own, Layer) else str(own).strip().lower()
+        if name not in known:
+            raise UsageError(f"layers: no layer {name!r}; there are {', '.join(known)}.")
+        found.add(known[name])
+    return frozenset(found)

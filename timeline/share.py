@@ -20,7 +20,7 @@ from timeline.encoders.formats import format_of
 from timeline.options import Args
 from timeline.records.tables import Records
 from timeline.records.valid import valid
-from timeline.selection import Selection
+from timeline.selection import Kind, Selection
 from timeline.sources.base import Source, Wanted
 from timeline.tracks.facts import ProfileFacts, RankFacts, facts_of, profile_facts
 from timeline.tracks.fit import Leading, with_leading_detail
@@ -88,7 +88,9 @@ def share_of(source: Source, request: Request) -> Share:
         SourceError: its profile cannot be read.
     """
     with _collector_paused():
-        records = source.read(Wanted(request.selection.layers, request.args is Args.ALL))
+        records = source.read(
+            Wanted(request.selection.layers_of(Kind.SUMMARY), request.args is Args.ALL)
+        )
     return share_of_records(with_steps(valid(records), request.operators), request)
 
 

@@ -8,6 +8,7 @@ from decimal import Decimal
 from timeline.errors import UsageError
 
 __all__ = [
+    "MOST_IDS",
     "parse_bytes",
     "parse_duration_ns",
     "parse_ids",
@@ -19,7 +20,8 @@ __all__ = [
 _BYTES = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _DURATIONS_NS = {"": 1, "ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _ID_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
-MOST_IDS_IN_A_RANGE = 10_000_000
+MOST_IDS = 10_000_000
+"""In one range; more would only fill memory."""
 
 
 def parse_bytes(text: str) -> int:
@@ -48,10 +50,10 @@ def parse_duration_ns(text: str) -> int:
     return int(Decimal(match[1]) * _DURATIONS_NS[match[2] or ""])
 
 
-def parse_ids(text: str, option: str) -> frozenset[int] | None:
+def parse_ids(text: str, noun: str) -> frozenset[int] | None:
     """Read a list of ids and inclusive ranges; "all" is None.
 
-    >>> sorted(parse_ids("0,2-4", "--ranks"))
+    >>> sorted(parse_ids("0,2-4", "ranks"))
     [0, 2, 3, 4]
     """
     if text.strip().lower() == "all":
@@ -60,12 +62,12 @@ def parse_ids(text: str, option: str) -> frozenset[int] | None:
     for part in text.split(","):
         match = _ID_RANGE.fullmatch(part.strip())
         if match is None:
-            raise UsageError(f"{option} {text}: {part.strip()!r} is no id; write 0,2-5 or all.")
+            raise UsageError(f"{noun} {text}: {part.strip()!r} is no id; write 0,2-5 or all.")
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
-            raise UsageError(f"{option} {text}: the range {part.strip()} runs backwards.")
-        if last - first >= MOST_IDS_IN_A_RANGE:
-            raise UsageError(f"{option} {text}: the range {part.strip()} is too long.")
+            raise UsageError(f"{noun} {text}: the range {part.strip()} runs backwards.")
+        if last - first >= MOST_IDS:
+            raise UsageError(f"{noun} {text}: the range {part.strip()} is too long.")
         ids.update(range(first, last + 1))
     return frozenset(ids)
 

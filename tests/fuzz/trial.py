@@ -19,8 +19,8 @@ from fuzz.findings import Fault, fault_of
 from fuzz.promises import BrokenPromise, check_records, check_trace, check_valid
 from fuzz.target import Target
 from timeline.errors import TimelineError
-from timeline.export import export
-from timeline.options import Args, ExportOptions, Fit
+from timeline.exporting import export
+from timeline.options import Args, Fit
 from timeline.records.valid import valid
 from timeline.selection import Kind, Layer, Selection
 
@@ -112,20 +112,22 @@ class Trial:
 
     def _export(self, chance: int) -> None:
         """Run the whole program on the capture, with room for everything and with little."""
-        selection = Selection(layers=frozenset(Layer))
+        selection = Selection(layers=Layer)
         kinds = (Kind.DETAIL, Kind.SUMMARY)
         for limit_bytes, name in ((0, "all.pftrace"), (SMALL_LIMIT_BYTES, "part.pftrace")):
-            options = ExportOptions(
-                kind=kinds[chance % 8 == 7],
-                output=self._output / name,
-                limit_bytes=limit_bytes,
-                fit=FITS[chance // 8 % len(FITS)],
-                args=(Args.ALL, Args.DEFAULT)[chance // 32 % 2],
-                force=True,
-                jobs=1,
-            )
             try:
-                for written in export(self._capture, selection, options).outputs:
+                report = export(
+                    self._capture,
+                    self._output / name,
+                    selection=selection,
+                    kind=kinds[chance % 8 == 7],
+                    limit=limit_bytes,
+                    fit=FITS[chance // 8 % len(FITS)],
+                    args=(Args.ALL, Args.DEFAULT)[chance // 32 % 2],
+                    force=True,
+                    jobs=1,
+                )
+                for written in report.outputs:
                     check_trace(written.path)
             finally:
                 for path in self._output.iterdir():

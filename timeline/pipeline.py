@@ -1,10 +1,11 @@
-"""The pipeline: a path and what is wanted of it become trace files and a report."""
+"""Turns a profile and what is wanted of it into trace files and a report."""
 
 from __future__ import annotations
 
 import contextlib
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,74 +16,50 @@ from timeline.encoders.formats import format_of
 from timeline.errors import LimitError, OutputError, spell_ids
 from timeline.figures import Figures
 from timeline.fitting import Attributes, Written, fit, steps_of
-from timeline.jobs import Crew, crew_for
-from timeline.options import Args, ExportOptions, Fit
-from timeline.progress import Progress, Silent
+from timeline.jobs import crew_for
+from timeline.options import ExportOptions, Fit, ReadingOptions
+from timeline.profile import Profile
 from timeline.reading import JoinedShares, choose_ranks, read_shares, redrawn
 from timeline.records.tables import Omission
 from timeline.report import ExportReport, OutputFile, OverlapRow, RankReport, ResolutionRow
 from timeline.selection import Layer, Selection
 from timeline.share import Request
 from timeline.sources.base import Source
-from timeline.sources.discovery import Discovered
-from timeline.sources.profile_place import found_at
-from timeline.tracks.facts import ProfileFacts, RankFacts
+from timeline.tracks.facts import RankFacts
 from timeline.tracks.rank_picture import PictureOptions
 from timeline.tracks.resolve import Resolved
 from timeline.units import spell_count
 from timeline.verdict import Verdict
 from timeline.version import __version__
 
-__all__ = ["Args", "ExportOptions", "Fit", "export"]
+__all__ = ["exported"]
 
 
-def export(
-    path: Path, selection: Selection, options: ExportOptions, progress: Progress | None = None
-) -> ExportReport:
-    """Export a profile.
-
-    Args:
-        path: a capture, a file of one, any directory around one, or an archive of one.
-        selection: which part; ids that are not there are errors.
-        options: how.
-        progress: is told how far it is.
+def exported(profile: Profile, selection: Selection, options: ExportOptions) -> ExportReport:
+    """Write what is selected of a profile.
 
     Raises:
         TimelineError: nothing was written; the message says what to do.
     """
-    progress = progress or Silent()
+    profile.check_open()
+    selection = replace(selection, layers=selection.layers_of(options.kind))
     try:
-        with found_at(
-            path,
-            options.assigned_ranks,
-            progress.report,
-            keep_going=options.keep_going,
-            executor=options.executor,
-        ) as found:
-            return _export(path, found, selection, options, progress)
+        return _exported(profile, selection, options)
     finally:
-        progress.finish()
+        profile.progress.finish()
 
 
-def _export(
-    path: Path,
-    found: Discovered,
-    selection: Selection,
-    options: ExportOptions,
-    progress: Progress,
-) -> ExportReport:
-    sources = choose_ranks(found.sources, selection, path)
+def _exported(profile: Profile, selection: Selection, options: ExportOptions) -> ExportReport:
+    sources = choose_ranks(profile.sources, selection, profile.path)
     target = _target(options, selection, sources)
     form = format_of(target)
     _check_target(target, force=options.force)
-    _check_not_input(target, path, sources)
-    asked = _request(selection, options, target, len(sources))
+    _check_not_input(target, profile.path, sources)
+    asked = _request(selection, options, profile.reading, target, len(sources))
     written: Written | None = None
     try:
-        with crew_for(
-            sources, options.jobs, options.executor, progress, keep_going=options.keep_going
-        ) as crew:
-            joined = read_shares(sources, asked, crew, path)
+        with crew_for(sources, profile.reading, profile.progress) as crew:
+            joined = read_shares(sources, asked, crew, profile.path)
             written = fit(
                 joined.shares,
                 lambda leading: redrawn(joined, crew, leading),
@@ -91,32 +68,34 @@ def _export(
                 form,
                 _attributes(selection, options, joined),
                 joined.clock.wall_offset_ns,
-                progress,
+                profile.progress,
             )
-        return _finish(written, joined, selection, options, path, (*found.notes, *_failed(crew)))
+        notes = (*profile.notes, *crew.left_out())
+        return _finish(written, joined, selection, options, profile, notes)
     except BaseException:
         if written is not None:
             written.discard()
         raise
 
 
-def _request(selection: Selection, options: ExportOptions, target: Path, ranks: int) -> Request:
+def _request(
+    selection: Selection,
+    options: ExportOptions,
+    reading: ReadingOptions,
+    target: Path,
+    ranks: int,
+) -> Request:
     """What is wanted of each rank; shares of several ranks must not each fill the file."""
     return Request(
         selection,
-        options.operators,
-        PictureOptions(selection.layers, options.merge_graphs),
+        reading.operators,
+        PictureOptions(selection.layers_of(options.kind), options.merge_graphs),
         options.args,
         options.limit_bytes if ranks > 1 and options.fit is Fit.COARSEN else 0,
         ranks,
         target,
-        clock=options.clock,
+        clock=reading.clock,
     )
-
-
-def _failed(crew: Crew) -> Iterator[str]:
-    for rank, reason in crew.failures.items():
-        yield f"rank {rank} is left out: {reason}"
 
 
 def _finish(
@@ -124,21 +103,19 @@ def _finish(
     joined: JoinedShares,
     selection: Selection,
     options: ExportOptions,
-    path: Path,
+    profile: Profile,
     notes: Sequence[str],
 ) -> ExportReport:
     """Report what was written, and publish it unless --strict or an existing part forbids."""
-    profiles = [facts.profile for facts in joined.facts]
     warnings = (
         *notes,
-        *joined.clock.warnings,
+        *joined.warnings,
         *_waiting_warnings(joined),
-        *(warning for profile in profiles for warning in profile.warnings),
         *_empty_warnings(joined.facts, selection),
-        *_absent_layers(profiles, selection),
+        *_absent_layers(joined.facts, selection.layers_of(options.kind)),
     )
     report = _report(
-        written, joined, options, warnings, _suggestion(path, selection, options, written)
+        written, joined, options, warnings, _suggestion(profile, selection, options, written)
     )
     losses = [omission for omission in report.omissions if omission.loss]
     if options.strict and losses:
@@ -280,11 +257,11 @@ def _waiting_warnings(joined: JoinedShares) -> Iterator[str]:
         )
 
 
-def _absent_layers(profiles: Sequence[ProfileFacts], selection: Selection) -> Iterator[str]:
+def _absent_layers(ranks: Sequence[RankFacts], layers: frozenset[Layer]) -> Iterator[str]:
     """Layers that were asked for and that a profile does not hold at all."""
     for layer in Layer:
-        if layer in selection.layers:
-            without = [profile.rank for profile in profiles if layer in profile.lacks]
+        if layer in layers:
+            without = [facts.rank for facts in ranks if layer in facts.profile.lacks]
             if without:
                 which = "rank" if len(without) == 1 else "ranks"
                 yield f"{which} {spell_ids(without)}: the profile holds no {layer.value} records."
@@ -363,7 +340,9 @@ def _overlap_rows(facts: RankFacts) -> Iterator[OverlapRow]:
         )
 
 
-def _suggestion(path: Path, selection: Selection, options: ExportOptions, written: Written) -> str:
+def _suggestion(
+    profile: Profile, selection: Selection, options: ExportOptions, written: Written
+) -> str:
     """A narrower command that shows exactly what the limit left out or gathered."""
     missing = [step for facts in written.facts if facts.missing for step in facts.missing.steps]
     if missing:
@@ -375,16 +354,17 @@ def _suggestion(path: Path, selection: Selection, options: ExportOptions, writte
         return ""
     if not chosen:
         return ""
-    words = ["tlexport", str(path)]
+    reading = profile.reading
+    words = ["tlexport", str(profile.path)]
     if selection.ranks is not None:
         words += ["--ranks", spell_ids(selection.ranks, most=1_000_000)]
     if selection.graphs is not None:
         words += ["--graphs", spell_ids(selection.graphs, most=1_000_000)]
-    for directory, rank in options.assigned_ranks.items():
+    for directory, rank in reading.assigned_ranks.items():
         words += ["--assign-rank", f"{directory}={rank}"]
     for flag, name in (
-        ("--fp-start", options.operators.fp_start),
-        ("--bp-end", options.operators.bp_end),
+        ("--fp-start", reading.operators.fp_start),
+        ("--bp-end", reading.operators.bp_end),
     ):
         words += [flag, name] if name else []
     words += ["--steps", spell_ids(chosen, most=1_000_000), "--kind", options.kind.value]

@@ -1,0 +1,133 @@
+"""Turns what is asked of the library, under the names of the command's flags, into an export."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+from timeline.errors import UsageError
+from timeline.options import Args, ExportOptions, Fit
+from timeline.pipeline import exported
+from timeline.profile import Profile, open_profile
+from timeline.progress import Progress
+from timeline.report import ExportReport
+from timeline.selection import Align, Kind, Layer, Selection, choice_of
+from timeline.units import parse_bytes
+
+__all__ = ["export"]
+
+
+def export(
+    profile: Profile | str | os.PathLike[str],
+    output: str | os.PathLike[str] | None = None,
+    *,
+    selection: Selection | None = None,
+    kind: Kind | Literal["summary", "detail"] = "summary",
+    group_by: Literal["rank", "layer"] | None = None,
+    merge_graphs: bool = True,
+    scopes: bool = False,
+    args: Args | Literal["default", "all", "none"] = "default",
+    limit: int | str = "20MB",
+    fit: Fit | Literal["coarsen", "steps", "split", "error"] = "coarsen",
+    force: bool = False,
+    strict: bool = False,
+    assign_rank: Mapping[str, int] | None = None,
+    align: Align | Literal["recorded", "collectives", "start", "none"] | None = None,
+    offset: Mapping[int, int | str] | None = None,
+    fp_start: str = "",
+    bp_end: str = "",
+    jobs: int | None = None,
+    executor: str = "",
+    keep_going: bool = False,
+    progress: Progress | None = None,
+) -> ExportReport:
+    """Write a timeline of a profile, as the command does.
+
+    Args:
+        profile: one that is open, or a path as for `open_profile`.
+        output: .pftrace, .json, or either with .gz; timeline-KIND-rRANKS.pftrace here if not given.
+        selection: which part; all if not given.
+        kind: summary has steps and overlap, detail every task too.
+        group_by: order of rows; by layer for a summary and by rank for a detail if not given.
+        merge_graphs: steps of all graphs in one row, or a row for each.
+        scopes: draw the scopes of operator names as a layer.
+        args: args on slices; the viewer pays for each.
+        limit: largest size of a file in bytes, or as in "20MB"; 0 is none.
+        fit: when it is larger: gather what is short, keep the detail of the leading steps, write
+            several files, or stop.
+        force: replace an existing file.
+        strict: stop when anything would be left out.
+        assign_rank, align, offset, fp_start, bp_end, jobs, executor, keep_going, progress: how a
+            path is opened; see `open_profile`. A profile that is open has its own.
+
+    Raises:
+        TimelineError: nothing was written; the message says what to do.
+    """
+    options = ExportOptions(
+        kind=choice_of(Kind, kind, "kind"),
+        output=None if output is None else Path(output),
+        limit_bytes=_limit_bytes(limit),
+        fit=choice_of(Fit, fit, "fit"),
+        args=choice_of(Args, args, "args"),
+        by_layer=_by_layer(group_by),
+        merge_graphs=merge_graphs,
+        force=force,
+        strict=strict,
+    )
+    selection = selection or Selection()
+    if scopes:
+        layers = selection.layers_of(options.kind) | {Layer.SCOPES}
+        selection = replace(selection, layers=layers)
+    if isinstance(profile, Profile):
+        _check_not_given(
+            assign_rank=assign_rank,
+            align=align,
+            offset=offset,
+            fp_start=fp_start,
+            bp_end=bp_end,
+            jobs=jobs,
+            executor=executor,
+            keep_going=keep_going,
+            progress=progress,
+        )
+        return exported(profile, selection, options)
+    with open_profile(
+        profile,
+        assign_rank=assign_rank,
+        align=align,
+        offset=offset,
+        fp_start=fp_start,
+        bp_end=bp_end,
+        jobs=jobs,
+        executor=executor,
+        keep_going=keep_going,
+        progress=progress,
+    ) as opened:
+        return exported(opened, selection, options)
+
+
+def _check_not_given(**opening: object) -> None:
+    """Make sure that nothing is asked of a profile that is open and was to be asked before.
+
+    Raises:
+        UsageError: something is.
+    """
+    for name, value in opening.items():
+        if value:
+            raise UsageError(f"{name}: this profile is open; say so to open_profile instead.")
+
+
+def _by_layer(group_by: str | None) -> bool | None:
+    if group_by not in (None, "rank", "layer"):
+        raise UsageError(f"group_by {group_by!r}: there are rank, layer.")
+    return None if group_by is None else group_by == "layer"
+
+
+def _limit_bytes(limit: int | str) -> int:
+    limit_bytes = parse_bytes(limit) if isinstance(limit, str) else limit
+    if limit_bytes < 0:
+        raise UsageError(f"limit {limit}: a size is not negative; 0 is no limit.")
+    return limit_bytes

@@ -1,0 +1,294 @@
+"""Turns a path into a profile that is open: its ranks at once, its figures when asked for."""
+
+from __future__ import annotations
+
+import functools
+import os
+import warnings
+import weakref
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Literal
+
+import numpy as np
+
+from timeline.analysis.clocks import ClockOptions
+from timeline.analysis.steps import StepOperators
+from timeline.errors import TimelineWarning, UsageError
+from timeline.figures import Figures
+from timeline.options import ReadingOptions
+from timeline.progress import Progress, Silent
+from timeline.reading import read_facts
+from timeline.records.tables import Omission
+from timeline.selection import Align, Selection, choice_of
+from timeline.sources.base import Source
+from timeline.sources.discovery import Discovered
+from timeline.sources.profile_place import found_at
+from timeline.table import Table
+from timeline.units import parse_duration_ns
+
+__all__ = ["Profile", "open_profile"]
+
+MOST_SELECTIONS = 16
+"""So many selections are remembered; their figures are small, their records are not kept."""
+MOST_RANKS_SHOWN = 8
+_CALLER = 4
+"""Frames from where files are read up to whoever asked a Profile for figures."""
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """The figures of one selection, and what they do not hold."""
+
+    figures: Figures
+    omissions: Table
+
+
+class Profile:
+    """A profile that was found, and is read when something is asked of it.
+
+    Every method takes a Selection, or none for the whole profile. The figures of a selection are
+    read once and remembered: all of them, except operators by name, in one reading. What readers
+    have to say, and records that cannot be read, are a TimelineWarning then; `omissions` counts
+    them. Where the profile is an archive, it is unpacked until `close`, the end of a `with`, or
+    the end of the Profile itself.
+
+    path: as given. sources: a capture per rank, ascending. notes: which captures were passed over.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        found: Discovered,
+        reading: ReadingOptions,
+        progress: Progress,
+        place: ExitStack,
+    ) -> None:
+        self.path = path
+        self.sources = found.sources
+        self.notes = found.notes
+        self.reading = reading
+        self.progress = progress
+        self._place = weakref.finalize(self, place.close)
+        # The cache holds no reference to the Profile, which would keep an archive unpacked.
+        read = functools.partial(_measured, path, found.sources, reading, progress)
+        self._read = functools.lru_cache(MOST_SELECTIONS)(read)
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """All ranks, ascending."""
+        return tuple(source.identity.rank for source in self.sources)
+
+    @property
+    def captures(self) -> Table:
+        """A row per rank: rank, layout, host (None where not known), source (the directory)."""
+        return Table(
+            {
+                "rank": np.array(self.ranks, np.int64),
+                "layout": _texts([source.layout for source in self.sources]),
+                "host": _texts([source.clock.host or None for source in self.sources]),
+                "source": _texts([str(source.identity.directory) for source in self.sources]),
+            }
+        )
+
+    def overlap(self, selection: Selection | None = None) -> Table:
+        """A row per rank: how its device time is spent.
+
+        rank, steps (their number), step_ns (the mean span of a step), span_ns, computing_ns,
+        communication_ns, not_overlapped_ns, free_ns; computing, not overlapped and free make up
+        the span.
+
+        Raises:
+            TimelineError: something selected is not there, or a file cannot be read.
+        """
+        return self._measured(selection).figures.overlap
+
+    def steps(self, selection: Selection | None = None) -> Table:
+        """A row per rank, graph and step.
+
+        rank, graph, step, start_ns and end_ns as marked (on the clock that all ranks share);
+        span_ns, computing_ns, communication_ns, not_overlapped_ns and free_ns of its device work;
+        fp_bp_ns, tail_ns and interval_ns of the step trace. What is not known is masked.
+
+        Raises:
+            TimelineError: as `overlap`.
+        """
+        return self._measured(selection).figures.steps
+
+    def operators(
+        self, selection: Selection | None = None, by: Literal["type", "name"] = "type"
+    ) -> Table:
+        """A row per rank and type of operator, or per rank and operator.
+
+        rank, communication (1 or 0), type, core (what ran it), name (by name only), count,
+        total_ns, shortest_ns, longest_ns.
+
+        Raises:
+            TimelineError: as `overlap`.
+        """
+        if by not in ("type", "name"):
+            raise UsageError(f"by={by!r}: operators are told apart by type or by name.")
+        table = self._measured(selection, by_name=by == "name").figures.operators
+        if by == "name":
+            return table
+        return Table({name: own for name, own in table.columns.items() if name != "name"})
+
+    def collectives(self, selection: Selection | None = None) -> Table:
+        """The longest communication ops of each rank, longest first.
+
+        rank, name, group, graph, step, start_ns, duration_ns. Others count in `operators`.
+
+        Raises:
+            TimelineError: as `overlap`.
+        """
+        return self._measured(selection).figures.longest_ops
+
+    def omissions(self, selection: Selection | None = None) -> Table:
+        """Which records of the selection are in no figure: rank, reason, rows, loss.
+
+        loss is 1 where they could not be read, and 0 where others say the same.
+
+        Raises:
+            TimelineError: as `overlap`.
+        """
+        return self._measured(selection).omissions
+
+    def close(self) -> None:
+        """Remove what was unpacked; nothing can be read any more. A second time does nothing."""
+        self._place()
+
+    def check_open(self) -> None:
+        """Make sure that files can still be read.
+
+        Raises:
+            UsageError: the profile is closed.
+        """
+        if not self._place.alive:
+            raise UsageError(f"the profile {self.path} is closed; open it again.")
+
+    def _measured(self, selection: Selection | None, *, by_name: bool = False) -> _Measured:
+        self.check_open()
+        return self._read(replace(selection or Selection(), layers=None), by_name)
+
+    def __enter__(self) -> Profile:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        rows = [f"  {rank}  {layout}  {source}" for rank, layout, _, source in self.captures]
+        shown = rows[:MOST_RANKS_SHOWN]
+        if len(rows) > len(shown):
+            shown.append(f"  ... and {len(rows) - len(shown)} more")
+        return "\n".join([f"<Profile {self.path}", *shown]) + ">"
+
+    def _repr_html_(self) -> str:
+        return self.captures._repr_html_()
+
+
+def open_profile(
+    path: str | os.PathLike[str] = ".",
+    *,
+    assign_rank: Mapping[str, int] | None = None,
+    align: Align | Literal["recorded", "collectives", "start", "none"] | None = None,
+    offset: Mapping[int, int | str] | None = None,
+    fp_start: str = "",
+    bp_end: str = "",
+    jobs: int | None = None,
+    executor: str = "",
+    keep_going: bool = False,
+    progress: Progress | None = None,
+) -> Profile:
+    """Find the profile of every rank at, below or around a path; records are not read yet.
+
+    Args:
+        path: a profile, a directory above or inside one, one file of it, or an archive.
+        assign_rank: the rank of captures that do not tell it, by directory.
+        align: what puts ranks on one clock: what was recorded of clocks, the ends of collectives
+            that ranks share, the first device record of each, or nothing; collectives where they
+            can be trusted and recorded elsewhere, if not given.
+        offset: by rank, what its clock is moved by instead: ns, or as in "+120us".
+        fp_start, bp_end: operators that begin forward and end backward, where steps are not
+            marked; found where not given.
+        jobs: processes that read ranks; one a core if not given, or one for a small profile.
+        executor: read ranks on a Dask cluster that sees the same files, as in dask://HOST:PORT.
+        keep_going: leave out ranks that cannot be read, and say which.
+        progress: is told how far reading is.
+
+    Raises:
+        TimelineError: there is none, or a rank is not known.
+    """
+    reading = ReadingOptions(
+        assigned_ranks=dict(assign_rank or {}),
+        operators=StepOperators(fp_start, bp_end),
+        clock=ClockOptions(
+            None if align is None else choice_of(Align, align, "align"),
+            {rank: _duration_ns(own) for rank, own in (offset or {}).items()},
+        ),
+        jobs=jobs,
+        executor=executor,
+        keep_going=keep_going,
+    )
+    progress = progress or Silent()
+    path = Path(path)
+    with ExitStack() as stack:
+        place = found_at(
+            path,
+            reading.assigned_ranks,
+            progress.report,
+            keep_going=keep_going,
+            executor=executor,
+        )
+        try:
+            found = stack.enter_context(place)
+        finally:
+            progress.finish()
+        return Profile(path, found, reading, progress, stack.pop_all())
+
+
+def _duration_ns(duration: int | str) -> int:
+    return parse_duration_ns(duration) if isinstance(duration, str) else duration
+
+
+def _measured(
+    path: Path,
+    sources: Sequence[Source],
+    reading: ReadingOptions,
+    progress: Progress,
+    selection: Selection,
+    by_name: bool,
+) -> _Measured:
+    """Read the figures of a selection, and warn of what they do not hold."""
+    try:
+        known = read_facts(path, sources, reading, progress, selection, by_name=by_name)
+    finally:
+        progress.finish()
+    omissions = [own for facts in known.facts for own in facts.omissions]
+    lost = [f"rank {own.rank}: {own.reason} ({own.rows} records)" for own in omissions if own.loss]
+    for said in (*known.left_out, *known.warnings, *lost):
+        warnings.warn(said, TimelineWarning, stacklevel=_CALLER)
+    return _Measured(Figures.of(known.facts, known.waiting), _table_of(omissions))
+
+
+def _table_of(omissions: Sequence[Omission]) -> Table:
+    return Table(
+        {
+            "rank": np.array([own.rank for own in omissions], np.int64),
+            "reason": _texts([own.reason for own in omissions]),
+            "rows": np.array([own.rows for own in omissions], np.int64),
+            "loss": np.array([own.loss for own in omissions], np.int64),
+        }
+    )
+
+
+def _texts(values: Sequence[str | None]) -> np.ndarray[tuple[int], np.dtype[np.object_]]:
+    return np.array(values, object)
