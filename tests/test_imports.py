@@ -30,10 +30,11 @@ BELOW: dict[str, frozenset[str]] = {
     "encoders": WORDS | {"records", "tracks"},
     "printable": frozenset(),
     "progress": WORDS | {"printable"},
-    "table": frozenset(),
+    "notebook": frozenset(),
+    "table": frozenset({"notebook"}),
     "figures": WORDS | {"records", "analysis", "tracks", "table"},
     "verdict": WORDS | {"records", "table", "figures"},
-    "report": WORDS | {"records", "table", "figures", "verdict"},
+    "report": WORDS | {"records", "notebook", "table", "figures", "verdict"},
 }
 """What each part may import besides itself; parts that are not here sit on top of everything."""
 TOP = frozenset(

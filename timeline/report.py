@@ -10,6 +10,7 @@ import orjson
 
 from timeline.errors import spell_ids
 from timeline.figures import Figures
+from timeline.notebook import link_html, paragraph_html, table_html
 from timeline.records.tables import NO_GRAPH, Omission
 from timeline.units import spell_bytes, spell_count, spell_duration
 from timeline.verdict import Verdict
@@ -18,6 +19,7 @@ __all__ = ["ExportReport", "OutputFile", "OverlapRow", "RankReport", "Resolution
 
 SCHEMA_VERSION = 1
 MOST_RANKS_IN_TABLE = 8
+VIEWER = "https://ui.perfetto.dev"
 WHOLE_NS = 1 << 44
 """A resolution of hours gathers all that there is."""
 
@@ -130,9 +132,9 @@ class ResolutionRow:
         }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ExportReport:
-    """The result of one export."""
+    """The result of one export; print it for what the command says."""
 
     kind: str
     outputs: tuple[OutputFile, ...]
@@ -213,6 +215,33 @@ class ExportReport:
             *(f"  {row.spelled()}" for row in self.resolutions),
             *self._omitted_lines(),
         ]
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def __repr__(self) -> str:
+        said = (*self._written_lines(), *self._omitted_lines())
+        return f"<ExportReport: {'; '.join(line.strip() for line in said)}>"
+
+    def _repr_html_(self) -> str:
+        """What was written, with links, what is slow, and what is missing."""
+        files = [
+            (
+                link_html(output.path),
+                spell_bytes(output.size_bytes),
+                spell_ids(rank.rank for rank in self.ranks),
+                spell_ids(output.steps),
+                spell_count(output.slices, "slice"),
+            )
+            for output in self.outputs
+        ]
+        return (
+            table_html(("file", "size", "ranks", "steps", ""), files)
+            + paragraph_html(*self.verdict.sentences())
+            + paragraph_html(*self.warnings, *(row.spelled() for row in self.resolutions))
+            + paragraph_html(*self._omitted_lines())
+            + f'<p>Drag the file into <a href="{VIEWER}" target="_blank">{VIEWER}</a>.</p>'
+        )
 
     def _overlap_lines(self) -> list[str]:
         whole = [row for row in self.overlap if row.step is None]

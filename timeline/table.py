@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import html
 import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+
+from timeline.notebook import cell_html, paragraph_html, table_html
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -108,16 +109,8 @@ class Table:
         )
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in self.columns)
         shown = self.take(np.arange(min(len(self), MOST_ROWS_SHOWN)))
-        body = "".join(
-            "<tr>" + "".join(f"<td>{_spelled(value)}</td>" for value in row) + "</tr>"
-            for row in shown
-        )
         rest = len(self) - len(shown)
-        note = f"<p>and {rest} more rows</p>" if rest else ""
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{note}"
-
-
-def _spelled(value: object) -> str:
-    return "" if value is None else html.escape(str(value))
+        rows = (map(cell_html, row) for row in shown)
+        note = paragraph_html(*([f"and {rest} more rows"] if rest else []))
+        return table_html(self.columns, rows) + note
