@@ -34,7 +34,10 @@ BELOW: dict[str, frozenset[str]] = {
     "table": frozenset({"notebook"}),
     "figures": WORDS | {"records", "analysis", "tracks", "table"},
     "verdict": WORDS | {"records", "table", "figures"},
-    "report": WORDS | {"records", "notebook", "table", "figures", "verdict"},
+    "step_times": WORDS | {"records", "table", "figures"},
+    "report": WORDS | {"records", "notebook", "table", "figures", "verdict", "step_times"},
+    "terminal": WORDS | {"printable", "records", "table", "figures", "verdict"},
+    "usage": WORDS,
 }
 """What each part may import besides itself; parts that are not here sit on top of everything."""
 TOP = frozenset(
@@ -226,7 +229,7 @@ def test_the_package_exports_its_errors() -> None:
 
 def test_help_needs_no_library() -> None:
     """What encodes and computes is loaded when it is needed, not by every `--help`."""
-    libraries = ("numpy", "perfetto", "google.protobuf", "orjson", "msgspec", "apsw")
+    libraries = ("numpy", "perfetto", "google.protobuf", "orjson", "msgspec", "apsw", "rich")
     code = f"import sys, timeline.cli; print([n for n in {libraries} if n in sys.modules])"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"

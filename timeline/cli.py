@@ -7,50 +7,31 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from timeline.errors import TimelineError, UsageError
 from timeline.printable import printable_json, say
 from timeline.selection import Align, Kind, Selection
 from timeline.units import parse_duration_ns
+from timeline.usage import Parser, one_of
 from timeline.version import __version__
 
 if TYPE_CHECKING:
     from timeline.progress import Progress
+    from timeline.report import ExportReport
 
 __all__ = ["build_parser", "main"]
 
 INTERRUPTED = 130
-EXAMPLES = """\
-examples:
-  tlexport                                     summary of all ranks below this directory
-  tlexport prof --ranks 0,1 --kind summary     summary of two ranks
-  tlexport prof --ranks 3 --steps 10-12 --kind detail -o slow.pftrace
-                                               every task of three steps of rank 3
-  tlexport prof --list                         what there is: ranks, graphs, steps
-
-Drag the file into https://ui.perfetto.dev.
-"""
+STDOUT = "-"
+"""The file name that stands for standard output."""
 FP_START_VARIABLES = ("PROFILING_FP_START", "FP_POINT")
 BP_END_VARIABLES = ("PROFILING_BP_END", "BP_POINT")
 
 
-class _Parser(argparse.ArgumentParser):
-    """Reports wrong usage like any other error."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message}. Try: tlexport --help")
-
-
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> Parser:
     """The command line, without defaults that depend on other options."""
-    parser = _Parser(
-        prog="tlexport",
-        description="Turn Ascend NPU profiles into one timeline for https://ui.perfetto.dev.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = Parser()
     parser.add_argument(
         "path",
         nargs="?",
@@ -64,11 +45,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_draw(parser.add_argument_group("draw"))
     _add_output(parser.add_argument_group("output"))
     _add_work(parser.add_argument_group("work"))
-    other = parser.add_argument_group("other")
-    other.add_argument("--list", action="store_true", help="show ranks, graphs and steps, and stop")
-    other.add_argument("--json", action="store_true", help="print the report as one JSON object")
-    other.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors")
-    other.add_argument("--version", action="version", version=f"tlexport {__version__}")
+    _add_print(parser.add_argument_group("print"))
     return parser
 
 
@@ -105,14 +82,16 @@ def _add_select(group: argparse._ArgumentGroup) -> None:
 def _add_draw(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--kind",
-        choices=[kind.value for kind in Kind],
+        type=one_of([kind.value for kind in Kind]),
+        metavar="KIND",
         default=Kind.SUMMARY.value,
         help="summary: steps and overlap; detail: every task too (default: summary)",
     )
     group.add_argument(
         "--group-by",
-        choices=["rank", "layer"],
-        help="order of rows (default: layer for summary, rank for detail)",
+        type=one_of(["rank", "layer"]),
+        metavar="WHAT",
+        help="rows by rank, or by layer (default: layer for summary, rank for detail)",
     )
     group.add_argument(
         "--merge-graphs",
@@ -125,9 +104,10 @@ def _add_draw(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--args",
-        choices=["default", "all", "none"],
+        type=one_of(["default", "all", "none"]),
+        metavar="SET",
         default="default",
-        help="args on slices; the viewer pays for each (default: a short set)",
+        help="args on slices: default (a short set), all or none; the viewer pays for each",
     )
     group.add_argument(
         "--fp-start",
@@ -146,10 +126,11 @@ def _add_draw(group: argparse._ArgumentGroup) -> None:
 def _add_clock(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--align",
-        choices=[align.value for align in Align],
-        help="what puts ranks on one clock: what was recorded of clocks, the ends of collectives "
-        "that ranks share, the first device record of each, or nothing (default: collectives "
-        "where they can be trusted, else recorded)",
+        type=one_of([align.value for align in Align]),
+        metavar="HOW",
+        help="what puts ranks on one clock: recorded is what profiles tell, collectives corrects "
+        "it by the ends of those that ranks share, start has all begin together, none moves nothing "
+        "(default: collectives where they can be trusted, else recorded)",
     )
     group.add_argument(
         "--offset",
@@ -176,10 +157,11 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--fit",
-        choices=["coarsen", "steps", "split", "error"],
+        type=one_of(["coarsen", "steps", "split", "error"]),
+        metavar="HOW",
         default="coarsen",
-        help="when it is larger: gather what is short, keep the detail of the leading steps, "
-        "write several files, or stop (default: coarsen)",
+        help="when it is larger: coarsen gathers what is short, steps keeps the detail of the "
+        "leading steps, split writes several files, error stops (default: coarsen)",
     )
     group.add_argument("--force", action="store_true", help="replace an existing file")
     group.add_argument(
@@ -210,6 +192,25 @@ def _add_work(group: argparse._ArgumentGroup) -> None:
     )
 
 
+def _add_print(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--list", action="store_true", help="show ranks, graphs and steps, and stop")
+    group.add_argument(
+        "--csv",
+        metavar="FILE",
+        help="write the times of each rank and step too, in the columns of step_trace_time.csv; "
+        "- prints them",
+    )
+    group.add_argument("--json", action="store_true", help="print the report as one JSON object")
+    group.add_argument(
+        "-v",
+        "--verbose",
+        action="store_true",
+        help="print the times of each step and the longest communication ops too",
+    )
+    group.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors")
+    group.add_argument("--version", action="version", version=f"tlexport {__version__}")
+
+
 def _jobs(text: str) -> int:
     if not text.isdigit() or not int(text):
         raise argparse.ArgumentTypeError(f"{text!r} is no number of processes")
@@ -224,9 +225,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         limit or --strict forbids it; 130 interrupted.
     """
     try:
-        return _run(build_parser().parse_args(arguments))
+        return _run(build_parser().parse(arguments))
     except TimelineError as error:
-        say(f"tlexport: {error}", stream=sys.stderr)
+        first, *more = error.lines()
+        say(f"tlexport: {first}", *more, stream=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         say("tlexport: interrupted; nothing was written.", stream=sys.stderr)
@@ -243,6 +245,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(asked: argparse.Namespace) -> int:
+    _check_prints(asked)
     selection = Selection(
         ranks=asked.ranks,
         graphs=asked.graphs,
@@ -254,29 +257,25 @@ def _run(asked: argparse.Namespace) -> int:
         return _list(asked, selection)
     from timeline.exporting import export
 
-    report = export(
-        asked.path,
-        asked.output,
-        selection=selection,
-        kind=asked.kind,
-        group_by=asked.group_by,
-        merge_graphs=asked.merge_graphs,
-        scopes=asked.scopes,
-        args=asked.args,
-        limit=asked.limit,
-        fit=asked.fit,
-        force=asked.force,
-        strict=asked.strict,
-        **_opening(asked),
-        progress=_progress(asked),
+    _tell(
+        export(
+            asked.path,
+            asked.output,
+            selection=selection,
+            kind=asked.kind,
+            group_by=asked.group_by,
+            merge_graphs=asked.merge_graphs,
+            scopes=asked.scopes,
+            args=asked.args,
+            limit=asked.limit,
+            fit=asked.fit,
+            csv=None if asked.csv in (None, STDOUT) else asked.csv,
+            force=asked.force,
+            strict=asked.strict,
+            **_opening(asked),
+        ),
+        asked,
     )
-    for warning in report.warnings:
-        if not asked.quiet:
-            say(f"tlexport: {warning}", stream=sys.stderr)
-    if asked.json:
-        _print_json(report.to_json())
-    elif not asked.quiet:
-        say(*report.lines(), "Open: https://ui.perfetto.dev (drag the file in)")
     _flush()
     return 0
 
@@ -290,6 +289,37 @@ def _list(asked: argparse.Namespace, selection: Selection) -> int:
     _print_json(found.to_json()) if asked.json else say(*found.lines())
     _flush()
     return 0
+
+
+def _check_prints(asked: argparse.Namespace) -> None:
+    """Make sure that standard output is asked for one thing only."""
+    for first, second in (
+        (asked.quiet and "-q", asked.verbose and "-v"),
+        (asked.json and "--json", asked.csv == STDOUT and "--csv -"),
+        (asked.json and "--json", asked.verbose and "-v"),
+        (asked.list and "--list", asked.csv and "--csv"),
+    ):
+        if first and second:
+            raise UsageError(f"{first} and {second} exclude each other.", do="Leave out one.")
+
+
+def _tell(report: ExportReport, asked: argparse.Namespace) -> None:
+    """Print the report: as JSON, as a table, or in words; words give way to a table on stdout."""
+    if not asked.quiet:
+        say(*(f"tlexport: {warning}" for warning in report.warnings), stream=sys.stderr)
+    if asked.json:
+        _print_json(report.to_json())
+        return
+    if asked.csv == STDOUT and sys.stdout is not None:
+        sys.stdout.write(report.step_times().to_csv())
+    words = sys.stderr if asked.csv == STDOUT else sys.stdout
+    if asked.quiet or words is None:
+        return
+    from timeline.terminal import Page, verdict_text
+
+    page = Page.of(words)
+    words.write(verdict_text(report.verdict, report.figures, page, verbose=asked.verbose) + "\n")
+    say(*report.lines(), "Open: https://ui.perfetto.dev (drag the file in)", stream=words)
 
 
 def _print_json(document: bytes) -> None:
@@ -314,6 +344,7 @@ def _opening(asked: argparse.Namespace) -> dict[str, Any]:
         "jobs": asked.jobs,
         "executor": asked.executor,
         "keep_going": asked.keep_going,
+        "progress": _progress(asked),
     }
 
 
@@ -324,14 +355,18 @@ def _first_set(variables: Sequence[str]) -> str:
 def _assignment(text: str) -> tuple[str, int]:
     directory, equals, rank = text.rpartition("=")
     if not equals or not directory or not rank.isdigit():
-        raise UsageError(f"--assign-rank {text}: write DIR=RANK, as in PROF_0003=3.")
+        raise UsageError(
+            f"--assign-rank {text}: there is no rank.", do="Write DIR=RANK, as in PROF_0003=3."
+        )
     return directory, int(rank)
 
 
 def _offset(text: str) -> tuple[int, int]:
     rank, equals, time = text.partition("=")
     if not equals or not rank.isdigit():
-        raise UsageError(f"--offset {text}: write RANK=TIME, as in 1=+120us.")
+        raise UsageError(
+            f"--offset {text}: there is no rank.", do="Write RANK=TIME, as in 1=+120us."
+        )
     return int(rank), parse_duration_ns(time)
 
 

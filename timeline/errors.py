@@ -6,8 +6,8 @@ TimelineError                 exit 1
 │   └── RankIdentityError     a rank id is missing, duplicate or contradictory
 ├── WorkerError               a rank could not be worked on (process lost, out of memory)
 ├── RecordError               columns break an invariant (table, row, column)
-├── OutputError               the output exists, cannot be written, or has an unknown suffix
-├── UsageError                exit 2: an option's value has no meaning
+├── OutputError               the output exists or cannot be written
+├── UsageError                exit 2: an option's value has no meaning; an unknown suffix
 ├── SelectionError            exit 3: a rank, graph or step that is not there
 └── LimitError                exit 4: the size limit cannot be kept as asked
 
@@ -31,14 +31,31 @@ __all__ = [
     "TimelineWarning",
     "UsageError",
     "WorkerError",
+    "did_you_mean",
     "spell_ids",
 ]
 
 
 class TimelineError(Exception):
-    """Base of all errors that are reported to the user without a traceback."""
+    """Base of all errors that are reported to the user without a traceback.
+
+    `advice` is what to do about it; an error that is raised without any has that of its class.
+    """
 
     exit_code = 1
+    usual_advice = "This is a defect of tlexport: please report it with the profile's layout."
+    advice = ""
+    hints: tuple[str, ...] = ()
+    """Further lines of advice."""
+
+    def __init__(self, found: str, *, do: str = "") -> None:
+        super().__init__(f"{found} {do}".rstrip())
+        self.advice = do
+
+    def lines(self) -> list[str]:
+        """The message, which ends with advice, and further lines of it."""
+        told = str(self) if self.advice else f"{self} {self.usual_advice}"
+        return [told, *(f"  {hint}" for hint in self.hints)]
 
     def __reduce__(self) -> tuple[object, ...]:
         """Errors travel from the process that reads to the one that reports."""
@@ -60,9 +77,13 @@ class SourceError(TimelineError):
     Carries `path` and, where known, the `offset` in bytes at which reading stopped.
     """
 
+    usual_advice = (
+        "Check that it can be read and is complete, or leave its rank out with --keep-going."
+    )
+
     def __init__(self, path: Path, found: str, *, offset: int | None = None, do: str = "") -> None:
         where = str(path) if offset is None else f"{path}, byte {offset}"
-        super().__init__(f"{where}: {found}" + (f" {do}" if do else ""))
+        super().__init__(f"{where}: {found}", do=do)
         self.path = path
         self.offset = offset
 
@@ -70,9 +91,17 @@ class SourceError(TimelineError):
 class NoProfileError(SourceError):
     """No readable profile lies at or below a path."""
 
+    def __init__(
+        self, path: Path, found: str, *, do: str = "", hints: tuple[str, ...] = ()
+    ) -> None:
+        super().__init__(path, found, do=do)
+        self.hints = hints
+
 
 class RankIdentityError(SourceError):
     """A rank id is missing, appears twice, or is contradicted by another file."""
+
+    usual_advice = "Say which it is with --assign-rank DIR=RANK."
 
 
 class WorkerError(TimelineError):
@@ -80,8 +109,8 @@ class WorkerError(TimelineError):
 
     def __init__(self, rank: int, found: str) -> None:
         super().__init__(
-            f"rank {rank}: {found} while it was read. Use fewer --jobs, or --keep-going to leave "
-            "such ranks out."
+            f"rank {rank}: {found} while it was read.",
+            do="Use fewer --jobs, or --keep-going to leave such ranks out.",
         )
 
 
@@ -90,25 +119,42 @@ class RecordError(TimelineError):
 
 
 class OutputError(TimelineError):
-    """The output exists, cannot be written, or has a suffix that names no format."""
+    """The output exists, or cannot be written."""
+
+    usual_advice = "Name a file that can be written with -o."
 
 
 class UsageError(TimelineError):
-    """The value of an option has no meaning."""
+    """The value of an option has no meaning, or names what is not there."""
 
     exit_code = 2
+    usual_advice = "Try: tlexport --help"
 
 
 class SelectionError(TimelineError):
     """A selected rank, graph, step or window is not in the profile."""
 
     exit_code = 3
+    usual_advice = "Use --list to see what there is."
 
 
 class LimitError(TimelineError):
     """The size limit cannot be kept in the way that was asked for."""
 
     exit_code = 4
+    usual_advice = "Raise --limit, take fewer --ranks or --steps, or choose another --fit."
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The end of a message that names what is spelled nearly like a word, if anything is.
+
+    >>> did_you_mean("--rank", ["--ranks", "--steps"])
+    '; did you mean --ranks?'
+    """
+    import difflib
+
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean {close[0]}?" if close else "."
 
 
 class TimelineWarning(UserWarning):

@@ -32,6 +32,7 @@ def export(
     args: Args | Literal["default", "all", "none"] = "default",
     limit: int | str = "20MB",
     fit: Fit | Literal["coarsen", "steps", "split", "error"] = "coarsen",
+    csv: str | os.PathLike[str] | None = None,
     force: bool = False,
     strict: bool = False,
     assign_rank: Mapping[str, int] | None = None,
@@ -58,6 +59,7 @@ def export(
         limit: largest size of a file in bytes, or as in "20MB"; 0 is none.
         fit: when it is larger: gather what is short, keep the detail of the leading steps, write
             several files, or stop.
+        csv: a file for the times of each rank and step, in the columns of step_trace_time.csv.
         force: replace an existing file.
         strict: stop when anything would be left out.
         assign_rank, align, offset, fp_start, bp_end, jobs, executor, keep_going, progress: how a
@@ -74,6 +76,7 @@ def export(
         args=choice_of(Args, args, "args"),
         by_layer=_by_layer(group_by),
         merge_graphs=merge_graphs,
+        csv=None if csv is None else Path(csv),
         force=force,
         strict=strict,
     )

@@ -30,12 +30,13 @@ class Figures:
     """What was measured, in tables; times of all ranks are on one clock."""
 
     overlap: Table
-    """A row per rank: rank, steps, step_ns (the mean span of a step), span_ns (computing, not
-    overlapped and free together), computing_ns, communication_ns, not_overlapped_ns, free_ns."""
+    """A row per rank: rank, steps, step_ns (the mean span of the steps that have device work),
+    span_ns (computing, not overlapped and free together), computing_ns, communication_ns,
+    not_overlapped_ns, free_ns."""
     steps: Table
     """A row per rank, graph and step: start_ns and end_ns as marked; span_ns and the parts of its
-    device work; fp_bp_ns, tail_ns and interval_ns of the step trace (forward and backward, what
-    comes behind, the wait for data before)."""
+    device work; receive_ns and preparing_ns (see `StepWaits`); fp_bp_ns, tail_ns and interval_ns of
+    the step trace (forward and backward, what comes behind, the wait for data before)."""
     operators: Table
     """A row per rank and operator: communication or not, type, core, name and shapes (where asked
     for), count, total_ns, shortest_ns and longest_ns."""
@@ -88,7 +89,7 @@ def _given(values: Int64, absent: int | np.integer[Any]) -> npt.NDArray[Any]:
 def _overlap(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
     whole = facts.overlap_ns
     span_ns = whole["computing_ns"] + whole["not_overlapped_ns"] + whole["free_ns"]
-    spans_ns = facts.step_totals.span_ns[facts.step_totals.known]
+    spans_ns = facts.step_totals.span_ns[facts.step_totals.span_ns > 0]
     mean_ns = round(int(spans_ns.sum()) / len(spans_ns)) if len(spans_ns) else NO_ID
     row = {
         "rank": facts.rank,
@@ -114,6 +115,8 @@ def _steps(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
         "start_ns": steps.start_ns,
         "end_ns": steps.end_ns,
         **measured,
+        "receive_ns": np.ma.masked_array(facts.step_waits.receive_ns, ~totals.known),
+        "preparing_ns": _given(facts.step_waits.preparing_ns, NO_TIME),
         **_phases(steps),
     }
 

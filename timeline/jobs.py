@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 from timeline.errors import TimelineError, UsageError, WorkerError
@@ -20,6 +21,7 @@ from timeline.options import ReadingOptions
 from timeline.progress import Progress
 from timeline.share import Request, Share
 from timeline.sources.base import Source
+from timeline.units import spell_count
 
 __all__ = ["Crew", "crew_for"]
 
@@ -86,14 +88,14 @@ class Crew:
         leave_out = self.keep_going and not every
         waiting = deque(zip(sources, requests, strict=True))
         in_work = deque[tuple[Source, Request, Future[Share]]]()
-        done = 0
+        reading = _Reading(self.progress, sources)
         while waiting or in_work:
             while waiting and len(in_work) < AHEAD * self.jobs:
                 source, request = waiting.popleft()
-                in_work.append((source, request, self._submit(work, source, request)))
+                future = self._submit(work, source, request)
+                future.add_done_callback(partial(reading.note, source))
+                in_work.append((source, request, future))
             source, request, future = in_work.popleft()
-            self.progress.report(f"Reading rank {source.identity.rank}", done, len(sources))
-            done += 1
             try:
                 yield source, self._result(source, future)
             except _LostError:
@@ -184,6 +186,33 @@ def _starting_processes() -> Iterator[None]:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+class _Reading:
+    """Which ranks are read, whatever the order in which they are."""
+
+    def __init__(self, progress: Progress, sources: Sequence[Source]) -> None:
+        self._progress = progress
+        self._bytes = {source.identity.rank: _stored_bytes(source) for source in sources}
+        self._read = set[int]()
+        self._lock = threading.Lock()
+        self._report()
+
+    def note(self, source: Source, future: Future[Share]) -> None:
+        """A rank is read; one that was lost will be read again."""
+        if future.cancelled() or future.exception() is not None:
+            return
+        with self._lock:
+            self._read.add(source.identity.rank)
+            self._report()
+
+    def _report(self) -> None:
+        ranks = spell_count(len(self._bytes), "rank")
+        stage = (
+            f"Reading {ranks}" if len(self._bytes) == 1 else f"Read {len(self._read)} of {ranks}"
+        )
+        done = sum(self._bytes[rank] for rank in self._read)
+        self._progress.report(stage, done, sum(self._bytes.values()))
+
+
 class _LostError(Exception):
     """A worker is gone, and with it the results of all that were in work."""
 
@@ -228,10 +257,15 @@ def crew_for(sources: Sequence[Source], reading: ReadingOptions, progress: Progr
 
 
 def _size_bytes(source: Source) -> int:
+    """The size of what a rank holds, as far as it shows how long reading will take."""
+    return _stored_bytes(source, TIMES_PACKED)
+
+
+def _stored_bytes(source: Source, times_packed: int = 1) -> int:
     total = 0
     for path in source.files:
         with contextlib.suppress(OSError):  # its reader will say so
-            total += path.stat().st_size * (TIMES_PACKED if path.suffix == ".gz" else 1)
+            total += path.stat().st_size * (times_packed if path.suffix == ".gz" else 1)
     return total
 
 
@@ -256,16 +290,19 @@ def _die_with_parent() -> None:
 
 def _dask_crew(address: str, progress: Progress, *, keep_going: bool) -> Crew:
     if not address.startswith(DASK):
-        raise UsageError(f"--executor {address}: write {DASK}HOST:PORT.")
+        raise UsageError(f"--executor {address} is no Dask address.", do=f"Write {DASK}HOST:PORT.")
     try:
         from distributed import Client
         from distributed.scheduler import KilledWorker
     except ImportError as error:
-        raise UsageError("--executor needs Dask: pip install 'tlexport[dask]'.") from error
+        raise UsageError("--executor needs Dask.", do="pip install 'tlexport[dask]'") from error
     try:
         client = Client(f"tcp://{address.removeprefix(DASK)}", timeout=_CONNECT_SECONDS)
     except (OSError, ValueError) as error:
-        raise UsageError(f"--executor {address}: no scheduler answers there: {error}.") from error
+        raise UsageError(
+            f"--executor {address}: no scheduler answers there: {error}.",
+            do="Start one with: dask scheduler",
+        ) from error
     return Crew(
         lambda: client.get_executor(pure=False),
         max(1, sum(client.nthreads().values())),

@@ -71,6 +71,7 @@ class ExportOptions:
 
     limit_bytes: size of a written file that is never exceeded; 0 is no limit.
     by_layer: rows by layer, then rank; None is by layer for a summary and by rank for a detail.
+    csv: a file for the times of each rank and step, besides the timeline.
     """
 
     kind: Kind = Kind.SUMMARY
@@ -82,6 +83,7 @@ class ExportOptions:
     merge_graphs: bool = True
     force: bool = False
     strict: bool = False
+    csv: Path | None = None
 
     @property
     def groups_by_layer(self) -> bool:

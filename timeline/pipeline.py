@@ -13,7 +13,8 @@ import orjson
 
 from timeline.analysis.clocks import RankMove
 from timeline.encoders.formats import format_of
-from timeline.errors import LimitError, OutputError, spell_ids
+from timeline.encoders.sink import write_draft
+from timeline.errors import LimitError, OutputError, UsageError, spell_ids
 from timeline.figures import Figures
 from timeline.fitting import Attributes, Written, fit, steps_of
 from timeline.jobs import crew_for
@@ -21,7 +22,7 @@ from timeline.options import ExportOptions, Fit, ReadingOptions
 from timeline.profile import Profile
 from timeline.reading import JoinedShares, choose_ranks, read_shares, redrawn
 from timeline.records.tables import Omission
-from timeline.report import ExportReport, OutputFile, OverlapRow, RankReport, ResolutionRow
+from timeline.report import CsvFile, ExportReport, OutputFile, OverlapRow, RankReport, ResolutionRow
 from timeline.selection import Layer, Selection
 from timeline.share import Request
 from timeline.sources.base import Source
@@ -53,8 +54,11 @@ def _exported(profile: Profile, selection: Selection, options: ExportOptions) ->
     sources = choose_ranks(profile.sources, selection, profile.path)
     target = _target(options, selection, sources)
     form = format_of(target)
-    _check_target(target, force=options.force)
-    _check_not_input(target, profile.path, sources)
+    for output in filter(None, (target, options.csv)):
+        _check_target(output, force=options.force)
+        _check_not_input(output, profile.path, sources)
+    if options.csv is not None and options.csv.resolve() == target.resolve():
+        raise UsageError(f"--csv {options.csv} is the timeline itself.", do="Name another file.")
     asked = _request(selection, options, profile.reading, target, len(sources))
     written: Written | None = None
     try:
@@ -114,19 +118,32 @@ def _finish(
         *_empty_warnings(joined.facts, selection),
         *_absent_layers(joined.facts, selection.layers_of(options.kind)),
     )
-    report = _report(
-        written, joined, options, warnings, _suggestion(profile, selection, options, written)
-    )
+    suggestion = _suggestion(profile, selection, options, written, joined)
+    report = _report(written, joined, options, warnings, suggestion)
+    table = b""
+    if options.csv is not None:
+        times = report.step_times()
+        table = times.to_csv().encode()
+        report = replace(report, csv=CsvFile(options.csv, len(table), len(times)))
     losses = [omission for omission in report.omissions if omission.loss]
     if options.strict and losses:
         rows = sum(omission.rows for omission in losses)
-        raise LimitError(f"--strict: {rows} records would be left out: {losses[0].reason}.")
+        raise LimitError(
+            f"--strict: {rows} records would be left out: {losses[0].reason}.",
+            do="Leave out --strict to accept that.",
+        )
     gathered = sum(row.gathered for row in report.resolutions)
     if options.strict and gathered:
-        raise LimitError(f"--strict: {gathered} slices would be gathered to keep the limit.")
+        raise LimitError(
+            f"--strict: {gathered} slices would be gathered to keep the limit.",
+            do="Raise --limit, take fewer --ranks or --steps, or leave out --strict.",
+        )
     for part in written.parts:
         _check_target(part.target, force=options.force)
-    written.publish()
+    if options.csv is None:
+        written.publish()
+    else:
+        written.publish((write_draft([table], options.csv), options.csv))
     return report
 
 
@@ -203,11 +220,13 @@ def _short(ids: Iterable[int]) -> str:
 
 def _check_target(target: Path, *, force: bool) -> None:
     if target.is_dir():
-        raise OutputError(f"{target} is a directory; name a file.")
+        raise OutputError(f"{target} is a directory.", do="Name a file.")
     if target.exists() and not force:
-        raise OutputError(f"{target} exists; pass --force to replace it.")
+        raise OutputError(
+            f"{target} exists.", do="Pass --force to replace it, or -o to name another file."
+        )
     if not target.parent.is_dir():
-        raise OutputError(f"{target.parent} does not exist; make it first.")
+        raise OutputError(f"{target.parent} does not exist.", do="Make it first.")
 
 
 def _check_not_input(target: Path, profile: Path, sources: Sequence[Source]) -> None:
@@ -216,7 +235,7 @@ def _check_not_input(target: Path, profile: Path, sources: Sequence[Source]) -> 
         for path in (profile, *(path for source in sources for path in source.files)):
             with contextlib.suppress(OSError):  # its reader will say so
                 if path.samefile(target):
-                    raise OutputError(f"{target} is part of the profile; name another file.")
+                    raise OutputError(f"{target} is part of the profile.", do="Name another file.")
 
 
 def _provenance(source: Source) -> str:
@@ -311,6 +330,7 @@ def _report(
 def _rank_report(facts: RankFacts, source: Source, move: RankMove) -> RankReport:
     return RankReport(
         rank=facts.rank,
+        device=source.identity.device,
         source=source.identity.directory,
         layout=source.layout,
         tasks=facts.tasks,
@@ -341,7 +361,11 @@ def _overlap_rows(facts: RankFacts) -> Iterator[OverlapRow]:
 
 
 def _suggestion(
-    profile: Profile, selection: Selection, options: ExportOptions, written: Written
+    profile: Profile,
+    selection: Selection,
+    options: ExportOptions,
+    written: Written,
+    joined: JoinedShares,
 ) -> str:
     """A narrower command that shows exactly what the limit left out or gathered."""
     missing = [step for facts in written.facts if facts.missing for step in facts.missing.steps]
@@ -360,6 +384,17 @@ def _suggestion(
         words += ["--ranks", spell_ids(selection.ranks, most=1_000_000)]
     if selection.graphs is not None:
         words += ["--graphs", spell_ids(selection.graphs, most=1_000_000)]
+    if joined.origin_ns is None:
+        narrower = ["--steps", spell_ids(chosen, most=1_000_000)]
+    else:
+        # A window counts from the first record of its steps: other steps would move it.
+        start_ns, end_ns = _window_of(chosen, joined)
+        narrower = ["--window", f"{start_ns}ns:{end_ns}ns"]
+        if selection.steps is not None:
+            narrower += ["--steps", spell_ids(selection.steps, most=1_000_000)]
+    layers = selection.layers_of(options.kind)
+    if layers != Selection().layers_of(options.kind):
+        words += ["--layers", ",".join(sorted(layer.value for layer in layers))]
     for directory, rank in reading.assigned_ranks.items():
         words += ["--assign-rank", f"{directory}={rank}"]
     for flag, name in (
@@ -367,8 +402,23 @@ def _suggestion(
         ("--bp-end", reading.operators.bp_end),
     ):
         words += [flag, name] if name else []
-    words += ["--steps", spell_ids(chosen, most=1_000_000), "--kind", options.kind.value]
+    words += [*narrower, "--kind", options.kind.value]
     return shlex.join(words)
+
+
+def _window_of(steps: Sequence[int], joined: JoinedShares) -> tuple[int, int]:
+    """The part of the window in which some steps are on the device, counted as the window is."""
+    assert joined.origin_ns is not None
+    starts_ns, ends_ns = list[int](), list[int]()
+    for facts, request, offset in zip(
+        joined.facts, joined.requests, joined.clock.offsets_ns, strict=True
+    ):
+        own = np.isin(facts.steps.iteration, steps) & facts.step_totals.known
+        if own.any() and request.window_ns is not None:
+            first_ns, last_ns = (edge + offset for edge in request.window_ns)
+            starts_ns.append(max(first_ns, int(facts.device_start_ns[own].min())))
+            ends_ns.append(min(last_ns, int(facts.device_end_ns[own].max())))
+    return min(starts_ns) - joined.origin_ns, max(ends_ns) - joined.origin_ns
 
 
 def _steps_that_fit(written: Written, options: ExportOptions) -> list[int]:

@@ -8,7 +8,7 @@ import sys
 import unicodedata
 from typing import TextIO
 
-__all__ = ["printable", "printable_json", "say"]
+__all__ = ["encoded", "printable", "printable_json", "say"]
 
 _BEYOND_ASCII = re.compile(r"[^\x00-\x7e]")
 
@@ -41,6 +41,11 @@ def printable_json(text: str, encoding: str) -> str:
     return _BEYOND_ASCII.sub(spelled, text).replace("\x7f", "\\u007f")
 
 
+def encoded(text: str, encoding: str) -> str:
+    """The text with all characters escaped that the encoding lacks."""
+    return text.encode(encoding, "backslashreplace").decode(encoding)
+
+
 def say(*lines: str, stream: TextIO | None = None) -> None:
     """Print lines, escaped; characters that the encoding of the stream lacks are escaped too.
 
@@ -51,5 +56,4 @@ def say(*lines: str, stream: TextIO | None = None) -> None:
         return
     encoding = stream.encoding or "utf-8"
     for line in lines:
-        text = printable(line).encode(encoding, "backslashreplace").decode(encoding)
-        print(text, file=stream)
+        print(encoded(printable(line), encoding), file=stream)

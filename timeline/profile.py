@@ -240,6 +240,7 @@ def open_profile(
     )
     progress = progress or Silent()
     path = Path(path)
+    progress.report("Looking for profiles", 0, 0)
     with ExitStack() as stack:
         place = found_at(
             path,

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+import threading
 import time
 from typing import Protocol, TextIO
 
-from timeline.printable import printable
+from timeline.printable import encoded, printable
+from timeline.units import spell_bytes
 
 __all__ = ["Progress", "Silent", "TerminalLine"]
 
 QUIET_SECONDS = 0.5
 """A run shorter than this shows nothing."""
 UPDATE_SECONDS = 0.1
+SHOWN_SECONDS = 2
+"""From then on the line tells how long the run takes, so that it is seen to be alive."""
+BAR_WIDTH = 16
+_ERASE = "\r\x1b[K"
 
 
 class Progress(Protocol):
-    """Told what is being done, and how far it is."""
+    """Told what is being done, and how far it is; any thread may tell."""
 
     def report(self, stage: str, done: int, total: int) -> None:
-        """`done` of `total` parts of a stage are finished."""
+        """`done` of `total` bytes of a stage are finished; a total of 0 is not known."""
 
     def finish(self) -> None:
         """Nothing more will come."""
@@ -36,27 +43,66 @@ class Silent:
 
 
 class TerminalLine:
-    """One line on a terminal, at most ten times a second, erased at the end."""
+    """One line on a terminal, at most ten times a second, erased at the end.
+
+    A thread of its own draws it: those who report are busy between two reports.
+    """
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = sys.stderr if stream is None else stream
-        self._shown = False
-        self._next = time.monotonic() + QUIET_SECONDS
+        self._state = ("", 0, 0)
+        self._shown = ""
+        self._started = time.monotonic()
+        self._finished = threading.Event()
+        self._thread = threading.Thread(target=self._draw, daemon=True)
 
     def report(self, stage: str, done: int, total: int) -> None:
         """See `Progress`."""
-        now = time.monotonic()
-        if now < self._next:
-            return
-        self._next = now + UPDATE_SECONDS
-        share = f" {done * 100 // total}%" if total else ""
-        self._stream.write(f"\r\x1b[K{printable(stage)}{share}")
-        self._stream.flush()
-        self._shown = True
+        self._state = (stage, done, total)
+        if self._thread.ident is None:
+            self._thread.start()
 
     def finish(self) -> None:
         """See `Progress`."""
+        self._finished.set()
+        if self._thread.ident is not None:
+            self._thread.join()
         if self._shown:
-            self._stream.write("\r\x1b[K")
+            self._write(_ERASE)
+            self._shown = ""
+
+    def _draw(self) -> None:
+        wait = QUIET_SECONDS
+        while not self._finished.wait(wait):
+            wait = UPDATE_SECONDS
+            line = self._line()
+            if line != self._shown:
+                self._shown = line
+                self._write(_ERASE + line)
+
+    def _line(self) -> str:
+        stage, done, total = self._state
+        parts = [printable(stage)]
+        if total:
+            parts += [f"{spell_bytes(done)} of {spell_bytes(total)}", self._bar(done / total)]
+        seconds = int(time.monotonic() - self._started)
+        if seconds >= SHOWN_SECONDS:
+            parts.append(f"{seconds} s")
+        # A line that is longer than the terminal could not be erased.
+        room = shutil.get_terminal_size().columns - 1
+        while len(parts) > 1 and sum(map(len, parts)) + 2 * len(parts) - 2 > room:
+            parts.pop()
+        return encoded("  ".join(parts), self._stream.encoding or "utf-8")[:room]
+
+    def _bar(self, share: float) -> str:
+        encoding = self._stream.encoding or "utf-8"
+        full, empty = "━─" if encoded("━─", encoding) == "━─" else "#-"
+        cells = int(BAR_WIDTH * share)
+        return f"{full * cells}{empty * (BAR_WIDTH - cells)} {share:4.0%}"
+
+    def _write(self, text: str) -> None:
+        try:
+            self._stream.write(text)
             self._stream.flush()
-            self._shown = False
+        except OSError:  # the terminal is gone, and with it whoever looked
+            self._finished.set()

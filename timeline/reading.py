@@ -58,21 +58,31 @@ def _check_known(noun: str, wanted: frozenset[int], known: Iterable[int], path: 
     if absent:
         are = "is" if len(absent) == 1 else "are"
         plural = noun if len(absent) == 1 else f"{noun}s"
+        near = _nearest(min(absent), held)
         raise SelectionError(
-            f"{plural} {spell_ids(absent)} {are} not in {path}: found {noun}s {spell_ids(held)}. "
-            "Use --list to see them."
+            f"{plural} {spell_ids(absent)} {are} not in {path}: found {noun}s {spell_ids(held)}"
+            + (f"; the nearest are {near}." if "..." in spell_ids(held) else "."),
+            do="Use --list to see them.",
         )
+
+
+def _nearest(wanted: int, held: Iterable[int]) -> str:
+    return spell_ids(sorted(held, key=lambda own: abs(own - wanted))[:2])
 
 
 @dataclass(frozen=True)
 class JoinedShares:
-    """The shares of all ranks on one clock, their sources, what was asked, and who waits."""
+    """The shares of all ranks on one clock, their sources, what was asked, and who waits.
+
+    origin_ns is the moment that a window counts from, None without one.
+    """
 
     sources: tuple[Source, ...]
     requests: tuple[Request, ...]
     shares: tuple[Share, ...]
     clock: JoinedClock
     waiting: Waiting
+    origin_ns: int | None = None
 
     @property
     def facts(self) -> tuple[RankFacts, ...]:
@@ -162,6 +172,7 @@ def _read(sources: Sequence[Source], requests: Sequence[Request], crew: Crew) ->
         shares.append(share)
         held += element_count([share.tracks])
         if limit_bytes and held > most and len(shares) > 1:
+            crew.progress.report("Gathering what is short", 0, 0)
             tracks = gathered(tuple(shares), requests[0], limit_bytes, most)
             shares = [replace(own, tracks=rows) for own, rows in zip(shares, tracks, strict=True)]
             held = element_count(tracks)
@@ -229,10 +240,12 @@ def _read_window(
     moved = [own.shifted(by) for own, by in zip(facts, clock.offsets_ns, strict=True)]
     found = [own.span_ns for own in moved if own.span_ns is not None]
     if not found:
-        raise SelectionError("window: the selection holds no device records to count from.")
-    start_ns, end_ns = selection.window.bounds_ns(
-        min(span[0] for span in found), max(span[1] for span in found)
-    )
+        raise SelectionError(
+            "window: the selection holds no device records to count from.",
+            do="Leave out the window, or select other ranks or steps.",
+        )
+    origin_ns = min(span[0] for span in found)
+    start_ns, end_ns = selection.window.bounds_ns(origin_ns, max(span[1] for span in found))
     requests = [
         replace(
             request,
@@ -243,7 +256,7 @@ def _read_window(
     ]
     joined = _read(here, requests, crew)
     _check_any(joined.sources, crew, path)
-    return joined
+    return replace(joined, origin_ns=origin_ns)
 
 
 def _check_any(sources: Sequence[Source], crew: Crew, path: Path) -> None:
@@ -253,7 +266,11 @@ def _check_any(sources: Sequence[Source], crew: Crew, path: Path) -> None:
         SourceError: it did not.
     """
     if not sources:
-        raise SourceError(path, f"no rank can be read. {next(iter(crew.failures.values()))}")
+        raise SourceError(
+            path,
+            f"no rank can be read. {next(iter(crew.failures.values()))}",
+            do="Run it without --keep-going, for one of the --ranks, to see each reason.",
+        )
 
 
 def redrawn(joined: JoinedShares, crew: Crew, leading: Leading) -> tuple[Share, ...]:

@@ -12,13 +12,14 @@ from timeline.errors import spell_ids
 from timeline.figures import Figures
 from timeline.notebook import link_html, paragraph_html, table_html
 from timeline.records.tables import NO_GRAPH, Omission
+from timeline.step_times import step_times
+from timeline.table import Table
 from timeline.units import spell_bytes, spell_count, spell_duration
 from timeline.verdict import Verdict
 
-__all__ = ["ExportReport", "OutputFile", "OverlapRow", "RankReport", "ResolutionRow"]
+__all__ = ["CsvFile", "ExportReport", "OutputFile", "OverlapRow", "RankReport", "ResolutionRow"]
 
 SCHEMA_VERSION = 1
-MOST_RANKS_IN_TABLE = 8
 VIEWER = "https://ui.perfetto.dev"
 WHOLE_NS = 1 << 44
 """A resolution of hours gathers all that there is."""
@@ -36,6 +37,15 @@ class OutputFile:
 
 
 @dataclass(frozen=True)
+class CsvFile:
+    """A table that was written beside the timeline."""
+
+    path: Path
+    size_bytes: int
+    rows: int
+
+
+@dataclass(frozen=True)
 class RankReport:
     """What was read of one rank, and how its clock was moved.
 
@@ -44,6 +54,7 @@ class RankReport:
     """
 
     rank: int
+    device: int | None
     source: Path
     layout: str
     tasks: int
@@ -148,6 +159,7 @@ class ExportReport:
     suggestion: str = ""
     limit_bytes: int = 0
     resolutions: tuple[ResolutionRow, ...] = ()
+    csv: CsvFile | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain values; the shape is versioned by `schema`."""
@@ -166,9 +178,17 @@ class ExportReport:
                 }
                 for output in self.outputs
             ],
+            "csv": None
+            if self.csv is None
+            else {
+                "path": str(self.csv.path),
+                "bytes": self.csv.size_bytes,
+                "rows": self.csv.rows,
+            },
             "ranks": [
                 {
                     "rank": rank.rank,
+                    "device": rank.device,
                     "source": str(rank.source),
                     "layout": rank.layout,
                     "tasks": rank.tasks,
@@ -203,14 +223,17 @@ class ExportReport:
             "suggestion": self.suggestion,
         }
 
+    def step_times(self) -> Table:
+        """The times of each rank and step, in the columns of step_trace_time.csv."""
+        return step_times(self.figures, {rank.rank: rank.device for rank in self.ranks})
+
     def to_json(self) -> bytes:
         """The report as one JSON object."""
         return orjson.dumps(self.to_dict(), option=orjson.OPT_INDENT_2)
 
     def lines(self) -> list[str]:
-        """The report for people: the overlap of each rank, what was written, what is missing."""
+        """The report for people: what was written, and what is missing; see `terminal` too."""
         return [
-            *self._overlap_lines(),
             *self._written_lines(),
             *(f"  {row.spelled()}" for row in self.resolutions),
             *self._omitted_lines(),
@@ -243,42 +266,17 @@ class ExportReport:
             + f'<p>Drag the file into <a href="{VIEWER}" target="_blank">{VIEWER}</a>.</p>'
         )
 
-    def _overlap_lines(self) -> list[str]:
-        whole = [row for row in self.overlap if row.step is None]
-        spent = [row for row in whole if row.computing_ns or row.communication_ns]
-        if not spent:
-            return []
-        head = ("rank", "computing", "communication", "not overlapped", "free")
-        shown = spent[:MOST_RANKS_IN_TABLE]
-        table = [
-            head,
-            *(
-                (
-                    str(row.rank),
-                    spell_duration(row.computing_ns),
-                    spell_duration(row.communication_ns),
-                    _share(row.not_overlapped_ns, row),
-                    _share(row.free_ns, row),
-                )
-                for row in shown
-            ),
-        ]
-        widths = [max(len(cells[at]) for cells in table) for at in range(len(head))]
-        lines = [
-            "  ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
-            for cells in table
-        ]
-        if len(spent) > len(shown):
-            lines.append(f"... and {spell_count(len(spent) - len(shown), 'more rank')}")
-        return lines
-
     def _written_lines(self) -> list[str]:
-        return [
+        lines = [
             f"Wrote {output.path}  {spell_bytes(output.size_bytes)}, "
             f"{spell_count(len(self.ranks), 'rank')}, {spell_count(output.slices, 'slice')}"
             f"{self._steps_of(output)}"
             for output in self.outputs
         ]
+        if self.csv is not None:
+            size = spell_bytes(self.csv.size_bytes)
+            lines.append(f"Wrote {self.csv.path}  {size}, {spell_count(self.csv.rows, 'row')}")
+        return lines
 
     def _steps_of(self, output: OutputFile) -> str:
         if not self.steps:
@@ -300,9 +298,3 @@ class ExportReport:
         if self.suggestion:
             lines.append(f"  exact: {self.suggestion}")
         return lines
-
-
-def _share(part_ns: int, row: OverlapRow) -> str:
-    """A duration and its share of the rank's span."""
-    span_ns = row.computing_ns + row.not_overlapped_ns + row.free_ns
-    return f"{spell_duration(part_ns)} {part_ns * 100 / span_ns:3.0f}%" if span_ns else "0 ns"

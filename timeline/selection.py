@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal, TypeAlias, TypeVar
 
-from timeline.errors import SelectionError, UsageError
+from timeline.errors import SelectionError, UsageError, did_you_mean
 from timeline.units import MOST_IDS, parse_duration_ns, parse_ids, spell_duration
 
 __all__ = [
@@ -72,7 +72,7 @@ def choice_of(choices: type[_Choice], value: _Choice | str, name: str) -> _Choic
         return choices(value)
     except ValueError:
         known = ", ".join(str(choice.value) for choice in choices)
-        raise UsageError(f"{name} {value!r}: there are {known}.") from None
+        raise UsageError(f"{name}: there is no {value!r}.", do=f"Use one of {known}.") from None
 
 
 SUMMARY_LAYERS = frozenset({Layer.STEPS, Layer.OVERLAP})
@@ -116,7 +116,8 @@ class Window:
             raise SelectionError(
                 f"the window {spell_duration(start_ns - first_ns)} to "
                 f"{spell_duration(end_ns - first_ns)} lies outside the selection, which runs from "
-                f"0 ns to {spell_duration(last_ns - first_ns)}."
+                f"0 ns to {spell_duration(last_ns - first_ns)}.",
+                do="Choose a --window inside that.",
             )
         return start_ns, end_ns
 
@@ -210,7 +211,10 @@ def _parse_window(text: str) -> Window:
     """Read "A:B", each edge empty, a time with a unit, or a percentage."""
     start_text, colon, end_text = text.partition(":")
     if not colon:
-        raise UsageError(f"window {text}: write START:END, as in 1.2s:1.5s or 30%:60%.")
+        raise UsageError(
+            f"window {text}: there is no colon.",
+            do="Write START:END, as in 1.2s:1.5s or 30%:60%.",
+        )
     start = _parse_edge(start_text, WindowEdge(after_first_ns=0))
     end = _parse_edge(end_text, WindowEdge(share=Decimal(1)))
     return Window(start, end)
@@ -225,9 +229,13 @@ def _parse_edge(text: str, default: WindowEdge) -> WindowEdge:
             share = Decimal(text[:-1]) / 100
             inside = 0 <= share <= 1
         except ArithmeticError:
-            raise UsageError(f"window: {text!r} is no percentage.") from None
+            raise UsageError(
+                f"window: {text!r} is no percentage.", do="Write a number, as in 30%:60%."
+            ) from None
         if not inside:
-            raise UsageError(f"window: {text} lies outside 0% to 100%.")
+            raise UsageError(
+                f"window: {text} lies outside 0% to 100%.", do="Write it as in 30%:60%."
+            )
         return WindowEdge(share=share)
     return WindowEdge(after_first_ns=parse_duration_ns(text))
 
@@ -245,6 +253,9 @@ def _layers(layers: Iterable[Layer | str] | str | None) -> frozenset[Layer] | No
     for own in layers:
         name = own.value if isinstance(own, Layer) else str(own).strip().lower()
         if name not in known:
-            raise UsageError(f"layers: no layer {name!r}; there are {', '.join(known)}.")
+            raise UsageError(
+                f"layers: there is no layer {name!r}{did_you_mean(name, known)}",
+                do=f"Use some of {', '.join(known)}.",
+            )
         found.add(known[name])
     return frozenset(found)

@@ -15,6 +15,8 @@ __all__ = [
     "spell_bytes",
     "spell_count",
     "spell_duration",
+    "spell_share",
+    "spell_short",
 ]
 
 _BYTES = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -32,7 +34,9 @@ def parse_bytes(text: str) -> int:
     """
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(?:([KMG])(?:i?B)?|(B)?)\s*", text, re.IGNORECASE)
     if match is None:
-        raise UsageError(f"{text!r} is not a size: write a number and B, KB, MB or GB, as in 20MB.")
+        raise UsageError(
+            f"{text!r} is not a size.", do="Write a number and B, KB, MB or GB, as in 20MB."
+        )
     return int(Decimal(match[1]) * _BYTES[(match[2] or "").upper()])
 
 
@@ -45,7 +49,7 @@ def parse_duration_ns(text: str) -> int:
     match = re.fullmatch(r"\s*([+-]?\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s)?\s*", text)
     if match is None:
         raise UsageError(
-            f"{text!r} is not a time: write a number and ns, us, ms or s, as in 1.5ms."
+            f"{text!r} is not a time.", do="Write a number and ns, us, ms or s, as in 1.5ms."
         )
     return int(Decimal(match[1]) * _DURATIONS_NS[match[2] or ""])
 
@@ -62,12 +66,20 @@ def parse_ids(text: str, noun: str) -> frozenset[int] | None:
     for part in text.split(","):
         match = _ID_RANGE.fullmatch(part.strip())
         if match is None:
-            raise UsageError(f"{noun} {text}: {part.strip()!r} is no id; write 0,2-5 or all.")
+            raise UsageError(
+                f"{noun} {text}: {part.strip()!r} is no id.", do="Write them as in 0,2-5, or all."
+            )
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
-            raise UsageError(f"{noun} {text}: the range {part.strip()} runs backwards.")
+            raise UsageError(
+                f"{noun} {text}: the range {part.strip()} runs backwards.",
+                do=f"Write {last}-{first}.",
+            )
         if last - first >= MOST_IDS:
-            raise UsageError(f"{noun} {text}: the range {part.strip()} is too long.")
+            raise UsageError(
+                f"{noun} {text}: the range {part.strip()} is too long.",
+                do=f"Write a range of fewer than {MOST_IDS} ids, or all.",
+            )
         ids.update(range(first, last + 1))
     return frozenset(ids)
 
@@ -96,6 +108,32 @@ def spell_duration(duration_ns: int) -> str:
         if abs(duration_ns) >= scale:
             return f"{duration_ns / scale:.3f} {unit}"
     return f"{duration_ns} ns"
+
+
+def spell_short(duration_ns: int) -> str:
+    """Spell a duration in at most seven characters, three of them digits that count.
+
+    >>> spell_short(86_470_908), spell_short(999_600)
+    ('86.5 ms', '1.00 ms')
+    """
+    value, unit = float(duration_ns), "ns"
+    for larger in ("us", "ms", "s"):
+        if abs(value) < 999.5:
+            break
+        value, unit = value / 1000, larger
+    size = abs(value)
+    digits = 0 if unit == "ns" or size >= 99.95 else 1 if size >= 9.995 else 2
+    return f"{value:.{digits}f} {unit}"
+
+
+def spell_share(part: float, whole: float) -> str:
+    """Spell a share in at most four characters; nothing that is there is 0%.
+
+    >>> spell_share(1, 3), spell_share(1, 1000), spell_share(0, 5)
+    ('33%', '<1%', '0%')
+    """
+    share = part / whole if whole else 0.0
+    return "<1%" if 0 < share < 0.005 else f"{share:.0%}"
 
 
 def spell_count(count: int, noun: str) -> str:

@@ -113,19 +113,26 @@ class Verdict:
             )
 
     def _slowest_rank_row(self) -> dict[str, Any] | None:
-        if not len(self.ranks) or not self.ranks["span_ns"].any():
+        used = _used(self.ranks)
+        if not len(used):
             return None
-        at = int(np.argmax(_rank_times_ns(self.ranks)))
-        return self.ranks.take(np.array([at])).to_dicts()[0]
+        at = int(np.argmax(_rank_times_ns(used)))
+        return used.take(np.array([at])).to_dicts()[0]
 
     def _computes_longest(self) -> Iterator[str]:
-        """Ranks wait for each other in collectives: who computes longest makes the others wait."""
-        computing_ns = self.ranks["computing_ns"]
+        """Ranks wait for each other in collectives: who computes longest makes the others wait.
+
+        Sums over different numbers of steps tell nothing of that.
+        """
+        used = _used(self.ranks)
+        if len(np.unique(used["steps"])) > 1:
+            return
+        computing_ns = used["computing_ns"]
         median_ns = float(np.median(computing_ns))
         at = int(np.argmax(computing_ns))
         if median_ns and computing_ns[at] > median_ns * (1 + NOTABLE):
             yield (
-                f"Rank {self.ranks['rank'][at]} computes longest, "
+                f"Rank {used['rank'][at]} computes longest, "
                 f"{computing_ns[at] / median_ns - 1:.0%} more than the median: "
                 "others may wait for it."
             )
@@ -175,12 +182,16 @@ def _rank_times_ns(ranks: Table) -> npt.NDArray[Any]:
     return ranks["span_ns"] if np.ma.getmaskarray(steps_ns).any() else steps_ns
 
 
+def _used(ranks: Table) -> Table:
+    """The ranks that did anything."""
+    return ranks.take(ranks["span_ns"] > 0) if len(ranks) else ranks
+
+
 def _rank_extreme(ranks: Table) -> Extreme | None:
-    used = ranks["span_ns"] > 0 if len(ranks) else np.zeros(0, np.bool_)
-    if used.sum() < 2:
+    used = _used(ranks)
+    if len(used) < 2:
         return None
-    chosen = ranks.take(used)
-    return _extreme(chosen["rank"], np.asarray(_rank_times_ns(chosen)))
+    return _extreme(used["rank"], np.asarray(_rank_times_ns(used)))
 
 
 def _extreme(ids: Int64, times_ns: Int64, **more: Any) -> Extreme:
@@ -203,7 +214,7 @@ def slowest_rank_of_each_step(steps: Table) -> Table:
     """
     if not len(steps):
         return steps
-    known = steps.take(~np.ma.getmaskarray(steps["span_ns"]))
+    known = steps.take(np.ma.filled(steps["span_ns"], 0) > 0)
     graph = np.ma.filled(known["graph"], -1)
     if not _has_several_graphs(known["rank"], graph):
         graph = np.zeros_like(graph)

@@ -10,7 +10,7 @@ from timeline.encoders.chrome import encode_chrome
 from timeline.encoders.deflate import gzipped
 from timeline.encoders.perfetto import encode_perfetto
 from timeline.encoders.tally import Tally
-from timeline.errors import OutputError
+from timeline.errors import UsageError
 from timeline.tracks.model import Timeline
 
 __all__ = ["FORMATS", "Format", "format_of"]
@@ -62,10 +62,10 @@ def format_of(path: Path) -> Format:
     """The format that a path's suffix names.
 
     Raises:
-        OutputError: it names none.
+        UsageError: it names none.
     """
     for form in FORMATS:
         if path.name.endswith(form.suffix):
             return form
     known = ", ".join(form.suffix for form in FORMATS)
-    raise OutputError(f"{path}: unknown suffix; use one of {known}.")
+    raise UsageError(f"{path}: unknown suffix.", do=f"Use one of {known}.")

@@ -67,6 +67,6 @@ def exact_or_error(writer: Writer, drawing: Drawing) -> Written:
         return whole
     whole.discard()
     raise LimitError(
-        f"the selection needs {spell_bytes(size)} and the limit is {spell_bytes(writer.limit)}; "
-        "take fewer --ranks or --steps, or leave out --fit error."
+        f"the selection needs {spell_bytes(size)} and the limit is {spell_bytes(writer.limit)}.",
+        do="Take fewer --ranks or --steps, or leave out --fit error.",
     )

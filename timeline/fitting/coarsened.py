@@ -21,6 +21,7 @@ NARROW = 3
 
 def coarsened(writer: Writer, drawing: Drawing) -> Written:
     """Write at the finest resolutions that fit; each try tells what layers really cost."""
+    writer.progress.report("Measuring", 0, 0)
     budget = Budget(drawing.tracks, writer.measure, drawing.floors)
     search = Search(budget, writer.limit)
     tries = MOST_TRIES
@@ -84,6 +85,7 @@ def _coarsest(writer: Writer, drawing: Drawing, budget: Budget) -> Written:
 
 
 def _resolved(writer: Writer, drawing: Drawing, plan: Plan) -> Written:
+    writer.progress.report("Gathering what is short", 0, 0)
     tracks, resolved, lost = resolve(drawing.tracks, plan)
     omissions = drawing.omissions
     if lost:

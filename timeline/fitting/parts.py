@@ -98,7 +98,8 @@ def _too_small_for_parts(
         least = max(needed, least * 5 // 4)
     return LimitError(
         f"the limit of {spell_bytes(writer.limit)} cannot hold one moment of this selection in a "
-        f"part; {least} bytes would do. Take fewer --ranks or --layers."
+        f"part; {least} bytes would do.",
+        do="Raise --limit, or take fewer --ranks or --layers.",
     )
 
 

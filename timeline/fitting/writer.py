@@ -68,9 +68,9 @@ class Written:
     resolved: tuple[Resolved, ...] = ()
     exact_bytes: float = 0.0
 
-    def publish(self) -> None:
-        """Give all files their names; if one cannot have its own, none has."""
-        publish_all([(part.draft, part.target) for part in self.parts])
+    def publish(self, *others: tuple[Draft, Path]) -> None:
+        """Give all files their names, others too; if one cannot have its own, none has."""
+        publish_all([*((part.draft, part.target) for part in self.parts), *others])
 
     def discard(self) -> None:
         """Remove all files."""
@@ -139,7 +139,8 @@ class Writer:
         first_ns: int | None = None,
     ) -> Part:
         """Encode tracks to a draft."""
-        self.progress.report("Writing", 0, 0)
+        again = f" again, to fit the limit ({len(self.drafts) + 1})" if self.drafts else ""
+        self.progress.report(f"Writing{again}", 0, 0)
         made = self._timeline(tracks, self.attributes(omissions, resolved, steps), first_ns)
         tally = Tally()
         draft = write_draft(self.form.encode(made, tally), self.target)
@@ -186,5 +187,6 @@ def first_moment_ns(tracks: Sequence[Track]) -> int:
 def too_small(limit: int, least: int) -> LimitError:
     return LimitError(
         f"the limit of {spell_bytes(limit)} cannot hold the summary of this selection; the "
-        f"smallest that works is {least} bytes. Take fewer --ranks or --steps."
+        f"smallest that works is {least} bytes.",
+        do="Raise --limit, or take fewer --ranks or --steps.",
     )

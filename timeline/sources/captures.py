@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from timeline.errors import NoProfileError, SourceError
+from timeline.errors import NoProfileError, SourceError, did_you_mean
 from timeline.sources.file_names import held_file, named_files, plain_name
 from timeline.sources.kineto_header import is_kineto
 from timeline.sources.kineto_names import is_named_json, is_named_kineto
@@ -41,6 +41,18 @@ _HARDWARE_LOG = re.compile(
 """The raw files of MindSpore 0.x and 1.x, which need no export."""
 
 
+_LOOKED_FOR = (
+    "Looked for",
+    f"  *_ascend_pt/{OUTPUT}, *_ascend_ms/{OUTPUT}",
+    f"  PROF_*/{MINDSTUDIO_OUTPUT}, PROF_*/device_N/timeline, sqlite or data",
+    "  ascend_pytorch_profiler_*.db, ascend_mindspore_profiler_*.db, msprof_*.db",
+    "  kernel_details.csv, op_summary_*.csv, task_time_*.csv",
+    "  output_timeline_data_*.txt, *timeline_display_*.json, JOB*/data  (MindSpore)",
+    "  *.pt.trace.json  (PyTorch on GPUs)",
+    "Other raw data must be exported first:",
+)
+
+
 def find_captures(path: Path, unreadable: list[SourceError] | None = None) -> list[Capture]:
     """Find every capture at, below or around a path, in order of their directories.
 
@@ -55,21 +67,28 @@ def find_captures(path: Path, unreadable: list[SourceError] | None = None) -> li
         SourceError: the path does not exist, or a directory cannot be read.
     """
     if not path.exists():
-        raise SourceError(path, "does not exist.")
+        raise SourceError(path, f"does not exist{_sibling_like(path)}", do="Check the PATH.")
     resolved = path.resolve()
     found = (
         [_of_file(path)] if path.is_file() else _richest(_walk(_capture_root(resolved), unreadable))
     )
     if not found:
         raise NoProfileError(
-            path,
-            "holds no Ascend profile.",
-            do=f"Looked for */{OUTPUT}, PROF_*/{MINDSTUDIO_OUTPUT}, PROF_*/device_N/timeline, "
-            "PROF_*/device_N/data, *.db, output_timeline_data_*.txt and PyTorch's own "
-            "*.pt.trace.json below it. Other raw data must be exported first: "
-            f"msprof --export=on --output={path}",
+            path.resolve() if path == Path() else path,
+            "holds no Ascend profile, and no directory below it does.",
+            do="Pass what the profiler wrote, or any directory above that: tlexport PATH",
+            hints=(*_LOOKED_FOR, f"  msprof --export=on --output={path}"),
         )
     return sorted(found, key=lambda capture: (str(capture.directory), capture.device or 0))
+
+
+def _sibling_like(path: Path) -> str:
+    """The end of a message that names what lies beside a path and is spelled nearly like it."""
+    try:
+        names = [entry.name for entry in path.parent.iterdir()]
+    except OSError:
+        return "."
+    return did_you_mean(path.name, names)
 
 
 def _of_file(path: Path) -> Capture:

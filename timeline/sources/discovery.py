@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from timeline.errors import RankIdentityError, SourceError, UsageError
+from timeline.errors import RankIdentityError, SourceError, UsageError, did_you_mean
 from timeline.sources.base import Source
 from timeline.sources.captures import find_captures
 from timeline.sources.companions import with_companions
@@ -94,11 +94,17 @@ def _assigned_ranks(captures: Sequence[Capture], assigned: Mapping[str, int]) ->
             )
         ]
         if not hits:
-            known = ", ".join(sorted({capture.directory.name for capture in captures}))
-            raise UsageError(f"--assign-rank {name}={rank}: no such capture; found {known}.")
+            known = sorted({capture.directory.name for capture in captures})
+            raise UsageError(
+                f"--assign-rank {name}={rank}: there is no such capture{did_you_mean(name, known)}",
+                do=f"Name one of {', '.join(known)}.",
+            )
         if len(hits) > 1:
             names = ", ".join(f"{hit.directory.name}/device_{hit.device}" for hit in hits)
-            raise UsageError(f"--assign-rank {name}={rank} fits several captures: {names}.")
+            raise UsageError(
+                f"--assign-rank {name}={rank} fits several captures: {names}.",
+                do="Name the device too.",
+            )
         ranks[hits[0]] = rank
     return ranks
 

@@ -45,8 +45,8 @@ def found_at(
         return
     if executor:
         raise UsageError(
-            f"--executor {executor}: its workers cannot see what is unpacked here. "
-            f"Unpack {path} where they can, and pass the directory."
+            f"--executor {executor}: its workers cannot see what is unpacked here.",
+            do=f"Unpack {path} where they can, and pass the directory.",
         )
     with _temporary(path) as directory:
         place = _Place(path, directory)
@@ -61,7 +61,11 @@ def _temporary(archive: Path) -> Iterator[Path]:
         # Processes that are being stopped may hold files open, which some systems mind.
         directory = tempfile.TemporaryDirectory(prefix="tlexport-", ignore_cleanup_errors=True)
     except OSError as error:
-        raise SourceError(archive, f"cannot be unpacked: {error.strerror}.") from error
+        raise SourceError(
+            archive,
+            f"cannot be unpacked: {error.strerror}.",
+            do="Name a directory that can be written in TMPDIR.",
+        ) from error
     with directory as name:
         yield Path(name).resolve()
 

@@ -126,13 +126,21 @@ def unpack(archive: Path, directory: Path, budget: Budget, report: Report) -> tu
 
             for count, member in enumerate(members_of(file, archive, budget.read)):
                 if count == MOST_MEMBERS:
-                    raise SourceError(archive, f"holds more than {MOST_MEMBERS} members.")
+                    raise SourceError(
+                        archive,
+                        f"holds more than {MOST_MEMBERS} members.",
+                        do="Unpack it yourself and pass the directory.",
+                    )
                 made.add(member, progressed)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise budget.no_room() from error
         at = f" at member {budget.member!r}" if budget.member else ""
-        raise SourceError(archive, f"cannot be unpacked{at}: {error.strerror}.") from error
+        raise SourceError(
+            archive,
+            f"cannot be unpacked{at}: {error.strerror}.",
+            do="Unpack it yourself and pass the directory.",
+        ) from error
     return made.notes()
 
 

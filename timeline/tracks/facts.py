@@ -12,6 +12,7 @@ from timeline.analysis.cut import device_span_ns
 from timeline.analysis.links import RankLinks, rank_links
 from timeline.analysis.operators import OperatorFigures, operator_figures
 from timeline.analysis.overlap import OverlapTotals
+from timeline.analysis.step_waits import StepWaits, step_waits
 from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.records.columns import Int64
 from timeline.records.tables import NO_TIME, RUNTIME_LAYERS, Omission, Records, Steps
@@ -50,14 +51,15 @@ class ProfileFacts:
 class RankFacts:
     """What is known of one rank's part of the picture.
 
-    steps, step_totals, device_start_ns, device_end_ns and step_rows have a row per selected step;
-    step_rows is the number of its device records. span_ns is the first start and last end on the
-    device, None without any.
+    steps, step_totals, step_waits, device_start_ns, device_end_ns and step_rows have a row per
+    selected step; step_rows is the number of its device records. span_ns is the first start and
+    last end on the device, None without any.
     """
 
     profile: ProfileFacts
     steps: Steps
     step_totals: OverlapTotals
+    step_waits: StepWaits
     device_start_ns: Int64
     device_end_ns: Int64
     step_rows: Int64
@@ -145,6 +147,7 @@ def facts_of(
         profile,
         records.steps,
         picture.step_totals,
+        step_waits(records, membership),
         membership.device_start_ns,
         membership.device_end_ns,
         sum((np.bincount(own[own >= 0], minlength=count) for own in rows), np.zeros(count, int)),

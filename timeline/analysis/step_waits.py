@@ -1,0 +1,50 @@
+"""Turns device records and their steps into the two waits of torch_npu's step_trace_time.csv."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from timeline.analysis.membership import NO_STEP, Membership
+from timeline.analysis.operator_names import collective_kind
+from timeline.records.columns import Columns, Int64, column
+from timeline.records.tables import NO_TIME, Records
+
+__all__ = ["StepWaits", "step_waits"]
+
+_RECEIVE = "Receive"
+
+
+@dataclass(frozen=True)
+class StepWaits(Columns):
+    """How long each step waited: one row per step.
+
+    receive_ns: the summed lengths of its receive ops, in which a stage of a pipeline waits for the
+    one before ("Bubble"). preparing_ns: from its start on the host to its first compute task or
+    communication op; NO_TIME for a step that is not marked on the host, or has neither.
+    """
+
+    receive_ns: Int64 = column(np.int64)
+    preparing_ns: Int64 = column(np.int64, NO_TIME)
+
+
+def step_waits(records: Records, membership: Membership) -> StepWaits:
+    """The waits of all steps."""
+    steps, tasks, ops = records.steps, records.tasks, records.ops
+    count, strings = len(steps), records.strings
+    receives = np.zeros(len(strings), np.bool_)
+    for code in np.unique(ops.name).tolist():
+        receives[code] = collective_kind(strings[code]) == _RECEIVE
+    received = receives[ops.name] & (membership.ops != NO_STEP)
+    receive_ns = np.zeros(count, np.int64)
+    lengths_ns = ops.end_ns - ops.start_ns
+    np.add.at(receive_ns, membership.ops[received], lengths_ns[received])
+    never = np.iinfo(np.int64).max
+    first_ns = np.full(count, never)
+    computing = tasks.compute & (membership.tasks != NO_STEP)
+    np.minimum.at(first_ns, membership.tasks[computing], tasks.start_ns[computing])
+    own = membership.ops != NO_STEP
+    np.minimum.at(first_ns, membership.ops[own], ops.start_ns[own])
+    given = steps.host & (first_ns != never)
+    return StepWaits(receive_ns, np.where(given, first_ns - steps.start_ns, NO_TIME))

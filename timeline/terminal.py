@@ -1,0 +1,299 @@
+"""Turns a verdict into text for a terminal of any width and kind, or for a pipe."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+import numpy as np
+from rich.console import Console, RenderableType, detect_legacy_windows
+from rich.table import Table as Grid
+from rich.text import Text
+
+from timeline.figures import PARTS, Figures
+from timeline.printable import encoded, printable
+from timeline.records.columns import Int64
+from timeline.table import Table
+from timeline.units import spell_count, spell_share, spell_short
+from timeline.verdict import Verdict
+
+__all__ = ["Page", "verdict_text"]
+
+PIPE_WIDTH = 100
+LEAST_WIDTH = 40
+ONE_LINE_WIDTH = 72
+"""Below this width a share stands below its time."""
+SIDE_BY_SIDE_WIDTH = 116
+LEAST_BAR, MOST_BAR = 6, 30
+MOST_RANKS = 8
+SLOWEST_RANKS = 5
+MOST_STEPS = 40
+MOST_OPS = 5
+GAP = 2
+
+
+@dataclass(frozen=True)
+class Page:
+    """What text is shown on; `terminal` is whether it is one, and no pipe or file."""
+
+    width: int
+    encoding: str
+    terminal: bool
+
+    @classmethod
+    def of(cls, stream: TextIO) -> Page:
+        """The page that a stream writes on; a pipe is always as wide."""
+        terminal = stream.isatty() and not (os.name == "nt" and detect_legacy_windows())
+        width = shutil.get_terminal_size().columns if terminal else PIPE_WIDTH
+        return cls(max(width, LEAST_WIDTH), stream.encoding or "utf-8", terminal)
+
+    def holds(self, text: str) -> bool:
+        """Whether the encoding has these characters."""
+        return encoded(text, self.encoding) == text
+
+    @property
+    def narrow(self) -> bool:
+        """Whether a line has no room for times beside their shares."""
+        return self.width < ONE_LINE_WIDTH
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One part of device time, as it is drawn."""
+
+    column: str
+    title: str
+    short_title: str
+    style: str
+    mark: str = ""
+    plain_mark: str = ""
+
+
+_PARTS = (
+    _Part("computing_ns", "computing", "computing", "green", "█", "#"),
+    _Part("communication_ns", "communication", "comm.", ""),
+    _Part("not_overlapped_ns", "not\noverlapped", "not\noverlapped", "yellow", "▒", "="),
+    _Part("free_ns", "free", "free", "bright_black", "·", "."),
+)
+assert tuple(part.column for part in _PARTS) == PARTS
+_SLOW, _FAST = "bold red", "green"
+
+
+def verdict_text(verdict: Verdict, figures: Figures, page: Page, *, verbose: bool = False) -> str:
+    """The answer to "what is slow", in lines that fit the page.
+
+    verbose: each step too, and the longest communication ops one by one.
+    """
+    console = Console(
+        file=io.StringIO(),
+        width=page.width,
+        force_terminal=page.terminal,
+        color_system="auto" if page.terminal else None,
+        force_jupyter=False,
+        legacy_windows=False,
+        markup=False,
+        emoji=False,
+        highlight=False,
+    )
+    blocks = _Blocks(verdict, figures, page, verbose)
+    for number, block in enumerate(blocks.all()):
+        if number:
+            console.print()
+        for row in block:
+            console.print(row, soft_wrap=isinstance(row, Text) and not page.terminal)
+    assert isinstance(console.file, io.StringIO)
+    lines = console.file.getvalue().splitlines()
+    return "".join(f"{line.rstrip()}\n" for line in lines)
+
+
+@dataclass(frozen=True)
+class _Blocks:
+    """The parts of the text, which are blocks of lines and tables."""
+
+    verdict: Verdict
+    figures: Figures
+    page: Page
+    verbose: bool
+
+    def all(self) -> Iterator[Sequence[RenderableType]]:
+        used = self.verdict.ranks.take(self.verdict.ranks["span_ns"] > 0)
+        sentences = [Text(line) for line in self.verdict.sentences()]
+        if not len(used):
+            yield [Text("The selection holds no device records: there is nothing to compare.")]
+            return
+        sentences[0].stylize("bold")
+        yield sentences
+        yield list(self._ranks(used))
+        if self.verbose and len(self.verdict.steps):
+            yield list(self._steps())
+        totals = [own for own in (self._operators(), self._collectives()) if own is not None]
+        if len(totals) > 1 and self.page.width >= SIDE_BY_SIDE_WIDTH and self.page.terminal:
+            both = Grid.grid(padding=(0, 3 * GAP, 0, 0))
+            both.add_row(*totals)
+            yield [both]
+        else:
+            for own in totals:
+                yield [own]
+        if self.verbose and len(self.figures.longest_ops):
+            yield [self._longest_ops()]
+
+    # -- ranks and steps ---------------------------------------------------------------------------
+
+    def _ranks(self, used: Table) -> Iterator[RenderableType]:
+        rows = used.to_dicts()
+        steps = all(row["step_ns"] is not None for row in rows)
+        time = "step_ns" if steps else "span_ns"
+        heads = ["rank", "mean\nstep" if any(row["steps"] > 1 for row in rows) else "step"]
+        grid = self._grid(heads if steps else ["rank", "time"])
+        few = len(rows) <= MOST_RANKS
+        if not few:
+            ordered = sorted(rows, key=lambda row: (-row[time], row["rank"]))
+            rows = [*ordered[:SLOWEST_RANKS], ordered[-1]]
+        for row in rows:
+            if not few and row is rows[-1]:
+                grid.add_row("…" if self.page.holds("…") else "...")
+            labels = [str(row["rank"]), spell_short(row[time])]
+            self._add(grid, labels, row, self._style_of(row["rank"]))
+        if not few:
+            mean = {name: _mean_ns(used[name]) for name in (time, "span_ns", *PARTS)}
+            self._add(grid, ["mean", spell_short(mean[time])], mean, "bold")
+        yield grid
+        if not few:
+            yield Text(
+                f"{spell_count(len(used), 'rank')}: the slowest {SLOWEST_RANKS}, the fastest, and "
+                "the mean of all. Each of them: --csv FILE."
+            )
+        idle = len(self.verdict.ranks) - len(used)
+        if idle:
+            yield Text(f"{spell_count(idle, 'rank')} without device records.")
+
+    def _steps(self) -> Iterator[RenderableType]:
+        rows = self.verdict.steps.to_dicts()
+        slowest = sorted(range(len(rows)), key=lambda at: -rows[at]["span_ns"])
+        shown = sorted(slowest[:MOST_STEPS])
+        pairs = {(row["rank"], row["graph"]) for row in self.figures.steps.to_dicts()}
+        graphs = len(pairs) > len({rank for rank, _ in pairs})
+        ranks = len(self.verdict.ranks) > 1
+        heads = ["step", *(["graph"] if graphs else []), *(["slowest\nrank"] if ranks else [])]
+        grid = self._grid([*heads, "time"])
+        for at in shown:
+            row = rows[at]
+            graph = "-" if row["graph"] is None else str(row["graph"])
+            labels = [
+                str(row["step"]),
+                *([graph] if graphs else []),
+                *([str(row["rank"])] if ranks else []),
+                spell_short(row["span_ns"]),
+            ]
+            self._add(grid, labels, row, _SLOW if len(rows) > 1 and at == slowest[0] else "")
+        yield grid
+        if len(shown) < len(rows):
+            yield Text(
+                f"{spell_count(len(rows), 'step')}: the slowest {MOST_STEPS}; --csv FILE has all."
+            )
+
+    def _grid(self, heads: Sequence[str]) -> Grid:
+        grid = Grid(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
+        for label in heads:
+            grid.add_column(label, justify="right", no_wrap=True, vertical="top")
+        for part in _PARTS:
+            title = part.short_title if self.page.narrow else part.title
+            mark = f"{self._mark(part)} " if part.mark and self._bar_width(heads) else ""
+            head = Text(mark, style=part.style) + Text(title)
+            grid.add_column(head, justify="right", no_wrap=True)
+        if self._bar_width(heads):
+            grid.add_column("", no_wrap=True)
+        return grid
+
+    def _add(self, grid: Grid, labels: Sequence[str], row: dict[str, Any], style: str) -> None:
+        cells: list[Text] = [Text(label, style=style) for label in labels]
+        between = "\n" if self.page.narrow else " "
+        for part in _PARTS:
+            own_ns = row[part.column]
+            share = spell_share(own_ns, row["span_ns"])
+            cells.append(Text(f"{spell_short(own_ns)}{between}{share:>4}"))
+        if len(grid.columns) > len(cells):
+            cells.append(self._bar(row, self._bar_width(labels)))
+        grid.add_row(*cells)
+
+    def _style_of(self, rank: int) -> str:
+        extreme = self.verdict.rank_extreme
+        if extreme is None or extreme.slowest_ns == extreme.fastest_ns:
+            return ""
+        return {extreme.slowest: _SLOW, extreme.fastest: _FAST}.get(rank, "")
+
+    def _bar_width(self, labels: Sequence[str]) -> int:
+        """The columns that are left for a bar; a pipe has none."""
+        if self.page.narrow or not self.page.terminal:
+            return 0
+        used = 8 * len(labels) + sum(GAP + max(13, len(part.title) + 2) for part in _PARTS)
+        left = self.page.width - used
+        return min(left, MOST_BAR) if left >= LEAST_BAR else 0
+
+    def _mark(self, part: _Part) -> str:
+        return part.mark if self.page.holds("█▒·") else part.plain_mark
+
+    def _bar(self, row: dict[str, Any], width: int) -> Text:
+        bar = Text()
+        span_ns, upto_ns, drawn = row["span_ns"], 0, 0
+        for part in _PARTS:
+            if part.mark:
+                upto_ns += row[part.column]
+                cells = round(width * upto_ns / span_ns) - drawn
+                bar.append(self._mark(part) * cells, style=part.style)
+                drawn += cells
+        return bar
+
+    # -- operators ---------------------------------------------------------------------------------
+
+    def _operators(self) -> Grid | None:
+        return self._totals("operator type", self.verdict.operators, "core")
+
+    def _collectives(self) -> Grid | None:
+        return self._totals("communication", self.verdict.collectives)
+
+    def _totals(self, title: str, rows: Table, *more: str) -> Grid | None:
+        if not len(rows):
+            return None
+        grid = Grid(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
+        grid.add_column(title, overflow="fold")
+        for name in more:
+            grid.add_column(name, overflow="fold")
+        for name in ("count", "time", "mean", "share"):
+            grid.add_column(name, justify="right", no_wrap=True)
+        for row in rows.to_dicts():
+            total_ns, count = row["total_ns"], row["count"]
+            grid.add_row(
+                self._name(row["type"]),
+                *(self._name(row[name]) for name in more),
+                f"{count:,}".replace(",", " "),
+                spell_short(total_ns),
+                spell_short(round(total_ns / count)),
+                spell_share(row["share"], 1),
+            )
+        return grid
+
+    def _longest_ops(self) -> Grid:
+        ops = self.figures.longest_ops
+        order = np.argsort(-ops["duration_ns"], kind="stable")[:MOST_OPS]
+        grid = Grid(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
+        grid.add_column("longest communication op", overflow="fold")
+        for name in ("rank", "step", "time"):
+            grid.add_column(name, justify="right", no_wrap=True)
+        for row in ops.take(order).to_dicts():
+            step = "-" if row["step"] is None else str(row["step"])
+            time = spell_short(row["duration_ns"])
+            grid.add_row(self._name(row["name"]), str(row["rank"]), step, time)
+        return grid
+
+    def _name(self, name: str) -> Text:
+        """A name of the profile, in which nothing is obeyed."""
+        return Text(encoded(printable(name), self.page.encoding))
+
+
+def _mean_ns(times_ns: Int64) -> int:
+    return round(float(np.mean(times_ns)))

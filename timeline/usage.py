@@ -1,0 +1,83 @@
+"""Turns options into help that begins with examples, and wrong ones into errors with advice."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+from timeline.errors import UsageError, did_you_mean
+
+__all__ = ["Parser", "one_of"]
+
+USAGE = "%(prog)s [PATH] [options]"
+DESCRIPTION = """\
+Turn profiles of Ascend NPUs into one timeline for https://ui.perfetto.dev, and say what is slow.
+
+  # which rank and which step is slow? (in, inside, or anywhere above a profile)
+  tlexport
+
+  # what is there: ranks, graphs, steps
+  tlexport prof --list
+
+  # see why: every task of three steps of rank 3
+  tlexport prof --ranks 3 --steps 10-12 --kind detail -o slow.pftrace
+
+  # the times of every rank and step as a table
+  tlexport prof --csv steps.csv
+"""
+EPILOG = """\
+exit codes: 0 written; 1 input, output or data error; 2 usage; 3 a rank, graph, step or window
+that is not there; 4 the limit or --strict forbids it; 130 interrupted.
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose help begins with examples, and whose errors name the nearest option."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            prog="tlexport",
+            usage=USAGE,
+            description=DESCRIPTION,
+            epilog=EPILOG,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+
+    def parse(self, arguments: Sequence[str] | None) -> argparse.Namespace:
+        """The options.
+
+        Raises:
+            UsageError: they have no meaning; the message names the nearest that has.
+        """
+        asked, rest = self.parse_known_args(arguments)
+        if rest:
+            self.error(self._unknown(rest[0]))
+        return asked
+
+    def _unknown(self, word: str) -> str:
+        if not word.startswith("-"):
+            return f"{word!r} is one PATH too many"
+        name = word.partition("=")[0]
+        known = [option for option in self._option_string_actions if option.startswith("--")]
+        return f"there is no option {name}{did_you_mean(name, known)}"
+
+    def error(self, message: str) -> NoReturn:
+        """Raise wrong usage like any other error."""
+        said = message.removeprefix("argument ")
+        end = "" if said.endswith((".", "?")) else "."
+        raise UsageError(f"{said}{end}", do="Try: tlexport --help")
+
+
+def one_of(values: Sequence[str]) -> Callable[[str], str]:
+    """A type of option that has one of some values."""
+
+    def checked(text: str) -> str:
+        if text not in values:
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is none of {', '.join(values)}{did_you_mean(text, values)}"
+            )
+        return text
+
+    return checked
