@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -319,7 +320,19 @@ def _tell(report: ExportReport, asked: argparse.Namespace) -> None:
 
     page = Page.of(words)
     words.write(verdict_text(report.verdict, report.figures, page, verbose=asked.verbose) + "\n")
-    say(*report.lines(), "Open: https://ui.perfetto.dev (drag the file in)", stream=words)
+    say(*report.lines(), *_see_why(report, asked), stream=words)
+    say("Open: https://ui.perfetto.dev (drag the file in)", stream=words)
+
+
+def _see_why(report: ExportReport, asked: argparse.Namespace) -> Iterator[str]:
+    """The command that shows the slowest step, on the rank where it was slowest, in detail."""
+    slowest = report.verdict.step_extreme
+    if asked.kind != Kind.SUMMARY.value or slowest is None:
+        return
+    words = ["tlexport", asked.path, "--ranks", str(slowest.rank), "--steps", str(slowest.slowest)]
+    for assigned in asked.assign_rank:
+        words += ["--assign-rank", assigned]
+    yield f"See why: {shlex.join([*words, '--kind', 'detail'])}"
 
 
 def _print_json(document: bytes) -> None:

@@ -34,6 +34,7 @@ SLOWEST_RANKS = 5
 MOST_STEPS = 40
 MOST_OPS = 5
 GAP = 2
+ID_WIDTH, TIME_WIDTH, CELL_WIDTH = 4, 7, 12
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,11 @@ class _Part:
     style: str
     mark: str = ""
     plain_mark: str = ""
+
+    @property
+    def width(self) -> int:
+        """The columns of its title and of a time with its share."""
+        return max(CELL_WIDTH, *map(len, self.title.split("\n")))
 
 
 _PARTS = (
@@ -162,10 +168,12 @@ class _Blocks:
             mean = {name: _mean_ns(used[name]) for name in (time, "span_ns", *PARTS)}
             self._add(grid, ["mean", spell_short(mean[time])], mean, "bold")
         yield grid
+        if steps and any(row["steps"] > 1 for row in rows):
+            yield Text("Other times are sums over all steps and what is between them.", style="dim")
         if not few:
+            ranks = spell_count(len(used), "rank")
             yield Text(
-                f"{spell_count(len(used), 'rank')}: the slowest {SLOWEST_RANKS}, the fastest, and "
-                "the mean of all. Each of them: --csv FILE."
+                f"{ranks}: the slowest {SLOWEST_RANKS}, the fastest, the mean; all: --csv FILE"
             )
         idle = len(self.verdict.ranks) - len(used)
         if idle:
@@ -193,7 +201,7 @@ class _Blocks:
         yield grid
         if len(shown) < len(rows):
             yield Text(
-                f"{spell_count(len(rows), 'step')}: the slowest {MOST_STEPS}; --csv FILE has all."
+                f"{spell_count(len(rows), 'step')}: the slowest {MOST_STEPS}; all: --csv FILE"
             )
 
     def _grid(self, heads: Sequence[str]) -> Grid:
@@ -230,8 +238,8 @@ class _Blocks:
         """The columns that are left for a bar; a pipe has none."""
         if self.page.narrow or not self.page.terminal:
             return 0
-        used = 8 * len(labels) + sum(GAP + max(13, len(part.title) + 2) for part in _PARTS)
-        left = self.page.width - used
+        used = ID_WIDTH + (len(labels) - 1) * TIME_WIDTH + sum(part.width for part in _PARTS)
+        left = self.page.width - used - (len(labels) + len(_PARTS)) * GAP
         return min(left, MOST_BAR) if left >= LEAST_BAR else 0
 
     def _mark(self, part: _Part) -> str:
@@ -263,7 +271,8 @@ class _Blocks:
         grid.add_column(title, overflow="fold")
         for name in more:
             grid.add_column(name, overflow="fold")
-        for name in ("count", "time", "mean", "share"):
+        mean = [] if self.page.narrow else ["mean"]
+        for name in ("count", "time", *mean, "share"):
             grid.add_column(name, justify="right", no_wrap=True)
         for row in rows.to_dicts():
             total_ns, count = row["total_ns"], row["count"]
@@ -272,7 +281,7 @@ class _Blocks:
                 *(self._name(row[name]) for name in more),
                 f"{count:,}".replace(",", " "),
                 spell_short(total_ns),
-                spell_short(round(total_ns / count)),
+                *(spell_short(round(total_ns / count)) for _ in mean),
                 spell_share(row["share"], 1),
             )
         return grid
