@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from make_profile import expected_overlap
 from profile_shelf import ProfileShelf
 
-from timeline.export import ExportOptions, export
+from timeline.exporting import export
 from timeline.figures import PARTS, Figures
-from timeline.selection import Selection
 from timeline.table import Table
 from timeline.verdict import Verdict
 
@@ -36,6 +35,11 @@ NOTHING = Table(
         for name in ("communication", "type", "core", "count", "total_ns", "shortest_ns")
     }
     | {"longest_ns": np.array([], np.int64)}
+)
+
+NO_WAITS = Table(
+    {name: np.array([], np.int64) for name in ("rank", "times_last", "waited_ns", "caused_ns")}
+    | {name: np.array([], np.int64) for name in ("compute_late_ns", "host_late_ns", "slowest_ns")}
 )
 
 
@@ -74,7 +78,8 @@ def _figures(draw: st.DrawFn) -> Figures:
             }
         )
         steps += own
-    return Figures(_table(ranks), _table(steps), NOTHING, Table({}))
+    rest = Table({})
+    return Figures(_table(ranks), _table(steps), NOTHING, rest, NO_WAITS, rest, rest)
 
 
 @given(figures=_figures())
@@ -132,7 +137,7 @@ def test_the_slowest_step(figures: Figures) -> None:
 def test_the_verdict_on_a_profile(shelf: ProfileShelf, tmp_path: Any) -> None:
     """Ranks, steps and shares of operators are those of the simulated run."""
     profile = shelf.get("torch-db", ranks=3)
-    report = export(profile.path, Selection(), ExportOptions(output=tmp_path / "out.pftrace"))
+    report = export(profile.path, tmp_path / "out.pftrace")
     for row in report.verdict.ranks.to_dicts():
         whole = expected_overlap(profile.run, row["rank"])
         assert {part: row[part] for part in PARTS} == whole

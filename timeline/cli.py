@@ -130,8 +130,8 @@ def _add_clock(group: argparse._ArgumentGroup) -> None:
         type=one_of([align.value for align in Align]),
         metavar="HOW",
         help="what puts ranks on one clock: recorded is what profiles tell, collectives corrects "
-        "it by the ends of those that ranks share, start has all begin together, none moves nothing "
-        "(default: collectives where they can be trusted, else recorded)",
+        "it by the ends of those that ranks share, start has all begin together, none moves "
+        "nothing (default: collectives where they can be trusted, else recorded)",
     )
     group.add_argument(
         "--offset",
