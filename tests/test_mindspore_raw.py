@@ -189,6 +189,17 @@ def test_broken_record_at_an_end(tmp_path: Path, *, front: bool) -> None:
     assert lost(records)[f"broken records of {HARDWARE}"] == 1
 
 
+def test_task_ids_that_hardware_has_not(tmp_path: Path) -> None:
+    """Only a line whose numbers are numbers, and whose task id has 16 bits, names a task."""
+    marks = [(0, 100, 1, 5), (1, 200, 1, 5)]
+    (tmp_path / HARDWARE).write_bytes(b"".join(hardware_record(*mark) for mark in marks))
+    lines = ["long 1 1000000005 0", "arabic 1 \u0665 0", "signed 1 -5 0", "cut 1 5"]
+    described = tmp_path / "Framework.host.vm.task_desc_info.0.slice_0"
+    described.write_text("\n".join(lines), encoding="utf-8")
+    records = records_of(tmp_path)
+    assert [records.strings[code] for code in records.tasks.name.tolist()] == ["not named"]
+
+
 def test_step_that_had_not_ended(tmp_path: Path) -> None:
     """Marks behind the last end are counted, and so is a first step that has no FP."""
     marks = [(2, 8, 10), (255, 8, 20), (1, 8, 25), (3, 520, 26), (4, 520, 28), (5, 522, 29)]

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from timeline.records.columns import Bool, Float64, Int64, constant
+from timeline.records.columns import Float64, constant
 from timeline.records.strings import StringPool
 from timeline.records.tables import NO_ID, NO_TIME, HostEvents, Omission
 from timeline.sources.damage import Damage
 from timeline.sources.text_lines import read_lines
+from timeline.sources.whole_numbers import whole_numbers
 
-__all__ = ["LAYER", "read_cpu_operators", "whole_numbers"]
+__all__ = ["LAYER", "read_cpu_operators"]
 
 LAYER = "CPU OP"
 """What MindSpore's own timeline calls operators that run on the host."""
-_MOST_DIGITS = 18
-"""Numbers of so many digits fit 64 bits."""
-_WHOLE = re.compile(rb"[+-]?\d{1,%d}" % _MOST_DIGITS)
 _NS_IN_MS = 1_000_000
 
 
@@ -55,9 +52,9 @@ def read_cpu_operators(
             lines_of += [line] * len(whole)
             for run in whole:
                 cells += run
-    start_ns, good = whole_numbers(cells[0::3])
+    start_ns, good = whole_numbers(cells[0::3], int(NO_TIME))
     length_ms = _lengths(cells[1::3])
-    thread, known = whole_numbers(cells[2::3])
+    thread, _ = whole_numbers(cells[2::3], NO_ID)
     good &= np.isfinite(length_ms) & (length_ms >= 0) & (np.abs(length_ms) < 1e12)
     length_ns = np.rint(np.where(good, length_ms, 0) * _NS_IN_MS).astype(np.int64)
     count = len(start_ns)
@@ -67,24 +64,12 @@ def read_cpu_operators(
             "start_ns": start_ns,
             "end_ns": start_ns + length_ns,
             "layer": constant(strings.code(LAYER), count, np.int32),
-            "thread": np.where(known, thread, NO_ID),
+            "thread": thread,
             "name": np.repeat(strings.codes(names), calls),
         },
     ).take(good)
     damage.add_lines("runs without a valid time", np.array(lines_of, np.int64)[~good])
     return events, list(damage.omissions(rank))
-
-
-def whole_numbers(texts: Sequence[bytes]) -> tuple[Int64, Bool]:
-    """Texts as (n,) int64, NO_TIME where one is no number of at most 18 digits, and which are."""
-    if texts and max(map(len, texts)) <= _MOST_DIGITS and all(map(bytes.isdigit, texts)):
-        return np.fromiter(map(int, texts), np.int64, len(texts)), np.ones(len(texts), np.bool_)
-    good = np.fromiter((_WHOLE.fullmatch(text) is not None for text in texts), np.bool_, len(texts))
-    numbers = (
-        int(text) if whole else int(NO_TIME)
-        for text, whole in zip(texts, good.tolist(), strict=True)
-    )
-    return np.fromiter(numbers, np.int64, len(texts)), good
 
 
 def _lengths(texts: Sequence[bytes]) -> Float64:

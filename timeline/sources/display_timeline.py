@@ -36,9 +36,9 @@ __all__ = ["Display", "names_its_rows", "read_display"]
 
 HOST_LAYER = "CPU OP"
 _METADATA_LOOKED_AT = 64
-_STREAM = re.compile(r"(?:Stream #?)?(\d{1,18})")
-_LAST_NUMBER = re.compile(r"(\d{1,18})\D*$")
-_STEP = re.compile(r"(?:Model ID: *(\d{1,18}) +Iteration ID: *)?(\d{1,18})")
+_STREAM = re.compile(r"(?:Stream #?)?([0-9]{1,18})")
+_LAST_NUMBER = re.compile(r"([0-9]{1,18})[^0-9]*$")
+_STEP = re.compile(r"(?:Model ID: *([0-9]{1,18}) +Iteration ID: *)?([0-9]{1,18})")
 
 
 class _Row(enum.Enum):

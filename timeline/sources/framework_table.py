@@ -15,6 +15,7 @@ from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_GRAPH, NO_ID, Tasks
 from timeline.sources.damage import Damage
 from timeline.sources.table_blocks import Block, RowShape, Spellings, read_blocks
+from timeline.sources.whole_numbers import whole_number
 
 __all__ = ["FrameworkTable", "OperatorShapes", "describe_operators", "read_framework_table"]
 
@@ -76,9 +77,10 @@ class OperatorShapes:
 def _tensors(info: dict[str, Any], prefix: str) -> list[dict[str, Any]]:
     found = {}
     for key, value in info.items():
-        number = key.lower().removeprefix(prefix)
-        if number != key.lower() and number.isdigit() and isinstance(value, dict):
-            found[int(number)] = value
+        lowered = key.lower()
+        number = whole_number(lowered.removeprefix(prefix)) if lowered.startswith(prefix) else None
+        if number is not None and isinstance(value, dict):
+            found[number] = value
     return [found[number] for number in sorted(found)]
 
 

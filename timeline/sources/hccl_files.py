@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,7 @@ from timeline.sources.trace_events import number, text
 
 __all__ = ["HcclRuns", "hccl_files", "read_hccl_files", "told_by"]
 
+_HEXADECIMAL = re.compile(r"0[xX][0-9a-fA-F]{1,16}")
 _EMPTY = msgspec.Raw(b"")
 
 
@@ -126,7 +128,7 @@ def _planes(events: Sequence[_Event], strings: StringPool, op: int) -> PlaneTask
         return strings.codes(_text(_first(arg, *names)) for arg in args)
 
     def ids(*names: str) -> Int64:
-        return np.array([_whole(_first(arg, *names)) for arg in args], np.int64)
+        return np.array([_number(_first(arg, *names)) for arg in args], np.int64)
 
     return PlaneTasks.of(
         count,
@@ -159,13 +161,10 @@ def _text(value: Any) -> str:
     return text(value) if isinstance(value, (str, int, float)) else ""
 
 
-def _whole(value: Any) -> int:
+def _number(value: Any) -> int:
     """An id or size, which some versions write in hexadecimal."""
-    if isinstance(value, str) and value.lower().startswith("0x"):
-        try:
-            value = int(value, 16)
-        except ValueError:
-            return NO_ID
+    if isinstance(value, str) and _HEXADECIMAL.fullmatch(value):
+        value = int(value, 16)
     return number(value, NO_ID) if isinstance(value, (str, int, float)) else NO_ID
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -13,7 +12,8 @@ from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.records.columns import Bool, Int64
 from timeline.records.tables import NO_TIME, Omission, Records
 from timeline.sources.base import Clock
-from timeline.sources.identity import read_json
+from timeline.sources.identity import read_json, start_info_offset_ns
+from timeline.sources.whole_numbers import whole_number
 
 __all__ = ["HostClock", "host_clock"]
 
@@ -99,8 +99,9 @@ def _steady_offset_ns(directories: tuple[Path, ...], rank: int) -> int | None:
     for directory in directories:
         path = directory / f"profiler_info_{rank}.json"
         if path.is_file():
-            offset_ns = _whole(read_json(path).get("diff_time")) * 1000
-            if offset_ns >= EARLIEST_WALL_NS:
+            offset_us = whole_number(read_json(path).get("diff_time"))
+            offset_ns = None if offset_us is None else whole_number(offset_us * 1000)
+            if offset_ns is not None and offset_ns >= EARLIEST_WALL_NS:
                 return offset_ns
     return None
 
@@ -108,14 +109,7 @@ def _steady_offset_ns(directories: tuple[Path, ...], rank: int) -> int | None:
 def _raw_offset_ns(capture: Path) -> int | None:
     """What start_info of msprof, inside a framework's capture, says of the raw clock."""
     for path in sorted(capture.glob("PROF_*/host/start_info")):
-        info = read_json(path)
-        begin_us = _whole(info.get("collectionTimeBegin"))
-        raw_ns = _whole(info.get("clockMonotonicRaw"))
-        if begin_us > 0 and raw_ns > 0:
-            return begin_us * 1000 - raw_ns
+        offset_ns = start_info_offset_ns(path)
+        if offset_ns is not None and offset_ns >= EARLIEST_WALL_NS:
+            return offset_ns
     return None
-
-
-def _whole(value: Any) -> int:
-    text = str(value)
-    return int(text) if text.isdigit() and len(text) < 19 else 0

@@ -16,11 +16,11 @@ from timeline.records.columns import Float64, Int64, constant
 from timeline.records.strings import StringPool
 from timeline.records.tables import NO_ID, NO_TIME, HostEvents, Omission
 from timeline.sources.counter_samples import SIZES
-from timeline.sources.cpu_operators import whole_numbers
 from timeline.sources.damage import Damage
 from timeline.sources.microseconds import moments_ns
 from timeline.sources.opened import whole_text
 from timeline.sources.table_blocks import RowShape, read_blocks
+from timeline.sources.whole_numbers import whole_numbers
 
 __all__ = ["LAYER", "HostStages", "read_host_stages", "read_host_timeline"]
 
@@ -80,8 +80,8 @@ class HostStages:
 
 
 def _ids(texts: Sequence[str]) -> Int64:
-    ids, good = whole_numbers([text.encode() for text in texts])
-    return np.where(good, ids, NO_ID)
+    ids, _ = whole_numbers([text.encode() for text in texts], NO_ID)
+    return ids
 
 
 def read_host_stages(path: Path, rank: int, *, paired: bool = True) -> HostStages:

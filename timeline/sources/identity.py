@@ -23,7 +23,16 @@ from timeline.sources.opened import open_binary
 from timeline.sources.sqlite_columns import Database, open_database
 from timeline.sources.whole_numbers import whole_number
 
-__all__ = ["Evidence", "Root", "how_to_export", "identify", "is_nameless", "raw_error", "read_json"]
+__all__ = [
+    "Evidence",
+    "Root",
+    "how_to_export",
+    "identify",
+    "is_nameless",
+    "raw_error",
+    "read_json",
+    "start_info_offset_ns",
+]
 
 _INFO_NAME = re.compile(r"profiler_info_([0-9]{1,9})\.json")
 _DATABASE_RANK = re.compile(r"ascend_(?:pytorch|mindspore)_profiler_([0-9]{1,9})\.db")
@@ -330,12 +339,22 @@ def _wall_offset_ns(capture: Capture) -> int | None:
         places.insert(0, held_file(own, f"start_info.{device}"))
     for path in places:
         if path is not None:
-            info = read_json(path)
-            begin_us = whole_number(info.get("collectionTimeBegin"))
-            monotonic_ns = whole_number(info.get("clockMonotonicRaw"))
-            if begin_us is not None and monotonic_ns is not None:
-                return whole_number(begin_us * 1000 - monotonic_ns)
+            return start_info_offset_ns(path)
     return None
+
+
+def start_info_offset_ns(path: Path) -> int | None:
+    """Wall time less the raw monotonic clock, as a start_info says; None where it does not.
+
+    Raises:
+        SourceError: the file cannot be read.
+    """
+    info = read_json(path)
+    begin_us = whole_number(info.get("collectionTimeBegin"))
+    monotonic_ns = whole_number(info.get("clockMonotonicRaw"))
+    if begin_us is None or monotonic_ns is None:
+        return None
+    return whole_number(begin_us * 1000 - monotonic_ns)
 
 
 def _of_kineto(capture: Capture, root: Root, assigned: int | None) -> Identity:

@@ -152,8 +152,8 @@ def host_table(
         spans_of(events)
         | {
             "layer": layers,
-            "process": _whole([event.pid for event in events]),
-            "thread": _whole([event.tid for event in events]),
+            "process": ids_of([event.pid for event in events], NO_ID),
+            "thread": ids_of([event.tid for event in events], NO_ID),
             "name": strings.codes([event.name for event in events]),
             "connection": correlations([event.args and event.args.correlation for event in events])
             if place is Place.RUNTIME
@@ -166,12 +166,6 @@ def host_table(
 def _layer(category: str) -> str:
     """The layer of a category of the host; one that is not known is a layer of its own."""
     return _LAYERS.get(category) or _LAYERS.get(category.lower()) or category or PYTHON
-
-
-def _whole(values: Sequence[object]) -> list[int]:
-    return [
-        value if type(value) is int and -(1 << 63) <= value < 1 << 63 else NO_ID for value in values
-    ]
 
 
 def memory_counter(event: Instant) -> Counter | None:

@@ -22,7 +22,7 @@ __all__ = ["SampleTable", "read_sample_table", "rows_of_device", "sample_tables"
 
 _TIMES = ("Timestamp(us)", "timestamp(us)", "Start Time(us)")
 DEVICES = ("Device_id", "Device Type", "Device")
-_DEVICE = re.compile(r"(?:NPU:)?(\d{1,9})")
+_DEVICE = re.compile(r"(?:NPU:)?([0-9]{1,9})")
 
 
 @dataclass(frozen=True)

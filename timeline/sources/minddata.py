@@ -10,10 +10,10 @@ import numpy as np
 
 from timeline.records.columns import Float64, Int64
 from timeline.records.tables import NO_TIME, Omission
-from timeline.sources.cpu_operators import whole_numbers
 from timeline.sources.damage import Damage
 from timeline.sources.identity import read_json
 from timeline.sources.text_lines import read_lines
+from timeline.sources.whole_numbers import whole_numbers
 
 __all__ = ["AddSamples", "read_cpu_use", "read_queue_sizes", "read_queue_trace"]
 
@@ -123,8 +123,8 @@ def read_queue_trace(path: Path, rank: int, add: AddSamples) -> list[Omission]:
                 numbers.append(line)
             elif row:
                 damage.add(_NO_SAMPLE, f"line {line}")
-    time_ms, timed = whole_numbers([row[4] for row in whole])
-    values, valued = whole_numbers([row[3] for row in whole])
+    time_ms, timed = whole_numbers([row[4] for row in whole], 0)
+    values, valued = whole_numbers([row[3] for row in whole], 0)
     good = timed & valued & (np.abs(time_ms) < _MOST_MS)
     known = np.ones(len(whole), np.bool_)
     where = "Device Queue" if path.name.startswith("device_queue") else "Iterator Queue"

@@ -20,6 +20,7 @@ from timeline.sources.device_rows import AI_CORE
 from timeline.sources.growing_records import GrowingRecords
 from timeline.sources.opened import open_file, whole_text
 from timeline.sources.training_trace import TRAINING_EVENT, read_training_trace
+from timeline.sources.whole_numbers import whole_number
 
 __all__ = ["MindSporeRawSource"]
 
@@ -173,12 +174,13 @@ class _Operators:
         blocks, several = np.full(count, NO_ID), np.zeros(count, np.bool_)
         for line in (line for text in _texts(task_paths) for line in text.splitlines()):
             cells = line.rsplit(None, 3)
-            if len(cells) != 4 or not all(cell.isascii() and cell.isdigit() for cell in cells[1:]):
+            if len(cells) != 4:
                 continue
-            task, code = int(cells[2][-9:]), strings.code(cells[0])
-            if task < count:
+            own_blocks, task, _ = map(whole_number, cells[1:])
+            if own_blocks is not None and task is not None and 0 <= task < count:
+                code = strings.code(cells[0])
                 several[task] |= name[task] not in (NO_NAME, code)
-                name[task], blocks[task] = code, int(cells[1][-9:])
+                name[task], blocks[task] = code, own_blocks
                 op_type[task] = strings.code(types.get(cells[0], ""))
         return cls(
             np.where(several, NO_NAME, name).astype(np.int32),

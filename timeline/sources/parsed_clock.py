@@ -16,6 +16,7 @@ from timeline.records.columns import Float64, Int64
 from timeline.records.tables import NO_ID, NO_TIME
 from timeline.sources.identity import read_json
 from timeline.sources.opened import open_file
+from timeline.sources.whole_numbers import whole_number
 
 __all__ = ["CounterClock", "ParsedClock", "read_parsed_clock"]
 
@@ -113,14 +114,14 @@ def read_parsed_clock(device: Path, host: Path, wall_offset_ns: int | None) -> P
     if host_ns is not None and ticks is not None and "cntvct" in of_device:
         counter = CounterClock(of_device["cntvct"], host_ns, ticks)
     device_ns = of_device.get("clock_monotonic_raw")
-    process = str((_info(host) or info).get("pid", ""))
+    process = whole_number((_info(host) or info).get("pid"))
     return ParsedClock(
         counter,
         _host_counter(host),
         host_ns,
         device_ns,
         wall_offset_ns,
-        int(process) if process.isdecimal() else NO_ID,
+        NO_ID if process is None else process,
     )
 
 

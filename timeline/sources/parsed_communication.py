@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,6 +18,7 @@ from timeline.sources.parsed_transfers import Transfers
 
 __all__ = ["Communication", "read_communication"]
 
+_HASH = re.compile(r"[0-9]{1,20}")
 OTHER_SOURCE = 1
 """Ops that kernels of operators run themselves; of the others this table only repeats some."""
 
@@ -239,7 +241,9 @@ class _GroupNames:
 
     def resolved(self, codes: Codes) -> Codes:
         """The names themselves; a hash that nothing explains stays as it is."""
-        hashes = [code for code in np.unique(codes).tolist() if self._strings[code].isdigit()]
+        hashes = [
+            code for code in np.unique(codes).tolist() if _HASH.fullmatch(self._strings[code])
+        ]
         found = codes.copy()
         for code in hashes:
             found[codes == code] = self._known().get(code, code)

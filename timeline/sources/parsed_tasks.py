@@ -13,6 +13,7 @@ from timeline.records.tables import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME, Tasks
 from timeline.sources.database_joins import Lookup, common_keys
 from timeline.sources.loose_table import LooseTable
 from timeline.sources.trace_tables import COMPUTE_TYPES
+from timeline.sources.whole_numbers import whole_number
 
 __all__ = [
     "NO_CONNECTION",
@@ -108,12 +109,12 @@ def read_device_tasks(table: LooseTable, device: int, strings: StringPool) -> De
 
 def _device_types(codes: Codes, strings: StringPool) -> Codes:
     """Types that the device gave as numbers, by name."""
-    names = {str(number): name for number, name in enumerate(_FIRST_QUEUE_TYPES)}
+    names = dict(enumerate(_FIRST_QUEUE_TYPES))
     found = codes.copy()
     for code in np.unique(codes).tolist():
-        text = strings[code]
-        if text.isdigit():
-            found[codes == code] = strings.code(names.get(text, f"Task type {text}"))
+        number = whole_number(strings[code])
+        if number is not None:
+            found[codes == code] = strings.code(names.get(number, f"Task type {number}"))
     return found
 
 
