@@ -758,8 +758,12 @@ def test_no_permission(export: Export, spot_of: Callable[[str], Spot], layout: s
 
 
 @POSIX
-def test_directory_without_permission(export: Export, spot_of: Callable[[str], Spot]) -> None:
-    spot = spot_of("torch-text")
+@pytest.mark.parametrize("layout", ["torch-text", "mindstudio", "raw"])
+def test_directory_without_permission(
+    export: Export, spot_of: Callable[[str], Spot], layout: str
+) -> None:
+    """A directory that may not be read is refused by its name."""
+    spot = spot_of(layout)
     before = spot.path.parent.stat().st_mode
     spot.path.parent.chmod(0)
     try:

@@ -87,6 +87,11 @@ class SourceError(TimelineError):
         self.path = path
         self.offset = offset
 
+    @classmethod
+    def of_system(cls, path: Path, what: str, error: OSError, do: str = "") -> SourceError:
+        """What the system says of a file or directory: what cannot be done, and why."""
+        return cls(path, f"{what}: {error.strerror or error}.", do=do)
+
 
 class NoProfileError(SourceError):
     """No readable profile lies at or below a path."""

@@ -13,6 +13,7 @@ from timeline.sources.file_names import held_file, named_files, plain_name
 from timeline.sources.kineto_header import is_kineto
 from timeline.sources.kineto_names import is_named_json, is_named_kineto
 from timeline.sources.layouts import MINDSTUDIO_OUTPUT, OUTPUT, SQLITE, Capture, Layout
+from timeline.sources.opened import readable
 from timeline.sources.raw_slices import slices_in
 
 __all__ = ["find_captures", "hardware_log_ids", "text_ids"]
@@ -168,7 +169,7 @@ def _walk(root: Path, unreadable: list[SourceError] | None = None) -> Iterator[C
 
     def refuse_directory(error: OSError) -> None:
         where = Path(error.filename or root)
-        refuse(SourceError(where, f"cannot be read: {error.strerror}."))
+        refuse(SourceError.of_system(where, "cannot be read", error))
 
     for name, directories, files in os.walk(root, onerror=refuse_directory):
         directory = Path(name)
@@ -244,10 +245,8 @@ def _captures_of(directory: Path, directories: set[str], files: list[str]) -> It
 
 def _of_output(directory: Path, output: Path) -> Capture | None:
     """What a framework's profiler left; its database wins over its text."""
-    try:
+    with readable(output):
         databases = sorted(path for path in output.iterdir() if _DATABASE.fullmatch(path.name))
-    except OSError as error:
-        raise SourceError(output, f"cannot be read: {error.strerror}.") from error
     if databases:
         return Capture(Layout.DATABASE, directory, databases[-1])
     trace = held_file(output, "trace_view.json")
@@ -355,10 +354,8 @@ def hardware_log_ids(directory: Path) -> list[int]:
 
 
 def _names_in(directory: Path) -> list[str]:
-    try:
+    with readable(directory):
         return [path.name for path in directory.iterdir()]
-    except OSError as error:
-        raise SourceError(directory, f"cannot be read: {error.strerror}.") from error
 
 
 def _ids_among(names: list[str], pattern: re.Pattern[str]) -> list[int]:

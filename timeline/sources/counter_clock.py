@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from timeline.errors import SourceError
 from timeline.sources.base import Clock
-from timeline.sources.opened import open_file
+from timeline.sources.opened import whole_text
 
 __all__ = ["counter_clock"]
 
@@ -32,10 +31,6 @@ def _logged(path: Path, name: str) -> int | None:
     """The number behind a name in a log, None where there is none."""
     if not path.is_file():
         return None
-    try:
-        with open_file(path) as file:
-            text = file.read().decode("utf-8", "replace")
-    except OSError as error:
-        raise SourceError(path, f"cannot be read: {error.strerror}.") from error
+    text = whole_text(path).decode("utf-8", "replace")
     match = re.search(rf"\b{name}\s*:\s*(\d{{1,18}}|[1-8]\d{{18}})\b", text, re.ASCII)
     return int(match[1]) if match else None

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from timeline.sources.opened import readable
+
 __all__ = ["held_file", "named_files", "plain_name"]
 
 _PACKED = ".gz"
@@ -19,9 +21,14 @@ def named_files(directory: Path) -> dict[str, Path]:
     """What lies in a directory by plain name, in order of names.
 
     A plain file wins over a packed one of the same name.
+
+    Raises:
+        SourceError: the directory cannot be read.
     """
     found: dict[str, Path] = {}
-    for path in sorted(directory.iterdir()):
+    with readable(directory):
+        paths = sorted(directory.iterdir())
+    for path in paths:
         if path.name == plain_name(path.name) or not path.is_dir():
             found.setdefault(plain_name(path.name), path)
     return dict(sorted(found.items()))

@@ -19,7 +19,7 @@ from timeline.sources.file_names import held_file, named_files
 from timeline.sources.kineto_header import read_header
 from timeline.sources.kineto_names import read_name
 from timeline.sources.layouts import Capture, Layout
-from timeline.sources.opened import open_binary
+from timeline.sources.opened import opened, readable
 from timeline.sources.sqlite_columns import Database, open_database
 from timeline.sources.whole_numbers import whole_number
 
@@ -172,7 +172,8 @@ def _device(capture: Capture) -> int | None:
 
 
 def _device_count(directory: Path) -> int:
-    return sum(1 for path in directory.iterdir() if _DEVICE_DIRECTORY.fullmatch(path.name))
+    with readable(directory):
+        return sum(1 for path in directory.iterdir() if _DEVICE_DIRECTORY.fullmatch(path.name))
 
 
 def _of_files(capture: Capture) -> list[Evidence]:
@@ -243,10 +244,8 @@ def read_json(path: Path) -> dict[str, Any]:
         SourceError: the file cannot be read or holds something else.
     """
     try:
-        with open_binary(path) as file:
+        with opened(path) as file:
             value = orjson.loads(file.read())
-    except OSError as error:
-        raise SourceError(path, f"cannot be read: {error.strerror}.") from error
     except orjson.JSONDecodeError as error:
         raise SourceError(path, f"is not valid JSON: {error.msg}.", offset=error.pos) from error
     if not isinstance(value, dict):

@@ -18,7 +18,7 @@ from timeline.records.tables import NO_ID, Omission, Records, Tasks
 from timeline.sources.base import Clock, Identity, Wanted
 from timeline.sources.device_rows import AI_CORE
 from timeline.sources.growing_records import GrowingRecords
-from timeline.sources.opened import open_file, whole_text
+from timeline.sources.opened import open_file, readable, whole_text
 from timeline.sources.training_trace import TRAINING_EVENT, read_training_trace
 from timeline.sources.whole_numbers import whole_number
 
@@ -136,11 +136,8 @@ def read_events_of(
 
 
 def _bytes_of(path: Path) -> bytes:
-    try:
-        with open_file(path) as file:
-            return file.read()
-    except OSError as error:
-        raise SourceError(path, f"cannot be read: {error.strerror}.") from error
+    with readable(path), open_file(path) as file:
+        return file.read()
 
 
 def _is_hardware_event(events: npt.NDArray[Any]) -> Bool:

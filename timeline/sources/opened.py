@@ -22,6 +22,7 @@ __all__ = [
     "open_binary",
     "open_file",
     "opened",
+    "readable",
     "unpacked",
     "whole_text",
 ]
@@ -94,17 +95,27 @@ def open_binary(path: Path) -> BinaryIO:
 
 
 @contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """A `with` block in which whatever the system says of a file or directory is a SourceError.
+
+    Raises:
+        SourceError: it cannot be read.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise SourceError.of_system(path, "cannot be read", error) from error
+
+
+@contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
     """The same for a `with` block, in which every failure of the file is a SourceError.
 
     Raises:
         SourceError: now or while it is read: it cannot be, or its compressed content is damaged.
     """
-    try:
-        with open_binary(path) as file:
-            yield file
-    except OSError as error:
-        raise SourceError(path, f"cannot be read: {error.strerror}.") from error
+    with readable(path), open_binary(path) as file:
+        yield file
 
 
 def last_bytes(path: Path, count: int) -> bytes:

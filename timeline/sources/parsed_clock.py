@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from timeline.errors import SourceError
 from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.records.columns import Float64, Int64
 from timeline.records.tables import NO_ID, NO_TIME
 from timeline.sources.identity import read_json
-from timeline.sources.opened import open_file
+from timeline.sources.opened import readable, whole_text
 from timeline.sources.whole_numbers import whole_number
 
 __all__ = ["CounterClock", "ParsedClock", "read_parsed_clock"]
@@ -148,12 +147,7 @@ def _log(directory: Path, name: str) -> dict[str, int]:
     """The numbers of a log by name, the first of each; later sections repeat them."""
     found: dict[str, int] = {}
     for path in _files(directory, name):
-        try:
-            with open_file(path) as file:
-                text = file.read().decode("utf-8-sig", "replace")
-        except OSError as error:
-            raise SourceError(path, f"cannot be read: {error.strerror}.") from error
-        for line in text.splitlines():
+        for line in whole_text(path).decode("utf-8", "replace").splitlines():
             if match := _LINE.fullmatch(line):
                 found.setdefault(match[1], int(match[2]))
     return found
@@ -168,7 +162,8 @@ def _files(directory: Path, name: str) -> list[Path]:
     pattern = re.compile(rf"{re.escape(name)}(?:\.\d+)?")
     if not directory.is_dir():
         return []
-    return sorted(path for path in directory.iterdir() if pattern.fullmatch(path.name))
+    with readable(directory):
+        return sorted(path for path in directory.iterdir() if pattern.fullmatch(path.name))
 
 
 def _first(info: dict[str, Any], key: str) -> dict[str, Any]:

@@ -61,10 +61,8 @@ def _temporary(archive: Path) -> Iterator[Path]:
         # Processes that are being stopped may hold files open, which some systems mind.
         directory = tempfile.TemporaryDirectory(prefix="tlexport-", ignore_cleanup_errors=True)
     except OSError as error:
-        raise SourceError(
-            archive,
-            f"cannot be unpacked: {error.strerror}.",
-            do="Name a directory that can be written in TMPDIR.",
+        raise SourceError.of_system(
+            archive, "cannot be unpacked", error, do="Name a directory that can be written in TMPDIR."
         ) from error
     with directory as name:
         yield Path(name).resolve()

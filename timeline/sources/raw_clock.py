@@ -15,7 +15,7 @@ from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.records.columns import Int64
 from timeline.records.tables import NO_TIME
 from timeline.sources.identity import how_to_export, read_json
-from timeline.sources.opened import open_file
+from timeline.sources.opened import open_file, readable
 from timeline.sources.raw_slices import UInt64
 
 __all__ = [
@@ -78,14 +78,12 @@ def read_device_info(directory: Path) -> tuple[Path, dict[str, Any]]:
     Raises:
         SourceError: there is none, or it cannot be read.
     """
-    try:
+    with readable(directory):
         found = [
             path
             for path in sorted(directory.glob("info.json*"))
             if path.is_file() and not path.name.endswith(".done")
         ]
-    except OSError as error:
-        raise SourceError(directory, f"cannot be read: {error.strerror}.") from error
     if not found:
         raise SourceError(
             directory,

@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from timeline.errors import SourceError
 from timeline.records.columns import Bool
 from timeline.records.tables import Omission
-from timeline.sources.opened import open_file
+from timeline.sources.opened import open_file, readable
 
 __all__ = [
     "Log",
@@ -71,14 +70,12 @@ def slices_in(directory: Path) -> tuple[Path, ...]:
         SourceError: the directory cannot be read.
     """
     found = []
-    try:
+    with readable(directory):
         if directory.is_dir():
             for path in directory.iterdir():
                 match = _SLICE.fullmatch(path.name)
                 if match and path.is_file() and path.stat().st_size:
                     found.append(((match[1], int(match[2]), int(match[3])), path))
-    except OSError as error:
-        raise SourceError(directory, f"cannot be read: {error.strerror}.") from error
     return tuple(path for _, path in sorted(found))
 
 
@@ -88,10 +85,8 @@ def other_logs(directory: Path) -> list[str]:
     Raises:
         SourceError: the directory cannot be read.
     """
-    try:
+    with readable(directory):
         names = [path.name for path in directory.iterdir() if not _SLICE.fullmatch(path.name)]
-    except OSError as error:
-        raise SourceError(directory, f"cannot be read: {error.strerror}.") from error
     return sorted({match[1] for name in names if (match := _ANY_SLICE.fullmatch(name))})
 
 
@@ -134,10 +129,8 @@ def _runs(slices: Sequence[Path]) -> Iterator[list[Path]]:
 
 
 def _size_bytes(path: Path) -> int:
-    try:
+    with readable(path):
         return path.stat().st_size
-    except OSError as error:
-        raise SourceError(path, f"cannot be read: {error.strerror}.") from error
 
 
 @dataclass
@@ -166,10 +159,8 @@ class RecordReader:
             held, before = b"", run[0]
             rest = sum(map(_size_bytes, run)) % self.log.record.itemsize
             for path in run:
-                try:
+                with readable(path):
                     held = yield from self._blocks_of(path, held, before, rest)
-                except OSError as error:
-                    raise SourceError(path, f"cannot be read: {error.strerror}.") from error
                 before, rest = path, 0
             self._leave_out(before, _size_bytes(before) - len(held), len(held))
 

@@ -26,7 +26,7 @@ from timeline.selection import Layer
 from timeline.sources.base import Clock, Identity, Wanted
 from timeline.sources.database_joins import covering_parents
 from timeline.sources.identity import how_to_export
-from timeline.sources.opened import open_file
+from timeline.sources.opened import open_file, readable
 from timeline.sources.raw_clock import (
     NO_ANCHOR,
     DeviceClock,
@@ -107,7 +107,7 @@ def _has_expanded_streams(host_data: Path) -> bool:
     Raises:
         SourceError: what it recorded cannot be read.
     """
-    try:
+    with readable(host_data):
         if not host_data.is_dir():
             return False
         paths = sorted(path for path in host_data.iterdir() if _STREAM_SPEC.fullmatch(path.name))
@@ -115,8 +115,6 @@ def _has_expanded_streams(host_data: Path) -> bool:
             return False
         with open_file(paths[0]) as file:
             return file.read(_EXPANDED_AT + 1)[_EXPANDED_AT:] == b"\x01"
-    except OSError as error:
-        raise SourceError(host_data, f"cannot be read: {error.strerror}.") from error
 
 
 class _Reader:

@@ -136,9 +136,10 @@ def unpack(archive: Path, directory: Path, budget: Budget, report: Report) -> tu
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise budget.no_room() from error
         at = f" at member {budget.member!r}" if budget.member else ""
-        raise SourceError(
+        raise SourceError.of_system(
             archive,
-            f"cannot be unpacked{at}: {error.strerror}.",
+            f"cannot be unpacked{at}",
+            error,
             do="Unpack it yourself and pass the directory.",
         ) from error
     return made.notes()
