@@ -186,7 +186,8 @@ def test_broken_record_at_an_end(tmp_path: Path, *, front: bool) -> None:
     (tmp_path / HARDWARE).write_bytes(whole[50:] if front else whole[:-50])
     records = records_of(tmp_path)
     assert len(records.tasks) == 2
-    assert lost(records)[f"broken records of {HARDWARE}"] == 1
+    byte = 0 if front else 5 * 64
+    assert lost(records)[f"{HARDWARE}: broken records, the first at byte {byte}"] == 1
 
 
 def test_task_ids_that_hardware_has_not(tmp_path: Path) -> None:

@@ -495,7 +495,7 @@ def test_a_truncated_record_is_counted_with_its_place(device: Device) -> None:
     records = device.read()
     assert records.tasks.task.tolist() == [1]
     assert lost(records) == {
-        "part of a record: 57 bytes of stars_soc.data.0.slice_1 from byte 92": 1,
+        "stars_soc.data.0.slice_1: parts of records, the first at byte 92": 1,
         "device tasks that started but never ended": 1,
     }
 
@@ -506,9 +506,7 @@ def test_a_log_whose_first_slices_are_gone(device: Device) -> None:
     device.write("stars_soc", log[100:300], log[300:], first=7)
     records = device.read()
     assert records.tasks.task.tolist() == [2, 3, 4, 5]
-    assert lost(records) == {
-        "part of a record: 28 bytes of stars_soc.data.0.slice_7 from byte 0": 1
-    }
+    assert lost(records) == {"stars_soc.data.0.slice_7: parts of records, the first at byte 0": 1}
 
 
 @pytest.mark.parametrize("cut", [300, 320])
@@ -531,8 +529,8 @@ def test_a_gap_of_whole_records(device: Device) -> None:
     records = device.read()
     assert records.tasks.task.tolist() == [1, 2, 9, 10]
     assert lost(records) == {
-        "part of a record: 44 bytes of stars_soc.data.0.slice_0 from byte 256": 1,
-        "part of a record: 20 bytes of stars_soc.data.0.slice_2 from byte 0": 1,
+        "stars_soc.data.0.slice_0: parts of records, the first at byte 256": 1,
+        "stars_soc.data.0.slice_2: parts of records, the first at byte 0": 1,
         "ends of device tasks without a start": 1,
     }
 
@@ -545,7 +543,7 @@ def test_a_slice_that_lost_its_end(device: Device) -> None:
     records = device.read()
     assert records.tasks.task.tolist() == [1, 2, 4, 5, 6, 7]
     assert lost(records) == {
-        "part of a record: 34 bytes of stars_soc.data.0.slice_0 from byte 320": 1,
+        "stars_soc.data.0.slice_0: parts of records, the first at byte 320": 1,
         "device tasks that started but never ended": 1,
     }
 
@@ -598,8 +596,8 @@ def test_records_that_are_none_are_counted(device: Device) -> None:
     records = device.read()
     assert records.tasks.task.tolist() == [1, 2]
     assert lost(records) == {
-        "unknown records in the log stars_soc, the first in stars_soc.data.0.slice_0, byte 128": 1,
-        "unknown records in the log ts_track, the first in ts_track.data.0.slice_0, byte 40": 1,
+        "stars_soc.data.0.slice_0: records of no known kind, the first at byte 128": 1,
+        "ts_track.data.0.slice_0: records of no known kind, the first at byte 40": 1,
     }
 
 

@@ -12,6 +12,7 @@ from timeline.records.tables import Omission, Records
 from timeline.selection import Layer
 from timeline.sources.base import Clock, Identity, Source, Wanted
 from timeline.sources.counter_samples import SampleCollector
+from timeline.sources.damage import unread
 from timeline.sources.file_names import held_file
 from timeline.sources.layouts import MINDSTUDIO_OUTPUT, OUTPUT, Capture, Layout
 from timeline.sources.memory_tables import read_sample_table, sample_tables
@@ -138,7 +139,7 @@ def _left_out(rank: int, read: Callable[[], Sequence[Omission]]) -> Sequence[Omi
     try:
         return read()
     except SourceError as error:
-        return [Omission(str(error), 1, rank, loss=True)]
+        return [unread(error, rank)]
 
 
 def with_counters(

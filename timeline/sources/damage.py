@@ -1,14 +1,28 @@
-"""Turns what of a file could not be read into counted losses, each with its first place."""
+"""Turns what could not be read into counted losses, those of a file with their first place."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from timeline.errors import SourceError
 from timeline.records.columns import Int64
 from timeline.records.tables import Omission
 
-__all__ = ["Damage"]
+__all__ = ["Damage", "left_out", "unread"]
+
+
+def left_out(
+    rows: Mapping[str, int], rank: int | None, *, loss: bool = True
+) -> tuple[Omission, ...]:
+    """Rows by the reason for which they are left out, of each reason that has any."""
+    return tuple(Omission(reason, own, rank, loss=loss) for reason, own in rows.items() if own)
+
+
+def unread(error: SourceError, rank: int) -> Omission:
+    """A file that adds to a capture and cannot be read at all."""
+    return Omission(str(error), 1, rank, loss=True)
 
 
 @dataclass

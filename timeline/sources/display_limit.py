@@ -55,11 +55,11 @@ def cut_off_by_limit(
         f"rank {rank}: MindSpore cut off {path.name} ({spell_bytes(size_bytes)}) at its size "
         f"limit, so the end of the run is missing{steps_lost}."
     )
+    what, rows = "the unknown rest", 1
     if missing_ops > 0:
-        lost = Omission(f"operators behind the size limit of {path.name}", missing_ops, rank)
+        what, rows = "operators", missing_ops
     elif len(later):
-        lost = Omission(f"steps behind the size limit of {path.name}", len(later), rank)
-    else:
-        lost = Omission(f"the unknown rest behind the size limit of {path.name}", 1, rank)
-    marked = Omission(lost.reason, lost.rows, rank, tuple(later.tolist()), loss=True)
-    return CutOff((marked,), (warning,))
+        what, rows = "steps", len(later)
+    reason = f"{what} behind the size limit of {path.name}"
+    lost = Omission(reason, rows, rank, tuple(later.tolist()), loss=True)
+    return CutOff((lost,), (warning,))

@@ -23,7 +23,7 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
-from timeline.sources.damage import Damage
+from timeline.sources.damage import Damage, left_out
 from timeline.sources.device_rows import AI_CORE, AI_CPU
 from timeline.sources.display_events import DISPLAY, DisplayEvent, Label
 from timeline.sources.framework_table import OperatorShapes
@@ -223,16 +223,18 @@ class _Tables:
 
     def display(self, rank: int, damage: Damage) -> Display:
         """All that was read."""
-        derived = Omission("overlap and scopes, which are computed anew", self._derived, rank)
-        unknown = Omission(
-            "trace events that stand for nothing known", self._unknown, rank, loss=True
-        )
+        derived = {"overlap and scopes, which are computed anew": self._derived}
+        unknown = {"trace events that stand for nothing known": self._unknown}
         return Display(
             self._tasks.joined(),
             self._ops.joined(),
             self._host.joined(),
             self._steps.joined(),
-            (*damage.omissions(rank), *(own for own in (derived, unknown) if own.rows)),
+            (
+                *damage.omissions(rank),
+                *left_out(derived, rank, loss=False),
+                *left_out(unknown, rank),
+            ),
         )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from timeline.records.tables import NO_GRAPH, CommunicationOps, Omission, Records, Tasks
-from timeline.sources.damage import Damage
+from timeline.sources.damage import Damage, left_out
 from timeline.sources.framework_table import describe_operators, read_framework_table
 from timeline.sources.hccl_files import told_by
 from timeline.sources.step_graphs import main_graph, with_iterations, with_known_graphs
@@ -45,10 +45,8 @@ class GrowingRecords:
 
     def leave_out(self, ticks: StepTicks) -> None:
         """Report steps whose clock nothing relates to the other records."""
-        if len(ticks.steps):
-            reason = "steps of the step trace, whose clock nothing relates to the timeline"
-            rows = len(ticks.steps)
-            self.report((Omission(reason, rows, self.records.rank, loss=True),))
+        reason = "steps of the step trace, whose clock nothing relates to the timeline"
+        self.report(left_out({reason: len(ticks.steps)}, self.records.rank))
 
     def add_ops(self, ops: CommunicationOps, *, better: bool = False) -> None:
         """Put ops to those there are, one of each that is told twice: the older, or the better."""

@@ -21,6 +21,7 @@ from timeline.records.tables import (
     Omission,
     PlaneTasks,
 )
+from timeline.sources.damage import left_out
 from timeline.sources.microseconds import interval_ns
 from timeline.sources.opened import whole_text
 from timeline.sources.step_ticks import GROUP
@@ -85,26 +86,20 @@ def read_hccl_files(
             planes.append(tasks)
         elif good.all():
             bad.append(path)
-    omissions = []
+    reasons = {"HCCL tasks without a valid time": timeless}
     if bad:
-        reason = f"HCCL files that hold no tasks or are broken, the first {_spelled(bad[0])}"
-        omissions.append(Omission(reason, len(bad), rank, loss=True))
-    if timeless:
-        omissions.append(Omission("HCCL tasks without a valid time", timeless, rank, loss=True))
+        first = "/".join(bad[0].parts[-3:])
+        reasons[f"HCCL files that hold no tasks or are broken, the first {first}"] = len(bad)
     return HcclRuns(
         CommunicationOps.concat(ops),
         PlaneTasks.concat(planes) if with_planes else PlaneTasks.empty(),
-        tuple(omissions),
+        left_out(reasons, rank),
     )
 
 
 def _op_name(path: Path) -> str:
     """The directory of an op is named after it; files may also lie in one directory."""
     return path.stem if path.parent.name.startswith("hccl_info_") else path.parent.name
-
-
-def _spelled(path: Path) -> str:
-    return "/".join(path.parts[-3:])
 
 
 def _op(tasks: PlaneTasks, strings: StringPool) -> CommunicationOps:

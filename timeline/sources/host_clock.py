@@ -12,6 +12,7 @@ from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.records.columns import Bool, Int64
 from timeline.records.tables import NO_TIME, Omission, Records
 from timeline.sources.base import Clock
+from timeline.sources.damage import unread
 from timeline.sources.identity import read_json, start_info_offset_ns
 from timeline.sources.whole_numbers import whole_number
 
@@ -82,7 +83,7 @@ def host_clock(
         if raw_ns is None and directories:
             raw_ns = _raw_offset_ns(directories[0])
     except SourceError as error:
-        omissions.append(Omission(str(error), 1, records.rank, loss=True))
+        omissions.append(unread(error, records.rank))
     return HostClock(_is_wall(records), steady_ns, raw_ns), omissions
 
 

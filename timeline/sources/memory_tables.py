@@ -14,7 +14,7 @@ from timeline.records.columns import Bool, Codes, Float64, Int64
 from timeline.records.tables import NO_ID, NO_TIME, Omission
 from timeline.sources.counter_samples import SampleCollector, whole_bytes
 from timeline.sources.counter_units import name_of, unit_of
-from timeline.sources.damage import Damage
+from timeline.sources.damage import Damage, left_out
 from timeline.sources.microseconds import moments_ns
 from timeline.sources.table_blocks import Block, RowShape, read_blocks
 
@@ -232,12 +232,12 @@ def read_sample_table(
         omissions += damage.omissions(rank)
     if not parts:
         return omissions
-    if reading.repeated:
-        omissions.append(_repeats(paths, reading.repeated, rank))
-    if idle := _draw(reading, reading.joined(parts), into):
-        reason = f"samples of {paths[0].name} that stay zero all along"
-        omissions.append(Omission(reason, idle, rank))
-    return omissions
+    idle = _draw(reading, reading.joined(parts), into)
+    beside = {
+        _repeats(paths[0]): reading.repeated,
+        f"samples of {paths[0].name} that stay zero all along": idle,
+    }
+    return [*omissions, *left_out(beside, rank, loss=False)]
 
 
 def _drawn_elsewhere(paths: Sequence[Path], rank: int) -> list[Omission]:
@@ -248,11 +248,11 @@ def _drawn_elsewhere(paths: Sequence[Path], rank: int) -> list[Omission]:
         damage = Damage(path)
         rows += sum(map(len, read_blocks(path, None, (), damage, RowShape.FULL)))
         omissions += damage.omissions(rank)
-    return [*omissions, _repeats(paths, rows, rank)] if rows else omissions
+    return [*omissions, *(left_out({_repeats(paths[0]): rows}, rank, loss=False) if rows else ())]
 
 
-def _repeats(paths: Sequence[Path], rows: int, rank: int) -> Omission:
-    return Omission(f"rows of {paths[0].name} that the capture draws itself", rows, rank)
+def _repeats(path: Path) -> str:
+    return f"rows of {path.name} that the capture draws itself"
 
 
 def _draw(reading: _Reading, rows: _Part, into: SampleCollector) -> int:

@@ -46,20 +46,14 @@ def read_cpu_use(path: Path, rank: int, add: AddSamples) -> list[Omission]:
     """
     document = read_json(path)
     time_ns = _times_ns(document)
-    lost = 0
+    damage = Damage(path)
 
     def draw(held: Any, key: str, name: str, unit: str) -> None:
-        nonlocal lost
         if isinstance(held, dict) and key in held:
-            values, bad = _values(held[key])
+            values = _values(held[key])
             missing = len(time_ns) - len(values)
-            lost += bad
-            if missing not in (0, 1):
-                lost += len(values)
-                return
-            good = np.isfinite(values) & (time_ns[missing:] != NO_TIME)
-            lost += int((np.isfinite(values) & ~good).sum())
-            add(CPU_GROUP, name, unit, time_ns[missing:][good], values[good])
+            own_ns = time_ns[missing:] if missing in (0, 1) else np.full(len(values), NO_TIME)
+            _add_timed(add, damage, (CPU_GROUP, name, unit), own_ns, values)
 
     for key, (name, unit) in _OF_HOST.items():
         draw(document.get("device_info"), key, name, unit)
@@ -68,7 +62,7 @@ def read_cpu_use(path: Path, rank: int, add: AddSamples) -> list[Omission]:
     for op in _objects(document.get("op_info")):
         for key, label in _OF_TASK.items():
             draw(op.get("metrics"), key, f"Op {op.get('op_id')} {label}", "%")
-    return _lost(path, "samples of {} without a time or a number", lost, rank)
+    return list(damage.omissions(rank))
 
 
 def read_queue_sizes(path: Path, times: Path | None, rank: int, add: AddSamples) -> list[Omission]:
@@ -83,23 +77,31 @@ def read_queue_sizes(path: Path, times: Path | None, rank: int, add: AddSamples)
     """
     document = read_json(path)
     time_ns = _times_ns(read_json(times)) if times else np.empty(0, np.int64)
-    lost = 0
+    damage = Damage(path)
     for op in _objects(document.get("op_info")):
         metrics = op.get("metrics")
         queue = metrics.get("output_queue") if isinstance(metrics, dict) else None
         if not isinstance(queue, dict):
             continue  # such an operation has no queue
-        values, bad = _values(queue.get("size"))
-        lost += bad
-        if abs(len(values) - len(time_ns)) > 1:
-            lost += len(values) - bad
-            continue
-        count = min(len(values), len(time_ns))
-        good = np.isfinite(values[:count]) & (time_ns[:count] != NO_TIME)
-        lost += int(np.isfinite(values).sum()) - int(good.sum())
+        values = _values(queue.get("size"))
+        own_ns = np.full(len(values), NO_TIME)
+        if abs(len(values) - len(time_ns)) <= 1:
+            count = min(len(values), len(time_ns))
+            own_ns[:count] = time_ns[:count]
         name = f"{op.get('op_type', 'Op')} {op.get('op_id')}"
-        add(QUEUE_GROUP, name, "", time_ns[:count][good], values[:count][good])
-    return _lost(path, "samples of {} without a time or a number", lost, rank)
+        _add_timed(add, damage, (QUEUE_GROUP, name, ""), own_ns, values)
+    return list(damage.omissions(rank))
+
+
+def _add_timed(
+    add: AddSamples, damage: Damage, series: tuple[str, str, str], time_ns: Int64, values: Float64
+) -> None:
+    """Add the samples of a series that have a number and a time; the others are noted."""
+    good = np.isfinite(values) & (time_ns != NO_TIME)
+    if not good.all():
+        place = f"sample {int(np.argmin(good))} of {series[1]}"
+        damage.add("samples without a time or a number", place, int(np.count_nonzero(~good)))
+    add(*series, time_ns[good], values[good])
 
 
 def read_queue_trace(path: Path, rank: int, add: AddSamples) -> list[Omission]:
@@ -159,11 +161,10 @@ def _times_ns(document: dict[str, Any]) -> Int64:
     )
 
 
-def _values(held: Any) -> tuple[Float64, int]:
-    """Samples as floats, NaN where one is no number, and how many are not."""
+def _values(held: Any) -> Float64:
+    """Samples as floats, NaN where one is no number."""
     values = held if isinstance(held, list) else []
-    made = np.array([float(one) if _is_number(one) else np.nan for one in values], np.float64)
-    return made, int(np.isnan(made).sum())
+    return np.array([float(one) if _is_number(one) else np.nan for one in values], np.float64)
 
 
 def _is_number(value: Any) -> bool:
@@ -172,7 +173,3 @@ def _is_number(value: Any) -> bool:
 
 def _objects(held: Any) -> list[dict[str, Any]]:
     return [one for one in held if isinstance(one, dict)] if isinstance(held, list) else []
-
-
-def _lost(path: Path, what: str, rows: int, rank: int) -> list[Omission]:
-    return [Omission(what.format(path.name), rows, rank, loss=True)] if rows else []

@@ -20,7 +20,7 @@ from timeline.sources.base import Clock, Wanted
 from timeline.sources.counter_samples import SampleCollector
 from timeline.sources.cpu_operators import LAYER as CPU_LAYER
 from timeline.sources.cpu_operators import read_cpu_operators
-from timeline.sources.damage import Damage
+from timeline.sources.damage import Damage, left_out, unread
 from timeline.sources.file_names import held_file
 from timeline.sources.host_clock import HostClock, host_clock
 from timeline.sources.host_stages import HostStages, read_host_stages, read_host_timeline
@@ -121,16 +121,10 @@ class _Reading:
         """All that was read."""
         strings, rank = self.capture.strings, self.capture.rank
         series, samples = self.counters.tables(strings)
-        lost = [
-            Omission(
-                f"rows of {name} on a clock that nothing relates to the records",
-                rows,
-                rank,
-                loss=True,
-            )
+        lost = {
+            f"rows of {name} on a clock that nothing relates to the records": rows
             for name, rows in self._unplaced.items()
-            if rows
-        ]
+        }
         warnings: tuple[str, ...] = ()
         if self.clock.drifted:
             warnings = (
@@ -144,7 +138,7 @@ class _Reading:
             host=HostEvents.concat(self.events),
             series=series,
             samples=samples,
-            omissions=(*self.omissions, *lost),
+            omissions=(*self.omissions, *left_out(lost, rank)),
             warnings=warnings,
         )
 
@@ -228,7 +222,7 @@ class _Reading:
         try:
             return read()
         except SourceError as error:
-            self.omissions.append(Omission(str(error), 1, self.capture.rank, loss=True))
+            self.omissions.append(unread(error, self.capture.rank))
             return None
 
 
@@ -237,4 +231,4 @@ def _without_times(path: Path, rank: int) -> list[Omission]:
     damage = Damage(path)
     count = sum(len(block) for block in read_blocks(path, None, (), damage, RowShape.FULL))
     reason = f"rows of {path.name}, which are sums without a time"
-    return [*damage.omissions(rank), *([Omission(reason, count, rank)] if count else [])]
+    return [*damage.omissions(rank), *left_out({reason: count}, rank, loss=False)]

@@ -16,6 +16,7 @@ from timeline.records.columns import Bool, Codes, Int64
 from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_ID, Omission, Records, Tasks
 from timeline.sources.base import Clock, Identity, Wanted
+from timeline.sources.damage import Damage, left_out
 from timeline.sources.device_rows import AI_CORE
 from timeline.sources.growing_records import GrowingRecords
 from timeline.sources.opened import open_file, readable, whole_text
@@ -97,10 +98,9 @@ class MindSporeRawSource:
             events, omissions = read_events_of(paths, TRAINING_EVENT, _is_training_event, rank)
             made.report(omissions)
             made.add_steps(read_training_trace(events, strings, rank))
-        unread = self._slices("DATA_PREPROCESS.*AICPU*")
-        if unread:
+        if unread := self._slices("DATA_PREPROCESS.*AICPU*"):
             reason = "raw files of AI CPU tasks, which are not read"
-            made.report((Omission(reason, len(unread), rank, loss=True),))
+            made.report(left_out({reason: len(unread)}, rank))
         return made.finished()
 
 
@@ -118,7 +118,8 @@ def read_events_of(
     Raises:
         SourceError: a file cannot be read, or holds no record.
     """
-    data = b"".join(_bytes_of(path) for path in paths)
+    parts = [_bytes_of(path) for path in paths]
+    data = b"".join(parts)
     rest = len(data) % dtype.itemsize
     count = len(data) // dtype.itemsize
     first, last = (np.frombuffer(data, dtype, count, offset) for offset in (0, rest))
@@ -128,11 +129,15 @@ def read_events_of(
     if not good.any():
         raise SourceError(paths[0], "holds no record of the expected shape.", offset=0)
     bad = int(np.count_nonzero(~good)) + (rest > 0)
-    omissions = []
-    if bad:
-        reason = f"broken records of {paths[0].name}"
-        omissions.append(Omission(reason, bad, rank, loss=True))
-    return events[good], tuple(omissions)
+    if not bad:
+        return events, ()
+    first_bad = len(data) - rest if good.all() else int(np.argmin(good)) * dtype.itemsize
+    byte = 0 if ends_whole else first_bad
+    begins = np.cumsum([0, *map(len, parts)])
+    own = int(np.searchsorted(begins, byte, side="right")) - 1
+    damage = Damage(paths[own])
+    damage.add("broken records", f"byte {byte - begins[own]}", bad)
+    return events[good], damage.omissions(rank)
 
 
 def _bytes_of(path: Path) -> bytes:
@@ -240,14 +245,11 @@ def _paired(
         group[start_at] * many + start_number, group[end_at] * many + end_number
     )
     unfinished = len(start_at) - len(end_at)
-    omissions = []
-    for reason, rows in (
-        ("device tasks that had not ended when the capture did", unfinished),
-        ("ends of device tasks whose start is not in the capture", int(lone.sum())),
-    ):
-        if rows:
-            omissions.append(Omission(reason, rows, rank, loss=True))
-    return own[start_at[place]], own[end_at], tuple(omissions)
+    halves = {
+        "device tasks that had not ended when the capture did": unfinished,
+        "ends of device tasks whose start is not in the capture": int(lone.sum()),
+    }
+    return own[start_at[place]], own[end_at], left_out(halves, rank)
 
 
 def _below_all_before(change: Int64, group: Int64) -> Bool:

@@ -13,11 +13,11 @@ from timeline.records.tables import (
     NO_ID,
     NO_TIME,
     CommunicationOps,
-    Omission,
     Records,
 )
 from timeline.selection import Layer
 from timeline.sources.base import Clock, Identity, Wanted
+from timeline.sources.damage import left_out
 from timeline.sources.device_rows import read_aicpu_rows, read_device_rows
 from timeline.sources.display_limit import CutOff, cut_off_by_limit
 from timeline.sources.display_timeline import Display, names_its_rows, read_display
@@ -154,7 +154,7 @@ class MindSporeTextSource:
             self._add_communication(made, wanted)
         elif files := hccl_files(self.directory, self.number):
             reason = f"HCCL files, whose clock nothing relates to {path.name}"
-            made.report((Omission(reason, len(files), rank, loss=True),))
+            made.report(left_out({reason: len(files)}, rank))
         return made.finished()
 
     def _origin_ns(self, display: Display, ticks: StepTicks) -> int | None:

@@ -13,7 +13,7 @@ from timeline.records.columns import Bool, Float64, Int64
 from timeline.records.tables import NO_TIME, Omission
 from timeline.sources.counter_samples import SIZES, SampleCollector
 from timeline.sources.counter_units import name_of, unit_of
-from timeline.sources.damage import Damage
+from timeline.sources.damage import Damage, left_out
 from timeline.sources.memory_tables import rows_of_device
 from timeline.sources.microseconds import interval_ns, moments_ns
 from timeline.sources.sqlite_columns import Database
@@ -122,9 +122,7 @@ def add_held(
     times_ns, sums = times_ns[order], np.cumsum(changes[order])
     last = np.append(times_ns[1:] != times_ns[:-1], True) if len(times_ns) else np.empty(0, bool)
     into.add(GROUP, NAME, "B", times_ns[last], sums[last])
-    if bad := int((~good).sum()):
-        return [Omission(f"rows of {file} {_UNSOUND}", bad, rank, loss=True)]
-    return []
+    return [*left_out({f"rows of {file} {_UNSOUND}": int((~good).sum())}, rank)]
 
 
 def _are_sound(size_bytes: Float64, taken_ns: Int64, given_back_ns: Int64) -> Bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from timeline.errors import SourceError
 from timeline.records.tables import Omission
+from timeline.sources.damage import left_out
 from timeline.sources.loose_table import LooseTable
 from timeline.sources.sqlite_columns import Database, open_database
 
@@ -52,9 +53,11 @@ class ParsedDatabases:
             if database is not None:
                 yield from database.damage.omissions(rank)
         for path, table in self._tables:
-            for column, cells in table.unreadable.items():
-                reason = f"{path.name}: cells of {table.name}.{column} that hold no number"
-                yield Omission(reason, cells, rank, loss=True)
+            cells = {
+                f"{path.name}: cells of {table.name}.{column} that hold no number": count
+                for column, count in table.unreadable.items()
+            }
+            yield from left_out(cells, rank)
 
 
 @contextmanager

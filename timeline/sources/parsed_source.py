@@ -30,6 +30,7 @@ from timeline.records.tables import (
 )
 from timeline.selection import Layer
 from timeline.sources.base import Clock, Identity, Wanted
+from timeline.sources.damage import left_out
 from timeline.sources.database_joins import Lookup, covering_parents
 from timeline.sources.layouts import SQLITE
 from timeline.sources.parsed_clock import ParsedClock, read_parsed_clock
@@ -218,8 +219,7 @@ class _Reader:
         self.warnings.append(f"rank {self.rank}: {remark}")
 
     def _omit(self, reason: str, rows: int, *, loss: bool = True) -> None:
-        if rows:
-            self.omissions.append(Omission(reason, rows, self.rank, loss=loss))
+        self.omissions += left_out({reason: rows}, self.rank, loss=loss)
 
 
 def _launched(connection: Int64, launches: Lookup) -> Int64:

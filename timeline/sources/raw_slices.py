@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from timeline.records.columns import Bool
 from timeline.records.tables import Omission
+from timeline.sources.damage import Damage
 from timeline.sources.opened import open_file, readable
 
 __all__ = [
@@ -144,10 +145,7 @@ class RecordReader:
 
     log: Log
     slices: Sequence[Path]
-    pieces: list[Omission] = field(default_factory=list)
-    """Parts of records, each with its file and byte."""
-    unmarked: int = 0
-    first_unmarked: str = ""
+    _damages: dict[Path, Damage] = field(default_factory=dict)
 
     def blocks(self) -> Iterator[RecordArray]:
         """The marked records in their order, block by block.
@@ -212,21 +210,18 @@ class RecordReader:
         good = self.log.is_record(records)
         if good.all():
             return records
-        if not self.unmarked:
-            byte = max(at + int(np.argmin(good)) * self.log.record.itemsize, 0)
-            self.first_unmarked = f"{path.name}, byte {byte}"
-        self.unmarked += int(np.count_nonzero(~good))
+        byte = at + int(np.argmin(good)) * self.log.record.itemsize
+        self._note("records of no known kind", path, byte, int(np.count_nonzero(~good)))
         return records[good]
 
     def _leave_out(self, path: Path, byte: int, length: int) -> None:
         if length:
-            part = f"part of a record: {length} bytes of {path.name} from byte {max(byte, 0)}"
-            self.pieces.append(Omission(part, 1, loss=True))
+            self._note("parts of records", path, byte, 1)
 
-    def omissions(self) -> list[Omission]:
-        """What was no whole record, and no record of this log."""
-        found = list(self.pieces)
-        if self.unmarked:
-            reason = f"unknown records in the log {self.log.name}, the first in "
-            found.append(Omission(reason + self.first_unmarked, self.unmarked, loss=True))
-        return found
+    def _note(self, what: str, path: Path, byte: int, rows: int) -> None:
+        damage = self._damages.setdefault(path, Damage(path))
+        damage.add(what, f"byte {max(byte, 0)}", rows)
+
+    def omissions(self, rank: int) -> list[Omission]:
+        """What was no whole record, and no record of this log, by file."""
+        return [lost for damage in self._damages.values() for lost in damage.omissions(rank)]

@@ -24,6 +24,7 @@ from timeline.records.tables import (
 )
 from timeline.selection import Layer
 from timeline.sources.base import Clock, Identity, Wanted
+from timeline.sources.damage import left_out
 from timeline.sources.database_joins import covering_parents
 from timeline.sources.identity import how_to_export
 from timeline.sources.opened import open_file, readable
@@ -42,7 +43,7 @@ from timeline.sources.raw_slices import (
     other_logs,
     slices_in,
 )
-from timeline.sources.raw_steps import StepTrace, graphs_of, read_step_trace, track_log
+from timeline.sources.raw_steps import graphs_of, read_step_trace, track_log
 from timeline.sources.raw_tasks import (
     SUBTASK,
     SUBTASK_TYPES,
@@ -139,10 +140,12 @@ class _Reader:
         """Read a log of tasks."""
         reader = RecordReader(log.log, self._open(log.log.name))
         found = read_intervals(log, reader)
-        self.omissions += reader.omissions()
+        lost = {
+            "device tasks that started but never ended": found.unfinished,
+            "ends of device tasks without a start": found.unstarted,
+        }
+        self.omissions += [*reader.omissions(self.rank), *left_out(lost, self.rank)]
         self.others += found.others
-        self._leave_out("device tasks that started but never ended", found.unfinished, loss=True)
-        self._leave_out("ends of device tasks without a start", found.unstarted, loss=True)
         self.tasks.add(self._tasks(log, found))
         self.knows_streams &= log.knows_streams or not len(found.key)
 
@@ -150,14 +153,10 @@ class _Reader:
         """Read the log of the task scheduler."""
         log = track_log(is_v6=is_v6)
         reader = RecordReader(log, self._open(log.name))
-        trace: StepTrace = read_step_trace(reader, self.clock.moments_ns)
-        self.omissions += [*reader.omissions(), *trace.omissions]
+        trace = read_step_trace(reader, self.clock.moments_ns, self.rank)
+        self.omissions += [*reader.omissions(self.rank), *trace.omissions]
         self.others += trace.others
         self.steps, self.parts = trace.steps, trace.parts
-
-    def _leave_out(self, reason: str, rows: int, *, loss: bool) -> None:
-        if rows:
-            self.omissions.append(Omission(reason, rows, loss=loss))
 
     def _tasks(self, log: TaskLog, found: Intervals) -> Tasks:
         count = len(found.key)
@@ -217,9 +216,10 @@ class _Reader:
             )
         covering = covering_parents(tasks)
         tasks = tasks.take(~covering)
-        parents = int(np.count_nonzero(covering))
-        self._leave_out("FFTS+ tasks as a whole, beside their sub-tasks", parents, loss=False)
-        self._leave_out("raw records of other things than tasks and steps", self.others, loss=False)
+        beside = {
+            "FFTS+ tasks as a whole, beside their sub-tasks": int(np.count_nonzero(covering)),
+            "raw records of other things than tasks and steps": self.others,
+        }
         graph, several = graphs_of(tasks.start_ns, self.steps)
         return Records(
             self.rank,
@@ -227,7 +227,7 @@ class _Reader:
             tasks=replace(tasks, graph=graph),
             steps=self.steps,
             parts=self.parts,
-            omissions=tuple(replace(one, rank=self.rank) for one in self.omissions),
+            omissions=(*self.omissions, *left_out(beside, self.rank, loss=False)),
             warnings=tuple(self._warnings(directory, several)),
         )
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from timeline.records.columns import Bool, Columns, Int64, Pile, column
 from timeline.records.tables import NO_GRAPH, NO_TIME, Omission, StepParts, Steps
+from timeline.sources.damage import left_out
 from timeline.sources.raw_slices import Log, RecordArray, RecordReader, UInt64, layout
 from timeline.sources.step_tags import StepTags
 
@@ -69,7 +70,9 @@ class _Marks(Columns):
             yield from zip(*(values[own].tolist() for values in columns), strict=True)
 
 
-def read_step_trace(reader: RecordReader, moments_ns: Callable[[UInt64], Int64]) -> StepTrace:
+def read_step_trace(
+    reader: RecordReader, moments_ns: Callable[[UInt64], Int64], rank: int
+) -> StepTrace:
     """Read the log and put the tags of each graph together.
 
     Raises:
@@ -91,19 +94,16 @@ def read_step_trace(reader: RecordReader, moments_ns: Callable[[UInt64], Int64])
     for row in marks.take(~again).rows():
         trace.add(*row)
     trace.close()
-    omissions = (
-        ("step trace records without a valid time or graph", strange, True),
-        ("step trace records that repeat others", int(np.count_nonzero(again)), False),
-        ("step trace records of no step", trace.astray, True),
-        ("steps that started but never ended", trace.unfinished, True),
-        ("steps without a start", trace.unstarted, True),
-        ("reduces and data fetches with one end only", trace.halves, True),
-    )
-    return StepTrace(
-        *trace.tables(),
-        tuple(Omission(reason, rows, loss=loss) for reason, rows, loss in omissions if rows),
-        others + trace.others,
-    )
+    lost = {
+        "step trace records without a valid time or graph": strange,
+        "step trace records of no step": trace.astray,
+        "steps that started but never ended": trace.unfinished,
+        "steps without a start": trace.unstarted,
+        "reduces and data fetches with one end only": trace.halves,
+    }
+    repeats = {"step trace records that repeat others": int(np.count_nonzero(again))}
+    omissions = (*left_out(lost, rank), *left_out(repeats, rank, loss=False))
+    return StepTrace(*trace.tables(), omissions, others + trace.others)
 
 
 def _marks(records: RecordArray, moments_ns: Callable[[UInt64], Int64]) -> _Marks:

@@ -16,7 +16,7 @@ from timeline.records.tables import NO_ID, Omission, Records, StepParts, Steps
 from timeline.selection import Layer
 from timeline.sources.base import Clock, Identity, Wanted
 from timeline.sources.communication_groups import read_groups
-from timeline.sources.damage import Damage
+from timeline.sources.damage import Damage, left_out
 from timeline.sources.file_names import held_file, plain_name
 from timeline.sources.kernel_rows import (
     ARGS,
@@ -195,10 +195,9 @@ class _Reading:
         """The tasks of both tables, each once, and the ops."""
         if len(kernels):
             again = repeats(others, kernels)
-            if again.any():
-                reason = "rows of task_time that are kernels, which are drawn from their own table"
-                count = int(np.count_nonzero(again))
-                self.omissions.append(Omission(reason, count, self.identity.rank))
+            reason = "rows of task_time that are kernels, which are drawn from their own table"
+            count = int(np.count_nonzero(again))
+            self.omissions += left_out({reason: count}, self.identity.rank, loss=False)
             others = others.take(~again)
             compute = np.concatenate([~kernels.communicates, np.zeros(len(others), np.bool_)])
         else:

@@ -13,11 +13,11 @@ from timeline.records.tables import (
     NO_GRAPH,
     NO_TIME,
     CommunicationOps,
-    Omission,
     StepPart,
     StepParts,
     Steps,
 )
+from timeline.sources.damage import left_out
 from timeline.sources.step_ticks import GROUP, StepTicks
 
 __all__ = ["TRAINING_EVENT", "read_training_trace"]
@@ -60,15 +60,12 @@ def read_training_trace(events: npt.NDArray[Any], strings: StringPool, rank: int
     parts, ops, odd = _reduces(
         step[reduce] + 1, events["stream"][reduce].astype(np.int64), time_ns[reduce], strings
     )
-    omissions = []
-    for reason, rows in (
-        ("steps without a start", int(np.count_nonzero(~good))),
-        ("marks of a step that had not ended when the capture did", int((~inside).sum())),
-        ("starts of reduces without an end", odd),
-    ):
-        if rows:
-            omissions.append(Omission(reason, rows, rank, loss=True))
-    return StepTicks(steps.take(good), parts, ops, tuple(omissions))
+    lost = {
+        "steps without a start": int(np.count_nonzero(~good)),
+        "marks of a step that had not ended when the capture did": int((~inside).sum()),
+        "starts of reduces without an end": odd,
+    }
+    return StepTicks(steps.take(good), parts, ops, left_out(lost, rank))
 
 
 def _reduces(
