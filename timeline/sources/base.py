@@ -12,6 +12,8 @@ from timeline.selection import Layer
 
 __all__ = ["Clock", "Identity", "Source", "Wanted"]
 
+_NAMED_LAYERS = frozenset({Layer.HARDWARE, Layer.SCOPES})
+
 
 @dataclass(frozen=True)
 class Identity:
@@ -39,6 +41,11 @@ class Wanted:
 
     layers: frozenset[Layer]
     every_arg: bool = True
+
+    @property
+    def with_names(self) -> bool:
+        """Whether a layer shows the names and types of device tasks."""
+        return bool(self.layers & _NAMED_LAYERS)
 
 
 class Source(Protocol):

@@ -45,7 +45,6 @@ from timeline.sources.parsed_transfers import read_transfers
 __all__ = ["ParsedSource"]
 
 _Part = TypeVar("_Part")
-_NAMED_LAYERS = frozenset({Layer.HARDWARE, Layer.SCOPES})
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,7 @@ class _Reader:
     ) -> None:
         self.databases, self.clock = databases, clock
         self.rank, self.device = rank, device
-        self.layers, self.every_arg = wanted.layers, wanted.every_arg
+        self.wanted, self.layers, self.every_arg = wanted, wanted.layers, wanted.every_arg
         self.strings = StringPool()
         self.omissions: list[Omission] = []
         self.warnings: list[str] = []
@@ -108,7 +107,7 @@ class _Reader:
         reason = "steps and their parts, counted by a clock that nothing relates to the tasks"
         self._omit(reason, steps.uncounted)
         # Where steps are not marked they are found by the names of operators.
-        self.named = bool(self.layers & _NAMED_LAYERS) or not len(steps.steps)
+        self.named = self.wanted.with_names or not len(steps.steps)
         tasks = self._tasks()
         communication = self._attempt(
             lambda: self._communication(tasks),

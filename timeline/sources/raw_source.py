@@ -22,7 +22,6 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
-from timeline.selection import Layer
 from timeline.sources.base import Clock, Identity, Wanted
 from timeline.sources.damage import left_out
 from timeline.sources.database_joins import covering_parents
@@ -62,7 +61,6 @@ _CHIP_V6 = frozenset({"15", "16", "19"})
 _STREAM_SPEC = re.compile(r"(?:un)?aging\.compact\.expand_stream_spec\.slice_\d+")
 _EXPANDED_AT = 24
 """Where the record of how many streams there are says whether their ids have 15 bits."""
-_NAMED_LAYERS = frozenset({Layer.HARDWARE, Layer.SCOPES})
 _KINDS = 256
 
 
@@ -95,7 +93,7 @@ class RawSlicesSource:
         clock = read_device_clock(self.data.parent, path, info)
         is_v6 = str(info.get("platform_version", "")).strip() in _CHIP_V6
         expanded = _has_expanded_streams(self.identity.directory / "host" / "data")
-        reader = _Reader(self, clock, bool(wanted.layers & _NAMED_LAYERS))
+        reader = _Reader(self, clock, wanted.with_names)
         for log in (hwts_log(), stars_log(is_v6=is_v6, expanded_streams=expanded)):
             reader.read_tasks(log)
         reader.read_steps(is_v6=is_v6)
