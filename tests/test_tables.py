@@ -527,6 +527,17 @@ def test_damage_costs_one_row_and_is_counted(
     assert set(records.tasks.start_ns.tolist()) <= set(whole.tasks.start_ns.tolist())
 
 
+@pytest.mark.parametrize("end", ["", ",", ",Wait Ti", "\n"])
+def test_a_header_that_breaks_off_is_told(shelf: ProfileShelf, tmp_path: Path, end: str) -> None:
+    """A table that was cut within its header, behind the columns it needs, is no empty table."""
+    profile = shelf.copy("kernel-details", tmp_path / "run", ranks=1)
+    path = next(iter(profile.path.rglob("kernel_details.csv")))
+    path.write_text("\nName,Start Time(us),Duration(us)" + end, encoding="utf-8")
+    reasons = [one.reason for one in read_one(profile.path).omissions if one.loss]
+    cut = "kernel_details.csv: headers that are cut off, with all rows, the first at line 2"
+    assert reasons == ([] if end == "\n" else [cut])
+
+
 @pytest.mark.parametrize("content", ["", "\n\n", "Name,Type\na,b\n", "\0\0\0\0"])
 def test_a_table_without_times_is_an_error(
     shelf: ProfileShelf, tmp_path: Path, content: str

@@ -24,6 +24,7 @@ NOT_GIVEN = frozenset({"", "N/A", "NA", "-", "None", "null"})
 """How the writers spell that there is no value."""
 TOO_FEW_OR_MANY = "rows with too few or many cells"
 CUT_OFF = "rows that are cut off"
+NO_ROWS = "headers that are cut off, with all rows"
 _MARK = "\ufeff"
 _SHORT_BYTES = 24
 """Cells up to this length are cut out of the text together, which is faster."""
@@ -181,6 +182,8 @@ def read_blocks(
                 continue
             names = wanted or {name: (name,) for name in header}
             places = _places(path, header, names, required)
+            if not len(lines) and not found.ended:
+                damage.add_lines(NO_ROWS, found.numbers[-1:])
         if len(lines):
             mark = places[required[0]] if required else 0
             yield _block(Cells.of(lines), header, places, mark, damage, rows)
