@@ -665,6 +665,24 @@ def test_cells_of_another_kind_are_counted_and_the_rest_is_read(copied: Profile)
     assert "\ufffdA" in {records.strings[code] for code in records.tasks.name}
 
 
+def test_an_overwritten_page_gives_no_task_that_never_was(copied: Profile) -> None:
+    """Wherever in a page zeros begin, its tasks are those that ran, and the others are counted."""
+    whole = rows(read_now(copied.path), "tasks", "start_ns end_ns stream task")
+    path = device_file(copied, "ascend_task.db")
+    data = path.read_bytes()
+    page_bytes = int.from_bytes(data[16:18], "big")
+    page = data[2 * page_bytes : 3 * page_bytes]
+    for kept in range(50, page_bytes, 61):
+        overwritten = page[:kept] + bytes(page_bytes - kept)
+        path.write_bytes(data.replace(page, overwritten))
+        records = read_now(copied.path)
+        found = rows(records, "tasks", "start_ns end_ns stream task")
+        assert not found - whole
+        assert (
+            found.total() + sum(one.rows for one in records.omissions if one.loss) >= whole.total()
+        )
+
+
 @pytest.mark.parametrize("name", ["dev_start.log.0", "host_start.log.0", "info.json.0"])
 def test_without_its_counter_the_device_has_no_steps(copied: Profile, name: str) -> None:
     """Tasks are in ns; what the device counted is not, and says so."""

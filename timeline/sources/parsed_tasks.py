@@ -67,7 +67,11 @@ class DeviceTasks:
 
 
 def read_device_tasks(table: LooseTable, device: int, strings: StringPool) -> DeviceTasks:
-    """Read AscendTask: one row per task, and per sub-task of an FFTS+ task."""
+    """Read AscendTask: one row per task, and per sub-task of an FFTS+ task.
+
+    Where a page was overwritten with zeros, its last row may keep some of its numbers. Its types,
+    which lie behind its times, then hold zeros too, and its times are not believed.
+    """
     raw = table.integers(
         {
             "start_time": NO_TIME,
@@ -81,7 +85,9 @@ def read_device_tasks(table: LooseTable, device: int, strings: StringPool) -> De
         }
     )
     types = table.texts(("host_task_type", "device_task_type"), strings)
-    start_ns, length_ns = raw["start_time"], raw["duration"]
+    overwritten = strings.matching("\0" in text for text in strings)
+    whole = ~np.any([np.isin(codes, overwritten) for codes in types.values()], axis=0)
+    start_ns, length_ns = np.where(whole, raw["start_time"], NO_TIME), raw["duration"]
     known = (start_ns != NO_TIME) & (length_ns != NO_TIME)
     unknown = strings.find("UNKNOWN")
     ran = ~((start_ns == -1) | (types["device_task_type"] == (-1 if unknown is None else unknown)))
