@@ -295,19 +295,25 @@ def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="interrupts are sent as on POSIX")
-def test_an_interrupt_leaves_nothing(shelf: ProfileShelf, tmp_path: Path, temporary: Path) -> None:
-    """Ctrl-C while files are unpacked: one line, and nothing stays behind."""
-    files = [(f"run/{number}/file.json", b"{}") for number in range(30_000)]
+@pytest.mark.parametrize(
+    ("number", "code", "word"),
+    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
+)
+def test_an_interrupt_leaves_nothing(
+    tmp_path: Path, temporary: Path, number: signal.Signals, code: int, word: str
+) -> None:
+    """Ctrl-C or SIGTERM while files are unpacked: one line, and nothing stays behind."""
+    files = [(f"run/{at}/file.json", b"{}") for at in range(30_000)]
     archive = tmp_path / "all.zip"
     archive.write_bytes(zip_of(files))
     process = subprocess.Popen(
         [sys.executable, "-m", "timeline", archive], stderr=subprocess.PIPE, text=True
     )
     unpacking = wait_until(lambda: len(list(temporary.glob("*/*/*/run/*"))) > 10, 20)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, said = process.communicate(timeout=20)
     assert unpacking
-    assert (process.returncode, said) == (130, "tlexport: interrupted; nothing was written.\n")
+    assert (process.returncode, said) == (code, f"tlexport: {word}; nothing was written.\n")
     assert list(temporary.iterdir()) == []
 
 

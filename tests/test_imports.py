@@ -38,6 +38,7 @@ BELOW: dict[str, frozenset[str]] = {
     "report": WORDS | {"records", "notebook", "table", "figures", "verdict", "step_times"},
     "terminal": WORDS | {"printable", "records", "table", "figures", "verdict"},
     "usage": WORDS,
+    "termination": frozenset(),
 }
 """What each part may import besides itself; parts that are not here sit on top of everything."""
 TOP = frozenset(

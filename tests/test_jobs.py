@@ -18,6 +18,7 @@ import sqlite3
 import subprocess
 import sys
 import sysconfig
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
@@ -43,6 +44,7 @@ from timeline.records.tables import Records
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Kind, Selection
 from timeline.share import Request, Share, share_of
 from timeline.sources.base import Clock, Identity, Wanted
+from timeline.termination import interrupted_by_sigterm
 from timeline.tracks.fit import Leading
 from timeline.tracks.rank_picture import PictureOptions
 
@@ -713,9 +715,51 @@ def test_workers_end_with_their_parent(large: Path, tmp_path: Path, number: sign
     with export_of(large, tmp_path) as process:
         assert wait_until(lambda: is_reading(process.pid), 20)
         process.send_signal(number)
-        process.wait(10)
+        _, said = process.communicate(timeout=10)
+        ended = number == signal.SIGTERM
+        assert process.returncode == (143 if ended else -number)
+        assert not ended or said == "tlexport: terminated; nothing was written.\n"
         assert contents(tmp_path) == {}
         assert wait_until(lambda: not session_of(process.pid), 3)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="interrupts are sent as on POSIX")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_process_that_starts_others_is_interrupted_later(number: signal.Signals) -> None:
+    """What starts is told all of what to do, though a thread beside lets the signal through."""
+    done = threading.Event()
+    beside = threading.Thread(target=done.wait)
+    beside.start()
+    reached = False
+    try:
+        with interrupted_by_sigterm(), pytest.raises(KeyboardInterrupt):
+            with jobs.starting_processes():
+                os.kill(os.getpid(), number)
+                time.sleep(0.05)
+                reached = True
+            time.sleep(5)
+    finally:
+        done.set()
+        beside.join()
+    assert reached
+
+
+@dataclass(frozen=True)
+class Interrupt:
+    """Interrupts this process."""
+
+    def __call__(self) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.1)
+        raise AssertionError("reading went on")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="interrupts are sent as on POSIX")
+def test_one_process_is_interrupted_while_it_reads() -> None:
+    """A large rank is not read to its end first."""
+    sources = made_sources(1, {0: Interrupt()})
+    with pytest.raises(KeyboardInterrupt):
+        ranks_read(made_crew(sources, 1), sources)
 
 
 # -- gathering in stages -----------------------------------------------------------------------
@@ -1009,12 +1053,12 @@ def test_a_cluster_tells_ranks_that_cannot_be_read(
 
 
 def test_a_lost_worker_of_a_cluster_is_blamed_on_its_rank(executor: str) -> None:
-    """Here once is enough, so nothing else may be on that worker at the time: it dies last."""
-    sources = made_sources(3, {2: Death(after_seconds=0.5)})
+    """And on none of those that waited for the same worker at the time."""
+    sources = made_sources(6, {1: Death(after_seconds=0.5), 0: Nap(0.3), 2: Nap(0.3), 3: Nap(0.3)})
     crew = crew_for(sources, ReadingOptions(executor=executor, keep_going=True), Silent())
-    assert ranks_read(crew, sources) == [0, 1]
-    assert crew.failures.keys() == {2}
-    assert "died" in crew.failures[2]
+    assert ranks_read(crew, sources) == [0, 2, 3, 4, 5]
+    assert crew.failures.keys() == {1}
+    assert "died" in crew.failures[1]
 
 
 def test_an_export_leaves_no_client_behind(

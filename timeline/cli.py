@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from timeline.errors import TimelineError, UsageError
 from timeline.printable import printable_json, say
 from timeline.selection import Align, Kind, Selection
+from timeline.termination import Terminated, interrupted_by_sigterm
 from timeline.units import parse_duration_ns
 from timeline.usage import Parser, one_of
 from timeline.version import __version__
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["build_parser", "main"]
 
-INTERRUPTED = 130
+INTERRUPTED, TERMINATED = 130, 143
 STDOUT = "-"
 """The file name that stands for standard output."""
 FP_START_VARIABLES = ("PROFILING_FP_START", "FP_POINT")
@@ -223,14 +224,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Returns:
         0 written; 1 input, output or data error; 2 usage; 3 the selection is not there; 4 the
-        limit or --strict forbids it; 130 interrupted.
+        limit or --strict forbids it; 130 interrupted; 143 terminated.
     """
     try:
-        return _run(build_parser().parse(arguments))
+        with interrupted_by_sigterm():
+            return _run(build_parser().parse(arguments))
     except TimelineError as error:
         first, *more = error.lines()
         say(f"tlexport: {first}", *more, stream=sys.stderr)
         return error.exit_code
+    except Terminated:
+        say("tlexport: terminated; nothing was written.", stream=sys.stderr)
+        return TERMINATED
     except KeyboardInterrupt:
         say("tlexport: interrupted; nothing was written.", stream=sys.stderr)
         return INTERRUPTED

@@ -23,7 +23,7 @@ from timeline.share import Request, Share
 from timeline.sources.base import Source
 from timeline.units import spell_count
 
-__all__ = ["Crew", "crew_for"]
+__all__ = ["Crew", "crew_for", "starting_processes"]
 
 AHEAD = 2
 """Ranks in work for each process: one that is read, one that waits."""
@@ -34,6 +34,7 @@ TIMES_PACKED = 10
 DASK = "dask://"
 _CONNECT_SECONDS = 10
 _DIED = "its process died"
+_ENDING = frozenset({signal.SIGINT, signal.SIGTERM})
 
 Work = Callable[[Source, Request], Share]
 _Result = TypeVar("_Result")
@@ -113,8 +114,7 @@ class Crew:
         if self._executor is None:
             self._executor = self.start()
         try:
-            with _starting_processes():
-                return self._executor.submit(work, source, request)
+            return self._executor.submit(work, source, request)
         except self.lost as error:
             failed: Future[Share] = Future()
             failed.set_exception(error)
@@ -126,6 +126,8 @@ class Crew:
         except self.lost as error:
             raise _LostError from error
         except self.killed as error:
+            if not getattr(error, "allowed_failures", 1):
+                raise _LostError from error  # it may only have waited where another one died
             raise WorkerError(source.identity.rank, _DIED) from error
         except MemoryError as error:
             raise WorkerError(source.identity.rank, "there is not enough memory") from error
@@ -168,22 +170,43 @@ class Crew:
 
 
 @contextlib.contextmanager
-def _starting_processes() -> Iterator[None]:
-    """While processes may start: they run nothing of the caller's, and cannot be interrupted yet.
+def starting_processes() -> Iterator[None]:
+    """While processes may start: they run nothing of the caller's, and cannot be ended yet.
 
     A new process would run the caller's script again, and its imports would answer Ctrl-C with a
-    traceback; it takes interrupts once it has begun.
+    traceback; it takes signals once it has begun. So would one that is told only half of what to
+    do, because this process was interrupted.
     """
     main = sys.modules["__main__"]
     masks = hasattr(signal, "pthread_sigmask")
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if masks else set()
-    sys.modules["__main__"] = types.ModuleType("__main__")
+    with _signals_held():
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING) if masks else set()
+        sys.modules["__main__"] = types.ModuleType("__main__")
+        try:
+            yield
+        finally:
+            sys.modules["__main__"] = main
+            if masks:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextlib.contextmanager
+def _signals_held() -> Iterator[None]:
+    """Answer signals when it is over: what one thread blocks, another one lets through."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    held: list[int] = []
+    before = {number: handler for number in _ENDING if (handler := signal.getsignal(number))}
+    for number in before:
+        signal.signal(number, lambda number, _: held.append(number))
     try:
         yield
     finally:
-        sys.modules["__main__"] = main
-        if masks:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if held:
+            signal.raise_signal(held[0])
 
 
 class _Reading:
@@ -253,7 +276,7 @@ def crew_for(sources: Sequence[Source], reading: ReadingOptions, progress: Progr
         for child in ours:
             child.terminate()
 
-    return Crew(lambda: _processes(jobs), jobs, progress, keep_going, stop)
+    return Crew(lambda: _Processes(jobs), jobs, progress, keep_going, stop)
 
 
 def _size_bytes(source: Source) -> int:
@@ -269,15 +292,22 @@ def _stored_bytes(source: Source, times_packed: int = 1) -> int:
     return total
 
 
-def _processes(jobs: int) -> Executor:
-    return ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _begin)
+class _Processes(ProcessPoolExecutor):
+    """Processes that begin without the caller's script."""
+
+    def __init__(self, jobs: int) -> None:
+        super().__init__(jobs, multiprocessing.get_context("spawn"), _begin)
+
+    def submit(self, fn: Callable[..., _Result], /, *args: Any, **kwargs: Any) -> Future[_Result]:
+        with starting_processes():
+            return super().submit(fn, *args, **kwargs)
 
 
 def _begin() -> None:
     """Die of Ctrl-C without a word, and with the process that asks for the work."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
     threading.Thread(target=_die_with_parent, daemon=True).start()
 
 
