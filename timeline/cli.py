@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from timeline.errors import TimelineError, UsageError
 from timeline.printable import printable_json, say
 from timeline.selection import Align, Kind, Selection
-from timeline.termination import Terminated, interrupted_by_sigterm
+from timeline.termination import Terminated, interrupted_by_sigterm, signals_held
 from timeline.units import parse_duration_ns
 from timeline.usage import Parser, one_of
 from timeline.version import __version__
@@ -252,6 +252,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(asked: argparse.Namespace) -> int:
     _check_prints(asked)
+    with signals_held():  # NumPy takes an interrupt of its import for a broken installation
+        from timeline.exporting import export
     selection = Selection(
         ranks=asked.ranks,
         graphs=asked.graphs,
@@ -261,8 +263,6 @@ def _run(asked: argparse.Namespace) -> int:
     )
     if asked.list:
         return _list(asked, selection)
-    from timeline.exporting import export
-
     _tell(
         export(
             asked.path,

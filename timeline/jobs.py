@@ -21,6 +21,7 @@ from timeline.options import ReadingOptions
 from timeline.progress import Progress
 from timeline.share import Request, Share
 from timeline.sources.base import Source
+from timeline.termination import ENDING, signals_held
 from timeline.units import spell_count
 
 __all__ = ["Crew", "crew_for", "starting_processes"]
@@ -34,7 +35,6 @@ TIMES_PACKED = 10
 DASK = "dask://"
 _CONNECT_SECONDS = 10
 _DIED = "its process died"
-_ENDING = frozenset({signal.SIGINT, signal.SIGTERM})
 
 Work = Callable[[Source, Request], Share]
 _Result = TypeVar("_Result")
@@ -179,8 +179,8 @@ def starting_processes() -> Iterator[None]:
     """
     main = sys.modules["__main__"]
     masks = hasattr(signal, "pthread_sigmask")
-    with _signals_held():
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING) if masks else set()
+    with signals_held():
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING) if masks else set()
         sys.modules["__main__"] = types.ModuleType("__main__")
         try:
             yield
@@ -188,25 +188,6 @@ def starting_processes() -> Iterator[None]:
             sys.modules["__main__"] = main
             if masks:
                 signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextlib.contextmanager
-def _signals_held() -> Iterator[None]:
-    """Answer signals when it is over: what one thread blocks, another one lets through."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    held: list[int] = []
-    before = {number: handler for number in _ENDING if (handler := signal.getsignal(number))}
-    for number in before:
-        signal.signal(number, lambda number, _: held.append(number))
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        if held:
-            signal.raise_signal(held[0])
 
 
 class _Reading:
@@ -307,7 +288,7 @@ def _begin() -> None:
     """Die of Ctrl-C without a word, and with the process that asks for the work."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
     threading.Thread(target=_die_with_parent, daemon=True).start()
 
 

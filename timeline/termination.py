@@ -1,4 +1,4 @@
-"""Turns SIGTERM into an interrupt, so that it ends a command as Ctrl-C does."""
+"""Turns signals that end a command into interrupts, when they can be answered."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ import signal
 import threading
 from collections.abc import Iterator
 
-__all__ = ["Terminated", "interrupted_by_sigterm"]
+__all__ = ["ENDING", "Terminated", "interrupted_by_sigterm", "signals_held"]
+
+ENDING = (signal.SIGINT, signal.SIGTERM)
+"""The signals that ask a command to end."""
 
 
 class Terminated(KeyboardInterrupt):
@@ -36,3 +39,23 @@ def _raise(number: int, _frame: object) -> None:
     # Who asks again, as schedulers do, does not keep the first from being carried out.
     signal.signal(number, signal.SIG_IGN)
     raise Terminated
+
+
+@contextlib.contextmanager
+def signals_held() -> Iterator[None]:
+    """Answer signals when it is over: what one thread blocks, another one lets through."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    held: list[int] = []
+    handlers = ((number, signal.getsignal(number)) for number in ENDING)
+    before = {number: handler for number, handler in handlers if handler is not None}
+    for number in before:
+        signal.signal(number, lambda number, _: held.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if held:
+            signal.raise_signal(held[0])
