@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import bz2
 import contextlib
 import gzip
 import json
+import lzma
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from perfetto_sql import TraceProcessor
-from profile_archives import write_archive, zip_of
-from profile_shelf import LAYOUTS, ProfileShelf, tree_state
+from profile_archives import tar_of, write_archive, zip_of
+from profile_shelf import LAYOUTS, Profile, ProfileShelf, tree_state
 
 from timeline.cli import main
 from timeline.sources.discovery import Discovered
@@ -125,6 +127,168 @@ def test_the_archive_stays_as_it_is(shelf: ProfileShelf, tmp_path: Path, tempora
     assert main([str(archive), "--force", "-o", str(linked)]) == 1
     assert main([str(archive), "--list"]) == 0
     assert tree_state(directory) == before
+
+
+# -- what is packed in part ------------------------------------------------------------------------
+
+
+def packed_ranks(profile: Profile, directory: Path, suffixes: Sequence[str]) -> list[Path]:
+    """An archive of each capture, named after its rank, in a directory of its own."""
+    directory.mkdir()
+    return [
+        write_archive(capture, directory / f"rank_{rank}{suffix}", top=capture.name)
+        for rank, (capture, suffix) in enumerate(zip(profile.captures, suffixes, strict=True))
+    ]
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_directory_of_archives_is_the_run_of_all(
+    shelf: ProfileShelf, tmp_path: Path, temporary: Path, jobs: str
+) -> None:
+    """Where no profile lies unpacked, all archives in a directory are read, one a rank."""
+    profile = shelf.get("mindstudio", ranks=3)
+    archives = packed_ranks(profile, tmp_path / "run", [".zip", ".tar.gz", ".tar.xz"])
+    (tmp_path / "run" / "node").mkdir()
+    archives[2].rename(tmp_path / "run" / "node" / archives[2].name)
+    before = tree_state(tmp_path / "run")
+    wanted = exported(profile.path, tmp_path / "plain.pftrace", "--jobs", "1")
+    assert exported(tmp_path / "run", tmp_path / "packed.pftrace", "--jobs", jobs) == wanted
+    assert tree_state(tmp_path / "run") == before
+    assert list(temporary.iterdir()) == []
+
+
+def test_archives_of_many_ranks_keep_their_names(
+    shelf: ProfileShelf, tmp_path: Path, temporary: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The name of one archive may begin that of another one; the directory tells ranks too."""
+    profile = shelf.copy("kernel-details", tmp_path / "plain")
+    directory = tmp_path / "run"
+    directory.mkdir()
+    for number, capture in zip((1, 10), profile.captures, strict=True):
+        for metadata in capture.rglob("profiler_info_*.json"):
+            metadata.unlink()
+        write_archive(capture, directory / f"rank_{number}.zip", top="data")
+    (directory / "notes.tar").write_bytes(tar_of([]))
+    assert main([str(directory), "--list", "--json"]) == 0
+    ranks = json.loads(capsys.readouterr().out)["ranks"]
+    wanted = [(number, f"{directory}/rank_{number}.zip/data") for number in (1, 10)]
+    assert [(rank["rank"], rank["source"]) for rank in ranks] == wanted
+    inside = f"{directory}/rank_10.zip/data=4"
+    assert ranks_of(directory, {inside.rpartition("=")[0]: 4}) == [1, 4]
+
+
+def test_a_broken_archive_among_others(
+    shelf: ProfileShelf, tmp_path: Path, temporary: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It ends the export by its name, or is left out and named."""
+    directory = tmp_path / "run"
+    archives = packed_ranks(shelf.get("torch-text"), directory, [".tar.gz", ".zip"])
+    archives[0].write_bytes(archives[0].read_bytes()[:-2000])
+    command = [str(directory), "-o", str(tmp_path / "out.pftrace")]
+    assert main(command) == 1
+    assert capsys.readouterr().err.startswith(f"tlexport: {archives[0]}")
+    assert main([*command, "--keep-going"]) == 0
+    said = capsys.readouterr()
+    assert f"left out: {archives[0]}" in said.err
+    assert "1 rank," in said.out
+    assert list(temporary.iterdir()) == []
+
+
+def test_archives_beside_a_profile_are_left(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """A profile that lies unpacked is the one that is meant."""
+    profile = shelf.copy("torch-db", tmp_path / "run", ranks=1)
+    (profile.path / "rank_7.zip").write_bytes(b"no archive")
+    assert ranks_of(profile.path) == [0]
+
+
+def test_archives_without_a_profile(
+    tmp_path: Path, temporary: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "all.zip").write_bytes(zip_of([("notes.txt", b"none")]))
+    assert main([str(tmp_path)]) == 1
+    assert capsys.readouterr().err.startswith(f"tlexport: {tmp_path}: holds no Ascend profile.")
+
+
+PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+}
+
+
+def pack_databases(profile: Profile, suffix: str) -> list[Path]:
+    """Compress the database of every rank of a copied profile; returns what became of them."""
+    made = []
+    for path in sorted(profile.path.rglob("ascend_*.db")):
+        packed = path.with_name(path.name + suffix)
+        packed.write_bytes(PACKERS[suffix](path.read_bytes()))
+        path.unlink()
+        made.append(packed)
+    assert made
+    return made
+
+
+@pytest.mark.parametrize("suffix", PACKERS)
+def test_compressed_databases_are_read(
+    shelf: ProfileShelf, tmp_path: Path, temporary: Path, suffix: str
+) -> None:
+    """A database gives the same bytes compressed, with what lies beside it, also inside a zip."""
+    profile = shelf.copy("torch-db", tmp_path / "run")
+    wanted = exported(profile.path, tmp_path / "plain.pftrace")
+    packed = pack_databases(profile, suffix)
+    before = tree_state(profile.path)
+    assert exported(profile.path, tmp_path / "packed.pftrace") == wanted
+    assert tree_state(profile.path) == before
+    assert ranks_of(packed[1]) == [1]
+    archive = write_archive(profile.path, tmp_path / "run.zip")
+    assert exported(archive, tmp_path / "twice.pftrace") == wanted
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_plain_database_wins(shelf: ProfileShelf, tmp_path: Path, temporary: Path) -> None:
+    """What is compressed beside it is not looked at."""
+    profile = shelf.copy("torch-db", tmp_path / "run", ranks=1)
+    (path,) = profile.path.rglob("ascend_*.db")
+    path.with_name(path.name + ".gz").write_bytes(b"\x1f\x8b no gzip")
+    assert ranks_of(profile.path) == [0]
+
+
+@pytest.mark.parametrize("keep_going", [False, True])
+def test_a_damaged_compressed_database_is_named(
+    shelf: ProfileShelf,
+    tmp_path: Path,
+    temporary: Path,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    keep_going: bool,
+) -> None:
+    """By the name that people know, whether its compression or its content is damaged."""
+    profile = shelf.copy("torch-db", tmp_path / "run")
+    packed, other = pack_databases(profile, ".gz")
+    whole = packed.read_bytes()
+    more = ["--keep-going"] if keep_going else []
+    command = [str(profile.path), "-o", str(tmp_path / "out.pftrace"), "--force", *more]
+    for content in (whole[: len(whole) // 2], gzip.compress(b"no database" * 100)):
+        packed.write_bytes(content)
+        assert main(command) == (0 if keep_going else 1)
+        said = capsys.readouterr().err
+        assert str(packed) in said
+        assert str(temporary) not in said
+    assert other.is_file()
+    assert list(temporary.iterdir()) == []
+
+
+def test_an_executor_cannot_see_what_is_unpacked(
+    shelf: ProfileShelf, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """So what is packed is wrong usage with --executor, wherever it lies."""
+    profile = shelf.copy("torch-db", tmp_path / "run")
+    directory = tmp_path / "packed"
+    packed_ranks(profile, directory, [".zip", ".zip"])
+    pack_databases(profile, ".gz")
+    for path in (directory, profile.path):
+        assert main([str(path), "--executor", "dask://127.0.0.1:1"]) == 2
+        assert "its workers cannot see what is unpacked here" in capsys.readouterr().err
 
 
 # -- names -----------------------------------------------------------------------------------------
@@ -309,7 +473,7 @@ def test_an_interrupt_leaves_nothing(
     process = subprocess.Popen(
         [sys.executable, "-m", "timeline", archive], stderr=subprocess.PIPE, text=True
     )
-    unpacking = wait_until(lambda: len(list(temporary.glob("*/*/*/run/*"))) > 10, 20)
+    unpacking = wait_until(lambda: len(list(temporary.glob("*/archives/*/*/run/*"))) > 10, 20)
     process.send_signal(number)
     _, said = process.communicate(timeout=20)
     assert unpacking

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gzip
 import os
 import re
 import shutil
@@ -24,7 +25,7 @@ from timeline.cli import main
 from timeline.errors import SourceError
 from timeline.sources import unpacking
 from timeline.sources.member_names import archive_stem, is_archive, is_wanted
-from timeline.sources.unpacking import Budget, budget_for, unpack
+from timeline.sources.unpacking import Budget, budget_for, unpack, unpack_file
 
 PLENTY_BYTES = 1 << 40
 COMPRESSIONS = ("", "gz", "bz2", "xz")
@@ -407,6 +408,19 @@ def test_headers_are_bounded(here: Path) -> None:
     assert "a header says that it is 8589934592 bytes long" in refused(
         here, header.tobuf(tarfile.GNU_FORMAT) + bytes(2048)
     )
+
+
+def test_a_compressed_file_has_the_same_limits(here: Path) -> None:
+    """A file that is compressed alone is no way around them, and none is written beyond them."""
+    packed, there = here / "run.db.gz", here / "into" / "run.db"
+    packed.write_bytes(gzip.compress(bytes(3_000_000)))
+    for most, free in ((100_000, 1 << 40), (1 << 40, 100_000)):
+        with pytest.raises(SourceError, match=r"run\.db\.gz: .* at member 'run\.db'"):
+            unpack_file(packed, there, Budget(packed, most, free, here), lambda *_: None)
+        assert there.stat().st_size <= 100_000
+        shutil.rmtree(there.parent)
+    unpack_file(packed, there, budget_for(packed, here), lambda *_: None)
+    assert there.stat().st_size == 3_000_000
 
 
 # -- what cannot be read ---------------------------------------------------------------------------

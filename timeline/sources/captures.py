@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from timeline.errors import NoProfileError, SourceError, did_you_mean
-from timeline.sources.file_names import held_file, named_files, plain_name
+from timeline.sources.file_names import held_file, named_files, plain_database, plain_name
 from timeline.sources.kineto_header import is_kineto
 from timeline.sources.kineto_names import is_named_json, is_named_kineto
 from timeline.sources.layouts import MINDSTUDIO_OUTPUT, OUTPUT, SQLITE, Capture, Layout
@@ -97,7 +97,7 @@ def _of_file(path: Path) -> Capture:
     resolved = path.resolve()
     parent = resolved.parent
     found = list(_walk(_capture_root(parent)))
-    if _DATABASE.fullmatch(path.name):
+    if _DATABASE.fullmatch(plain_database(path.name)):
         own = [capture for capture in found if capture.content == resolved]
         inside = parent.parent if parent.name == OUTPUT else parent
         return own[0] if own else Capture(Layout.DATABASE, inside, resolved)
@@ -246,15 +246,27 @@ def _captures_of(directory: Path, directories: set[str], files: list[str]) -> It
 def _of_output(directory: Path, output: Path) -> Capture | None:
     """What a framework's profiler left; its database wins over its text."""
     with readable(output):
-        databases = sorted(path for path in output.iterdir() if _DATABASE.fullmatch(path.name))
+        databases = _databases(path.name for path in output.iterdir())
     if databases:
-        return Capture(Layout.DATABASE, directory, databases[-1])
+        return Capture(Layout.DATABASE, directory, output / databases[-1])
     trace = held_file(output, "trace_view.json")
     if trace is not None and (trace.is_file() or _holds(output, _TABLE)):
         return Capture(Layout.TRACE_VIEW, directory, output)
     if _holds(output, _TABLE):
         return Capture(Layout.KERNEL_TABLE, directory, output)
     return None
+
+
+def _databases(names: Iterable[str]) -> list[str]:
+    """The databases among names, oldest first; a plain one wins over a compressed one of its name.
+
+    MindSpore and torch_npu write one a capture, msprof one an export with the time in its name.
+    """
+    found: dict[str, str] = {}
+    for name in sorted(names):
+        if _DATABASE.fullmatch(plain_database(name)):
+            found.setdefault(plain_database(name), name)
+    return [found[plain] for plain in sorted(found)]
 
 
 def _holds(directory: Path, names: re.Pattern[str]) -> bool:
@@ -266,7 +278,7 @@ def _of_prof(directory: Path, directories: set[str], files: list[str]) -> Iterat
     devices = sorted(
         int(match[1]) for name in directories if (match := _DEVICE_DIRECTORY.fullmatch(name))
     )
-    databases = sorted(name for name in files if _DATABASE.fullmatch(name))
+    databases = _databases(files)
     output = directory / MINDSTUDIO_OUTPUT
     if databases:
         yield from _per_device(Layout.DATABASE, directory, directory / databases[-1], devices)
@@ -308,7 +320,7 @@ def _per_device(
 
 def _loose(directory: Path, files: list[str]) -> Iterator[Capture]:
     """Files that were copied out of their capture."""
-    databases = [name for name in files if _DATABASE.fullmatch(name)]
+    databases = _databases(files)
     for name in databases:
         yield Capture(Layout.DATABASE, directory, directory / name)
     if databases:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from timeline.errors import RankIdentityError, SourceError, UsageError, did_you_mean
 from timeline.sources.base import Source
 from timeline.sources.captures import find_captures
 from timeline.sources.companions import with_companions
+from timeline.sources.file_names import plain_database
 from timeline.sources.identity import Root, identify, is_nameless, raw_error
 from timeline.sources.layouts import RAW_LAYOUTS, Capture, Layout
 from timeline.sources.readers import nothing_in, source_of
@@ -33,6 +34,7 @@ def discover(
     *,
     keep_going: bool = False,
     above: tuple[Path, ...] | None = None,
+    unpacked: Callable[[Path], Path] | None = None,
 ) -> Discovered:
     """Find the profile of every rank at, below or around a path.
 
@@ -42,6 +44,7 @@ def discover(
         keep_going: pass over captures that cannot be identified, and over directories that cannot
             be read, as long as there is another capture.
         above: the directories above the path, where it is a copy that lies elsewhere.
+        unpacked: unpacks a compressed database and tells where to.
 
     Raises:
         NoProfileError: there is none.
@@ -58,7 +61,8 @@ def discover(
     candidates: list[Candidate] = []
     for capture in captures:
         try:
-            candidates += _candidates(capture, root, ranks.get(capture))
+            held = _unpacked(capture, unpacked)
+            candidates += _candidates(held, root, ranks.get(capture))
         except SourceError as error:
             if not keep_going or (capture is captures[-1] and not candidates):
                 raise
@@ -73,6 +77,15 @@ def discover(
         notes += passed
     notes += several_runs(chosen)
     return Discovered(tuple(found.source for found in chosen), tuple(notes))
+
+
+def _unpacked(capture: Capture, unpacked: Callable[[Path], Path] | None) -> Capture:
+    is_packed = plain_database(capture.content.name) != capture.content.name
+    if capture.layout is not Layout.DATABASE or not is_packed:
+        return capture
+    if unpacked is None:
+        raise SourceError(capture.content, "is compressed.", do="Unpack it first.")
+    return replace(capture, unpacked=unpacked(capture.content))
 
 
 def _assigned_ranks(captures: Sequence[Capture], assigned: Mapping[str, int]) -> dict[Capture, int]:

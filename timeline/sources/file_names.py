@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from timeline.sources.opened import readable
 
-__all__ = ["held_file", "named_files", "plain_name"]
+__all__ = ["held_file", "named_files", "plain_database", "plain_name"]
 
 _PACKED = ".gz"
+_PACKED_DATABASE = re.compile(r"(.+\.db)\.(?:gz|bz2|xz)")
 
 
 def plain_name(name: str) -> str:
     """The name without the suffix of gzip."""
     return name.removesuffix(_PACKED)
+
+
+def plain_database(name: str) -> str:
+    """The name of a compressed database without the suffix of its compression; others as is."""
+    match = _PACKED_DATABASE.fullmatch(name)
+    return match[1] if match else name
 
 
 def named_files(directory: Path) -> dict[str, Path]:

@@ -15,7 +15,7 @@ from timeline.records.tables import NO_ID
 from timeline.sources.base import Clock, Identity
 from timeline.sources.captures import hardware_log_ids, text_ids
 from timeline.sources.counter_clock import counter_clock
-from timeline.sources.file_names import held_file, named_files
+from timeline.sources.file_names import held_file, named_files, plain_database
 from timeline.sources.kineto_header import read_header
 from timeline.sources.kineto_names import read_name
 from timeline.sources.layouts import Capture, Layout
@@ -72,7 +72,7 @@ def identify(
         RankIdentityError: nothing says which rank it is, or two things say different ones.
     """
     if capture.layout is Layout.DATABASE:
-        with open_database(capture.content) as database:
+        with open_database(capture.database) as database:
             return _of_database(capture, root, assigned, database)
     if capture.layout is Layout.KINETO:
         return [(_of_kineto(capture, root, assigned), Clock(), False)]
@@ -113,7 +113,7 @@ def _of_database(
             for rank, device in known
         ]
     metadata = [Evidence(rank, f"{capture.content.name}: RANK_DEVICE_MAP") for rank, _ in known]
-    if match := _DATABASE_RANK.fullmatch(capture.content.name):
+    if match := _DATABASE_RANK.fullmatch(plain_database(capture.content.name)):
         metadata.append(Evidence(int(match[1]), capture.content.name))
     metadata.extend(_of_files(capture))
     rank, where = _settle(capture, root, metadata, assigned)

@@ -47,10 +47,17 @@ class Capture:
 
     `directory` is the capture as people name it; `content` is the file or directory to read;
     `device` is that of a device directory, or the id in the names of MindSpore's text and raw
-    files, None where the capture is not split by device.
+    files, None where the capture is not split by device. `unpacked` is where the content lies that
+    is a compressed database.
     """
 
     layout: Layout
     directory: Path
     content: Path
     device: int | None = None
+    unpacked: Path | None = None
+
+    @property
+    def database(self) -> Path:
+        """The file of a database."""
+        return self.unpacked or self.content

@@ -25,6 +25,7 @@ MOST_PARTS = 64
 """Directories are never nested deeper in profiles."""
 _WANTED = re.compile(
     r".+\.(?:json|csv|txt|log|db|db-wal)(?:\.\d+)?"
+    r"|.+\.db\.(?:bz2|xz)"
     r"|(?:start|end)_info(?:\..+)?"
     r"|.+\.slice_\d+"
 )

@@ -1,10 +1,13 @@
-"""Turns a path, of an archive or not, into the sources of a profile while they are used."""
+"""Turns a path, of files packed or not, into the sources of a profile while they are used."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
+import re
+import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,8 +15,10 @@ from timeline.errors import NoProfileError, SourceError, TimelineError, UsageErr
 from timeline.records.tables import Records
 from timeline.sources.base import Clock, Identity, Source, Wanted
 from timeline.sources.discovery import Discovered, discover
+from timeline.sources.file_names import plain_database
 from timeline.sources.member_names import archive_stem, is_archive
-from timeline.sources.unpacking import Report, budget_for, unpack
+from timeline.sources.opened import readable
+from timeline.sources.unpacking import Report, budget_for, unpack, unpack_file
 
 __all__ = ["found_at"]
 
@@ -30,81 +35,53 @@ def found_at(
     """Find the profile of every rank at a path; see `discover`.
 
     An archive is unpacked into a temporary directory, which is gone when the context ends, in
-    whatever way. People see the names that files have in the archive.
+    whatever way; so are all archives below a directory without any other profile, and compressed
+    databases. People see the names that files have where they are packed.
 
     Args:
         report: is told how far unpacking is.
-        executor: the address of others that will read the profile; they cannot see an archive's.
+        executor: the address of others that will read the profile; they cannot see what is
+            unpacked here.
 
     Raises:
-        SourceError: the archive cannot be unpacked, or as `discover`.
-        UsageError: an archive and an executor, or as `discover`.
+        SourceError: what is packed cannot be unpacked, or as `discover`.
+        UsageError: something is packed and there is an executor, or as `discover`.
     """
-    if not (is_archive(path.name) and path.is_file()):
-        yield discover(path, assigned, keep_going=keep_going)
-        return
-    if executor:
-        raise UsageError(
-            f"--executor {executor}: its workers cannot see what is unpacked here.",
-            do=f"Unpack {path} where they can, and pass the directory.",
-        )
-    with _temporary(path) as directory:
-        place = _Place(path, directory)
-        notes = unpack(path, place.root, budget_for(path, directory), report)
-        with place.naming():
-            yield _discovered(place, notes, assigned, keep_going=keep_going)
-
-
-@contextlib.contextmanager
-def _temporary(archive: Path) -> Iterator[Path]:
-    try:
-        # Processes that are being stopped may hold files open, which some systems mind.
-        directory = tempfile.TemporaryDirectory(prefix="tlexport-", ignore_cleanup_errors=True)
-    except OSError as error:
-        raise SourceError.of_system(
-            archive, "cannot be unpacked", error, do="Name a directory that can be written in TMPDIR."
-        ) from error
-    with directory as name:
-        yield Path(name).resolve()
+    with contextlib.ExitStack() as stack:
+        yield _Unpacking(path, report, executor, stack).found(assigned, keep_going=keep_going)
 
 
 @dataclass(frozen=True)
-class _Place:
-    """Where an archive is unpacked to.
+class _Names:
+    """What was unpacked by the names that people know: paths there, and those that are packed."""
 
-    The directory has the names of the archive and of what it lies in, because names tell ranks
-    and times.
-    """
-
-    archive: Path
-    temporary: Path
-
-    @property
-    def around(self) -> Path:
-        """What stands for the directory that the archive lies in."""
-        return self.temporary / (self.archive.resolve().parent.name or "root")
-
-    @property
-    def root(self) -> Path:
-        """What stands for the archive."""
-        return self.around / archive_stem(self.archive.name)
+    pairs: tuple[tuple[Path, Path], ...] = ()
 
     def shown(self, text: str) -> str:
         """A text in which paths are those that people know."""
-        text = text.replace(str(self.root), str(self.archive))
-        return text.replace(str(self.around), str(self.archive.parent))
+        known = {str(there): str(packed) for there, packed in self.pairs}
+        if not known:
+            return text
+        longest_first = sorted(map(re.escape, known), key=len, reverse=True)
+        return re.sub(rf"(?:{'|'.join(longest_first)})(?![\w-])", lambda own: known[own[0]], text)
+
+    def around(self, paths: Iterable[Path]) -> _Names:
+        """The names of what holds some paths, and of them: of thousands, one source needs few."""
+        held = {parent for path in paths for parent in (path, *path.parents)}
+        return _Names(tuple(pair for pair in self.pairs if pair[0] in held))
 
     def inside(self, name: str) -> str:
         """A path that people know as one that is there, anything else as it is."""
         path = Path(name)
         for parent in (path, *path.parents):
-            if parent.is_file() and parent.samefile(self.archive):
-                return str(self.root / path.relative_to(parent))
+            for there, packed in self.pairs:
+                if parent.is_file() and parent.samefile(packed):
+                    return str(there / path.relative_to(parent))
         return name
 
     @contextlib.contextmanager
     def naming(self) -> Iterator[None]:
-        """Errors name the files of the archive."""
+        """Errors name what is packed."""
         try:
             yield
         except TimelineError as error:
@@ -116,42 +93,169 @@ class _Place:
             raise
 
 
-def _discovered(
-    place: _Place, notes: tuple[str, ...], assigned: Mapping[str, int], *, keep_going: bool
-) -> Discovered:
-    try:
-        found = discover(
-            place.root,
-            {place.inside(name): rank for name, rank in assigned.items()},
-            keep_going=keep_going,
-            above=tuple(place.archive.resolve().parents),
+class _Unpacking:
+    """What lies packed at a path, and the temporary directory into which it is unpacked."""
+
+    def __init__(
+        self, path: Path, report: Report, executor: str, stack: contextlib.ExitStack
+    ) -> None:
+        self._path, self._report, self._executor, self._stack = path, report, executor, stack
+        self._temporary: Path | None = None
+        self._databases: dict[Path, Path] = {}
+        self._numbers = itertools.count()
+        self._names = _Names()
+
+    def found(self, assigned: Mapping[str, int], *, keep_going: bool) -> Discovered:
+        """The sources of the profile, whatever of it is packed."""
+        path = self._path
+        if is_archive(path.name) and path.is_file():
+            return self._in_archives(path.parent, [path], assigned, keep_going=keep_going)
+        try:
+            return self._discovered(path, assigned, (), keep_going=keep_going)
+        except NoProfileError:
+            archives = _archives_below(path)
+            if not archives:
+                raise
+        return self._in_archives(path, archives, assigned, keep_going=keep_going)
+
+    def _in_archives(
+        self,
+        around: Path,
+        archives: Sequence[Path],
+        assigned: Mapping[str, int],
+        *,
+        keep_going: bool,
+    ) -> Discovered:
+        """Unpack archives at and below a directory into one of the same name, and look there.
+
+        The directories have the names of the archives and of what they lie in, because names tell
+        ranks and times.
+        """
+        temporary = self._directory(archives[0])
+        root = temporary / "archives" / (around.resolve().name or "root")
+        self._names = _Names(((root, around),))
+        notes: list[str] = []
+        for archive in archives:
+            inside = root / archive.parent.relative_to(around)
+            there = inside / archive_stem(archive.name)
+            if there.exists():
+                there = inside / archive.name
+            try:
+                notes += unpack(archive, there, budget_for(archive, temporary), self._report)
+            except SourceError as error:
+                if not keep_going or archive == self._path:
+                    raise
+                notes.append(f"left out: {error}")
+                shutil.rmtree(there, ignore_errors=True)
+                continue
+            self._names = _Names((*self._names.pairs, (there, archive)))
+        is_one = archives[0] == self._path
+        try:
+            return self._discovered(
+                there if is_one else root, assigned, notes, copied=True, keep_going=keep_going
+            )
+        except NoProfileError as error:
+            error.args = (" ".join([*map(str, error.args), *notes]),)
+            raise
+
+    def _discovered(
+        self,
+        root: Path,
+        assigned: Mapping[str, int],
+        notes: Sequence[str],
+        *,
+        copied: bool = False,
+        keep_going: bool,
+    ) -> Discovered:
+        with self._naming():
+            found = discover(
+                root,
+                {self._names.inside(name): rank for name, rank in assigned.items()},
+                keep_going=keep_going,
+                above=tuple(self._path.resolve().parents) if copied else None,
+                unpacked=self._database,
+            )
+        return Discovered(
+            tuple(self._shown(source) for source in found.sources),
+            (*notes, *map(self._names.shown, found.notes)),
         )
-    except NoProfileError as error:
-        error.args = (" ".join([*map(str, error.args), *notes]),)
-        raise
-    return Discovered(
-        tuple(_UnpackedSource(source, place) for source in found.sources),
-        (*notes, *map(place.shown, found.notes)),
-    )
+
+    def _shown(self, source: Source) -> Source:
+        names = self._names.around((source.identity.directory, *source.files))
+        return _UnpackedSource(source, names, source.layout) if names.pairs else source
+
+    @contextlib.contextmanager
+    def _naming(self) -> Iterator[None]:
+        """Errors name what is packed, also what is unpacked meanwhile."""
+        try:
+            yield
+        except TimelineError:
+            with self._names.naming():
+                raise
+
+    def _database(self, packed: Path) -> Path:
+        """Where a compressed database lies unpacked."""
+        if packed not in self._databases:
+            temporary = self._directory(packed)
+            inside = temporary / "databases" / str(next(self._numbers))
+            there = inside / plain_database(packed.name)
+            unpack_file(packed, there, budget_for(packed, temporary), self._report)
+            known = Path(self._names.shown(str(packed)))
+            self._names = _Names((*self._names.pairs, (there, known)))
+            self._databases[packed] = there
+        return self._databases[packed]
+
+    def _directory(self, packed: Path) -> Path:
+        """The temporary directory.
+
+        Raises:
+            SourceError: there is no place for one.
+            UsageError: it would be of no use.
+        """
+        if self._executor:
+            raise UsageError(
+                f"--executor {self._executor}: its workers cannot see what is unpacked here. "
+                f"Unpack {packed} where they can, and pass the directory."
+            )
+        if self._temporary is None:
+            self._temporary = self._stack.enter_context(_temporary(packed))
+        return self._temporary
+
+
+def _archives_below(path: Path) -> list[Path]:
+    """The archives in a directory and in those in it; deeper ones are hardly of one run."""
+    with readable(path):
+        found = [own for names in ("*", "*/*") for own in path.glob(names) if is_archive(own.name)]
+        return sorted(own for own in found if own.is_file())
+
+
+@contextlib.contextmanager
+def _temporary(packed: Path) -> Iterator[Path]:
+    try:
+        # Processes that are being stopped may hold files open, which some systems mind.
+        directory = tempfile.TemporaryDirectory(prefix="tlexport-", ignore_cleanup_errors=True)
+    except OSError as error:
+        raise SourceError.of_system(packed, "cannot be unpacked", error) from error
+    with directory as name:
+        yield Path(name).resolve()
 
 
 @dataclass(frozen=True)
 class _UnpackedSource:
-    """A source whose files were unpacked, under the names that they have in the archive."""
+    """A source whose files were unpacked, under the names that they have where they are packed.
+
+    Its layout can be told when the files are gone again.
+    """
 
     source: Source
-    place: _Place
-
-    @property
-    def layout(self) -> str:
-        """See `Source`."""
-        return self.source.layout
+    names: _Names
+    layout: str
 
     @property
     def identity(self) -> Identity:
         """See `Source`."""
         own = self.source.identity
-        return replace(own, directory=Path(self.place.shown(str(own.directory))))
+        return replace(own, directory=Path(self.names.shown(str(own.directory))))
 
     @property
     def clock(self) -> Clock:
@@ -165,12 +269,12 @@ class _UnpackedSource:
 
     def read(self, wanted: Wanted) -> Records:
         """See `Source`."""
-        with self.place.naming():
+        with self.names.naming():
             records = self.source.read(wanted)
         return replace(
             records,
-            warnings=tuple(map(self.place.shown, records.warnings)),
+            warnings=tuple(map(self.names.shown, records.warnings)),
             omissions=tuple(
-                replace(own, reason=self.place.shown(own.reason)) for own in records.omissions
+                replace(own, reason=self.names.shown(own.reason)) for own in records.omissions
             ),
         )

@@ -18,7 +18,7 @@ def source_of(capture: Capture, identity: Identity, clock: Clock, several: bool)
         case Layout.DATABASE:
             from timeline.sources.database_source import DatabaseSource
 
-            return DatabaseSource(identity, clock, capture.content, several)
+            return DatabaseSource(identity, clock, capture.database, several)
         case Layout.TRACE_VIEW | Layout.MINDSTUDIO | Layout.GRAPH_TIMELINE | Layout.RAW:
             return _exported(capture, identity, clock, several)
         case Layout.RAW_SLICES:

@@ -1,20 +1,29 @@
-"""Turns an archive into the files of it that a reader may want, in a directory made for them."""
+"""Turns what is packed into files that a reader may want, in a directory made for them."""
 
 from __future__ import annotations
 
 import errno
 import shutil
 import tarfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
 
 from timeline.errors import SourceError
-from timeline.sources.archive_members import READ_AHEAD_BYTES, Member, MemberKind, members_of
+from timeline.sources.archive_members import (
+    BLOCK_BYTES,
+    READ_AHEAD_BYTES,
+    Member,
+    MemberKind,
+    members_of,
+)
 from timeline.sources.member_names import Places, is_archive, is_wanted
+from timeline.sources.opened import open_file, unpacked
 from timeline.units import spell_bytes
 
-__all__ = ["Budget", "Report", "budget_for", "unpack"]
+__all__ = ["Budget", "Report", "budget_for", "unpack", "unpack_file"]
 
 Report = Callable[[str, int, int], None]
 """Told what is being done, and how much of how much is done."""
@@ -116,33 +125,58 @@ def unpack(archive: Path, directory: Path, budget: Budget, report: Report) -> tu
         SourceError: the archive is damaged, dangerous or too large.
     """
     made = _Unpacked(archive, directory, budget)
-    try:
+    with _unpacking(archive, budget, report) as (file, progressed):
         directory.mkdir(parents=True)
-        whole_bytes = archive.stat().st_size
-        with archive.open("rb") as file:
+        for count, member in enumerate(members_of(file, archive, budget.read)):
+            if count == MOST_MEMBERS:
+                raise SourceError(
+                    archive,
+                    f"holds more than {MOST_MEMBERS} members.",
+                    do="Unpack it yourself and pass the directory.",
+                )
+            made.add(member, progressed)
+    return made.notes()
 
-            def progressed() -> None:
-                report(f"Unpacking {archive.name}", file.tell(), whole_bytes)
 
-            for count, member in enumerate(members_of(file, archive, budget.read)):
-                if count == MOST_MEMBERS:
-                    raise SourceError(
-                        archive,
-                        f"holds more than {MOST_MEMBERS} members.",
-                        do="Unpack it yourself and pass the directory.",
-                    )
-                made.add(member, progressed)
+def unpack_file(packed: Path, target: Path, budget: Budget, report: Report) -> None:
+    """Unpack a file that is compressed alone.
+
+    Args:
+        target: where to; it and its directory are made.
+
+    Raises:
+        SourceError: it is damaged or too large.
+    """
+    budget.member = target.name
+    with _unpacking(packed, budget, report) as (file, progressed):
+        target.parent.mkdir(parents=True)
+        content = unpacked(file, packed)
+        with target.open("xb") as made:
+            while block := content.read(BLOCK_BYTES):
+                budget.write(len(block))
+                made.write(block)
+                progressed()
+
+
+@contextmanager
+def _unpacking(
+    packed: Path, budget: Budget, report: Report
+) -> Iterator[tuple[BinaryIO, Callable[[], None]]]:
+    """What is packed as an open file, and what tells how far it is read."""
+    try:
+        whole_bytes = packed.stat().st_size
+        with open_file(packed) as file:
+            yield file, lambda: report(f"Unpacking {packed.name}", file.tell(), whole_bytes)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise budget.no_room() from error
         at = f" at member {budget.member!r}" if budget.member else ""
         raise SourceError.of_system(
-            archive,
+            packed,
             f"cannot be unpacked{at}",
             error,
             do="Unpack it yourself and pass the directory.",
         ) from error
-    return made.notes()
 
 
 class _Unpacked:
