@@ -442,6 +442,12 @@ def test_encrypted(here: Path) -> None:
     assert "member 'a.json' is encrypted." in refused(here, bytes(content))
 
 
+def test_a_member_without_a_name(here: Path) -> None:
+    """Such a member of a zip is damaged: its name begins with a zero."""
+    content = zip_files([("a.json", b"{}")]).replace(b"a.json", b"\0.json")
+    assert "a member has no name" in refused(here, content)
+
+
 def test_an_unknown_method(here: Path) -> None:
     """A member that is packed in a way that Python does not know is named."""
     content = bytearray(zip_files([("a.json", b"{}")]))

@@ -126,6 +126,8 @@ def _of_zip(file: BinaryIO, archive: Path) -> Iterator[Member]:
     with _told(archive, file), _zip_file(file, archive) as zipped:
         file.seek(0)  # who watches sees how far it is; zipfile goes where it has to
         for info in zipped.infolist():
+            if not info.filename:
+                raise zipfile.BadZipFile("a member has no name")
             yield Member(
                 archive,
                 info.filename,
