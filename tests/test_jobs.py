@@ -24,15 +24,20 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made_source import WALL, Death, Deed, Fault, Interrupt, MadeSource, Nap, made_sources
+from perfetto_sql import TraceProcessor
+from profile_shelf import Profile, ProfileShelf
 from random_intervals import EPOCH_NS
-from random_records import Sizes, random_records
+from random_records import Sizes
+from row_totals import counter_totals, row_totals
 
 from timeline import errors, jobs, reading
+from timeline.cli import main
 from timeline.encoders.formats import format_of
 from timeline.errors import SourceError, TimelineError, WorkerError
 from timeline.fitting import Written, fit
@@ -40,18 +45,12 @@ from timeline.jobs import AHEAD, WORTH_PROCESSES_BYTES, Crew, crew_for
 from timeline.options import ExportOptions, ReadingOptions
 from timeline.progress import Silent
 from timeline.reading import JoinedShares, read_shares, redrawn
-from timeline.records.tables import Records
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Kind, Selection
 from timeline.share import Request, Share, share_of
-from timeline.sources.base import Clock, Identity, Wanted
+from timeline.sources.base import Clock
 from timeline.termination import interrupted_by_sigterm
 from timeline.tracks.fit import Leading
 from timeline.tracks.rank_picture import PictureOptions
-
-# Workers import this module: what only this process needs is imported where it is used.
-if TYPE_CHECKING:
-    from perfetto_sql import TraceProcessor
-    from profile_shelf import Profile, ProfileShelf
 
 _Result = TypeVar("_Result")
 PROC = Path("/proc")
@@ -80,7 +79,6 @@ def command(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Command:
     """Run the command in a new directory."""
-    from timeline.cli import main
 
     def run(*arguments: object) -> Outcome:
         directory = tmp_path_factory.mktemp("here")
@@ -266,104 +264,6 @@ def test_keep_going_with_all_ranks_changes_nothing(command: Command, shelf: Prof
 
 
 # -- ranks that are made for a test ------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Nap:
-    """Takes its time."""
-
-    seconds: float
-
-    def __call__(self) -> None:
-        time.sleep(self.seconds)
-
-
-@dataclass(frozen=True)
-class Death:
-    """Kills the process that reads; with a marker, only as long as that is not there."""
-
-    after_seconds: float = 0.0
-    marker: Path | None = None
-
-    def __call__(self) -> None:
-        time.sleep(self.after_seconds)
-        if self.marker is not None:
-            if self.marker.exists():
-                return
-            self.marker.touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
-@dataclass(frozen=True)
-class Fault:
-    """Raises an error; with a marker, only from the second time on."""
-
-    error: BaseException
-    after_seconds: float = 0.0
-    marker: Path | None = None
-
-    def __call__(self) -> None:
-        time.sleep(self.after_seconds)
-        if self.marker is not None and not self.marker.exists():
-            self.marker.touch()
-            return
-        raise self.error
-
-
-Deed = Callable[[], None]
-TINY = Sizes(steps=2, tasks=6, ops=1, planes=1, calls=3, samples=2, names=4)
-WALL = Clock()
-
-
-def no_deed() -> None:
-    """Read, and nothing else."""
-
-
-@dataclass(frozen=True)
-class MadeSource:
-    """A rank of random records that does a deed before it is read.
-
-    With a clock that has an offset to wall time, its records count from the start of its host.
-    """
-
-    rank: int
-    deed: Deed = no_deed
-    sizes: Sizes = TINY
-    clock: Clock = WALL
-    seed: int = 1
-    files: tuple[Path, ...] = ()
-    layout: str = "made"
-
-    @property
-    def identity(self) -> Identity:
-        return Identity(self.rank, Path(f"rank{self.rank}"))
-
-    def read(self, wanted: Wanted) -> Records:
-        """See `Source.read`."""
-        assert wanted.layers
-        self.deed()
-        records = random_records(self.rank, self.sizes, self.seed)
-        return moved(records, -(self.clock.wall_offset_ns or 0))
-
-
-def moved(records: Records, offset_ns: int) -> Records:
-    """The same records on a clock that is moved by a constant."""
-    samples = records.samples
-    return replace(
-        records,
-        tasks=records.tasks.shifted(offset_ns),
-        planes=records.planes.shifted(offset_ns),
-        ops=records.ops.shifted(offset_ns),
-        steps=records.steps.shifted(offset_ns),
-        parts=records.parts.shifted(offset_ns),
-        host=records.host.shifted(offset_ns),
-        samples=replace(samples, time_ns=samples.time_ns + offset_ns),
-    )
-
-
-def made_sources(count: int, deeds: dict[int, Deed]) -> list[MadeSource]:
-    """Ranks from 0 on, some of which do a deed."""
-    return [MadeSource(rank, deeds.get(rank, no_deed)) for rank in range(count)]
 
 
 REQUEST = Request(Selection(layers=SUMMARY_LAYERS), options=PictureOptions(SUMMARY_LAYERS))
@@ -744,16 +644,6 @@ def test_a_process_that_starts_others_is_interrupted_later(number: signal.Signal
     assert reached
 
 
-@dataclass(frozen=True)
-class Interrupt:
-    """Interrupts this process."""
-
-    def __call__(self) -> None:
-        os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(0.1)
-        raise AssertionError("reading went on")
-
-
 @pytest.mark.skipif(os.name != "posix", reason="interrupts are sent as on POSIX")
 def test_one_process_is_interrupted_while_it_reads() -> None:
     """A large rank is not read to its end first."""
@@ -871,9 +761,6 @@ def test_gathering_in_stages_loses_nothing(
 
     Arrows that are not drawn are counted.
     """
-    from perfetto_sql import TraceProcessor
-    from row_totals import counter_totals, row_totals
-
     exact, small = tmp_path / "exact.pftrace", tmp_path / "small.pftrace"
     fitted(ungathered, 0, exact, by_layer=by_layer)
     written = fitted(gathered, many.limit_bytes, small, by_layer=by_layer)
