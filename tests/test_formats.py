@@ -10,7 +10,6 @@ import json
 import os
 import re
 import sqlite3
-import zlib
 from collections import Counter as Multiset
 from collections.abc import Iterable, Iterator
 from contextlib import closing
@@ -23,9 +22,9 @@ import numpy as np
 import pytest
 from expected_picture import ALL_RANKS, GRAPH_LAYOUTS, STEPS, Counter, ExpectedPicture, Shown
 from loaded_picture import LoadedPicture, LoadedTrack, Place, json_place
-from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 from perfetto_sql import Row, TraceProcessor
 from profile_shelf import LAYOUTS, Profile, ProfileShelf
+from trace_packets import attributes_of
 
 from timeline.encoders.perfetto import encode_perfetto
 from timeline.exporting import export
@@ -316,7 +315,7 @@ def test_every_moment_has_its_wall_time(drawing: Drawing) -> None:
 
 
 def test_facts_about_the_export_travel_in_the_file(drawing: Drawing) -> None:
-    facts = attributes_of(drawing)
+    facts = facts_of(drawing)
     assert facts["io.tlexport.version"] == __version__
     assert facts["io.tlexport.kind"] == drawing.expected.kind.value
     assert facts["io.tlexport.ranks"] == "0,1"
@@ -329,24 +328,11 @@ def test_facts_about_the_export_travel_in_the_file(drawing: Drawing) -> None:
         same(in_metadata, ((f"trace_attribute.{key}", value) for key, value in facts.items()))
 
 
-def attributes_of(drawing: Drawing) -> dict[str, str]:
+def facts_of(drawing: Drawing) -> dict[str, str]:
     if drawing.is_json:
         facts: dict[str, str] = json.loads(drawing.content)["otherData"]
         return facts
-    return {
-        attribute.key: attribute.string_value
-        for packet in packets_of(drawing.content)
-        for attribute in packet.trace_attributes.attribute
-    }
-
-
-def packets_of(data: bytes) -> Iterator[Any]:
-    """All packets of a trace, compressed ones unpacked."""
-    for packet in protos.Trace.FromString(data).packet:
-        if packet.HasField("compressed_packets"):
-            yield from packets_of(zlib.decompress(packet.compressed_packets))
-        else:
-            yield packet
+    return attributes_of(drawing.content)
 
 
 @pytest.mark.parametrize("suffix", [".pftrace", ".json"])

@@ -8,7 +8,6 @@ import json
 import os
 import re
 import shlex
-import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -20,12 +19,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 from perfetto_sql import TraceProcessor
 from profile_shelf import ProfileShelf
 from random_intervals import EPOCH_NS
 from random_records import Sizes, random_records
 from row_totals import Row, counter_totals, row_totals, rows_of
+from trace_packets import attributes_of
 
 from timeline import fitting
 from timeline.cli import main
@@ -90,11 +89,7 @@ class Loaded:
         if self.is_json:
             facts: dict[str, str] = json.loads(self.content)["otherData"]
             return facts
-        return {
-            attribute.key: attribute.string_value
-            for packet in packets_of(self.content)
-            for attribute in packet.trace_attributes.attribute
-        }
+        return attributes_of(self.content)
 
     @property
     def zero_ns(self) -> int:
@@ -157,15 +152,6 @@ def layer_of(row: Row) -> str:
         if part in way:
             return layer
     return "step" if len(set(row)) == 1 else "host_call"
-
-
-def packets_of(data: bytes) -> Iterator[Any]:
-    """All packets of a trace, compressed ones unpacked."""
-    for packet in protos.Trace.FromString(data).packet:
-        if packet.HasField("compressed_packets"):
-            yield from packets_of(zlib.decompress(packet.compressed_packets))
-        else:
-            yield packet
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from drawn_slices import drawn_slices
+from drawn_slices import drawn_slices, loaded_export
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from make_profile import expected_overlap, make_run, write_mindspore_display
-from perfetto_sql import TraceProcessor
 from profile_mindspore_text import device_ns, reduce_names
 from profile_shelf import ProfileShelf
 
@@ -123,11 +122,7 @@ def test_copied_overlap_is_not_a_loss(shelf: ProfileShelf) -> None:
 def test_picture(shelf: ProfileShelf, tmp_path: Path, layout: str) -> None:
     """The command draws every reduce and step, and its report has the overlap of the run."""
     profile = shelf.get(layout)
-    target = tmp_path / "display.pftrace"
-    arguments = [str(profile.path), "--ranks", "0", "--kind", "detail", "-o", str(target), "-q"]
-    assert main(arguments) == 0
-    processor = TraceProcessor.load(target.read_bytes())
-    assert processor.import_errors() == []
+    processor = loaded_export(profile.path, tmp_path, "--ranks", "0")
     drawn = drawn_slices(processor, "Group 0 Communication")
     assert Multiset((one.name, one.start_ns, one.end_ns) for one in drawn) == Multiset(
         (name, device_ns(profile.run, own.start_ns), device_ns(profile.run, own.end_ns))

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from drawn_slices import drawn_slices
+from drawn_slices import drawn_slices, loaded_export
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from make_profile import (
@@ -24,7 +24,6 @@ from make_profile import (
     write_mindspore_timeline,
     write_mindstudio,
 )
-from perfetto_sql import TraceProcessor
 from profile_mindspore_text import STREAM_SHIFT, device_ns, reduce_names
 from profile_shelf import ProfileShelf, change_fields
 
@@ -240,11 +239,7 @@ def test_several_graphs(tmp_path: Path) -> None:
 def test_picture(shelf: ProfileShelf, tmp_path: Path, layout: str) -> None:
     """The command draws every task, reduce and step of a rank, found by SQL in the trace."""
     profile = shelf.get(layout)
-    target = tmp_path / "text.pftrace"
-    arguments = [str(profile.path), "--ranks", "1", "--kind", "detail", "-o", str(target), "-q"]
-    assert main(arguments) == 0
-    processor = TraceProcessor.load(target.read_bytes())
-    assert processor.import_errors() == []
+    processor = loaded_export(profile.path, tmp_path, "--ranks", "1")
 
     def drawn(*within: str) -> Multiset[tuple[str, int, int]]:
         return Multiset(
@@ -662,9 +657,7 @@ def test_real_profile_is_on_one_clock(real: Records) -> None:
 
 def test_real_picture(tmp_path: Path, real: Records) -> None:
     """The exported trace holds each task of the text once, at its place."""
-    target = tmp_path / "real.pftrace"
-    assert main([str(REAL), "--kind", "detail", "-o", str(target), "-q"]) == 0
-    processor = TraceProcessor.load(target.read_bytes())
+    processor = loaded_export(REAL, tmp_path)
     drawn = drawn_slices(processor, "Ascend Hardware")
     lines = (REAL / "profiler" / "output_timeline_data_1.txt").read_text().splitlines()[1:]
     wanted: Multiset[tuple[str, int, int]] = Multiset()

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from drawn_slices import loaded_export
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from loaded_picture import LoadedPicture
@@ -188,10 +189,7 @@ def test_the_picture_shows_the_run(
 ) -> None:
     """Through the command line into a trace, asked in SQL."""
     profile = shelf.get("msprof-sqlite", **RUN)
-    target = tmp_path / "timeline.pftrace"
-    assert main([str(profile.path), "--kind", "detail", "-o", str(target)]) == 0
-    processor = TraceProcessor.load(target.read_bytes())
-    assert processor.import_errors() == []
+    processor = loaded_export(profile.path, tmp_path)
     shown = LoadedPicture(processor, False, 0).by_id.values()
     run = profile.run
     clock = run.monotonic_ns

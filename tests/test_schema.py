@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from grpc_tools import protoc
-from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 from profile_shelf import ProfileShelf
+from trace_packets import packets_of
 
 from timeline.encoders.schema import EXTENDED_FILE, FILE_NAME, MESSAGES, descriptor_bytes
 from timeline.exporting import export
@@ -71,15 +69,6 @@ def test_extensions_lie_in_the_range_that_perfetto_leaves_free(
     numbers = [extension.number for extension in file_named(compiled, FILE_NAME).extension]
     assert len(numbers) == len(set(numbers)) == len(MESSAGES)
     assert all(9900 <= number <= 9999 for number in numbers)
-
-
-def packets_of(data: bytes) -> Iterator[_Message]:
-    """All packets of a trace, compressed ones unpacked."""
-    for packet in protos.Trace.FromString(data).packet:
-        if packet.HasField("compressed_packets"):
-            yield from packets_of(zlib.decompress(packet.compressed_packets))
-        else:
-            yield packet
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,12 +18,12 @@ import pytest
 from coarse_reference import parents
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 from perfetto_sql import TraceProcessor
 from profile_shelf import ProfileShelf
 from random_intervals import EPOCH_NS
 from random_tracks import flat_slices, nested_slices, samples
 from row_totals import CounterTotals, Row, RowTotals, counter_totals, row_totals, rows_of
+from trace_packets import packets_of
 
 from timeline.errors import LimitError, OutputError
 from timeline.exporting import export
@@ -384,15 +383,6 @@ def descriptors(loaded: Loaded) -> list[Any]:
         for packet in packets_of(loaded.content)
         if packet.HasField("track_descriptor") or packet.HasField("trace_attributes")
     ]
-
-
-def packets_of(data: bytes) -> Iterator[Any]:
-    """All packets of a trace, compressed ones unpacked."""
-    for packet in protos.Trace.FromString(data).packet:
-        if packet.HasField("compressed_packets"):
-            yield from packets_of(zlib.decompress(packet.compressed_packets))
-        else:
-            yield packet
 
 
 def test_the_sums_over_all_parts_are_those_of_the_whole(parted: Parted) -> None:
