@@ -25,8 +25,9 @@ from perfetto_sql import TraceProcessor
 
 from timeline.exporting import export
 from timeline.options import Args
+from timeline.profile import open_profile
 from timeline.report import ExportReport
-from timeline.selection import Kind
+from timeline.selection import Kind, Selection
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 CAPTURES = ("torch-npu-db", "torch-npu-text", "mindspore-2.1")
@@ -178,6 +179,41 @@ def test_overlap_of_databases_equals_step_trace_time_to_the_nanosecond(
     assert last_ns - first_ns == nearest_ns(str(stage))
     (host,) = (one for one in own.slices("Step Trace", rank) if one.row == "ProfilerStep")
     assert first_ns - host.start_ns == nearest_ns(str(preparing))
+
+
+@pytest.mark.parametrize("rank", RANKS)
+def test_figures_of_the_library_equal_step_trace_time(rank: int) -> None:
+    """Overlap of the rank and of its only step, without any export, to the nanosecond."""
+    table = output_of("torch-npu-db", rank) / "analysis.db"
+    ((step, stage, *sums),) = rows_of(
+        table,
+        "SELECT step, stage, computing, communication, communication_not_overlapped, free"
+        " FROM StepTraceTime",
+    )
+    names = ("span_ns", "computing_ns", "communication_ns", "not_overlapped_ns", "free_ns")
+    wanted = {name: nearest_ns(str(us)) for name, us in zip(names, (stage, *sums), strict=True)}
+    with open_profile(DATA / "torch-npu-db") as profile:
+        selection = Selection(ranks=rank)
+        (whole,) = profile.overlap(selection).to_dicts()
+        (only,) = profile.steps(selection).to_dicts()
+    assert {name: whole[name] for name in names} == wanted
+    assert {name: only[name] for name in names} == wanted
+    assert (whole["step_ns"], only["step"]) == (wanted["span_ns"], int(step))
+
+
+def test_steps_of_the_library_equal_the_mindspore_files() -> None:
+    """Every iteration of both ranks, to the nanosecond; those without tasks are not known."""
+    names = ("computing_ns", "communication_ns", "not_overlapped_ns", "free_ns")
+    steps = open_profile(DATA / "mindspore-2.1").steps().to_dicts()
+    assert {(row["rank"], row["step"]) for row in steps if row["span_ns"] is not None} == {
+        (rank, iteration) for rank in RANKS for iteration in ITERATIONS
+    }
+    for row in steps:
+        if row["span_ns"] is not None:
+            lanes = iteration_lanes(row["rank"], row["step"])
+            assert [row[name] for name in names] == [
+                sum(span_ns(event)[1] for event in lanes[OVERLAP, part]) for part in OVERLAP_ROWS
+            ]
 
 
 def drawn_sums(own: Export, rank: int) -> dict[str, int]:

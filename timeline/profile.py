@@ -19,6 +19,7 @@ from timeline.analysis.clocks import ClockOptions
 from timeline.analysis.steps import StepOperators
 from timeline.errors import TimelineWarning, UsageError
 from timeline.figures import Figures
+from timeline.notebook import paragraph_html
 from timeline.options import ReadingOptions
 from timeline.progress import Progress, Silent
 from timeline.reading import read_facts
@@ -189,10 +190,10 @@ class Profile:
         shown = rows[:MOST_RANKS_SHOWN]
         if len(rows) > len(shown):
             shown.append(f"  ... and {len(rows) - len(shown)} more")
-        return "\n".join([f"<Profile {self.path}", *shown]) + ">"
+        return "\n".join([f"<Profile {self.path}", *shown, *self.notes]) + ">"
 
     def _repr_html_(self) -> str:
-        return self.captures._repr_html_()
+        return self.captures._repr_html_() + paragraph_html(*self.notes)
 
 
 def open_profile(

@@ -62,17 +62,18 @@ class Table:
         return text.getvalue()
 
     def to_pandas(self) -> pd.DataFrame:
-        """A pandas frame; integers with gaps are Int64.
+        """A pandas frame; integers that may be missing are Int64, strings are string.
 
         Raises:
             ImportError: pandas is not installed.
         """
         import pandas as pd
 
+        kinds = {"i": "Int64", "f": "Float64", "O": "string"}
         return pd.DataFrame(
             {
-                name: pd.array(column.tolist(), dtype="Int64")
-                if np.ma.isMaskedArray(column) and column.dtype.kind == "i"
+                name: pd.array(column.tolist(), dtype=kinds[column.dtype.kind])
+                if np.ma.isMaskedArray(column) or column.dtype.kind == "O"
                 else column
                 for name, column in self.columns.items()
             }
