@@ -24,7 +24,8 @@ from timeline.verdict import Verdict
 __all__ = ["Page", "verdict_text"]
 
 PIPE_WIDTH = 100
-LEAST_WIDTH = 40
+LEAST_WIDTH = 60
+"""A narrower terminal wraps lines, so that no number is cut."""
 ONE_LINE_WIDTH = 72
 """Below this width a share stands below its time."""
 SIDE_BY_SIDE_WIDTH = 116
@@ -186,7 +187,7 @@ class _Blocks:
         pairs = {(row["rank"], row["graph"]) for row in self.figures.steps.to_dicts()}
         graphs = len(pairs) > len({rank for rank, _ in pairs})
         ranks = len(self.verdict.ranks) > 1
-        heads = ["step", *(["graph"] if graphs else []), *(["slowest\nrank"] if ranks else [])]
+        heads = ["step", *(["graph"] if graphs else []), *(["on\nrank"] if ranks else [])]
         grid = self._grid([*heads, "time"])
         for at in shown:
             row = rows[at]
@@ -205,7 +206,7 @@ class _Blocks:
             )
 
     def _grid(self, heads: Sequence[str]) -> Grid:
-        grid = Grid(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
+        grid = Grid(box=None, pad_edge=False, padding=(0, self._gap, 0, 0), header_style="bold")
         for label in heads:
             grid.add_column(label, justify="right", no_wrap=True, vertical="top")
         for part in _PARTS:
@@ -242,6 +243,10 @@ class _Blocks:
         left = self.page.width - used - (len(labels) + len(_PARTS)) * GAP
         return min(left, MOST_BAR) if left >= LEAST_BAR else 0
 
+    @property
+    def _gap(self) -> int:
+        return 1 if self.page.narrow else GAP
+
     def _mark(self, part: _Part) -> str:
         return part.mark if self.page.holds("█▒·") else part.plain_mark
 
@@ -267,7 +272,7 @@ class _Blocks:
     def _totals(self, title: str, rows: Table, *more: str) -> Grid | None:
         if not len(rows):
             return None
-        grid = Grid(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
+        grid = Grid(box=None, pad_edge=False, padding=(0, self._gap, 0, 0), header_style="bold")
         grid.add_column(title, overflow="fold")
         for name in more:
             grid.add_column(name, overflow="fold")
@@ -289,7 +294,7 @@ class _Blocks:
     def _longest_ops(self) -> Grid:
         ops = self.figures.longest_ops
         order = np.argsort(-ops["duration_ns"], kind="stable")[:MOST_OPS]
-        grid = Grid(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
+        grid = Grid(box=None, pad_edge=False, padding=(0, self._gap, 0, 0), header_style="bold")
         grid.add_column("longest communication op", overflow="fold")
         for name in ("rank", "step", "time"):
             grid.add_column(name, justify="right", no_wrap=True)
