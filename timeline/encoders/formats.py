@@ -9,6 +9,7 @@ from pathlib import Path
 from timeline.encoders.chrome import encode_chrome
 from timeline.encoders.deflate import gzipped
 from timeline.encoders.perfetto import encode_perfetto
+from timeline.encoders.perfetto_tracks import clock_ns
 from timeline.encoders.tally import Tally
 from timeline.errors import UsageError
 from timeline.tracks.model import Timeline
@@ -23,6 +24,7 @@ class Format:
     name: str
     suffix: str
     _encode: Callable[[Timeline, Tally | None], Iterator[bytes]]
+    _start_ns: Callable[[int], int]
 
     def encode(self, timeline: Timeline, tally: Tally | None = None) -> Iterator[bytes]:
         """The bytes of the file; tally is told whose they are, before a gzip of the whole."""
@@ -31,6 +33,10 @@ class Format:
     def size_of(self, timeline: Timeline) -> int:
         """The bytes a timeline takes, without writing it."""
         return sum(len(piece) for piece in self.encode(timeline))
+
+    def offset_ns(self, first_ns: int) -> int:
+        """What is added to each time of a timeline that begins at first_ns."""
+        return self._start_ns(first_ns) - first_ns
 
 
 def _packed(timeline: Timeline, tally: Tally | None) -> Iterator[bytes]:
@@ -50,11 +56,15 @@ def _chrome_packed(timeline: Timeline, tally: Tally | None) -> Iterator[bytes]:
     return gzipped(encode_chrome(timeline, tally=tally))
 
 
+def _at_zero(_first_ns: int) -> int:
+    return 0
+
+
 FORMATS = (
-    Format("pftrace", ".pftrace", _packed),
-    Format("pftrace", ".pftrace.gz", _packed_whole),
-    Format("json", ".json", _chrome),
-    Format("json", ".json.gz", _chrome_packed),
+    Format("pftrace", ".pftrace", _packed, clock_ns),
+    Format("pftrace", ".pftrace.gz", _packed_whole, clock_ns),
+    Format("json", ".json", _chrome, _at_zero),
+    Format("json", ".json.gz", _chrome_packed, _at_zero),
 )
 
 

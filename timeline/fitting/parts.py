@@ -9,9 +9,17 @@ from pathlib import Path
 
 from timeline.encoders.formats import Format
 from timeline.errors import LimitError
-from timeline.fitting.writer import AIM, Drawing, Part, Writer, Written, first_moment_ns
+from timeline.fitting.writer import (
+    AIM,
+    Drawing,
+    Part,
+    Writer,
+    Written,
+    first_moment_ns,
+    last_moment_ns,
+)
 from timeline.records.tables import Omission
-from timeline.tracks.model import Samples, Slices, Track
+from timeline.tracks.model import Track
 from timeline.tracks.resolve import without_half_arrows
 from timeline.tracks.split import between, cut_moments
 from timeline.units import spell_bytes
@@ -31,7 +39,7 @@ def split_up(writer: Writer, drawing: Drawing) -> Written:
     whole.draft.discard()
     first_ns = first_moment_ns(drawing.tracks)
     count = int(size / (writer.limit * AIM)) + 1
-    moments = cut_moments(drawing.tracks, count, first_ns, _last_moment_ns(drawing.tracks) + 1)
+    moments = cut_moments(drawing.tracks, count, first_ns, last_moment_ns(drawing.tracks) + 1)
     parts: list[Part] = []
     lost = 0
 
@@ -101,16 +109,6 @@ def _too_small_for_parts(
         f"part; {least} bytes would do.",
         do="Raise --limit, or take fewer --ranks or --layers.",
     )
-
-
-def _last_moment_ns(tracks: Sequence[Track]) -> int:
-    lasts = [0]
-    for track in tracks:
-        if isinstance(track.content, Slices) and len(track.content):
-            lasts.append(int(track.content.end_ns.max()))
-        elif isinstance(track.content, Samples) and len(track.content):
-            lasts.append(int(track.content.time_ns[-1]))
-    return max(lasts)
 
 
 def _part_path(target: Path, form: Format, number: int, count: int) -> Path:

@@ -32,6 +32,7 @@ __all__ = [
     "Writer",
     "Written",
     "first_moment_ns",
+    "last_moment_ns",
     "steps_of",
     "too_small",
 ]
@@ -49,12 +50,18 @@ Attributes = Callable[
 
 @dataclass(frozen=True)
 class Part:
-    """One written file under a temporary name: its slices, and the bytes of each layer."""
+    """One written file under a temporary name: its slices, and the bytes of each layer.
+
+    drawn_ns: the first and the last moment drawn, on the clock of the tracks; offset_ns: what is
+    added to a time of the tracks in the file.
+    """
 
     draft: Draft
     target: Path
     slices: int
     layer_bytes: Mapping[LayerKey, float]
+    drawn_ns: tuple[int, int]
+    offset_ns: int
 
 
 @dataclass(frozen=True)
@@ -146,7 +153,14 @@ class Writer:
         draft = write_draft(self.form.encode(made, tally), self.target)
         self.drafts.append(draft)
         tally.scale_to(draft.size_bytes)
-        return Part(draft, self.target, made.slice_count, bytes_by_layer(tracks, tally.by_track))
+        return Part(
+            draft,
+            self.target,
+            made.slice_count,
+            bytes_by_layer(tracks, tally.by_track),
+            (first_moment_ns(tracks), last_moment_ns(tracks)),
+            self.form.offset_ns(made.first_ns),
+        )
 
     def measure(
         self,
@@ -182,6 +196,17 @@ def first_moment_ns(tracks: Sequence[Track]) -> int:
         elif isinstance(track.content, Samples) and len(track.content):
             firsts.append(int(track.content.time_ns[0]))
     return min(firsts, default=0)
+
+
+def last_moment_ns(tracks: Sequence[Track]) -> int:
+    """The last moment of any slice or sample, 0 where there is none."""
+    lasts = []
+    for track in tracks:
+        if isinstance(track.content, Slices) and len(track.content):
+            lasts.append(int(track.content.end_ns.max()))
+        elif isinstance(track.content, Samples) and len(track.content):
+            lasts.append(int(track.content.time_ns[-1]))
+    return max(lasts, default=0)
 
 
 def too_small(limit: int, least: int) -> LimitError:

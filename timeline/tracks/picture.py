@@ -26,11 +26,9 @@ from timeline.tracks.model import Samples, Slices, Track
 from timeline.tracks.overview import paint_overview
 from timeline.tracks.painter import Painter
 from timeline.tracks.rank_picture import PictureOptions, RankPicture
-from timeline.tracks.summary import STEP_TRACE, paint_overlap, paint_steps
+from timeline.tracks.summary import OVERLAP, STEP_TRACE, paint_overlap, paint_steps
 
-__all__ = ["OVERLAP_FOLDER", "RankTracks", "assemble", "draw_rank"]
-
-OVERLAP_FOLDER = "Overlap Analysis"
+__all__ = ["RankTracks", "assemble", "draw_rank"]
 
 
 @dataclass(frozen=True)
@@ -157,7 +155,7 @@ def _rows(picture: RankPicture, options: PictureOptions) -> list[_Row]:
     if Layer.OVERLAP in layers:
         rows.append(
             _Row(
-                OVERLAP_FOLDER,
+                OVERLAP,
                 1,
                 lambda painter, parent: paint_overlap(painter, parent, picture),
             )

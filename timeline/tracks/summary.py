@@ -13,9 +13,10 @@ from timeline.tracks.model import Arg, Schema
 from timeline.tracks.painter import Drawn, Painter, integers
 from timeline.tracks.rank_picture import RankPicture
 
-__all__ = ["OVERLAP_ROWS", "STEP_TRACE", "paint_overlap", "paint_steps"]
+__all__ = ["OVERLAP", "OVERLAP_ROWS", "STEP_TRACE", "paint_overlap", "paint_steps"]
 
 STEP_TRACE = "Step Trace"
+OVERLAP = "Overlap Analysis"
 OVERLAP_ROWS = ("Computing", "Communication", "Communication(Not Overlapped)", "Free")
 """The vendor's own names, in its order."""
 

@@ -13,7 +13,8 @@ from timeline.records.columns import Bool, Int64
 from timeline.records.strings import StringPool
 from timeline.tracks.model import Arg, ArgKind, Arrows, Schema, Slices, Track
 from timeline.tracks.painter import Drawn, Painter, names
-from timeline.tracks.picture import OVERLAP_FOLDER, RankTracks
+from timeline.tracks.picture import RankTracks
+from timeline.tracks.summary import OVERLAP
 
 __all__ = ["MOST_ARROWS", "WAITING", "with_waiting"]
 
@@ -119,7 +120,7 @@ def _with_row(
 ) -> tuple[Track, ...]:
     """The tracks with a row of waits below the overlap analysis, where that is drawn."""
     folder = next(
-        (own.id for own in tracks if own.parent is None and own.name == OVERLAP_FOLDER), None
+        (own.id for own in tracks if own.parent is None and own.name == OVERLAP), None
     )
     own = waits.take(waits.waited_ns > 0)
     if folder is None or not len(own):

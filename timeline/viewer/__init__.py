@@ -1,0 +1,8 @@
+"""Shows an exported file in the Perfetto UI."""
+
+from __future__ import annotations
+
+from timeline.viewer.local_ui import installed_pages
+from timeline.viewer.opening import show
+
+__all__ = ["installed_pages", "show"]

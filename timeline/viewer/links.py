@@ -1,0 +1,113 @@
+"""Turns the report of an export into an address at which the Perfetto UI shows what is slow."""
+
+from __future__ import annotations
+
+import json
+import urllib.parse
+from dataclasses import dataclass
+
+import numpy as np
+
+from timeline.report import ExportReport, OutputFile
+from timeline.tracks.summary import OVERLAP, OVERLAP_ROWS
+
+__all__ = ["View", "address", "view_of"]
+
+MOST_RANKS_BY_NAME = 2
+"""Pinned rows do not tell their rank, so those of more ranks are not pinned by their name."""
+MARGIN = 0.05
+"""What is shown before and after the step, as a share of it."""
+
+
+@dataclass(frozen=True)
+class View:
+    """A file, and what the UI shows of it first.
+
+    visible_ns: first and last moment in view, in the time of the file; None for all of it.
+    pinned: the regular expression (of JavaScript) of the paths of the rows to pin, empty for none.
+    told: what is in view, in words.
+    """
+
+    output: OutputFile
+    visible_ns: tuple[int, int] | None
+    pinned: str
+    told: str
+
+
+def view_of(report: ExportReport) -> View:
+    """The file with the slowest step, that step, and the overlap of its rank.
+
+    A step is in view from its mark to the end of its device work, as far as the file has it: the
+    UI ignores times outside of the trace altogether. The first file, and all of it, is shown where
+    there are no two steps to compare.
+    """
+    slowest = report.verdict.step_extreme
+    if slowest is None:
+        output = report.outputs[0]
+        return View(output, None, _pinned(report, output), "all of it")
+    step_ns = _slowest_step_ns(report)
+    output = max(report.outputs, key=lambda own: _shared_ns(own.drawn_ns, step_ns))
+    told = f"step {slowest.slowest} of rank {_slowest_rank(report)}, the slowest,"
+    return View(output, _visible_ns(output, step_ns), _pinned(report, output), told)
+
+
+def _slowest_step_ns(report: ExportReport) -> tuple[int, int]:
+    steps = report.verdict.steps
+    at = int(np.argmax(steps["span_ns"]))
+    start_ns, end_ns = int(steps["start_ns"][at]), int(steps["end_ns"][at])
+    return start_ns, max(end_ns, start_ns + int(steps["span_ns"][at]))
+
+
+def _shared_ns(some_ns: tuple[int, int], other_ns: tuple[int, int]) -> int:
+    return min(some_ns[1], other_ns[1]) - max(some_ns[0], other_ns[0])
+
+
+def _visible_ns(output: OutputFile, step_ns: tuple[int, int]) -> tuple[int, int] | None:
+    margin_ns = int((step_ns[1] - step_ns[0]) * MARGIN)
+    first_ns = max(step_ns[0] - margin_ns, output.drawn_ns[0])
+    last_ns = min(step_ns[1] + margin_ns, output.drawn_ns[1])
+    if first_ns >= last_ns:
+        return None
+    return first_ns + output.offset_ns, last_ns + output.offset_ns
+
+
+def _pinned(report: ExportReport, output: OutputFile) -> str:
+    """The four rows of the overlap analysis of one rank, by their path or else by their name.
+
+    Old versions of the UI know names alone, which tell neither the rank nor a row from a folder:
+    there, rows of few ranks are pinned, and of "Communication", which is both, none. In JSON each
+    row lies in a folder of its own name.
+    """
+    if output.format != "pftrace":
+        return ""
+    rank = _slowest_rank(report)
+    names = "|".join(name.replace("(", r"\(").replace(")", r"\)") for name in OVERLAP_ROWS)
+    folder = f"(Rank {rank} > {OVERLAP}|{OVERLAP} > Rank {rank})"
+    by_path = f"(^|> ){folder} > ({names})$"
+    if len(report.ranks) > MOST_RANKS_BY_NAME:
+        return by_path
+    return rf"{by_path}|^(Computing|Communication\(Not Overlapped\)|Free)$"
+
+
+def _slowest_rank(report: ExportReport) -> int:
+    """The one on which the slowest step was slowest, else the slowest, else the first."""
+    step, rank = report.verdict.step_extreme, report.verdict.rank_extreme
+    if step is not None and step.rank is not None:
+        return step.rank
+    return report.ranks[0].rank if rank is None else rank.slowest
+
+
+def address(ui: str, trace_url: str, view: View) -> str:
+    """Where to go: the UI at `ui` loads the trace, pins rows and zooms.
+
+    Parameters and commands are those that Perfetto keeps stable: "Deep linking to the Perfetto UI"
+    and "Commands Automation Reference" in its documentation.
+    """
+    asked = {"url": trace_url}
+    if view.visible_ns is not None:
+        asked["visStart"], asked["visEnd"] = map(str, view.visible_ns)
+    if view.pinned:
+        # New versions of the UI ask the user where they are not told what to match.
+        commands = [{"id": "dev.perfetto.PinTracksByRegex", "args": [view.pinned, "path"]}]
+        asked["startupCommands"] = json.dumps(commands, separators=(",", ":"))
+    return f"{ui}/#!/?{urllib.parse.urlencode(asked, quote_via=urllib.parse.quote)}"

@@ -1,0 +1,163 @@
+"""Turns the report of an export into an open browser tab, or into what to do for one."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import socket
+import sys
+import time
+import webbrowser
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from timeline.printable import say
+from timeline.report import ExportReport
+from timeline.units import spell_bytes
+from timeline.viewer.links import View, address, view_of
+from timeline.viewer.serving import HOST, PORT, Offer, TraceServer
+
+__all__ = ["show"]
+
+UI = "https://ui.perfetto.dev"
+MOST_BYTES = 200 * 1024 * 1024
+"""What a browser tab holds with ease."""
+PATIENCE_SECONDS = 60.0
+QUIET_SECONDS = 5.0
+"""A UI of this machine has loaded all of itself when it asks for nothing so long."""
+
+Say = Callable[[str], None]
+
+
+def show(
+    report: ExportReport, pages: Mapping[str, Path] | None = None, *, quiet: bool = False
+) -> None:
+    """Show an exported file in the Perfetto UI: overlap pinned, the slowest step in view.
+
+    Serves the file to the UI, once, from this machine to this machine, and returns when it was
+    fetched. Where no browser can be opened, tells how to open one elsewhere, and waits.
+
+    Args:
+        report: of the export.
+        pages: the files of a UI on this machine, of `installed_pages`; else ui.perfetto.dev.
+        quiet: say only what somebody has to do.
+    """
+    view = view_of(report)
+    if len(report.outputs) > 1:
+        at = report.outputs.index(view.output) + 1
+        _say(f"Opening part {at} of {len(report.outputs)}, {view.output.path}.")
+    if view.output.size_bytes > MOST_BYTES:
+        size = spell_bytes(view.output.size_bytes)
+        _say(
+            f"{view.output.path} has {size}, more than a browser tab holds with ease. Run:",
+            f"  trace_processor server http {view.output.path}",
+            f"and open {UI}, which finds it.",
+        )
+        return
+    with contextlib.ExitStack() as stack:
+        try:
+            server = stack.enter_context(_server(view, pages))
+        except OSError as error:
+            _say(
+                f"Port {PORT} of this machine cannot be used: {error.strerror}. End what holds it, "
+                "such as another --open or trace_processor, and run this again, or "
+                + _drag(view.output.path, pages)
+            )
+            return
+        _show(view, server, quiet=quiet)
+
+
+def _server(view: View, pages: Mapping[str, Path] | None) -> TraceServer:
+    """A UI of this machine may be anywhere; the other reads from one port alone."""
+    offer = Offer(view.output.path.resolve(), "" if pages else UI, pages or {})
+    try:
+        return TraceServer(offer, PORT)
+    except OSError:
+        if not pages:
+            raise
+        return TraceServer(offer, 0)
+
+
+def _show(view: View, server: TraceServer, *, quiet: bool) -> None:
+    file, pages = view.output.path, server.offer.pages
+    where = server.url if pages else UI
+    url = address(where, server.url + server.offer.trace_path, view)
+    has_browser = _has_browser()
+    with contextlib.suppress(KeyboardInterrupt):
+        if has_browser:
+            if not quiet:
+                _say(f"Opening {file} at {where}, {view.told} in view ...")
+            has_browser = _open(url)
+        if not has_browser:
+            _say(
+                *_how_to_open(url, server.port),
+                f"Serving {file} until it is fetched; Ctrl-C ends that.",
+            )
+        if not _is_fetched(server, PATIENCE_SECONDS if has_browser else math.inf):
+            asked = "" if pages else "If the browser asked for access to this device, allow it. "
+            _say(
+                f"{file} was not fetched within {PATIENCE_SECONDS:.0f} s. {asked}Run this again, "
+                "or " + _drag(file, pages)
+            )
+            return
+        if not quiet:
+            _say(f"Opened {file}.")
+        while pages and time.monotonic() - server.asked_at < QUIET_SECONDS:
+            time.sleep(QUIET_SECONDS / 10)
+        return
+    _say(f"Stopped. {file} is written; to see it, " + _drag(file, pages))
+
+
+def _has_browser() -> bool:
+    """Whether a browser of this machine has a screen that somebody looks at."""
+    if os.environ.get("BROWSER"):
+        return True
+    if os.environ.get("SSH_CONNECTION"):
+        return False
+    has_screen = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    return sys.platform in ("win32", "darwin") or bool(has_screen)
+
+
+def _open(url: str) -> bool:
+    try:
+        return webbrowser.open_new_tab(url)
+    except webbrowser.Error:
+        return False
+
+
+def _how_to_open(url: str, port: int) -> tuple[str, ...]:
+    return (
+        "No browser here. On the machine with the browser, run",
+        f"  ssh -N -L {port}:{HOST}:{port} {_ssh_target()}",
+        "and open there",
+        f"  {url}",
+    )
+
+
+def _ssh_target() -> str:
+    """This machine as the other one reached it, else by its own name."""
+    user = os.environ.get("USER") or os.environ.get("LOGNAME")
+    at = f"{user}@" if user else ""
+    words = os.environ.get("SSH_CONNECTION", "").split()
+    if len(words) != 4:
+        return at + socket.gethostname()
+    _, _, host, port = words
+    return at + host if port == "22" else f"-p {port} {at}{host}"
+
+
+def _is_fetched(server: TraceServer, seconds: float) -> bool:
+    """Wait; a file that is on its way by then is waited for."""
+    until = time.monotonic() + seconds
+    while not server.fetched.wait(0.2):
+        if time.monotonic() > until and not server.is_sending:
+            return False
+    return True
+
+
+def _drag(file: Path, pages: Mapping[str, Path] | None) -> str:
+    return f"drag {file} into {'a Perfetto UI' if pages else UI}."
+
+
+def _say(*lines: str) -> None:
+    say(*lines, stream=sys.stderr)

@@ -1,0 +1,221 @@
+"""Turns one trace file into the answer to one request from this machine, and to no other."""
+
+from __future__ import annotations
+
+import http.server
+import os
+import secrets
+import shutil
+import socketserver
+import sys
+import threading
+import time
+import urllib.parse
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from mimetypes import MimeTypes
+from pathlib import Path
+
+__all__ = ["HOST", "PORT", "Offer", "TraceServer"]
+
+HOST = "127.0.0.1"
+PORT = 9001
+"""The only port of this machine that ui.perfetto.dev may read from."""
+STALLED_SECONDS = 30.0
+POLL_SECONDS = 0.1
+TOKEN_BYTES = 16
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What may be read, and by whom.
+
+    origin: of the page that may read the trace; empty for pages of this server alone. pages: files
+    of a UI by the path of their URL. The path of the trace cannot be guessed.
+    """
+
+    trace: Path
+    origin: str = ""
+    pages: Mapping[str, Path] = field(default_factory=dict)
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(TOKEN_BYTES))
+
+    @property
+    def trace_path(self) -> str:
+        """The path of the trace in its URL; the UI shows what follows the last slash."""
+        return f"/{self.token}/{urllib.parse.quote(os.fsencode(self.trace.name))}"
+
+
+class TraceServer(socketserver.ThreadingTCPServer):
+    """Gives a trace to the first who asks properly, then to nobody.
+
+    fetched: is set once the whole file was sent. Browsers open connections ahead of need, so each
+    is served by a thread of its own.
+    """
+
+    daemon_threads = True
+    allow_reuse_address = os.name == "posix"  # elsewhere it would let others take the port
+    request_queue_size = 32
+
+    def __init__(self, offer: Offer, port: int) -> None:
+        """Listen; port 0 is any that is free.
+
+        Raises:
+            OSError: the port is in use.
+        """
+        self.offer = offer
+        self.fetched = threading.Event()
+        self.asked_at = time.monotonic()
+        self._lock = threading.Lock()
+        self._is_taken = self._is_sent = False
+        super().__init__((HOST, port), _Handler)
+
+    def __enter__(self) -> TraceServer:
+        """Answer until the context ends."""
+        threading.Thread(target=self.serve_forever, args=(POLL_SECONDS,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_args: object) -> None:
+        """Stop, and give the port back."""
+        self.shutdown()
+        self.server_close()
+
+    @property
+    def port(self) -> int:
+        """The port that it listens to."""
+        return int(self.server_address[1])
+
+    @property
+    def url(self) -> str:
+        """Of the server itself."""
+        return f"http://{HOST}:{self.port}"
+
+    @property
+    def is_sending(self) -> bool:
+        """Whether the trace is on its way."""
+        return self._is_taken and not self.fetched.is_set()
+
+    @property
+    def hosts(self) -> tuple[str, str]:
+        """What a request may call this machine: a page elsewhere may have its own name for it."""
+        return f"{HOST}:{self.port}", f"localhost:{self.port}"
+
+    def take(self) -> bool:
+        """Whether the trace may be sent now; if it is, tell `done`."""
+        with self._lock:
+            if self._is_taken:
+                return False
+            self._is_taken = True
+            return True
+
+    def done(self, *, sent: bool) -> None:
+        """The trace was sent as a whole, or may be asked for once more."""
+        with self._lock:
+            self._is_taken = self._is_sent = sent
+
+    def process_request_thread(self, request: object, client_address: object) -> None:
+        """Serve a connection; the trace counts as fetched when its connection is closed."""
+        super().process_request_thread(request, client_address)  # type: ignore[arg-type]
+        if self._is_sent:
+            self.fetched.set()
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Whoever hangs up early may ask again."""
+        if not isinstance(sys.exc_info()[1], ConnectionError | TimeoutError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    """Answers GET of the trace and of pages, and the browser's question whether it may ask."""
+
+    server: TraceServer
+    timeout = STALLED_SECONDS
+    _types = MimeTypes()
+
+    def do_GET(self) -> None:
+        """Send the trace or a page."""
+        self.server.asked_at = time.monotonic()
+        refusal = self._refusal()
+        if refusal is not None:
+            self.send_error(refusal)
+        elif self.path == self.server.offer.trace_path:
+            self._send_trace()
+        else:
+            self._send_page(self.server.offer.pages[self.path])
+
+    def do_OPTIONS(self) -> None:
+        """Tell a browser that the page may read the trace from this machine."""
+        refusal = self._refusal()
+        if refusal is None and not self._is_trace:
+            refusal = HTTPStatus.NOT_FOUND
+        if refusal is not None:
+            self.send_error(refusal)
+            return
+        self.send_response(HTTPStatus.NO_CONTENT)
+        self._allow_origin()
+        self.send_header("Access-Control-Allow-Methods", "GET")
+        if self.headers.get("Access-Control-Request-Private-Network") == "true":
+            self.send_header("Access-Control-Allow-Private-Network", "true")
+        self.end_headers()
+
+    @property
+    def _is_trace(self) -> bool:
+        return self.path == self.server.offer.trace_path
+
+    def _refusal(self) -> HTTPStatus | None:
+        """Why the request gets no answer; None if it gets one."""
+        offer = self.server.offer
+        hosts = self.headers.get_all("Host", [])
+        if len(hosts) != 1 or hosts[0] not in self.server.hosts:
+            return HTTPStatus.FORBIDDEN
+        if not self._is_trace:
+            return None if self.path in offer.pages else HTTPStatus.NOT_FOUND
+        origins = self.headers.get_all("Origin", [])
+        if offer.origin:
+            return None if origins == [offer.origin] else HTTPStatus.FORBIDDEN
+        return None if origins in ([], [f"http://{hosts[0]}"]) else HTTPStatus.FORBIDDEN
+
+    def _allow_origin(self) -> None:
+        if self.server.offer.origin:
+            self.send_header("Access-Control-Allow-Origin", self.server.offer.origin)
+            self.send_header("Vary", "Origin")
+
+    def _send_trace(self) -> None:
+        if not self.server.take():
+            self.send_error(HTTPStatus.GONE)
+            return
+        sent = False
+        try:
+            sent = self._send_file(self.server.offer.trace, "application/octet-stream")
+        finally:
+            self.server.done(sent=sent)
+
+    def _send_page(self, file: Path) -> None:
+        kind, _ = self._types.guess_type(file.name)
+        self._send_file(file, kind or "application/octet-stream")
+
+    def _send_file(self, file: Path, kind: str) -> bool:
+        """Stream a file; False if it is no longer there."""
+        try:
+            stream = file.open("rb")
+        except OSError:
+            self.send_error(HTTPStatus.NOT_FOUND)
+            return False
+        with stream:
+            self.send_response(HTTPStatus.OK)
+            if self._is_trace:
+                self._allow_origin()
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(os.fstat(stream.fileno()).st_size))
+            self.send_header("Cache-Control", "no-store")
+            self.send_header("X-Content-Type-Options", "nosniff")
+            self.end_headers()
+            shutil.copyfileobj(stream, self.wfile)
+        return True
+
+    def version_string(self) -> str:
+        """Who answers; the versions of Python and of its modules are nobody's business."""
+        return "tlexport"
+
+    def log_message(self, *_args: object) -> None:
+        """Say nothing of requests."""
