@@ -14,10 +14,9 @@ import pytest
 from profile_shelf import ProfileShelf, change_events
 
 from timeline.cli import main
-from timeline.export import ExportOptions, export
+from timeline.exporting import export
 from timeline.figures import PARTS
 from timeline.report import ExportReport
-from timeline.selection import Selection
 from timeline.table import Table
 from timeline.terminal import MOST_STEPS, PIPE_WIDTH, SLOWEST_RANKS, Page, verdict_text
 from timeline.units import spell_share, spell_short
@@ -31,9 +30,7 @@ if sys.platform != "win32":
 
 @pytest.fixture
 def report(shelf: ProfileShelf, tmp_path: Path) -> ExportReport:
-    return export(
-        shelf.get("torch-db").path, Selection(), ExportOptions(output=tmp_path / "o.pftrace")
-    )
+    return export(shelf.get("torch-db").path, tmp_path / "o.pftrace")
 
 
 def said(report: ExportReport, page: Page, *, verbose: bool = False) -> str:

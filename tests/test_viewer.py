@@ -14,16 +14,16 @@ import urllib.parse
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from perfetto_sql import TraceProcessor, web_root
 from profile_shelf import ProfileShelf
 
 from timeline.cli import main
-from timeline.export import ExportOptions, Fit, export
+from timeline.exporting import export
 from timeline.report import ExportReport
-from timeline.selection import DETAIL_LAYERS, Kind, Selection
+from timeline.selection import DETAIL_LAYERS, Selection
 from timeline.tracks.summary import OVERLAP_ROWS
 from timeline.viewer import installed_pages, opening, show
 from timeline.viewer.links import address, view_of
@@ -283,14 +283,11 @@ def refused(answer: Answer, *statuses: int) -> None:
     assert BODY[:256] not in answer.body
 
 
-def exported(shelf: ProfileShelf, folder: Path, **options: object) -> ExportReport:
+def exported(shelf: ProfileShelf, folder: Path, **options: Any) -> ExportReport:
     """A detail of two ranks whose slowest step is the last of three."""
     profile = shelf.get("mindstudio")
-    asked = replace(
-        ExportOptions(kind=Kind.DETAIL, output=folder / "detail.pftrace", force=True),
-        **options,  # type: ignore[arg-type]
-    )
-    return export(profile.path, Selection(layers=DETAIL_LAYERS), asked)
+    target = folder / "detail.pftrace"
+    return export(profile.path, target, kind="detail", force=True, **options)
 
 
 def parameters(link: str) -> dict[str, str]:
@@ -336,7 +333,7 @@ def bounds_of(processor: TraceProcessor) -> tuple[int, int]:
 def test_of_several_parts_the_one_with_the_slowest_step_is_opened(
     shelf: ProfileShelf, tmp_path: Path
 ) -> None:
-    report = exported(shelf, tmp_path, fit=Fit.SPLIT, limit_bytes=9_000)
+    report = exported(shelf, tmp_path, fit="split", limit=9_000)
     assert len(report.outputs) > 1
     view = view_of(report)
     assert view.output == report.outputs[-1]
@@ -353,8 +350,13 @@ def test_the_overlap_of_the_slowest_rank_is_pinned(
 ) -> None:
     """The paths are those by which the UI knows a row: names from the root, joined by " > "."""
     profile = shelf.get("mindstudio", ranks=ranks)
-    options = ExportOptions(output=tmp_path / "x.pftrace", by_layer=by_layer)
-    report = export(profile.path, Selection(layers=DETAIL_LAYERS), options)
+    selection = Selection(layers=DETAIL_LAYERS)
+    report = export(
+        profile.path,
+        tmp_path / "x.pftrace",
+        selection=selection,
+        group_by="layer" if by_layer else "rank",
+    )
     assert report.verdict.step_extreme is not None
     pattern = view_of(report).pinned
     paths = paths_of(TraceProcessor.load((tmp_path / "x.pftrace").read_bytes()))

@@ -16,7 +16,7 @@ from timeline.printable import printable_json, say
 from timeline.selection import Align, Kind, Selection
 from timeline.termination import Terminated, interrupted_by_sigterm, signals_held
 from timeline.units import parse_duration_ns
-from timeline.usage import Parser, one_of
+from timeline.usage import OneOf, Parser
 from timeline.version import __version__
 
 if TYPE_CHECKING:
@@ -87,14 +87,14 @@ def _add_select(group: argparse._ArgumentGroup) -> None:
 def _add_draw(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--kind",
-        type=one_of([kind.value for kind in Kind]),
+        type=OneOf(tuple(kind.value for kind in Kind)),
         metavar="KIND",
         default=Kind.SUMMARY.value,
         help="summary: steps and overlap; detail: every task too (default: summary)",
     )
     group.add_argument(
         "--group-by",
-        type=one_of(["rank", "layer"]),
+        type=OneOf(("rank", "layer")),
         metavar="WHAT",
         help="rows by rank, or by layer (default: layer for summary, rank for detail)",
     )
@@ -109,7 +109,7 @@ def _add_draw(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--args",
-        type=one_of(["default", "all", "none"]),
+        type=OneOf(("default", "all", "none")),
         metavar="SET",
         default="default",
         help="args on slices: default (a short set), all or none; the viewer pays for each",
@@ -131,7 +131,7 @@ def _add_draw(group: argparse._ArgumentGroup) -> None:
 def _add_clock(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--align",
-        type=one_of([align.value for align in Align]),
+        type=OneOf(tuple(align.value for align in Align)),
         metavar="HOW",
         help="what puts ranks on one clock: recorded is what profiles tell, collectives corrects "
         "it by the ends of those that ranks share, start has all begin together, none moves "
@@ -162,7 +162,7 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--fit",
-        type=one_of(["coarsen", "steps", "split", "error"]),
+        type=OneOf(("coarsen", "steps", "split", "error")),
         metavar="HOW",
         default="coarsen",
         help="when it is larger: coarsen gathers what is short, steps keeps the detail of the "
@@ -227,6 +227,12 @@ def _add_print(group: argparse._ArgumentGroup) -> None:
         help="print the times of each step and the longest communication ops too",
     )
     group.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors")
+    group.add_argument(
+        "--completion",
+        type=OneOf(("bash", "zsh", "fish")),
+        metavar="SHELL",
+        help="print what makes bash, zsh or fish complete options and their values, and stop",
+    )
     group.add_argument("--version", action="version", version=f"tlexport {__version__}")
 
 
@@ -245,7 +251,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     try:
         with interrupted_by_sigterm():
-            return _run(build_parser().parse(arguments))
+            parser = build_parser()
+            if "_ARGCOMPLETE" in os.environ:
+                from timeline.completion import complete
+
+                complete(parser)
+            return _run(parser.parse(arguments))
     except TimelineError as error:
         first, *more = error.lines()
         say(f"tlexport: {first}", *more, stream=sys.stderr)
@@ -269,6 +280,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(asked: argparse.Namespace) -> int:
     _check_prints(asked)
+    if asked.completion:
+        from timeline.completion import script_lines
+
+        say(*script_lines(asked.completion))
+        _flush()
+        return 0
     with signals_held():  # NumPy takes an interrupt of its import for a broken installation
         from timeline.exporting import export
     selection = Selection(

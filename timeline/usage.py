@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NoReturn
 
 from timeline.errors import UsageError, did_you_mean
 
-__all__ = ["Parser", "one_of"]
+__all__ = ["OneOf", "Parser"]
 
 USAGE = "%(prog)s [PATH] [options]"
 DESCRIPTION = """\
@@ -70,14 +71,20 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{said}{end}", do="Try: tlexport --help")
 
 
-def one_of(values: Sequence[str]) -> Callable[[str], str]:
+@dataclass(frozen=True)
+class OneOf:
     """A type of option that has one of some values."""
 
-    def checked(text: str) -> str:
-        if text not in values:
+    values: tuple[str, ...]
+
+    def __call__(self, text: str) -> str:
+        """The value itself.
+
+        Raises:
+            ArgumentTypeError: it is none of them; the message names the nearest.
+        """
+        if text not in self.values:
             raise argparse.ArgumentTypeError(
-                f"{text!r} is none of {', '.join(values)}{did_you_mean(text, values)}"
+                f"{text!r} is none of {', '.join(self.values)}{did_you_mean(text, self.values)}"
             )
         return text
-
-    return checked

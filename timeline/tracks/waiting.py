@@ -119,9 +119,7 @@ def _with_row(
     tracks: list[Track], rank: int, collectives: RankCollectives, waits: Waits, numbers: Int64
 ) -> tuple[Track, ...]:
     """The tracks with a row of waits below the overlap analysis, where that is drawn."""
-    folder = next(
-        (own.id for own in tracks if own.parent is None and own.name == OVERLAP), None
-    )
+    folder = next((own.id for own in tracks if own.parent is None and own.name == OVERLAP), None)
     own = waits.take(waits.waited_ns > 0)
     if folder is None or not len(own):
         return tuple(tracks)
