@@ -235,8 +235,8 @@ def test_the_package_exports_its_errors() -> None:
 
 def test_help_needs_no_library() -> None:
     """What encodes and computes is loaded when it is needed, not by every `--help`."""
-    libraries = ("numpy", "perfetto", "google.protobuf", "orjson", "msgspec", "apsw", "rich")
-    libraries += ("argcomplete",)
+    encoding = ("numpy", "perfetto", "google.protobuf", "orjson", "msgspec", "apsw")
+    libraries = (*encoding, "rich", "argcomplete")
     code = f"import sys, timeline.cli; print([n for n in {libraries} if n in sys.modules])"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"

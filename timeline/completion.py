@@ -39,7 +39,7 @@ def complete(parser: argparse.ArgumentParser) -> None:
     for action in parser._actions:
         completer = _COMPLETERS.get(action.dest)
         if isinstance(action.type, OneOf):
-            completer = ChoicesCompleter(action.type.values)
+            completer = ChoicesCompleter(dict.fromkeys(action.type.values, ""))
         if completer is not None:
             action.completer = completer  # type: ignore[attr-defined]
     argcomplete.autocomplete(parser, always_complete_options=False)
