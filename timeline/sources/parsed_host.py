@@ -30,7 +30,6 @@ _NAMED_BY_ITEM = ("hccl", "communication")
 def read_calls(
     databases: ParsedDatabases,
     clock: ParsedClock,
-    process: int,
     strings: StringPool,
     *,
     whole: bool,
@@ -63,7 +62,7 @@ def read_calls(
         columns
         | {
             "end_ns": clock.host_times_ns(raw["end"]),
-            "process": np.full(count, process),
+            "process": np.full(count, clock.process),
             "thread": raw["thread_id"],
             "name": _call_names(texts, strings),
             "level": texts["level"],

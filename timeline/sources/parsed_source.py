@@ -121,20 +121,13 @@ class _Reader:
         ops, planes = communication.ops, communication.planes
         ops = replace(ops, launch_ns=_launched(ops.connection, launches))
         planes = replace(planes, launch_ns=_launched(communication.plane_connection, launches))
-        host, flows = HostEvents.empty(), Flows.empty()
-        if self._with_host:
-            marks = self._attempt(
-                lambda: read_marks(self.databases, self.clock, self.strings), HostEvents.empty()
-            )
-            host = HostEvents.concat([calls, marks])
+        host = self._host(calls)
+        flows = Flows.empty()
+        if Layer.ARROWS in self.layers:
             flows = launch_arrows(host, tasks, ops, self.strings)
         if not self.every_arg:
             tasks = _without_rest(tasks)
-        series, samples = CounterSeries.empty(), CounterSamples.empty()
-        if Layer.COUNTERS in self.layers:
-            series, samples = self._attempt(
-                lambda: read_counters(self.databases, self.clock, self.strings), (series, samples)
-            )
+        series, samples = self._counters()
         return Records(
             self.rank,
             self.strings,
@@ -146,7 +139,7 @@ class _Reader:
             host=host,
             series=series,
             samples=samples,
-            flows=flows if Layer.ARROWS in self.layers else Flows.empty(),
+            flows=flows,
             omissions=(*self.omissions, *self.databases.omissions(self.rank)),
             warnings=tuple(self.warnings),
         )
@@ -201,8 +194,23 @@ class _Reader:
         return found
 
     def _calls(self) -> HostEvents:
-        return read_calls(
-            self.databases, self.clock, self.clock.process, self.strings, whole=self._with_host
+        return read_calls(self.databases, self.clock, self.strings, whole=self._with_host)
+
+    def _host(self, calls: HostEvents) -> HostEvents:
+        """Calls and marks, where a layer shows them."""
+        if not self._with_host:
+            return HostEvents.empty()
+        marks = self._attempt(
+            lambda: read_marks(self.databases, self.clock, self.strings), HostEvents.empty()
+        )
+        return HostEvents.concat([calls, marks])
+
+    def _counters(self) -> tuple[CounterSeries, CounterSamples]:
+        nothing = CounterSeries.empty(), CounterSamples.empty()
+        if Layer.COUNTERS not in self.layers:
+            return nothing
+        return self._attempt(
+            lambda: read_counters(self.databases, self.clock, self.strings), nothing
         )
 
     def _attempt(self, read: Callable[[], _Part], otherwise: _Part) -> _Part:
