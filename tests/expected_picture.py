@@ -109,6 +109,11 @@ def rounded(value: float) -> float:
     return float(f"{value:.12g}")
 
 
+def percent(part: int, whole: int) -> int:
+    """A share to the nearest percent."""
+    return math.floor(part * 100 / whole + 0.5)
+
+
 def natural(text: str) -> list[tuple[int, str]]:
     """A key that sorts Plane 2 before Plane 10."""
     return [(int(word), "") if word.isdigit() else (-1, word) for word in text.split()]
@@ -192,6 +197,9 @@ class ExpectedPicture:
             if len(spans) > 1:
                 args |= {"slowest_rank": slow, "fastest_rank": fast}
                 args |= {"slowest_ns": length[slow], "fastest_ns": length[fast]}
+                args["spread_percent"] = percent(length[slow] - length[fast], length[fast])
+            else:
+                args |= self._spent(self.run.ranks[0], step.id)
             begin = self._time_ns(first)
             name = f"Step {step.id}"
             yield Shown(ALL_RANKS, "", STEPS, begin, last - first, name, _args("step", args))
@@ -202,9 +210,20 @@ class ExpectedPicture:
             return step.iterations[0].start_ns, step.iterations[-1].end_ns
         return step.device_start_ns, step.device_end_ns
 
+    def _spent(self, rank: RankRun, step: int, graph: int | None = None) -> dict[str, int]:
+        """How a step was spent: in nanoseconds, and in percent of its span."""
+        parts = expected_overlap(self.run, rank.rank, step, graph)
+        span_ns = parts["computing_ns"] + parts["not_overlapped_ns"] + parts["free_ns"]
+        shares = ("not_overlapped", "free")
+        return {
+            "span_ns": span_ns,
+            **parts,
+            **{f"{name}_percent": percent(parts[f"{name}_ns"], span_ns) for name in shares},
+        }
+
     def _host_steps(self, rank: RankRun) -> Iterator[Shown]:
         for step in rank.steps:
-            ids = {"iteration": step.id, **expected_overlap(self.run, rank.rank, step.id)}
+            ids = {"iteration": step.id, **self._spent(rank, step.id)}
             host, device = "ProfilerStep", "Step on device"
             span = step.host_start_ns, step.host_end_ns
             yield self._step(rank, host, span, f"ProfilerStep#{step.id}", ids)
@@ -215,7 +234,7 @@ class ExpectedPicture:
         reduces = 0
         for one in rank.iterations:
             ids = {"graph": one.graph, "iteration": one.number}
-            totals = expected_overlap(self.run, rank.rank, one.number, one.graph)
+            totals = self._spent(rank, one.number, one.graph)
             forward, backward = one.forward_start_ns, one.backward_end_ns
             row = "Iterations"
             yield self._step(rank, row, (one.start_ns, one.end_ns), self._name(one), ids | totals)

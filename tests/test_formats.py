@@ -252,25 +252,23 @@ def test_lanes_are_one_row_and_hold_no_false_nesting(drawing: Drawing) -> None:
         assert len({track.description for track in tracks}) == 1
 
 
-def test_rows_say_what_they_show(drawing: Drawing) -> None:
+def test_every_row_says_what_it_shows(drawing: Drawing) -> None:
+    """Groups, rows and counters too; JSON has one place for all, where numbers are N."""
     if drawing.is_json:
-        assert b'"description"' not in drawing.content, "JSON has no place for descriptions"
+        said = json.loads(drawing.content)["otherData"]["io.tlexport.rows"]
+        assert {"Ranks N-N", "Step Trace", "Overlap Analysis"} <= said.keys()
+        ways = [way.replace(" / ", " ") for way in said]
+        for _, layer, row in drawing.loaded.places.values():
+            numberless = re.sub(r"\b\d+\b", "N", row)
+            own = [way for way in ways if way.startswith(layer) and way.endswith(numberless)]
+            assert own or not layer, "a row that nothing is said of"
+        assert all(text.endswith(".") for text in said.values())
         return
-    drawn_on = {track for (track,) in drawing.rows("SELECT track_id FROM slice")}
-    without = {
-        track.place[1:]
-        for track in drawing.loaded.tracks.values()
-        if track.place[1] in ("Overlap Analysis", "Ascend Hardware", "Communication", "")
-        and track.id in drawn_on
-        and len(track.description) < 20
-    }
-    assert not without
-    overlap = {
-        track.description
-        for track in drawing.loaded.tracks.values()
-        if track.place[1] == "Overlap Analysis" and track.place[2]
-    }
-    assert len(overlap) == 4, "each of the four rows has a meaning of its own"
+    tracks = drawing.loaded.tracks.values()
+    assert not {track.path for track in tracks if not track.description.endswith(".")}
+    assert not {track.path for track in tracks if len(track.description) > 200}
+    overlap = {track.description for track in tracks if track.place[1] == "Overlap Analysis"}
+    assert len(overlap) == 5, "the layer and each of its four rows have a meaning of their own"
 
 
 @pytest.mark.parametrize("layout", ["torch-text", "kernel-details", "kineto", "mindspore-text"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,10 @@ __all__ = ["encode_chrome"]
 
 FIRST_PID = 1
 EVENTS_AT_ONCE = 16384
+MOST_MEANINGS = 64
+ROWS = "io.tlexport.rows"
+"""The fact that says what each kind of row is: nothing else in this format has a place for it."""
+_NUMBER = re.compile(r"\b\d+\b")
 
 
 @dataclass(frozen=True)
@@ -33,7 +38,7 @@ def encode_chrome(timeline: Timeline, *, tally: Tally | None = None) -> Iterator
     """
     tracks = {track.id: track for track in timeline.tracks}
     places = _places(tracks)
-    yield _head(timeline)
+    yield _head(timeline, tracks)
     separator = b"\n"
     for track, block in _blocks(timeline, tracks, places):
         piece = separator + b",\n".join(block)
@@ -44,13 +49,27 @@ def encode_chrome(timeline: Timeline, *, tally: Tally | None = None) -> Iterator
     yield b"\n]}\n"
 
 
-def _head(timeline: Timeline) -> bytes:
-    facts = orjson.dumps(dict(timeline.attributes))
+def _head(timeline: Timeline, tracks: Mapping[int, Track]) -> bytes:
+    facts = orjson.dumps({**dict(timeline.attributes), ROWS: _row_meanings(tracks)})
     wall_ns = timeline.first_ns + (timeline.wall_offset_ns or 0)
     return b'{"displayTimeUnit":"ns","baseTimeNanoseconds":%d,"otherData":%s,"traceEvents":[' % (
         wall_ns,
         facts,
     )
+
+
+def _row_meanings(tracks: Mapping[int, Track]) -> dict[str, str]:
+    """What rows say of themselves, by their names below the rank, with N for each number.
+
+    Counters say no more than their names and units do.
+    """
+    found: dict[str, str] = {}
+    for track in tracks.values():
+        if track.description and not isinstance(track.content, Samples):
+            row = _NUMBER.sub("N", " / ".join(_path(track, tracks)))
+            if len(found) < MOST_MEANINGS:
+                found.setdefault(row, track.description)
+    return found
 
 
 def _blocks(
@@ -98,15 +117,19 @@ def _in_order(tracks: Mapping[int, Track]) -> list[Track]:
     return sorted(tracks.values(), key=lambda track: places[track.id])
 
 
-def _layer_and_row(track: Track, tracks: Mapping[int, Track]) -> tuple[str, str]:
-    """The layer a track belongs to, and the name of its row below it."""
+def _path(track: Track, tracks: Mapping[int, Track]) -> list[str]:
+    """The names from the layer of a track down to it; that of a root is its own."""
     names = [track.name]
     above = track.parent
     while above is not None and above in tracks:
         names.append(tracks[above].name)
         above = tracks[above].parent
-    path = [name for name in reversed(names[:-1]) if name != f"Rank {track.rank}"] or names
-    layer, below = path[0], path[1:]
+    return [name for name in reversed(names[:-1]) if name != f"Rank {track.rank}"] or [track.name]
+
+
+def _layer_and_row(track: Track, tracks: Mapping[int, Track]) -> tuple[str, str]:
+    """The layer a track belongs to, and the name of its row below it."""
+    layer, *below = _path(track, tracks)
     if len(below) > 1 and below[-1].startswith(below[-2]):
         below = below[:-2] + below[-1:]
     return layer, " ".join(below) or layer

@@ -9,7 +9,7 @@ from timeline.fitting.writer import AIM, MOST_TRIES, Drawing, Writer, Written, t
 from timeline.records.tables import Omission
 from timeline.tracks.budget import Budget
 from timeline.tracks.gathering import ARROW_REASON
-from timeline.tracks.resolve import Plan, resolve
+from timeline.tracks.resolve import Plan, resolve, with_resolutions
 
 __all__ = ["coarsened"]
 
@@ -91,7 +91,8 @@ def _resolved(writer: Writer, drawing: Drawing, plan: Plan) -> Written:
     if lost:
         omissions += (Omission(ARROW_REASON, lost),)
     shown = tuple(resolved) if any(own.gathered for own in resolved) else ()
-    part = writer.write(tracks, omissions, shown, drawing.steps)
+    explained = with_resolutions(tracks, resolved)
+    part = writer.write(explained, omissions, shown, drawing.steps)
     return Written((part,), drawing.facts, drawing.steps, omissions, shown)
 
 

@@ -19,6 +19,7 @@ from timeline.records.tables import (
     FlowEnd,
     Records,
 )
+from timeline.tracks import meanings
 from timeline.tracks.model import Arg, ArgKind, Samples, Schema
 from timeline.tracks.painter import Drawn, Painter, integers, names, numbers
 from timeline.tracks.rank_picture import Missing
@@ -36,10 +37,6 @@ __all__ = [
     "paint_scopes",
 ]
 
-_HARDWARE_MEANING = "Device tasks of one hardware stream; tasks that run at once get lanes."
-_OPS_MEANING = "Communication ops of the group, whose tasks on planes are not in the profile."
-_OPS_ABOVE_PLANES = "Communication ops of the group: each spans all its tasks on the planes below."
-_PLANE_MEANING = "HCCL tasks of one plane; each is drawn on its hardware stream too."
 _NUMBER = re.compile(r"(\d+)")
 
 
@@ -57,7 +54,7 @@ def paint_hardware(painter: Painter, parent: int, records: Records) -> None:
             FlowEnd.TASK,
             rows,
         )
-        painter.flat(label, parent, order, drawn, records.strings, records.rank, _HARDWARE_MEANING)
+        painter.flat(label, parent, order, drawn, records.strings, records.rank, meanings.HARDWARE)
 
 
 def _task_args(records: Records, rows: Rows) -> list[Arg]:
@@ -88,7 +85,7 @@ def paint_communication(painter: Painter, parent: int, records: Records) -> None
         own = np.flatnonzero(ops.group == group)
         label = strings[group]
         inside = {strings[code] for code in np.unique(ops.group_name[own]).tolist()} - {""}
-        called = f"HCCL calls it {', '.join(sorted(inside))}." if inside else ""
+        called = meanings.communication_group(", ".join(sorted(inside)))
         folder = painter.group(label, parent, order, called, records.rank)
         drawn = Drawn(
             ops.start_ns[own],
@@ -100,7 +97,7 @@ def paint_communication(painter: Painter, parent: int, records: Records) -> None
             own,
         )
         held = np.flatnonzero(planes.group == group)
-        meaning = _OPS_ABOVE_PLANES if len(held) else _OPS_MEANING
+        meaning = meanings.OPS_ABOVE_PLANES if len(held) else meanings.OPS
         painter.flat(f"{label} Communication", folder, 0, drawn, strings, records.rank, meaning)
         for plane, rows in _by_value(planes.plane[held]):
             at = held[rows]
@@ -114,7 +111,7 @@ def paint_communication(painter: Painter, parent: int, records: Records) -> None
                 at,
             )
             painter.flat(
-                f"Plane {plane}", folder, plane + 1, drawn, strings, records.rank, _PLANE_MEANING
+                f"Plane {plane}", folder, plane + 1, drawn, strings, records.rank, meanings.PLANE
             )
 
 
@@ -177,7 +174,15 @@ def paint_host(painter: Painter, parent: int, records: Records, layer: Rows) -> 
             FlowEnd.HOST,
             rows,
         )
-        painter.nested(f"Thread {thread}", parent, order, drawn, records.strings, records.rank)
+        painter.nested(
+            f"Thread {thread}",
+            parent,
+            order,
+            drawn,
+            records.strings,
+            records.rank,
+            meanings.THREAD,
+        )
 
 
 def paint_scopes(painter: Painter, parent: int, records: Records) -> None:
@@ -196,7 +201,9 @@ def paint_scopes(painter: Painter, parent: int, records: Records) -> None:
                 Schema.SCOPE,
                 [integers("level", scopes.level)],
             )
-            painter.nested(f"Stream {stream}", parent, order, drawn, strings, records.rank)
+            painter.nested(
+                f"Stream {stream}", parent, order, drawn, strings, records.rank, meanings.SCOPES
+            )
 
 
 def paint_missing(painter: Painter, parent: int, records: Records, missing: Missing) -> None:
@@ -222,7 +229,7 @@ def paint_missing(painter: Painter, parent: int, records: Records, missing: Miss
         drawn,
         records.strings,
         records.rank,
-        "The size limit left no room for the tasks of these steps.",
+        meanings.NOT_IN_THIS_FILE,
     )
 
 
@@ -231,7 +238,8 @@ def paint_counters(painter: Painter, parent: int, records: Records) -> None:
     series, samples, strings = records.series, records.samples, records.strings
     groups = np.unique(series.group).tolist()
     for order, group in enumerate(sorted(groups, key=lambda code: natural_order(strings[code]))):
-        folder = painter.group(strings[group], parent, order, "", records.rank)
+        label = strings[group]
+        folder = painter.group(label, parent, order, meanings.counter_group(label), records.rank)
         own = np.flatnonzero(series.group == group).tolist()
         own.sort(key=lambda row: natural_order(strings[int(series.name[row])]))
         for place, row in enumerate(own):
@@ -240,7 +248,14 @@ def paint_counters(painter: Painter, parent: int, records: Records) -> None:
             content = Samples(
                 samples.time_ns[at], samples.value[at], strings[int(series.unit[row])]
             )
-            painter.counter(strings[int(series.name[row])], folder, place, content, records.rank)
+            painter.counter(
+                strings[int(series.name[row])],
+                folder,
+                place,
+                content,
+                records.rank,
+                meanings.counter(label, content.unit),
+            )
 
 
 def expect_arrows(painter: Painter, records: Records) -> None:

@@ -10,25 +10,21 @@ import numpy as np
 from timeline.errors import spell_ids
 from timeline.records.strings import StringPool
 from timeline.records.tables import NO_GRAPH, NO_TIME
+from timeline.tracks import meanings
 from timeline.tracks.facts import RankFacts
 from timeline.tracks.lanes import nested_lanes
-from timeline.tracks.model import Schema
+from timeline.tracks.model import Arg, Schema
 from timeline.tracks.painter import Drawn, Painter, integers
+from timeline.tracks.summary import rounded_percent, spent_args
 
 __all__ = ["paint_overview"]
-
-_MEANING = (
-    "Steps of all ranks together: from the first rank's start to the last rank's end. "
-    "Unfold for each rank."
-)
-
-_CONTINUED = "Steps that begin on one rank before the step above has ended on another."
 
 
 @dataclass(frozen=True)
 class _Span:
-    """One step on one rank."""
+    """One step on one rank; row: its place among the steps of the rank."""
 
+    row: int
     graph: int
     step: int
     rank: int
@@ -53,12 +49,15 @@ def paint_overview(painter: Painter, facts: Sequence[RankFacts]) -> int:
     strings = StringPool()
     start_ns = np.array([min(span.start_ns for span in own) for own in steps], np.int64)
     end_ns = np.array([max(span.end_ns for span in own) for own in steps], np.int64)
-    drawn = _drawn(steps, start_ns, end_ns, strings, compared=len(ranks) > 1)
+    drawn = _drawn(steps, start_ns, end_ns, strings, facts)
     lane = nested_lanes(start_ns, end_ns)
     first, rest = np.flatnonzero(lane == 0), np.flatnonzero(lane != 0)
-    root = painter.stacked(name, None, 0, _rows(drawn, first), strings, _MEANING)
+    meaning = meanings.STEPS_OF_ALL_RANKS if len(ranks) > 1 else meanings.STEPS_OF_ONE_RANK
+    root = painter.stacked(name, None, 0, _rows(drawn, first), strings, meaning)
     if len(rest):
-        painter.flat("Steps, continued", root, -1, _rows(drawn, rest), strings, None, _CONTINUED)
+        painter.flat(
+            "Steps, continued", root, -1, _rows(drawn, rest), strings, None, meanings.CONTINUED
+        )
     return root
 
 
@@ -84,8 +83,9 @@ def _spans(facts: RankFacts) -> list[_Span]:
     start_ns = np.where(on_device, facts.device_start_ns, steps.start_ns)
     end_ns = np.where(on_device, facts.device_end_ns, steps.end_ns)
     return [
-        _Span(graph, step, facts.rank, start, end)
-        for graph, step, start, end in zip(
+        _Span(row, graph, step, facts.rank, start, end)
+        for row, graph, step, start, end in zip(
+            range(len(steps)),
             steps.graph.tolist(),
             steps.iteration.tolist(),
             start_ns.tolist(),
@@ -100,8 +100,7 @@ def _drawn(
     start_ns: np.ndarray,
     end_ns: np.ndarray,
     strings: StringPool,
-    *,
-    compared: bool,
+    facts: Sequence[RankFacts],
 ) -> Drawn:
     several = len({own[0].graph for own in steps}) > 1 and len(
         {own[0].step for own in steps}
@@ -111,16 +110,33 @@ def _drawn(
         for own in steps
     ]
     args = [integers("iteration", np.array([own[0].step for own in steps], np.int64))]
-    if compared:
-        slow = [max(own, key=lambda span: span.length_ns) for own in steps]
-        fast = [min(own, key=lambda span: span.length_ns) for own in steps]
-        args += [
-            integers("slowest_rank", np.array([span.rank for span in slow], np.int64)),
-            integers("fastest_rank", np.array([span.rank for span in fast], np.int64)),
-            integers("slowest_ns", np.array([span.length_ns for span in slow], np.int64)),
-            integers("fastest_ns", np.array([span.length_ns for span in fast], np.int64)),
-        ]
+    args += _comparison(steps) if len(facts) > 1 else _spent(steps, facts)
     return Drawn(start_ns, end_ns, strings.codes(labels), Schema.STEP, args)
+
+
+def _comparison(steps: list[list[_Span]]) -> list[Arg]:
+    """Which rank took longest and shortest, and how far they are apart."""
+    slow = [max(own, key=lambda span: span.length_ns) for own in steps]
+    fast = [min(own, key=lambda span: span.length_ns) for own in steps]
+    slowest_ns = np.array([span.length_ns for span in slow], np.int64)
+    fastest_ns = np.array([span.length_ns for span in fast], np.int64)
+    spread_percent = rounded_percent(slowest_ns - fastest_ns, np.maximum(fastest_ns, 1))
+    return [
+        integers("slowest_rank", np.array([span.rank for span in slow], np.int64)),
+        integers("fastest_rank", np.array([span.rank for span in fast], np.int64)),
+        integers("slowest_ns", slowest_ns),
+        integers("fastest_ns", fastest_ns),
+        integers("spread_percent", spread_percent),
+    ]
+
+
+def _spent(steps: list[list[_Span]], facts: Sequence[RankFacts]) -> list[Arg]:
+    """How the steps of the only rank were spent."""
+    if not steps:
+        return []
+    (own,) = facts
+    rows = np.array([spans[0].row for spans in steps], np.int64)
+    return spent_args(own.step_totals, rows, np.array([len(spans) == 1 for spans in steps]))
 
 
 def _rows(drawn: Drawn, rows: np.ndarray) -> Drawn:

@@ -57,7 +57,7 @@ class Painter:
         name: str,
         parent: int | None,
         order: int,
-        description: str = "",
+        description: str,
         rank: int | None = None,
     ) -> int:
         """Add a row that only holds others; its id."""
@@ -71,7 +71,7 @@ class Painter:
         drawn: Drawn,
         strings: StringPool,
         rank: int | None,
-        description: str = "",
+        description: str,
     ) -> None:
         """Add a row of slices without nesting; where they overlap it gets lanes."""
         by_start = np.lexsort((drawn.end_ns, drawn.start_ns))
@@ -88,7 +88,7 @@ class Painter:
         order: int,
         drawn: Drawn,
         strings: StringPool,
-        description: str = "",
+        description: str,
     ) -> int:
         """Add one row of slices that must not cross and that may hold other rows; its id."""
         slices = Slices(
@@ -110,16 +110,24 @@ class Painter:
         drawn: Drawn,
         strings: StringPool,
         rank: int,
-        description: str = "",
+        description: str,
     ) -> None:
         """Add a row of slices that nest, such as calls; where they cross it gets lanes."""
         lane = nested_lanes(drawn.start_ns, drawn.end_ns)
         for rows in rows_by_lane(lane) or [np.empty(0, np.intp)]:
             self._lane(name, parent, order, drawn, rows, strings, rank, description, nested=True)
 
-    def counter(self, name: str, parent: int, order: int, samples: Samples, rank: int) -> None:
+    def counter(
+        self,
+        name: str,
+        parent: int,
+        order: int,
+        samples: Samples,
+        rank: int,
+        description: str,
+    ) -> None:
         """Add a counter."""
-        self._add(name, parent, order, "", samples, rank)
+        self._add(name, parent, order, description, samples, rank)
 
     def _lane(
         self,

@@ -9,6 +9,7 @@ import numpy as np
 
 from timeline.records.tables import RUNTIME_LAYERS, Omission
 from timeline.selection import Layer
+from timeline.tracks import meanings
 from timeline.tracks.detail import (
     expect_arrows,
     host_layers,
@@ -75,7 +76,8 @@ def draw_rank(picture: RankPicture, options: PictureOptions) -> RankTracks:
     if Layer.ARROWS in options.layers:
         expect_arrows(painter, records)
     for row in _rows(picture, options):
-        folder = painter.group(row.layer, None, row.order, rank=records.rank)
+        meaning = meanings.layer(row.layer, records.hardware)
+        folder = painter.group(row.layer, None, row.order, meaning, records.rank)
         row.paint(painter, folder)
     arrows, omissions = 0, tuple[Omission, ...]()
     if Layer.ARROWS in options.layers:
@@ -96,13 +98,13 @@ def assemble(
     layers = [(own, track) for own in ranks for track in own.tracks if track.parent is None]
     folders: dict[object, int] = {}
     if by_layer:
-        orders = {track.name: track.order for _, track in layers}
-        for name, order in sorted(orders.items(), key=lambda item: item[1]):
-            folders[name] = painter.group(name, root, order)
+        named = {track.name: track for _, track in layers}
+        for name, track in sorted(named.items(), key=lambda item: item[1].order):
+            folders[name] = painter.group(name, root, track.order, track.description)
     elif len(ranks) > 1:
         for own in ranks:
             name = f"Rank {own.rank}"
-            folders[own.rank] = painter.group(name, root, own.rank, rank=own.rank)
+            folders[own.rank] = painter.group(name, root, own.rank, meanings.RANK, own.rank)
     made = list(painter.tracks)
     first_arrow, last_arrow = 0, sum(own.arrows for own in ranks)
     for own in ranks:

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from timeline.tracks import meanings
 from timeline.tracks.coarse_slices import drawn
 from timeline.tracks.coarsen import EXACT, Resolution, coarse_of, coarsen, thin
 from timeline.tracks.layers import IMPORTANCE, LayerKey, layer_of
 from timeline.tracks.model import GATHERED, Samples, Slices, Track
 
-__all__ = ["Plan", "Resolved", "resolve", "without_half_arrows"]
+__all__ = ["Plan", "Resolved", "resolve", "with_resolutions", "without_half_arrows"]
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,22 @@ def resolve(tracks: Sequence[Track], plan: Plan) -> tuple[list[Track], list[Reso
     ]
     whole, lost = without_half_arrows(made)
     return whole, resolved, lost + _arrow_count(tracks) - _arrow_count(made)
+
+
+def with_resolutions(tracks: Sequence[Track], resolved: Sequence[Resolved]) -> list[Track]:
+    """The tracks, whose descriptions say what gathered slices stand for.
+
+    All rows of a layer that is not exact say so: lanes of one row must say the same.
+    """
+    gathered = {own.layer: own.resolution for own in resolved if own.gathered}
+    made = []
+    for track in tracks:
+        resolution = gathered.get(layer_of(track) or "")
+        if resolution is not None and track.content is not None:
+            also = meanings.gathered(track.content, resolution)
+            track = replace(track, description=f"{track.description} {also}")  # noqa: PLW2901
+        made.append(track)
+    return made
 
 
 def _at_resolution(slices: Slices, resolution: Resolution) -> Slices:

@@ -5,45 +5,37 @@ from __future__ import annotations
 import numpy as np
 
 from timeline.analysis.intervals import Intervals
+from timeline.analysis.overlap import OverlapTotals
 from timeline.analysis.steps import data_aug_bounds
 from timeline.records.columns import Bool, Int64
 from timeline.records.strings import StringPool
-from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Records, StepPart
+from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Records, StepPart, StepParts, Steps
+from timeline.tracks import meanings
 from timeline.tracks.model import Arg, Schema
 from timeline.tracks.painter import Drawn, Painter, integers
 from timeline.tracks.rank_picture import RankPicture
 
-__all__ = ["OVERLAP", "OVERLAP_ROWS", "STEP_TRACE", "paint_overlap", "paint_steps"]
+__all__ = [
+    "OVERLAP",
+    "OVERLAP_ROWS",
+    "STEP_TRACE",
+    "paint_overlap",
+    "paint_steps",
+    "rounded_percent",
+    "spent_args",
+]
 
 STEP_TRACE = "Step Trace"
 OVERLAP = "Overlap Analysis"
-OVERLAP_ROWS = ("Computing", "Communication", "Communication(Not Overlapped)", "Free")
+OVERLAP_ROWS = tuple(meanings.OVERLAP)
 """The vendor's own names, in its order."""
-
-_OVERLAP_MEANINGS = (
-    "Union of the compute tasks of all streams.",
-    "Union of the communication ops of all groups.",
-    "Communication while nothing computes: what a step loses to it.",
-    "Neither computes nor communicates, between the first and the last of both.",
-)
-_STEPS_MEANING = (
-    "Iterations as the device marks them. Inside: FP/BP from FP start to BP end, and Iteration "
-    "Refresh from BP end to the end of the iteration."
-)
-_DERIVED = "ProfilerStep#N of the framework: its window on the host."
-_DEVICE_MEANING = "First start to last end of the device work that a step launched."
-_DATA_AUG_MEANING = (
-    "Wait for data: from the latest end of any iteration to the FP start of the next."
-)
 
 
 def paint_overlap(painter: Painter, parent: int, picture: RankPicture) -> None:
     """Draw the four rows of the overlap analysis of one rank."""
     overlap, strings = picture.overlap, picture.records.strings
     rows = (overlap.computing, overlap.communication, overlap.not_overlapped, overlap.free)
-    for order, (name, meaning, intervals) in enumerate(
-        zip(OVERLAP_ROWS, _OVERLAP_MEANINGS, rows, strict=True)
-    ):
+    for order, (name, intervals) in enumerate(zip(OVERLAP_ROWS, rows, strict=True)):
         painter.flat(
             name,
             parent,
@@ -51,7 +43,7 @@ def paint_overlap(painter: Painter, parent: int, picture: RankPicture) -> None:
             _plain(intervals, name, strings),
             strings,
             picture.records.rank,
-            meaning,
+            meanings.OVERLAP[name],
         )
 
 
@@ -130,28 +122,47 @@ def _paint_graph(
         Schema.STEP,
         _step_args(picture, owner, is_step),
     )
-    painter.nested(name, parent, order * 2, drawn, strings, records.rank, _STEPS_MEANING)
+    painter.nested(name, parent, order * 2, drawn, strings, records.rank, meanings.ITERATIONS)
     _paint_data_aug(painter, parent, picture, at, name, order * 2 + 1)
 
 
 def _step_args(picture: RankPicture, owner: Int64, is_step: Bool) -> list[Arg]:
-    """Graph and iteration on every slice; the step's overlap on the step itself."""
-    steps = picture.records.steps
-    totals = picture.step_totals
-    shown = is_step & totals.known[owner]
+    """Graph and iteration on every slice; how the step was spent on the step itself."""
     return [
-        integers("graph", steps.graph[owner], NO_GRAPH),
-        integers("iteration", steps.iteration[owner]),
-        *(
-            integers(name, np.where(shown, values[owner], NO_ID), NO_ID)
-            for name, values in (
-                ("computing_ns", totals.computing_ns),
-                ("communication_ns", totals.communication_ns),
-                ("not_overlapped_ns", totals.not_overlapped_ns),
-                ("free_ns", totals.free_ns),
-            )
-        ),
+        *_ids(picture.records.steps, owner),
+        *spent_args(picture.step_totals, owner, is_step),
     ]
+
+
+def _ids(steps: Steps | StepParts, rows: Int64) -> list[Arg]:
+    return [
+        integers("graph", steps.graph[rows], NO_GRAPH),
+        integers("iteration", steps.iteration[rows]),
+    ]
+
+
+def spent_args(totals: OverlapTotals, owner: Int64, shown: Bool) -> list[Arg]:
+    """How the steps of some slices were spent, on those that are shown and have device work."""
+    known = shown & totals.known[owner]
+    whole_ns = np.maximum(totals.span_ns, 1)
+    columns = {
+        "span_ns": totals.span_ns,
+        "computing_ns": totals.computing_ns,
+        "communication_ns": totals.communication_ns,
+        "not_overlapped_ns": totals.not_overlapped_ns,
+        "free_ns": totals.free_ns,
+        "not_overlapped_percent": rounded_percent(totals.not_overlapped_ns, whole_ns),
+        "free_percent": rounded_percent(totals.free_ns, whole_ns),
+    }
+    return [
+        integers(name, np.where(known, values[owner], NO_ID), NO_ID)
+        for name, values in columns.items()
+    ]
+
+
+def rounded_percent(part_ns: Int64, whole_ns: Int64) -> Int64:
+    """The share of the whole, to the nearest percent."""
+    return (part_ns * 200 + whole_ns) // (2 * whole_ns)
 
 
 def _paint_data_aug(
@@ -170,7 +181,7 @@ def _paint_data_aug(
         _step_args(picture, held, np.zeros(len(held), np.bool_))[:2],
     )
     label = "Data Aug Bound" if name == "Iterations" else f"{name} Data Aug Bound"
-    painter.flat(label, parent, order, drawn, strings, records.rank, _DATA_AUG_MEANING)
+    painter.flat(label, parent, order, drawn, strings, records.rank, meanings.DATA_AUG_BOUND)
 
 
 def _paint_host_steps(painter: Painter, parent: int, picture: RankPicture, order: int) -> None:
@@ -192,7 +203,7 @@ def _paint_host_steps(painter: Painter, parent: int, picture: RankPicture, order
         ),
         strings,
         records.rank,
-        _DERIVED,
+        meanings.PROFILER_STEPS,
     )
     held = np.flatnonzero(membership.device_start_ns[at] != NO_TIME)
     on_device = at[held]
@@ -209,13 +220,16 @@ def _paint_host_steps(painter: Painter, parent: int, picture: RankPicture, order
         ),
         strings,
         records.rank,
-        _DEVICE_MEANING,
+        meanings.STEPS_ON_DEVICE,
     )
 
 
 def _paint_parts(painter: Painter, parent: int, records: Records, order: int) -> None:
     parts, strings = records.parts, records.strings
-    for kind, name in ((StepPart.REDUCE, "Reduce"), (StepPart.GET_NEXT, "GetNext")):
+    for kind, name, meaning in (
+        (StepPart.REDUCE, "Reduce", meanings.REDUCE),
+        (StepPart.GET_NEXT, "GetNext", meanings.GET_NEXT),
+    ):
         at = np.flatnonzero(parts.kind == kind)
         if not len(at):
             continue
@@ -224,9 +238,6 @@ def _paint_parts(painter: Painter, parent: int, records: Records, order: int) ->
             parts.end_ns[at],
             strings.codes(f"{name} {number}" for number in parts.number[at].tolist()),
             Schema.STEP,
-            [
-                integers("graph", parts.graph[at], NO_GRAPH),
-                integers("iteration", parts.iteration[at]),
-            ],
+            _ids(parts, at),
         )
-        painter.flat(name, parent, order * 2 + int(kind), drawn, strings, records.rank)
+        painter.flat(name, parent, order * 2 + int(kind), drawn, strings, records.rank, meaning)

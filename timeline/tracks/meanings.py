@@ -1,0 +1,135 @@
+"""Turns kinds of rows into what each says of itself: what it shows and how that is found."""
+
+from __future__ import annotations
+
+from timeline.records.tables import RUNTIME_LAYERS
+from timeline.tracks.coarse_slices import NOUNS
+from timeline.tracks.coarsen import Resolution
+from timeline.tracks.model import Samples, Slices
+from timeline.units import spell_duration
+
+__all__ = [
+    "CONTINUED",
+    "DATA_AUG_BOUND",
+    "GET_NEXT",
+    "HARDWARE",
+    "ITERATIONS",
+    "NOT_IN_THIS_FILE",
+    "OPS",
+    "OPS_ABOVE_PLANES",
+    "OVERLAP",
+    "PLANE",
+    "PROFILER_STEPS",
+    "RANK",
+    "REDUCE",
+    "SCOPES",
+    "STEPS_OF_ALL_RANKS",
+    "STEPS_OF_ONE_RANK",
+    "STEPS_ON_DEVICE",
+    "THREAD",
+    "communication_group",
+    "counter",
+    "counter_group",
+    "gathered",
+    "layer",
+]
+
+WHOLE_NS = 1 << 44
+"""A resolution of hours gathers all that there is."""
+
+STEPS_OF_ALL_RANKS = (
+    "Each step from the first rank's start to the last rank's end; args name the slowest and the "
+    "fastest rank and how far they are apart. Unfold for each rank."
+)
+STEPS_OF_ONE_RANK = "The steps of the rank; args tell how each was spent. Unfold for its layers."
+RANK = "All layers of one rank."
+CONTINUED = "Steps that begin on one rank before the step above has ended on another."
+
+_LAYERS = {
+    "Step Trace": "When the steps of the rank ran, and how each was spent.",
+    "Overlap Analysis": (
+        "How the device spent its time, computed anew from the tasks and ops that were selected: "
+        "computing, communication that nothing overlaps and free time add up to the span."
+    ),
+    "Communication": "Communication ops by group, each above the HCCL tasks of its planes.",
+    "Scope Layer": "Scopes of operator names such as Default/network/Conv2D, by stream.",
+    "Counters": "Values that were sampled while the rank ran, by group.",
+    "Not in this file": "Where the size limit left no room for detail.",
+}
+
+ITERATIONS = (
+    "Iterations as the device marks them. Inside: FP/BP from FP start to BP end, and Iteration "
+    "Refresh from BP end to the end of the iteration."
+)
+PROFILER_STEPS = (
+    "ProfilerStep#N of the framework: its window on the host. Its args are those of the device "
+    "work that it launched."
+)
+STEPS_ON_DEVICE = "First start to last end of the device work that a step launched."
+DATA_AUG_BOUND = "Wait for data: from the latest end of any iteration to the FP start of the next."
+REDUCE = "Reduce operators of an iteration, as the device marks their start and end."
+GET_NEXT = "Fetches of the next data, as the device marks their start and end."
+
+OVERLAP = {
+    "Computing": "Union of the compute tasks of all streams.",
+    "Communication": "Union of the communication ops of all groups.",
+    "Communication(Not Overlapped)": (
+        "Communication while nothing computes: what a step loses to it."
+    ),
+    "Free": "Neither computes nor communicates, between the first and the last of both.",
+}
+
+HARDWARE = "Device tasks of one hardware stream; tasks that run at once get lanes."
+OPS = "Communication ops of the group, whose tasks on planes are not in the profile."
+OPS_ABOVE_PLANES = "Communication ops of the group: each spans all its tasks on the planes below."
+PLANE = "HCCL tasks of one plane; each is drawn on its hardware stream too."
+THREAD = "Calls of one host thread, inner ones below those that made them."
+SCOPES = (
+    "Scopes of the operators of one stream, outermost on top: each from the first start to the "
+    "last end of operators that follow each other in it."
+)
+NOT_IN_THIS_FILE = (
+    "One slice where tasks, HCCL tasks and host calls are left out to keep the size limit; "
+    "its args count them."
+)
+
+
+def layer(name: str, hardware: str) -> str:
+    """The group of all rows of one layer; hardware is what the layer of device tasks is called."""
+    if name == hardware:
+        return "All tasks of the device, by hardware stream."
+    if name in RUNTIME_LAYERS:
+        return f"Calls of {name} on the host, by thread; arrows lead to the tasks they launched."
+    return _LAYERS.get(name, f"What {name} did on the host, by thread.")
+
+
+def communication_group(called: str) -> str:
+    """The group of ops and planes of one communicator; called: its own names, maybe none."""
+    also = f" HCCL calls it {called}." if called else ""
+    return f"Ranks that communicate with each other.{also}"
+
+
+def counter_group(name: str) -> str:
+    """The group of the counters of one source."""
+    return f"Counters of {name}."
+
+
+def counter(group: str, unit: str) -> str:
+    """One counter."""
+    samples = f"Samples of {group}{f' in {unit}' if unit else ''}"
+    return f"{samples}, as the profile holds them; each value holds until the next one."
+
+
+def gathered(content: Slices | Samples, resolution: Resolution) -> str:
+    """What slices or samples stand for in a row that is not exact."""
+    finer = "" if resolution.finer_until_ns is None else " The first part of the time is finer."
+    width = "" if resolution.width_ns >= WHOLE_NS else spell_duration(resolution.width_ns)
+    if isinstance(content, Samples):
+        each = f"each {width}" if width else "the whole"
+        return f"Thinned out to keep the size limit: the least and the greatest of {each}.{finer}"
+    noun = NOUNS[content.schema]
+    short = f"{noun} shorter than {width}" if width else noun
+    return (
+        f"To keep the size limit, {short} are gathered where they follow each other: such a slice "
+        f"is named by the longest, and its args count and busy_ns are exact.{finer}"
+    )
