@@ -102,7 +102,8 @@ def row_totals(processor: TraceProcessor, *, is_json: bool) -> dict[Row, RowTota
     ):
         own = RowTotals(*numbers)
         row = rows[track]
-        found[row] = found[row] + own if row in found else own
+        if row[0] != "Notes":  # they stand for no records
+            found[row] = found[row] + own if row in found else own
     return found
 
 

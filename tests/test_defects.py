@@ -603,7 +603,7 @@ def test_d13_drawn_and_left_out_add_up(shelf: ProfileShelf, export: Exporter) ->
 
 def drawn_records(picture: TraceProcessor) -> int:
     """Slices and samples that each stand for one record."""
-    derived = ("Step Trace", "Overlap Analysis", "Not in this file")
+    derived = ("Step Trace", "Overlap Analysis", "Not in this file", "Notes")
     slices = [
         one for one in drawn_slices(picture) if len(one.row) > 1 and not set(derived) & set(one.row)
     ]
@@ -813,6 +813,8 @@ def test_d20_empty_rank(
     assert f"rank {ranks - 1}: holds nothing" in said.err
     picture = TraceProcessor.load(output.read_bytes())
     assert picture.import_errors() == []
-    drawn = drawn_slices(picture)
+    shown = drawn_slices(picture)
+    assert f"rank {ranks - 1}: holds nothing." in {one.name for one in shown}, "the file says so"
+    drawn = [one for one in shown if one.duration_ns]
     assert bool(drawn) == (ranks == 2)
     assert [one for one in drawn if f"Rank {ranks - 1}" in one.row] == []

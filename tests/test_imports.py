@@ -54,6 +54,7 @@ TOP = frozenset(
         "options",
         "pipeline",
         "profile",
+        "problems",
         "reading",
         "share",
         "viewer",

@@ -40,7 +40,7 @@ from timeline import errors, jobs, reading
 from timeline.cli import main
 from timeline.encoders.formats import format_of
 from timeline.errors import SourceError, TimelineError, WorkerError
-from timeline.fitting import Written, fit
+from timeline.fitting import About, Written, fit
 from timeline.jobs import AHEAD, WORTH_PROCESSES_BYTES, Crew, crew_for
 from timeline.options import ExportOptions, ReadingOptions
 from timeline.progress import Silent
@@ -694,7 +694,7 @@ def fitted(joined: JoinedShares, limit_bytes: int, target: Path, *, by_layer: bo
         options,
         target,
         format_of(target),
-        lambda *_: (("io.tlexport.kind", "detail"),),
+        lambda *_: About((("io.tlexport.kind", "detail"),)),
         joined.clock.wall_offset_ns,
         Silent(),
     )

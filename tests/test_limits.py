@@ -32,7 +32,7 @@ from timeline.encoders.formats import FORMATS, format_of
 from timeline.encoders.sink import Draft, write_draft
 from timeline.errors import LimitError
 from timeline.exporting import export
-from timeline.fitting import Written, writer
+from timeline.fitting import About, Written, writer
 from timeline.options import DEFAULT_LIMIT_BYTES, ExportOptions, Fit
 from timeline.progress import Silent
 from timeline.records.columns import Int64
@@ -98,7 +98,7 @@ class Loaded:
 
     @cached_property
     def slices(self) -> list[LoadedSlice]:
-        """All slices."""
+        """All slices but those of notes."""
         zero_ns = self.zero_ns
         rows = rows_of(self.processor, is_json=self.is_json)
         untyped = "args" if self.is_json else "debug"
@@ -112,6 +112,7 @@ class Loaded:
                 " (SELECT count(*) FROM args WHERE args.arg_set_id = slice.arg_set_id)"
                 " FROM slice"
             )
+            if rows[track][0] != "Notes"
         ]
 
     def flows(self) -> int:
@@ -600,7 +601,7 @@ def written(
             options,
             target,
             format_of(target),
-            lambda *_: (("io.tlexport.kind", "detail"),),
+            lambda *_: About((("io.tlexport.kind", "detail"),)),
             None,
             Silent(),
         )
@@ -808,7 +809,7 @@ def test_a_million_tasks_fit_exactly(tmp_path: Path, layers: frozenset[Layer]) -
         ExportOptions(kind=Kind.DETAIL, output=target),
         target,
         format_of(target),
-        lambda *_: (),
+        lambda *_: About(),
         None,
         Silent(),
     )
@@ -836,7 +837,7 @@ def test_the_summary_of_many_ranks_fits_and_loads(tmp_path: Path) -> None:
             ExportOptions(kind=Kind.SUMMARY, output=target, limit_bytes=limit),
             target,
             format_of(target),
-            lambda *_: (),
+            lambda *_: About(),
             None,
             Silent(),
         )

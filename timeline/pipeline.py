@@ -16,9 +16,10 @@ from timeline.encoders.formats import format_of
 from timeline.encoders.sink import write_draft
 from timeline.errors import LimitError, OutputError, UsageError, spell_ids
 from timeline.figures import Figures
-from timeline.fitting import Attributes, Written, fit, steps_of
+from timeline.fitting import About, Describe, Written, fit, steps_of
 from timeline.jobs import crew_for
 from timeline.options import ExportOptions, Fit, ReadingOptions
+from timeline.problems import notes_of
 from timeline.profile import Profile
 from timeline.reading import JoinedShares, choose_ranks, read_shares, redrawn
 from timeline.records.tables import Omission
@@ -64,18 +65,23 @@ def _exported(profile: Profile, selection: Selection, options: ExportOptions) ->
     try:
         with crew_for(sources, profile.reading, profile.progress) as crew:
             joined = read_shares(sources, asked, crew, profile.path)
+            layers = selection.layers_of(options.kind)
+            warnings = (
+                *profile.notes,
+                *crew.left_out(),
+                *_warnings(joined, selection, layers),
+            )
             written = fit(
                 joined.shares,
                 lambda leading: redrawn(joined, crew, leading),
                 options,
                 target,
                 form,
-                _attributes(selection, options, joined),
+                _describe(selection, options, joined, warnings),
                 joined.clock.wall_offset_ns,
                 profile.progress,
             )
-        notes = (*profile.notes, *crew.left_out())
-        return _finish(written, joined, selection, options, profile, notes)
+        return _finish(written, joined, selection, options, profile, warnings)
     except BaseException:
         if written is not None:
             written.discard()
@@ -102,22 +108,25 @@ def _request(
     )
 
 
+def _warnings(
+    joined: JoinedShares, selection: Selection, layers: frozenset[Layer]
+) -> Iterator[str]:
+    """What is wrong with the profiles, or not in them."""
+    yield from joined.warnings
+    yield from _waiting_warnings(joined)
+    yield from _empty_warnings(joined.facts, selection)
+    yield from _absent_layers(joined.facts, layers)
+
+
 def _finish(
     written: Written,
     joined: JoinedShares,
     selection: Selection,
     options: ExportOptions,
     profile: Profile,
-    notes: Sequence[str],
+    warnings: tuple[str, ...],
 ) -> ExportReport:
     """Report what was written, and publish it unless --strict or an existing part forbids."""
-    warnings = (
-        *notes,
-        *joined.warnings,
-        *_waiting_warnings(joined),
-        *_empty_warnings(joined.facts, selection),
-        *_absent_layers(joined.facts, selection.layers_of(options.kind)),
-    )
     suggestion = _suggestion(profile, selection, options, written, joined)
     report = _report(written, joined, options, warnings, suggestion)
     table = b""
@@ -147,8 +156,10 @@ def _finish(
     return report
 
 
-def _attributes(selection: Selection, options: ExportOptions, joined: JoinedShares) -> Attributes:
-    """Facts about the picture that travel in the file."""
+def _describe(
+    selection: Selection, options: ExportOptions, joined: JoinedShares, warnings: Sequence[str]
+) -> Describe:
+    """Facts and notes about the picture that travel in the file."""
     sources = joined.sources
     known = (
         ("io.tlexport.version", __version__),
@@ -159,22 +170,22 @@ def _attributes(selection: Selection, options: ExportOptions, joined: JoinedShar
         ("io.tlexport.sources", "; ".join(_provenance(source) for source in sources)[:4096]),
         ("io.tlexport.clock", joined.clock.method),
     )
-    before = [own for facts in joined.facts for own in facts.profile.omissions]
+    before = [own for facts in joined.facts for own in facts.omissions]
 
-    def facts(
+    def about(
         omissions: Sequence[Omission], resolved: Sequence[Resolved], steps: Sequence[int]
-    ) -> tuple[tuple[str, str], ...]:
-        return (
+    ) -> About:
+        left_out = [*before, *omissions]
+        rows = [_row(own) for own in resolved]
+        attributes = (
             *known,
             ("io.tlexport.detail_steps", spell_ids(steps)),
-            ("io.tlexport.left_out", orjson.dumps(_left_out([*before, *omissions])).decode()),
-            (
-                "io.tlexport.resolution",
-                "; ".join(_row(own).spelled() for own in resolved) or "exact",
-            ),
+            ("io.tlexport.left_out", orjson.dumps(_left_out(left_out)).decode()),
+            ("io.tlexport.resolution", "; ".join(row.spelled() for row in rows) or "exact"),
         )
+        return About(attributes, notes_of(warnings, left_out, rows))
 
-    return facts
+    return about
 
 
 def _left_out(omissions: Sequence[Omission]) -> list[dict[str, object]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,15 @@ from timeline.table import Table
 from timeline.units import spell_bytes, spell_count, spell_duration
 from timeline.verdict import Verdict
 
-__all__ = ["CsvFile", "ExportReport", "OutputFile", "OverlapRow", "RankReport", "ResolutionRow"]
+__all__ = [
+    "CsvFile",
+    "ExportReport",
+    "OutputFile",
+    "OverlapRow",
+    "RankReport",
+    "ResolutionRow",
+    "spelled_omissions",
+]
 
 SCHEMA_VERSION = 1
 VIEWER = "https://ui.perfetto.dev"
@@ -292,15 +301,19 @@ class ExportReport:
         return f", {noun} {spell_ids(output.steps)}{of}"
 
     def _omitted_lines(self) -> list[str]:
-        by_reason: dict[str, list[Omission]] = {}
-        for omission in self.omissions:
-            by_reason.setdefault(omission.reason, []).append(omission)
-        lines = []
-        for reason, found in by_reason.items():
-            rows = sum(omission.rows for omission in found)
-            steps = sorted({step for omission in found for step in omission.steps})
-            where = f"steps {spell_ids(steps)}: " if steps else ""
-            lines.append(f"  left out: {where}{spell_count(rows, 'record')}, {reason}")
+        lines = [f"  left out: {text}" for text, _ in spelled_omissions(self.omissions)]
         if self.suggestion:
             lines.append(f"  exact: {self.suggestion}")
         return lines
+
+
+def spelled_omissions(omissions: Iterable[Omission]) -> Iterator[tuple[str, int]]:
+    """What is left out of all ranks, for people, and the number of records; a line per reason."""
+    by_reason: dict[str, list[Omission]] = {}
+    for omission in omissions:
+        by_reason.setdefault(omission.reason, []).append(omission)
+    for reason, found in by_reason.items():
+        rows = sum(omission.rows for omission in found)
+        steps = sorted({step for omission in found for step in omission.steps})
+        where = f"steps {spell_ids(steps)}: " if steps else ""
+        yield f"{where}{spell_count(rows, 'record')}, {reason}", rows

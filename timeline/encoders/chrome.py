@@ -65,7 +65,8 @@ def _row_meanings(tracks: Mapping[int, Track]) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for track in tracks.values():
-        if track.description and not isinstance(track.content, Samples):
+        is_folder_of_ranks = track.content is None and track.rank is None
+        if not is_folder_of_ranks and not isinstance(track.content, Samples):
             row = _NUMBER.sub("N", " / ".join(_path(track, tracks)))
             if len(found) < MOST_MEANINGS:
                 found.setdefault(row, track.description)
@@ -118,12 +119,14 @@ def _in_order(tracks: Mapping[int, Track]) -> list[Track]:
 
 
 def _path(track: Track, tracks: Mapping[int, Track]) -> list[str]:
-    """The names from the layer of a track down to it; that of a root is its own."""
+    """The names from the layer of a track down to it; from the root, where it is of no rank."""
     names = [track.name]
     above = track.parent
     while above is not None and above in tracks:
         names.append(tracks[above].name)
         above = tracks[above].parent
+    if track.rank is None:
+        return names[::-1]
     return [name for name in reversed(names[:-1]) if name != f"Rank {track.rank}"] or [track.name]
 
 

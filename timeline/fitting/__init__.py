@@ -10,13 +10,13 @@ from timeline.errors import LimitError
 from timeline.fitting.coarsened import coarsened
 from timeline.fitting.leading_steps import Redraw, trimmed
 from timeline.fitting.parts import split_up
-from timeline.fitting.writer import Attributes, Drawing, Part, Writer, Written, steps_of
+from timeline.fitting.writer import About, Describe, Drawing, Part, Writer, Written, steps_of
 from timeline.options import ExportOptions, Fit
 from timeline.progress import Progress
 from timeline.share import Share
 from timeline.units import spell_bytes
 
-__all__ = ["Attributes", "Part", "Redraw", "Written", "fit", "steps_of"]
+__all__ = ["About", "Describe", "Part", "Redraw", "Written", "fit", "steps_of"]
 
 
 def fit(
@@ -25,7 +25,7 @@ def fit(
     options: ExportOptions,
     target: Path,
     form: Format,
-    attributes: Attributes,
+    describe: Describe,
     wall_offset_ns: int | None,
     progress: Progress,
 ) -> Written:
@@ -36,7 +36,7 @@ def fit(
             anything; then the message says which would do.
         OutputError: a file cannot be written.
     """
-    writer = Writer(options, target, form, attributes, wall_offset_ns, progress)
+    writer = Writer(options, target, form, describe, wall_offset_ns, progress)
     try:
         return _fit(writer, writer.draw(shares), redraw)
     except BaseException:

@@ -19,6 +19,7 @@ from timeline.tracks.facts import RankFacts
 from timeline.tracks.gathering import floors_of
 from timeline.tracks.layers import LayerKey
 from timeline.tracks.model import Samples, Slices, Timeline, Track
+from timeline.tracks.notes import Notes, with_notes
 from timeline.tracks.picture import assemble
 from timeline.tracks.resolve import Resolved
 from timeline.units import spell_bytes
@@ -26,7 +27,8 @@ from timeline.units import spell_bytes
 __all__ = [
     "AIM",
     "MOST_TRIES",
-    "Attributes",
+    "About",
+    "Describe",
     "Drawing",
     "Part",
     "Writer",
@@ -42,10 +44,17 @@ AIM = 0.93
 MOST_TRIES = 4
 """The first writing, and three more at the most."""
 
-Attributes = Callable[
-    [Sequence[Omission], Sequence[Resolved], Sequence[int]], tuple[tuple[str, str], ...]
-]
-"""Facts that travel in the file, given what is left out, gathered, and whose detail is in."""
+
+@dataclass(frozen=True)
+class About:
+    """What a file says of itself: facts for programs, and notes for people where there are any."""
+
+    attributes: tuple[tuple[str, str], ...] = ()
+    notes: Notes | None = None
+
+
+Describe = Callable[[Sequence[Omission], Sequence[Resolved], Sequence[int]], About]
+"""What a file says of itself, given what is left out, gathered, and whose detail is in."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +122,7 @@ class Writer:
     options: ExportOptions
     target: Path
     form: Format
-    attributes: Attributes
+    describe: Describe
     wall_offset_ns: int | None
     progress: Progress
     drafts: list[Draft] = field(default_factory=list)
@@ -148,7 +157,7 @@ class Writer:
         """Encode tracks to a draft."""
         again = f" again, to fit the limit ({len(self.drafts) + 1})" if self.drafts else ""
         self.progress.report(f"Writing{again}", 0, 0)
-        made = self._timeline(tracks, self.attributes(omissions, resolved, steps), first_ns)
+        made = self._timeline(tracks, self.describe(omissions, resolved, steps), first_ns)
         tally = Tally()
         draft = write_draft(self.form.encode(made, tally), self.target)
         self.drafts.append(draft)
@@ -170,14 +179,14 @@ class Writer:
         first_ns: int | None = None,
     ) -> int:
         """The bytes that tracks take in a file, without writing it."""
-        facts = self.attributes(omissions, (), steps)
-        return self.form.size_of(self._timeline(tracks, facts, first_ns))
+        about = self.describe(omissions, (), steps)
+        return self.form.size_of(self._timeline(tracks, about, first_ns))
 
-    def _timeline(
-        self, tracks: Sequence[Track], attributes: tuple[tuple[str, str], ...], first_ns: int | None
-    ) -> Timeline:
-        first = first_moment_ns(tracks) if first_ns is None else first_ns
-        return Timeline(tuple(tracks), first, self.wall_offset_ns, attributes)
+    def _timeline(self, tracks: Sequence[Track], about: About, first_ns: int | None) -> Timeline:
+        start_ns = first_moment_ns(tracks)
+        every = with_notes(tracks, about.notes, start_ns, max(start_ns, last_moment_ns(tracks)))
+        first = start_ns if first_ns is None else first_ns
+        return Timeline(every, first, self.wall_offset_ns, about.attributes)
 
     def exact(self, drawing: Drawing, steps: tuple[int, ...]) -> Written:
         """Write everything, whatever its size."""

@@ -14,6 +14,7 @@ __all__ = [
     "GET_NEXT",
     "HARDWARE",
     "ITERATIONS",
+    "NOTES",
     "NOT_IN_THIS_FILE",
     "OPS",
     "OPS_ABOVE_PLANES",
@@ -27,6 +28,7 @@ __all__ = [
     "STEPS_OF_ONE_RANK",
     "STEPS_ON_DEVICE",
     "THREAD",
+    "TOPICS",
     "communication_group",
     "counter",
     "counter_group",
@@ -36,6 +38,16 @@ __all__ = [
 
 WHOLE_NS = 1 << 44
 """A resolution of hours gathers all that there is."""
+
+NOTES = "What to know before reading the rest: problems of the profile, and what is not shown."
+TOPICS = {
+    "Warnings": "What is wrong with the profile or missing from it.",
+    "Left out": "Records that are not in this file, with the reason.",
+    "Gathered": (
+        "Layers that are not exact, to keep the size limit: slices shorter than the resolution are "
+        "gathered where they follow each other."
+    ),
+}
 
 STEPS_OF_ALL_RANKS = (
     "Each step from the first rank's start to the last rank's end; args name the slowest and the "

@@ -1,0 +1,75 @@
+"""Turns warnings, omissions and resolutions into the notes that travel in a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from timeline.records.tables import Omission
+from timeline.report import ResolutionRow, spelled_omissions
+from timeline.tracks.notes import Note, Notes
+from timeline.units import spell_count
+
+__all__ = ["notes_of"]
+
+MOST_NOTES = 8
+"""So many notes of each topic are in the file; the rest is in the report."""
+MOST_CHARACTERS = 240
+
+
+def notes_of(
+    warnings: Sequence[str], omissions: Sequence[Omission], resolutions: Sequence[ResolutionRow]
+) -> Notes | None:
+    """What whoever opens the file should know; None where nothing is wrong or missing.
+
+    Records that only repeat others, or arrows to what was not asked for, are no reason for notes,
+    but are told where there are any.
+    """
+    gathered = [row for row in resolutions if row.gathered]
+    lossy = any(omission.loss for omission in omissions)
+    if not warnings and not gathered and not lossy:
+        return None
+    left_out = list(spelled_omissions(omissions))
+    topics = {
+        "Warnings": [Note(text) for text in dict.fromkeys(warnings)],
+        "Left out": [Note(text, (("records", rows),)) for text, rows in left_out],
+        "Gathered": [_gathered(row) for row in gathered],
+    }
+    return Notes(
+        "; ".join(_counts(topics)),
+        tuple((topic, tuple(_first(notes))) for topic, notes in topics.items() if notes),
+    )
+
+
+def _gathered(row: ResolutionRow) -> Note:
+    return Note(
+        row.spelled(),
+        (
+            ("resolution_ns", row.resolution_ns),
+            ("exact", row.exact),
+            ("gathered", row.gathered),
+            ("gathered_into", row.gathered_into),
+        ),
+    )
+
+
+def _counts(topics: dict[str, list[Note]]) -> Iterator[str]:
+    """The notes in one line."""
+    if warnings := topics["Warnings"]:
+        yield spell_count(len(warnings), "warning")
+    if left_out := topics["Left out"]:
+        records = sum(rows for note in left_out for _, rows in note.numbers)
+        yield f"{spell_count(records, 'record')} left out"
+    if gathered := topics["Gathered"]:
+        yield f"{spell_count(len(gathered), 'layer')} gathered to keep the size limit"
+
+
+def _first(notes: Sequence[Note]) -> Iterator[Note]:
+    """The first notes, none too long, and how many there are besides."""
+    for note in notes[:MOST_NOTES]:
+        text = note.text
+        if len(text) > MOST_CHARACTERS:
+            text = text[: MOST_CHARACTERS - 1] + "…"
+        yield Note(text, note.numbers)
+    more = len(notes) - MOST_NOTES
+    if more > 0:
+        yield Note(f"and {spell_count(more, 'more note')} in the report", (("more", more),))

@@ -1,0 +1,84 @@
+"""Turns notes on a whole picture into a row above all others, and a row below it for each topic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from timeline.records.strings import StringPool
+from timeline.records.tables import NO_ID
+from timeline.tracks import meanings
+from timeline.tracks.model import Arg, Schema, Track
+from timeline.tracks.painter import Drawn, Painter, integers
+
+__all__ = ["Note", "Notes", "with_notes"]
+
+_NAME = "Notes"
+"""Perfetto sorts rows without a parent by name: this one comes before those of ranks."""
+_BEFORE_ALL = -1
+
+
+@dataclass(frozen=True)
+class Note:
+    """One thing to know of a picture: a sentence, and the numbers in it."""
+
+    text: str
+    numbers: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class Notes:
+    """All there is to know of a picture, by topic, and the same in one line."""
+
+    headline: str
+    topics: tuple[tuple[str, tuple[Note, ...]], ...]
+
+
+def with_notes(
+    tracks: Sequence[Track], notes: Notes | None, start_ns: int, end_ns: int
+) -> tuple[Track, ...]:
+    """The tracks, and below them in number but above them in the picture the rows of the notes.
+
+    Each note is a slice as long as the picture, so that its text can be read at once and no time
+    is added. Perfetto shows a row without a parent at the top only if it has rows below it, so
+    topics are rows of their own.
+    """
+    if notes is None:
+        return tuple(tracks)
+    painter, strings = Painter(), StringPool()
+    painter.tracks = list(tracks)
+    headline = (Note(notes.headline),)
+    root = painter.stacked(
+        _NAME,
+        None,
+        _BEFORE_ALL,
+        _drawn(headline, start_ns, end_ns, strings),
+        strings,
+        meanings.NOTES,
+    )
+    for order, (topic, own) in enumerate(notes.topics):
+        drawn = _drawn(own, start_ns, end_ns, strings)
+        painter.stacked(topic, root, order, drawn, strings, meanings.TOPICS[topic])
+    return tuple(painter.tracks)
+
+
+def _drawn(notes: Sequence[Note], start_ns: int, end_ns: int, strings: StringPool) -> Drawn:
+    count = len(notes)
+    return Drawn(
+        np.full(count, start_ns, np.int64),
+        np.full(count, end_ns, np.int64),
+        strings.codes(note.text for note in notes),
+        Schema.NOTE,
+        _args(notes),
+    )
+
+
+def _args(notes: Sequence[Note]) -> list[Arg]:
+    given = [dict(note.numbers) for note in notes]
+    names = dict.fromkeys(name for numbers in given for name in numbers)
+    return [
+        integers(name, np.array([numbers.get(name, NO_ID) for numbers in given], np.int64), NO_ID)
+        for name in names
+    ]
