@@ -1,4 +1,4 @@
-"""Proves that the README says what the command line offers and what readers find, word for word."""
+"""Proves that the README says what the command line, readers and queries say, word for word."""
 
 from __future__ import annotations
 
@@ -8,11 +8,16 @@ from pathlib import Path
 
 import pytest
 from layout_table import ReadLayout, table_lines
+from make_profile import main as make_profile
+from perfetto_sql import TraceProcessor
 
-from timeline.cli import build_parser
+from timeline.cli import build_parser, main
 
 README = Path(__file__).resolve().parents[1] / "README.md"
 HELP = "<!-- help -->\n```text\n", "```\n<!-- /help -->"
+QUERIES = "<!-- queries -->\n", "<!-- /queries -->"
+ASKED = ("rank_times", "late_ranks")
+"""Views that the README asks for."""
 LAYOUTS = "<!-- layouts -->\n", "<!-- /layouts -->"
 WIDTH = "100"
 
@@ -44,3 +49,28 @@ def test_the_readme_holds_the_help_of_this_version(monkeypatch: pytest.MonkeyPat
 def test_the_readme_says_what_each_layout_holds(layouts: dict[str, ReadLayout]) -> None:
     """A layout that holds more or less of the simulated run than it did changes the table."""
     assert_held("".join(f"{line}\n" for line in table_lines(layouts.values())), LAYOUTS)
+
+
+def test_the_readme_shows_what_queries_answer(tmp_path: Path) -> None:
+    """On the profile of the README's other examples."""
+    target = tmp_path / "timeline.pftrace"
+    assert make_profile([str(tmp_path / "profile")]) == 0
+    assert main([str(tmp_path / "profile"), "--kind", "detail", "-o", str(target), "-q"]) == 0
+    processor = TraceProcessor.load(target.read_bytes())
+    processor.rows((README.parent / "examples" / "queries.sql").read_text(encoding="utf-8"))
+    shown = "\n".join(f"> SELECT * FROM {view};\n{answer(processor, view)}" for view in ASKED)
+    assert_held(f"```text\n{shown}```\n", QUERIES)
+
+
+def answer(processor: TraceProcessor, view: str) -> str:
+    """The rows of a view below the names of its columns."""
+    names = [name for (name,) in processor.rows(f"SELECT name FROM pragma_table_info('{view}')")]
+    table = [
+        names,
+        *([str(cell) for cell in row] for row in processor.rows(f"SELECT * FROM {view}")),
+    ]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return "".join(
+        "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) + "\n"
+        for row in table
+    )

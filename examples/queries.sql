@@ -1,0 +1,360 @@
+-- Questions to a timeline of tlexport, for the Query page of https://ui.perfetto.dev or for
+-- trace_processor. Run the whole file once on a .pftrace or .json; then each question is a view:
+--
+--   SELECT * FROM slowest_steps;
+--
+-- Times are nanoseconds. Slices that were gathered to keep a size limit stand for many records:
+-- questions about single tasks, ops and calls leave them out, so ask those of an exact file.
+
+-- What everything below is built on: the rank, layer and row of each track, whose number `row` is
+-- that of its first lane.
+CREATE OR REPLACE PERFETTO TABLE drawn_rows AS
+WITH RECURSIVE
+  ways(track_id, above, name, at) AS (
+    SELECT id, parent_id, name, 0 FROM track
+    UNION ALL
+    SELECT track_id, parent_id, track.name, at + 1 FROM ways JOIN track ON track.id = ways.above
+  ),
+  labels AS (
+    SELECT
+      ways.track_id,
+      CASE WHEN at = 0 THEN name END AS label,
+      CASE WHEN name GLOB 'Rank [0-9]*' THEN cast_int!(substr(name, 6)) END AS rank,
+      -- The outermost name below the root that is not a rank's.
+      CASE WHEN above IS NOT NULL AND name NOT GLOB 'Rank [0-9]*' THEN at END AS layer_at
+    FROM ways
+  ),
+  protobuf AS (
+    SELECT track_id, max(label) AS label, max(rank) AS rank, max(layer_at) AS layer_at
+    FROM labels
+    GROUP BY track_id
+  ),
+  named AS (
+    SELECT
+      protobuf.track_id,
+      protobuf.rank,
+      outermost.name AS layer,
+      iif(protobuf.label GLOB 'Plane *', folder.name || ' ', '') || protobuf.label AS label,
+      folder.id AS folder,
+      extract_arg(folder.source_arg_set_id, 'description') AS folder_meaning
+    FROM protobuf
+    JOIN track ON track.id = protobuf.track_id
+    LEFT JOIN track AS folder ON folder.id = track.parent_id
+    LEFT JOIN ways AS outermost
+      ON outermost.track_id = protobuf.track_id AND outermost.at = protobuf.layer_at
+    WHERE protobuf.track_id NOT IN (SELECT id FROM thread_track)
+    UNION ALL
+    -- In .json a process is a layer of a rank, such as "Rank 0 Communication".
+    SELECT
+      thread_track.id,
+      iif(process.name GLOB 'Rank [0-9]* *', cast_int!(substr(process.name, 6)), NULL),
+      iif(
+        process.name GLOB 'Rank [0-9]* *',
+        substr(process.name, 6 + instr(substr(process.name, 6), ' ')),
+        NULL
+      ),
+      thread.name,
+      process.upid,
+      NULL
+    FROM thread_track JOIN thread USING (utid) JOIN process USING (upid)
+  )
+SELECT
+  track_id,
+  rank,
+  coalesce(layer, '') AS layer,
+  label,
+  min(track_id) OVER (PARTITION BY folder, rank, layer, label) AS row,
+  folder_meaning
+FROM named;
+
+-- A number or a name among the args of a slice: typed, untyped, or of a .json.
+CREATE OR REPLACE PERFETTO FUNCTION arg_number(args LONG, kind STRING, name STRING)
+RETURNS LONG AS
+SELECT coalesce(extract_arg($args, $kind || '.' || $name), extract_arg($args, 'args.' || $name));
+
+CREATE OR REPLACE PERFETTO FUNCTION arg_name(args LONG, name STRING)
+RETURNS STRING AS
+SELECT coalesce(extract_arg($args, 'debug.' || $name), extract_arg($args, 'args.' || $name));
+
+-- All slices that are records, with the rank, layer and row that they are drawn on.
+CREATE OR REPLACE PERFETTO TABLE drawn AS
+SELECT
+  slice.id, slice.ts, slice.dur, slice.depth, slice.name, slice.arg_set_id AS args,
+  drawn_rows.track_id, drawn_rows.rank, drawn_rows.layer, drawn_rows.label, drawn_rows.row,
+  drawn_rows.folder_meaning
+FROM slice
+JOIN drawn_rows USING (track_id)
+WHERE slice.arg_set_id IS NULL OR arg_number(slice.arg_set_id, 'debug', 'busy_ns') IS NULL;
+
+-- The tasks of the device. `operator` is the type of an operator; where the profile does not tell
+-- it, it is taken from names such as "scope/Type-op12" and "aclnnCall_Kernel_Type". `computes` leaves out copies and events.
+CREATE OR REPLACE PERFETTO TABLE device_tasks AS
+SELECT
+  *,
+  coalesce(
+    op_type,
+    iif(
+      name GLOB 'aclnn*_*',
+      replace(name, rtrim(name, replace(name, '_', '')), ''),
+      substr(last_name, 1, instr(last_name || '-op', '-op') - 1)
+    )
+  ) AS operator,
+  name NOT GLOB 'nccl*' AND (
+    op_type IS NOT NULL OR task_type GLOB 'AI_*' OR task_type GLOB 'MIX_*' OR task_type = 'kernel'
+  ) AS computes
+FROM (
+  SELECT
+    *,
+    arg_name(args, 'op_type') AS op_type,
+    arg_name(args, 'task_type') AS task_type,
+    replace(name, rtrim(name, replace(name, '/', '')), '') AS last_name
+  FROM drawn
+  WHERE label GLOB 'Stream *' AND layer != 'Scope Layer'
+);
+
+-- Communication ops. The communicator is what HCCL calls it, which is the same on all ranks.
+CREATE OR REPLACE PERFETTO TABLE communication_ops AS
+SELECT
+  *,
+  coalesce(iif(folder_meaning GLOB '*HCCL calls it*', folder_meaning, NULL), label) AS communicator
+FROM drawn
+WHERE layer = 'Communication' AND label GLOB '* Communication';
+
+-- The steps of each rank that did work on the device: iterations, or what ProfilerStep#N launched.
+CREATE OR REPLACE PERFETTO TABLE device_steps AS
+SELECT
+  *,
+  arg_number(args, 'step', 'graph') AS graph,
+  arg_number(args, 'step', 'iteration') AS step,
+  arg_number(args, 'step', 'span_ns') AS span_ns,
+  arg_number(args, 'step', 'computing_ns') AS computing_ns,
+  arg_number(args, 'step', 'communication_ns') AS communication_ns,
+  arg_number(args, 'step', 'not_overlapped_ns') AS not_overlapped_ns,
+  arg_number(args, 'step', 'free_ns') AS free_ns
+FROM drawn
+WHERE layer = 'Step Trace' AND label != 'ProfilerStep'
+  AND arg_number(args, 'step', 'span_ns') IS NOT NULL;
+
+-- 1. Which steps are slow? Slowest first, with the rank that it was slowest on and how that rank
+-- spent it; spread_ns is how much longer it took there than on the fastest rank. A step that is
+-- slow because of not_overlapped_ns waits for communication, one with free_ns for the host.
+CREATE OR REPLACE PERFETTO VIEW slowest_steps AS
+WITH
+  -- Ranks number their graphs apart, so graphs tell steps apart only where a rank has several.
+  graphs AS (SELECT count(DISTINCT graph) AS several FROM device_steps GROUP BY rank),
+  matched AS (
+    SELECT *, iif((SELECT max(several) FROM graphs) > 1, graph, NULL) AS of_graph
+    FROM device_steps
+  ),
+  placed AS (
+    SELECT
+      *,
+      row_number() OVER (PARTITION BY of_graph, step ORDER BY span_ns DESC, rank) AS place,
+      max(span_ns) OVER (PARTITION BY of_graph, step)
+        - min(span_ns) OVER (PARTITION BY of_graph, step) AS spread_ns
+    FROM matched
+  )
+SELECT
+  graph, step, rank AS slowest_rank, span_ns, computing_ns, not_overlapped_ns, free_ns, spread_ns
+FROM placed
+WHERE place = 1
+ORDER BY span_ns DESC, step;
+
+-- 2. Which rank holds the others up? Means of a step of each rank, the one that computes longest
+-- first. Ranks that wait for each other take equally long: the straggler is the one that computes
+-- longest and waits least, so its not_overlapped_ns is the smallest.
+CREATE OR REPLACE PERFETTO VIEW rank_times AS
+SELECT
+  rank,
+  count(*) AS steps,
+  cast_int!(avg(span_ns)) AS step_ns,
+  cast_int!(avg(computing_ns)) AS computing_ns,
+  cast_int!(avg(communication_ns)) AS communication_ns,
+  cast_int!(avg(not_overlapped_ns)) AS not_overlapped_ns,
+  cast_int!(avg(free_ns)) AS free_ns
+FROM device_steps
+GROUP BY rank
+ORDER BY computing_ns DESC, rank;
+
+-- 3. Which communication costs time? By kind of op and group, the time in which its rank computed
+-- nothing meanwhile (exposed_ns), and the time that computing hid. Ops of two groups that are
+-- exposed at the same moment both count it.
+CREATE OR REPLACE PERFETTO VIEW exposed_pieces AS
+SELECT piece.ts, piece.dur, op.track_id AS lane
+FROM (SELECT DISTINCT rank, track_id FROM communication_ops) AS op
+JOIN drawn AS piece ON piece.rank = op.rank
+WHERE piece.layer = 'Overlap Analysis' AND piece.label = 'Communication(Not Overlapped)'
+  AND piece.dur > 0;
+
+CREATE OR REPLACE PERFETTO VIEW op_spans AS
+SELECT ts, dur, track_id AS lane, id AS op_id FROM communication_ops WHERE dur > 0;
+
+DROP TABLE IF EXISTS exposed_spans;
+CREATE VIRTUAL TABLE exposed_spans
+USING SPAN_JOIN(op_spans PARTITIONED lane, exposed_pieces PARTITIONED lane);
+
+CREATE OR REPLACE PERFETTO VIEW exposed_communication AS
+WITH exposed AS (SELECT op_id, sum(dur) AS exposed_ns FROM exposed_spans GROUP BY op_id)
+SELECT
+  rank,
+  label AS communication_group,
+  name,
+  count(*) AS ops,
+  sum(dur) AS total_ns,
+  sum(coalesce(exposed_ns, 0)) AS exposed_ns,
+  sum(dur - coalesce(exposed_ns, 0)) AS hidden_ns
+FROM communication_ops
+LEFT JOIN exposed ON exposed.op_id = communication_ops.id
+GROUP BY rank, communication_group, name
+ORDER BY exposed_ns DESC, rank, name;
+
+-- 4. Who is last at each collective? The n-th call of a name by a rank is taken for the n-th of all
+-- others. late_ns is from the first rank's start to the last one's; lost_ns is what all ranks
+-- together waited for the last. Clocks of several hosts may be off by as much as that.
+CREATE OR REPLACE PERFETTO VIEW late_arrivals AS
+WITH
+  calls AS (
+    SELECT
+      rank, communicator, label, name, ts,
+      row_number() OVER (PARTITION BY rank, communicator, name ORDER BY ts) AS call
+    FROM communication_ops
+  ),
+  placed AS (
+    SELECT
+      *,
+      row_number() OVER (PARTITION BY communicator, name, call ORDER BY ts DESC, rank) AS place,
+      max(ts) OVER (PARTITION BY communicator, name, call) AS last_ts
+    FROM calls
+  )
+SELECT
+  label AS communication_group,
+  name,
+  call,
+  count(*) AS ranks,
+  max(iif(place = 1, rank, NULL)) AS last_rank,
+  max(ts) - min(ts) AS late_ns,
+  sum(last_ts - ts) AS lost_ns
+FROM placed
+GROUP BY communicator, name, call
+HAVING ranks > 1
+ORDER BY late_ns DESC, name, call;
+
+-- The same by rank: how often it was last, and what the others lost by that. A rank that is nearly
+-- always last is slower than the others; where all take turns, work is spread unevenly.
+CREATE OR REPLACE PERFETTO VIEW late_ranks AS
+SELECT
+  last_rank AS rank,
+  count(*) AS times_last,
+  sum(lost_ns) AS lost_ns,
+  max(late_ns) AS longest_late_ns
+FROM late_arrivals
+GROUP BY last_rank
+ORDER BY lost_ns DESC;
+
+-- 5. Where does a stream do nothing? Every gap between tasks, the longest first. The task behind a
+-- long gap is what the stream waited for: its launch, an event, or data.
+CREATE OR REPLACE PERFETTO VIEW stream_gaps AS
+SELECT rank, label AS stream, row, idle_since AS ts, ts - idle_since AS dur, name AS next_task
+FROM (
+  SELECT
+    *,
+    max(ts + dur) OVER (
+      PARTITION BY row ORDER BY ts, id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    ) AS idle_since
+  FROM device_tasks
+)
+WHERE ts > idle_since
+ORDER BY dur DESC, ts, row;
+
+-- The same by step and stream: the gaps, and parts of gaps, that lie within the step.
+CREATE OR REPLACE PERFETTO VIEW step_lanes AS
+SELECT DISTINCT
+  device_tasks.rank, device_tasks.row, device_steps.track_id, device_steps.depth,
+  (device_tasks.row << 40) + (device_steps.track_id << 8) + device_steps.depth AS lane
+FROM (SELECT DISTINCT rank, row FROM device_tasks) AS device_tasks
+JOIN (SELECT DISTINCT rank, track_id, depth FROM device_steps) AS device_steps USING (rank);
+
+CREATE OR REPLACE PERFETTO VIEW gap_spans AS
+SELECT ts, dur, lane, stream_gaps.rank, stream FROM stream_gaps JOIN step_lanes USING (row);
+
+CREATE OR REPLACE PERFETTO VIEW step_spans AS
+SELECT ts, dur, lane, graph, step
+FROM device_steps JOIN step_lanes USING (track_id, depth)
+WHERE dur > 0;
+
+DROP TABLE IF EXISTS gaps_in_steps;
+CREATE VIRTUAL TABLE gaps_in_steps
+USING SPAN_JOIN(gap_spans PARTITIONED lane, step_spans PARTITIONED lane);
+
+CREATE OR REPLACE PERFETTO VIEW step_gaps AS
+SELECT rank, graph, step, stream, count(*) AS gaps, sum(dur) AS total_ns, max(dur) AS longest_ns
+FROM gaps_in_steps
+GROUP BY rank, graph, step, stream
+ORDER BY total_ns DESC, rank, step, stream;
+
+-- 6. Which operators take the device's time? Of all ranks together, the longest in total first.
+-- Operators on several streams run at the same time, so totals may exceed the time of computing.
+CREATE OR REPLACE PERFETTO VIEW operator_times AS
+SELECT
+  operator,
+  task_type,
+  count(*) AS tasks,
+  sum(dur) AS total_ns,
+  cast_int!(avg(dur)) AS mean_ns,
+  max(dur) AS longest_ns,
+  round(100.0 * sum(dur) / sum(sum(dur)) OVER (), 1) AS percent
+FROM device_tasks
+WHERE computes
+GROUP BY operator, task_type
+ORDER BY total_ns DESC, operator;
+
+-- 7. Is the host fast enough? From the start of a host call to the start of the task that it
+-- launched, by the arrows between them. Short delays mean that the device waits for the host; long
+-- ones that the host runs ahead, as it should.
+CREATE OR REPLACE PERFETTO VIEW launches AS
+SELECT
+  task.rank, task.label AS stream, call.layer AS host_layer, call.name AS call,
+  task.name AS task, task.ts, task.ts - call.ts AS delay_ns
+FROM flow
+JOIN drawn AS call ON call.id = flow.slice_out
+JOIN device_tasks AS task ON task.id = flow.slice_in
+WHERE call.label GLOB 'Thread *';
+
+CREATE OR REPLACE PERFETTO VIEW launch_delays AS
+SELECT
+  rank,
+  stream,
+  host_layer,
+  count(*) AS launches,
+  min(delay_ns) AS shortest_ns,
+  cast_int!(avg(delay_ns)) AS mean_ns,
+  max(delay_ns) AS longest_ns
+FROM launches
+GROUP BY rank, stream, host_layer
+ORDER BY rank, stream, host_layer;
+
+-- 8. Which link is slow? HCCL tasks by plane and kind of link: waits for others apart from moving
+-- data. gb_per_s is the bytes that were moved by the time that moving them took.
+CREATE OR REPLACE PERFETTO VIEW plane_times AS
+SELECT
+  rank,
+  label AS plane,
+  link_type,
+  count(*) AS tasks,
+  sum(dur) AS total_ns,
+  sum(iif(is_wait, dur, 0)) AS waiting_ns,
+  sum(size_bytes) AS moved_bytes,
+  round(1.0 * sum(size_bytes) / sum(iif(size_bytes > 0, dur, NULL)), 3) AS gb_per_s
+FROM (
+  SELECT
+    *,
+    arg_name(args, 'link_type') AS link_type,
+    arg_number(args, 'hccl', 'size_bytes') AS size_bytes,
+    replace(lower(name), ' ', '_') = 'notify_wait' AS is_wait
+  FROM drawn
+  WHERE layer = 'Communication' AND label GLOB '* Plane *'
+)
+GROUP BY rank, label, link_type
+ORDER BY rank, total_ns DESC, label, link_type;
+
+SELECT * FROM slowest_steps;
