@@ -44,7 +44,7 @@ WITH RECURSIVE
       ON outermost.track_id = protobuf.track_id AND outermost.at = protobuf.layer_at
     WHERE protobuf.track_id NOT IN (SELECT id FROM thread_track)
     UNION ALL
-    -- In .json a process is a layer of a rank, such as "Rank 0 Communication".
+    -- In .json a process is a layer of a rank, such as Rank 0 Communication.
     SELECT
       thread_track.id,
       iif(process.name GLOB 'Rank [0-9]* *', cast_int!(substr(process.name, 6)), NULL),
@@ -87,7 +87,7 @@ JOIN drawn_rows USING (track_id)
 WHERE slice.arg_set_id IS NULL OR arg_number(slice.arg_set_id, 'debug', 'busy_ns') IS NULL;
 
 -- The tasks of the device. `operator` is the type of an operator; where the profile does not tell
--- it, it is taken from names such as "scope/Type-op12" and "aclnnCall_Kernel_Type". `computes` leaves out copies and events.
+-- it, it is taken from names such as scope/Type-op12 and aclnnCall_Kernel_Type. `computes` leaves out copies and events.
 CREATE OR REPLACE PERFETTO TABLE device_tasks AS
 SELECT
   *,

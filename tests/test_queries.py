@@ -290,6 +290,7 @@ def test_gathered_slices_count_for_no_task(shelf: ProfileShelf, tmp_path: Path) 
 def test_the_file_may_be_run_again(shelf: ProfileShelf, tmp_path: Path) -> None:
     """Whoever pastes it twice sees the same, from views that all have names of their own."""
     text = QUERIES.read_text(encoding="utf-8")
+    assert '"' not in text, "the Query page warns of it"
     names = VIEW.findall(text)
     assert len(set(names)) == len(names)
     case = asked(shelf, tmp_path, "torch-db")
