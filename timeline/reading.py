@@ -35,6 +35,7 @@ FAN_IN = 4
 """So many times the limit may be held of all ranks before they are gathered together."""
 BYTES_OF_ELEMENT = 16
 SLACK_SPREADS = 4
+EVERY_NAME = 1 << 62
 LEAST_HELD = 1 << 22
 """Slices and samples that may be held in any case: some 200 MB."""
 
@@ -132,7 +133,7 @@ def read_facts(
         ranks=len(chosen),
         draw=False,
         clock=reading.clock,
-        operators_by_name=by_name,
+        named_operators=EVERY_NAME if by_name else 0,
     )
     with crew_for(chosen, reading, progress) as crew:
         joined = read_shares(chosen, request, crew, path)

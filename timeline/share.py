@@ -51,8 +51,8 @@ class Request:
     limit_bytes: size of the file that shares are gathered for; 0 leaves them as they are. ranks:
     how many will share it. target: the file, whose format counts. window_ns: [start, end) on the
     rank's own clock. leading: whose detail is drawn, None for all. draw: whether rows are wanted
-    at all, or only facts. clock: how ranks come on one clock. operators_by_name: whether facts
-    tell operators apart by name.
+    at all, or only facts. clock: how ranks come on one clock. named_operators: how many operators
+    of a rank facts tell apart by name.
     """
 
     selection: Selection
@@ -66,7 +66,7 @@ class Request:
     leading: Leading | None = None
     draw: bool = True
     clock: ClockOptions = field(default_factory=ClockOptions)
-    operators_by_name: bool = False
+    named_operators: int = 0
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ def _drawn(
     if request.leading is not None:
         picture = with_leading_detail(picture, request.leading)
     collectives = rank_collectives(records, part.op_iterations, part.op_rows)
-    facts = facts_of(profile, picture, collectives, operators_by_name=request.operators_by_name)
+    facts = facts_of(profile, picture, collectives, named_operators=request.named_operators)
     if not request.draw:
         return facts, RankTracks(records.rank, (), 0)
     tracks = draw_rank(picture, request.options)

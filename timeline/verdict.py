@@ -14,7 +14,13 @@ from timeline.records.columns import Bool, Int64
 from timeline.table import Table
 from timeline.units import spell_count, spell_duration
 
-__all__ = ["Extreme", "Verdict", "slowest_rank_of_each_step", "total_by_type"]
+__all__ = [
+    "Extreme",
+    "Verdict",
+    "has_several_graphs",
+    "slowest_rank_of_each_step",
+    "total_by_type",
+]
 
 MOST_OPERATORS = 5
 NOTABLE = 0.05
@@ -216,7 +222,7 @@ def slowest_rank_of_each_step(steps: Table) -> Table:
         return steps
     known = steps.take(np.ma.filled(steps["span_ns"], 0) > 0)
     graph = np.ma.filled(known["graph"], -1)
-    if not _has_several_graphs(known["rank"], graph):
+    if not has_several_graphs(known["rank"], graph):
         graph = np.zeros_like(graph)
     order = np.lexsort((-np.asarray(known["span_ns"]), known["step"], graph))
     known, graph = known.take(order), graph[order]
@@ -226,7 +232,8 @@ def slowest_rank_of_each_step(steps: Table) -> Table:
     return longest.take(np.argsort(longest["start_ns"], kind="stable"))
 
 
-def _has_several_graphs(rank: Int64, graph: Int64) -> bool:
+def has_several_graphs(rank: Int64, graph: Int64) -> bool:
+    """Whether any rank has several, from the rank and graph of each row."""
     pairs = np.unique(np.stack([rank, graph]), axis=1)
     return bool(pairs.shape[1] > len(np.unique(rank)))
 

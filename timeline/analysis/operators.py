@@ -61,36 +61,52 @@ class OperatorFigures:
 
 
 def operator_figures(
-    records: Records, iterations: Int64, *, by_name: bool = False
+    records: Records, iterations: Int64, *, most_names: int = 0
 ) -> OperatorFigures:
     """How long each type of operator took, or each operator by its name.
 
-    iterations: (ops,) step of each communication op, NO_ID for none.
+    iterations: (ops,) step of each communication op, NO_ID for none. most_names: how many
+    operators, and how many communication ops, have rows of their own: those that take longest.
+    The others of a type are one row without a name.
     """
     strings = StringPool()
     tasks, ops = records.tasks, records.ops
     compute = np.flatnonzero(tasks.compute)
     names = tasks.name[compute]
     given = strings.translated(tasks.op_type[compute], records.strings)
-    named = strings.translated(names, records.strings, operator_type)
+    derived = strings.translated(names, records.strings, operator_type)
     computing = {
-        "type": np.where(given == NO_NAME, named, given),
+        "type": np.where(given == NO_NAME, derived, given),
         "core": strings.translated(tasks.task_type[compute], records.strings),
     }
     communicating = {"type": strings.translated(ops.name, records.strings, collective_kind)}
-    if by_name:
-        computing["name"] = strings.translated(names, records.strings)
-        computing["shapes"] = strings.translated(tasks.input_shapes[compute], records.strings)
-        communicating["name"] = strings.translated(ops.name, records.strings)
     compute_ns = tasks.end_ns[compute] - tasks.start_ns[compute]
+    op_ns = ops.end_ns - ops.start_ns
+    if most_names:
+        bound = len(records.strings)
+        told = _longest_names(names, compute_ns, bound, most_names)
+        shapes = np.where(told == NO_NAME, NO_NAME, tasks.input_shapes[compute])
+        told_ops = _longest_names(ops.name, op_ns, bound, most_names)
+        computing["name"] = strings.translated(told, records.strings)
+        computing["shapes"] = strings.translated(shapes, records.strings)
+        communicating["name"] = strings.translated(told_ops, records.strings)
     times = OperatorTimes.concat(
         [
             _times(compute_ns, computing, communication=False),
-            _times(ops.end_ns - ops.start_ns, communicating, communication=True),
+            _times(op_ns, communicating, communication=True),
         ]
     )
     longest = _longest(ops, iterations, records.strings, strings)
     return OperatorFigures(tuple(strings), times, longest)
+
+
+def _longest_names(names: Codes, lengths_ns: Int64, bound: int, most: int) -> Codes:
+    """The names, as codes below a bound, of which the most take longest; NO_NAME for the others."""
+    total_ns = np.zeros(bound, np.int64)
+    np.add.at(total_ns, names, lengths_ns)
+    kept = np.zeros(bound, np.bool_)
+    kept[np.argsort(-total_ns, kind="stable")[:most]] = True
+    return np.where(kept[names], names, np.int32(NO_NAME))
 
 
 def _times(lengths_ns: Int64, keys: Mapping[str, Codes], *, communication: bool) -> OperatorTimes:

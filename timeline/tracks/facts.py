@@ -133,11 +133,11 @@ def facts_of(
     picture: RankPicture,
     collectives: RankCollectives,
     *,
-    operators_by_name: bool = False,
+    named_operators: int = 0,
 ) -> RankFacts:
     """What the selected records of a rank tell.
 
-    operators_by_name: whether operators are told apart by name, and not by type alone.
+    named_operators: how many operators are told apart by name, and not by type alone.
     """
     records, membership = picture.records, picture.cut.membership
     count = len(records.steps)
@@ -160,7 +160,7 @@ def facts_of(
         row_count(records),
         device_span_ns(records),
         records.omissions,
-        operator_figures(records, op_iterations, by_name=operators_by_name),
+        operator_figures(records, op_iterations, most_names=named_operators),
         collectives,
         rank_links(records),
         omission_of(picture),
