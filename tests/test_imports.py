@@ -56,6 +56,7 @@ TOP = frozenset(
         "profile",
         "problems",
         "reading",
+        "report_page",
         "share",
         "viewer",
     }
@@ -237,7 +238,7 @@ def test_the_package_exports_its_errors() -> None:
 def test_help_needs_no_library() -> None:
     """What encodes and computes is loaded when it is needed, not by every `--help`."""
     encoding = ("numpy", "perfetto", "google.protobuf", "orjson", "msgspec", "apsw")
-    libraries = (*encoding, "rich", "argcomplete")
+    libraries = (*encoding, "rich", "argcomplete", "jinja2", "matplotlib")
     code = f"import sys, timeline.cli; print([n for n in {libraries} if n in sys.modules])"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"

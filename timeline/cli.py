@@ -49,6 +49,7 @@ def build_parser() -> Parser:
     _add_draw(parser.add_argument_group("draw"))
     _add_output(parser.add_argument_group("output"))
     _add_view(parser.add_argument_group("view"))
+    _add_report(parser.add_argument_group("report"))
     _add_work(parser.add_argument_group("work"))
     _add_print(parser.add_argument_group("print"))
     return parser
@@ -190,6 +191,15 @@ def _add_view(group: argparse._ArgumentGroup) -> None:
     )
 
 
+def _add_report(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--report", type=Path, metavar="FILE.html", help="write a page of what was measured too"
+    )
+    group.add_argument(
+        "--png", type=Path, metavar="FILE.png", help="write a picture of what was measured too"
+    )
+
+
 def _add_work(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "-j",
@@ -310,6 +320,8 @@ def _run(asked: argparse.Namespace) -> int:
         limit=asked.limit,
         fit=asked.fit,
         csv=None if asked.csv in (None, STDOUT) else asked.csv,
+        report=asked.report,
+        png=asked.png,
         force=asked.force,
         strict=asked.strict,
         **_opening(asked),

@@ -33,6 +33,8 @@ def export(
     limit: int | str = "20MB",
     fit: Fit | Literal["coarsen", "steps", "split", "error"] = "coarsen",
     csv: str | os.PathLike[str] | None = None,
+    report: str | os.PathLike[str] | None = None,
+    png: str | os.PathLike[str] | None = None,
     force: bool = False,
     strict: bool = False,
     assign_rank: Mapping[str, int] | None = None,
@@ -60,6 +62,8 @@ def export(
         fit: when it is larger: gather what is short, keep the detail of the leading steps, write
             several files, or stop.
         csv: a file for the times of each rank and step, in the columns of step_trace_time.csv.
+        report: a file for a page of what was measured, which ends in .html.
+        png: a file for a picture of what was measured.
         force: replace an existing file.
         strict: stop when anything would be left out.
         assign_rank, align, offset, fp_start, bp_end, jobs, executor, keep_going, progress: how a
@@ -77,6 +81,8 @@ def export(
         by_layer=_by_layer(group_by),
         merge_graphs=merge_graphs,
         csv=None if csv is None else Path(csv),
+        report=None if report is None else Path(report),
+        still=None if png is None else Path(png),
         force=force,
         strict=strict,
     )

@@ -71,7 +71,8 @@ class ExportOptions:
 
     limit_bytes: size of a written file that is never exceeded; 0 is no limit.
     by_layer: rows by layer, then rank; None is by layer for a summary and by rank for a detail.
-    csv: a file for the times of each rank and step, besides the timeline.
+    csv: a file for the times of each rank and step, besides the timeline. report: a page to look
+    at that is written too. still: a picture of it.
     """
 
     kind: Kind = Kind.SUMMARY
@@ -84,6 +85,8 @@ class ExportOptions:
     force: bool = False
     strict: bool = False
     csv: Path | None = None
+    report: Path | None = None
+    still: Path | None = None
 
     @property
     def groups_by_layer(self) -> bool:

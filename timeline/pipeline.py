@@ -13,7 +13,7 @@ import orjson
 
 from timeline.analysis.clocks import RankMove
 from timeline.encoders.formats import format_of
-from timeline.encoders.sink import write_draft
+from timeline.encoders.sink import Draft, write_draft
 from timeline.errors import LimitError, OutputError, UsageError, spell_ids
 from timeline.figures import Figures
 from timeline.fitting import About, Describe, Written, fit, steps_of
@@ -36,6 +36,11 @@ from timeline.version import __version__
 
 __all__ = ["exported"]
 
+MOST_NAMES = 100_000
+"""Operators that all ranks together may tell apart by name for a report."""
+LEAST_NAMES = 100
+"""Operators that each rank may, however many ranks there are."""
+
 
 def exported(profile: Profile, selection: Selection, options: ExportOptions) -> ExportReport:
     """Write what is selected of a profile.
@@ -44,6 +49,7 @@ def exported(profile: Profile, selection: Selection, options: ExportOptions) -> 
         TimelineError: nothing was written; the message says what to do.
     """
     profile.check_open()
+    _check_can_draw(options)
     selection = replace(selection, layers=selection.layers_of(options.kind))
     try:
         return _exported(profile, selection, options)
@@ -55,11 +61,9 @@ def _exported(profile: Profile, selection: Selection, options: ExportOptions) ->
     sources = choose_ranks(profile.sources, selection, profile.path)
     target = _target(options, selection, sources)
     form = format_of(target)
-    for output in filter(None, (target, options.csv)):
+    for output in _targets(target, options):
         _check_target(output, force=options.force)
         _check_not_input(output, profile.path, sources)
-    if options.csv is not None and options.csv.resolve() == target.resolve():
-        raise UsageError(f"--csv {options.csv} is the timeline itself.", do="Name another file.")
     asked = _request(selection, options, profile.reading, target, len(sources))
     written: Written | None = None
     try:
@@ -105,6 +109,7 @@ def _request(
         ranks,
         target,
         clock=reading.clock,
+        named_operators=max(LEAST_NAMES, MOST_NAMES // ranks) if options.report else 0,
     )
 
 
@@ -149,11 +154,55 @@ def _finish(
         )
     for part in written.parts:
         _check_target(part.target, force=options.force)
-    if options.csv is None:
-        written.publish()
-    else:
-        written.publish((write_draft([table], options.csv), options.csv))
+    written.publish(_beside(report, table, options))
     return report
+
+
+def _check_can_draw(options: ExportOptions) -> None:
+    """Fail before anything is read where a page or picture could not be written.
+
+    Raises:
+        UsageError: the suffix is another, or what draws is not installed.
+    """
+    asked = [(options.report, (".html", ".htm")), (options.still, (".png",))]
+    for target, suffixes in asked:
+        if target is not None and target.suffix.lower() not in suffixes:
+            raise UsageError(
+                f"{target} has another suffix.", do=f"Name a file that ends in {suffixes[0]}."
+            )
+    if any(target is not None for target, _ in asked):
+        try:
+            import timeline.report_page  # noqa: F401
+        except ImportError as error:
+            raise UsageError(
+                "--report and --png need Jinja2 and matplotlib.",
+                do="Install them: pip install 'tlexport[report]'.",
+            ) from error
+
+
+def _targets(target: Path, options: ExportOptions) -> list[Path]:
+    """All files that are asked for.
+
+    Raises:
+        UsageError: two of them are one file.
+    """
+    asked = (target, options.csv, options.report, options.still)
+    targets = [own for own in asked if own is not None]
+    if len({own.resolve() for own in targets}) < len(targets):
+        raise UsageError("two outputs have one name.", do="Give each a file of its own.")
+    return targets
+
+
+def _beside(report: ExportReport, table: bytes, options: ExportOptions) -> list[tuple[Draft, Path]]:
+    """The table, page and picture of a report, where they are asked for."""
+    drafts = list[tuple[Draft, Path]]()
+    if options.csv is not None:
+        drafts.append((write_draft([table], options.csv), options.csv))
+    if options.report is not None or options.still is not None:
+        from timeline.report_page import drafts as drawn
+
+        drafts += drawn(report, options.report, options.still)
+    return drafts
 
 
 def _describe(

@@ -89,7 +89,11 @@ def share_of(source: Source, request: Request) -> Share:
     """
     with _collector_paused():
         records = source.read(
-            Wanted(request.selection.layers_of(Kind.SUMMARY), request.args is Args.ALL)
+            Wanted(
+                request.selection.layers_of(Kind.SUMMARY),
+                request.args is Args.ALL,
+                request.named_operators > 0,
+            )
         )
     return share_of_records(with_steps(valid(records), request.operators), request)
 

@@ -247,13 +247,18 @@ def _step_extreme(steps: Table) -> Extreme | None:
     return _extreme(steps["step"], times_ns, rank=row["rank"], graph=row["graph"])
 
 
-def total_by_type(operators: Table) -> Table:
-    """Operators of all ranks together, a row per type and core, longest first."""
-    found: dict[tuple[int, str, str], list[int]] = {}
-    columns = ("communication", "type", "core", "count", "total_ns", "shortest_ns", "longest_ns")
+def total_by_type(operators: Table, *, by_name: bool = False) -> Table:
+    """Operators of all ranks together, a row per type and core, longest first.
+
+    by_name: a row for each name too, as far as figures tell names apart.
+    """
+    keys = ("communication", "type", "core", *(("name",) if by_name else ()))
+    columns = ("count", "total_ns", "shortest_ns", "longest_ns")
+    found: dict[tuple[Any, ...], list[int]] = {}
+    ids = zip(*(operators[name].tolist() for name in keys), strict=True) if operators else ()
     rows = zip(*(operators[name].tolist() for name in columns), strict=True) if operators else ()
-    for communication, kind, core, count, total_ns, shortest_ns, longest_ns in rows:
-        own = found.setdefault((communication, kind, core), [0, 0, shortest_ns, 0])
+    for key, (count, total_ns, shortest_ns, longest_ns) in zip(ids, rows, strict=True):
+        own = found.setdefault(key, [0, 0, shortest_ns, 0])
         own[0] += count
         own[1] += total_ns
         own[2] = min(own[2], shortest_ns)
@@ -262,11 +267,10 @@ def total_by_type(operators: Table) -> Table:
     values = np.array([found[key] for key in order], np.int64).reshape(-1, 4)
     return Table(
         {
-            "communication": np.array([key[0] for key in order], np.int64),
-            "type": np.array([key[1] for key in order], object),
-            "core": np.array([key[2] for key in order], object),
-            **dict(zip(columns[3:], values.T, strict=True)),
+            name: np.array([key[at] for key in order], object if at else np.int64)
+            for at, name in enumerate(keys)
         }
+        | dict(zip(columns, values.T, strict=True))
     )
 
 

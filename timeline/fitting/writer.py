@@ -84,9 +84,9 @@ class Written:
     resolved: tuple[Resolved, ...] = ()
     exact_bytes: float = 0.0
 
-    def publish(self, *others: tuple[Draft, Path]) -> None:
-        """Give all files their names, others too; if one cannot have its own, none has."""
-        publish_all([*((part.draft, part.target) for part in self.parts), *others])
+    def publish(self, beside: Sequence[tuple[Draft, Path]] = ()) -> None:
+        """Give all files, and those beside them, their names; if one cannot, none has its own."""
+        publish_all([*((part.draft, part.target) for part in self.parts), *beside])
 
     def discard(self) -> None:
         """Remove all files."""

@@ -36,16 +36,17 @@ class Wanted:
     """What of a capture is wanted; a reader may leave the rest unread.
 
     every_arg: whether args are wanted that only `--args all` shows; columns that hold nothing else
-    are then read too.
+    are then read too. names: whether names of device tasks are wanted, even if no layer shows them.
     """
 
     layers: frozenset[Layer]
     every_arg: bool = True
+    names: bool = False
 
     @property
     def with_names(self) -> bool:
-        """Whether a layer shows the names and types of device tasks."""
-        return bool(self.layers & _NAMED_LAYERS)
+        """Whether a layer shows the names and types of device tasks, or they are asked for."""
+        return self.names or bool(self.layers & _NAMED_LAYERS)
 
 
 class Source(Protocol):

@@ -38,8 +38,6 @@ from timeline.sources.sqlite_columns import Database, open_database
 
 __all__ = ["DatabaseSource"]
 
-_NAMED_LAYERS = frozenset({Layer.HARDWARE, Layer.SCOPES})
-
 
 @dataclass(frozen=True)
 class DatabaseSource:
@@ -74,7 +72,7 @@ class _Reader:
         self.omissions: list[Omission] = []
         self.steps = self._steps()
         # Where steps are not marked they are found by the names of operators.
-        self.named = bool(self.layers & _NAMED_LAYERS) or not len(self.steps)
+        self.named = wanted.with_names or not len(self.steps)
 
     def records(self) -> Records:
         """Read every table that a layer needs."""

@@ -1,0 +1,310 @@
+"""Turns grids and tables into matplotlib axes, in colours of the palette."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+from matplotlib.patches import PathPatch
+from matplotlib.path import Path as Outline
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from timeline.records.columns import Int64, Rows
+from timeline.report_page.grid import NOT_GIVEN, StepGrid, in_runs
+from timeline.report_page.palette import LIGHT, PARTS, PHASES
+from timeline.table import Table
+
+__all__ = [
+    "MOST_BARS",
+    "MOST_PLACES",
+    "Scale",
+    "draw_bars",
+    "draw_curves",
+    "draw_heat",
+    "draw_operators",
+    "draw_parts",
+    "filled",
+    "settings",
+]
+
+MOST_BARS = 40
+"""Up to so many ranks have a bar of their own with numbers in it."""
+LEAST_ROWS = 5
+"""A list of operators has room for so many."""
+MOST_PLACES = 400
+"""Up to so many ranks or steps are told apart in one picture."""
+MOST_APART = 60
+"""Up to so many columns stand apart."""
+ROOM_FOR_SHARE = 0.075
+"""A part of a bar that is at least so wide, as a share of the axes, has its number inside."""
+HEAT = "cividis"
+_UNITS = (("s", 10**9), ("ms", 10**6), ("µs", 10**3), ("ns", 1))
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A unit of time that suits the largest of some times."""
+
+    unit: str
+    ns: int
+
+    @classmethod
+    def of(cls, largest_ns: int) -> Scale:
+        """The largest unit of which there is at least one."""
+        return next(cls(unit, ns) for unit, ns in _UNITS if largest_ns >= ns or ns == 1)
+
+    def spelled(self, value_ns: float, _position: object = None) -> str:
+        """A tick without needless zeros."""
+        return f"{value_ns / self.ns:g}"
+
+
+@contextlib.contextmanager
+def settings(size: float = 12) -> Iterator[None]:
+    """What every picture has in common; size: of the text, in points."""
+    with mpl.rc_context(
+        {
+            "font.size": size,
+            "axes.labelsize": size,
+            "xtick.labelsize": size,
+            "ytick.labelsize": size,
+            "text.parse_math": False,
+            "text.color": LIGHT["ink"],
+            "axes.labelcolor": LIGHT["muted"],
+            "axes.edgecolor": LIGHT["rule"],
+            "axes.facecolor": "none",
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.spines.left": False,
+            "xtick.color": LIGHT["rule"],
+            "ytick.color": LIGHT["rule"],
+            "xtick.labelcolor": LIGHT["muted"],
+            "ytick.labelcolor": LIGHT["muted"],
+            "xtick.major.size": 0,
+            "ytick.major.size": 0,
+            "axes.axisbelow": True,
+            "grid.color": LIGHT["rule"],
+            "grid.linewidth": 0.8,
+            "axes.linewidth": 0.8,
+            "hatch.linewidth": 1.0,
+            "svg.fonttype": "none",
+            "path.simplify": True,
+        }
+    ):
+        yield
+
+
+def draw_bars(axes: Axes, ranks: Table, most: int = MOST_BARS, room: int = 0) -> None:
+    """The parts of each rank's time: a bar for each, or an outline of many.
+
+    ranks: rank, span_ns and the columns of PARTS. most: up to so many have bars.
+    room: there is for so many, even if there are fewer.
+    """
+    if len(ranks) > most:
+        _draw_outline(axes, ranks)
+        return
+    scale = Scale.of(int(ranks["span_ns"].max()))
+    at = np.arange(len(ranks))
+    left_ns = np.zeros(len(ranks), np.int64)
+    axes.set_xlim(0, int(ranks["span_ns"].max()))
+    for part in PARTS:
+        values_ns = ranks[part.column]
+        axes.barh(at, values_ns, left=left_ns, height=0.72, **filled(part.role))
+        _write_shares(axes, part.role, left_ns, values_ns, ranks["span_ns"])
+        left_ns = left_ns + values_ns
+    axes.set_ylim(max(len(ranks), room) - 0.5, -0.5)
+    axes.set_yticks(at, [f"rank {rank}" for rank in ranks["rank"].tolist()])
+    axes.xaxis.set_major_formatter(FuncFormatter(scale.spelled))
+    axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
+    axes.set_xlabel(scale.unit, loc="right")
+    axes.grid(axis="x")
+
+
+def _write_shares(axes: Axes, role: str, left_ns: Int64, values_ns: Int64, spans_ns: Int64) -> None:
+    least_ns = ROOM_FOR_SHARE * axes.get_xlim()[1] * min(1.0, 640 / _width(axes))
+    for row, (start_ns, value_ns, span_ns) in enumerate(
+        zip(left_ns.tolist(), values_ns.tolist(), spans_ns.tolist(), strict=True)
+    ):
+        if value_ns >= least_ns:
+            axes.text(
+                start_ns + value_ns / 2,
+                row,
+                f"{value_ns / span_ns:.0%}",
+                ha="center",
+                va="center_baseline",
+                color=LIGHT[f"on-{role}"],
+            )
+
+
+def _draw_outline(axes: Axes, ranks: Table) -> None:
+    run = in_runs(len(ranks), MOST_PLACES)
+    starts = np.arange(0, len(ranks), run)
+    longest = np.array(
+        [start + int(np.argmax(ranks["span_ns"][start : start + run])) for start in starts]
+    )
+    chosen = ranks.take(longest)
+    _draw_stack(axes, {part.column: chosen[part.column] for part in PARTS})
+    ids = ranks["rank"][starts]
+    _label_columns(axes, ids, [str(rank) for rank in ids.tolist()], "rank")
+    _label_times(axes, int(chosen["span_ns"].max()))
+
+
+def draw_parts(axes: Axes, grid: StepGrid, row: int) -> None:
+    """The parts of each step of one rank; the axes have room for those of all ranks."""
+    parts = {part.column: np.maximum(grid.times[part.column][row], 0) for part in PARTS}
+    _draw_stack(axes, parts)
+    _label_columns(axes, grid.steps, grid.labels(), "step")
+    _label_times(axes, int(grid.times["span_ns"].max()))
+
+
+def _draw_stack(axes: Axes, parts: dict[str, Int64]) -> None:
+    """Later parts lie under earlier ones, each from the bottom up to its own top."""
+    count = len(next(iter(parts.values())))
+    tops_ns = np.cumsum(np.stack([parts[part.column] for part in PARTS]), axis=0)
+    half = column_width(count) / 2
+    at = np.arange(count)
+    apart = half < 0.5
+    x = np.repeat(np.stack([at - half, at + half], axis=1), 2, axis=1).reshape(-1)
+    for part, top_ns in reversed(list(zip(PARTS, tops_ns, strict=True))):
+        y = np.stack([0 * top_ns, top_ns, top_ns, 0 * top_ns], axis=1).reshape(-1)
+        bends = apart | (y > 0)
+        bends[[0, -1]] = True
+        outline = Outline(np.stack([x[bends], y[bends]], axis=1))
+        axes.add_patch(PathPatch(outline, gid=f"part-{part.role}", **filled(part.role)))
+
+
+def column_width(count: int) -> float:
+    """Of a column of a stack, in columns: few stand apart."""
+    return 0.8 if count <= MOST_APART else 1.0
+
+
+def draw_curves(axes: Axes, grid: StepGrid, row: int) -> None:
+    """The step trace of one rank, before the band between the fastest and the slowest."""
+    at = np.arange(len(grid.steps))
+    marked = np.ma.masked_equal(grid.times["marked_ns"], NOT_GIVEN)
+    if len(grid.ranks) > 1:
+        low, high = marked.min(axis=0), marked.max(axis=0)
+        axes.fill_between(at, low, high, color=LIGHT["band"], linewidth=0)
+    for phase in PHASES:
+        if grid.has(phase.column):
+            values = np.ma.masked_equal(grid.times[phase.column][row], NOT_GIVEN)
+            axes.plot(
+                at,
+                values,
+                color=LIGHT[phase.role],
+                linestyle=phase.dashes,
+                linewidth=1.8,
+                solid_joinstyle="round",
+                marker="o" if len(at) == 1 else "",
+                gid=f"phase-{phase.role}",
+            )
+    _label_columns(axes, grid.steps, grid.labels(), "step")
+    _label_times(axes, max(int(grid.times[phase.column].max()) for phase in PHASES))
+
+
+def draw_heat(
+    axes: Axes, scale_axes: Axes, grid: StepGrid, values: npt.NDArray[Any], unit: str
+) -> None:
+    """A grid in colours, with its scale, and with numbers in it where they have room.
+
+    values: (R, C) masked floats. unit: behind the numbers; they are shares where it is "%".
+    """
+    ranks, steps = values.shape
+    norm = Normalize(float(values.min()), float(values.max()))
+    axes.imshow(values, aspect="auto", interpolation="none", cmap=HEAT, norm=norm, gid="heat")
+    _label_columns(axes, grid.steps, grid.labels(), "step")
+    axes.set_ylim(ranks - 0.5, -0.5)
+    box = axes.get_window_extent()
+    places = _round_places(grid.ranks, int(box.height / 20))
+    axes.set_yticks(places, [f"rank {grid.ranks[place]}" for place in places.tolist()])
+    axes.spines["bottom"].set_visible(False)
+    bar = axes.figure.colorbar(ScalarMappable(norm, HEAT), cax=scale_axes, orientation="horizontal")
+    bar.outline.set_visible(False)
+    scale_axes.xaxis.set_major_locator(MaxNLocator(4))
+    scale_axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _at: f"{value:g}"))
+    scale_axes.text(1.03, 0.5, unit, transform=scale_axes.transAxes, va="center_baseline")
+    if box.width / steps >= 40 and box.height / ranks >= 16:
+        _write_cells(axes, values, norm)
+
+
+def _write_cells(axes: Axes, values: npt.NDArray[Any], norm: Normalize) -> None:
+    digits = 1 if values.max() < 1000 else 0
+    for row, column in zip(*np.nonzero(~np.ma.getmaskarray(values)), strict=True):
+        value = float(values[row, column])
+        bright = norm(value) > 0.5
+        axes.text(
+            column,
+            row,
+            f"{value:.{digits}f}",
+            ha="center",
+            va="center_baseline",
+            color="#0a0a0a" if bright else "#fcfcfc",
+        )
+
+
+def draw_operators(axes: Axes, names: Sequence[str], totals_ns: Int64, role: str) -> None:
+    """A bar for each operator, its name above it; a few leave room below them."""
+    at = np.arange(len(names))
+    axes.barh(at + 0.24, totals_ns, height=0.2, **filled(role))
+    for row, (name, total_ns) in enumerate(zip(names, totals_ns.tolist(), strict=True)):
+        scale = Scale.of(total_ns)
+        axes.text(0, row + 0.1, name, va="bottom", ha="left")
+        axes.text(
+            totals_ns.max(),
+            row + 0.1,
+            f"{total_ns / scale.ns:.3g} {scale.unit}",
+            va="bottom",
+            ha="right",
+            color=LIGHT["muted"],
+        )
+    axes.set_ylim(max(len(names), LEAST_ROWS) - 0.5, -0.5)
+    axes.set_xlim(0, max(1, int(totals_ns.max())))
+    axes.set_axis_off()
+
+
+def filled(role: str) -> dict[str, Any]:
+    """How a part is filled; what is not overlapped is hatched, so that no colour is needed."""
+    hatched = role == "exposed"
+    return {
+        "facecolor": LIGHT[role],
+        "edgecolor": LIGHT["exposed-hatch"] if hatched else "none",
+        "linewidth": 0,
+        "hatch": "////" if hatched else None,
+    }
+
+
+def _label_columns(axes: Axes, ids: Int64, labels: Sequence[str], noun: str) -> None:
+    """Labels at round ids, as many as have room."""
+    places = _round_places(ids, int(_width(axes) / (24 + 7 * max(map(len, labels)))))
+    axes.set_xlim(-0.5, len(labels) - 0.5)
+    axes.set_xticks(places, [labels[place] for place in places.tolist()])
+    axes.set_xlabel(noun, loc="right")
+
+
+def _round_places(ids: Int64, most: int) -> Rows:
+    """Where round ids are, so many at most."""
+    strides = (digit * 10**power for power in range(18) for digit in (1, 2, 5))
+    choices = (np.flatnonzero(ids % stride == 0) for stride in strides)
+    places = next(own for own in choices if len(own) <= max(2, most))
+    return places if len(places) else np.zeros(1, np.int64)
+
+
+def _label_times(axes: Axes, largest_ns: int) -> None:
+    scale = Scale.of(largest_ns)
+    axes.set_ylim(0, largest_ns * 1.04 or 1)
+    axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+    axes.yaxis.set_major_formatter(FuncFormatter(scale.spelled))
+    axes.set_title(scale.unit, loc="left", fontsize="medium", color=LIGHT["muted"], x=-0.005)
+    axes.grid(axis="y")
+
+
+def _width(axes: Axes) -> float:
+    """In pixels of the picture."""
+    return axes.get_window_extent().width

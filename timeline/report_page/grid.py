@@ -1,0 +1,150 @@
+"""Turns the steps of all ranks into one grid of ranks by steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from timeline.figures import Figures
+from timeline.records.columns import Int64, Rows
+from timeline.table import Table
+from timeline.verdict import has_several_graphs
+
+__all__ = ["NOT_GIVEN", "StepGrid", "in_runs", "with_parts"]
+
+NOT_GIVEN = -1
+"""A time that a rank does not have for a step."""
+_NO_GRAPH = -1
+_MEASURED = ("span_ns", "alone_ns", "overlapped_ns", "not_overlapped_ns", "free_ns")
+_MARKED = ("marked_ns", "fp_bp_ns", "tail_ns", "interval_ns")
+
+
+@dataclass(frozen=True)
+class StepGrid:
+    """Times of each step (column) on each rank (row).
+
+    ranks: (R,). graphs, steps: (C,), in order of time; graphs are NOT_GIVEN unless a rank has
+    several. times: (R, C) ns by name, NOT_GIVEN where absent. run: how many neighbouring steps of
+    the profile a column stands for.
+    """
+
+    ranks: Int64
+    graphs: Int64
+    steps: Int64
+    times: Mapping[str, Int64]
+    run: int = 1
+
+    @classmethod
+    def of(cls, figures: Figures) -> StepGrid:
+        """The grid of all steps that are marked on any rank."""
+        steps = figures.steps
+        ranks = np.unique(steps["rank"]) if len(steps) else np.zeros(0, np.int64)
+        if not len(steps):
+            none = np.zeros(0, np.int64)
+            empty = np.zeros((0, 0), np.int64)
+            return cls(none, none, none, dict.fromkeys((*_MEASURED, *_MARKED), empty))
+        graph = np.ma.filled(steps["graph"], _NO_GRAPH)
+        if not has_several_graphs(steps["rank"], graph):
+            graph = np.full_like(graph, _NO_GRAPH)
+        keys, column = np.unique(np.stack([graph, steps["step"]]), axis=1, return_inverse=True)
+        column = column.reshape(-1)
+        first_ns = np.full(keys.shape[1], np.iinfo(np.int64).max)
+        np.minimum.at(first_ns, column, steps["start_ns"])
+        order = np.argsort(first_ns, kind="stable")
+        place = np.empty_like(order)
+        place[order] = np.arange(len(order))
+        row = np.searchsorted(ranks, steps["rank"])
+        times = {}
+        for name, values in _columns(steps).items():
+            times[name] = np.full((len(ranks), len(order)), NOT_GIVEN, np.int64)
+            times[name][row, place[column]] = values
+        return cls(ranks, keys[0, order], keys[1, order], times)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """How many ranks and steps."""
+        return len(self.ranks), len(self.steps)
+
+    def has(self, name: str) -> bool:
+        """Whether any step of any rank has such a time."""
+        return bool((self.times[name] != NOT_GIVEN).any())
+
+    @property
+    def several_graphs(self) -> bool:
+        """Whether a step is told by its graph too."""
+        return bool((self.graphs != _NO_GRAPH).any())
+
+    def labels(self) -> list[str]:
+        """The steps as people call them."""
+        several = self.several_graphs
+        pairs = zip(self.graphs.tolist(), self.steps.tolist(), strict=True)
+        return [f"{graph}:{step}" if several else str(step) for graph, step in pairs]
+
+    def measured(self) -> StepGrid:
+        """The grid of the steps that have device records on any rank."""
+        kept = np.flatnonzero((self.times["span_ns"] != NOT_GIVEN).any(axis=0))
+        times = {name: values[:, kept] for name, values in self.times.items()}
+        return replace(self, graphs=self.graphs[kept], steps=self.steps[kept], times=times)
+
+    def of_ranks(self, rows: Rows) -> StepGrid:
+        """The grid of some of its rows."""
+        times = {name: values[rows] for name, values in self.times.items()}
+        return replace(self, ranks=self.ranks[rows], times=times)
+
+    def of_fewer_ranks(self, most: int) -> StepGrid:
+        """The same with so many rows at most: of each run of ranks the longest of each step."""
+        run = in_runs(len(self.ranks), most)
+        if run == 1:
+            return self
+        starts = np.arange(0, len(self.ranks), run)
+        lengths_ns = self._lengths_ns()
+        longest = np.stack(
+            [start + np.argmax(lengths_ns[start : start + run], axis=0) for start in starts]
+        )
+        times = {
+            name: np.take_along_axis(values, longest, axis=0) for name, values in self.times.items()
+        }
+        return replace(self, ranks=self.ranks[starts], times=times)
+
+    def within(self, columns: int) -> StepGrid:
+        """The same in so many columns at most: of each run of steps the longest is kept."""
+        run = in_runs(len(self.steps), columns)
+        if run <= 1:
+            return self
+        longest = np.stack(
+            [
+                start + np.argmax(self._lengths_ns()[:, start : start + run], axis=1)
+                for start in range(0, len(self.steps), run)
+            ],
+            axis=1,
+        )
+        times = {
+            name: np.take_along_axis(values, longest, axis=1) for name, values in self.times.items()
+        }
+        return StepGrid(self.ranks, self.graphs[::run], self.steps[::run], times, run)
+
+    def _lengths_ns(self) -> Int64:
+        spans_ns = self.times["span_ns"]
+        return np.where(spans_ns == NOT_GIVEN, self.times["marked_ns"], spans_ns)
+
+
+def in_runs(count: int, most: int) -> int:
+    """How many neighbours one of the places of a picture stands for."""
+    return max(1, -(-count // most))
+
+
+def with_parts(table: Table) -> Table:
+    """A table of overlap with computing that overlaps nothing, and overlapped communication."""
+    overlapped_ns = table["communication_ns"] - table["not_overlapped_ns"]
+    alone_ns = table["computing_ns"] - overlapped_ns
+    return Table({**table.columns, "overlapped_ns": overlapped_ns, "alone_ns": alone_ns})
+
+
+def _columns(steps: Table) -> dict[str, Int64]:
+    known = with_parts(steps)
+    values = {name: np.ma.filled(known[name], NOT_GIVEN) for name in _MEASURED}
+    values["marked_ns"] = steps["end_ns"] - steps["start_ns"]
+    values.update({name: np.ma.filled(steps[name], NOT_GIVEN) for name in _MARKED[1:]})
+    return values

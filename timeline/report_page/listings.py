@@ -1,0 +1,178 @@
+"""Turns the report of an export into the tables of its page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from timeline.records.columns import Rows
+from timeline.report import ExportReport
+from timeline.report_page.cells import (
+    Column,
+    Listing,
+    integers,
+    listing,
+    shares,
+    texts,
+    times,
+)
+from timeline.report_page.grid import with_parts
+from timeline.table import Table
+from timeline.units import spell_count
+
+__all__ = ["MOST_ROWS", "longest_ops", "operators", "ranks", "sources", "steps"]
+
+MOST_ROWS = 120
+"""Longer tables are cut: they keep what takes longest."""
+MOST_OPS = 50
+
+
+def ranks(report: ExportReport) -> Listing:
+    """The time of each rank and its parts, in order of ranks."""
+    table = report.verdict.ranks
+    shown = table.take(_longest(table, "span_ns"))
+    return listing(
+        "ranks",
+        "Each rank",
+        [
+            integers("Rank", shown["rank"]),
+            integers("Steps", shown["steps"]),
+            times("Mean step", shown["step_ns"]),
+            *_parts(shown),
+        ],
+        _cut_note(table, shown, "rank"),
+    )
+
+
+def steps(report: ExportReport, *, graphs: bool) -> Listing:
+    """The time of each step and its parts, on the rank where it took longest, in order of time.
+
+    graphs: whether a rank has several.
+    """
+    table = report.verdict.steps
+    shown = table.take(_longest(table, "span_ns"))
+    several = len(report.ranks) > 1
+    return listing(
+        "steps",
+        "Each step, on the rank where it took longest" if several else "Each step",
+        [
+            integers("Graph", shown["graph"]) if graphs else None,
+            integers("Step", shown["step"]),
+            integers("Rank", shown["rank"]) if several else None,
+            *_parts(shown),
+            times("FP/BP", shown["fp_bp_ns"]),
+            times("Tail", shown["tail_ns"]),
+            times("Interval", shown["interval_ns"]),
+        ],
+        _cut_note(table, shown, "step"),
+    )
+
+
+def operators(totals: Sequence[Table], *, communication: bool) -> Iterator[Listing]:
+    """Operators of all ranks together, or collectives: by type, and by name where known.
+
+    totals: of all, by type and by name.
+    """
+    noun = "collective" if communication else "operator"
+    for by_name, table in zip((False, True), totals, strict=True):
+        own = table.take(table["communication"] == communication)
+        named = own["name"] != "" if by_name else np.ones(len(own), np.bool_)
+        if not named.any():
+            continue
+        all_ns = int(own["total_ns"].sum())
+        first = np.flatnonzero(named)[:MOST_ROWS]
+        shown, rest = own.take(first), own.take(np.setdiff1d(np.arange(len(own)), first))
+        kind = ("Kind" if communication else "Type", shown["type"])
+        yield listing(
+            f"{noun}s-by-{'name' if by_name else 'type'}",
+            f"{noun.capitalize()}s by {'name' if by_name else kind[0].lower()}",
+            [
+                texts("Name", shown["name"]) if by_name else None,
+                texts(*kind),
+                texts("Core", shown["core"]),
+                integers("Count", shown["count"]),
+                times("Total", shown["total_ns"]),
+                times("Average", np.rint(shown["total_ns"] / shown["count"]).astype(np.int64)),
+                times("Min", shown["shortest_ns"]),
+                times("Max", shown["longest_ns"]),
+                shares("Share", shown["total_ns"], all_ns),
+            ],
+            _rest_note(rest, all_ns),
+        )
+
+
+def longest_ops(report: ExportReport) -> Listing:
+    """The communication ops that took longest on any rank."""
+    table = report.figures.longest_ops
+    order = np.argsort(-table["duration_ns"], kind="stable") if len(table) else np.zeros(0, int)
+    shown = table.take(order[:MOST_OPS])
+    return listing(
+        "longest-collectives",
+        "Slowest single collectives",
+        [
+            texts("Name", shown["name"]),
+            texts("Group", shown["group"]),
+            integers("Rank", shown["rank"]),
+            integers("Graph", shown["graph"]),
+            integers("Step", shown["step"]),
+            times("Duration", shown["duration_ns"], bars=True),
+        ],
+    )
+
+
+def sources(report: ExportReport) -> Listing:
+    """What was read of each rank."""
+    shown = report.ranks[:MOST_ROWS]
+    offsets_ns = np.array([own.offset_ns for own in shown], np.int64)
+    return listing(
+        "sources",
+        "What was read",
+        [
+            integers("Rank", np.array([own.rank for own in shown])),
+            texts("Capture", np.array([own.source.name for own in shown], object)),
+            texts("Layout", np.array([own.layout for own in shown], object)),
+            integers("Tasks", np.array([own.tasks for own in shown])),
+            integers("Communication ops", np.array([own.communication_ops for own in shown])),
+            integers("Steps", np.array([own.steps for own in shown])),
+            times("Clock moved by", offsets_ns) if offsets_ns.any() else None,
+        ],
+        _left_out(len(report.ranks) - len(shown), "rank"),
+    )
+
+
+def _parts(table: Table) -> list[Column | None]:
+    own = with_parts(table)
+    span_ns = int(own["span_ns"].max()) if len(table) else 0
+    return [
+        times("Device time", own["span_ns"], bars=True),
+        times("Computing", own["computing_ns"], like_ns=span_ns),
+        times("Overlapped", own["overlapped_ns"], like_ns=span_ns),
+        times("Not overlapped", own["not_overlapped_ns"], like_ns=span_ns),
+        times("Free", own["free_ns"], like_ns=span_ns),
+        shares("Share not overlapped", own["not_overlapped_ns"], own["span_ns"]),
+    ]
+
+
+def _longest(table: Table, column: str) -> Rows:
+    """The rows that take longest, in the order of the table."""
+    if not len(table):
+        return np.zeros(0, np.int64)
+    return np.sort(np.argsort(-np.asarray(table[column]), kind="stable")[:MOST_ROWS])
+
+
+def _cut_note(table: Table, shown: Table, noun: str) -> str:
+    left = len(table) - len(shown)
+    return (left and f"The {len(shown)} that take longest; {_left_out(left, noun)}") or ""
+
+
+def _left_out(count: int, noun: str) -> str:
+    return f"{spell_count(count, f'more {noun}')} in the JSON report (--json)." if count else ""
+
+
+def _rest_note(rest: Table, all_ns: int) -> str:
+    """What the rows that are left out come to."""
+    if not len(rest):
+        return ""
+    share = int(rest["total_ns"].sum()) / max(1, all_ns)
+    return f"All others together: {spell_count(int(rest['count'].sum()), 'run')}, {share:.1%}."

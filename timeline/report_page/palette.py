@@ -1,0 +1,98 @@
+"""Turns roles in a picture into colours, of paper and of the screen, light and dark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+__all__ = ["DARK", "LIGHT", "PARTS", "PHASES", "Part", "Phase", "variables"]
+
+LIGHT = {
+    "paper": "#ffffff",
+    "panel": "#f5f7fa",
+    "ink": "#17202c",
+    "muted": "#525e6d",
+    "rule": "#d8dee6",
+    "accent": "#0b57a4",
+    "computing": "#0f5ea8",
+    "on-computing": "#fefefe",
+    "overlapped": "#8cc3f0",
+    "on-overlapped": "#0d1b2a",
+    "exposed": "#b8430a",
+    "on-exposed": "#fefffe",
+    "exposed-hatch": "#8f3407",
+    "free": "#cfd5dd",
+    "on-free": "#1a2430",
+    "band": "#dce6f2",
+    "step": "#16202d",
+    "fp-bp": "#0f5fa9",
+    "tail": "#b8440b",
+    "interval": "#7a3ea1",
+    "warning": "#8a4b00",
+}
+"""No two roles share a colour: a drawing is turned to dark by its colours."""
+
+DARK = {
+    "paper": "#11161d",
+    "panel": "#1a212b",
+    "ink": "#e7ecf2",
+    "muted": "#a6b1bf",
+    "rule": "#323c49",
+    "accent": "#7fbcf7",
+    "computing": "#5aaaf2",
+    "on-computing": "#0a1118",
+    "overlapped": "#1e5c96",
+    "on-overlapped": "#f2f6fa",
+    "exposed": "#f0935a",
+    "on-exposed": "#140b05",
+    "exposed-hatch": "#ffbb92",
+    "free": "#3d4856",
+    "on-free": "#eef2f6",
+    "band": "#26384d",
+    "step": "#e7ecf3",
+    "fp-bp": "#5aaaf3",
+    "tail": "#f0935b",
+    "interval": "#c99be8",
+    "warning": "#f3bf6b",
+}
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of the parts that together are the time of a rank or step."""
+
+    column: str
+    role: str
+    label: str
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One curve of the step trace, told apart by its dashes too."""
+
+    column: str
+    role: str
+    label: str
+    dashes: str | tuple[int, tuple[int, ...]]
+
+
+PARTS = (
+    Part("alone_ns", "computing", "Computing"),
+    Part("overlapped_ns", "overlapped", "Overlapped communication"),
+    Part("not_overlapped_ns", "exposed", "Not overlapped"),
+    Part("free_ns", "free", "Free"),
+)
+"""From the bottom up, or from the left: computing that overlaps nothing, and the rest."""
+
+PHASES = (
+    Phase("marked_ns", "step", "Step", "solid"),
+    Phase("fp_bp_ns", "fp-bp", "FP/BP", (0, (6, 2))),
+    Phase("tail_ns", "tail", "Tail", (0, (2, 2))),
+    Phase("interval_ns", "interval", "Interval", (0, (6, 2, 1, 2))),
+)
+
+
+def variables(colours: dict[str, str]) -> Iterator[str]:
+    """Colours as declarations of CSS."""
+    for role, colour in colours.items():
+        yield f"--{role}: {colour};"

@@ -1,0 +1,171 @@
+"""Turns grids and tables into the pictures of a page, each for a wide and for a narrow screen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from timeline.report_page.drawing import (
+    MOST_BARS,
+    MOST_PLACES,
+    Scale,
+    column_width,
+    draw_bars,
+    draw_curves,
+    draw_heat,
+    draw_parts,
+    settings,
+)
+from timeline.report_page.grid import NOT_GIVEN, StepGrid
+from timeline.report_page.svg import StyleSheet, inline_svg
+from timeline.table import Table
+
+__all__ = ["Heat", "Picture", "bars", "by_step", "curves", "heats"]
+
+WIDTHS = {"wide": 880, "narrow": 360}
+"""Pixels; narrower screens than the wide one show the narrow one."""
+DOTS = 72
+TEXT = 12
+TOP = 24
+BOTTOM = 40
+RIGHT = 12
+STEPS = 240
+TIMES = 52
+"""Height of pictures of steps, and the room for times beside them."""
+BAR = 26
+HEAT_ROW = 20
+MOST_HEAT = 420
+
+
+@dataclass(frozen=True)
+class Margins:
+    """Pixels beside and above the axes of a picture."""
+
+    left: int = TIMES
+    top: int = TOP
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One drawing in two sizes."""
+
+    wide: Markup
+    narrow: Markup
+
+
+@dataclass(frozen=True)
+class Heat:
+    """A heat map of one quantity."""
+
+    name: str
+    label: str
+    picture: Picture
+
+
+def bars(ranks: Table, sheet: StyleSheet) -> Picture:
+    """Where the time of each rank goes."""
+    few = len(ranks) <= MOST_BARS
+    height = BAR * len(ranks) + 46 if few else 300
+    left = 12 + 7 * len(f"rank {ranks['rank'].max()}") if few else TIMES
+    label = f"Parts of the device time of {len(ranks)} ranks; the table below has the numbers"
+    margins = Margins(left, 4 if few else TOP)
+    return _picture("bars", label, sheet, height, margins, lambda axes: draw_bars(axes, ranks))
+
+
+def by_step(grid: StepGrid, row: int, sheet: StyleSheet, quantum_ns: float) -> Picture:
+    """Where the time of each step of one rank goes."""
+
+    def draw(axes: Axes) -> None:
+        draw_parts(axes, grid, row)
+
+    return _picture("parts", "Parts of each step", sheet, STEPS, Margins(), draw, quantum_ns)
+
+
+def curves(grid: StepGrid, row: int, sheet: StyleSheet, quantum_ns: float) -> Picture:
+    """The step trace of one rank."""
+
+    def draw(axes: Axes) -> None:
+        draw_curves(axes, grid, row)
+
+    return _picture(
+        "curves", "Length of each step and phase", sheet, STEPS, Margins(), draw, quantum_ns
+    )
+
+
+def heats(grid: StepGrid, sheet: StyleSheet) -> Iterator[Heat]:
+    """Ranks by steps: the time of a step, and its share that is communication not overlapped."""
+    small = grid.of_fewer_ranks(MOST_PLACES)
+    spans = np.ma.masked_equal(small.times["span_ns"], NOT_GIVEN)
+    scale = Scale.of(int(spans.max()))
+    yield _heat("time", f"Step time ({scale.unit})", small, spans / scale.ns, scale.unit, sheet)
+    exposed = np.ma.masked_array(small.times["not_overlapped_ns"], spans.mask | (spans == 0))
+    share = 100 * exposed / np.maximum(spans, 1)
+    if share.count() and share.max() > 0:
+        yield _heat("exposed", "Not overlapped (% of the step)", small, share, "%", sheet)
+
+
+def _heat(name: str, label: str, grid: StepGrid, values: Any, unit: str, sheet: StyleSheet) -> Heat:
+    height = min(MOST_HEAT, max(3, len(grid.ranks)) * HEAT_ROW) + 92
+    left = 12 + 7 * len(f"rank {grid.ranks.max()}")
+
+    def draw(axes: Axes) -> None:
+        figure = axes.get_figure()
+        assert isinstance(figure, Figure)
+        box = axes.get_position()
+        top = 24 / height
+        axes.set_position((box.x0, box.y0, box.width, 1 - (BOTTOM + 50) / height))
+        colours = figure.add_axes((box.x0, 1 - top * 0.75, min(box.width, 0.35), 9 / height))
+        draw_heat(axes, colours, grid, values, unit)
+
+    return Heat(name, label, _picture(f"heat-{name}", label, sheet, height, Margins(left), draw))
+
+
+def _picture(
+    name: str,
+    label: str,
+    sheet: StyleSheet,
+    height: int,
+    margins: Margins,
+    draw: Callable[[Axes], None],
+    quantum_ns: float = 0,
+) -> Picture:
+    """Draw the same in both sizes, between margins in pixels."""
+    drawn = {}
+    for size, width in WIDTHS.items():
+        with settings(TEXT):
+            figure = Figure(figsize=(width / DOTS, height / DOTS), dpi=DOTS)
+            left, top = margins.left, margins.top
+            axes = figure.add_axes(
+                (
+                    left / width,
+                    BOTTOM / height,
+                    1 - (left + RIGHT) / width,
+                    1 - (BOTTOM + top) / height,
+                )
+            )
+            draw(axes)
+            drawn[size] = inline_svg(
+                figure, f"{name}-{size}", label, sheet, _places(name, axes, height, quantum_ns)
+            )
+    return Picture(**drawn)
+
+
+def _places(name: str, axes: Axes, height: int, quantum_ns: float) -> Mapping[str, object]:
+    """Where the axes are in the picture, and how many pixels high a quantum is."""
+    box = axes.get_window_extent()
+    bottom, top = axes.get_ylim()
+    return {
+        "name": name,
+        "left": round(box.x0, 2),
+        "right": round(box.x1, 2),
+        "bottom": round(height - box.y0, 2),
+        "top": round(height - box.y1, 2),
+        "gap": round((1 - column_width(round(axes.get_xlim()[1] + 0.5))) / 2, 3),
+        "quantum": f"{quantum_ns * box.height / (top - bottom):.6g}" if quantum_ns else 0,
+    }

@@ -1,0 +1,162 @@
+"""Turns the report of an export into one picture: the verdict, and where the time goes."""
+
+from __future__ import annotations
+
+import io
+import textwrap
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.font_manager import findfont, get_font
+from matplotlib.patches import Patch
+
+from timeline.printable import printable
+from timeline.report import ExportReport
+from timeline.report_page.drawing import (
+    MOST_PLACES,
+    Scale,
+    draw_bars,
+    draw_curves,
+    draw_heat,
+    draw_operators,
+    draw_parts,
+    filled,
+    settings,
+)
+from timeline.report_page.grid import NOT_GIVEN, StepGrid, with_parts
+from timeline.report_page.heading import title_of
+from timeline.report_page.palette import LIGHT, PARTS, PHASES
+from timeline.report_page.pictures import DOTS
+from timeline.table import Table
+
+__all__ = ["still"]
+
+WIDTH = 1120
+DRAWN_DOTS = 108
+"""Dots an inch of the file, of which a picture of a page has fewer."""
+EDGE = 40
+ROW = 250
+TEXT = 12
+MOST_BARS = 8
+LEAST_BARS = 4
+MOST_OPERATORS = 5
+NAME = 46
+"""Longest name of an operator, in characters."""
+
+Panel = tuple[str, Callable[[Axes], None]]
+
+
+def still(report: ExportReport) -> bytes:
+    """The overview as PNG, 1680 pixels wide."""
+    with settings(TEXT):
+        panels = list(_panels(report))
+        lines = [
+            part for own in report.verdict.sentences() for part in textwrap.wrap(drawable(own), 120)
+        ]
+        top = 112 + 22 * len(lines)
+        height = top + 16 + ROW * -(-len(panels) // 2)
+        figure = Figure(figsize=(WIDTH / DOTS, height / DOTS), dpi=DOTS, facecolor=LIGHT["paper"])
+        _write(figure, height, drawable(title_of(report)), lines)
+        for place, (title, draw) in enumerate(panels):
+            left = EDGE + (place % 2) * (WIDTH - EDGE) / 2
+            bottom = height - top - ROW * (place // 2 + 1)
+            width = WIDTH / 2 - 1.5 * EDGE
+            figure.text(left / WIDTH, (bottom + ROW - 8) / height, title, weight="bold")
+            axes = figure.add_axes(
+                ((left + 48) / WIDTH, (bottom + 46) / height, (width - 48) / WIDTH, 160 / height)
+            )
+            draw(axes)
+        if panels:
+            _legend(figure, 1 - (top - 4) / height)
+        data = io.BytesIO()
+        figure.savefig(data, format="png", dpi=DRAWN_DOTS, metadata={"Software": None})
+    return data.getvalue()
+
+
+def drawable(text: str) -> str:
+    """The text with a mark for each character that the typeface lacks."""
+    known = get_font(findfont("DejaVu Sans")).get_charmap()
+    return "".join(own if ord(own) in known else "\N{REPLACEMENT CHARACTER}" for own in text)
+
+
+def _panels(report: ExportReport) -> Iterator[Panel]:
+    ranks, extreme = report.verdict.ranks, report.verdict.rank_extreme
+    used = with_parts(ranks.take(ranks["span_ns"] > 0)) if len(ranks) else ranks
+    if len(used):
+        yield "Device time of each rank", lambda axes: draw_bars(axes, used, MOST_BARS, LEAST_BARS)
+    grid = StepGrid.of(report.figures).within(MOST_PLACES)
+    if len(grid.steps) > 1:
+        row = int(np.argmax(grid.ranks == extreme.slowest)) if extreme else 0
+        of_rank = f" of rank {grid.ranks[row]}" if len(grid.ranks) > 1 else ""
+        if grid.has("span_ns"):
+            yield f"Each step{of_rank}", lambda axes: draw_parts(axes, grid, row)
+        yield f"Step trace{of_rank}", lambda axes: _curves(axes, grid, row)
+        measured = grid.measured().of_fewer_ranks(MOST_PLACES)
+        if min(measured.shape) > 1:
+            yield "Step time by rank", lambda axes: _heat(axes, measured)
+    for title, table, role in (
+        ("Longest operators", report.verdict.operators, "computing"),
+        ("Longest collectives", report.verdict.collectives, "overlapped"),
+    ):
+        if len(table):
+            yield title, _operators(table, role)
+
+
+def _curves(axes: Axes, grid: StepGrid, row: int) -> None:
+    draw_curves(axes, grid, row)
+    labels = [phase.label for phase in PHASES if grid.has(phase.column)]
+    axes.legend(
+        axes.get_lines(),
+        labels,
+        ncols=len(labels),
+        loc="lower right",
+        bbox_to_anchor=(1, 1),
+        frameon=False,
+        borderpad=0,
+    )
+
+
+def _heat(axes: Axes, grid: StepGrid) -> None:
+    spans_ns = np.ma.masked_equal(grid.times["span_ns"], NOT_GIVEN)
+    scale = Scale.of(int(spans_ns.max()))
+    box = axes.get_position()
+    axes.set_position((box.x0 + 16 / WIDTH, box.y0, box.width - 16 / WIDTH, box.height * 0.84))
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    height = 8 / 160 * box.height
+    colours = figure.add_axes((box.x0 + 16 / WIDTH, box.y1 + height, box.width * 0.4, height))
+    draw_heat(axes, colours, grid, spans_ns / scale.ns, scale.unit)
+
+
+def _operators(table: Table, role: str) -> Callable[[Axes], None]:
+    top = table.take(np.arange(min(len(table), MOST_OPERATORS)))
+    names = [
+        textwrap.shorten(drawable(printable(own)), NAME, placeholder="…") or "–"
+        for own in top["type"].tolist()
+    ]
+
+    def draw(axes: Axes) -> None:
+        box = axes.get_position()
+        axes.set_position((box.x0 - 48 / WIDTH, box.y0, box.width + 48 / WIDTH, box.height))
+        draw_operators(axes, names, top["total_ns"], role)
+
+    return draw
+
+
+def _write(figure: Figure, height: int, title: str, lines: list[str]) -> None:
+    figure.text(EDGE / WIDTH, 1 - 40 / height, title, size=20, weight="bold", va="center")
+    for at, line in enumerate(lines):
+        figure.text(EDGE / WIDTH, 1 - (76 + 22 * at) / height, line, size=13, va="center")
+
+
+def _legend(figure: Figure, bottom: float) -> None:
+    figure.legend(
+        [Patch(**filled(part.role)) for part in PARTS],
+        [part.label for part in PARTS],
+        ncols=len(PARTS),
+        loc="lower left",
+        bbox_to_anchor=((EDGE - 6) / WIDTH, bottom),
+        frameon=False,
+    )
