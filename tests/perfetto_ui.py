@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from perfetto_sql import web_root
-from playwright.sync_api import Page, Route, sync_playwright
+from playwright.sync_api import Browser, Page, Route, sync_playwright
 
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 _BROWSER_FLAGS = (
@@ -122,6 +122,13 @@ class PerfettoUi:
         self._visits = itertools.count()
         page.on("pageerror", lambda error: self.errors.append(str(error)))
         page.on("crash", lambda _page: self.errors.append("the page crashed"))
+
+    @property
+    def browser(self) -> Browser:
+        """The browser, for other pages: a process can drive only one."""
+        browser = self._page.context.browser
+        assert browser is not None
+        return browser
 
     def drop(self, path: str | Path, seconds: float = 180.0) -> None:
         """Drag a file onto a fresh page, drop it, and wait until its tracks are shown.

@@ -118,6 +118,8 @@ def times(
 def shares(title: str, parts: npt.NDArray[Any], of: npt.NDArray[Any] | int) -> Column:
     """Shares in percent, each with a bar."""
     values = np.ma.filled(parts / np.maximum(of, 1), 0.0).tolist()
-    return Column(
-        title, True, tuple(Cell(f"{100 * value:.1f}%", round(value, 6), value) for value in values)
-    )
+    return Column(title, True, tuple(Cell(_percent(own), round(own, 6), own) for own in values))
+
+
+def _percent(share: float) -> str:
+    return "<0.1%" if 0 < share < 0.0005 else f"{100 * share:.1f}%"

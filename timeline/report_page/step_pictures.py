@@ -16,7 +16,7 @@ from timeline.report_page.svg import StyleSheet
 
 __all__ = ["StepData", "StepPictures", "step_pictures"]
 
-MOST_CELLS = 8_000
+MOST_CELLS = 5_000
 """So many ranks times steps travel in the page, for the choice of a rank."""
 LARGEST = 0xFFFE
 ABSENT = 0xFFFF

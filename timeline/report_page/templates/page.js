@@ -90,7 +90,8 @@
         let line = '';
         for (let step = 0; step < columns; step++) {
           tops[step] += own ? given(own[step]) : 0;
-          line += `${line && !gap ? '' : `M${x(step + gap)} ${y(0)}`}V${y(tops[step])}H${x(step + 1 - gap)}`;
+          line += line ? (gap ? `H${x(step + gap)}` : '') : `M${x(gap)} ${y(0)}`;
+          line += `V${y(tops[step])}H${x(step + 1 - gap)}`;
           if (gap || step === columns - 1) line += `V${y(0)}`;
         }
         path(`parts-${size}-part-${role}`, line);

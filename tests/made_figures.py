@@ -1,0 +1,124 @@
+"""Turns numbers of ranks and steps into the report of an export that nobody made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from timeline.figures import Figures
+from timeline.report import ExportReport, OutputFile, RankReport
+from timeline.table import Table
+from timeline.verdict import Verdict
+
+__all__ = ["made_report"]
+
+MILLISECOND_NS = 1_000_000
+
+
+def made_report(
+    ranks: int, steps: int, *, word: str = "", names: int = 300, phases: bool = True
+) -> ExportReport:
+    """A report with figures of random steps and operators.
+
+    word: is part of every text. names: operators of each rank. phases: whether steps have them.
+    """
+    chance = np.random.default_rng(1)
+    figures = Figures(
+        overlap=(overlap := _overlap(chance, ranks, steps)),
+        steps=_steps(chance, overlap, steps, phases=phases),
+        operators=_operators(chance, ranks, names, word),
+        longest_ops=_longest_ops(chance, ranks, word),
+    )
+    return ExportReport(
+        kind="summary",
+        outputs=(OutputFile(Path(f"{word}.pftrace"), "pftrace", 1234, 10, tuple(range(steps))),),
+        ranks=tuple(
+            RankReport(rank, Path(f"/{word}/rank{rank}"), word, 9, 9, 9, steps, (1,), 0, "recorded")
+            for rank in range(ranks)
+        ),
+        overlap=(),
+        steps=tuple(range(1, steps + 1)),
+        figures=figures,
+        verdict=Verdict.of(figures),
+        warnings=(f"a warning {word}",),
+        suggestion=f"tlexport {word}",
+    )
+
+
+def _parts(chance: np.random.Generator, count: int, scale: int) -> dict[str, np.ndarray]:
+    computing, not_overlapped, free = chance.integers(1, scale * MILLISECOND_NS, (3, count))
+    overlapped = chance.integers(0, computing)
+    return {
+        "span_ns": computing + not_overlapped + free,
+        "computing_ns": computing,
+        "communication_ns": overlapped + not_overlapped,
+        "not_overlapped_ns": not_overlapped,
+        "free_ns": free,
+    }
+
+
+def _overlap(chance: np.random.Generator, ranks: int, steps: int) -> Table:
+    parts = _parts(chance, ranks, 100)
+    step_ns = np.ma.masked_array(parts["span_ns"] // max(1, steps), np.full(ranks, not steps))
+    head = {"rank": np.arange(ranks), "steps": np.full(ranks, steps), "step_ns": step_ns}
+    return Table({**head, **parts})
+
+
+def _steps(chance: np.random.Generator, overlap: Table, steps: int, *, phases: bool) -> Table:
+    rank = np.repeat(overlap["rank"], steps)
+    step = np.tile(np.arange(1, steps + 1), len(overlap))
+    parts = _parts(chance, len(rank), 5)
+    start_ns = step * 20 * MILLISECOND_NS + chance.integers(0, 1000, len(rank))
+    lengths = chance.integers(1, MILLISECOND_NS, (3, len(rank)))
+    names = ("fp_bp_ns", "tail_ns", "interval_ns")
+    columns = {
+        "rank": rank,
+        "graph": np.ma.masked_array(np.ones(len(rank), np.int64), np.ones(len(rank), np.bool_)),
+        "step": step,
+        "start_ns": start_ns,
+        "end_ns": start_ns + parts["span_ns"],
+        **{name: np.ma.masked_array(own, np.zeros(len(own), bool)) for name, own in parts.items()},
+        **{
+            name: np.ma.masked_array(own, np.full(len(own), not phases))
+            for name, own in zip(names, lengths, strict=True)
+        },
+    }
+    return Table(columns)
+
+
+def _operators(chance: np.random.Generator, ranks: int, names: int, word: str) -> Table:
+    count = ranks * names
+    own = np.tile(np.arange(names), ranks)
+    scope = "Default/" + "scope/" * 8
+    runs, shortest_ns = chance.integers(1, 100, count), chance.integers(1, 1000, count)
+    longest_ns = shortest_ns + chance.integers(0, 100_000, count)
+    return Table(
+        {
+            "rank": np.repeat(np.arange(ranks), names),
+            "communication": (own % 10 == 0).astype(np.int64),
+            "type": np.array([f"Type{at % 40}{word}" for at in own.tolist()], object),
+            "core": np.array([f"AI_CORE{word}"] * count, object),
+            "name": np.array([f"{scope}op{at}{word}" for at in own.tolist()], object),
+            "count": runs,
+            "total_ns": runs * (shortest_ns + longest_ns) // 2,
+            "shortest_ns": shortest_ns,
+            "longest_ns": longest_ns,
+        }
+    )
+
+
+def _longest_ops(chance: np.random.Generator, ranks: int, word: str) -> Table:
+    count = ranks * 20
+    given = np.ma.masked_array(np.ones(count, np.int64), np.zeros(count, np.bool_))
+    return Table(
+        {
+            "rank": np.repeat(np.arange(ranks), 20),
+            "name": np.array([f"hcom_allReduce_{at}{word}" for at in range(count)], object),
+            "group": np.array([f"group{word}"] * count, object),
+            "graph": given,
+            "step": given,
+            "start_ns": chance.integers(0, 10**9, count),
+            "duration_ns": chance.integers(1, 10**7, count),
+        }
+    )
