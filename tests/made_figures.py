@@ -29,12 +29,33 @@ def made_report(
         steps=_steps(chance, overlap, steps, phases=phases),
         operators=_operators(chance, ranks, names, word),
         longest_ops=_longest_ops(chance, ranks, word),
+        waiting=_waiting(chance, ranks),
+        collectives=Table({}),
+        links=Table({}),
     )
     return ExportReport(
         kind="summary",
-        outputs=(OutputFile(Path(f"{word}.pftrace"), "pftrace", 1234, 10, tuple(range(steps))),),
+        outputs=(
+            OutputFile(
+                Path(f"{word}.pftrace"), "pftrace", 1234, 10, tuple(range(steps)), (0, 9), 0
+            ),
+        ),
         ranks=tuple(
-            RankReport(rank, Path(f"/{word}/rank{rank}"), word, 9, 9, 9, steps, (1,), 0, "recorded")
+            RankReport(
+                rank=rank,
+                device=None,
+                source=Path(f"/{word}/rank{rank}"),
+                layout=word,
+                tasks=9,
+                communication_tasks=9,
+                communication_ops=9,
+                steps=steps,
+                graphs=(1,),
+                offset_ns=0,
+                align="recorded",
+                spread_ns=None,
+                matched_ops=0,
+            )
             for rank in range(ranks)
         ),
         overlap=(),
@@ -106,6 +127,12 @@ def _operators(chance: np.random.Generator, ranks: int, names: int, word: str) -
             "longest_ns": longest_ns,
         }
     )
+
+
+def _waiting(chance: np.random.Generator, ranks: int) -> Table:
+    names = ("times_last", "waited_ns", "caused_ns", "compute_late_ns", "host_late_ns")
+    columns = {name: chance.integers(1, MILLISECOND_NS, ranks) for name in names}
+    return Table({"rank": np.arange(ranks), **columns})
 
 
 def _longest_ops(chance: np.random.Generator, ranks: int, word: str) -> Table:

@@ -34,6 +34,7 @@ BELOW: dict[str, frozenset[str]] = {
     "table": frozenset({"notebook"}),
     "figures": WORDS | {"records", "analysis", "tracks", "table"},
     "verdict": WORDS | {"records", "table", "figures"},
+    "comparison": WORDS | {"table", "figures", "verdict"},
     "step_times": WORDS | {"records", "table", "figures"},
     "report": WORDS | {"records", "notebook", "table", "figures", "verdict", "step_times"},
     "terminal": WORDS | {"printable", "records", "table", "figures", "verdict"},
