@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import json
 import re
 import shlex
@@ -527,6 +528,28 @@ def test_over_ssh_the_command_is_printed_that_works(
     assert (tmp_path / "got").read_bytes() == Path("x.pftrace").read_bytes()
     assert f"  ssh -N -L {port}:127.0.0.1:{port} -p 2222 me@10.0.0.2" in said
     assert said[-1] == "Opened x.pftrace."
+
+
+def test_whoever_waits_for_nothing_may_interrupt(
+    run: Callable[..., Shown], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The export is done by then: that is no failure, and it is not said that nothing is there."""
+    monkeypatch.setenv("SSH_CONNECTION", "10.0.0.1 5555 10.0.0.2 22")
+    said: list[str] = []
+
+    def interrupter() -> None:
+        while not said:
+            time.sleep(0.01)
+        _thread.interrupt_main()
+
+    monkeypatch.setattr(opening, "_say", lambda *lines: said.extend(lines))
+    threading.Thread(target=interrupter, daemon=True).start()
+    shown = run("--open", browser=False)
+    assert shown.code == 0
+    assert "ssh -N -L" in said[1]
+    assert said[1].endswith(" 10.0.0.2")
+    assert said[-1] == f"Stopped. x.pftrace is written; to see it, drag x.pftrace into {UI}."
+    assert Path("x.pftrace").exists()
 
 
 def test_a_file_that_is_not_fetched_is_given_up_on(

@@ -9,7 +9,7 @@ import socket
 import sys
 import time
 import webbrowser
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from timeline.printable import say
@@ -24,10 +24,8 @@ UI = "https://ui.perfetto.dev"
 MOST_BYTES = 200 * 1024 * 1024
 """What a browser tab holds with ease."""
 PATIENCE_SECONDS = 60.0
-QUIET_SECONDS = 5.0
+QUIET_SECONDS = 30.0
 """A UI of this machine has loaded all of itself when it asks for nothing so long."""
-
-Say = Callable[[str], None]
 
 
 def show(
@@ -44,7 +42,7 @@ def show(
         quiet: say only what somebody has to do.
     """
     view = view_of(report)
-    if len(report.outputs) > 1:
+    if len(report.outputs) > 1 and not quiet:
         at = report.outputs.index(view.output) + 1
         _say(f"Opening part {at} of {len(report.outputs)}, {view.output.path}.")
     if view.output.size_bytes > MOST_BYTES:
@@ -83,8 +81,8 @@ def _show(view: View, server: TraceServer, *, quiet: bool) -> None:
     file, pages = view.output.path, server.offer.pages
     where = server.url if pages else UI
     url = address(where, server.url + server.offer.trace_path, view)
-    has_browser = _has_browser()
-    with contextlib.suppress(KeyboardInterrupt):
+    try:
+        has_browser = _has_browser()
         if has_browser:
             if not quiet:
                 _say(f"Opening {file} at {where}, {view.told} in view ...")
@@ -103,10 +101,19 @@ def _show(view: View, server: TraceServer, *, quiet: bool) -> None:
             return
         if not quiet:
             _say(f"Opened {file}.")
-        while pages and time.monotonic() - server.asked_at < QUIET_SECONDS:
-            time.sleep(QUIET_SECONDS / 10)
-        return
-    _say(f"Stopped. {file} is written; to see it, " + _drag(file, pages))
+        if pages:
+            _finish_pages(server, quiet=quiet)
+    except KeyboardInterrupt:
+        if not server.fetched.is_set():
+            _say(f"Stopped. {file} is written; to see it, " + _drag(file, pages))
+
+
+def _finish_pages(server: TraceServer, *, quiet: bool) -> None:
+    """The UI still asks for parts of itself while it loads the trace."""
+    if not quiet:
+        _say(f"Serving the UI until it asks nothing for {QUIET_SECONDS:.0f} s; Ctrl-C ends that.")
+    while time.monotonic() - server.asked_at < QUIET_SECONDS:
+        time.sleep(0.1)
 
 
 def _has_browser() -> bool:
