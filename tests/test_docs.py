@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,8 +11,10 @@ import pytest
 from layout_table import ReadLayout, table_lines
 from make_profile import main as make_profile
 from perfetto_sql import TraceProcessor
+from profile_shelf import ProfileShelf
 
 from timeline.cli import build_parser, main
+from timeline.profile import open_profile
 
 README = Path(__file__).resolve().parents[1] / "README.md"
 HELP = "<!-- help -->\n```text\n", "```\n<!-- /help -->"
@@ -19,6 +22,8 @@ QUERIES = "<!-- queries -->\n", "<!-- /queries -->"
 ASKED = ("rank_times", "late_ranks")
 """Views that the README asks for."""
 LAYOUTS = "<!-- layouts -->\n", "<!-- /layouts -->"
+SCRIPT = "<!-- slow_step -->\n```python\n", "```\n<!-- /slow_step -->"
+EXAMPLE = README.with_name("examples") / "slow_step.py"
 WIDTH = "100"
 
 
@@ -74,3 +79,25 @@ def answer(processor: TraceProcessor, view: str) -> str:
         "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) + "\n"
         for row in table
     )
+
+
+def test_the_readme_shows_the_example_of_library_use() -> None:
+    """All of it but the sentence at its head."""
+    assert_held(EXAMPLE.read_text(encoding="utf-8").partition("\n\n")[2], SCRIPT)
+
+
+def test_the_example_of_library_use_runs(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """On the profile beside it, without a warning; it names the slowest step of all ranks."""
+    path = shelf.copy("torch-text", tmp_path / "profile").path
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", EXAMPLE],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert "MatMul" in ran.stdout
+    assert "Wrote slow.pftrace" in ran.stdout
+    steps = open_profile(path).steps()
+    assert f", step {steps['step'][steps['span_ns'].argmax()]}\n" in ran.stdout
