@@ -17,7 +17,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -110,6 +110,24 @@ def test_no_module_hides_a_name() -> None:
 
 def test_the_package_is_typed() -> None:
     assert (Path(timeline.__file__).parent / "py.typed").is_file()
+
+
+if TYPE_CHECKING:
+    from typing_extensions import assert_type
+
+    def used_by_somebody(path: Path) -> list[int]:
+        """What mypy finds right and, where an error is expected, wrong; it is never run."""
+        chosen = timeline.Selection(ranks=[0, 1], steps=range(10, 20), layers=["steps"])
+        with timeline.open_profile(path, jobs=2, assign_rank={"PROF_3": 3}) as profile:
+            assert_type(profile.operators(chosen, by="name"), timeline.Table)
+            report = timeline.export(profile, path / "x.pftrace", kind="detail", limit="5MB")
+        assert_type(report, timeline.ExportReport)
+        timeline.export(str(path), kind=timeline.Kind.DETAIL, fit="split", limit=1 << 20)
+        timeline.export(path, kind="both")  # type: ignore[arg-type]
+        timeline.export(path, limits=3)  # type: ignore[call-arg]
+        timeline.Selection(ranks=[0.5])  # type: ignore[list-item]
+        timeline.nothing()  # type: ignore[attr-defined]
+        return [output.size_bytes for output in report.outputs]
 
 
 def actions() -> dict[str, argparse.Action]:
