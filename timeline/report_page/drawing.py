@@ -46,6 +46,8 @@ MOST_APART = 60
 ROOM_FOR_SHARE = 0.075
 """A part of a bar that is at least so wide, as a share of the axes, has its number inside."""
 HEAT = "cividis"
+EQUAL_CONTRAST = 0.179
+"""On this luminance black and white text have the same contrast: 4.6."""
 _UNITS = (("s", 10**9), ("ms", 10**6), ("µs", 10**3), ("ns", 1))
 
 
@@ -236,9 +238,10 @@ def draw_heat(
 
 def _write_cells(axes: Axes, values: npt.NDArray[Any], norm: Normalize) -> None:
     digits = 1 if values.max() < 1000 else 0
+    colours = mpl.colormaps[HEAT]
     for row, column in zip(*np.nonzero(~np.ma.getmaskarray(values)), strict=True):
         value = float(values[row, column])
-        bright = norm(value) > 0.5
+        bright = _luminance(colours(norm(value))[:3]) > EQUAL_CONTRAST
         axes.text(
             column,
             row,
@@ -247,6 +250,12 @@ def _write_cells(axes: Axes, values: npt.NDArray[Any], norm: Normalize) -> None:
             va="center_baseline",
             color="#0a0a0a" if bright else "#fcfcfc",
         )
+
+
+def _luminance(colour: Sequence[float]) -> float:
+    """Of a colour of sRGB, by WCAG."""
+    linear = [own / 12.92 if own <= 0.04045 else ((own + 0.055) / 1.055) ** 2.4 for own in colour]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
 def draw_operators(axes: Axes, names: Sequence[str], totals_ns: Int64, role: str) -> None:

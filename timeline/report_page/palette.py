@@ -77,7 +77,7 @@ class Phase:
 
 
 PARTS = (
-    Part("alone_ns", "computing", "Computing"),
+    Part("alone_ns", "computing", "Computing alone"),
     Part("overlapped_ns", "overlapped", "Overlapped communication"),
     Part("not_overlapped_ns", "exposed", "Not overlapped"),
     Part("free_ns", "free", "Free"),
