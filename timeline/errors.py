@@ -43,7 +43,7 @@ class TimelineError(Exception):
     """
 
     exit_code = 1
-    usual_advice = "This is a defect of tlexport: please report it with the profile's layout."
+    usual_advice = "Report this defect of tlexport, with the layout of the profile."
     advice = ""
     hints: tuple[str, ...] = ()
     """Further lines of advice."""
@@ -112,11 +112,10 @@ class RankIdentityError(SourceError):
 class WorkerError(TimelineError):
     """The work of a rank was lost with the process that did it."""
 
+    usual_advice = "Use fewer --jobs, or --keep-going to leave such ranks out."
+
     def __init__(self, rank: int, found: str) -> None:
-        super().__init__(
-            f"rank {rank}: {found} while it was read.",
-            do="Use fewer --jobs, or --keep-going to leave such ranks out.",
-        )
+        super().__init__(f"rank {rank}: {found} while it was read.", do=self.usual_advice)
 
 
 class RecordError(TimelineError):
@@ -158,7 +157,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """
     import difflib
 
-    close = difflib.get_close_matches(word, list(known), n=1)
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.7)
     return f"; did you mean {close[0]}?" if close else "."
 
 

@@ -75,7 +75,7 @@ class Database:
             raise SourceError(
                 self.path,
                 f"table {table} has no column {missing[0]}; found {', '.join(held)}.",
-                do="It was probably written by a newer version of the profiler.",
+                do="It was probably written by a newer version of the profiler: export it as text.",
             )
 
     def count(self, table: str) -> int:
