@@ -37,7 +37,8 @@ BELOW: dict[str, frozenset[str]] = {
     "comparison": WORDS | {"table", "figures", "verdict"},
     "step_times": WORDS | {"records", "table", "figures"},
     "report": WORDS | {"records", "notebook", "table", "figures", "verdict", "step_times"},
-    "terminal": WORDS | {"printable", "records", "table", "figures", "verdict"},
+    "page": frozenset({"printable"}),
+    "terminal": WORDS | {"page", "printable", "records", "table", "figures", "verdict"},
     "usage": WORDS,
     "termination": frozenset(),
 }
@@ -60,6 +61,7 @@ TOP = frozenset(
         "report_page",
         "share",
         "viewer",
+        "suggestion",
     }
 )
 

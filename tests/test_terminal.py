@@ -16,9 +16,10 @@ from profile_shelf import ProfileShelf, change_events
 from timeline.cli import main
 from timeline.exporting import export
 from timeline.figures import PARTS
+from timeline.page import PIPE_WIDTH, Page
 from timeline.report import ExportReport
 from timeline.table import Table
-from timeline.terminal import MOST_STEPS, PIPE_WIDTH, SLOWEST_RANKS, Page, verdict_text
+from timeline.terminal import MOST_STEPS, SLOWEST_RANKS, verdict_text
 from timeline.units import spell_share, spell_short
 from timeline.verdict import Verdict
 

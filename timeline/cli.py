@@ -368,7 +368,8 @@ def _tell(report: ExportReport, asked: argparse.Namespace) -> None:
     words = sys.stderr if asked.csv == STDOUT else sys.stdout
     if asked.quiet or words is None:
         return
-    from timeline.terminal import Page, verdict_text
+    from timeline.page import Page
+    from timeline.terminal import verdict_text
 
     page = Page.of(words)
     words.write(verdict_text(report.verdict, report.figures, page, verbose=asked.verbose) + "\n")

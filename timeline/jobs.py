@@ -18,11 +18,10 @@ from typing import Any, TypeVar
 
 from timeline.errors import TimelineError, UsageError, WorkerError
 from timeline.options import ReadingOptions
-from timeline.progress import Progress
+from timeline.progress import Progress, RanksRead
 from timeline.share import Request, Share
 from timeline.sources.base import Source
 from timeline.termination import ENDING, signals_held
-from timeline.units import spell_count
 
 __all__ = ["Crew", "crew_for", "starting_processes"]
 
@@ -89,12 +88,13 @@ class Crew:
         leave_out = self.keep_going and not every
         waiting = deque(zip(sources, requests, strict=True))
         in_work = deque[tuple[Source, Request, Future[Share]]]()
-        reading = _Reading(self.progress, sources)
+        sizes = {source.identity.rank: _stored_bytes(source) for source in sources}
+        read = RanksRead(self.progress, sizes)
         while waiting or in_work:
             while waiting and len(in_work) < AHEAD * self.jobs:
                 source, request = waiting.popleft()
                 future = self._submit(work, source, request)
-                future.add_done_callback(partial(reading.note, source))
+                future.add_done_callback(partial(_note, read, source.identity.rank))
                 in_work.append((source, request, future))
             source, request, future = in_work.popleft()
             try:
@@ -190,31 +190,10 @@ def starting_processes() -> Iterator[None]:
                 signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-class _Reading:
-    """Which ranks are read, whatever the order in which they are."""
-
-    def __init__(self, progress: Progress, sources: Sequence[Source]) -> None:
-        self._progress = progress
-        self._bytes = {source.identity.rank: _stored_bytes(source) for source in sources}
-        self._read = set[int]()
-        self._lock = threading.Lock()
-        self._report()
-
-    def note(self, source: Source, future: Future[Share]) -> None:
-        """A rank is read; one that was lost will be read again."""
-        if future.cancelled() or future.exception() is not None:
-            return
-        with self._lock:
-            self._read.add(source.identity.rank)
-            self._report()
-
-    def _report(self) -> None:
-        ranks = spell_count(len(self._bytes), "rank")
-        stage = (
-            f"Reading {ranks}" if len(self._bytes) == 1 else f"Read {len(self._read)} of {ranks}"
-        )
-        done = sum(self._bytes[rank] for rank in self._read)
-        self._progress.report(stage, done, sum(self._bytes.values()))
+def _note(read: RanksRead, rank: int, future: Future[Share]) -> None:
+    """Count a rank that is read; one that was lost is read again."""
+    if not future.cancelled() and future.exception() is None:
+        read.note(rank)
 
 
 class _LostError(Exception):

@@ -19,6 +19,10 @@ from timeline.units import spell_bytes, spell_duration
 
 __all__ = ["Listing", "listing"]
 
+SCHEMA_VERSION = 1
+TEXTS = frozenset({"steps", "clock", "source"})
+"""Columns that are no numbers."""
+
 
 @dataclass(frozen=True)
 class ListedRank:
@@ -44,7 +48,7 @@ class Listing:
         """The listing as one JSON object."""
         return orjson.dumps(
             {
-                "schema": 1,
+                "schema": SCHEMA_VERSION,
                 "ranks": [_to_dict(rank) for rank in self.ranks],
                 "notes": list(self.notes),
             },
@@ -77,7 +81,10 @@ class Listing:
                 )
         widths = [max(len(row[at]) for row in table) for at in range(len(head))]
         rows = [
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+            "  ".join(
+                cell.ljust(width) if name in TEXTS else cell.rjust(width)
+                for name, cell, width in zip(head, row, widths, strict=True)
+            )
             for row in table
         ]
         return [*(row.rstrip() for row in rows), *self.notes]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +26,7 @@ from timeline.report import CsvFile, ExportReport, OutputFile, OverlapRow, RankR
 from timeline.selection import Layer, Selection
 from timeline.share import Request
 from timeline.sources.base import Source
+from timeline.suggestion import narrower_command
 from timeline.tracks.facts import RankFacts
 from timeline.tracks.rank_picture import PictureOptions
 from timeline.tracks.resolve import Resolved
@@ -132,7 +132,7 @@ def _finish(
     warnings: tuple[str, ...],
 ) -> ExportReport:
     """Report what was written, and publish it unless --strict or an existing part forbids."""
-    suggestion = _suggestion(profile, selection, options, written, joined)
+    suggestion = narrower_command(profile, selection, options, written, joined)
     report = _report(written, joined, options, warnings, suggestion)
     table = b""
     if options.csv is not None:
@@ -420,85 +420,3 @@ def _overlap_rows(facts: RankFacts) -> Iterator[OverlapRow]:
             not_overlapped_ns=int(totals.not_overlapped_ns[row]),
             free_ns=int(totals.free_ns[row]),
         )
-
-
-def _suggestion(
-    profile: Profile,
-    selection: Selection,
-    options: ExportOptions,
-    written: Written,
-    joined: JoinedShares,
-) -> str:
-    """A narrower command that shows exactly what the limit left out or gathered."""
-    missing = [step for facts in written.facts if facts.missing for step in facts.missing.steps]
-    if missing:
-        order = list(dict.fromkeys(missing))
-        chosen = order[: max(1, len(written.kept_steps))]
-    elif written.resolved and any(own.gathered for own in written.resolved):
-        chosen = _steps_that_fit(written, options)
-    else:
-        return ""
-    if not chosen:
-        return ""
-    reading = profile.reading
-    words = ["tlexport", str(profile.path)]
-    if selection.ranks is not None:
-        words += ["--ranks", spell_ids(selection.ranks, most=1_000_000)]
-    if selection.graphs is not None:
-        words += ["--graphs", spell_ids(selection.graphs, most=1_000_000)]
-    if joined.origin_ns is None:
-        narrower = ["--steps", spell_ids(chosen, most=1_000_000)]
-    else:
-        # A window counts from the first record of its steps: other steps would move it.
-        start_ns, end_ns = _window_of(chosen, joined)
-        narrower = ["--window", f"{start_ns}ns:{end_ns}ns"]
-        if selection.steps is not None:
-            narrower += ["--steps", spell_ids(selection.steps, most=1_000_000)]
-    layers = selection.layers_of(options.kind)
-    if layers != Selection().layers_of(options.kind):
-        words += ["--layers", ",".join(sorted(layer.value for layer in layers))]
-    for directory, rank in reading.assigned_ranks.items():
-        words += ["--assign-rank", f"{directory}={rank}"]
-    for flag, name in (
-        ("--fp-start", reading.operators.fp_start),
-        ("--bp-end", reading.operators.bp_end),
-    ):
-        words += [flag, name] if name else []
-    words += [*narrower, "--kind", options.kind.value]
-    return shlex.join(words)
-
-
-def _window_of(steps: Sequence[int], joined: JoinedShares) -> tuple[int, int]:
-    """The part of the window in which some steps are on the device, counted as the window is."""
-    assert joined.origin_ns is not None
-    starts_ns, ends_ns = list[int](), list[int]()
-    for facts, request, offset in zip(
-        joined.facts, joined.requests, joined.clock.offsets_ns, strict=True
-    ):
-        own = np.isin(facts.steps.iteration, steps) & facts.step_totals.known
-        if own.any() and request.window_ns is not None:
-            first_ns, last_ns = (edge + offset for edge in request.window_ns)
-            starts_ns.append(max(first_ns, int(facts.device_start_ns[own].min())))
-            ends_ns.append(min(last_ns, int(facts.device_end_ns[own].max())))
-    return min(starts_ns) - joined.origin_ns, max(ends_ns) - joined.origin_ns
-
-
-def _steps_that_fit(written: Written, options: ExportOptions) -> list[int]:
-    """The slowest step and as many after it as should be exact within the limit."""
-    length: dict[int, int] = {}
-    for facts in written.facts:
-        totals = facts.step_totals
-        for step, span_ns in zip(
-            facts.steps.iteration[totals.known].tolist(),
-            totals.span_ns[totals.known].tolist(),
-            strict=True,
-        ):
-            length[step] = max(length.get(step, 0), span_ns)
-    if len(length) < 2 or not written.exact_bytes:
-        return []
-    share = options.limit_bytes * 0.8 / written.exact_bytes
-    count = min(len(length) - 1, max(1, int(len(length) * share)))
-    order = list(length)
-    slowest = order.index(max(length, key=lambda step: length[step]))
-    first = min(slowest, len(order) - count)
-    return order[first : first + count]

@@ -6,12 +6,13 @@ import shutil
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from typing import Protocol, TextIO
 
 from timeline.printable import encoded, printable
-from timeline.units import spell_bytes
+from timeline.units import spell_bytes, spell_count
 
-__all__ = ["Progress", "Silent", "TerminalLine"]
+__all__ = ["Progress", "RanksRead", "Silent", "TerminalLine"]
 
 QUIET_SECONDS = 0.5
 """A run shorter than this shows nothing."""
@@ -40,6 +41,30 @@ class Silent:
 
     def finish(self) -> None:
         """See `Progress`."""
+
+
+class RanksRead:
+    """Tells how many ranks are read, and how many bytes they have; any thread may note one."""
+
+    def __init__(self, progress: Progress, sizes: Mapping[int, int]) -> None:
+        self._progress = progress
+        self._sizes = sizes
+        self._read = set[int]()
+        self._lock = threading.Lock()
+        self._report()
+
+    def note(self, rank: int) -> None:
+        """A rank is read."""
+        with self._lock:
+            self._read.add(rank)
+            self._report()
+
+    def _report(self) -> None:
+        ranks = spell_count(len(self._sizes), "rank")
+        several = len(self._sizes) > 1
+        stage = f"Read {len(self._read)} of {ranks}" if several else f"Reading {ranks}"
+        done = sum(self._sizes[rank] for rank in self._read)
+        self._progress.report(stage, done, sum(self._sizes.values()))
 
 
 class TerminalLine:

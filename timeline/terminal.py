@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 import io
-import os
-import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
-from rich.console import Console, RenderableType, detect_legacy_windows
+from rich.console import Console, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
 from timeline.figures import PARTS, Figures
+from timeline.page import Page
 from timeline.printable import encoded, printable
 from timeline.records.columns import Int64
 from timeline.table import Table
 from timeline.units import spell_count, spell_share, spell_short
 from timeline.verdict import Verdict
 
-__all__ = ["Page", "verdict_text"]
+__all__ = ["verdict_text"]
 
-PIPE_WIDTH = 100
-LEAST_WIDTH = 60
-"""A narrower terminal wraps lines, so that no number is cut."""
-ONE_LINE_WIDTH = 72
-"""Below this width a share stands below its time."""
 SIDE_BY_SIDE_WIDTH = 116
 LEAST_BAR, MOST_BAR = 6, 30
 MOST_RANKS = 8
@@ -36,31 +30,6 @@ MOST_STEPS = 40
 MOST_OPS = 5
 GAP = 2
 ID_WIDTH, TIME_WIDTH, CELL_WIDTH = 4, 7, 12
-
-
-@dataclass(frozen=True)
-class Page:
-    """What text is shown on; `terminal` is whether it is one, and no pipe or file."""
-
-    width: int
-    encoding: str
-    terminal: bool
-
-    @classmethod
-    def of(cls, stream: TextIO) -> Page:
-        """The page that a stream writes on; a pipe is always as wide."""
-        terminal = stream.isatty() and not (os.name == "nt" and detect_legacy_windows())
-        width = shutil.get_terminal_size().columns if terminal else PIPE_WIDTH
-        return cls(max(width, LEAST_WIDTH), stream.encoding or "utf-8", terminal)
-
-    def holds(self, text: str) -> bool:
-        """Whether the encoding has these characters."""
-        return encoded(text, self.encoding) == text
-
-    @property
-    def narrow(self) -> bool:
-        """Whether a line has no room for times beside their shares."""
-        return self.width < ONE_LINE_WIDTH
 
 
 @dataclass(frozen=True)

@@ -13,23 +13,29 @@ __all__ = ["OneOf", "Parser"]
 
 USAGE = "%(prog)s [PATH] [options]"
 DESCRIPTION = """\
-Turn profiles of Ascend NPUs into one timeline for https://ui.perfetto.dev, and say what is slow.
+Turn profiles of Ascend NPUs into one timeline for
+https://ui.perfetto.dev, and say what is slow.
 
-  # which rank and which step is slow? (in, inside, or anywhere above a profile)
+  # what is slow? (anywhere in, inside or above a profile)
   tlexport
 
   # what is there: ranks, graphs, steps
   tlexport prof --list
 
   # see why: every task of three steps of rank 3
-  tlexport prof --ranks 3 --steps 10-12 --kind detail -o slow.pftrace
+  tlexport prof --ranks 3 --steps 10-12 --kind detail
 
   # the times of every rank and step as a table
   tlexport prof --csv steps.csv
 """
 EPILOG = """\
-exit codes: 0 written; 1 input, output or data error; 2 usage; 3 a rank, graph, step or window
-that is not there; 4 the limit or --strict forbids it; 130 interrupted.
+exit codes:
+  0    written
+  1    input, output or data error
+  2    usage
+  3    a rank, graph, step or window that is not there
+  4    the limit or --strict forbids it
+  130  interrupted
 """
 
 

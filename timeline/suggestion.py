@@ -1,0 +1,103 @@
+"""Turns what a limit left out or gathered into a narrower command that shows it exactly."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+import numpy as np
+
+from timeline.errors import spell_ids
+from timeline.fitting import Written
+from timeline.options import ExportOptions
+from timeline.profile import Profile
+from timeline.reading import JoinedShares
+from timeline.selection import Selection
+
+__all__ = ["narrower_command"]
+
+
+def narrower_command(
+    profile: Profile,
+    selection: Selection,
+    options: ExportOptions,
+    written: Written,
+    joined: JoinedShares,
+) -> str:
+    """A narrower command that shows exactly what the limit left out or gathered."""
+    missing = [step for facts in written.facts if facts.missing for step in facts.missing.steps]
+    if missing:
+        order = list(dict.fromkeys(missing))
+        chosen = order[: max(1, len(written.kept_steps))]
+    elif written.resolved and any(own.gathered for own in written.resolved):
+        chosen = _steps_that_fit(written, options)
+    else:
+        return ""
+    if not chosen:
+        return ""
+    reading = profile.reading
+    words = ["tlexport", str(profile.path)]
+    if selection.ranks is not None:
+        words += ["--ranks", spell_ids(selection.ranks, most=1_000_000)]
+    if selection.graphs is not None:
+        words += ["--graphs", spell_ids(selection.graphs, most=1_000_000)]
+    if joined.origin_ns is None:
+        narrower = ["--steps", spell_ids(chosen, most=1_000_000)]
+    else:
+        # A window counts from the first record of its steps: other steps would move it.
+        start_ns, end_ns = _window_of(chosen, joined)
+        narrower = ["--window", f"{start_ns}ns:{end_ns}ns"]
+        if selection.steps is not None:
+            narrower += ["--steps", spell_ids(selection.steps, most=1_000_000)]
+    layers = selection.layers_of(options.kind)
+    if layers != Selection().layers_of(options.kind):
+        words += ["--layers", ",".join(sorted(layer.value for layer in layers))]
+    for directory, rank in reading.assigned_ranks.items():
+        words += ["--assign-rank", f"{directory}={rank}"]
+    if reading.clock.align is not None:
+        words += ["--align", reading.clock.align.value]
+    for moved, offset_ns in reading.clock.offsets_ns.items():
+        words += ["--offset", f"{moved}={offset_ns}ns"]
+    for flag, name in (
+        ("--fp-start", reading.operators.fp_start),
+        ("--bp-end", reading.operators.bp_end),
+    ):
+        words += [flag, name] if name else []
+    words += [*narrower, "--kind", options.kind.value]
+    return shlex.join(words)
+
+
+def _window_of(steps: Sequence[int], joined: JoinedShares) -> tuple[int, int]:
+    """The part of the window in which some steps are on the device, counted as the window is."""
+    assert joined.origin_ns is not None
+    starts_ns, ends_ns = list[int](), list[int]()
+    for facts, request, offset in zip(
+        joined.facts, joined.requests, joined.clock.offsets_ns, strict=True
+    ):
+        own = np.isin(facts.steps.iteration, steps) & facts.step_totals.known
+        if own.any() and request.window_ns is not None:
+            first_ns, last_ns = (edge + offset for edge in request.window_ns)
+            starts_ns.append(max(first_ns, int(facts.device_start_ns[own].min())))
+            ends_ns.append(min(last_ns, int(facts.device_end_ns[own].max())))
+    return min(starts_ns) - joined.origin_ns, max(ends_ns) - joined.origin_ns
+
+
+def _steps_that_fit(written: Written, options: ExportOptions) -> list[int]:
+    """The slowest step and as many after it as should be exact within the limit."""
+    length: dict[int, int] = {}
+    for facts in written.facts:
+        totals = facts.step_totals
+        for step, span_ns in zip(
+            facts.steps.iteration[totals.known].tolist(),
+            totals.span_ns[totals.known].tolist(),
+            strict=True,
+        ):
+            length[step] = max(length.get(step, 0), span_ns)
+    if len(length) < 2 or not written.exact_bytes:
+        return []
+    share = options.limit_bytes * 0.8 / written.exact_bytes
+    count = min(len(length) - 1, max(1, int(len(length) * share)))
+    order = list(length)
+    slowest = order.index(max(length, key=lambda step: length[step]))
+    first = min(slowest, len(order) - count)
+    return order[first : first + count]
