@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -49,6 +50,32 @@ def help_text(monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.mark.skipif(sys.version_info >= (3, 13), reason="argparse spells short options otherwise")
 def test_the_readme_holds_the_help_of_this_version(monkeypatch: pytest.MonkeyPatch) -> None:
     assert_held(help_text(monkeypatch), HELP)
+
+
+def keys_of(value: object) -> set[str]:
+    """The names of all values in a JSON document."""
+    if isinstance(value, dict):
+        return set(value).union(*map(keys_of, value.values()))
+    if isinstance(value, list):
+        return set[str]().union(*map(keys_of, value))
+    return set()
+
+
+def test_the_readme_names_every_key_of_the_json(
+    shelf: ProfileShelf, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever reads the report by program finds each of its names explained."""
+    profile = str(shelf.get("torch-db", steps=6).path)
+    table = ["--csv", str(tmp_path / "steps.csv")]
+    limited = ["--kind", "detail", "--limit", "10KB", "-o", str(tmp_path / "out.pftrace")]
+    keys = set[str]()
+    for arguments in ([*table, *limited], ["--list"]):
+        assert main([profile, "--json", *arguments]) == 0
+        keys |= keys_of(json.loads(capsys.readouterr().out))
+    text = README.read_text(encoding="utf-8")
+    described = text[text.index("### As JSON") : text.index("## When it is larger")]
+    assert {"resolution_ns", "spread", "evidence"} <= keys
+    assert {key for key in keys if f"`{key}`" not in described} == set()
 
 
 def test_the_readme_says_what_each_layout_holds(layouts: dict[str, ReadLayout]) -> None:
