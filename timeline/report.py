@@ -250,6 +250,7 @@ class ExportReport:
         """The report for people: what was written, and what is missing; see `terminal` too."""
         return [
             *self._written_lines(),
+            *self._clock_lines(),
             *(f"  {row.spelled()}" for row in self.resolutions),
             *self._omitted_lines(),
         ]
@@ -280,6 +281,20 @@ class ExportReport:
             + paragraph_html(*self._omitted_lines())
             + f'<p>Drag the file into <a href="{VIEWER}" target="_blank">{VIEWER}</a>.</p>'
         )
+
+    def _clock_lines(self) -> list[str]:
+        """How well the clocks of ranks agree, where collectives can tell."""
+        lines = []
+        for align, said in (
+            ("collectives", "moved by their collectives, whose ends now differ"),
+            ("recorded", "as recorded; the ends of their collectives differ"),
+        ):
+            told = [rank for rank in self.ranks if rank.align == align and rank.matched_ops]
+            spread_ns = max((rank.spread_ns or 0 for rank in told), default=0)
+            if told:
+                ranks = spell_ids(rank.rank for rank in told)
+                lines.append(f"  clocks: ranks {ranks} {said} by {spell_duration(spread_ns)}")
+        return lines
 
     def _written_lines(self) -> list[str]:
         lines = [
