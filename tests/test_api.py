@@ -25,7 +25,8 @@ from profile_archives import write_archive
 from profile_shelf import ProfileShelf
 
 import timeline
-from timeline.cli import build_parser, main
+from timeline.arguments import build_parser
+from timeline.cli import main
 from timeline.profile import MOST_SELECTIONS
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Kind, Layer, Selection
 

@@ -14,7 +14,8 @@ from make_profile import main as make_profile
 from perfetto_sql import TraceProcessor
 from profile_shelf import ProfileShelf
 
-from timeline.cli import build_parser, main
+from timeline.arguments import build_parser
+from timeline.cli import main
 from timeline.profile import open_profile
 
 README = Path(__file__).resolve().parents[1] / "README.md"

@@ -39,6 +39,7 @@ BELOW: dict[str, frozenset[str]] = {
     "report": WORDS | {"records", "notebook", "table", "figures", "verdict", "step_times"},
     "page": frozenset({"printable"}),
     "terminal": WORDS | {"page", "printable", "records", "table", "figures", "verdict"},
+    "comparison_text": WORDS | {"page", "table", "comparison", "terminal"},
     "usage": WORDS,
     "termination": frozenset(),
 }
@@ -47,7 +48,9 @@ TOP = frozenset(
     {
         "",
         "__main__",
+        "arguments",
         "cli",
+        "comparing",
         "completion",
         "exporting",
         "fitting",
@@ -62,6 +65,7 @@ TOP = frozenset(
         "share",
         "viewer",
         "suggestion",
+        "targets",
     }
 )
 

@@ -26,8 +26,9 @@ class Comparison:
     """Two runs side by side; times are the mean of a step and rank where both runs have steps.
 
     overall: metric, base_ns, new_ns, delta_ns. steps: a row per step in order, of the rank on
-    which it took longest: base_step, new_step, base_ns, new_ns, delta_ns. ranks: rank, base_ns,
-    new_ns and delta_ns of its mean step. operators, collectives: matched (by name, by type and
+    which it took longest: base_step, new_step, base_start_ns and new_start_ns (each on the clock
+    of its run), base_ns, new_ns, delta_ns. ranks: rank, base_ns, new_ns and delta_ns of its mean
+    step. operators, collectives: matched (by name, by type and
     shape, or in one run only), type, name, shapes, base_count, new_count, base_ns, new_ns,
     delta_ns; who lost most first.
     """
@@ -161,16 +162,23 @@ def _class_of(core: str) -> str:
 def _steps(base: Figures, new: Figures) -> Table:
     sides = [slowest_rank_of_each_step(own.steps) for own in (base, new)]
     count = min(len(side) for side in sides)
-    own = [side.take(np.arange(count)) for side in sides]
-    spans = [np.asarray(side["span_ns"]) if count else np.zeros(0, np.int64) for side in own]
-    steps = [side["step"] if count else np.zeros(0, np.int64) for side in own]
+    nothing = np.zeros(0, np.int64)
+    base_own, new_own = (
+        {
+            name: np.asarray(side[name])[:count] if count else nothing
+            for name in ("step", "start_ns", "span_ns")
+        }
+        for side in sides
+    )
     return Table(
         {
-            "base_step": steps[0],
-            "new_step": steps[1],
-            "base_ns": spans[0],
-            "new_ns": spans[1],
-            "delta_ns": spans[1] - spans[0],
+            "base_step": base_own["step"],
+            "new_step": new_own["step"],
+            "base_start_ns": base_own["start_ns"],
+            "new_start_ns": new_own["start_ns"],
+            "base_ns": base_own["span_ns"],
+            "new_ns": new_own["span_ns"],
+            "delta_ns": new_own["span_ns"] - base_own["span_ns"],
         }
     )
 
@@ -217,7 +225,7 @@ class _Match:
 def _matched(
     base: Figures, new: Figures, shares: tuple[float, ...], *, communication: int
 ) -> Table:
-    """Operators matched by name; those whose name is in one run only, by type and shape."""
+    """Operators matched by name and shape, else by name, by type and shape, or by type."""
     found = _matches(*(_by_name(own.operators, communication) for own in (base, new)))
     base_ns = np.array([round(own.base[1] * shares[0]) for own in found], np.int64)
     new_ns = np.array([round(own.new[1] * shares[1]) for own in found], np.int64)
@@ -240,21 +248,48 @@ def _matched(
 
 
 def _matches(base: Mapping[_Key, _Sums], new: Mapping[_Key, _Sums]) -> list[_Match]:
-    """A name may hold a number that changes from run to run, so what is left of both is summed by
-    type and shape before it is matched."""
-    found = [_Match(key, "name", base[key], new[key]) for key in base.keys() & new.keys()]
-    base_rest, new_rest = (
-        _summed(
-            ((kind, "", shapes), sums)
-            for (kind, name, shapes), sums in own.items()
-            if (kind, name, shapes) not in other
+    """Match by ever less: what is left of both runs is summed by it before it is matched.
+
+    A name may hold a number that changes from run to run, and a layout may not tell shapes.
+    """
+    found = list[_Match]()
+    for how, telling in _STAGES:
+        sums = [_summed((telling(key), own) for key, own in side.items()) for side in (base, new)]
+        both = sums[0].keys() & sums[1].keys()
+        found += [_Match(key, how, sums[0][key], sums[1][key]) for key in both]
+        base, new = (
+            {key: own for key, own in side.items() if telling(key) not in both}
+            for side in (base, new)
         )
-        for own, other in ((base, new), (new, base))
-    )
-    for key in base_rest.keys() | new_rest.keys():
-        how = "type and shape" if key in base_rest and key in new_rest else "one run only"
-        found.append(_Match(key, how, base_rest.get(key, _NEVER), new_rest.get(key, _NEVER)))
+    for side, is_base in ((base, True), (new, False)):
+        for key, own in _summed((_by_shape(key), own) for key, own in side.items()).items():
+            sides = (own, _NEVER) if is_base else (_NEVER, own)
+            found.append(_Match(key, "one run only", *sides))
     return found
+
+
+def _whole(key: _Key) -> _Key:
+    return key
+
+
+def _without_shapes(key: _Key) -> _Key:
+    return (key[0], key[1], "")
+
+
+def _by_shape(key: _Key) -> _Key:
+    return (key[0], "", key[2])
+
+
+def _by_type(key: _Key) -> _Key:
+    return (key[0], "", "")
+
+
+_STAGES = (
+    ("name and shape", _whole),
+    ("name", _without_shapes),
+    ("type and shape", _by_shape),
+    ("type", _by_type),
+)
 
 
 def _by_name(operators: Table, communication: int) -> Mapping[_Key, _Sums]:

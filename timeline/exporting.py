@@ -17,7 +17,7 @@ from timeline.report import ExportReport
 from timeline.selection import Align, Kind, Layer, Selection, choice_of
 from timeline.units import parse_bytes
 
-__all__ = ["export"]
+__all__ = ["by_layer_of", "export", "limit_bytes_of"]
 
 
 def export(
@@ -75,10 +75,10 @@ def export(
     options = ExportOptions(
         kind=choice_of(Kind, kind, "kind"),
         output=None if output is None else Path(output),
-        limit_bytes=_limit_bytes(limit),
+        limit_bytes=limit_bytes_of(limit),
         fit=choice_of(Fit, fit, "fit"),
         args=choice_of(Args, args, "args"),
-        by_layer=_by_layer(group_by),
+        by_layer=by_layer_of(group_by),
         merge_graphs=merge_graphs,
         csv=None if csv is None else Path(csv),
         report=None if report is None else Path(report),
@@ -129,13 +129,23 @@ def _check_not_given(**opening: object) -> None:
             raise UsageError(f"{name}: this profile is open; say so to open_profile instead.")
 
 
-def _by_layer(group_by: str | None) -> bool | None:
+def by_layer_of(group_by: str | None) -> bool | None:
+    """Whether rows are grouped by layer before rank; None leaves it to the kind.
+
+    Raises:
+        UsageError: there is no such order.
+    """
     if group_by not in (None, "rank", "layer"):
         raise UsageError(f"group_by {group_by!r}: there are rank, layer.")
     return None if group_by is None else group_by == "layer"
 
 
-def _limit_bytes(limit: int | str) -> int:
+def limit_bytes_of(limit: int | str) -> int:
+    """A limit in bytes.
+
+    Raises:
+        UsageError: it is negative, or no size.
+    """
     limit_bytes = parse_bytes(limit) if isinstance(limit, str) else limit
     if limit_bytes < 0:
         raise UsageError(f"limit {limit}: a size is not negative; 0 is no limit.")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import orjson
 from timeline.analysis.clocks import RankMove
 from timeline.encoders.formats import format_of
 from timeline.encoders.sink import Draft, write_draft
-from timeline.errors import LimitError, OutputError, UsageError, spell_ids
+from timeline.errors import LimitError, UsageError, spell_ids
 from timeline.figures import Figures
 from timeline.fitting import About, Describe, Written, fit, steps_of
 from timeline.jobs import crew_for
@@ -27,6 +26,7 @@ from timeline.selection import Layer, Selection
 from timeline.share import Request
 from timeline.sources.base import Source
 from timeline.suggestion import narrower_command
+from timeline.targets import check_not_input, check_target, default_target
 from timeline.tracks.facts import RankFacts
 from timeline.tracks.rank_picture import PictureOptions
 from timeline.tracks.resolve import Resolved
@@ -34,7 +34,7 @@ from timeline.units import spell_count
 from timeline.verdict import Verdict
 from timeline.version import __version__
 
-__all__ = ["exported"]
+__all__ = ["exported", "output_files", "resolution_row"]
 
 MOST_NAMES = 100_000
 """Operators that all ranks together may tell apart by name for a report."""
@@ -59,11 +59,11 @@ def exported(profile: Profile, selection: Selection, options: ExportOptions) -> 
 
 def _exported(profile: Profile, selection: Selection, options: ExportOptions) -> ExportReport:
     sources = choose_ranks(profile.sources, selection, profile.path)
-    target = _target(options, selection, sources)
+    target = options.output or default_target(options.kind, selection, sources)
     form = format_of(target)
     for output in _targets(target, options):
-        _check_target(output, force=options.force)
-        _check_not_input(output, profile.path, sources)
+        check_target(output, force=options.force)
+        check_not_input(output, profile.path, sources)
     asked = _request(selection, options, profile.reading, target, len(sources))
     written: Written | None = None
     try:
@@ -153,7 +153,7 @@ def _finish(
             do="Raise --limit, take fewer --ranks or --steps, or leave out --strict.",
         )
     for part in written.parts:
-        _check_target(part.target, force=options.force)
+        check_target(part.target, force=options.force)
     written.publish(_beside(report, table, options))
     return report
 
@@ -225,7 +225,7 @@ def _describe(
         omissions: Sequence[Omission], resolved: Sequence[Resolved], steps: Sequence[int]
     ) -> About:
         left_out = [*before, *omissions]
-        rows = [_row(own) for own in resolved]
+        rows = [resolution_row(own) for own in resolved]
         attributes = (
             *known,
             ("io.tlexport.detail_steps", spell_ids(steps)),
@@ -249,7 +249,8 @@ def _spelled(ids: frozenset[int] | None) -> str:
     return "all" if ids is None else spell_ids(ids)
 
 
-def _row(resolved: Resolved) -> ResolutionRow:
+def resolution_row(resolved: Resolved) -> ResolutionRow:
+    """The row of the report on what became of a layer."""
     resolution = resolved.resolution
     return ResolutionRow(
         layer=resolved.layer,
@@ -260,42 +261,6 @@ def _row(resolved: Resolved) -> ResolutionRow:
         gathered=resolved.gathered,
         gathered_into=resolved.gathered_into,
     )
-
-
-def _target(options: ExportOptions, selection: Selection, sources: Sequence[Source]) -> Path:
-    if options.output is not None:
-        return options.output
-    ranks = [source.identity.rank for source in sources]
-    name = f"timeline-{options.kind.value}-r{_short(ranks)}"
-    if selection.graphs is not None:
-        name += f"-g{_short(selection.graphs)}"
-    if selection.steps is not None:
-        name += f"-s{_short(selection.steps)}"
-    return Path(f"{name}.pftrace")
-
-
-def _short(ids: Iterable[int]) -> str:
-    return spell_ids(ids, most=1_000_000, shortest_run=2)[:60]
-
-
-def _check_target(target: Path, *, force: bool) -> None:
-    if target.is_dir():
-        raise OutputError(f"{target} is a directory.", do="Name a file.")
-    if target.exists() and not force:
-        raise OutputError(
-            f"{target} exists.", do="Pass --force to replace it, or -o to name another file."
-        )
-    if not target.parent.is_dir():
-        raise OutputError(f"{target.parent} does not exist.", do="Make it first.")
-
-
-def _check_not_input(target: Path, profile: Path, sources: Sequence[Source]) -> None:
-    """Inputs are never changed, not even with --force."""
-    if target.exists():
-        for path in (profile, *(path for source in sources for path in source.files)):
-            with contextlib.suppress(OSError):  # its reader will say so
-                if path.samefile(target):
-                    raise OutputError(f"{target} is part of the profile.", do="Name another file.")
 
 
 def _provenance(source: Source) -> str:
@@ -346,6 +311,22 @@ def _absent_layers(ranks: Sequence[RankFacts], layers: frozenset[Layer]) -> Iter
                 yield f"{which} {spell_ids(without)}: the profile holds no {layer.value} records."
 
 
+def output_files(written: Written) -> tuple[OutputFile, ...]:
+    """What was written, for the report."""
+    return tuple(
+        OutputFile(
+            part.target,
+            format_of(part.target).name,
+            part.draft.size_bytes,
+            part.slices,
+            written.kept_steps,
+            part.drawn_ns,
+            part.offset_ns,
+        )
+        for part in written.parts
+    )
+
+
 def _report(
     written: Written,
     joined: JoinedShares,
@@ -356,18 +337,7 @@ def _report(
     figures = Figures.of(joined.facts, joined.waiting)
     return ExportReport(
         kind=options.kind.value,
-        outputs=tuple(
-            OutputFile(
-                part.target,
-                format_of(part.target).name,
-                part.draft.size_bytes,
-                part.slices,
-                written.kept_steps,
-                part.drawn_ns,
-                part.offset_ns,
-            )
-            for part in written.parts
-        ),
+        outputs=output_files(written),
         ranks=tuple(
             _rank_report(facts, source, move)
             for facts, source, move in zip(
@@ -385,7 +355,7 @@ def _report(
         warnings=warnings,
         suggestion=suggestion,
         limit_bytes=options.limit_bytes,
-        resolutions=tuple(_row(own) for own in written.resolved),
+        resolutions=tuple(resolution_row(own) for own in written.resolved),
     )
 
 

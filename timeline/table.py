@@ -45,8 +45,8 @@ class Table:
     def __repr__(self) -> str:
         return f"<Table {len(self)} rows: {', '.join(self.columns)}>"
 
-    def take(self, rows: npt.NDArray[Any]) -> Table:
-        """The rows chosen by a mask or by positions."""
+    def take(self, rows: npt.NDArray[Any] | slice) -> Table:
+        """The rows chosen by a mask, by positions or by a slice."""
         return Table({name: column[rows] for name, column in self.columns.items()})
 
     def to_dicts(self) -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from timeline.table import Table
 from timeline.units import spell_count, spell_share, spell_short
 from timeline.verdict import Verdict
 
-__all__ = ["verdict_text"]
+__all__ = ["name_text", "plain_grid", "rendered", "verdict_text"]
 
 SIDE_BY_SIDE_WIDTH = 116
 LEAST_BAR, MOST_BAR = 6, 30
@@ -28,6 +28,7 @@ MOST_RANKS = 8
 SLOWEST_RANKS = 5
 MOST_STEPS = 40
 MOST_OPS = 5
+MOST_STRAGGLERS = 3
 GAP = 2
 ID_WIDTH, TIME_WIDTH, CELL_WIDTH = 4, 7, 12
 
@@ -64,6 +65,11 @@ def verdict_text(verdict: Verdict, figures: Figures, page: Page, *, verbose: boo
 
     verbose: each step too, and the longest communication ops one by one.
     """
+    return rendered(_Blocks(verdict, figures, page, verbose).all(), page)
+
+
+def rendered(blocks: Iterable[Sequence[RenderableType]], page: Page) -> str:
+    """Blocks of lines and tables as text, with an empty line between them."""
     console = Console(
         file=io.StringIO(),
         width=page.width,
@@ -75,8 +81,7 @@ def verdict_text(verdict: Verdict, figures: Figures, page: Page, *, verbose: boo
         emoji=False,
         highlight=False,
     )
-    blocks = _Blocks(verdict, figures, page, verbose)
-    for number, block in enumerate(blocks.all()):
+    for number, block in enumerate(blocks):
         if number:
             console.print()
         for row in block:
@@ -84,6 +89,22 @@ def verdict_text(verdict: Verdict, figures: Figures, page: Page, *, verbose: boo
     assert isinstance(console.file, io.StringIO)
     lines = console.file.getvalue().splitlines()
     return "".join(f"{line.rstrip()}\n" for line in lines)
+
+
+def plain_grid(page: Page, titles: Sequence[str], numbers: Sequence[str]) -> Grid:
+    """A table without lines: columns of names, then of numbers."""
+    gap = 1 if page.narrow else GAP
+    grid = Grid(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
+    for title in titles:
+        grid.add_column(title, overflow="fold")
+    for title in numbers:
+        grid.add_column(title, justify="right", no_wrap=True)
+    return grid
+
+
+def name_text(name: str, page: Page) -> Text:
+    """A name of the profile, in which nothing is obeyed."""
+    return Text(encoded(printable(name), page.encoding))
 
 
 @dataclass(frozen=True)
@@ -106,6 +127,8 @@ class _Blocks:
         yield list(self._ranks(used))
         if self.verbose and len(self.verdict.steps):
             yield list(self._steps())
+        if len(self.verdict.stragglers):
+            yield [self._stragglers()]
         totals = [own for own in (self._operators(), self._collectives()) if own is not None]
         if len(totals) > 1 and self.page.width >= SIDE_BY_SIDE_WIDTH and self.page.terminal:
             both = Grid.grid(padding=(0, 3 * GAP, 0, 0))
@@ -230,6 +253,21 @@ class _Blocks:
                 drawn += cells
         return bar
 
+    def _stragglers(self) -> Grid:
+        """The ranks that others waited for most."""
+        numbers = ["came last", "others waited", "for computing", "for its host", "at most"]
+        grid = plain_grid(self.page, [], ["rank", *numbers[: 2 if self.page.narrow else None]])
+        for row in self.verdict.stragglers.take(slice(MOST_STRAGGLERS)).to_dicts():
+            cells = [
+                f"{row['times_last']} of {row['shared']}",
+                spell_short(row["caused_ns"]),
+                spell_short(row["compute_late_ns"]),
+                spell_short(row["host_late_ns"]),
+                spell_short(row["slowest_ns"]),
+            ]
+            grid.add_row(str(row["rank"]), *cells[: 2 if self.page.narrow else None])
+        return grid
+
     # -- operators ---------------------------------------------------------------------------------
 
     def _operators(self) -> Grid | None:
@@ -241,18 +279,13 @@ class _Blocks:
     def _totals(self, title: str, rows: Table, *more: str) -> Grid | None:
         if not len(rows):
             return None
-        grid = Grid(box=None, pad_edge=False, padding=(0, self._gap, 0, 0), header_style="bold")
-        grid.add_column(title, overflow="fold")
-        for name in more:
-            grid.add_column(name, overflow="fold")
         mean = [] if self.page.narrow else ["mean"]
-        for name in ("count", "time", *mean, "share"):
-            grid.add_column(name, justify="right", no_wrap=True)
+        grid = plain_grid(self.page, [title, *more], ["count", "time", *mean, "share"])
         for row in rows.to_dicts():
             total_ns, count = row["total_ns"], row["count"]
             grid.add_row(
-                self._name(row["type"]),
-                *(self._name(row[name]) for name in more),
+                name_text(row["type"], self.page),
+                *(name_text(row[name], self.page) for name in more),
                 f"{count:,}".replace(",", " "),
                 spell_short(total_ns),
                 *(spell_short(round(total_ns / count)) for _ in mean),
@@ -263,19 +296,12 @@ class _Blocks:
     def _longest_ops(self) -> Grid:
         ops = self.figures.longest_ops
         order = np.argsort(-ops["duration_ns"], kind="stable")[:MOST_OPS]
-        grid = Grid(box=None, pad_edge=False, padding=(0, self._gap, 0, 0), header_style="bold")
-        grid.add_column("longest communication op", overflow="fold")
-        for name in ("rank", "step", "time"):
-            grid.add_column(name, justify="right", no_wrap=True)
+        grid = plain_grid(self.page, ["longest communication op"], ["rank", "step", "time"])
         for row in ops.take(order).to_dicts():
             step = "-" if row["step"] is None else str(row["step"])
             time = spell_short(row["duration_ns"])
-            grid.add_row(self._name(row["name"]), str(row["rank"]), step, time)
+            grid.add_row(name_text(row["name"], self.page), str(row["rank"]), step, time)
         return grid
-
-    def _name(self, name: str) -> Text:
-        """A name of the profile, in which nothing is obeyed."""
-        return Text(encoded(printable(name), self.page.encoding))
 
 
 def _mean_ns(times_ns: Int64) -> int:

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from timeline.errors import UsageError, did_you_mean
 
-__all__ = ["OneOf", "Parser"]
+__all__ = ["COMPARE_DESCRIPTION", "COMPARE_USAGE", "OneOf", "Parser"]
 
 USAGE = "%(prog)s [PATH] [options]"
 DESCRIPTION = """\
@@ -27,6 +27,20 @@ https://ui.perfetto.dev, and say what is slow.
 
   # the times of every rank and step as a table
   tlexport prof --csv steps.csv
+
+  # did my change help? (see tlexport compare --help)
+  tlexport compare before after
+"""
+COMPARE_USAGE = "%(prog)s compare BASE NEW [options]"
+COMPARE_DESCRIPTION = """\
+Compare two runs: what takes longer, by part, step, rank, operator and collective;
+and draw both in one timeline, aligned at their first step.
+
+  # did my change help?
+  tlexport compare before after
+
+  # every operator, as a table
+  tlexport compare before after --csv operators.csv
 """
 EPILOG = """\
 exit codes:
@@ -42,11 +56,11 @@ exit codes:
 class Parser(argparse.ArgumentParser):
     """A parser whose help begins with examples, and whose errors name the nearest option."""
 
-    def __init__(self) -> None:
+    def __init__(self, usage: str = USAGE, description: str = DESCRIPTION) -> None:
         super().__init__(
             prog="tlexport",
-            usage=USAGE,
-            description=DESCRIPTION,
+            usage=usage,
+            description=description,
             epilog=EPILOG,
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,

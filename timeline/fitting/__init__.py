@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from timeline.encoders.formats import Format
@@ -10,10 +11,20 @@ from timeline.errors import LimitError
 from timeline.fitting.coarsened import coarsened
 from timeline.fitting.leading_steps import Redraw, trimmed
 from timeline.fitting.parts import split_up
-from timeline.fitting.writer import About, Describe, Drawing, Part, Writer, Written, steps_of
+from timeline.fitting.writer import (
+    About,
+    Arrange,
+    Describe,
+    Drawing,
+    Part,
+    Writer,
+    Written,
+    steps_of,
+)
 from timeline.options import ExportOptions, Fit
 from timeline.progress import Progress
 from timeline.share import Share
+from timeline.tracks.picture import assemble
 from timeline.units import spell_bytes
 
 __all__ = ["About", "Describe", "Part", "Redraw", "Written", "fit", "steps_of"]
@@ -28,15 +39,19 @@ def fit(
     describe: Describe,
     wall_offset_ns: int | None,
     progress: Progress,
+    arrange: Arrange | None = None,
 ) -> Written:
     """Write the shares of ranks so that no file exceeds the limit.
+
+    arrange: puts the rows of ranks into one picture; grouped as the options say if not given.
 
     Raises:
         LimitError: they do not fit and nothing may be left out, or the limit is too small for
             anything; then the message says which would do.
         OutputError: a file cannot be written.
     """
-    writer = Writer(options, target, form, describe, wall_offset_ns, progress)
+    arrange = arrange or partial(assemble, by_layer=options.groups_by_layer)
+    writer = Writer(options, target, form, describe, wall_offset_ns, progress, arrange)
     try:
         return _fit(writer, writer.draw(shares), redraw)
     except BaseException:

@@ -20,7 +20,7 @@ from timeline.tracks.gathering import floors_of
 from timeline.tracks.layers import LayerKey
 from timeline.tracks.model import Samples, Slices, Timeline, Track
 from timeline.tracks.notes import Notes, with_notes
-from timeline.tracks.picture import assemble
+from timeline.tracks.picture import RankTracks
 from timeline.tracks.resolve import Resolved
 from timeline.units import spell_bytes
 
@@ -28,6 +28,7 @@ __all__ = [
     "AIM",
     "MOST_TRIES",
     "About",
+    "Arrange",
     "Describe",
     "Drawing",
     "Part",
@@ -55,6 +56,10 @@ class About:
 
 Describe = Callable[[Sequence[Omission], Sequence[Resolved], Sequence[int]], About]
 """What a file says of itself, given what is left out, gathered, and whose detail is in."""
+
+
+Arrange = Callable[[Sequence[RankFacts], Sequence[RankTracks]], tuple[Track, ...]]
+"""Puts the rows of all ranks into one picture."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +130,7 @@ class Writer:
     describe: Describe
     wall_offset_ns: int | None
     progress: Progress
+    arrange: Arrange
     drafts: list[Draft] = field(default_factory=list)
     """All that were written, so that none outlives a failure."""
 
@@ -138,7 +144,7 @@ class Writer:
         facts = tuple(share.facts for share in shares)
         rows = [share.tracks for share in shares]
         left_out = tuple(own.missing for own in facts if own.missing is not None)
-        tracks = assemble(facts, rows, by_layer=self.options.groups_by_layer)
+        tracks = self.arrange(facts, rows)
         return Drawing(
             facts,
             with_args(tracks, self.options.args),
