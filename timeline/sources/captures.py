@@ -76,7 +76,7 @@ def find_captures(path: Path, unreadable: list[SourceError] | None = None) -> li
     if not found:
         raise NoProfileError(
             path.resolve() if path == Path() else path,
-            "holds no Ascend profile, and no directory below it does.",
+            "holds no Ascend profile.",
             do="Pass what the profiler wrote, or any directory above that: tlexport PATH",
             hints=(*_LOOKED_FOR, f"  msprof --export=on --output={path}"),
         )

@@ -88,6 +88,7 @@ class _Names:
             error.args = tuple(
                 self.shown(part) if isinstance(part, str) else part for part in error.args
             )
+            error.hints = tuple(map(self.shown, error.hints))
             if isinstance(error, SourceError):
                 error.path = Path(self.shown(str(error.path)))
             raise
@@ -155,7 +156,7 @@ class _Unpacking:
                 there if is_one else root, assigned, notes, copied=True, keep_going=keep_going
             )
         except NoProfileError as error:
-            error.args = (" ".join([*map(str, error.args), *notes]),)
+            error.hints = (*notes, *error.hints)
             raise
 
     def _discovered(
