@@ -61,9 +61,9 @@ def steps(report: ExportReport, *, graphs: bool) -> Listing:
             integers("Step", shown["step"]),
             integers("Rank", shown["rank"]) if several else None,
             *_parts(shown),
-            times("FP/BP", shown["fp_bp_ns"]),
-            times("Tail", shown["tail_ns"]),
-            times("Interval", shown["interval_ns"]),
+            times("FP/BP", shown["fp_bp_ns"], like_ns=_largest_ns(shown)),
+            times("Tail", shown["tail_ns"], like_ns=_largest_ns(shown)),
+            times("Interval", shown["interval_ns"], like_ns=_largest_ns(shown)),
         ],
         _cut_note(table, shown, "step"),
     )
@@ -83,6 +83,8 @@ def operators(totals: Sequence[Table], *, communication: bool) -> Iterator[Listi
         all_ns = int(own["total_ns"].sum())
         first = np.flatnonzero(named)[:MOST_ROWS]
         shown, rest = own.take(first), own.take(np.setdiff1d(np.arange(len(own)), first))
+        average_ns = np.rint(shown["total_ns"] / shown["count"]).astype(np.int64)
+        least_ns = int(shown["shortest_ns"].max())
         kind = ("Kind" if communication else "Type", shown["type"])
         yield listing(
             f"{noun}s-by-{'name' if by_name else 'type'}",
@@ -93,9 +95,9 @@ def operators(totals: Sequence[Table], *, communication: bool) -> Iterator[Listi
                 texts("Core", shown["core"]),
                 integers("Count", shown["count"]),
                 times("Total", shown["total_ns"]),
-                times("Average", np.rint(shown["total_ns"] / shown["count"]).astype(np.int64)),
+                times("Average", average_ns, like_ns=least_ns),
                 times("Min", shown["shortest_ns"]),
-                times("Max", shown["longest_ns"]),
+                times("Max", shown["longest_ns"], like_ns=least_ns),
                 shares("Share", shown["total_ns"], all_ns),
             ],
             _rest_note(rest, all_ns),
@@ -143,7 +145,7 @@ def sources(report: ExportReport) -> Listing:
 
 def _parts(table: Table) -> list[Column | None]:
     own = with_parts(table)
-    span_ns = int(own["span_ns"].max()) if len(table) else 0
+    span_ns = _largest_ns(table)
     return [
         times("Device time", own["span_ns"], bars=True),
         times("Computing", own["computing_ns"], like_ns=span_ns),
@@ -152,6 +154,11 @@ def _parts(table: Table) -> list[Column | None]:
         times("Free", own["free_ns"], like_ns=span_ns),
         shares("Share not overlapped", own["not_overlapped_ns"], own["span_ns"]),
     ]
+
+
+def _largest_ns(table: Table) -> int:
+    """The time whose unit all others of the table take."""
+    return int(table["span_ns"].max()) if len(table) else 0
 
 
 def _longest(table: Table, column: str) -> Rows:
