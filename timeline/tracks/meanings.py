@@ -43,10 +43,7 @@ NOTES = "What to know before reading the rest: problems of the profile, and what
 TOPICS = {
     "Warnings": "What is wrong with the profile or missing from it.",
     "Left out": "Records that are not in this file, with the reason.",
-    "Gathered": (
-        "Layers that are not exact, to keep the size limit: slices shorter than the resolution are "
-        "gathered where they follow each other."
-    ),
+    "Gathered": "Layers that are not exact, to keep the size limit, and their resolution.",
 }
 
 STEPS_OF_ALL_RANKS = (
@@ -134,14 +131,13 @@ def counter(group: str, unit: str) -> str:
 
 def gathered(content: Slices | Samples, resolution: Resolution) -> str:
     """What slices or samples stand for in a row that is not exact."""
-    finer = "" if resolution.finer_until_ns is None else " The first part of the time is finer."
     width = "" if resolution.width_ns >= WHOLE_NS else spell_duration(resolution.width_ns)
+    finer = "" if resolution.finer_until_ns is None else " The first part is finer."
     if isinstance(content, Samples):
-        each = f"each {width}" if width else "the whole"
-        return f"Thinned out to keep the size limit: the least and the greatest of {each}.{finer}"
-    noun = NOUNS[content.schema]
-    short = f"{noun} shorter than {width}" if width else noun
+        of = f"each {width}" if width else "all"
+        return f"To keep the size limit, the least and the greatest of {of}.{finer}"
+    shorter = f" shorter than {width}" if width else ""
     return (
-        f"To keep the size limit, {short} are gathered where they follow each other: such a slice "
-        f"is named by the longest, and its args count and busy_ns are exact.{finer}"
+        f"To keep the size limit, {NOUNS[content.schema]}{shorter} that follow each other are one "
+        f"slice; its count and busy_ns are exact.{finer}"
     )
