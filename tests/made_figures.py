@@ -52,6 +52,7 @@ def made_report(
                 steps=steps,
                 graphs=(1,),
                 offset_ns=0,
+                drift_ppb=0,
                 align="recorded",
                 spread_ns=None,
                 matched_ops=0,

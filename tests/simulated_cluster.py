@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from timeline.analysis.collectives import RankCollectives, rank_collectives
+from timeline.records.clock import ClockMove
 from timeline.records.columns import Int64
 from timeline.records.strings import StringPool
 from timeline.records.tables import NO_GRAPH, CommunicationOps, Records, Tasks
@@ -21,13 +22,14 @@ TRANSFER_NS = 100_000
 class Cluster:
     """What every rank recorded, and what is true of it.
 
-    offsets_ns: (ranks,) what each clock is ahead. last: for each op, by its name, the rank that
-    came last.
+    offsets_ns: (ranks,) what each clock is ahead; drifts_ppb: what it runs ahead more. last: for
+    each op, by its name, the rank that came last.
     """
 
     ranks: tuple[RankCollectives, ...]
     records: tuple[Records, ...]
     offsets_ns: Int64
+    drifts_ppb: Int64
     last: Mapping[str, int]
 
 
@@ -51,6 +53,7 @@ def simulate(
     late: Mapping[int, int] | None = None,
     starved: Sequence[int] = (),
     lost: float = 0.0,
+    drift_ppb: int = 0,
     seed: int = 1,
 ) -> Cluster:
     """Simulate a cluster.
@@ -66,10 +69,14 @@ def simulate(
         late: how much longer each named rank takes before every collective.
         starved: late ranks whose device idles meanwhile; others compute.
         lost: share of the collectives that a rank did not record.
+        drift_ppb: largest amount by which a clock runs fast or slow, in ns a second.
     """
     generator = np.random.default_rng(seed)
     late = late or {}
     offsets_ns = generator.integers(-offset_ns, offset_ns + 1, ranks)
+    drifts_ppb = (
+        generator.integers(-drift_ppb, drift_ppb + 1, ranks) if drift_ppb else offsets_ns * 0
+    )
     now_ns = generator.integers(0, 50_000, ranks)
     spans: list[list[tuple[int, int, str, int]]] = [[] for _ in range(ranks)]
     computing: list[list[tuple[int, int]]] = [[] for _ in range(ranks)]
@@ -100,13 +107,20 @@ def simulate(
                 if held:
                     spans[rank].append((start, end_ns + int(off), name, number * steps // ops))
     records = tuple(
-        _records(rank, spans[rank], computing[rank], int(offsets_ns[rank])) for rank in range(ranks)
+        _records(
+            rank,
+            spans[rank],
+            computing[rank],
+            ClockMove(int(offsets_ns[rank]), int(drifts_ppb[rank])),
+        )
+        for rank in range(ranks)
     )
     iterations = [np.array([span[3] for span in own], np.int64) for own in spans]
     return Cluster(
         tuple(rank_collectives(own, steps) for own, steps in zip(records, iterations, strict=True)),
         records,
         offsets_ns,
+        drifts_ppb,
         last,
     )
 
@@ -115,14 +129,14 @@ def _records(
     rank: int,
     spans: list[tuple[int, int, str, int]],
     computing: list[tuple[int, int]],
-    offset_ns: int,
+    clock: ClockMove,
 ) -> Records:
     strings = StringPool()
     ops = CommunicationOps.of(
         len(spans),
         {
-            "start_ns": [span[0] + offset_ns for span in spans],
-            "end_ns": [span[1] + offset_ns for span in spans],
+            "start_ns": [clock.of_moment(span[0]) for span in spans],
+            "end_ns": [clock.of_moment(span[1]) for span in spans],
             "name": strings.codes(span[2] for span in spans),
             "group": strings.codes(f"Group {span[2].split('_')[3]}" for span in spans),
             "count": np.full(len(spans), 1 << 20),
@@ -132,8 +146,8 @@ def _records(
     tasks = Tasks.of(
         len(computing),
         {
-            "start_ns": [span[0] + offset_ns for span in computing],
-            "end_ns": [span[1] + offset_ns for span in computing],
+            "start_ns": [clock.of_moment(span[0]) for span in computing],
+            "end_ns": [clock.of_moment(span[1]) for span in computing],
             "stream": np.full(len(computing), 3),
             "graph": np.full(len(computing), NO_GRAPH),
             "name": np.full(len(computing), strings.code("MatMulV2")),

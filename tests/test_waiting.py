@@ -12,6 +12,7 @@ from simulated_cluster import COMPUTE_NS, TRANSFER_NS, simulate
 
 from timeline.analysis.collectives import RankCollectives
 from timeline.analysis.waiting import Waiting, waiting_of
+from timeline.records.clock import ClockMove
 
 
 def _waits_by_name(
@@ -87,7 +88,7 @@ def test_bandwidth_is_that_of_the_bus() -> None:
 def test_ops_that_cannot_be_one_are_told_apart() -> None:
     """Two groups with the same names: one is over before the other begins."""
     cluster = simulate(2, groups=[(0, 1)], ops=6)
-    moved = cluster.ranks[1].shifted(10 * (COMPUTE_NS + TRANSFER_NS))
+    moved = cluster.ranks[1].moved(ClockMove(10 * (COMPUTE_NS + TRANSFER_NS)))
     waiting = waiting_of([cluster.ranks[0], moved])
     assert waiting.mismatched == 6
     assert len(waiting.waits) == 0

@@ -26,6 +26,7 @@ from timeline.problems import notes_of
 from timeline.profile import Profile, open_profile
 from timeline.progress import Progress
 from timeline.reading import EVERY_NAME, JoinedShares, choose_ranks, read_shares
+from timeline.records.clock import ClockMove
 from timeline.records.tables import Omission
 from timeline.report import OutputFile, ResolutionRow, spelled_omissions
 from timeline.selection import Align, Kind, Layer, Selection, choice_of
@@ -202,7 +203,7 @@ class _Runs:
         figures = [Figures.of(own.facts, own.waiting) for own in (base, new)]
         comparison = Comparison.of(*figures)
         shift_ns = _shift_ns(comparison, base, new)
-        moved = tuple(share.shifted(shift_ns) for share in new.shares)
+        moved = tuple(share.moved(ClockMove(shift_ns)) for share in new.shares)
         written = fit(
             (*base.shares, *moved),
             _not_redrawn,

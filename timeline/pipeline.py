@@ -371,6 +371,7 @@ def _rank_report(facts: RankFacts, source: Source, move: RankMove) -> RankReport
         steps=len(facts.steps),
         graphs=tuple(sorted(facts.graphs)),
         offset_ns=move.offset_ns,
+        drift_ppb=move.move.drift_ppb,
         align=move.method,
         spread_ns=move.spread_ns,
         matched_ops=move.ops,

@@ -186,9 +186,7 @@ def _joined(
     sources: Sequence[Source], requests: Sequence[Request], shares: Sequence[Share]
 ) -> JoinedShares:
     clock = _clock_of(sources, [share.facts for share in shares], requests[0].clock)
-    moved = tuple(
-        share.shifted(offset) for share, offset in zip(shares, clock.offsets_ns, strict=True)
-    )
+    moved = tuple(share.moved(move.move) for share, move in zip(shares, clock.moves, strict=True))
     waiting = waiting_of([share.facts.collectives for share in moved], _slack_ns(clock))
     return JoinedShares(
         tuple(sources), tuple(requests), _with_waiting(moved, waiting, requests), clock, waiting
@@ -238,7 +236,7 @@ def _read_window(
     _check_any(here, crew, path)
     check_selection(facts, selection, path)
     clock = _clock_of(here, facts, request.clock)
-    moved = [own.shifted(by) for own, by in zip(facts, clock.offsets_ns, strict=True)]
+    moved = [own.moved(by.move) for own, by in zip(facts, clock.moves, strict=True)]
     found = [own.span_ns for own in moved if own.span_ns is not None]
     if not found:
         raise SelectionError(
@@ -251,9 +249,9 @@ def _read_window(
         replace(
             request,
             selection=replace(selection, window=None),
-            window_ns=(start_ns - offset, end_ns - offset),
+            window_ns=(by.move.back(start_ns), by.move.back(end_ns)),
         )
-        for offset in clock.offsets_ns
+        for by in clock.moves
     ]
     joined = _read(here, requests, crew)
     _check_any(joined.sources, crew, path)
@@ -281,14 +279,12 @@ def redrawn(joined: JoinedShares, crew: Crew, leading: Leading) -> tuple[Share, 
         TimelineError: a rank fails now; it is too late to leave it out.
     """
     requests = [
-        replace(request, leading=leading.shifted(-offset))
-        for request, offset in zip(joined.requests, joined.clock.offsets_ns, strict=True)
+        replace(request, leading=leading.moved_back(move.move))
+        for request, move in zip(joined.requests, joined.clock.moves, strict=True)
     ]
     drawn = crew.shares(joined.sources, share_of, requests, every=True)
     shares = [share for _, share in drawn]
-    moved = [
-        share.shifted(offset) for share, offset in zip(shares, joined.clock.offsets_ns, strict=True)
-    ]
+    moved = [share.moved(move.move) for share, move in zip(shares, joined.clock.moves, strict=True)]
     return _with_waiting(moved, joined.waiting, requests)
 
 

@@ -65,7 +65,8 @@ class RankReport:
     """What was read of one rank, and how its clock was moved.
 
     spread_ns: what is left between the ends of the collectives that it shares with others,
-    `matched_ops` of them; None where clocks were not compared by them.
+    `matched_ops` of them; None where clocks were not compared by them. drift_ppb: by how much more
+    its clock was moved each second, in ns.
     """
 
     rank: int
@@ -78,6 +79,7 @@ class RankReport:
     steps: int
     graphs: tuple[int, ...]
     offset_ns: int
+    drift_ppb: int
     align: str
     spread_ns: int | None
     matched_ops: int
@@ -212,6 +214,7 @@ class ExportReport:
                     "steps": rank.steps,
                     "graphs": [graph for graph in rank.graphs if graph != NO_GRAPH],
                     "offset_ns": rank.offset_ns,
+                    "drift_ppb": rank.drift_ppb,
                     "align": rank.align,
                     "spread_ns": rank.spread_ns,
                     "matched_ops": rank.matched_ops,

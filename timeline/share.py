@@ -18,6 +18,7 @@ from timeline.analysis.overlap import overlap_of, overlap_of_stretches, totals_b
 from timeline.analysis.steps import StepOperators, with_steps
 from timeline.encoders.formats import format_of
 from timeline.options import Args
+from timeline.records.clock import ClockMove
 from timeline.records.tables import Records
 from timeline.records.valid import valid
 from timeline.selection import Kind, Selection
@@ -76,9 +77,9 @@ class Share:
     facts: RankFacts
     tracks: RankTracks
 
-    def shifted(self, offset_ns: int) -> Share:
-        """The same on a clock that is moved by a constant."""
-        return Share(self.facts.shifted(offset_ns), self.tracks.shifted(offset_ns))
+    def moved(self, move: ClockMove) -> Share:
+        """The same on another clock."""
+        return Share(self.facts.moved(move), self.tracks.moved(move))
 
 
 def share_of(source: Source, request: Request) -> Share:

@@ -71,12 +71,10 @@ def _window_of(steps: Sequence[int], joined: JoinedShares) -> tuple[int, int]:
     """The part of the window in which some steps are on the device, counted as the window is."""
     assert joined.origin_ns is not None
     starts_ns, ends_ns = list[int](), list[int]()
-    for facts, request, offset in zip(
-        joined.facts, joined.requests, joined.clock.offsets_ns, strict=True
-    ):
+    for facts, request, move in zip(joined.facts, joined.requests, joined.clock.moves, strict=True):
         own = np.isin(facts.steps.iteration, steps) & facts.step_totals.known
         if own.any() and request.window_ns is not None:
-            first_ns, last_ns = (edge + offset for edge in request.window_ns)
+            first_ns, last_ns = map(move.move.of_moment, request.window_ns)
             starts_ns.append(max(first_ns, int(facts.device_start_ns[own].min())))
             ends_ns.append(min(last_ns, int(facts.device_end_ns[own].max())))
     return min(starts_ns) - joined.origin_ns, max(ends_ns) - joined.origin_ns

@@ -21,6 +21,10 @@ LEAST_OPS = 3
 """So many ops a rank must share before their spread means anything."""
 WORST = 0.95
 """This share of all ends must lie closer together than the clocks."""
+DRIFT_OPS = 20
+"""So many ops each rank must share before a drift is looked for."""
+DRIFT_GAIN = 0.7
+"""A drift must leave at most this share of what lies between the ends without it."""
 ROUNDS = 3
 SIGMA_OF_MAD = 1.4826
 """A normal distribution's standard deviation over its median absolute deviation."""
@@ -35,13 +39,16 @@ class Alignment:
     """How far the clock of each rank is ahead, by the ends of the collectives it shares.
 
     offsets_ns: (ranks,) int64, to be subtracted; 0 for a rank that cannot be corrected.
-    spreads_ns: (ranks,) what is left between the ends of the rank's ops and those of others
-    (standard deviation, from the median absolute deviation). ops: (ranks,) how many were matched.
-    island: (ranks,) ranks with the same number are connected by shared ops; -1 for none. reasons:
-    why some are not corrected.
+    drifts_ppb: (ranks,) int64, by how many ns a second it runs ahead more, counted from origin_ns;
+    0 where no drift is seen. spreads_ns: (ranks,) what is left between the ends of the rank's ops
+    and those of others (standard deviation, from the median absolute deviation). ops: (ranks,) how
+    many were matched. island: (ranks,) ranks with the same number are connected by shared ops; -1
+    for none. reasons: why some are not corrected.
     """
 
     offsets_ns: Int64
+    drifts_ppb: Int64
+    origin_ns: int
     spreads_ns: Int64
     ops: Int64
     island: Rows
@@ -61,22 +68,88 @@ def align(ranks: Sequence[RankCollectives]) -> Alignment:
     rank's offset less the group's; one offset per rank solves all of these by least squares with
     Huber weights. Ranks that share no group are connected through others. The lowest rank of each
     island keeps its clock.
+
+    A drift is fitted only where it leaves much less between the ends than offsets alone.
     """
     shared = _ending_together(ranks)
-    island = _islands(shared, len(ranks))
     ends_ns = shared.taken([own.ops for own in ranks], "end_ns")
-    base_ns = int(ends_ns.min()) if len(ends_ns) else 0
-    ends = (ends_ns - base_ns).astype(np.float64)
-    offsets = np.zeros(len(ranks))
-    ops, edges = Segments(shared.op, shared.count), _Edges.of(shared, len(ranks))
-    for _ in range(ROUNDS):
-        own = ends - offsets[shared.rank]
-        offsets += _solved(edges, own - ops.medians(own)[shared.op], len(ranks), island)
-    own = ends - offsets[shared.rank]
-    size = np.bincount(shared.op, minlength=shared.count)[shared.op]
-    # The median of all ends holds each itself: without it they would lie further apart.
-    left_ns = np.abs(own - ops.medians(own)[shared.op]) * size / np.maximum(size - 1, 1)
-    return _trusted(shared, offsets, left_ns, island)
+    origin_ns = int(ends_ns.min()) if len(ends_ns) else 0
+    fit = _Fit(shared, (ends_ns - origin_ns).astype(np.float64), len(ranks))
+    plain = fit.clocks(with_drift=False)
+    return _trusted(fit, origin_ns, _with_drift_where_seen(fit, plain))
+
+
+@dataclass(frozen=True)
+class _Clocks:
+    """How far each rank's clock is ahead, and by how much more each ns; (ranks,) each.
+
+    left_ns: (rows,) how far each end then is from those of the others.
+    """
+
+    offsets: Float64
+    drifts: Float64
+    left_ns: Float64
+
+
+class _Fit:
+    """Ends of shared ops, counted from the first, to which clocks are fitted."""
+
+    def __init__(self, shared: SharedOps, ends: Float64, ranks: int) -> None:
+        self.shared, self.ends, self.ranks = shared, ends, ranks
+        self.island = _islands(shared, ranks)
+        self._ops = Segments(shared.op, shared.count)
+        self._edges = _Edges.of(shared, ranks)
+        self._size = np.bincount(shared.op, minlength=shared.count)[shared.op]
+
+    def clocks(self, *, with_drift: bool) -> _Clocks:
+        """Fit offsets, and drifts too."""
+        offsets, drifts = np.zeros(self.ranks), np.zeros(self.ranks)
+        for _ in range(ROUNDS):
+            deviations = self._deviations(offsets, drifts)
+            offsets += _solved(self._edges, deviations, self.ranks, self.island)
+            if with_drift:
+                deviations = self._deviations(offsets, drifts)
+                drifts += _solved_drifts(
+                    self._edges, deviations, self.ends, self.ranks, self.island
+                )
+        # The median of all ends holds each itself: without it they would lie further apart.
+        apart = np.abs(self._deviations(offsets, drifts))
+        left_ns = apart * self._size / np.maximum(self._size - 1, 1)
+        return _Clocks(offsets, drifts, left_ns)
+
+    def _deviations(self, offsets: Float64, drifts: Float64) -> Float64:
+        """How far each end is behind the median of its op."""
+        rank = self.shared.rank
+        own = self.ends - offsets[rank] - drifts[rank] * self.ends
+        deviations: Float64 = own - self._ops.medians(own)[self.shared.op]
+        return deviations
+
+
+def _with_drift_where_seen(fit: _Fit, plain: _Clocks) -> _Clocks:
+    """Clocks with a drift on islands that have many ops and agree much better with one."""
+    ops = np.bincount(fit.shared.rank, minlength=fit.ranks)
+    drifting = np.zeros(fit.ranks, np.bool_)
+    many = [low for low in _lowest(fit.island) if ops[fit.island == low].min() >= DRIFT_OPS]
+    if not many:
+        return plain
+    drifted = fit.clocks(with_drift=True)
+    for lowest in many:
+        own = fit.island == lowest
+        rows = own[fit.shared.rank]
+        before, after = (float(np.median(one.left_ns[rows])) for one in (plain, drifted))
+        drifting |= own & (after <= DRIFT_GAIN * before)
+    rows = drifting[fit.shared.rank]
+    return _Clocks(
+        np.where(drifting, drifted.offsets, plain.offsets),
+        np.where(drifting, drifted.drifts, 0.0),
+        np.where(rows, drifted.left_ns, plain.left_ns),
+    )
+
+
+def _lowest(island: Rows) -> list[int]:
+    """The lowest rank of each island."""
+    found: list[int] = np.unique(island[island >= 0]).tolist()
+    return found
 
 
 @dataclass(frozen=True)
@@ -149,6 +222,27 @@ def _solved(edges: _Edges, deviations: Float64, ranks: int, island: Rows) -> Flo
     return offsets
 
 
+def _solved_drifts(
+    edges: _Edges, deviations: Float64, ends: Float64, ranks: int, island: Rows
+) -> Float64:
+    """One drift per rank from how the deviations of its ops grow: the lowest of each has none."""
+    if not len(edges):
+        return np.zeros(ranks)
+    count, row = len(edges), edges.of_row
+    rows = _sums(row, np.ones(len(row)), count)
+    spread = edges.rows.medians(np.abs(deviations - edges.rows.medians(deviations)[row]))
+    scale = np.maximum(spread * SIGMA_OF_MAD, FINEST_NS)
+    time = ends - (_sums(row, ends, count) / rows)[row]
+    own = deviations - (_sums(row, deviations, count) / rows)[row]
+    sure = 1 / np.maximum(1.0, np.abs(own) / (HUBER * scale[row]))
+    square = np.maximum(_sums(row, sure * time * time, count), 1e-300)
+    slopes = _sums(row, sure * time * own, count) / square
+    drifts = _least_squares(edges.group, edges.rank, slopes, square / scale**2, ranks)
+    held = island >= 0
+    drifts[held] -= drifts[island[held]]
+    return drifts
+
+
 def _weighted_means(values: Float64, weights: Float64, group: Rows) -> Float64:
     count = int(group.max()) + 1
     return _sums(group, weights * values, count) / _sums(group, weights, count)
@@ -192,25 +286,31 @@ def _least_squares(
     return x / scale
 
 
-def _trusted(shared: SharedOps, offsets: Float64, left_ns: Float64, island: Rows) -> Alignment:
+def _trusted(fit: _Fit, origin_ns: int, clocks: _Clocks) -> Alignment:
     """Give up an island whose ops differ more among themselves than its clocks do."""
-    ops = np.bincount(shared.rank, minlength=len(offsets))
-    spreads = Segments(shared.rank, len(offsets)).medians(left_ns) * SIGMA_OF_MAD
+    shared, island = fit.shared, fit.island
+    ops = np.bincount(shared.rank, minlength=fit.ranks)
+    spreads = Segments(shared.rank, fit.ranks).medians(clocks.left_ns) * SIGMA_OF_MAD
+    span = float(fit.ends.max()) if len(fit.ends) else 0.0
     kept, reasons = island, list[str]()
     if not shared.count:
         reasons.append(f"no two ranks share {LEAST_OPS} collectives that end together")
-    for lowest in np.unique(island[island >= 0]).tolist():
+    for lowest in _lowest(island):
         own = island == lowest
-        corrected_ns = float(np.abs(offsets[own]).max())
-        worst_ns = float(np.quantile(left_ns[own[shared.rank]], WORST, method="higher"))
+        moved_ns = np.abs(clocks.offsets[own]) + np.abs(clocks.drifts[own]) * span
+        corrected_ns = float(moved_ns.max())
+        worst_ns = float(np.quantile(clocks.left_ns[own[shared.rank]], WORST, method="higher"))
         if worst_ns >= corrected_ns:
             reasons.append(
                 f"the ends of shared collectives differ by up to {spell_duration(round(worst_ns))},"
                 f" no less than the clocks ({spell_duration(round(corrected_ns))})"
             )
             kept = np.where(own, -1, kept)
+    used = kept >= 0
     return Alignment(
-        np.where(kept >= 0, np.round(offsets), 0).astype(np.int64),
+        np.where(used, np.round(clocks.offsets), 0).astype(np.int64),
+        np.where(used, np.round(clocks.drifts * 1e9), 0).astype(np.int64),
+        origin_ns,
         np.round(spreads).astype(np.int64),
         ops,
         kept,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from timeline.analysis.alignment import Alignment, align
 from timeline.analysis.collectives import RankCollectives
 from timeline.errors import SelectionError, spell_ids
-from timeline.records.clock import Clock
+from timeline.records.clock import Clock, ClockMove
 from timeline.selection import Align
 
 __all__ = ["ClockOptions", "JoinedClock", "RankClock", "RankMove", "join_clocks"]
@@ -52,10 +52,15 @@ class RankMove:
     the clocks were not compared by them; `ops` of them were.
     """
 
-    offset_ns: int = 0
+    move: ClockMove = field(default_factory=ClockMove)
     method: str = RECORDED
     spread_ns: int | None = None
     ops: int = 0
+
+    @property
+    def offset_ns(self) -> int:
+        """What it is moved by at least; a drift comes on top."""
+        return self.move.offset_ns
 
 
 @dataclass(frozen=True)
@@ -69,11 +74,6 @@ class JoinedClock:
     wall_offset_ns: int | None
     warnings: tuple[str, ...] = ()
     fallback: str = ""
-
-    @property
-    def offsets_ns(self) -> tuple[int, ...]:
-        """What each rank is moved by."""
-        return tuple(move.offset_ns for move in self.moves)
 
     @property
     def method(self) -> str:
@@ -134,7 +134,7 @@ def _on_wall_time(ranks: Sequence[RankClock]) -> JoinedClock:
                 "relates it to the other ranks; it is drawn at its own times."
             )
             offset = 0
-        moves.append(RankMove(offset, WALL))
+        moves.append(RankMove(ClockMove(offset), WALL))
     return JoinedClock(tuple(moves), 0, tuple(warnings))
 
 
@@ -148,7 +148,7 @@ def _by_start(ranks: Sequence[RankClock], joined: JoinedClock) -> JoinedClock:
     moves = tuple(
         move
         if start_ns is None
-        else RankMove(move.offset_ns + first_ns - start_ns, Align.START.value)
+        else RankMove(move.move.then(first_ns - start_ns), Align.START.value)
         for start_ns, move in zip(starts_ns, joined.moves, strict=True)
     )
     return replace(joined, moves=moves, warnings=())
@@ -157,10 +157,7 @@ def _by_start(ranks: Sequence[RankClock], joined: JoinedClock) -> JoinedClock:
 def _by_collectives(ranks: Sequence[RankClock], joined: JoinedClock, *, asked: bool) -> JoinedClock:
     """The recorded clocks, corrected where the ends of collectives can tell how."""
     found = align(
-        [
-            rank.collectives.shifted(move.offset_ns)
-            for rank, move in zip(ranks, joined.moves, strict=True)
-        ]
+        [rank.collectives.moved(move.move) for rank, move in zip(ranks, joined.moves, strict=True)]
     )
     moves = tuple(_corrected(found, at, move) for at, move in enumerate(joined.moves))
     reason = "; ".join(found.reasons)
@@ -181,8 +178,12 @@ def _corrected(found: Alignment, at: int, move: RankMove) -> RankMove:
     spread_ns, ops = int(found.spreads_ns[at]), int(found.ops[at])
     if not found.used[at]:
         return replace(move, spread_ns=spread_ns, ops=ops)
-    offset_ns = move.offset_ns - int(found.offsets_ns[at])
-    return RankMove(offset_ns, Align.COLLECTIVES.value, spread_ns, ops)
+    corrected = ClockMove(
+        move.offset_ns - int(found.offsets_ns[at]),
+        -int(found.drifts_ppb[at]),
+        found.origin_ns - move.offset_ns,
+    )
+    return RankMove(corrected, Align.COLLECTIVES.value, spread_ns, ops)
 
 
 def _with_given(
@@ -191,9 +192,7 @@ def _with_given(
     """Offsets that the user gives count from the recorded clock and take the place of others."""
     recorded = _recorded(ranks).moves
     moves = [
-        RankMove(own.offset_ns + offsets_ns[rank.rank], "given")
-        if rank.rank in offsets_ns
-        else move
+        RankMove(own.move.then(offsets_ns[rank.rank]), "given") if rank.rank in offsets_ns else move
         for rank, own, move in zip(ranks, recorded, joined.moves, strict=True)
     ]
     return replace(joined, moves=tuple(moves))

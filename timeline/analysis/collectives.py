@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from timeline.analysis.intervals import Intervals, union
 from timeline.analysis.operator_names import KINDS, collective_kind
+from timeline.records.clock import ClockMove
 from timeline.records.columns import Bool, Codes, Int64, Rows, column
 from timeline.records.pairs import distinct_pairs
 from timeline.records.strings import StringPool
@@ -68,10 +69,10 @@ class RankCollectives:
     strings: tuple[str, ...] = ("",)
     ops: Collectives = field(default_factory=Collectives.empty)
 
-    def shifted(self, offset_ns: int) -> RankCollectives:
-        """The same on a clock that is moved by a constant; durations stay."""
+    def moved(self, move: ClockMove) -> RankCollectives:
+        """The same on another clock; what was summed stays."""
         ops = self.ops
-        start_ns, end_ns = ops.start_ns + offset_ns, ops.end_ns + offset_ns
+        start_ns, end_ns = move.of(ops.start_ns), move.of(ops.end_ns)
         return replace(self, ops=replace(ops, start_ns=start_ns, end_ns=end_ns))
 
 

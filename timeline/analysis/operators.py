@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from timeline.analysis.operator_names import collective_kind, operator_type
+from timeline.records.clock import ClockMove
 from timeline.records.columns import Bool, Codes, Columns, Int64, column
 from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_GRAPH, NO_ID, CommunicationOps, Records, Spans
@@ -55,9 +56,9 @@ class OperatorFigures:
     times: OperatorTimes = field(default_factory=OperatorTimes.empty)
     longest: LongestOps = field(default_factory=LongestOps.empty)
 
-    def shifted(self, offset_ns: int) -> OperatorFigures:
-        """The same on a clock that is moved by a constant."""
-        return replace(self, longest=self.longest.shifted(offset_ns))
+    def moved(self, move: ClockMove) -> OperatorFigures:
+        """The same on another clock."""
+        return replace(self, longest=self.longest.moved(move))
 
 
 def operator_figures(

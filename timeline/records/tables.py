@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from timeline.records.clock import ClockMove
 from timeline.records.columns import Bool, Codes, Columns, Float64, Int64, column
 from timeline.records.strings import NO_NAME, StringPool
 
@@ -73,11 +74,15 @@ class Spans(Columns):
 
         A column is a time if and only if its name ends in _ns.
         """
+        return self.moved(ClockMove(offset_ns))
+
+    def moved(self: _Table, move: ClockMove) -> _Table:
+        """All times on another clock; absent times stay absent."""
         times = [field.name for field in fields(self) if field.name.endswith("_ns")]
         moved = {}
         for name in times:
             values = getattr(self, name)
-            moved[name] = np.where(values == NO_TIME, NO_TIME, values + offset_ns)
+            moved[name] = np.where(values == NO_TIME, NO_TIME, move.of(values))
         return replace(self, **moved)
 
 

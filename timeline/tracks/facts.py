@@ -13,7 +13,7 @@ from timeline.analysis.links import RankLinks, rank_links
 from timeline.analysis.operators import OperatorFigures, operator_figures
 from timeline.analysis.overlap import OverlapTotals
 from timeline.analysis.step_waits import StepWaits, step_waits
-from timeline.records.clock import EARLIEST_WALL_NS
+from timeline.records.clock import EARLIEST_WALL_NS, ClockMove
 from timeline.records.columns import Int64
 from timeline.records.tables import NO_TIME, RUNTIME_LAYERS, Omission, Records, Steps
 from timeline.selection import Layer
@@ -84,21 +84,21 @@ class RankFacts:
         """The rank."""
         return self.profile.rank
 
-    def shifted(self, offset_ns: int) -> RankFacts:
-        """The same on a clock that is moved by a constant."""
-        if not offset_ns:
+    def moved(self, move: ClockMove) -> RankFacts:
+        """The same on another clock; what was summed stays."""
+        if move.still:
             return self
         start_ns, end_ns = self.device_start_ns, self.device_end_ns
         return replace(
             self,
-            steps=self.steps.shifted(offset_ns),
-            operators=self.operators.shifted(offset_ns),
-            collectives=self.collectives.shifted(offset_ns),
-            device_start_ns=np.where(start_ns == NO_TIME, NO_TIME, start_ns + offset_ns),
-            device_end_ns=np.where(start_ns == NO_TIME, end_ns, end_ns + offset_ns),
+            steps=self.steps.moved(move),
+            operators=self.operators.moved(move),
+            collectives=self.collectives.moved(move),
+            device_start_ns=np.where(start_ns == NO_TIME, NO_TIME, move.of(start_ns)),
+            device_end_ns=np.where(start_ns == NO_TIME, end_ns, move.of(end_ns)),
             span_ns=None
             if self.span_ns is None
-            else (self.span_ns[0] + offset_ns, self.span_ns[1] + offset_ns),
+            else (move.of_moment(self.span_ns[0]), move.of_moment(self.span_ns[1])),
         )
 
 

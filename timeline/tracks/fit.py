@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from timeline.analysis.cut import cut, cut_window, device_span_ns
+from timeline.records.clock import ClockMove
 from timeline.records.columns import Bool, Columns
 from timeline.records.tables import Omission, Records
 from timeline.selection import Selection
@@ -28,12 +29,12 @@ class Leading:
     left_out: tuple[int, ...] = ()
     window_ns: tuple[int, int] | None = None
 
-    def shifted(self, offset_ns: int) -> Leading:
-        """The same on a clock that is moved by a constant."""
+    def moved_back(self, move: ClockMove) -> Leading:
+        """The same on the clock that times were moved from."""
         if self.window_ns is None:
             return self
         start_ns, end_ns = self.window_ns
-        return replace(self, window_ns=(start_ns + offset_ns, end_ns + offset_ns))
+        return replace(self, window_ns=(move.back(start_ns), move.back(end_ns)))
 
 
 def with_leading_detail(picture: RankPicture, leading: Leading) -> RankPicture:

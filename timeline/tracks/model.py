@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
+from timeline.records.clock import ClockMove
 from timeline.records.columns import Bool, Codes, Float64, Int64, Rows
 from timeline.records.strings import StringPool
 
@@ -125,9 +126,9 @@ class Slices:
     def __len__(self) -> int:
         return len(self.start_ns)
 
-    def shifted(self, offset_ns: int) -> Slices:
-        """The same slices, moved in time by a constant."""
-        start_ns, end_ns = self.start_ns + offset_ns, self.end_ns + offset_ns
+    def moved(self, move: ClockMove) -> Slices:
+        """The same slices on another clock."""
+        start_ns, end_ns = move.of(self.start_ns), move.of(self.end_ns)
         coarse = self.coarse
         if coarse is not None:
             coarse = replace(coarse, start_ns=start_ns, end_ns=end_ns)
@@ -148,9 +149,9 @@ class Samples:
     left_out: int = 0
     """Samples that were thinned out."""
 
-    def shifted(self, offset_ns: int) -> Samples:
-        """The same samples, moved in time by a constant."""
-        return replace(self, time_ns=self.time_ns + offset_ns)
+    def moved(self, move: ClockMove) -> Samples:
+        """The same samples on another clock."""
+        return replace(self, time_ns=move.of(self.time_ns))
 
     def __len__(self) -> int:
         return len(self.time_ns)

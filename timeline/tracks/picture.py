@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from timeline.records.clock import ClockMove
 from timeline.records.tables import RUNTIME_LAYERS, Omission
 from timeline.selection import Layer
 from timeline.tracks import meanings
@@ -47,18 +48,18 @@ class RankTracks:
     omissions: tuple[Omission, ...] = ()
     floors: Mapping[LayerKey, int] = field(default_factory=dict)
 
-    def shifted(self, offset_ns: int) -> RankTracks:
-        """The same on a clock that is moved by a constant."""
-        if not offset_ns:
+    def moved(self, move: ClockMove) -> RankTracks:
+        """The same on another clock."""
+        if move.still:
             return self
-        return replace(self, tracks=tuple(_shifted(track, offset_ns) for track in self.tracks))
+        return replace(self, tracks=tuple(_moved(track, move) for track in self.tracks))
 
 
-def _shifted(track: Track, offset_ns: int) -> Track:
+def _moved(track: Track, move: ClockMove) -> Track:
     content = track.content
     if content is None:
         return track
-    return replace(track, content=content.shifted(offset_ns))
+    return replace(track, content=content.moved(move))
 
 
 @dataclass(frozen=True)
