@@ -57,7 +57,7 @@ def spelled(name: str, found: Any) -> str:
         return f"{name}: property"
     if inspect.isclass(found) and issubclass(found, Exception):
         return f"{name}: {', '.join(base.__name__ for base in found.__bases__)}"
-    if name in ("Args", "Fit", "Kind", "Layer"):
+    if name in ("Align", "Args", "Fit", "Kind", "Layer"):
         return f"{name}: {', '.join(one.value for one in found)}"
     if name in ("ExportReport", "Profile") or not callable(found):
         return name
@@ -141,7 +141,10 @@ def test_every_flag_is_a_keyword() -> None:
     exported = inspect.signature(timeline.export).parameters
     chosen = inspect.signature(timeline.Selection).parameters
     flags = actions()
-    of_the_terminal = {"help", "version", "quiet", "json", "list", "path"}
+    of_the_terminal = {
+        *("help", "version", "completion", "path", "list"),
+        *("json", "verbose", "quiet", "open", "offline"),
+    }
     assert set(flags) - of_the_terminal == {*exported, *chosen} - {
         *("profile", "selection", "progress")
     }

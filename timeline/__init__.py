@@ -25,10 +25,11 @@ if TYPE_CHECKING:
     from timeline.options import Args, Fit
     from timeline.profile import Profile, open_profile
     from timeline.report import ExportReport
-    from timeline.selection import Kind, Layer, Selection
+    from timeline.selection import Align, Kind, Layer, Selection
     from timeline.table import Table
 
 __all__ = [
+    "Align",
     "Args",
     "ExportReport",
     "Fit",
@@ -54,6 +55,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Align": "timeline.selection",
     "Args": "timeline.options",
     "ExportReport": "timeline.report",
     "Fit": "timeline.options",
