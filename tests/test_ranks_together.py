@@ -105,6 +105,19 @@ def test_ranks_can_begin_together(
     assert len({first for _, first in rows}) == 1
 
 
+@pytest.mark.parametrize("align", ["start", "recorded"])
+def test_a_window_moves_no_clock(
+    align: str, skewed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is a part of the time that the whole is on, not what clocks are told by."""
+    asked = ["--align", align]
+    whole = _exported(skewed, tmp_path / "whole.pftrace", capsys, *asked)
+    part = _exported(skewed, tmp_path / "part.pftrace", capsys, *asked, "--window", "30%:60%")
+    assert [rank["offset_ns"] for rank in part["ranks"]] == [
+        rank["offset_ns"] for rank in whole["ranks"]
+    ]
+
+
 def test_a_part_lies_where_the_whole_does(
     skewed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

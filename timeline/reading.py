@@ -162,8 +162,15 @@ def read_shares(
     return joined
 
 
-def _read(sources: Sequence[Source], requests: Sequence[Request], crew: Crew) -> JoinedShares:
-    wanted = dict(zip((source.identity.rank for source in sources), requests, strict=True))
+def _read(
+    sources: Sequence[Source],
+    requests: Sequence[Request],
+    crew: Crew,
+    clock: JoinedClock | None = None,
+) -> JoinedShares:
+    """The shares of the ranks that can be read; clocks are joined by them if not by `clock`."""
+    ranks = [source.identity.rank for source in sources]
+    wanted = dict(zip(ranks, requests, strict=True))
     read, shares = list[Source](), list[Share]()
     held = 0
     limit_bytes = requests[0].limit_bytes if requests else 0
@@ -179,13 +186,20 @@ def _read(sources: Sequence[Source], requests: Sequence[Request], crew: Crew) ->
             held = element_count(tracks)
             most = max(most, 2 * held)
     asked = [wanted[source.identity.rank] for source in read]
-    return _joined(read, asked, shares)
+    if clock is None:
+        clock = _clock_of(read, [share.facts for share in shares], requests[0].clock)
+    else:
+        moves = dict(zip(ranks, clock.moves, strict=True))
+        clock = replace(clock, moves=tuple(moves[source.identity.rank] for source in read))
+    return _joined(read, asked, shares, clock)
 
 
 def _joined(
-    sources: Sequence[Source], requests: Sequence[Request], shares: Sequence[Share]
+    sources: Sequence[Source],
+    requests: Sequence[Request],
+    shares: Sequence[Share],
+    clock: JoinedClock,
 ) -> JoinedShares:
-    clock = _clock_of(sources, [share.facts for share in shares], requests[0].clock)
     moved = tuple(share.moved(move.move) for share, move in zip(shares, clock.moves, strict=True))
     waiting = waiting_of([share.facts.collectives for share in moved], _slack_ns(clock))
     return JoinedShares(
@@ -253,7 +267,7 @@ def _read_window(
         )
         for by in clock.moves
     ]
-    joined = _read(here, requests, crew)
+    joined = _read(here, requests, crew, clock)
     _check_any(joined.sources, crew, path)
     return replace(joined, origin_ns=origin_ns)
 
