@@ -15,10 +15,10 @@ from timeline.units import spell_bytes, spell_count
 __all__ = ["Progress", "RanksRead", "Silent", "TerminalLine"]
 
 QUIET_SECONDS = 0.5
-"""A run shorter than this shows nothing."""
+"""Work shorter than this shows nothing."""
 UPDATE_SECONDS = 0.1
 SHOWN_SECONDS = 2
-"""From then on the line tells how long the run takes, so that it is seen to be alive."""
+"""From then on the line tells how long the work takes, so that it is seen to be alive."""
 BAR_WIDTH = 16
 _ERASE = "\r\x1b[K"
 
@@ -30,7 +30,7 @@ class Progress(Protocol):
         """`done` of `total` bytes of a stage are finished; a total of 0 is not known."""
 
     def finish(self) -> None:
-        """Nothing more will come."""
+        """Nothing more comes for now; the next report begins anew."""
 
 
 class Silent:
@@ -78,20 +78,27 @@ class TerminalLine:
         self._state = ("", 0, 0)
         self._shown = ""
         self._started = time.monotonic()
+        self._lock = threading.Lock()
         self._finished = threading.Event()
-        self._thread = threading.Thread(target=self._draw, daemon=True)
+        self._thread: threading.Thread | None = None
 
     def report(self, stage: str, done: int, total: int) -> None:
         """See `Progress`."""
         self._state = (stage, done, total)
-        if self._thread.ident is None:
-            self._thread.start()
+        with self._lock:
+            if self._thread is None:
+                self._started = time.monotonic()
+                self._finished.clear()
+                self._thread = threading.Thread(target=self._draw, daemon=True)
+                self._thread.start()
 
     def finish(self) -> None:
         """See `Progress`."""
-        self._finished.set()
-        if self._thread.ident is not None:
-            self._thread.join()
+        with self._lock:
+            self._finished.set()
+            if self._thread is not None:
+                self._thread.join()
+                self._thread = None
         if self._shown:
             self._write(_ERASE)
             self._shown = ""
