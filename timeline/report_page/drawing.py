@@ -9,10 +9,7 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
-import numpy.typing as npt
 from matplotlib.axes import Axes
-from matplotlib.cm import ScalarMappable
-from matplotlib.colors import Normalize
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path as Outline
 from matplotlib.ticker import FuncFormatter, MaxNLocator
@@ -28,10 +25,11 @@ __all__ = [
     "Scale",
     "draw_bars",
     "draw_curves",
-    "draw_heat",
     "draw_operators",
     "draw_parts",
     "filled",
+    "label_columns",
+    "round_places",
     "settings",
 ]
 
@@ -45,9 +43,6 @@ MOST_APART = 60
 """Up to so many columns stand apart."""
 ROOM_FOR_SHARE = 0.075
 """A part of a bar that is at least so wide, as a share of the axes, has its number inside."""
-HEAT = "cividis"
-EQUAL_CONTRAST = 0.179
-"""On this luminance black and white text have the same contrast: 4.6."""
 _UNITS = (("s", 10**9), ("ms", 10**6), ("µs", 10**3), ("ns", 1))
 
 
@@ -154,7 +149,7 @@ def _draw_outline(axes: Axes, ranks: Table) -> None:
     chosen = ranks.take(longest)
     _draw_stack(axes, {part.column: chosen[part.column] for part in PARTS})
     ids = ranks["rank"][starts]
-    _label_columns(axes, ids, [str(rank) for rank in ids.tolist()], "rank")
+    label_columns(axes, ids, [str(rank) for rank in ids.tolist()], "rank")
     _label_times(axes, int(chosen["span_ns"].max()))
 
 
@@ -162,7 +157,7 @@ def draw_parts(axes: Axes, grid: StepGrid, row: int) -> None:
     """The parts of each step of one rank; the axes have room for those of all ranks."""
     parts = {part.column: np.maximum(grid.times[part.column][row], 0) for part in PARTS}
     _draw_stack(axes, parts)
-    _label_columns(axes, grid.steps, grid.labels(), "step")
+    label_columns(axes, grid.steps, grid.labels(), "step")
     _label_times(axes, int(grid.times["span_ns"].max()))
 
 
@@ -207,55 +202,8 @@ def draw_curves(axes: Axes, grid: StepGrid, row: int) -> None:
                 marker="o" if len(at) == 1 else "",
                 gid=f"phase-{phase.role}",
             )
-    _label_columns(axes, grid.steps, grid.labels(), "step")
+    label_columns(axes, grid.steps, grid.labels(), "step")
     _label_times(axes, max(int(grid.times[phase.column].max()) for phase in PHASES))
-
-
-def draw_heat(
-    axes: Axes, scale_axes: Axes, grid: StepGrid, values: npt.NDArray[Any], unit: str
-) -> None:
-    """A grid in colours, with its scale, and with numbers in it where they have room.
-
-    values: (R, C) masked floats. unit: behind the numbers; they are shares where it is "%".
-    """
-    ranks, steps = values.shape
-    norm = Normalize(float(values.min()), float(values.max()))
-    axes.imshow(values, aspect="auto", interpolation="none", cmap=HEAT, norm=norm, gid="heat")
-    _label_columns(axes, grid.steps, grid.labels(), "step")
-    axes.set_ylim(ranks - 0.5, -0.5)
-    box = axes.get_window_extent()
-    places = _round_places(grid.ranks, int(box.height / 20))
-    axes.set_yticks(places, [f"rank {grid.ranks[place]}" for place in places.tolist()])
-    axes.spines["bottom"].set_visible(False)
-    bar = axes.figure.colorbar(ScalarMappable(norm, HEAT), cax=scale_axes, orientation="horizontal")
-    bar.outline.set_visible(False)
-    scale_axes.xaxis.set_major_locator(MaxNLocator(4))
-    scale_axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _at: f"{value:g}"))
-    scale_axes.text(1.03, 0.5, unit, transform=scale_axes.transAxes, va="center_baseline")
-    if box.width / steps >= 40 and box.height / ranks >= 16:
-        _write_cells(axes, values, norm)
-
-
-def _write_cells(axes: Axes, values: npt.NDArray[Any], norm: Normalize) -> None:
-    digits = 1 if values.max() < 1000 else 0
-    colours = mpl.colormaps[HEAT]
-    for row, column in zip(*np.nonzero(~np.ma.getmaskarray(values)), strict=True):
-        value = float(values[row, column])
-        bright = _luminance(colours(norm(value))[:3]) > EQUAL_CONTRAST
-        axes.text(
-            column,
-            row,
-            f"{value:.{digits}f}",
-            ha="center",
-            va="center_baseline",
-            color="#0a0a0a" if bright else "#fcfcfc",
-        )
-
-
-def _luminance(colour: Sequence[float]) -> float:
-    """Of a colour of sRGB, by WCAG."""
-    linear = [own / 12.92 if own <= 0.04045 else ((own + 0.055) / 1.055) ** 2.4 for own in colour]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
 def draw_operators(axes: Axes, names: Sequence[str], totals_ns: Int64, role: str) -> None:
@@ -289,15 +237,15 @@ def filled(role: str) -> dict[str, Any]:
     }
 
 
-def _label_columns(axes: Axes, ids: Int64, labels: Sequence[str], noun: str) -> None:
+def label_columns(axes: Axes, ids: Int64, labels: Sequence[str], noun: str) -> None:
     """Labels at round ids, as many as have room."""
-    places = _round_places(ids, int(_width(axes) / (24 + 7 * max(map(len, labels)))))
+    places = round_places(ids, int(_width(axes) / (24 + 7 * max(map(len, labels)))))
     axes.set_xlim(-0.5, len(labels) - 0.5)
     axes.set_xticks(places, [labels[place] for place in places.tolist()])
     axes.set_xlabel(noun, loc="right")
 
 
-def _round_places(ids: Int64, most: int) -> Rows:
+def round_places(ids: Int64, most: int) -> Rows:
     """Where round ids are, so many at most."""
     strides = (digit * 10**power for power in range(18) for digit in (1, 2, 5))
     choices = (np.flatnonzero(ids % stride == 0) for stride in strides)

@@ -18,11 +18,11 @@ from timeline.report_page.drawing import (
     column_width,
     draw_bars,
     draw_curves,
-    draw_heat,
     draw_parts,
     settings,
 )
 from timeline.report_page.grid import NOT_GIVEN, StepGrid
+from timeline.report_page.heat_map import draw_heat
 from timeline.report_page.svg import StyleSheet, inline_svg
 from timeline.table import Table
 

@@ -19,7 +19,6 @@ from timeline.report_page.drawing import (
     Scale,
     draw_bars,
     draw_curves,
-    draw_heat,
     draw_operators,
     draw_parts,
     filled,
@@ -27,6 +26,7 @@ from timeline.report_page.drawing import (
 )
 from timeline.report_page.grid import NOT_GIVEN, StepGrid, with_parts
 from timeline.report_page.heading import title_of
+from timeline.report_page.heat_map import draw_heat
 from timeline.report_page.palette import LIGHT, PARTS, PHASES
 from timeline.report_page.pictures import DOTS
 from timeline.table import Table

@@ -1,0 +1,70 @@
+"""Turns a grid of ranks by steps into a heat map: matplotlib axes with a scale beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from timeline.report_page.drawing import label_columns, round_places
+from timeline.report_page.grid import StepGrid
+
+__all__ = ["draw_heat"]
+
+HEAT = "cividis"
+EQUAL_CONTRAST = 0.179
+"""On this luminance black and white text have the same contrast: 4.6."""
+
+
+def draw_heat(
+    axes: Axes, scale_axes: Axes, grid: StepGrid, values: npt.NDArray[Any], unit: str
+) -> None:
+    """A grid in colours, with its scale, and with numbers in it where they have room.
+
+    values: (R, C) masked floats. unit: behind the numbers; they are shares where it is "%".
+    """
+    ranks, steps = values.shape
+    norm = Normalize(float(values.min()), float(values.max()))
+    axes.imshow(values, aspect="auto", interpolation="none", cmap=HEAT, norm=norm, gid="heat")
+    label_columns(axes, grid.steps, grid.labels(), "step")
+    axes.set_ylim(ranks - 0.5, -0.5)
+    box = axes.get_window_extent()
+    places = round_places(grid.ranks, int(box.height / 20))
+    axes.set_yticks(places, [f"rank {grid.ranks[place]}" for place in places.tolist()])
+    axes.spines["bottom"].set_visible(False)
+    bar = axes.figure.colorbar(ScalarMappable(norm, HEAT), cax=scale_axes, orientation="horizontal")
+    bar.outline.set_visible(False)
+    scale_axes.xaxis.set_major_locator(MaxNLocator(4))
+    scale_axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _at: f"{value:g}"))
+    scale_axes.text(1.03, 0.5, unit, transform=scale_axes.transAxes, va="center_baseline")
+    if box.width / steps >= 40 and box.height / ranks >= 16:
+        _write_cells(axes, values, norm)
+
+
+def _write_cells(axes: Axes, values: npt.NDArray[Any], norm: Normalize) -> None:
+    digits = 1 if values.max() < 1000 else 0
+    colours = mpl.colormaps[HEAT]
+    for row, column in zip(*np.nonzero(~np.ma.getmaskarray(values)), strict=True):
+        value = float(values[row, column])
+        bright = _luminance(colours(norm(value))[:3]) > EQUAL_CONTRAST
+        axes.text(
+            column,
+            row,
+            f"{value:.{digits}f}",
+            ha="center",
+            va="center_baseline",
+            color="#0a0a0a" if bright else "#fcfcfc",
+        )
+
+
+def _luminance(colour: Sequence[float]) -> float:
+    """Of a colour of sRGB, by WCAG."""
+    linear = [own / 12.92 if own <= 0.04045 else ((own + 0.055) / 1.055) ** 2.4 for own in colour]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
