@@ -61,6 +61,8 @@ def spelled(name: str, found: Any) -> str:
         return f"{name}: {', '.join(one.value for one in found)}"
     if name in ("ExportReport", "Profile") or not callable(found):
         return name
+    if name == "show":
+        return f"{name}({next(iter(inspect.signature(found).parameters))}, ...)"
     signature = inspect.signature(found)
     given = ", ".join(map(parameter_text, signature.parameters.values()))
     return f"{name}({given}) -> {signature.return_annotation}"

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from timeline.report import ExportReport
     from timeline.selection import Align, Kind, Layer, Selection
     from timeline.table import Table
+    from timeline.viewer import show
 
 __all__ = [
     "Align",
@@ -52,6 +53,7 @@ __all__ = [
     "__version__",
     "export",
     "open_profile",
+    "show",
 ]
 
 _HOMES = {
@@ -66,6 +68,7 @@ _HOMES = {
     "Table": "timeline.table",
     "export": "timeline.exporting",
     "open_profile": "timeline.profile",
+    "show": "timeline.viewer",
 }
 """Where names live that are loaded when they are first used: they need NumPy, and time."""
 
