@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 
 import numpy as np
 
 from timeline.records.columns import Codes
+from timeline.records.numbering import Numbering
 
 __all__ = ["NO_NAME", "StringPool"]
 
@@ -18,22 +20,19 @@ class StringPool:
     """All distinct strings of one rank, numbered in the order in which they were first seen."""
 
     def __init__(self) -> None:
-        self._codes: dict[str, int] = {"": NO_NAME}
-        self._strings: list[str] = [""]
+        self._codes: Numbering[str] = Numbering({"": NO_NAME})
+        self._strings = [""]
 
     def __len__(self) -> int:
-        return len(self._strings)
+        return len(self._codes)
 
     def __getitem__(self, code: int) -> str:
         return self._strings[code]
 
     def code(self, string: str) -> int:
         """The code of a string, new if it was not seen before."""
-        code = self._codes.get(string)
-        if code is None:
-            code = len(self._strings)
-            self._codes[string] = code
-            self._strings.append(string)
+        code = self._codes[string]
+        self._keep_up()
         return code
 
     def find(self, string: str) -> int | None:
@@ -42,11 +41,14 @@ class StringPool:
 
     def codes(self, strings: Iterable[str]) -> Codes:
         """The codes of many strings, (n,) int32."""
-        wanted = list(strings)
-        found = list(map(self._codes.get, wanted))
-        if None in found:
-            found = list(map(self.code, wanted))
-        return np.array(found, np.int32)
+        found = np.fromiter(map(self._codes.__getitem__, strings), np.int32)
+        self._keep_up()
+        return found
+
+    def _keep_up(self) -> None:
+        """Note the strings that were seen for the first time."""
+        fresh = list(islice(reversed(self._codes), len(self._codes) - len(self._strings)))
+        self._strings += reversed(fresh)
 
     def translated(
         self, codes: Codes, pool: StringPool, meaning: Callable[[str], str] = str

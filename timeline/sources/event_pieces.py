@@ -80,9 +80,9 @@ class EventDecoder(Generic[EventT]):
             text = text.replace(broken, mended)
         return text
 
-    def whole_events(self, text: bytes) -> Piece[EventT] | None:
+    def whole_events(self, text: bytes | memoryview) -> Piece[EventT] | None:
         """The events of a piece that was cut between two events; None where it was not."""
-        return self._decoded(b"[" + text + b"]", 1)
+        return self._decoded(b"".join((b"[", text, b"]")), 1)
 
     def whole_file(self, opening: bytes, text: bytes) -> Piece[EventT] | None:
         """The events from somewhere in a file to its end; None where it is not valid.

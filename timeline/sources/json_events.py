@@ -183,7 +183,7 @@ class _Blocks(Generic[EventT]):
     def _before(self, held: bytes, stop: int, tries: int) -> Piece[EventT] | None:
         """The whole events before a place, as many as the decoder accepts."""
         for _, (end, behind) in zip(range(tries), _cuts(held, stop), strict=False):
-            piece = self._decoder.whole_events(held[:end])
+            piece = self._decoder.whole_events(memoryview(held)[:end])
             if piece is not None:
                 return replace(piece, behind=behind)
         return None

@@ -19,6 +19,7 @@ FRACTION_DIGITS = 15
 _PARTS_IN_NS = 10 ** (FRACTION_DIGITS - 3)
 _PARTS_OF_MILLISECONDS = 10 ** (FRACTION_DIGITS - 6)
 """The same for times that are written in milliseconds."""
+_TENS = 10 ** np.arange(FRACTION_DIGITS + 1)
 _NUMBER = re.compile(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 """Decimal itself also takes 1_000, inf and nan."""
 _BREAK, _QUOTE, _POINT, _ZERO = b"\n", ord('"'), ord("."), ord("0")
@@ -94,6 +95,9 @@ def _characters(texts: Sequence[bytes]) -> Characters:
     lengths = ends - starts
     lengths[lengths > LONGEST] = 0  # read one by one: each would widen the rows of all
     width = max(1, int(lengths.max()))
+    if lengths.min() == width and (quoted == quoted[0]).all():
+        first = int(quoted[0])
+        return joined.reshape(len(texts), -1)[:, first : first + width].T.copy()
     made = np.empty((width, len(texts)), np.uint8)
     last = len(joined) - 1
     for place in range(width):
@@ -117,7 +121,13 @@ def _uniform(characters: Characters) -> tuple[Int64, Int64, Bool] | None:
     whole_us = _decimal(digits[:point])
     fraction = _decimal(digits[point + 1 :]) * 10 ** (FRACTION_DIGITS - fraction_digits)
     good = whole_us < _MOST_US
-    return whole_us * 1000 + fraction // _PARTS_IN_NS, fraction % _PARTS_IN_NS, good
+    return *_carried(whole_us, fraction), good
+
+
+def _carried(whole_us: Int64, fraction: Int64) -> tuple[Int64, Int64]:
+    """Whole nanoseconds, and the rest; dividing is fast, the remainder of a division is not."""
+    more_ns = fraction // _PARTS_IN_NS
+    return whole_us * 1000 + more_ns, fraction - more_ns * _PARTS_IN_NS
 
 
 def _decimal(digits: Characters) -> Int64:
@@ -149,9 +159,9 @@ def _various(characters: Characters) -> tuple[Int64, Int64, Bool]:
         np.copyto(fraction, fraction * 10 + digit, where=after)
         fraction_digits += after
         behind |= is_point
-    fraction *= 10 ** (FRACTION_DIGITS - fraction_digits)
+    fraction *= _TENS[FRACTION_DIGITS - fraction_digits]
     good = plain & (digits > 0) & (digits < 17) & (whole_us < _MOST_US)
-    return whole_us * 1000 + fraction // _PARTS_IN_NS, fraction % _PARTS_IN_NS, good
+    return *_carried(whole_us, fraction), good
 
 
 def _exact(text: bytes) -> tuple[int, int] | None:

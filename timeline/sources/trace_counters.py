@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from timeline.records.columns import Int64, Pile, constant
+from timeline.records.columns import Float64, Int64, Pile, Rows, constant
+from timeline.records.numbering import Numbering
 from timeline.records.strings import StringPool
 from timeline.records.tables import CounterSamples, CounterSeries
 from timeline.sources.counter_units import factor_of, name_and_unit
@@ -26,59 +27,71 @@ _SeriesKey = tuple[object, str, str]
 """Process id, name and unit of a series."""
 
 
+@dataclass(frozen=True)
+class _Alike:
+    """Events of one process and name whose args have the same keys."""
+
+    pid: object
+    name: str
+    shape: tuple[str, ...]
+    events: Sequence[Counter]
+    args: Sequence[dict[str, Any]]
+
+    def columns(self) -> dict[str, list[Any]]:
+        """The values of each arg."""
+        values = list(chain.from_iterable(map(dict.values, self.args)))
+        return {arg: values[place :: len(self.shape)] for place, arg in enumerate(self.shape)}
+
+
+def _alike(pid: object, name: str, events: Sequence[Counter]) -> list[_Alike]:
+    """Events by the keys of their args, without those that have none."""
+    args = [event.args or {} for event in events]
+    shapes = list(map(tuple, args))
+    distinct = dict.fromkeys(shapes)
+    if len(distinct) == 1 and shapes[0]:
+        return [_Alike(pid, name, shapes[0], events, args)]
+    places: dict[tuple[str, ...], list[int]] = {shape: [] for shape in distinct if shape}
+    for place, shape in enumerate(shapes):
+        if shape:
+            places[shape].append(place)
+    return [
+        _Alike(pid, name, shape, [events[at] for at in own], [args[at] for at in own])
+        for shape, own in places.items()
+    ]
+
+
 @dataclass
 class CounterReader:
     """Collects samples, and numbers the series that they are of."""
 
-    _series: dict[_SeriesKey, int] = field(default_factory=dict)
+    _series: Numbering[_SeriesKey] = field(default_factory=Numbering)
     _samples: Pile[CounterSamples] = field(default_factory=lambda: Pile(CounterSamples))
 
     def add(self, groups: Mapping[CounterKey, Sequence[Counter]]) -> None:
         """Take the samples out of events that are grouped by process and name."""
-        for (pid, name), events in groups.items():
-            by_shape: dict[tuple[str, ...], list[Counter]] = defaultdict(list)
-            for event in events:
-                if event.args:
-                    by_shape[tuple(event.args)].append(event)
-            for shape, own in by_shape.items():
-                self._add(pid, name, shape, own)
+        parts = [
+            part for (pid, name), events in groups.items() for part in _alike(pid, name, events)
+        ]
+        time_ns = moments_ns([event.ts for part in parts for event in part.events])
+        samples: list[CounterSamples] = []
+        first = 0
+        for part in parts:
+            stop = first + len(part.events)
+            samples += self._samples_of(part, time_ns[first:stop])
+            first = stop
+        self._samples.add(CounterSamples.concat(samples))
 
-    def _add(
-        self, pid: object, name: str, shape: tuple[str, ...], events: Sequence[Counter]
-    ) -> None:
-        """Samples of events with the same args: those named *_id only tell series apart."""
-        args: list[dict[str, Any]] = [event.args or {} for event in events]
-        ids = [arg for arg in shape if arg.endswith("_id")]
-        held = [arg for arg in shape if not arg.endswith("_id")]
-        labels, which = _labels(args, ids)
-        time_ns = moments_ns([event.ts for event in events])
+    def _samples_of(self, part: _Alike, time_ns: Int64) -> Iterator[CounterSamples]:
+        """One table for each arg that is sampled; those named *_id only tell series apart."""
+        columns = part.columns()
+        ids = [arg for arg in columns if arg.endswith("_id")]
+        held = [arg for arg in columns if not arg.endswith("_id")]
+        labels, which = _labels({arg: columns[arg] for arg in ids}, len(time_ns))
         for arg in held:
-            series, unit = name_and_unit(name, arg, len(held))
-            rows = np.array([self._row((pid, series + label, unit)) for label in labels])
-            values = [own[arg] for own in args]
-            try:
-                numbers = values if set(map(type, values)) <= _NUMBERS else None
-                column = None if numbers is None else np.array(numbers, np.float64)
-            except OverflowError:
-                column = None
-            if column is None:
-                self._add_some(time_ns, rows[which], values)
-            else:
-                columns = {"time_ns": time_ns, "series": rows[which], "value": column}
-                self._samples.add(CounterSamples.of(len(values), columns))
-
-    def _row(self, key: _SeriesKey) -> int:
-        return self._series.setdefault(key, len(self._series))
-
-    def _add_some(self, time_ns: Int64, rows: Int64, values: Sequence[Any]) -> None:
-        """Samples of which some are no numbers."""
-        kept = [at for at, value in enumerate(values) if isinstance(value, (int, float))]
-        columns = {
-            "time_ns": time_ns[kept],
-            "series": rows[kept],
-            "value": [real(values[at]) for at in kept],
-        }
-        self._samples.add(CounterSamples.of(len(kept), columns))
+            series, unit = name_and_unit(part.name, arg, len(held))
+            rows = self._series.of([(part.pid, series + label, unit) for label in labels])
+            kept, values = _numbers(columns[arg])
+            yield CounterSamples(time_ns[kept], rows[which][kept], values)
 
     def tables(
         self, process: Callable[[object], str], strings: StringPool
@@ -111,14 +124,25 @@ class CounterReader:
         return series, CounterSamples.of(len(samples), columns)
 
 
-def _labels(args: Sequence[Mapping[str, Any]], ids: Sequence[str]) -> tuple[list[str], Int64]:
-    """The distinct labels that ids make, and which one each event has."""
+def _labels(ids: Mapping[str, Sequence[Any]], count: int) -> tuple[list[str], Int64]:
+    """The distinct labels that ids make, and which one each of some events has."""
     if not ids:
-        return [""], constant(0, len(args), np.int64)
-    seen: dict[tuple[str, ...], int] = {}
-    which = [seen.setdefault(tuple(str(own[arg]) for arg in ids), len(seen)) for own in args]
+        return [""], constant(0, count, np.int64)
+    spelled = list(zip(*(map(str, values) for values in ids.values()), strict=True))
+    seen: Numbering[tuple[str, ...]] = Numbering()
+    which = seen.of(spelled)
     labels = [
         "".join(f" {name[:-3]} {value}" for name, value in zip(ids, values, strict=True))
         for values in seen
     ]
-    return labels, np.array(which, np.int64)
+    return labels, which
+
+
+def _numbers(values: Sequence[Any]) -> tuple[Rows | slice, Float64]:
+    """Which of some values are numbers, and these."""
+    if set(map(type, values)) <= _NUMBERS:
+        column = np.array(values)
+        if column.dtype != np.object_:  # which holds integers beyond 64 bits
+            return slice(None), column.astype(np.float64)
+    kept = [at for at, value in enumerate(values) if isinstance(value, (int, float))]
+    return np.array(kept, np.intp), np.array([real(values[at]) for at in kept], np.float64)

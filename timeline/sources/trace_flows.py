@@ -9,6 +9,7 @@ import numpy as np
 
 from timeline.records.columns import Bool, Codes, Columns, Int64, Pile, Rows, column
 from timeline.records.nesting import innermost
+from timeline.records.numbering import Numbering
 from timeline.records.strings import StringPool
 from timeline.records.tables import FlowEnd, Flows
 from timeline.sources.microseconds import moments_ns
@@ -66,8 +67,8 @@ class FlowReader:
     """Collects flow events, and binds them to rows when all are known."""
 
     strings: StringPool
-    _lanes: dict[LaneKey, int] = field(default_factory=dict)
-    _flows: dict[tuple[str, bytes], int] = field(default_factory=dict)
+    _lanes: Numbering[LaneKey] = field(default_factory=Numbering)
+    _flows: Numbering[tuple[str, bytes]] = field(default_factory=Numbering)
     _ends: Pile[_Ends] = field(default_factory=lambda: Pile(_Ends))
 
     def add(self, events: Sequence[FlowStart | FlowStep | FlowFinish]) -> None:
@@ -75,19 +76,15 @@ class FlowReader:
 
         Ids are opaque text: they exceed 2**64, and one may be used again.
         """
-        lanes, flows = self._lanes, self._flows
+        categories = [event.cat for event in events]
+        ids = [bytes(event.id).strip(b'"') for event in events]
         self._ends.add(
             _Ends.of(
                 len(events),
                 {
-                    "lane": [
-                        lanes.setdefault((event.pid, event.tid), len(lanes)) for event in events
-                    ],
-                    "category": self.strings.codes([event.cat for event in events]),
-                    "flow": [
-                        flows.setdefault((event.cat, bytes(event.id).strip(b'"')), len(flows))
-                        for event in events
-                    ],
+                    "lane": self._lanes.of([(event.pid, event.tid) for event in events]),
+                    "category": self.strings.codes(categories),
+                    "flow": self._flows.of(list(zip(categories, ids, strict=True))),
                     "time_ns": moments_ns([event.ts for event in events]),
                     "is_start": [type(event) is FlowStart for event in events],
                 },

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -49,6 +49,7 @@ from timeline.sources.trace_flows import FlowReader, LaneRows, Launches, Resolve
 from timeline.sources.trace_lanes import LaneKey, LaneKind, LaneMeaning, LaneNames
 from timeline.sources.trace_tables import (
     Calls,
+    LaneEvents,
     host_table,
     ops_table,
     planes_table,
@@ -151,17 +152,18 @@ class _Reader:
             events = [event for event in events if self._on_device(event)]
         lanes, samples, ends = self._lanes, self._samples, self._ends
         for event in events:
-            if isinstance(event, Complete):
+            if type(event) is Complete:
                 lanes[event.pid, event.tid].append(event)
-            elif isinstance(event, Counter):
+            elif type(event) is Counter:
                 samples[event.pid, event.name].append(event)
+            elif isinstance(event, (FlowStart, FlowStep, FlowFinish)):
+                if event.cat != _DRAWN_AS_STEPS:
+                    ends.append(event)
             elif isinstance(event, Metadata):
                 if not self._told_before:
                     self.names.add(event)
-            elif isinstance(event, Other):
+            else:
                 self._others += 1
-            elif event.cat != _DRAWN_AS_STEPS:
-                ends.append(event)
         self._held += len(events)
         if self._held > HELD_EVENTS:
             self._flush()
@@ -179,16 +181,13 @@ class _Reader:
         self._flows.add(self._ends)
         self._samples.clear()
         self._ends.clear()
-        self._held = 0
-        for key, events in self._lanes.items():
-            if self._all_named or self.names.known(key):
-                self._add_lane(key, events)
-                events.clear()
-            self._held += len(events)
+        self._add_lanes()
+        self._held = sum(map(len, self._lanes.values()))
         if self._held:
             # Each of them keeps the block of text alive that it was read from.
             self._look_ahead()
-            self._flush()
+            self._add_lanes()
+            self._held = 0
 
     def _look_ahead(self) -> None:
         """Look for all names now: this file has them behind many events."""
@@ -227,63 +226,79 @@ class _Reader:
             )
         return (*made, *(own for damage in self._damages for own in damage.omissions(rank)))
 
-    def _add_lane(self, key: LaneKey, events: Sequence[Complete]) -> None:
-        """Add events of one lane to the table they belong to, if anywhere."""
-        if not events:
-            return
+    def _add_lanes(self) -> None:
+        """Add the events of lanes that are known to the tables they belong to."""
+        by_kind: dict[LaneKind, dict[LaneKey, list[Complete]]] = defaultdict(dict)
+        for key, events in self._lanes.items():
+            if events and (self._all_named or self.names.known(key)):
+                meaning = self.names.meaning(key)
+                self._renamed |= self._read_as.setdefault(key, meaning) != meaning
+                by_kind[self.names.kind(key)][key] = events
+        for kind, lanes in by_kind.items():
+            self._add_kind(kind, lanes)
+            for events in lanes.values():
+                events.clear()
+
+    def _add_kind(self, kind: LaneKind, held: Mapping[LaneKey, list[Complete]]) -> None:
+        """Add the events of lanes of one kind to its table, if it has one."""
         names, files, strings, tables = self.names, self._files, self._strings, self._tables
-        meaning = names.meaning(key)
-        self._renamed |= self._read_as.setdefault(key, meaning) != meaning
-        kind = names.kind(key)
+        every_arg, lanes = self._wanted.every_arg, LaneEvents.of(held)
         if kind is LaneKind.STREAM:
             tasks = tasks_table(
-                events,
+                lanes,
                 strings,
-                stream=names.stream(key),
+                streams=[names.stream(key) for key in held],
                 device=files.device,
                 graph=files.graph,
-                every_arg=self._wanted.every_arg,
+                every_arg=every_arg,
             )
-            self._append(tables.tasks, tasks, FlowEnd.TASK, key)
+            self._append(tables.tasks, tasks, FlowEnd.TASK, lanes)
         if kind is LaneKind.OPS:
-            ops = ops_table(events, strings, group=names.group(key), graph=files.graph)
-            self._append(tables.ops, ops, FlowEnd.OP, key)
+            groups = [names.group(key) for key in held]
+            ops = ops_table(lanes, strings, groups=groups, graph=files.graph)
+            self._append(tables.ops, ops, FlowEnd.OP, lanes)
         if kind is LaneKind.PLANE and Layer.COMMUNICATION in self._layers:
             planes = planes_table(
-                events,
+                lanes,
                 strings,
-                group=names.group(key),
-                plane=names.plane(key),
+                groups=[names.group(key) for key in held],
+                planes=[names.plane(key) for key in held],
                 graph=files.graph,
-                every_arg=self._wanted.every_arg,
+                every_arg=every_arg,
             )
-            self._append(tables.planes, planes, FlowEnd.PLANE, key)
+            self._append(tables.planes, planes, FlowEnd.PLANE, lanes)
         if kind is LaneKind.STEP_TRACE:
-            graph = names.graph(key)
-            steps, parts = step_tables(events, graph=files.graph if graph is None else graph)
-            tables.steps.add(steps)
-            tables.parts.add(parts)
+            for key, events in held.items():
+                graph = names.graph(key)
+                steps, parts = step_tables(events, graph=files.graph if graph is None else graph)
+                tables.steps.add(steps)
+                tables.parts.add(parts)
         if kind is LaneKind.HOST:
-            tables.steps.add(profiler_steps(events))
-            tables.calls.add(Calls.of_events(events))
+            tables.steps.add(profiler_steps(lanes.events))
             if self._layers & {Layer.CANN, Layer.FRAMEWORK}:
                 host = host_table(
-                    events,
+                    lanes,
                     strings,
-                    layer=names.process(key[0]),
-                    process=_process(names, key),
-                    thread=_whole(key[1]),
+                    layers=[names.process(key[0]) for key in held],
+                    processes=[_process(names, key) for key in held],
+                    threads=[_whole(key[1]) for key in held],
                     graph=files.graph,
-                    every_arg=self._wanted.every_arg,
+                    every_arg=every_arg,
                 )
-                self._append(tables.host, host, FlowEnd.HOST, key)
+                self._append(tables.host, host, FlowEnd.HOST, lanes)
+                tables.calls.add(Calls.of_host(host))
+            else:
+                tables.calls.add(Calls.of_events(lanes.events))
 
-    def _append(self, pile: Pile[_Table], table: _Table, kind: FlowEnd, key: LaneKey) -> None:
-        self._runs[key].append(_Run(kind, pile.rows, len(table)))
+    def _append(self, pile: Pile[_Table], table: _Table, kind: FlowEnd, lanes: LaneEvents) -> None:
+        first = pile.rows
+        for key, count in zip(lanes.keys, lanes.counts, strict=True):
+            self._runs[key].append(_Run(kind, first, count))
+            first += count
         pile.add(table)
 
 
-HELD_EVENTS = 1 << 16
+HELD_EVENTS = 1 << 14
 """Events that are held as objects before they become columns."""
 HOST_DEVICE = 31
 """Device number that msprof packs into the pid of host processes."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import msgspec
 import numpy as np
 
-from timeline.records.columns import Columns, Int64, column, constant
+from timeline.records.columns import Codes, Columns, Int64, column, constant
 from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import (
     NO_CONTEXT,
@@ -28,11 +29,13 @@ from timeline.records.tables import (
 from timeline.sources.event_columns import Interval, first_ids, ids_of, names_of, spans_of
 from timeline.sources.microseconds import interval_ns, moment_ns, moments_ns
 from timeline.sources.trace_events import NO_ARGS, Args, Complete, number
+from timeline.sources.trace_lanes import LaneKey
 from timeline.sources.whole_numbers import real
 
 __all__ = [
     "COMPUTE_TYPES",
     "Calls",
+    "LaneEvents",
     "host_table",
     "ops_table",
     "planes_table",
@@ -69,39 +72,65 @@ _ITERATION_NAME = re.compile(r"Iteration ([0-9]{1,9})")
 _PROFILER_STEP = re.compile(r"ProfilerStep#([0-9]{1,9})")
 
 
-def _args(events: Sequence[Complete]) -> list[Args]:
-    return [event.args or NO_ARGS for event in events]
+@dataclass(frozen=True)
+class LaneEvents:
+    """The events of some lanes, lane after lane."""
+
+    keys: list[LaneKey]
+    counts: list[int]
+    """Events of each lane."""
+    events: list[Complete]
+
+    @classmethod
+    def of(cls, lanes: Mapping[LaneKey, Sequence[Complete]]) -> LaneEvents:
+        """Join the events of lanes."""
+        counts = [len(events) for events in lanes.values()]
+        return cls(list(lanes), counts, list(chain.from_iterable(lanes.values())))
+
+    def args(self) -> list[Args]:
+        """The args of each event."""
+        return [event.args or NO_ARGS for event in self.events]
+
+    def names(self, strings: StringPool) -> Codes:
+        """The name of each event."""
+        return strings.codes([event.name for event in self.events])
+
+    def ids(self, values: Sequence[int]) -> Int64:
+        """One id per lane as a column of the events."""
+        if len(set(values)) == 1:
+            return constant(values[0], len(self.events), np.int64)
+        return np.repeat(np.array(values, np.int64), self.counts)
+
+    def codes(self, values: Sequence[str], strings: StringPool) -> Codes:
+        """One string per lane as a column of the events."""
+        return self.ids([strings.code(value) for value in values]).astype(np.int32)
 
 
 def tasks_table(
-    events: Sequence[Complete],
+    lanes: LaneEvents,
     strings: StringPool,
     *,
-    stream: int | None,
+    streams: Sequence[int | None],
     device: int,
     graph: int,
     every_arg: bool,
 ) -> Tasks:
-    """Device tasks of one stream; `graph` is the graph of tasks that name none."""
-    args, count = _args(events), len(events)
+    """Device tasks of streams; `graph` is the graph of tasks that name none."""
+    args, count = lanes.args(), len(lanes.events)
     types = names_of([arg.task_type for arg in args], strings)
     computing = [code for kind in COMPUTE_TYPES if (code := strings.find(kind)) is not None]
     return Tasks.of(
         count,
-        spans_of(events)
+        spans_of(lanes.events)
         | {
             "device": constant(device, count, np.int64),
-            "stream": constant(stream, count, np.int64)
-            if stream is not None
-            else first_ids(
-                [arg.physical_stream for arg in args], [arg.stream for arg in args], NO_ID
-            ),
+            "stream": _streams(lanes, streams, args),
             "task": ids_of([arg.task for arg in args], NO_ID),
             "graph": first_ids(
                 [arg.model for arg in args], [arg.small_model for arg in args], graph
             ),
             "connection": ids_of([arg.connection for arg in args], NO_ID),
-            "name": strings.codes([event.name for event in events]),
+            "name": lanes.names(strings),
             "task_type": types,
             "context": ids_of([arg.subtask for arg in args], NO_CONTEXT),
             "compute": np.isin(types, np.array(computing, np.int32)),
@@ -110,24 +139,33 @@ def tasks_table(
     )
 
 
+def _streams(lanes: LaneEvents, streams: Sequence[int | None], args: Sequence[Args]) -> Int64:
+    """The streams that the lanes are; where their names do not tell, those that the tasks name."""
+    named = lanes.ids([NO_ID if stream is None else stream for stream in streams])
+    if None not in streams:
+        return named
+    told = first_ids([arg.physical_stream for arg in args], [arg.stream for arg in args], NO_ID)
+    return told if set(streams) == {None} else np.where(named == NO_ID, told, named)
+
+
 def planes_table(
-    events: Sequence[Complete],
+    lanes: LaneEvents,
     strings: StringPool,
     *,
-    group: str,
-    plane: int,
+    groups: Sequence[str],
+    planes: Sequence[int],
     graph: int,
     every_arg: bool,
 ) -> PlaneTasks:
-    """HCCL tasks of one plane."""
-    args, count = _args(events), len(events)
+    """HCCL tasks of planes."""
+    args = lanes.args()
     return PlaneTasks.of(
-        count,
-        spans_of(events)
+        len(args),
+        spans_of(lanes.events)
         | {
-            "group": constant(strings.code(group), count, np.int32),
-            "plane": constant(plane, count, np.int64),
-            "name": strings.codes([event.name for event in events]),
+            "group": lanes.codes(groups, strings),
+            "plane": lanes.ids(planes),
+            "name": lanes.names(strings),
             "graph": first_ids(
                 [arg.small_model for arg in args], [arg.model for arg in args], graph
             ),
@@ -156,16 +194,16 @@ def planes_table(
 
 
 def ops_table(
-    events: Sequence[Complete], strings: StringPool, *, group: str, graph: int
+    lanes: LaneEvents, strings: StringPool, *, groups: Sequence[str], graph: int
 ) -> CommunicationOps:
-    """Communication ops of one group."""
-    args, count = _args(events), len(events)
+    """Communication ops of groups."""
+    args = lanes.args()
     return CommunicationOps.of(
-        count,
-        spans_of(events)
+        len(args),
+        spans_of(lanes.events)
         | {
-            "group": constant(strings.code(group), count, np.int32),
-            "name": strings.codes([event.name for event in events]),
+            "group": lanes.codes(groups, strings),
+            "name": lanes.names(strings),
             "graph": first_ids(
                 [arg.small_model for arg in args], [arg.model for arg in args], graph
             ),
@@ -178,27 +216,28 @@ def ops_table(
 
 
 def host_table(
-    events: Sequence[Complete],
+    lanes: LaneEvents,
     strings: StringPool,
     *,
-    layer: str,
-    process: int,
-    thread: int,
+    layers: Sequence[str],
+    processes: Sequence[int],
+    threads: Sequence[int],
     graph: int,
     every_arg: bool,
 ) -> HostEvents:
-    """Host events of one thread."""
-    args, count = _args(events), len(events)
+    """Host events of threads."""
+    args, count = lanes.args(), len(lanes.events)
     return HostEvents.of(
         count,
-        spans_of(events)
+        spans_of(lanes.events)
         | {
-            "layer": constant(strings.code(layer), count, np.int32),
-            "process": constant(process if every_arg else NO_ID, count, np.int64),
-            "thread": constant(thread, count, np.int64),
-            "name": strings.codes([event.name for event in events]),
+            "layer": lanes.codes(layers, strings),
+            "process": lanes.ids(processes) if every_arg else constant(NO_ID, count, np.int64),
+            "thread": lanes.ids(threads),
+            "name": lanes.names(strings),
             "level": names_of(
-                [arg.level or event.cat for arg, event in zip(args, events, strict=True)], strings
+                [arg.level or event.cat for arg, event in zip(args, lanes.events, strict=True)],
+                strings,
             )
             if every_arg
             else constant(NO_NAME, count, np.int32),
@@ -216,8 +255,14 @@ class Calls(Columns):
     start_ns: Int64 = column(np.int64)
 
     @classmethod
+    def of_host(cls, host: HostEvents) -> Calls:
+        """The calls among host events."""
+        rows = host.connection != NO_ID
+        return cls(host.connection[rows], host.start_ns[rows])
+
+    @classmethod
     def of_events(cls, events: Sequence[Complete]) -> Calls:
-        """The calls among the events of one thread."""
+        """The calls among events that do not become host events."""
         connection = ids_of(
             [event.args.connection if event.args else None for event in events], NO_ID
         )
@@ -228,11 +273,13 @@ class Calls(Columns):
 
 def profiler_steps(events: Sequence[Interval]) -> Steps:
     """Steps of the framework's own profiler: the host window of each ProfilerStep#N."""
-    named = [event for event in events if event.name.startswith("ProfilerStep#")]
-    matches = [(event, _PROFILER_STEP.fullmatch(event.name)) for event in named]
-    found = [(event, int(match[1])) for event, match in matches if match]
-    if not found:
+    names = [event.name for event in events]
+    numbers = {
+        name: int(match[1]) for name in set(names) if (match := _PROFILER_STEP.fullmatch(name))
+    }
+    if not numbers:
         return Steps.empty()
+    found = [(event, numbers[event.name]) for event in events if event.name in numbers]
     return Steps.of(
         len(found),
         spans_of([event for event, _ in found])

@@ -1,0 +1,26 @@
+"""Turns values into numbers, in the order in which they were first seen."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable
+from typing import TypeVar
+
+import numpy as np
+
+from timeline.records.columns import Int64
+
+__all__ = ["Numbering"]
+
+_Key = TypeVar("_Key", bound=Hashable)
+
+
+class Numbering(dict[_Key, int]):
+    """The number of each value; one that is asked for the first time gets the next."""
+
+    def __missing__(self, value: _Key) -> int:
+        self[value] = number = len(self)
+        return number
+
+    def of(self, values: Collection[_Key]) -> Int64:
+        """The numbers of many values, (n,) int64."""
+        return np.fromiter(map(self.__getitem__, values), np.int64, len(values))
