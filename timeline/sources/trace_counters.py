@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -46,14 +47,14 @@ class _Alike:
 def _alike(pid: object, name: str, events: Sequence[Counter]) -> list[_Alike]:
     """Events by the keys of their args, without those that have none."""
     args = [event.args or {} for event in events]
-    shapes = list(map(tuple, args))
-    distinct = dict.fromkeys(shapes)
-    if len(distinct) == 1 and shapes[0]:
-        return [_Alike(pid, name, shapes[0], events, args)]
-    places: dict[tuple[str, ...], list[int]] = {shape: [] for shape in distinct if shape}
-    for place, shape in enumerate(shapes):
-        if shape:
-            places[shape].append(place)
+    shape = tuple(args[0])
+    # The keys of one event differ, so the same few over and over are those of each event.
+    if shape and list(chain.from_iterable(args)) == list(shape) * len(args):
+        return [_Alike(pid, name, shape, events, args)]
+    places: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for place, own in enumerate(args):
+        if own:
+            places[tuple(own)].append(place)
     return [
         _Alike(pid, name, shape, [events[at] for at in own], [args[at] for at in own])
         for shape, own in places.items()
@@ -128,14 +129,18 @@ def _labels(ids: Mapping[str, Sequence[Any]], count: int) -> tuple[list[str], In
     """The distinct labels that ids make, and which one each of some events has."""
     if not ids:
         return [""], constant(0, count, np.int64)
-    spelled = list(zip(*(map(str, values) for values in ids.values()), strict=True))
-    seen: Numbering[tuple[str, ...]] = Numbering()
-    which = seen.of(spelled)
+    seen: Numbering[tuple[Any, ...]] = Numbering()
+    which = seen.of(list(zip(*map(_distinct, ids.values()), strict=True)))
     labels = [
         "".join(f" {name[:-3]} {value}" for name, value in zip(ids, values, strict=True))
         for values in seen
     ]
     return labels, which
+
+
+def _distinct(values: Sequence[Any]) -> Iterable[Any]:
+    """The values as they are where those are equal that are spelled alike; else their spelling."""
+    return values if set(map(type, values)) in ({int}, {str}) else map(str, values)
 
 
 def _numbers(values: Sequence[Any]) -> tuple[Rows | slice, Float64]:

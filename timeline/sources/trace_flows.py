@@ -10,6 +10,7 @@ import numpy as np
 from timeline.records.columns import Bool, Codes, Columns, Int64, Pile, Rows, column
 from timeline.records.nesting import innermost
 from timeline.records.numbering import Numbering
+from timeline.records.pairs import distinct_pairs
 from timeline.records.strings import StringPool
 from timeline.records.tables import FlowEnd, Flows
 from timeline.sources.microseconds import moments_ns
@@ -21,6 +22,8 @@ __all__ = ["FlowReader", "LaneRows", "Launches", "ResolvedFlows"]
 LAUNCH = frozenset({"HostToDevice", "async_npu"})
 """Categories whose start is the moment a task was launched on the host."""
 NOT_BOUND = -1
+PLAIN_DIGITS = 18
+"""Decimals of that many digits fit 64 bits."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +56,11 @@ class ResolvedFlows:
 
 @dataclass(frozen=True)
 class _Ends(Columns):
-    """The ends of flows in file order; a flow is known by its category and id."""
+    """The ends of flows in file order; a flow is known by its category and `id`."""
 
     lane: Int64 = column(np.int64)
     category: Codes = column(np.int32)
-    flow: Int64 = column(np.int64)
+    id: Int64 = column(np.int64)
     time_ns: Int64 = column(np.int64)
     is_start: Bool = column(np.bool_)
 
@@ -68,7 +71,7 @@ class FlowReader:
 
     strings: StringPool
     _lanes: Numbering[LaneKey] = field(default_factory=Numbering)
-    _flows: Numbering[tuple[str, bytes]] = field(default_factory=Numbering)
+    _odd_ids: Numbering[bytes] = field(default_factory=Numbering)
     _ends: Pile[_Ends] = field(default_factory=lambda: Pile(_Ends))
 
     def add(self, events: Sequence[FlowStart | FlowStep | FlowFinish]) -> None:
@@ -76,20 +79,28 @@ class FlowReader:
 
         Ids are opaque text: they exceed 2**64, and one may be used again.
         """
-        categories = [event.cat for event in events]
-        ids = [bytes(event.id).strip(b'"') for event in events]
         self._ends.add(
             _Ends.of(
                 len(events),
                 {
                     "lane": self._lanes.of([(event.pid, event.tid) for event in events]),
-                    "category": self.strings.codes(categories),
-                    "flow": self._flows.of(list(zip(categories, ids, strict=True))),
+                    "category": self.strings.codes([event.cat for event in events]),
+                    "id": self._ids([bytes(event.id).strip(b'"') for event in events]),
                     "time_ns": moments_ns([event.ts for event in events]),
                     "is_start": [type(event) is FlowStart for event in events],
                 },
             )
         )
+
+    def _ids(self, texts: Sequence[bytes]) -> list[int]:
+        """Plain decimals as they are; whatever else there is, numbered below zero."""
+        odd = self._odd_ids
+        return [
+            int(text)
+            if text.isdigit() and not text.startswith(b"0") and len(text) <= PLAIN_DIGITS
+            else ~odd[text]
+            for text in texts
+        ]
 
     def resolve(self, lane_of: Callable[[LaneKey], LaneRows | None]) -> ResolvedFlows:
         """Bind both ends of all flows to the rows they lie in; lanes are asked for one by one.
@@ -98,7 +109,6 @@ class FlowReader:
         it.
         """
         ends = self._ends.joined()
-        self._flows.clear()
         kind, row = self._bind(ends, lane_of)
         start, end = _pairs(ends)
         started, ended = start != NOT_BOUND, end != NOT_BOUND
@@ -150,27 +160,37 @@ def _pairs(ends: _Ends) -> tuple[Rows, Rows]:
     Of one flow, the first end goes with the first start, and so on; when starts run out, further
     ends go with the last one.
     """
-    count = int(ends.flow.max(initial=-1)) + 1
+    flow = _flows(ends)
+    count = int(flow.max(initial=-1)) + 1
     starts, finishes = np.flatnonzero(ends.is_start), np.flatnonzero(~ends.is_start)
-    starts = starts[np.argsort(ends.flow[starts], kind="stable")]
-    finishes = finishes[np.argsort(ends.flow[finishes], kind="stable")]
+    starts = starts[np.argsort(flow[starts], kind="stable")]
+    finishes = finishes[np.argsort(flow[finishes], kind="stable")]
     numbers = np.arange(count + 1)
-    first_start = np.searchsorted(ends.flow[starts], numbers)
-    first_finish = np.searchsorted(ends.flow[finishes], numbers)
-    of_flow = ends.flow[finishes]
+    first_start = np.searchsorted(flow[starts], numbers)
+    first_finish = np.searchsorted(flow[finishes], numbers)
+    of_flow = flow[finishes]
     place = np.arange(len(finishes)) - first_finish[of_flow]
     last = first_start[of_flow + 1] - 1
     at = np.minimum(first_start[of_flow] + place, last)
     has_start = last >= first_start[of_flow]
     paired = np.full(len(finishes), NOT_BOUND)
     paired[has_start] = starts[at[has_start]]
-    flow_of_start = ends.flow[starts]
+    flow_of_start = flow[starts]
     place = np.arange(len(starts)) - first_start[flow_of_start]
     left = starts[place >= np.diff(first_finish)[flow_of_start]]
     return (
         np.concatenate([paired, left]),
         np.concatenate([finishes, np.full(len(left), NOT_BOUND)]),
     )
+
+
+def _flows(ends: _Ends) -> Int64:
+    """The flow of each end, numbered in the order in which they begin in the file."""
+    _, which = distinct_pairs(ends.category.astype(np.int64), ends.id)
+    _, first, which = np.unique(which, return_index=True, return_inverse=True)
+    number = np.empty(len(first), np.int64)
+    number[np.argsort(first)] = np.arange(len(first))
+    return number[which]
 
 
 def _starting_at(lane: LaneRows, moments: Int64) -> Int64:

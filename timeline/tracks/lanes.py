@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -99,32 +100,29 @@ def nested_lanes(start_ns: Int64, end_ns: Int64) -> Int64:
         (n,) int64 lane per slice, dense from 0.
     """
     lane = np.zeros(len(start_ns), np.int64)
-    if not len(start_ns) or _nests(start_ns, end_ns):
-        return lane
-    order = np.lexsort((-end_ns, start_ns))
-    stacks: list[list[int]] = []
-    for row, begin, end in zip(
-        order.tolist(), start_ns[order].tolist(), end_ns[order].tolist(), strict=True
-    ):
-        lane[row] = _place(stacks, begin, end)
+    for rows in pieces_of(start_ns, end_ns):
+        begins, ends = start_ns[rows], end_ns[rows]
+        if not edges_of(begins, ends).nested():
+            lane[rows] = _stacked(begins.tolist(), ends.tolist())
     return lane
 
 
-def _nests(start_ns: Int64, end_ns: Int64) -> bool:
-    return all(
-        edges_of(start_ns[rows], end_ns[rows]).nested() for rows in pieces_of(start_ns, end_ns)
-    )
-
-
-def _place(stacks: list[list[int]], begin: int, end: int) -> int:
-    for number, stack in enumerate(stacks):
-        while stack and stack[-1] <= begin:
-            stack.pop()
-        if not stack or end <= stack[-1]:
-            stack.append(end)
-            return number
-    stacks.append([end])
-    return len(stacks) - 1
+def _stacked(begins: Sequence[int], ends: Sequence[int]) -> list[int]:
+    """Lanes of slices in order of start, the outer one first."""
+    lanes = []
+    stacks: list[list[int]] = []
+    for begin, end in zip(begins, ends, strict=True):
+        for number, stack in enumerate(stacks):
+            while stack and stack[-1] <= begin:
+                stack.pop()
+            if not stack or end <= stack[-1]:
+                stack.append(end)
+                lanes.append(number)
+                break
+        else:
+            lanes.append(len(stacks))
+            stacks.append([end])
+    return lanes
 
 
 def rows_by_lane(lane: Int64) -> list[Rows]:
