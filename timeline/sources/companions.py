@@ -18,7 +18,7 @@ from timeline.sources.layouts import MINDSTUDIO_OUTPUT, OUTPUT, Capture, Layout
 from timeline.sources.memory_tables import read_sample_table, sample_tables
 from timeline.sources.mindspore_host import host_files, with_mindspore_host
 from timeline.sources.operator_memory import GROUP, read_operator_memory
-from timeline.sources.trace_reader import join_records
+from timeline.sources.trace_records import join_records
 from timeline.sources.trace_sources import newest_export
 
 __all__ = ["CompanionSource", "with_companions"]

@@ -14,7 +14,7 @@ import msgspec
 from timeline.sources.json_values import end_of_value
 from timeline.sources.trace_events import Other
 
-__all__ = ["EventDecoder", "EventT", "Piece", "fault_in", "next_event"]
+__all__ = ["EventDecoder", "EventT", "Piece", "fault_in", "next_event", "phase_of"]
 
 MOST_ENDS_TRIED = 32
 """Closing braces that may be that of the event that opens at a place."""
@@ -139,9 +139,18 @@ class EventDecoder(Generic[EventT]):
 
     def _is_other(self, text: bytes) -> bool:
         try:
-            return _decode_phase(text).ph not in self._phases
+            return phase_of(text) not in self._phases
         except (msgspec.ValidationError, UnicodeDecodeError):
             return False
+
+
+def phase_of(text: bytes) -> str:
+    """The phase of an event, empty where it has none.
+
+    Raises:
+        msgspec.DecodeError, UnicodeDecodeError, RecursionError: the text is no event.
+    """
+    return _decode_phase(text).ph
 
 
 def _without_args(text: bytes) -> bytes:
@@ -203,5 +212,5 @@ def _opens_event(text: bytes, start: int) -> bool:
         if not end:
             return False
         with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
-            return bool(_decode_phase(text[start:end]).ph)
+            return bool(phase_of(text[start:end]))
     return False

@@ -14,7 +14,14 @@ import msgspec
 
 from timeline.errors import SourceError
 from timeline.sources.damage import Damage
-from timeline.sources.event_pieces import EventDecoder, EventT, Piece, fault_in, next_event
+from timeline.sources.event_pieces import (
+    EventDecoder,
+    EventT,
+    Piece,
+    fault_in,
+    next_event,
+    phase_of,
+)
 from timeline.sources.json_values import leading_values
 from timeline.sources.opened import UTF8_MARK, opened
 from timeline.sources.trace_events import Event, Metadata, Other
@@ -40,11 +47,6 @@ MOST_BRACES = 3
 _ASCEND: EventDecoder[Event] = EventDecoder(Event)
 
 
-class _Phase(msgspec.Struct, gc=False):
-    ph: str = ""
-
-
-_decode_phase = msgspec.json.Decoder(_Phase).decode
 _decode_metadata = msgspec.json.Decoder(Metadata).decode
 
 
@@ -119,7 +121,7 @@ def _metadata_around(text: bytes, at: int) -> Metadata | None:
     ends = [place + 1 for place in range(at, len(text)) if text[place] == _CLOSE]
     for begin, end in product(begins[:MOST_BRACES], ends[:MOST_BRACES]):
         with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            if _decode_phase(text[begin:end]).ph == Metadata.__struct_config__.tag:
+            if phase_of(text[begin:end]) == Metadata.__struct_config__.tag:
                 return _decode_metadata(text[begin:end])
     return None
 

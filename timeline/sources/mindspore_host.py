@@ -26,7 +26,7 @@ from timeline.sources.host_clock import HostClock, host_clock
 from timeline.sources.host_stages import HostStages, read_host_stages, read_host_timeline
 from timeline.sources.minddata import read_cpu_use, read_queue_sizes, read_queue_trace
 from timeline.sources.table_blocks import RowShape, read_blocks
-from timeline.sources.trace_reader import join_records
+from timeline.sources.trace_records import join_records
 
 __all__ = ["host_files", "with_mindspore_host"]
 

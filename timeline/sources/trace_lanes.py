@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import re
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 from timeline.sources.trace_events import Metadata, text
 from timeline.sources.whole_numbers import whole_number
@@ -106,22 +107,19 @@ class LaneNames:
         msprof numbers lanes so that the planes of a group follow its op lane; older CANN has one
         op lane, "Communication Kernel", after the planes.
         """
-        heads = {
-            other: name
-            for other, name in self.threads.items()
-            if other[0] == key[0] and name and _PLANE.fullmatch(name) is None
-        }
-        before = [other for other in heads if _number(other[1]) <= _number(key[1])]
-        head = (
-            max(before, key=lambda other: _number(other[1]))
-            if before
-            else min(heads, key=lambda other: _number(other[1]), default=None)
-        )
-        if head is None:
+        heads = [
+            (_place(tid), name)
+            for (pid, tid), name in self.threads.items()
+            if pid == key[0] and name and _PLANE.fullmatch(name) is None
+        ]
+        before = [head for head in heads if head[0] <= _place(key[1])]
+        if not heads:
             return "Group 0"
-        match = _GROUP.fullmatch(heads[head])
+        _, name = max(before, key=itemgetter(0)) if before else min(heads, key=itemgetter(0))
+        match = _GROUP.fullmatch(name)
         return match[1] if match else "Group 0"
 
 
-def _number(tid: object) -> int:
+def _place(tid: object) -> int:
+    """Where a lane is among those of its process; one without a number is first."""
     return whole_number(tid) or 0

@@ -10,15 +10,12 @@ from typing import TypeVar
 
 import numpy as np
 
-from timeline.records.columns import Int64, Pile, constant
+from timeline.records.columns import Pile, constant
 from timeline.records.strings import StringPool
 from timeline.records.tables import (
     NO_GRAPH,
     NO_ID,
-    NO_TIME,
     CommunicationOps,
-    CounterSamples,
-    CounterSeries,
     FlowEnd,
     Flows,
     HostEvents,
@@ -34,6 +31,7 @@ from timeline.selection import Layer
 from timeline.sources.base import Wanted
 from timeline.sources.damage import Damage
 from timeline.sources.json_events import look_for_metadata, read_events
+from timeline.sources.lane_events import LaneEvents
 from timeline.sources.trace_counters import CounterKey, CounterReader
 from timeline.sources.trace_events import (
     Complete,
@@ -45,11 +43,11 @@ from timeline.sources.trace_events import (
     Metadata,
     Other,
 )
-from timeline.sources.trace_flows import FlowReader, LaneRows, Launches, ResolvedFlows
+from timeline.sources.trace_flows import FlowReader, LaneRows, ResolvedFlows
 from timeline.sources.trace_lanes import LaneKey, LaneKind, LaneMeaning, LaneNames
+from timeline.sources.trace_records import with_launches, without_connections
 from timeline.sources.trace_tables import (
     Calls,
-    LaneEvents,
     host_table,
     ops_table,
     planes_table,
@@ -59,7 +57,7 @@ from timeline.sources.trace_tables import (
 )
 from timeline.sources.whole_numbers import whole_number
 
-__all__ = ["TraceFiles", "join_records", "read_trace"]
+__all__ = ["TraceFiles", "read_trace"]
 
 _DRAWN_AS_STEPS = "Data_aug Bound"
 """Flow category that only draws a number of the step trace."""
@@ -202,9 +200,9 @@ class _Reader:
         resolved = self._flows.resolve(
             lambda key: _lane_rows(self._runs[key], records) if key in self._runs else None
         )
-        records = _with_launches(records, self._tables.calls.joined(), resolved.launches)
+        records = with_launches(records, self._tables.calls.joined(), resolved.launches)
         if not self._wanted.every_arg:
-            records = _without_connections(records)
+            records = without_connections(records)
         series, samples = self._counters.tables(self.names.process, self._strings)
         return replace(
             records,
@@ -350,7 +348,6 @@ class _Tables:
 
 
 _Iterated = TypeVar("_Iterated", Tasks, PlaneTasks, CommunicationOps, HostEvents)
-_Connected = TypeVar("_Connected", Tasks, HostEvents)
 _Table = TypeVar("_Table", bound=Spans)
 
 
@@ -373,83 +370,3 @@ def _process(names: LaneNames, key: LaneKey) -> int:
 def _whole(value: object) -> int:
     number = whole_number(value)
     return NO_ID if number is None or number < 0 else number
-
-
-def _with_launches(records: Records, calls: Calls, flows: Launches) -> Records:
-    """Note when tasks and ops were launched: the host call of the same connection, else a flow.
-
-    Of several calls with one connection the latest counts.
-    """
-    order = np.lexsort((calls.start_ns, calls.connection))
-    connection, called_ns = calls.connection[order], calls.start_ns[order]
-
-    def launch_ns(kind: FlowEnd, own: Int64) -> Int64:
-        made = np.full(len(own), NO_TIME, np.int64)
-        of_kind = flows.kind == kind
-        np.maximum.at(made, flows.row[of_kind], flows.time_ns[of_kind])
-        at = np.searchsorted(connection, own, side="right") - 1
-        found = (at >= 0) & (own != NO_ID)
-        found[found] = connection[at[found]] == own[found]
-        made[found] = called_ns[at[found]]
-        return made
-
-    tasks, ops = records.tasks, records.ops
-    return replace(
-        records,
-        tasks=replace(tasks, launch_ns=launch_ns(FlowEnd.TASK, tasks.connection)),
-        ops=replace(ops, launch_ns=launch_ns(FlowEnd.OP, ops.connection)),
-    )
-
-
-def _without_connections(records: Records) -> Records:
-    """Connections have told when tasks were launched; nothing else asks for them."""
-
-    def without(table: _Connected) -> _Connected:
-        return replace(table, connection=constant(NO_ID, len(table), np.int64))
-
-    return replace(records, tasks=without(records.tasks), host=without(records.host))
-
-
-def join_records(parts: Sequence[Records]) -> Records:
-    """Join the records of several files of one rank; flows keep pointing at their rows."""
-    flows, firsts = [], dict.fromkeys(FlowEnd, 0)
-    for part in parts:
-        shift = np.array([firsts[kind] for kind in FlowEnd])
-        flows.append(
-            replace(
-                part.flows,
-                source_row=part.flows.source_row + shift[part.flows.source_kind],
-                target_row=part.flows.target_row + shift[part.flows.target_kind],
-            )
-        )
-        for kind, table in (
-            (FlowEnd.HOST, part.host),
-            (FlowEnd.TASK, part.tasks),
-            (FlowEnd.OP, part.ops),
-            (FlowEnd.PLANE, part.planes),
-        ):
-            firsts[kind] += len(table)
-    return Records(
-        parts[0].rank,
-        parts[0].strings,
-        tasks=Tasks.concat(part.tasks for part in parts),
-        planes=PlaneTasks.concat(part.planes for part in parts),
-        ops=CommunicationOps.concat(part.ops for part in parts),
-        steps=Steps.concat(part.steps for part in parts),
-        parts=StepParts.concat(part.parts for part in parts),
-        host=HostEvents.concat(part.host for part in parts),
-        series=CounterSeries.concat(part.series for part in parts),
-        samples=CounterSamples.concat(_shifted_samples(parts)),
-        flows=Flows.concat(flows),
-        omissions=tuple(omission for part in parts for omission in part.omissions),
-        warnings=tuple(warning for part in parts for warning in part.warnings),
-        hardware=parts[0].hardware,
-    )
-
-
-def _shifted_samples(parts: Sequence[Records]) -> list[CounterSamples]:
-    shifted, first = [], 0
-    for part in parts:
-        shifted.append(replace(part.samples, series=part.samples.series + first))
-        first += len(part.series)
-    return shifted

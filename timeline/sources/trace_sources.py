@@ -18,7 +18,8 @@ from timeline.sources.file_names import held_file, named_files, plain_name
 from timeline.sources.identity import raw_error
 from timeline.sources.kernel_table import describe_tasks, read_kernel_table
 from timeline.sources.step_table import read_step_table
-from timeline.sources.trace_reader import TraceFiles, join_records, read_trace
+from timeline.sources.trace_reader import TraceFiles, read_trace
+from timeline.sources.trace_records import join_records
 
 __all__ = [
     "GraphTimelineSource",

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 import msgspec
 import numpy as np
 
-from timeline.records.columns import Codes, Columns, Int64, column, constant
+from timeline.records.columns import Columns, Int64, column, constant
 from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import (
     NO_CONTEXT,
@@ -27,15 +26,14 @@ from timeline.records.tables import (
     Tasks,
 )
 from timeline.sources.event_columns import Interval, first_ids, ids_of, names_of, spans_of
+from timeline.sources.lane_events import LaneEvents
 from timeline.sources.microseconds import interval_ns, moment_ns, moments_ns
 from timeline.sources.trace_events import NO_ARGS, Args, Complete, number
-from timeline.sources.trace_lanes import LaneKey
 from timeline.sources.whole_numbers import real
 
 __all__ = [
     "COMPUTE_TYPES",
     "Calls",
-    "LaneEvents",
     "host_table",
     "ops_table",
     "planes_table",
@@ -70,40 +68,6 @@ _PARTS = (
 """Parts by name, or by category where a version of msprof writes plain names."""
 _ITERATION_NAME = re.compile(r"Iteration ([0-9]{1,9})")
 _PROFILER_STEP = re.compile(r"ProfilerStep#([0-9]{1,9})")
-
-
-@dataclass(frozen=True)
-class LaneEvents:
-    """The events of some lanes, lane after lane."""
-
-    keys: list[LaneKey]
-    counts: list[int]
-    """Events of each lane."""
-    events: list[Complete]
-
-    @classmethod
-    def of(cls, lanes: Mapping[LaneKey, Sequence[Complete]]) -> LaneEvents:
-        """Join the events of lanes."""
-        counts = [len(events) for events in lanes.values()]
-        return cls(list(lanes), counts, list(chain.from_iterable(lanes.values())))
-
-    def args(self) -> list[Args]:
-        """The args of each event."""
-        return [event.args or NO_ARGS for event in self.events]
-
-    def names(self, strings: StringPool) -> Codes:
-        """The name of each event."""
-        return strings.codes([event.name for event in self.events])
-
-    def ids(self, values: Sequence[int]) -> Int64:
-        """One id per lane as a column of the events."""
-        if len(set(values)) == 1:
-            return constant(values[0], len(self.events), np.int64)
-        return np.repeat(np.array(values, np.int64), self.counts)
-
-    def codes(self, values: Sequence[str], strings: StringPool) -> Codes:
-        """One string per lane as a column of the events."""
-        return self.ids([strings.code(value) for value in values]).astype(np.int32)
 
 
 def tasks_table(
