@@ -22,8 +22,8 @@ __all__ = ["FlowReader", "LaneRows", "Launches", "ResolvedFlows"]
 LAUNCH = frozenset({"HostToDevice", "async_npu"})
 """Categories whose start is the moment a task was launched on the host."""
 NOT_BOUND = -1
-PLAIN_DIGITS = 18
-"""Decimals of that many digits fit 64 bits."""
+MOST = b"%d" % np.iinfo(np.int64).max
+"""The largest id that a column holds as it is."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,9 @@ class FlowReader:
         odd = self._odd_ids
         return [
             int(text)
-            if text.isdigit() and not text.startswith(b"0") and len(text) <= PLAIN_DIGITS
+            if text.isdigit()
+            and not text.startswith(b"0")
+            and (len(text) < len(MOST) or (len(text) == len(MOST) and text <= MOST))
             else ~odd[text]
             for text in texts
         ]

@@ -296,7 +296,7 @@ class _Reader:
         pile.add(table)
 
 
-HELD_EVENTS = 1 << 14
+HELD_EVENTS = 1 << 15
 """Events that are held as objects before they become columns."""
 HOST_DEVICE = 31
 """Device number that msprof packs into the pid of host processes."""
