@@ -100,6 +100,7 @@ def _steps(chance: np.random.Generator, overlap: Table, steps: int, *, phases: b
         "step": step,
         "start_ns": start_ns,
         "end_ns": start_ns + parts["span_ns"],
+        "device_start_ns": start_ns,
         **{name: np.ma.masked_array(own, np.zeros(len(own), bool)) for name, own in parts.items()},
         **{
             name: np.ma.masked_array(own, np.full(len(own), not phases))

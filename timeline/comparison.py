@@ -26,11 +26,10 @@ class Comparison:
     """Two runs side by side; times are the mean of a step and rank where both runs have steps.
 
     overall: metric, base_ns, new_ns, delta_ns. steps: a row per step in order, of the rank on
-    which it took longest: base_step, new_step, base_start_ns and new_start_ns (each on the clock
-    of its run), base_ns, new_ns, delta_ns. ranks: rank, base_ns, new_ns and delta_ns of its mean
-    step. operators, collectives: matched (by name, by type and
-    shape, or in one run only), type, name, shapes, base_count, new_count, base_ns, new_ns,
-    delta_ns; who lost most first.
+    which it took longest: base_step, new_step, base_start_ns and new_start_ns (on the device, each
+    on the clock of its run), base_ns, new_ns, delta_ns. ranks: rank, base_ns, new_ns and delta_ns
+    of its mean step. operators, collectives: matched (by what, or "one run only"), type, name,
+    shapes, base_count, new_count, base_ns, new_ns, delta_ns; who lost most first.
     """
 
     overall: Table
@@ -166,7 +165,7 @@ def _steps(base: Figures, new: Figures) -> Table:
     base_own, new_own = (
         {
             name: np.asarray(side[name])[:count] if count else nothing
-            for name in ("step", "start_ns", "span_ns")
+            for name in ("step", "device_start_ns", "span_ns")
         }
         for side in sides
     )
@@ -174,8 +173,8 @@ def _steps(base: Figures, new: Figures) -> Table:
         {
             "base_step": base_own["step"],
             "new_step": new_own["step"],
-            "base_start_ns": base_own["start_ns"],
-            "new_start_ns": new_own["start_ns"],
+            "base_start_ns": base_own["device_start_ns"],
+            "new_start_ns": new_own["device_start_ns"],
             "base_ns": base_own["span_ns"],
             "new_ns": new_own["span_ns"],
             "delta_ns": new_own["span_ns"] - base_own["span_ns"],

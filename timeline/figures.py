@@ -34,9 +34,10 @@ class Figures:
     span_ns (computing, not overlapped and free together), computing_ns, communication_ns,
     not_overlapped_ns, free_ns."""
     steps: Table
-    """A row per rank, graph and step: start_ns and end_ns as marked; span_ns and the parts of its
-    device work; receive_ns and preparing_ns (see `StepWaits`); fp_bp_ns, tail_ns and interval_ns of
-    the step trace (forward and backward, what comes behind, the wait for data before)."""
+    """A row per rank, graph and step: start_ns and end_ns as marked; device_start_ns, span_ns and
+    the parts of its device work; receive_ns and preparing_ns (see `StepWaits`); fp_bp_ns, tail_ns
+    and interval_ns of the step trace (forward and backward, what comes behind, the wait for data
+    before)."""
     operators: Table
     """A row per rank and operator: communication or not, type, core, name and shapes (where asked
     for), count, total_ns, shortest_ns and longest_ns."""
@@ -114,6 +115,7 @@ def _steps(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
         "step": steps.iteration,
         "start_ns": steps.start_ns,
         "end_ns": steps.end_ns,
+        "device_start_ns": _given(facts.device_start_ns, NO_TIME),
         **measured,
         "receive_ns": np.ma.masked_array(facts.step_waits.receive_ns, ~totals.known),
         "preparing_ns": _given(facts.step_waits.preparing_ns, NO_TIME),
