@@ -53,6 +53,10 @@ def test_the_straggler_is_named_in_every_layout(
     assert worst["rank"] == SLOW_RANK
     assert worst["compute_late_ns"] > worst["host_late_ns"]
     assert worst["alone"] == 0
+    (told,) = [line for line in report["verdict"]["sentences"] if "wait" in line]
+    assert told.startswith("Others waited ")
+    assert f" for rank {SLOW_RANK} " in told
+    assert told.endswith("late by computing.")
 
 
 def test_a_wrong_clock_is_found_and_put_right(

@@ -107,8 +107,7 @@ class Verdict:
                 f"{' a step' if worst['step_ns'] is not None else ''}, "
                 f"{own.spread:.1%} more than the fastest, {own.fastest}."
             )
-            yield from self._computes_longest()
-        yield from self._straggler()
+        yield from self._straggler() if len(self.stragglers) else self._computes_longest()
         if self.step_extreme is not None:
             own = self.step_extreme
             on = f" on rank {own.rank}" if len(self.ranks) > 1 else ""
@@ -128,10 +127,11 @@ class Verdict:
     def _computes_longest(self) -> Iterator[str]:
         """Ranks wait for each other in collectives: who computes longest makes the others wait.
 
-        Sums over different numbers of steps tell nothing of that.
+        That is a guess, for where collectives do not tell it. Sums over different numbers of steps
+        tell nothing of that.
         """
         used = _used(self.ranks)
-        if len(np.unique(used["steps"])) > 1:
+        if len(used) < 2 or len(np.unique(used["steps"])) > 1:
             return
         computing_ns = used["computing_ns"]
         median_ns = float(np.median(computing_ns))
@@ -145,8 +145,6 @@ class Verdict:
 
     def _straggler(self) -> Iterator[str]:
         """Whom the others wait for most, and why."""
-        if not len(self.stragglers):
-            return
         worst = self.stragglers.take(np.array([0])).to_dicts()[0]
         all_ns = int(self.stragglers["caused_ns"].sum())
         late = "computing" if worst["compute_late_ns"] >= worst["host_late_ns"] else "its host"
