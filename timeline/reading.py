@@ -14,7 +14,7 @@ from timeline.options import ReadingOptions
 from timeline.progress import Progress
 from timeline.records.tables import NO_GRAPH
 from timeline.selection import SUMMARY_LAYERS, Layer, Selection
-from timeline.share import Request, Share, gathered, share_of
+from timeline.share import BYTES_OF_ELEMENT, Request, Share, gathered, share_of
 from timeline.sources.base import Source
 from timeline.tracks.facts import RankFacts
 from timeline.tracks.fit import Leading
@@ -33,7 +33,6 @@ __all__ = [
 
 FAN_IN = 4
 """So many times the limit may be held of all ranks before they are gathered together."""
-BYTES_OF_ELEMENT = 16
 SLACK_SPREADS = 4
 EVERY_NAME = 1 << 62
 LEAST_HELD = 1 << 22

@@ -65,15 +65,11 @@ class RankMove:
 
 @dataclass(frozen=True)
 class JoinedClock:
-    """What each rank is moved by to be on one clock, and wall time less that clock.
-
-    fallback: why clocks were not corrected by collectives, where nothing else was asked for.
-    """
+    """What each rank is moved by to be on one clock, and wall time less that clock."""
 
     moves: tuple[RankMove, ...]
     wall_offset_ns: int | None
     warnings: tuple[str, ...] = ()
-    fallback: str = ""
 
     @property
     def method(self) -> str:
@@ -96,7 +92,8 @@ def join_clocks(ranks: Sequence[RankClock], options: ClockOptions | None = None)
     absent = set(options.offsets_ns) - {rank.rank for rank in ranks}
     if absent:
         raise SelectionError(
-            f"--offset: rank {spell_ids(absent)} is not selected. Use --list to see the ranks."
+            f"--offset: rank {spell_ids(absent)} is not selected.",
+            do="Use --list to see the ranks.",
         )
     if options.align is Align.NONE:
         joined = JoinedClock(tuple(RankMove(method="none") for _ in ranks), None)
@@ -160,16 +157,15 @@ def _by_collectives(ranks: Sequence[RankClock], joined: JoinedClock, *, asked: b
         [rank.collectives.moved(move.move) for rank, move in zip(ranks, joined.moves, strict=True)]
     )
     moves = tuple(_corrected(found, at, move) for at, move in enumerate(joined.moves))
-    reason = "; ".join(found.reasons)
     warnings = joined.warnings
     if found.used.all():
         # What nothing related before is related now.
         warnings = ()
     elif asked:
         left = [rank.rank for rank, used in zip(ranks, found.used, strict=True) if not used]
-        why = reason or "they share too few of them"
+        why = "; ".join(found.reasons) or "they share too few of them"
         warnings += (f"--align collectives: ranks {spell_ids(left)} stay as recorded: {why}.",)
-    return replace(joined, moves=moves, warnings=warnings, fallback=reason)
+    return replace(joined, moves=moves, warnings=warnings)
 
 
 def _corrected(found: Alignment, at: int, move: RankMove) -> RankMove:
