@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from timeline.tracks.facts import ProfileFacts, RankFacts, facts_of, profile_fac
 from timeline.tracks.fit import Leading, with_leading_detail
 from timeline.tracks.gathering import element_count, gathered_within
 from timeline.tracks.model import Arg, Slices, Timeline, Track
+from timeline.tracks.painter import ArgColumn
 from timeline.tracks.picture import RankTracks, draw_rank
 from timeline.tracks.rank_picture import PictureOptions, RankPicture
 
@@ -150,24 +151,29 @@ def _drawn(
     facts = facts_of(profile, picture, collectives, named_operators=request.named_operators)
     if not request.draw:
         return facts, RankTracks(records.rank, (), 0)
-    tracks = draw_rank(picture, request.options)
-    return facts, replace(tracks, tracks=with_args(tracks.tracks, request.args))
+    return facts, draw_rank(picture, request.options, _wanted(request.args))
 
 
 def with_args(tracks: Sequence[Track], args: Args) -> tuple[Track, ...]:
     """The tracks with the args that were asked for, and those that tell what was gathered."""
 
-    def wanted(arg: Arg) -> bool:
-        if args is Args.DEFAULT:
-            return arg.default
-        return args is Args.ALL or arg.of_several
-
     return tuple(
-        replace(track, content=track.content.with_args(wanted))
+        replace(track, content=track.content.with_args(_wanted(args)))
         if isinstance(track.content, Slices)
         else track
         for track in tracks
     )
+
+
+def _wanted(args: Args) -> Callable[[Arg | ArgColumn], bool]:
+    """Which args are drawn."""
+
+    def wanted(arg: Arg | ArgColumn) -> bool:
+        if args is Args.DEFAULT:
+            return arg.default
+        return args is Args.ALL or (isinstance(arg, Arg) and arg.of_several)
+
+    return wanted
 
 
 def _picture(part: Cut, selection: Selection) -> RankPicture:

@@ -11,7 +11,18 @@ import numpy.typing as npt
 
 from timeline.errors import RecordError
 
-__all__ = ["Bool", "Codes", "Columns", "Float64", "Int64", "Pile", "Rows", "column", "constant"]
+__all__ = [
+    "Bool",
+    "Codes",
+    "Columns",
+    "Float64",
+    "Int64",
+    "Pile",
+    "Rows",
+    "column",
+    "constant",
+    "is_constant",
+]
 
 PILED_ROWS = 1 << 17
 """Rows that a pile holds in small parts."""
@@ -37,20 +48,21 @@ def constant(value: float, count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]
     return np.broadcast_to(np.array(value, dtype), (count,))
 
 
-def _is_constant(values: npt.NDArray[Any]) -> bool:
+def is_constant(values: npt.NDArray[Any]) -> bool:
+    """Whether a column was made by `constant`."""
     return values.strides == (0,)
 
 
 def _joined(parts: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     """All rows of all parts of one column."""
     first = parts[0][:1].tobytes()
-    if all(_is_constant(part) and part[:1].tobytes() == first for part in parts):
+    if all(is_constant(part) and part[:1].tobytes() == first for part in parts):
         return constant(parts[0][0], sum(len(part) for part in parts), parts[0].dtype)
     return np.concatenate(parts)
 
 
 def _taken(values: npt.NDArray[Any], rows: Bool | Rows, count: int) -> npt.NDArray[Any]:
-    if _is_constant(values) and count:
+    if is_constant(values) and count:
         return constant(values[0], count, values.dtype)
     return values[rows]
 

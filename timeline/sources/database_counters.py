@@ -10,6 +10,7 @@ from timeline.records.columns import Codes, Int64
 from timeline.records.strings import StringPool
 from timeline.records.tables import NO_ID, NO_TIME, CounterSamples, CounterSeries, Omission
 from timeline.sources.counter_samples import SampleCollector
+from timeline.sources.database_joins import distinct_values
 from timeline.sources.database_names import DatabaseNames
 from timeline.sources.database_sample_tables import CounterTable, counter_tables
 from timeline.sources.operator_memory import read_operator_memory_table
@@ -82,17 +83,21 @@ def _labels(
     tags = (*table.ids, *table.kinds)
     if not tags:
         return ([""] if len(time_ns) else []), np.zeros(len(time_ns), np.int32)
-    keys = np.stack([integers[tag] for tag in tags], axis=1)
-    distinct, which = np.unique(keys, axis=0, return_inverse=True)
+    which = np.zeros(len(time_ns), np.intp)
+    for tag in tags:
+        distinct, place = distinct_values(integers[tag])
+        _, which = distinct_values(which * len(distinct) + place)
+    first = np.empty(int(which.max(initial=-1)) + 1, np.intp)
+    first[which[::-1]] = np.arange(len(which))[::-1]
     labels = [
         " ".join(
             str(value) if tag in table.ids else _titled(names.get(value, str(value)))
             for tag, value in zip(tags, row, strict=True)
             if value != NO_ID
         )
-        for row in distinct.tolist()
+        for row in zip(*(integers[tag][first].tolist() for tag in tags), strict=True)
     ]
-    return labels, which.reshape(-1).astype(np.int32)
+    return labels, which.astype(np.int32)
 
 
 def _titled(name: str) -> str:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
 
-from timeline.records.columns import Bool, Int64, Rows
+from timeline.records.columns import Bool, Codes, Int64, Rows
 from timeline.records.tables import NO_CONTEXT, NO_ID, Tasks
 
 __all__ = [
     "Lookup",
+    "at_rows",
     "common_keys",
     "covering_parents",
     "distinct_values",
@@ -18,6 +20,7 @@ __all__ = [
     "pairs_by_key",
 ]
 
+_Values = TypeVar("_Values", Int64, Codes)
 
 DENSE = 8
 """Keys that are spread over at most this many times their number are found by position."""
@@ -56,7 +59,8 @@ class Lookup:
         self._order, self._sorted = np.empty(0, np.intp), keys[:0]
         if dense := _spread(keys):
             self._least, places = dense
-            self._row_at = np.full(places, -1, np.intp)
+            # One place more, which is every key's that is not there.
+            self._row_at = np.full(places + 1, -1, np.intp)
             self._row_at[keys[::-1] - self._least] = np.arange(len(keys))[::-1]
         else:
             self._order = np.argsort(keys, kind="stable")
@@ -65,9 +69,10 @@ class Lookup:
     def find(self, keys: Int64) -> Rows:
         """The row of each key, -1 for none."""
         if len(self._row_at):
-            offset = keys - self._least
-            inside = (offset >= 0) & (offset < len(self._row_at))
-            return np.where(inside, self._row_at[np.where(inside, offset, 0)], -1)
+            places = len(self._row_at) - 1
+            # Below the least key the difference is huge without a sign, as above the greatest.
+            offset = (keys - self._least).view(np.uint64)
+            return self._row_at[np.minimum(offset, np.uint64(places)).view(np.int64)]
         if not len(self._sorted):
             return np.full(len(keys), -1, np.intp)
         at = np.minimum(np.searchsorted(self._sorted, keys), len(self._sorted) - 1)
@@ -75,10 +80,13 @@ class Lookup:
 
     def of(self, column: str, rows: Rows, absent: int = NO_ID) -> Int64:
         """A column's values at rows that `find` gave."""
-        values = self._columns[column]
-        if not len(values):
-            return np.full(len(rows), absent, np.int64)
-        return np.where(rows >= 0, values[np.maximum(rows, 0)], absent)
+        return at_rows(self._columns[column], rows, absent)
+
+
+def at_rows(values: _Values, rows: Rows, absent: int) -> _Values:
+    """A column's values at rows that `Lookup.find` gave; where it gave none, another."""
+    # The last value is the one that -1 picks.
+    return np.append(values, values.dtype.type(absent))[rows]
 
 
 def pairs_by_key(left: Int64, right: Int64) -> tuple[Rows, Rows]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from timeline.errors import SourceError
-from timeline.records.columns import Bool, Codes, Int64, Rows, constant
+from timeline.records.columns import Bool, Codes, Float64, Int64, Rows, constant
 from timeline.records.strings import NO_NAME
 from timeline.records.tables import (
     NO_CONTEXT,
@@ -32,7 +32,7 @@ from timeline.selection import Layer
 from timeline.sources.base import Clock, Identity, Wanted
 from timeline.sources.database_counters import read_counters
 from timeline.sources.database_host import read_cann_calls, read_host
-from timeline.sources.database_joins import Lookup, covering_parents
+from timeline.sources.database_joins import Lookup, covering_parents, distinct_values
 from timeline.sources.database_names import DatabaseNames
 from timeline.sources.sqlite_columns import Database, open_database
 
@@ -70,6 +70,7 @@ class _Reader:
         self.names = DatabaseNames(database)
         self.strings = self.names.strings
         self.omissions: list[Omission] = []
+        self.group_numbers: dict[int, int] = {}
         self.steps = self._steps()
         # Where steps are not marked they are found by the names of operators.
         self.named = wanted.with_names or not len(self.steps)
@@ -77,24 +78,19 @@ class _Reader:
     def records(self) -> Records:
         """Read every table that a layer needs."""
         tasks, task_ids = self._tasks()
-        with_host = bool(self.layers & {Layer.CANN, Layer.FRAMEWORK})
-        calls = read_cann_calls(self.database, whole=with_host)
-        tasks = replace(tasks, launch_ns=self._launches(tasks.connection, calls))
-        communication = Lookup(
-            self._integers(
-                "COMMUNICATION_TASK_INFO",
-                {
-                    "globalTaskId": NO_ID,
-                    "opId": NO_ID,
-                },
-            ),
-            "globalTaskId",
-        )
+        communication = self._communication(tasks)
         ops = self._ops(tasks, task_ids, communication)
-        ops = replace(ops, launch_ns=self._launches(ops.connection, calls))
+        calls: dict[str, Int64] = {}
+        with_host = bool(self.layers & {Layer.CANN, Layer.FRAMEWORK})
+        # Steps of a database are host time: what a step launched belongs to it.
+        if with_host or len(self.steps):
+            calls = read_cann_calls(self.database, whole=with_host)
+            lookup = Lookup(calls, "connectionId")
+            tasks = replace(tasks, launch_ns=_launches(tasks.connection, lookup))
+            ops = replace(ops, launch_ns=_launches(ops.connection, lookup))
         planes = PlaneTasks.empty()
         if Layer.COMMUNICATION in self.layers:
-            planes = self._planes(tasks, task_ids)
+            planes = self._planes(tasks, task_ids, communication)
         host, flows = HostEvents.empty(), Flows.empty()
         if with_host:
             host, flows = read_host(self.database, self.names, calls, tasks, ops)
@@ -141,7 +137,6 @@ class _Reader:
             {
                 "startNs": NO_TIME,
                 "endNs": NO_TIME,
-                "deviceId": NO_ID,
                 "connectionId": NO_ID,
                 "globalTaskId": NO_ID,
                 "contextId": NO_CONTEXT,
@@ -150,6 +145,7 @@ class _Reader:
                 "modelId": NO_GRAPH,
             }
             | self._if_named({"taskType": NO_ID})
+            | ({} if self._of_one_device() else {"deviceId": NO_ID})
             | self._rest({"batchId": NO_ID}),
             where,
         )
@@ -188,6 +184,9 @@ class _Reader:
             )
         return tasks, raw["globalTaskId"]
 
+    def _of_one_device(self) -> bool:
+        return self.device is not None or self.database.count("NPU_INFO") == 1
+
     def _names_of(self, raw: dict[str, Int64], compute: Lookup, row: Rows) -> dict[str, Any]:
         if not self.named:
             return {
@@ -219,13 +218,30 @@ class _Reader:
         if not kept.all():
             self.omissions.append(Omission(reason, int((~kept).sum()), self.rank, loss=loss))
 
-    def _launches(self, connection: Int64, calls: dict[str, Int64]) -> Int64:
-        """When the host call of each connection began."""
-        lookup = Lookup(calls, "connectionId")
-        row = np.where(connection == NO_ID, -1, lookup.find(connection))
-        return lookup.of("startNs", row, NO_TIME)
+    def _communication(self, tasks: Tasks) -> dict[str, Int64]:
+        """HCCL tasks as they are in the database, as far as they are drawn or tell of ops."""
+        drawn = Layer.COMMUNICATION in self.layers
+        of_ops = self.device is not None or bool((tasks.graph != NO_GRAPH).any())
+        columns = {"globalTaskId": NO_ID} if drawn or of_ops else {}
+        if of_ops:
+            columns |= {"opId": NO_ID}
+        if drawn:
+            columns |= {
+                "taskType": NO_ID,
+                "planeId": NO_ID,
+                "groupName": NO_ID,
+                "srcRank": NO_ID,
+                "dstRank": NO_RANK,
+                "size": NO_ID,
+                "linkType": NO_ID,
+            } | self._rest(
+                {"name": NO_ID, "notifyId": NO_ID, "transportType": NO_ID, "dataType": NO_ID}
+            )
+        return self._integers("COMMUNICATION_TASK_INFO", columns) if columns else {}
 
-    def _ops(self, tasks: Tasks, task_ids: Int64, communication: Lookup) -> CommunicationOps:
+    def _ops(
+        self, tasks: Tasks, task_ids: Int64, communication: dict[str, Int64]
+    ) -> CommunicationOps:
         """Communication ops; their graph and device are those of their tasks."""
         self.database.require("COMMUNICATION_OP", "startNs", "endNs")
         raw = self._integers(
@@ -243,26 +259,26 @@ class _Reader:
                 "deviceId": NO_ID,
             },
         )
-        row = communication.find(task_ids)
-        of_task = np.where(row >= 0, communication.of("opId", row), NO_ID)
-        owners = Lookup(
-            {
-                "op": of_task[row >= 0],
-                "graph": tasks.graph[row >= 0],
-            },
-            "op",
-        )
-        owner = owners.find(raw["opId"])
+        graph: Int64 = constant(NO_GRAPH, len(raw["opId"]), np.int64)
+        owned = np.zeros(len(graph), np.bool_)
+        if "opId" in communication:
+            row = Lookup(communication, "globalTaskId").find(task_ids)
+            held = row >= 0
+            owners = Lookup(
+                {"op": communication["opId"][row[held]], "graph": tasks.graph[held]}, "op"
+            )
+            owner = owners.find(raw["opId"])
+            graph, owned = owners.of("graph", owner, NO_GRAPH), owner >= 0
         group, label = self._groups(raw["groupName"])
         ops = CommunicationOps.of(
-            len(owner),
+            len(graph),
             {
                 "start_ns": raw["startNs"],
                 "end_ns": raw["endNs"],
                 "group": group,
                 "group_name": label,
                 "name": self.names.codes(raw["opName"]),
-                "graph": owners.of("graph", owner, NO_GRAPH),
+                "graph": graph,
                 "connection": raw["connectionId"],
                 "count": raw["count"],
                 "data_type": self.names.enum("ENUM_HCCL_DATA_TYPE", raw["dataType"]),
@@ -271,59 +287,37 @@ class _Reader:
         )
         here = np.ones(len(ops), np.bool_)
         if self.device is not None:
-            here = (raw["deviceId"] == self.device) | ((raw["deviceId"] == NO_ID) & (owner >= 0))
+            here = (raw["deviceId"] == self.device) | ((raw["deviceId"] == NO_ID) & owned)
         return ops.take(here)
 
     def _groups(self, ids: Int64) -> tuple[Codes, Codes]:
         """Groups numbered in order of their first op, as exports to text do; and their names."""
-        order = self._group_numbers()
-        distinct, which = np.unique(ids, return_inverse=True)
+        distinct, which = distinct_values(ids)
+        first = np.empty(len(distinct), np.intp)
+        first[which[::-1]] = np.arange(len(ids))[::-1]
+        for number in distinct[np.argsort(first)].tolist():
+            if number != NO_ID:
+                self.group_numbers.setdefault(number, len(self.group_numbers))
         labels = self.strings.codes(
-            f"Group {order.get(number, number)}" for number in distinct.tolist()
+            f"Group {self.group_numbers.get(number, number)}" for number in distinct.tolist()
         )
-        return labels[which.reshape(-1)], self.names.codes(ids)
+        return labels[which], self.names.codes(ids)
 
-    def _group_numbers(self) -> dict[int, int]:
-        numbers: dict[int, int] = {}
-        for table in ("COMMUNICATION_OP", "COMMUNICATION_TASK_INFO"):
-            if self.database.has(table, "groupName"):
-                for number in self.database.first_rows(table, "groupName"):
-                    numbers.setdefault(number, len(numbers))
-        return numbers
-
-    def _planes(self, tasks: Tasks, task_ids: Int64) -> PlaneTasks:
+    def _planes(self, tasks: Tasks, task_ids: Int64, raw: dict[str, Int64]) -> PlaneTasks:
         """HCCL tasks, with the interval and ids of their hardware twin."""
-        raw = self._integers(
-            "COMMUNICATION_TASK_INFO",
-            {
-                "globalTaskId": NO_ID,
-                "taskType": NO_ID,
-                "planeId": NO_ID,
-                "groupName": NO_ID,
-                "srcRank": NO_ID,
-                "dstRank": NO_RANK,
-                "size": NO_ID,
-                "linkType": NO_ID,
-            }
-            | self._rest(
-                {"name": NO_ID, "notifyId": NO_ID, "transportType": NO_ID, "dataType": NO_ID}
-            ),
-        )
+        group, _ = self._groups(raw["groupName"])
         twin = Lookup({"id": task_ids}, "id").find(raw["globalTaskId"])
         known = twin >= 0
         if self.device is None:
             self._omit("HCCL tasks whose device task is not in the profile", known, loss=True)
         raw = {name: values[known] for name, values in raw.items()}
         own = tasks.take(twin[known])
-        bandwidth = self.database.floats("COMMUNICATION_TASK_INFO", {"bandwidth": -1.0})
-        gigabytes = bandwidth["bandwidth"][known]
-        group, _ = self._groups(raw["groupName"])
         return PlaneTasks.of(
             len(own),
             {
                 "start_ns": own.start_ns,
                 "end_ns": own.end_ns,
-                "group": group,
+                "group": group[known],
                 "plane": raw["planeId"],
                 "name": self.names.codes(raw["taskType"]),
                 "graph": own.graph,
@@ -334,8 +328,8 @@ class _Reader:
                 "target_rank": raw["dstRank"],
                 "size_bytes": raw["size"],
                 "link": self.names.enum("ENUM_HCCL_LINK_TYPE", raw["linkType"]),
-                "bandwidth": np.where(gigabytes < 0, np.nan, gigabytes),
             }
+            | self._bandwidth(known)
             | (
                 {
                     "op": self.names.codes(raw["name"]),
@@ -348,6 +342,13 @@ class _Reader:
                 else {}
             ),
         )
+
+    def _bandwidth(self, known: Bool) -> dict[str, Float64]:
+        table, column = "COMMUNICATION_TASK_INFO", "bandwidth"
+        if not self.database.has(table, column):
+            return {}
+        gigabytes = self.database.floats(table, {column: -1.0})[column][known]
+        return {column: np.where(gigabytes < 0, np.nan, gigabytes)}
 
     def _steps(self) -> Steps:
         """ProfilerStep windows; they are host time."""
@@ -372,7 +373,6 @@ def _unnamed_tasks(raw: dict[str, Int64], row: Rows) -> Tasks:
         {
             "start_ns": raw["startNs"],
             "end_ns": raw["endNs"],
-            "device": raw["deviceId"],
             "stream": raw["streamId"],
             "task": raw["taskId"],
             "context": raw["contextId"],
@@ -380,5 +380,12 @@ def _unnamed_tasks(raw: dict[str, Int64], row: Rows) -> Tasks:
             "connection": raw["connectionId"],
             "name": constant(NO_NAME, len(row), np.int32),
             "compute": row >= 0,
-        },
+        }
+        | ({"device": raw["deviceId"]} if "deviceId" in raw else {}),
     )
+
+
+def _launches(connection: Int64, calls: Lookup) -> Int64:
+    """When the host call of each connection began."""
+    row = np.where(connection == NO_ID, -1, calls.find(connection))
+    return calls.of("startNs", row, NO_TIME)

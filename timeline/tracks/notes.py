@@ -10,8 +10,8 @@ import numpy as np
 from timeline.records.strings import StringPool
 from timeline.records.tables import NO_ID
 from timeline.tracks import meanings
-from timeline.tracks.model import Arg, Schema, Track
-from timeline.tracks.painter import Drawn, Painter, integers
+from timeline.tracks.model import Schema, Track
+from timeline.tracks.painter import ArgColumn, Drawn, Painter, integers
 
 __all__ = ["Note", "Notes", "with_notes"]
 
@@ -75,7 +75,7 @@ def _drawn(notes: Sequence[Note], start_ns: int, end_ns: int, strings: StringPoo
     )
 
 
-def _args(notes: Sequence[Note]) -> list[Arg]:
+def _args(notes: Sequence[Note]) -> list[ArgColumn]:
     given = [dict(note.numbers) for note in notes]
     names = dict.fromkeys(name for numbers in given for name in numbers)
     return [

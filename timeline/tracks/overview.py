@@ -13,8 +13,8 @@ from timeline.records.tables import NO_GRAPH, NO_TIME
 from timeline.tracks import meanings
 from timeline.tracks.facts import RankFacts
 from timeline.tracks.lanes import nested_lanes
-from timeline.tracks.model import Arg, Schema
-from timeline.tracks.painter import Drawn, Painter, integers
+from timeline.tracks.model import Schema
+from timeline.tracks.painter import ArgColumn, Drawn, Painter, integers
 from timeline.tracks.summary import rounded_percent, spent_args
 
 __all__ = ["paint_overview"]
@@ -53,10 +53,16 @@ def paint_overview(painter: Painter, facts: Sequence[RankFacts]) -> int:
     lane = nested_lanes(start_ns, end_ns)
     first, rest = np.flatnonzero(lane == 0), np.flatnonzero(lane != 0)
     meaning = meanings.STEPS_OF_ALL_RANKS if len(ranks) > 1 else meanings.STEPS_OF_ONE_RANK
-    root = painter.stacked(name, None, 0, _rows(drawn, first), strings, meaning)
+    root = painter.stacked(name, None, 0, replace(drawn, rows=first), strings, meaning)
     if len(rest):
         painter.flat(
-            "Steps, continued", root, -1, _rows(drawn, rest), strings, None, meanings.CONTINUED
+            "Steps, continued",
+            root,
+            -1,
+            replace(drawn, rows=rest),
+            strings,
+            None,
+            meanings.CONTINUED,
         )
     return root
 
@@ -114,7 +120,7 @@ def _drawn(
     return Drawn(start_ns, end_ns, strings.codes(labels), Schema.STEP, args)
 
 
-def _comparison(steps: list[list[_Span]]) -> list[Arg]:
+def _comparison(steps: list[list[_Span]]) -> list[ArgColumn]:
     """Which rank took longest and shortest, and how far they are apart."""
     slow = [max(own, key=lambda span: span.length_ns) for own in steps]
     fast = [min(own, key=lambda span: span.length_ns) for own in steps]
@@ -130,22 +136,10 @@ def _comparison(steps: list[list[_Span]]) -> list[Arg]:
     ]
 
 
-def _spent(steps: list[list[_Span]], facts: Sequence[RankFacts]) -> list[Arg]:
+def _spent(steps: list[list[_Span]], facts: Sequence[RankFacts]) -> list[ArgColumn]:
     """How the steps of the only rank were spent."""
     if not steps:
         return []
     (own,) = facts
     rows = np.array([spans[0].row for spans in steps], np.int64)
     return spent_args(own.step_totals, rows, np.array([len(spans) == 1 for spans in steps]))
-
-
-def _rows(drawn: Drawn, rows: np.ndarray) -> Drawn:
-    return replace(
-        drawn,
-        start_ns=drawn.start_ns[rows],
-        end_ns=drawn.end_ns[rows],
-        name=drawn.name[rows],
-        args=[
-            replace(arg, values=arg.values[rows], present=arg.present[rows]) for arg in drawn.args
-        ],
-    )

@@ -2,55 +2,103 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from timeline.records.columns import Bool, Float64, Int64, Rows
-from timeline.records.strings import StringPool
+from timeline.records.columns import Bool, Codes, Float64, Int64, Rows, constant, is_constant
+from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import FlowEnd
 from timeline.tracks.lanes import flat_lanes, nested_lanes, rows_by_lane
 from timeline.tracks.model import Arg, ArgKind, Arrows, Samples, Schema, Slices, Track
 
-__all__ = ["Drawn", "Painter", "integers", "names", "numbers"]
+__all__ = ["ArgColumn", "Drawn", "Painter", "integers", "names", "numbers", "sizes"]
 
 
-def integers(name: str, values: Int64, absent: int | None = None, *, default: bool = True) -> Arg:
+@dataclass(frozen=True)
+class ArgColumn:
+    """One arg of all rows of a table; `given` tells which of some values there are."""
+
+    name: str
+    kind: ArgKind
+    values: npt.NDArray[Any]
+    given: Callable[[npt.NDArray[Any]], Bool]
+    default: bool
+
+    def at(self, rows: Rows) -> Arg | None:
+        """The arg of some rows, None where none has it."""
+        if is_constant(self.values) and len(rows):
+            value = self.values[:1]
+            values = constant(value[0], len(rows), value.dtype)
+            present = constant(self.given(value)[0], len(rows), np.bool_)
+        else:
+            values = self.values[rows]
+            present = self.given(values)
+        if not present.any():
+            return None
+        if present.all():
+            present = constant(1, len(rows), np.bool_)
+        return Arg(self.name, self.kind, values, present, self.default)
+
+
+def integers(
+    name: str, values: Int64, absent: int | None = None, *, default: bool = True
+) -> ArgColumn:
     """An integer arg; rows that hold the sentinel do not have it."""
-    present = np.ones(len(values), np.bool_) if absent is None else values != absent
-    return Arg(name, ArgKind.INTEGER, values, present, default)
+
+    def given(own: npt.NDArray[Any]) -> Bool:
+        return np.ones(len(own), np.bool_) if absent is None else own != absent
+
+    return ArgColumn(name, ArgKind.INTEGER, values, given, default)
 
 
-def names(name: str, codes: np.ndarray, *, default: bool = True) -> Arg:
+def sizes(name: str, values: Int64) -> ArgColumn:
+    """An integer arg that only rows above zero have."""
+    return ArgColumn(name, ArgKind.INTEGER, values, lambda own: own > 0, default=True)
+
+
+def names(name: str, codes: np.ndarray, *, default: bool = True) -> ArgColumn:
     """An arg of names; rows without a name do not have it."""
-    return Arg(name, ArgKind.NAME, codes, codes != 0, default)
+    return ArgColumn(name, ArgKind.NAME, codes, lambda own: own != NO_NAME, default)
 
 
-def numbers(name: str, values: Float64, present: Bool, *, default: bool = True) -> Arg:
-    """An arg of real numbers."""
-    return Arg(name, ArgKind.NUMBER, values, present & np.isfinite(values), default)
+def numbers(name: str, values: Float64, *, default: bool = True) -> ArgColumn:
+    """An arg of real numbers; rows whose number is not finite do not have it."""
+    return ArgColumn(name, ArgKind.NUMBER, values, np.isfinite, default)
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """Slices to draw on one row: the columns, their args, and the table rows they come from."""
+    """Slices to draw on one row: the columns of a table, their args, and which of its rows.
+
+    rows: None for all of them. kind: the table, where its rows may be ends of arrows.
+    """
 
     start_ns: Int64
     end_ns: Int64
     name: np.ndarray
     schema: Schema
-    args: Sequence[Arg] = ()
+    args: Sequence[ArgColumn] = ()
     kind: FlowEnd | None = None
     rows: Rows | None = None
+
+    @property
+    def own_rows(self) -> Rows:
+        """The rows that are drawn."""
+        return np.arange(len(self.start_ns)) if self.rows is None else self.rows
 
 
 class Painter:
     """Collects the tracks of one picture."""
 
-    def __init__(self) -> None:
+    def __init__(self, wanted: Callable[[ArgColumn], bool] = lambda _: True) -> None:
+        """wanted: which args are drawn."""
         self.tracks: list[Track] = []
-        self._places: dict[tuple[int, FlowEnd], tuple[Int64, Int64]] = {}
+        self._wanted = wanted
+        self._places: dict[tuple[int, FlowEnd], tuple[Codes, Codes]] = {}
 
     def group(
         self,
@@ -74,11 +122,11 @@ class Painter:
         description: str,
     ) -> None:
         """Add a row of slices without nesting; where they overlap it gets lanes."""
-        by_start = np.lexsort((drawn.end_ns, drawn.start_ns))
-        lane = flat_lanes(drawn.start_ns[by_start], drawn.end_ns[by_start])
-        for rows in rows_by_lane(lane) or [np.empty(0, np.intp)]:
+        rows = _by_start(drawn)
+        lane = flat_lanes(drawn.start_ns[rows], drawn.end_ns[rows])
+        for own in rows_by_lane(lane) or [np.empty(0, np.intp)]:
             self._lane(
-                name, parent, order, drawn, by_start[rows], strings, rank, description, nested=False
+                name, parent, order, drawn, rows[own], strings, rank, description, nested=False
             )
 
     def stacked(
@@ -91,15 +139,7 @@ class Painter:
         description: str,
     ) -> int:
         """Add one row of slices that must not cross and that may hold other rows; its id."""
-        slices = Slices(
-            drawn.start_ns,
-            drawn.end_ns,
-            drawn.name,
-            strings,
-            drawn.schema,
-            tuple(drawn.args),
-            nested=True,
-        )
+        slices = self._slices(drawn, drawn.own_rows, strings, nested=True)
         return self._add(name, parent, order, description, slices, None)
 
     def nested(
@@ -113,9 +153,12 @@ class Painter:
         description: str,
     ) -> None:
         """Add a row of slices that nest, such as calls; where they cross it gets lanes."""
-        lane = nested_lanes(drawn.start_ns, drawn.end_ns)
-        for rows in rows_by_lane(lane) or [np.empty(0, np.intp)]:
-            self._lane(name, parent, order, drawn, rows, strings, rank, description, nested=True)
+        rows = drawn.own_rows
+        lane = nested_lanes(drawn.start_ns[rows], drawn.end_ns[rows])
+        for own in rows_by_lane(lane) or [np.empty(0, np.intp)]:
+            self._lane(
+                name, parent, order, drawn, rows[own], strings, rank, description, nested=True
+            )
 
     def counter(
         self,
@@ -142,21 +185,22 @@ class Painter:
         *,
         nested: bool,
     ) -> None:
-        slices = Slices(
+        slices = self._slices(drawn, rows, strings, nested=nested)
+        track = self._add(name, parent, order, description, slices, rank)
+        if drawn.kind is not None and rank is not None:
+            self._remember(rank, drawn.kind, rows, track)
+
+    def _slices(self, drawn: Drawn, rows: Rows, strings: StringPool, *, nested: bool) -> Slices:
+        args = (column.at(rows) for column in drawn.args if self._wanted(column))
+        return Slices(
             drawn.start_ns[rows],
             drawn.end_ns[rows],
-            drawn.name[rows].astype(np.int32),
+            drawn.name[rows].astype(np.int32, copy=False),
             strings,
             drawn.schema,
-            tuple(
-                replace(arg, values=arg.values[rows], present=arg.present[rows])
-                for arg in drawn.args
-            ),
+            tuple(arg for arg in args if arg is not None),
             nested=nested,
         )
-        track = self._add(name, parent, order, description, slices, rank)
-        if drawn.kind is not None and drawn.rows is not None and rank is not None:
-            self._remember(rank, drawn.kind, drawn.rows[rows], track)
 
     def _add(
         self,
@@ -173,7 +217,7 @@ class Painter:
 
     def reserve(self, rank: int, kind: FlowEnd, count: int) -> None:
         """Make room to remember where the rows of a table are drawn."""
-        nowhere = np.full(count, -1, np.int64)
+        nowhere = np.full(count, -1, np.int32)
         self._places[rank, kind] = (nowhere, nowhere.copy())
 
     def _remember(self, rank: int, kind: FlowEnd, rows: Rows, track: int) -> None:
@@ -182,10 +226,10 @@ class Painter:
             tracks[rows] = track
             slices[rows] = np.arange(len(rows))
 
-    def places(self, rank: int, kind: FlowEnd, rows: Int64) -> tuple[Int64, Int64]:
+    def places(self, rank: int, kind: FlowEnd, rows: Int64) -> tuple[Codes, Codes]:
         """The track and slice of rows of a table, -1 where a row is not drawn."""
         if (rank, kind) not in self._places:
-            nowhere = np.full(len(rows), -1, np.int64)
+            nowhere = np.full(len(rows), -1, np.int32)
             return nowhere, nowhere
         tracks, slices = self._places[rank, kind]
         return tracks[rows], slices[rows]
@@ -205,3 +249,12 @@ class Painter:
             self.tracks[number] = replace(
                 self.tracks[number], content=replace(content, arrows=arrows)
             )
+
+
+def _by_start(drawn: Drawn) -> Rows:
+    """The rows in order of start, then of end."""
+    rows = drawn.own_rows
+    start_ns = drawn.start_ns[rows]
+    if (start_ns[1:] > start_ns[:-1]).all():
+        return rows
+    return rows[np.lexsort((drawn.end_ns[rows], start_ns))]

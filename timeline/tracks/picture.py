@@ -26,7 +26,7 @@ from timeline.tracks.facts import RankFacts
 from timeline.tracks.layers import LayerKey
 from timeline.tracks.model import Samples, Slices, Track
 from timeline.tracks.overview import paint_overview
-from timeline.tracks.painter import Painter
+from timeline.tracks.painter import ArgColumn, Painter
 from timeline.tracks.rank_picture import PictureOptions, RankPicture
 from timeline.tracks.summary import OVERLAP, STEP_TRACE, paint_overlap, paint_steps
 
@@ -71,9 +71,11 @@ class _Row:
     paint: Callable[[Painter, int], None]
 
 
-def draw_rank(picture: RankPicture, options: PictureOptions) -> RankTracks:
-    """Draw one rank."""
-    painter, records = Painter(), picture.detail
+def draw_rank(
+    picture: RankPicture, options: PictureOptions, wanted: Callable[[ArgColumn], bool]
+) -> RankTracks:
+    """Draw one rank, with the args that are wanted."""
+    painter, records = Painter(wanted), picture.detail
     if Layer.ARROWS in options.layers:
         expect_arrows(painter, records)
     for row in _rows(picture, options):

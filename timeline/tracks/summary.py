@@ -11,8 +11,8 @@ from timeline.records.columns import Bool, Int64
 from timeline.records.strings import StringPool
 from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Records, StepPart, StepParts, Steps
 from timeline.tracks import meanings
-from timeline.tracks.model import Arg, Schema
-from timeline.tracks.painter import Drawn, Painter, integers
+from timeline.tracks.model import Schema
+from timeline.tracks.painter import ArgColumn, Drawn, Painter, integers
 from timeline.tracks.rank_picture import RankPicture
 
 __all__ = [
@@ -126,7 +126,7 @@ def _paint_graph(
     _paint_data_aug(painter, parent, picture, at, name, order * 2 + 1)
 
 
-def _step_args(picture: RankPicture, owner: Int64, is_step: Bool) -> list[Arg]:
+def _step_args(picture: RankPicture, owner: Int64, is_step: Bool) -> list[ArgColumn]:
     """Graph and iteration on every slice; how the step was spent on the step itself."""
     return [
         *_ids(picture.records.steps, owner),
@@ -134,14 +134,14 @@ def _step_args(picture: RankPicture, owner: Int64, is_step: Bool) -> list[Arg]:
     ]
 
 
-def _ids(steps: Steps | StepParts, rows: Int64) -> list[Arg]:
+def _ids(steps: Steps | StepParts, rows: Int64) -> list[ArgColumn]:
     return [
         integers("graph", steps.graph[rows], NO_GRAPH),
         integers("iteration", steps.iteration[rows]),
     ]
 
 
-def spent_args(totals: OverlapTotals, owner: Int64, shown: Bool) -> list[Arg]:
+def spent_args(totals: OverlapTotals, owner: Int64, shown: Bool) -> list[ArgColumn]:
     """How the steps of some slices were spent, on those that are shown and have device work."""
     known = shown & totals.known[owner]
     whole_ns = np.maximum(totals.span_ns, 1)
