@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,7 @@ from timeline.records.columns import Bool, Float64, Int64
 __all__ = ["Bytes", "Fixed64", "Message", "Piece", "Varint", "encode_rows", "varint"]
 
 ByteMatrix = npt.NDArray[np.uint8]
-LONGEST_VARINT = 10
+Lengths = npt.NDArray[np.int32] | npt.NDArray[np.uint8]
 
 
 def varint(value: int) -> bytes:
@@ -71,6 +72,7 @@ def encode_rows(pieces: Sequence[Piece], count: int) -> bytes:
     leaves: list[_Leaf] = []
     for piece in pieces:
         _flatten(piece, None, leaves, count)
+    leaves = _joined(leaves)
     width = sum(leaf.width for leaf in leaves)
     matrix = np.empty((count, width), np.uint8)
     kept = np.empty((count, width), np.bool_)
@@ -83,10 +85,14 @@ def encode_rows(pieces: Sequence[Piece], count: int) -> bytes:
 
 @dataclass(frozen=True)
 class _Leaf:
-    """Columns of the matrix: bytes (n or 1, width) and the length that each row keeps of them."""
+    """Columns of the matrix: bytes (n or 1, width) and the length that each row keeps of them.
+
+    present: which rows keep all bytes, where the others keep none.
+    """
 
     cells: ByteMatrix
-    length: Int64 | int
+    length: Lengths | int
+    present: Bool | None = None
 
     @property
     def width(self) -> int:
@@ -96,74 +102,110 @@ class _Leaf:
         cells[:] = self.cells
         if isinstance(self.length, int):
             kept[:] = True
+        elif self.present is not None:
+            kept[:] = self.present[:, None]
         else:
             for place in range(self.width):
                 np.greater(self.length, place, out=kept[:, place])
 
 
-def _flatten(piece: Piece, outer: Bool | None, leaves: list[_Leaf], count: int) -> Int64 | int:
+def _joined(leaves: Sequence[_Leaf]) -> list[_Leaf]:
+    """Constant bytes that follow each other in the same rows, as one."""
+    made: list[_Leaf] = []
+    for leaf in leaves:
+        last = made[-1] if made else None
+        if (
+            last is not None
+            and len(last.cells) == len(leaf.cells) == 1
+            and last.present is leaf.present
+        ):
+            made[-1] = _leaf(np.concatenate([last.cells, leaf.cells], axis=1), leaf.present)
+        else:
+            made.append(leaf)
+    return made
+
+
+def _flatten(piece: Piece, outer: Bool | None, leaves: list[_Leaf], count: int) -> Lengths | int:
     """Add the leaves of a piece; the bytes each row gets of it."""
     present = _both(outer, piece.present)
-    if isinstance(piece, Bytes):
-        cells = np.frombuffer(piece.value, np.uint8)[None, :]
-        leaf = _Leaf(cells, _only(present, len(piece.value)))
-    elif isinstance(piece, Varint):
-        values = np.ascontiguousarray(piece.values, np.int64).view(np.uint64)
-        if present is not None:
-            values = np.where(present, values, np.uint64(0))
-        lengths = _varint_lengths(values)
-        leaf = _Leaf(_varint_cells(values, lengths), _only(present, lengths))
+    if isinstance(piece, Message):
+        return _flatten_message(piece, present, leaves, count)
+    if isinstance(piece, Varint):
+        leaf = _varint_leaf(piece.values, present)
     elif isinstance(piece, Fixed64):
         cells = np.ascontiguousarray(piece.values).view(np.uint8).reshape(-1, 8)
-        leaf = _Leaf(cells, _only(present, 8))
+        leaf = _leaf(cells, present)
     else:
-        return _flatten_message(piece, present, leaves, count)
+        leaf = _leaf(np.frombuffer(piece.value, np.uint8)[None, :], present)
     leaves.append(leaf)
     return leaf.length
 
 
 def _flatten_message(
     message: Message, present: Bool | None, leaves: list[_Leaf], count: int
-) -> Int64 | int:
+) -> Lengths | int:
     inner: list[_Leaf] = []
-    size: Int64 | int = 0
+    size: Lengths | int = 0
     for piece in message.pieces:
-        size = size + _flatten(piece, present, inner, count)
-    sizes = np.full(count, size, np.int64) if isinstance(size, int) else size
+        size = _sum(size, _flatten(piece, present, inner, count))
     head = _flatten(Bytes(message.tag, present), None, leaves, count)
-    prefix = _flatten(Varint(sizes, present), None, leaves, count)
+    if isinstance(size, int):
+        prefix = _flatten(Bytes(varint(size), present), None, leaves, count)
+    else:
+        prefix = _flatten(Varint(size.astype(np.int64), present), None, leaves, count)
     leaves.extend(inner)
-    return head + prefix + size
+    return _sum(_sum(head, prefix), size)
+
+
+def _sum(one: Lengths | int, other: Lengths | int) -> Lengths | int:
+    if isinstance(one, int) and isinstance(other, int):
+        return one + other
+    made: Lengths = np.add(one, other, dtype=np.int32)
+    return made
 
 
 def _both(one: Bool | None, other: Bool | None) -> Bool | None:
+    """The rows that have both; None for all rows."""
+    if other is not None and other.all():
+        other = None
     if one is None or other is None:
         return one if other is None else other
     return one & other
 
 
-def _only(present: Bool | None, length: Int64 | int) -> Int64 | int:
+def _leaf(cells: ByteMatrix, present: Bool | None) -> _Leaf:
+    """Bytes that rows keep as they are."""
+    width = int(cells.shape[1])
     if present is None:
-        return length
-    made: Int64 = np.where(present, length, 0)
-    return made
+        return _Leaf(cells, width)
+    return _Leaf(cells, present * np.int32(width), present)
 
 
-def _varint_lengths(values: npt.NDArray[np.uint64]) -> Int64:
-    lengths = np.ones(len(values), np.int64)
-    largest = int(values.max(initial=0))
-    for place in range(1, LONGEST_VARINT):
-        if largest < 1 << 7 * place:
-            break
+def _varint_leaf(column: npt.NDArray[Any], present: Bool | None) -> _Leaf:
+    """Varints, each as long as its number needs."""
+    values = np.ascontiguousarray(column, np.int64).view(np.uint64)
+    if present is not None:
+        values = np.where(present, values, np.uint64(0))
+    width = len(varint(int(values.max(initial=0))))
+    if present is None and len(values) and len(varint(int(values.min()))) == width:
+        return _Leaf(_varint_cells(values, None, width), width)
+    if width == 1:
+        return _leaf(_varint_cells(values, None, width), present)
+    lengths = np.ones(len(values), np.uint8)
+    for place in range(1, width):
         lengths += values >= np.uint64(1 << 7 * place)
-    return lengths
+    cells = _varint_cells(values, lengths, width)
+    return _Leaf(cells, lengths if present is None else lengths * present)
 
 
-def _varint_cells(values: npt.NDArray[np.uint64], lengths: Int64) -> ByteMatrix:
-    width = int(lengths.max(initial=1))
+def _varint_cells(
+    values: npt.NDArray[np.uint64], lengths: Lengths | None, width: int
+) -> ByteMatrix:
+    """The bytes of varints; without lengths each is as long as the widest."""
     cells = np.empty((len(values), width), np.uint8)
     for place in range(width):
         cells[:, place] = (values >> np.uint64(7 * place)) & np.uint64(0x7F)
         if place + 1 < width:
-            cells[:, place] |= (lengths > place + 1).astype(np.uint8) << 7
+            more = np.uint8(1) if lengths is None else (lengths > place + 1).view(np.uint8)
+            cells[:, place] |= more << np.uint8(7)
     return cells

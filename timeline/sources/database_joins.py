@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from timeline.records.columns import Bool, Codes, Int64, Rows
+from timeline.records.columns import Bool, Codes, Int64, Rows, is_constant
 from timeline.records.tables import NO_CONTEXT, NO_ID, Tasks
 
 __all__ = [
@@ -107,13 +107,17 @@ def covering_parents(tasks: Tasks) -> Bool:
     would be a kernel that never ran. Task ids wrap, so the parent must also cover in time.
     """
     found = np.zeros(len(tasks), np.bool_)
-    is_child = tasks.context != NO_CONTEXT
+    is_child: Bool = tasks.context != NO_CONTEXT
     if not is_child.any():
         return found
     with_children, _ = distinct_values(tasks.stream[is_child])
     rows = np.flatnonzero(np.isin(tasks.stream, with_children))
+    rows = rows[np.isin(tasks.task[rows], distinct_values(tasks.task[is_child])[0])]
     key = np.zeros(len(rows), np.int64)
-    for ids in (tasks.device[rows], tasks.stream[rows], tasks.task[rows]):
+    for column in (tasks.device, tasks.stream, tasks.task):
+        if is_constant(column):
+            continue
+        ids = column[rows]
         distinct, place = distinct_values(ids)
         _, key = distinct_values(key * len(distinct) + place)
     # A parent comes before a child that starts with it, so the next child is behind it.

@@ -293,7 +293,9 @@ def paint_arrows(painter: Painter, records: Records, first_id: int) -> tuple[int
 
 def _by_value(values: np.ndarray) -> Iterator[tuple[int, Rows]]:
     """Each distinct value, ascending, with its rows."""
-    if len(values) and int(values.max()) - int(values.min()) < _FEW:
+    if not len(values):
+        return
+    if int(values.max()) - int(values.min()) < _FEW:
         # Short numbers are sorted by their digits, in a tenth of the time.
         order = np.argsort((values - values.min()).astype(np.uint16), kind="stable")
     else:
