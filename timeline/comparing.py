@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NoReturn
@@ -15,27 +14,28 @@ import orjson
 from timeline.comparison import Comparison
 from timeline.encoders.formats import format_of
 from timeline.encoders.sink import Draft, write_draft
-from timeline.errors import UsageError
-from timeline.exporting import by_layer_of, limit_bytes_of
+from timeline.exporting import drawn_of, opened, options_of
 from timeline.figures import Figures
 from timeline.fitting import About, Written, fit
 from timeline.jobs import crew_for
+from timeline.notebook import cell_html, link_html, paragraph_html, table_html
 from timeline.options import Args, ExportOptions
-from timeline.pipeline import output_files, resolution_row
+from timeline.pipeline import most_names, output_files, resolution_row, warnings_of
 from timeline.problems import notes_of
-from timeline.profile import Profile, open_profile
+from timeline.profile import Profile
 from timeline.progress import Progress
-from timeline.reading import EVERY_NAME, JoinedShares, choose_ranks, read_shares
+from timeline.reading import JoinedShares, choose_ranks, read_shares
 from timeline.records.clock import ClockMove
-from timeline.records.tables import Omission
+from timeline.records.tables import NO_GRAPH, Omission
 from timeline.report import OutputFile, ResolutionRow, spelled_omissions
-from timeline.selection import Align, Kind, Layer, Selection, choice_of
+from timeline.selection import Align, Kind, Selection
 from timeline.share import Request
 from timeline.table import Table
-from timeline.targets import check_not_input, check_target
+from timeline.targets import check_can_draw, check_targets
 from timeline.tracks.facts import RankFacts
 from timeline.tracks.fit import Leading
 from timeline.tracks.model import Track
+from timeline.tracks.overview import step_starts_ns
 from timeline.tracks.picture import RankTracks, assemble
 from timeline.tracks.rank_picture import PictureOptions
 from timeline.tracks.resolve import Resolved
@@ -48,11 +48,12 @@ __all__ = ["ComparisonReport", "compare"]
 SCHEMA_VERSION = 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ComparisonReport:
-    """What a comparison found, and the file that it wrote.
+    """What a comparison found, and what it wrote; print it for what the command says.
 
-    csv, page: what was written beside it. shift_ns: by how much the new run is moved in time.
+    csv, page: what was written beside the timeline. shift_ns: by how much the new run is moved in
+    time there.
     """
 
     comparison: Comparison
@@ -76,9 +77,16 @@ class ComparisonReport:
             "shift_ns": self.shift_ns,
             "comparison": self.comparison.to_dict(),
             "outputs": [
-                {"path": str(own.path), "format": own.format, "bytes": own.size_bytes}
+                {
+                    "path": str(own.path),
+                    "format": own.format,
+                    "bytes": own.size_bytes,
+                    "slices": own.slices,
+                }
                 for own in self.outputs
             ],
+            "csv": None if self.csv is None else str(self.csv),
+            "page": None if self.page is None else str(self.page),
             "omitted": [
                 {"reason": said, "rows": rows} for said, rows in spelled_omissions(self.omissions)
             ],
@@ -91,8 +99,7 @@ class ComparisonReport:
         return orjson.dumps(self.to_dict(), option=orjson.OPT_INDENT_2)
 
     def lines(self) -> list[str]:
-        """What was written, and what is not in it, for people."""
-        beside = [f"Wrote {own}" for own in (self.csv, self.page) if own is not None]
+        """What was written, and what is not in it, for people; see `comparison_text` too."""
         return [
             *(
                 f"Wrote {own.path}  {spell_bytes(own.size_bytes)}, "
@@ -101,13 +108,31 @@ class ComparisonReport:
             ),
             *(f"  {row.spelled()}" for row in self.resolutions),
             *(f"  left out: {said}" for said, _ in spelled_omissions(self.omissions)),
-            *beside,
+            *([] if self.csv is None else [f"Wrote {self.csv}"]),
         ]
+
+    def __str__(self) -> str:
+        return "\n".join([*self.comparison.sentences(), *self.lines()])
+
+    def __repr__(self) -> str:
+        said = (*self.comparison.sentences(), *self.lines())
+        return f"<ComparisonReport: {' '.join(line.strip() for line in said)}>"
+
+    def _repr_html_(self) -> str:
+        """What changed, what was written, with links, and what is missing."""
+        files = [(link_html(own.path), spell_bytes(own.size_bytes)) for own in self.outputs]
+        overall = self.comparison.overall
+        return (
+            paragraph_html(*self.comparison.sentences())
+            + table_html(overall.columns, (map(cell_html, row) for row in overall))
+            + table_html(("file", "size"), files)
+            + paragraph_html(*self.warnings, *(row.spelled() for row in self.resolutions))
+        )
 
 
 def compare(
-    base: str | os.PathLike[str],
-    new: str | os.PathLike[str],
+    base: Profile | str | os.PathLike[str],
+    new: Profile | str | os.PathLike[str],
     output: str | os.PathLike[str] | None = None,
     *,
     selection: Selection | None = None,
@@ -133,125 +158,120 @@ def compare(
     """Compare two runs, whatever their layouts, and write one timeline of both.
 
     Args:
-        base, new: paths as for `open_profile`; what is selected is selected of both.
+        base, new: profiles that are open, or paths as for `open_profile`; what is selected is
+            selected of both.
         output: compare-KIND.pftrace here if not given.
         csv: a file for all operators and collectives, matched.
         report: a file for a page of the comparison, which ends in .html.
         selection, kind, group_by, merge_graphs, scopes, args, limit, force: as for `export`.
-        assign_rank, align, offset, fp_start, bp_end, jobs, executor, keep_going, progress: how both
-            are opened; see `open_profile`.
+        assign_rank, align, offset, fp_start, bp_end, jobs, executor, keep_going, progress: how
+            paths are opened; see `open_profile`. A profile that is open has its own.
 
     Raises:
         TimelineError: nothing was written; the message says what to do.
     """
-    kind = choice_of(Kind, kind, "kind")
-    options = ExportOptions(
+    options = options_of(
         kind=kind,
-        output=Path(output or f"compare-{kind.value}.pftrace"),
-        limit_bytes=limit_bytes_of(limit),
-        args=choice_of(Args, args, "args"),
-        by_layer=by_layer_of(group_by),
+        output=output,
+        limit=limit,
+        args=args,
+        group_by=group_by,
         merge_graphs=merge_graphs,
-        csv=None if csv is None else Path(csv),
-        report=None if report is None else Path(report),
+        csv=csv,
+        report=report,
         force=force,
     )
-    selection = selection or Selection()
-    layers = selection.layers_of(kind) | ({Layer.SCOPES} if scopes else set())
-    selection = replace(selection, layers=layers)
-    with ExitStack() as stack:
-        profiles = [
-            stack.enter_context(
-                open_profile(
-                    path,
-                    assign_rank=assign_rank,
-                    align=align,
-                    offset=offset,
-                    fp_start=fp_start,
-                    bp_end=bp_end,
-                    jobs=jobs,
-                    executor=executor,
-                    keep_going=keep_going,
-                    progress=progress,
-                )
-            )
-            for path in (base, new)
-        ]
+    target = options.output or Path(f"compare-{options.kind.value}.pftrace")
+    opening = {
+        "assign_rank": assign_rank,
+        "align": align,
+        "offset": offset,
+        "fp_start": fp_start,
+        "bp_end": bp_end,
+        "jobs": jobs,
+        "executor": executor,
+        "keep_going": keep_going,
+        "progress": progress,
+    }
+    check_can_draw(options)
+    with opened(base, opening) as before, opened(new, opening) as after:
+        before.check_open()
+        after.check_open()
+        drawn = drawn_of(selection, options, scopes=scopes)
         try:
-            return _Runs(profiles[0], profiles[1], selection, options).compared()
+            return _Runs(before, after, drawn, options, target).compared()
         finally:
-            profiles[0].progress.finish()
+            before.progress.finish()
+            after.progress.finish()
 
 
 class _Runs:
     """Two profiles that are compared."""
 
     def __init__(
-        self, base: Profile, new: Profile, selection: Selection, options: ExportOptions
+        self,
+        base: Profile,
+        new: Profile,
+        selection: Selection,
+        options: ExportOptions,
+        target: Path,
     ) -> None:
         self._base, self._new = base, new
-        self._selection, self._options = selection, options
-        assert options.output is not None
-        self._target = options.output
+        self._selection = replace(selection, layers=selection.layers_of(options.kind))
+        self._options, self._target = options, target
         self._warnings: list[str] = []
 
     def compared(self) -> ComparisonReport:
         """Read both, compare them, and write."""
-        form = format_of(self._target)
-        self._check_targets()
+        options, form = self._options, format_of(self._target)
+        profiles = (self._base, self._new)
+        check_targets(self._target, options, {own.path: own.sources for own in profiles})
+        if self._base.path.resolve() == self._new.path.resolve():
+            self._warnings.append("base and new are one profile.")
         base, new = self._read("base", self._base), self._read("new", self._new)
-        figures = [Figures.of(own.facts, own.waiting) for own in (base, new)]
-        comparison = Comparison.of(*figures)
-        shift_ns = _shift_ns(comparison, base, new)
+        comparison = Comparison.of(*(Figures.of(own.facts, own.waiting) for own in (base, new)))
+        self._warnings += comparison.warnings
+        shift_ns = _shift_ns(base.facts, new.facts)
         moved = tuple(share.moved(ClockMove(shift_ns)) for share in new.shares)
         written = fit(
             (*base.shares, *moved),
             _not_redrawn,
-            self._options,
+            options,
             self._target,
             form,
             self._about,
             base.clock.wall_offset_ns,
             self._base.progress,
-            _Arrangement(len(base.shares), comparison, self._options.groups_by_layer),
+            _Arrangement(len(base.shares), comparison.steps, options.groups_by_layer),
         )
-        report = self._report(comparison, written, shift_ns, (*base.facts, *new.facts))
         try:
+            report = self._report(comparison, written, shift_ns, (*base.facts, *new.facts))
             written.publish(self._beside(report))
         except BaseException:
             written.discard()
             raise
         return report
 
-    def _check_targets(self) -> None:
-        options = self._options
-        targets = [own for own in (self._target, options.csv, options.report) if own is not None]
-        if len({own.resolve() for own in targets}) < len(targets):
-            raise UsageError("two outputs have one name.", do="Give each a file of its own.")
-        for target in targets:
-            check_target(target, force=options.force)
-            for profile in (self._base, self._new):
-                check_not_input(target, profile.path, profile.sources)
-
     def _read(self, name: str, profile: Profile) -> JoinedShares:
         sources = choose_ranks(profile.sources, self._selection, profile.path)
         options = self._options
         ranks = len(self._base.sources) + len(self._new.sources)
+        layers = self._selection.layers_of(options.kind)
         request = Request(
             self._selection,
             profile.reading.operators,
-            PictureOptions(self._selection.layers_of(options.kind), options.merge_graphs),
+            PictureOptions(layers, options.merge_graphs),
             options.args,
             options.limit_bytes,
             ranks,
             self._target,
             clock=profile.reading.clock,
-            named_operators=EVERY_NAME,
+            named_operators=most_names(ranks),
         )
         with crew_for(sources, profile.reading, profile.progress) as crew:
             joined = read_shares(sources, request, crew, profile.path)
-        for said in (*profile.notes, *crew.left_out(), *joined.warnings):
-            self._warnings.append(f"{name}: {said}")
+        told = (*profile.notes, *crew.left_out(), *warnings_of(joined, self._selection, layers))
+        self._warnings += [f"{name}: {said}" for said in told]
         return joined
 
     def _about(
@@ -293,7 +313,7 @@ class _Runs:
     def _beside(self, report: ComparisonReport) -> list[tuple[Draft, Path]]:
         drafts = list[tuple[Draft, Path]]()
         if self._options.csv is not None:
-            table = _operators_of_both(report.comparison).to_csv().encode()
+            table = report.comparison.all_operators().to_csv().encode()
             drafts.append((write_draft([table], self._options.csv), self._options.csv))
         return drafts
 
@@ -303,7 +323,7 @@ class _Arrangement:
     """The pictures of both runs as one; the first `ranks` rows are those of the base."""
 
     ranks: int
-    comparison: Comparison
+    steps: Table
     by_layer: bool
 
     def __call__(self, facts: Sequence[RankFacts], rows: Sequence[RankTracks]) -> tuple[Track, ...]:
@@ -312,40 +332,37 @@ class _Arrangement:
             assemble(facts[own], rows[own], by_layer=self.by_layer)
             for own in (slice(self.ranks), slice(self.ranks, None))
         )
-        steps = self.comparison.steps
-        differences = StepDifferences(
-            steps["base_step"],
-            steps["new_step"],
-            steps["base_start_ns"],
-            steps["base_ns"],
-            steps["new_ns"],
-        )
-        return side_by_side(base, new, differences)
+        return side_by_side(base, new, _differences(self.steps, facts[: self.ranks]))
 
 
-def _shift_ns(comparison: Comparison, base: JoinedShares, new: JoinedShares) -> int:
+def _differences(steps: Table, base: Sequence[RankFacts]) -> StepDifferences:
+    starts_ns = step_starts_ns(base)
+    graphs = np.ma.filled(steps["base_graph"], NO_GRAPH).tolist()
+    numbers = steps["base_step"].tolist()
+    return StepDifferences(
+        steps["base_step"],
+        steps["new_step"],
+        np.array(
+            [
+                starts_ns[key if key in starts_ns else (NO_GRAPH, key[1])]
+                for key in zip(graphs, numbers, strict=True)
+            ],
+            np.int64,
+        ),
+        steps["base_ns"],
+        steps["new_ns"],
+    )
+
+
+def _shift_ns(base: Sequence[RankFacts], new: Sequence[RankFacts]) -> int:
     """What puts the first step of the new run on that of the base; their starts without steps."""
-    steps = comparison.steps
-    if len(steps):
-        return int(steps["base_start_ns"][0] - steps["new_start_ns"][0])
-    starts = [
-        min((known.span_ns[0] for known in own.facts if known.span_ns is not None), default=0)
-        for own in (base, new)
-    ]
-    return starts[0] - starts[1]
-
-
-def _operators_of_both(comparison: Comparison) -> Table:
-    """Operators and collectives in one table, with a column that tells them apart."""
-    tables = (comparison.operators, comparison.collectives)
-    whats = [
-        np.full(len(own), what, object)
-        for own, what in zip(tables, ("operator", "collective"), strict=True)
-    ]
-    columns = {
-        name: np.concatenate([own[name] for own in tables]) for name in comparison.operators.columns
-    }
-    return Table({"what": np.concatenate(whats), **columns})
+    starts = [list(step_starts_ns(own).values()) for own in (base, new)]
+    if not all(starts):
+        starts = [
+            [known.span_ns[0] for known in own if known.span_ns is not None] for own in (base, new)
+        ]
+    first_ns = [min(own, default=0) for own in starts]
+    return first_ns[0] - first_ns[1]
 
 
 def _not_redrawn(_leading: Leading) -> NoReturn:

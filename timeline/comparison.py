@@ -2,34 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from timeline.analysis.computing_classes import CLASSES, computing_class, tells_vector
+from timeline.errors import spell_ids
 from timeline.figures import Figures
+from timeline.operator_pairs import operator_pairs
 from timeline.table import Table
-from timeline.units import spell_duration
+from timeline.units import spell_count, spell_duration
 from timeline.verdict import slowest_rank_of_each_step
 
-__all__ = ["Comparison"]
+__all__ = ["WHOLE", "Comparison"]
 
-CUBE = frozenset({"AI_CORE", "MIX_AIC"})
-VECTOR = frozenset({"AI_VECTOR_CORE", "MIX_AIV"})
 NOTABLE = 0.01
 """A change by less than this share of a step is no change worth a sentence."""
+WHOLE = "end to end"
+"""The metric of all time from the first to the last device record."""
+_RUNS = ("base", "new")
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two runs side by side; times are the mean of a step and rank where both runs have steps.
+    """Two runs side by side; times are sums over all ranks, divided by the steps of all ranks.
 
-    overall: metric, base_ns, new_ns, delta_ns. steps: a row per step in order, of the rank on
-    which it took longest: base_step, new_step, base_start_ns and new_start_ns (on the device, each
-    on the clock of its run), base_ns, new_ns, delta_ns. ranks: rank, base_ns, new_ns and delta_ns
-    of its mean step. operators, collectives: matched (by what, or "one run only"), type, name,
-    shapes, base_count, new_count, base_ns, new_ns, delta_ns; who lost most first.
+    So they hold what lies between steps too, and runs of other lengths and numbers of ranks
+    compare; where a rank has no steps, sums of both runs are divided by their ranks.
+
+    overall: metric, part_of (another metric, or ""), base_ns, new_ns, delta_ns. steps: a row per
+    step in order, its own span on the rank where it took longest: base_graph, base_step, base_rank,
+    new_graph, new_step, new_rank, base_ns, new_ns, delta_ns. ranks: those of both runs: rank,
+    base_ns, new_ns, delta_ns. operators, collectives: see `operator_pairs`. warnings: in what the
+    runs do not match.
     """
 
     overall: Table
@@ -38,43 +45,60 @@ class Comparison:
     operators: Table
     collectives: Table
     per_step: bool
+    warnings: tuple[str, ...]
 
     @classmethod
     def of(cls, base: Figures, new: Figures) -> Comparison:
         """Compare two runs."""
-        per_step = bool(_step_count(base) and _step_count(new))
-        shares = tuple(
-            1 / max(1, _step_count(own) if per_step else len(own.overlap)) for own in (base, new)
-        )
+        sides = (base, new)
+        per_step = all(_has_steps(own) for own in sides)
+        counts = [_counts(own, per_step=per_step) for own in sides]
+        shares = (_share(counts[0]), _share(counts[1]))
         return cls(
-            _overall(base, new, shares),
+            _overall(sides, shares),
             _steps(base, new),
-            _ranks(base, new),
-            _matched(base, new, shares, communication=0),
-            _matched(base, new, shares, communication=1),
+            _ranks(sides, counts),
+            operator_pairs(_operators(base), _operators(new), shares),
+            operator_pairs(_collectives(base), _collectives(new), shares),
             per_step,
+            tuple(_warnings(sides, counts)),
         )
 
     def sentences(self) -> Iterator[str]:
         """What changed, for people; the most telling first."""
         rows = {row["metric"]: row for row in self.overall.to_dicts()}
         whole = rows[WHOLE]
-        unit = "A step" if self.per_step else "A rank"
-        if not whole["base_ns"]:
+        base_ns, new_ns, delta_ns = whole["base_ns"], whole["new_ns"], whole["delta_ns"]
+        if not base_ns or not new_ns:
             return
-        change = whole["delta_ns"] / whole["base_ns"]
-        if abs(change) < NOTABLE:
-            now = spell_duration(whole["new_ns"])
-            yield f"{unit} takes as long as before: {now} ({change:+.1%})."
+        unit = "step" if self.per_step else "rank"
+        change = delta_ns / base_ns
+        before_and_now = f"{spell_duration(base_ns)} before, {spell_duration(new_ns)} now"
+        if not delta_ns:
+            yield f"A {unit} takes exactly as long as before: {spell_duration(new_ns)}."
+        elif abs(change) < NOTABLE:
+            yield f"A {unit} takes about as long as before ({change:+.2%}): {before_and_now}."
         else:
-            word = "longer" if change > 0 else "less"
+            word = "longer" if delta_ns > 0 else "less"
             yield (
-                f"{unit} takes {spell_duration(abs(whole['delta_ns']))} {word} "
-                f"({change:+.1%}): {spell_duration(whole['base_ns'])} before, "
-                f"{spell_duration(whole['new_ns'])} now."
+                f"A {unit} takes {spell_duration(abs(delta_ns))} {word} "
+                f"({change:+.1%}): {before_and_now}."
             )
-        for noun, table in (("operator", self.operators), ("collective", self.collectives)):
-            yield from _most_changed(noun, table, whole["base_ns"])
+        yield from _most_changed("part", self.overall.take(_is_part(self.overall)), base_ns)
+        yield from _most_changed("operator", self.operators, base_ns)
+        yield from _most_changed("collective", self.collectives, base_ns)
+
+    def all_operators(self) -> Table:
+        """Operators and collectives in one table, whose column `what` tells them apart."""
+        tables = (self.operators, self.collectives)
+        whats = [
+            np.full(len(own), what, object)
+            for own, what in zip(tables, ("operator", "collective"), strict=True)
+        ]
+        columns = {
+            name: np.concatenate([own[name] for own in tables]) for name in self.operators.columns
+        }
+        return Table({"what": np.concatenate(whats), **columns})
 
     def to_dict(self) -> dict[str, Any]:
         """The comparison as plain values."""
@@ -89,36 +113,92 @@ class Comparison:
         }
 
 
-WHOLE = "device time"
+def _is_part(overall: Table) -> Any:
+    """The rows that together are the whole."""
+    return np.isin(overall["metric"].astype(str), [name for name, _ in _PARTS])
 
 
 def _most_changed(noun: str, table: Table, whole_ns: int) -> Iterator[str]:
+    """Who lost and who won most; that is told where it is a notable part of a step."""
     if not len(table):
         return
-    for at, word in ((0, "lost"), (-1, "won")):
-        row = table.take(np.array([at % len(table)])).to_dicts()[0]
-        delta_ns = row["delta_ns"] if word == "lost" else -row["delta_ns"]
-        if delta_ns > NOTABLE * whole_ns:
+    lost, won = int(np.argmax(table["delta_ns"])), int(np.argmin(table["delta_ns"]))
+    for at, word, sign in ((lost, "lost", 1), (won, "won", -1)):
+        row = table.take(np.array([at])).to_dicts()[0]
+        if sign * row["delta_ns"] > NOTABLE * whole_ns:
+            name = row["metric"] if "metric" in row else row["name"] or row["type"]
             yield (
-                f"Most {word} by {noun}: {row['name'] or row['type']}, "
-                f"{spell_duration(delta_ns)} ({spell_duration(row['base_ns'])} before, "
-                f"{spell_duration(row['new_ns'])} now)."
+                f"Most {word} by {noun}: {name}, {spell_duration(abs(row['delta_ns']))} "
+                f"({spell_duration(row['base_ns'])} before, {spell_duration(row['new_ns'])} now)."
             )
 
 
-def _step_count(figures: Figures) -> int:
-    """Steps over all ranks that hold device work."""
-    return int(np.count_nonzero(~np.ma.getmaskarray(figures.steps["span_ns"])))
+def _used(figures: Figures) -> Table:
+    """The overlap of the ranks that did anything."""
+    return figures.overlap.take(figures.overlap["span_ns"] > 0)
 
 
-def _overall(base: Figures, new: Figures, shares: tuple[float, ...]) -> Table:
-    """Device time and its parts; computing by what ran it, as far as task types tell."""
-    sides = [_metrics(own, share) for own, share in zip((base, new), shares, strict=True)]
-    names = list(dict.fromkeys(name for side in sides for name in side))
-    columns = [np.array([side.get(name, 0) for name in names], np.int64) for side in sides]
+def _step_counts(figures: Figures) -> dict[int, int]:
+    """How many steps of each rank hold device work."""
+    held = figures.steps["rank"][~np.ma.getmaskarray(figures.steps["span_ns"])]
+    ranks, counts = np.unique(held, return_counts=True)
+    return dict(zip(ranks.tolist(), counts.tolist(), strict=True))
+
+
+def _has_steps(figures: Figures) -> bool:
+    """Whether each rank that did anything has steps."""
+    used = set(_used(figures)["rank"].tolist())
+    return bool(used) and used <= _step_counts(figures).keys()
+
+
+def _counts(figures: Figures, *, per_step: bool) -> dict[int, int]:
+    """By what the times of each rank that did anything are divided."""
+    ranks = _used(figures)["rank"].tolist()
+    counts = _step_counts(figures) if per_step else dict.fromkeys(ranks, 1)
+    return {rank: counts[rank] for rank in ranks}
+
+
+def _share(counts: dict[int, int]) -> float:
+    return 1 / max(1, sum(counts.values()))
+
+
+def _operators(figures: Figures) -> Table:
+    return figures.operators.take(figures.operators["communication"] == 0)
+
+
+def _collectives(figures: Figures) -> Table:
+    """Collectives, of which HCCL's names only count, over all steps: they are no names."""
+    own = figures.operators.take(figures.operators["communication"] == 1)
+    names = ["" if name.startswith(_COUNTED) else name for name in own["name"].tolist()]
+    return Table({**own.columns, "name": np.array(names, object)})
+
+
+_COUNTED = "hcom_"
+
+
+_PARTS = (
+    ("computing", "computing_ns"),
+    ("communication, not overlapped", "not_overlapped_ns"),
+    ("free", "free_ns"),
+)
+"""What together is the whole, under the names of metrics and of columns."""
+
+
+def _overall(sides: tuple[Figures, Figures], shares: tuple[float, float]) -> Table:
+    """The whole and its parts, as msprof-analyze compare has them in its overall table.
+
+    Computing and communication that nothing overlaps are unions there too, and classes of
+    computing are sums over operators, which may run at once. What ranks wait for is found from
+    their arrivals here, and from tasks named Notify_Wait there.
+    """
+    told = all(tells_vector(own.operators["core"].tolist()) for own in sides)
+    found = [_metrics(own, share, told=told) for own, share in zip(sides, shares, strict=True)]
+    names = [name for name in _ALL if any(name in own for own in found)]
+    columns = [np.array([own.get(name, 0) for name in names], np.int64) for own in found]
     return Table(
         {
-            "metric": np.array(names, object),
+            "metric": np.array([name for name, _ in names], object),
+            "part_of": np.array([whole for _, whole in names], object),
             "base_ns": columns[0],
             "new_ns": columns[1],
             "delta_ns": columns[1] - columns[0],
@@ -126,66 +206,51 @@ def _overall(base: Figures, new: Figures, shares: tuple[float, ...]) -> Table:
     )
 
 
-def _metrics(figures: Figures, share: float) -> dict[str, int]:
-    whole = figures.overlap
-    by_core = {"cube": 0, "vector": 0, "AI CPU": 0, "other": 0}
-    operators = figures.operators
-    for communication, core, total_ns in zip(
-        operators["communication"].tolist(),
-        operators["core"].tolist(),
-        operators["total_ns"].tolist(),
-        strict=True,
-    ):
-        if not communication:
-            by_core[_class_of(core)] += total_ns
-    found = {
-        WHOLE: int(whole["span_ns"].sum()),
-        "computing": int(whole["computing_ns"].sum()),
-        **{f"computing: {name}": total_ns for name, total_ns in by_core.items() if total_ns},
-        "communication": int(whole["communication_ns"].sum()),
-        "communication, not overlapped": int(whole["not_overlapped_ns"].sum()),
-        "waiting for other ranks": int(figures.waiting["waited_ns"].sum()),
-        "free": int(whole["free_ns"].sum()),
-    }
+_ALL = (
+    (_PARTS[0][0], WHOLE),
+    *((name, _PARTS[0][0]) for name in CLASSES),
+    *((name, WHOLE) for name, _ in _PARTS[1:]),
+    (WHOLE, ""),
+    ("communication", ""),
+    ("waiting for other ranks", "communication"),
+)
+"""Metrics, and of what they are part, in the order in which they are told."""
+
+
+def _metrics(figures: Figures, share: float, *, told: bool) -> dict[tuple[str, str], int]:
+    sums = {name: int(figures.overlap[column].sum()) for name, column in _PARTS}
+    found = {(name, WHOLE): total_ns for name, total_ns in sums.items()}
+    operators = _operators(figures)
+    columns = (operators[name].tolist() for name in ("type", "name", "core", "total_ns"))
+    for kind, name, core, total_ns in zip(*columns, strict=True):
+        key = computing_class(kind, name, core, told=told), "computing"
+        found[key] = found.get(key, 0) + total_ns
+    found[WHOLE, ""] = int(figures.overlap["span_ns"].sum())
+    found["communication", ""] = int(figures.overlap["communication_ns"].sum())
+    found["waiting for other ranks", "communication"] = int(figures.waiting["waited_ns"].sum())
     return {name: round(total_ns * share) for name, total_ns in found.items()}
-
-
-def _class_of(core: str) -> str:
-    if core in CUBE:
-        return "cube"
-    if core in VECTOR:
-        return "vector"
-    return "AI CPU" if core == "AI_CPU" else "other"
 
 
 def _steps(base: Figures, new: Figures) -> Table:
     sides = [slowest_rank_of_each_step(own.steps) for own in (base, new)]
-    count = min(len(side) for side in sides)
-    nothing = np.zeros(0, np.int64)
-    base_own, new_own = (
-        {
-            name: np.asarray(side[name])[:count] if count else nothing
-            for name in ("step", "device_start_ns", "span_ns")
-        }
-        for side in sides
-    )
-    return Table(
-        {
-            "base_step": base_own["step"],
-            "new_step": new_own["step"],
-            "base_start_ns": base_own["device_start_ns"],
-            "new_start_ns": new_own["device_start_ns"],
-            "base_ns": base_own["span_ns"],
-            "new_ns": new_own["span_ns"],
-            "delta_ns": new_own["span_ns"] - base_own["span_ns"],
-        }
-    )
+    count = min(map(len, sides))
+    first = [own.take(np.arange(count)) if count else _NO_STEPS for own in sides]
+    told = {
+        f"{run}_{name}": own[name]
+        for run, own in zip(_RUNS, first, strict=True)
+        for name in ("graph", "step", "rank")
+    }
+    base_ns, new_ns = (np.ma.filled(own["span_ns"], 0) for own in first)
+    return Table({**told, "base_ns": base_ns, "new_ns": new_ns, "delta_ns": new_ns - base_ns})
 
 
-def _ranks(base: Figures, new: Figures) -> Table:
-    sides = [_rank_times(own) for own in (base, new)]
-    both = sorted(sides[0].keys() & sides[1].keys())
-    columns = [np.array([side[rank] for rank in both], np.int64) for side in sides]
+_NO_STEPS = Table(dict.fromkeys(("graph", "step", "rank", "span_ns"), np.zeros(0, np.int64)))
+
+
+def _ranks(sides: tuple[Figures, Figures], counts: list[dict[int, int]]) -> Table:
+    times = [_rank_times(*own) for own in zip(sides, counts, strict=True)]
+    both = sorted(times[0].keys() & times[1].keys())
+    columns = [np.array([own[rank] for rank in both], np.int64) for own in times]
     return Table(
         {
             "rank": np.array(both, np.int64),
@@ -196,114 +261,37 @@ def _ranks(base: Figures, new: Figures) -> Table:
     )
 
 
-def _rank_times(figures: Figures) -> dict[int, int]:
-    """The mean step of each rank, or all of its time where it has no steps."""
-    rows = figures.overlap.to_dicts()
-    return {
-        row["rank"]: row["span_ns"] if row["step_ns"] is None else row["step_ns"] for row in rows
-    }
+def _rank_times(figures: Figures, counts: dict[int, int]) -> dict[int, int]:
+    used = _used(figures)
+    spans = zip(used["rank"].tolist(), used["span_ns"].tolist(), strict=True)
+    return {rank: round(span_ns / counts[rank]) for rank, span_ns in spans}
 
 
-_Key = tuple[str, str, str]
-"""Type, name and shapes."""
-_Sums = tuple[int, int]
-"""How often, and how long."""
-_NEVER: _Sums = (0, 0)
-
-
-@dataclass(frozen=True)
-class _Match:
-    """One operator on both sides, and how it was recognised."""
-
-    key: _Key
-    how: str
-    base: _Sums
-    new: _Sums
-
-
-def _matched(
-    base: Figures, new: Figures, shares: tuple[float, ...], *, communication: int
-) -> Table:
-    """Operators matched by name and shape, else by name, by type and shape, or by type."""
-    found = _matches(*(_by_name(own.operators, communication) for own in (base, new)))
-    base_ns = np.array([round(own.base[1] * shares[0]) for own in found], np.int64)
-    new_ns = np.array([round(own.new[1] * shares[1]) for own in found], np.int64)
-    table = Table(
-        {
-            "matched": np.array([own.how for own in found], object),
-            "type": np.array([own.key[0] for own in found], object),
-            "name": np.array([own.key[1] for own in found], object),
-            "shapes": np.array([own.key[2] for own in found], object),
-            "base_count": np.array([own.base[0] for own in found], np.int64),
-            "new_count": np.array([own.new[0] for own in found], np.int64),
-            "base_ns": base_ns,
-            "new_ns": new_ns,
-            "delta_ns": new_ns - base_ns,
-        }
-    )
-    lost_first = (base_ns - new_ns).tolist()
-    order = sorted(range(len(found)), key=lambda row: (lost_first[row], found[row].key))
-    return table.take(np.array(order, np.intp))
-
-
-def _matches(base: Mapping[_Key, _Sums], new: Mapping[_Key, _Sums]) -> list[_Match]:
-    """Match by ever less: what is left of both runs is summed by it before it is matched.
-
-    A name may hold a number that changes from run to run, and a layout may not tell shapes.
-    """
-    found = list[_Match]()
-    for how, telling in _STAGES:
-        sums = [_summed((telling(key), own) for key, own in side.items()) for side in (base, new)]
-        both = sums[0].keys() & sums[1].keys()
-        found += [_Match(key, how, sums[0][key], sums[1][key]) for key in both]
-        base, new = (
-            {key: own for key, own in side.items() if telling(key) not in both}
-            for side in (base, new)
+def _warnings(sides: tuple[Figures, Figures], counts: list[dict[int, int]]) -> Iterator[str]:
+    """In what the runs do not match, so that people know what is compared with what."""
+    ranks = [set(own) for own in counts]
+    for run, own, other in zip(_RUNS, ranks, reversed(ranks), strict=True):
+        if not own:
+            yield f"{run}: holds no device records of the selection."
+        elif other and own - other:
+            yield f"{run}: {_spelled(own - other)} in this run only, and in its means."
+    if not all(ranks):
+        return
+    steps = [len(slowest_rank_of_each_step(own.steps)) for own in sides]
+    for run, own_sides in zip(_RUNS, sides, strict=True):
+        without = set(_used(own_sides)["rank"].tolist()) - _step_counts(own_sides).keys()
+        if without:
+            yield (
+                f"{run}: {_spelled(without)} without steps, so times of both runs are the mean of "
+                "a rank; they compare where both runs did the same work."
+            )
+    if all(steps) and steps[0] != steps[1]:
+        counts_told = " and ".join(spell_count(own, "step") for own in steps)
+        yield (
+            f"the runs have {counts_told}: the first {min(steps)} of both are compared one by "
+            "one, in order; means are of all."
         )
-    for side, is_base in ((base, True), (new, False)):
-        for key, own in _summed((_by_shape(key), own) for key, own in side.items()).items():
-            sides = (own, _NEVER) if is_base else (_NEVER, own)
-            found.append(_Match(key, "one run only", *sides))
-    return found
 
 
-def _whole(key: _Key) -> _Key:
-    return key
-
-
-def _without_shapes(key: _Key) -> _Key:
-    return (key[0], key[1], "")
-
-
-def _by_shape(key: _Key) -> _Key:
-    return (key[0], "", key[2])
-
-
-def _by_type(key: _Key) -> _Key:
-    return (key[0], "", "")
-
-
-_STAGES = (
-    ("name and shape", _whole),
-    ("name", _without_shapes),
-    ("type and shape", _by_shape),
-    ("type", _by_type),
-)
-
-
-def _by_name(operators: Table, communication: int) -> Mapping[_Key, _Sums]:
-    columns = ("communication", "type", "name", "shapes", "count", "total_ns")
-    rows = zip(*(operators[name].tolist() for name in columns), strict=True)
-    return _summed(
-        ((kind, name, shapes), (count, total_ns))
-        for is_op, kind, name, shapes, count, total_ns in rows
-        if is_op == communication
-    )
-
-
-def _summed(rows: Iterable[tuple[_Key, _Sums]]) -> dict[_Key, _Sums]:
-    found: dict[_Key, _Sums] = {}
-    for key, (count, total_ns) in rows:
-        held = found.get(key, (0, 0))
-        found[key] = (held[0] + count, held[1] + total_ns)
-    return found
+def _spelled(ranks: set[int]) -> str:
+    return f"rank {spell_ids(ranks)} is" if len(ranks) == 1 else f"ranks {spell_ids(ranks)} are"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,8 @@ from rich.console import RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
-from timeline.comparison import Comparison
+from timeline.comparison import WHOLE, Comparison
+from timeline.operator_pairs import ONE_RUN_ONLY
 from timeline.page import Page
 from timeline.table import Table
 from timeline.terminal import name_text, plain_grid, rendered
@@ -19,6 +20,8 @@ from timeline.units import spell_count, spell_short
 __all__ = ["comparison_text"]
 
 MOST_STEPS, MOST_RANKS, MOST_OPERATORS = 12, 12, 6
+ROOM_FOR_TIMES = 38
+"""Columns of three times and a share, and what is between them."""
 _TIMES = ("before", "now", "change", "")
 _WORSE, _BETTER = "red", "green"
 
@@ -29,18 +32,18 @@ def comparison_text(comparison: Comparison, page: Page) -> str:
 
 
 def _blocks(comparison: Comparison, page: Page) -> Iterator[Sequence[RenderableType]]:
-    sentences = [Text(line) for line in comparison.sentences()]
+    sentences = [name_text(line, page) for line in comparison.sentences()]
     if not sentences:
         yield [Text("A run holds no device records: there is nothing to compare.")]
         return
     sentences[0].stylize("bold")
     yield sentences
-    unit = "mean of a step and rank" if comparison.per_step else "mean of a rank"
-    yield [_grid(comparison.overall, page, unit, ["metric"])]
+    yield [_overall(comparison, page)]
     if len(comparison.ranks) > 1:
         yield _first("rank", comparison.ranks, page, MOST_RANKS)
     if len(comparison.steps) > 1:
-        yield _first("step", _steps(comparison.steps), page, MOST_STEPS)
+        title = "step, slowest rank" if len(comparison.ranks) > 1 else "step"
+        yield _first(title, _named_steps(comparison.steps), page, MOST_STEPS)
     for title, table in (
         ("operator", comparison.operators),
         ("communication", comparison.collectives),
@@ -49,18 +52,33 @@ def _blocks(comparison: Comparison, page: Page) -> Iterator[Sequence[RenderableT
             yield _operators(title, table, page)
 
 
-def _steps(steps: Table) -> Table:
-    return Table({"step": steps["base_step"]} | dict(list(steps.columns.items())[4:]))
+def _overall(comparison: Comparison, page: Page) -> Grid:
+    """Metrics, each below and inside of what it is part of."""
+    table, depth = comparison.overall, {"": -1, WHOLE: -1}
+    for metric, whole in zip(table["metric"].tolist(), table["part_of"].tolist(), strict=True):
+        depth[metric] = depth[whole] + 1
+    indented = [2 * depth[own] * " " + own for own in table["metric"].tolist()]
+    title = "per step and rank" if comparison.per_step else "per rank"
+    return _grid(table, page, title, indented, bold=WHOLE)
 
 
-def _first(name: str, table: Table, page: Page, most: int) -> list[RenderableType]:
-    """The rows that changed most, in their own order."""
+def _named_steps(steps: Table) -> Table:
+    """Steps under the numbers that they have in both runs."""
+    pairs = zip(steps["base_step"].tolist(), steps["new_step"].tolist(), strict=True)
+    names = [str(base) if base == new else f"{base}, {new}" for base, new in pairs]
+    times = {name: steps[name] for name in ("base_ns", "new_ns", "delta_ns")}
+    return Table({"step": np.array(names, object), **times})
+
+
+def _first(title: str, table: Table, page: Page, most: int) -> list[RenderableType]:
+    """The rows that changed most, in their own order; the first column names them."""
+    noun = next(iter(table.columns))
     rows: list[RenderableType] = []
     changed = sorted(range(len(table)), key=lambda at: -abs(int(table["delta_ns"][at])))
     shown = sorted(changed[:most])
-    rows.append(_grid(table.take(np.array(shown, np.intp)), page, name, [name]))
+    rows.append(_grid(table.take(np.array(shown, np.intp)), page, title, table[noun][shown]))
     if len(shown) < len(table):
-        count = spell_count(len(table), name)
+        count = spell_count(len(table), noun)
         rows.append(Text(f"{count}: the {most} that changed most; all: --json"))
     return rows
 
@@ -71,27 +89,46 @@ def _operators(title: str, table: Table, page: Page) -> list[RenderableType]:
     won = [at for at in range(len(table)) if table["delta_ns"][at] < 0][-MOST_OPERATORS:]
     rows: list[RenderableType] = []
     if lost or won:
-        rows.append(
-            _grid(table.take(np.array([*lost, *won], np.intp)), page, title, ["name", "type"])
-        )
+        shown = table.take(np.array([*lost, *won], np.intp))
+        rows.append(_grid(shown, page, title, _names(shown, page)))
     else:
         rows.append(Text(f"No {title} changed."))
-    alone = sum(how == "one run only" for how in table["matched"].tolist())
+    alone = sum(how == ONE_RUN_ONLY for how in table["matched"].tolist())
     if alone:
         kinds = spell_count(alone, "kind")
         rows.append(Text(f"{kinds} of {title} ran in one run only; all: --csv FILE"))
     return rows
 
 
-def _grid(table: Table, page: Page, title: str, names: Sequence[str]) -> Grid:
+def _names(operators: Table, page: Page) -> list[str]:
+    """Names, or types where there are none; shapes too where they tell operators of a name apart.
+
+    Names and scopes end with what tells most: what is too long loses its beginning.
+    """
+    own = [name or kind for kind, name in _columns(operators, "type", "name")]
+    told = [
+        f"{name} [{shapes}]" if shapes and own.count(name) > 1 else name
+        for name, (shapes,) in zip(own, _columns(operators, "shapes"), strict=True)
+    ]
+    most = page.width - ROOM_FOR_TIMES
+    cut = "…" if page.holds("…") else "..."
+    return [name if len(name) <= most else cut + name[len(cut) - most :] for name in told]
+
+
+def _columns(table: Table, *names: str) -> Iterator[tuple[str, ...]]:
+    return zip(*(table[name].tolist() for name in names), strict=True)
+
+
+def _grid(table: Table, page: Page, title: str, names: Iterable[object], *, bold: str = "") -> Grid:
+    """Times of both runs, and what changed."""
     grid = plain_grid(page, [title], _TIMES)
-    for row in table.to_dicts():
-        name = next(str(row[own]) for own in names if row[own] != "")
+    for name, row in zip(names, table.to_dicts(), strict=True):
         grid.add_row(
-            name_text(name, page),
+            name_text(str(name), page),
             spell_short(row["base_ns"]),
             spell_short(row["new_ns"]),
             *_change(row),
+            style="bold" if name == bold else None,
         )
     return grid
 
@@ -100,8 +137,10 @@ def _change(row: dict[str, Any]) -> tuple[Text, Text]:
     delta_ns, base_ns = row["delta_ns"], row["base_ns"]
     sign = "+" if delta_ns > 0 else "-" if delta_ns < 0 else ""
     style = _WORSE if delta_ns > 0 else _BETTER if delta_ns < 0 else ""
-    if not base_ns:
-        share = "new" if delta_ns else ""
+    if not delta_ns:
+        share = ""
+    elif not base_ns:
+        share = "new"
     elif not row["new_ns"]:
         share = "gone"
     else:

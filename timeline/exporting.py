@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from timeline.errors import UsageError
 from timeline.options import Args, ExportOptions, Fit
@@ -17,7 +18,7 @@ from timeline.report import ExportReport
 from timeline.selection import Align, Kind, Layer, Selection, choice_of
 from timeline.units import parse_bytes
 
-__all__ = ["by_layer_of", "export", "limit_bytes_of"]
+__all__ = ["drawn_of", "export", "opened", "options_of"]
 
 
 def export(
@@ -72,13 +73,62 @@ def export(
     Raises:
         TimelineError: nothing was written; the message says what to do.
     """
-    options = ExportOptions(
+    options = options_of(
+        kind=kind,
+        output=output,
+        limit=limit,
+        fit=fit,
+        args=args,
+        group_by=group_by,
+        merge_graphs=merge_graphs,
+        csv=csv,
+        report=report,
+        png=png,
+        force=force,
+        strict=strict,
+    )
+    opening = {
+        "assign_rank": assign_rank,
+        "align": align,
+        "offset": offset,
+        "fp_start": fp_start,
+        "bp_end": bp_end,
+        "jobs": jobs,
+        "executor": executor,
+        "keep_going": keep_going,
+        "progress": progress,
+    }
+    with opened(profile, opening) as own:
+        return exported(own, drawn_of(selection, options, scopes=scopes), options)
+
+
+def options_of(
+    *,
+    kind: Kind | str,
+    output: str | os.PathLike[str] | None,
+    limit: int | str,
+    args: Args | str,
+    group_by: str | None,
+    merge_graphs: bool,
+    csv: str | os.PathLike[str] | None,
+    report: str | os.PathLike[str] | None,
+    force: bool,
+    fit: Fit | str = "coarsen",
+    png: str | os.PathLike[str] | None = None,
+    strict: bool = False,
+) -> ExportOptions:
+    """Options from what is at hand for them.
+
+    Raises:
+        UsageError: a value has no meaning.
+    """
+    return ExportOptions(
         kind=choice_of(Kind, kind, "kind"),
         output=None if output is None else Path(output),
-        limit_bytes=limit_bytes_of(limit),
+        limit_bytes=_limit_bytes(limit),
         fit=choice_of(Fit, fit, "fit"),
         args=choice_of(Args, args, "args"),
-        by_layer=by_layer_of(group_by),
+        by_layer=_by_layer(group_by),
         merge_graphs=merge_graphs,
         csv=None if csv is None else Path(csv),
         report=None if report is None else Path(report),
@@ -86,36 +136,32 @@ def export(
         force=force,
         strict=strict,
     )
-    selection = selection or Selection()
-    if scopes:
-        layers = selection.layers_of(options.kind) | {Layer.SCOPES}
-        selection = replace(selection, layers=layers)
+
+
+def drawn_of(selection: Selection | None, options: ExportOptions, *, scopes: bool) -> Selection:
+    """The selection, with scopes among its layers where they are wanted."""
+    own = selection or Selection()
+    return replace(own, layers=own.layers_of(options.kind) | {Layer.SCOPES}) if scopes else own
+
+
+@contextlib.contextmanager
+def opened(
+    profile: Profile | str | os.PathLike[str], opening: Mapping[str, Any]
+) -> Iterator[Profile]:
+    """A profile that is open, or a path that is, as long as it is needed.
+
+    opening: keywords of `open_profile`.
+
+    Raises:
+        UsageError: the profile is open, and something is asked that was to be asked before.
+        TimelineError: the path cannot be opened.
+    """
     if isinstance(profile, Profile):
-        _check_not_given(
-            assign_rank=assign_rank,
-            align=align,
-            offset=offset,
-            fp_start=fp_start,
-            bp_end=bp_end,
-            jobs=jobs,
-            executor=executor,
-            keep_going=keep_going,
-            progress=progress,
-        )
-        return exported(profile, selection, options)
-    with open_profile(
-        profile,
-        assign_rank=assign_rank,
-        align=align,
-        offset=offset,
-        fp_start=fp_start,
-        bp_end=bp_end,
-        jobs=jobs,
-        executor=executor,
-        keep_going=keep_going,
-        progress=progress,
-    ) as opened:
-        return exported(opened, selection, options)
+        _check_not_given(**opening)
+        yield profile
+        return
+    with open_profile(profile, **opening) as own:
+        yield own
 
 
 def _check_not_given(**opening: object) -> None:
@@ -129,7 +175,7 @@ def _check_not_given(**opening: object) -> None:
             raise UsageError(f"{name}: this profile is open; say so to open_profile instead.")
 
 
-def by_layer_of(group_by: str | None) -> bool | None:
+def _by_layer(group_by: str | None) -> bool | None:
     """Whether rows are grouped by layer before rank; None leaves it to the kind.
 
     Raises:
@@ -140,7 +186,7 @@ def by_layer_of(group_by: str | None) -> bool | None:
     return None if group_by is None else group_by == "layer"
 
 
-def limit_bytes_of(limit: int | str) -> int:
+def _limit_bytes(limit: int | str) -> int:
     """A limit in bytes.
 
     Raises:

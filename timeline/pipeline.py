@@ -12,7 +12,7 @@ import orjson
 from timeline.analysis.clocks import RankMove
 from timeline.encoders.formats import format_of
 from timeline.encoders.sink import Draft, write_draft
-from timeline.errors import LimitError, UsageError, spell_ids
+from timeline.errors import LimitError, spell_ids
 from timeline.figures import Figures
 from timeline.fitting import About, Describe, Written, fit, steps_of
 from timeline.jobs import crew_for
@@ -26,7 +26,7 @@ from timeline.selection import Layer, Selection
 from timeline.share import Request
 from timeline.sources.base import Source
 from timeline.suggestion import narrower_command
-from timeline.targets import check_not_input, check_target, default_target
+from timeline.targets import check_can_draw, check_target, check_targets, default_target
 from timeline.tracks.facts import RankFacts
 from timeline.tracks.rank_picture import PictureOptions
 from timeline.tracks.resolve import Resolved
@@ -34,7 +34,7 @@ from timeline.units import spell_count
 from timeline.verdict import Verdict
 from timeline.version import __version__
 
-__all__ = ["exported", "output_files", "resolution_row"]
+__all__ = ["exported", "most_names", "output_files", "resolution_row", "warnings_of"]
 
 MOST_NAMES = 100_000
 """Operators that all ranks together may tell apart by name for a report."""
@@ -49,7 +49,7 @@ def exported(profile: Profile, selection: Selection, options: ExportOptions) -> 
         TimelineError: nothing was written; the message says what to do.
     """
     profile.check_open()
-    _check_can_draw(options)
+    check_can_draw(options)
     selection = replace(selection, layers=selection.layers_of(options.kind))
     try:
         return _exported(profile, selection, options)
@@ -61,9 +61,7 @@ def _exported(profile: Profile, selection: Selection, options: ExportOptions) ->
     sources = choose_ranks(profile.sources, selection, profile.path)
     target = options.output or default_target(options.kind, selection, sources)
     form = format_of(target)
-    for output in _targets(target, options):
-        check_target(output, force=options.force)
-        check_not_input(output, profile.path, sources)
+    check_targets(target, options, {profile.path: sources})
     asked = _request(selection, options, profile.reading, target, len(sources))
     written: Written | None = None
     try:
@@ -73,7 +71,7 @@ def _exported(profile: Profile, selection: Selection, options: ExportOptions) ->
             warnings = (
                 *profile.notes,
                 *crew.left_out(),
-                *_warnings(joined, selection, layers),
+                *warnings_of(joined, selection, layers),
             )
             written = fit(
                 joined.shares,
@@ -109,11 +107,16 @@ def _request(
         ranks,
         target,
         clock=reading.clock,
-        named_operators=max(LEAST_NAMES, MOST_NAMES // ranks) if options.report else 0,
+        named_operators=most_names(ranks) if options.report else 0,
     )
 
 
-def _warnings(
+def most_names(ranks: int) -> int:
+    """How many operators each of so many ranks may tell apart by name."""
+    return max(LEAST_NAMES, MOST_NAMES // ranks)
+
+
+def warnings_of(
     joined: JoinedShares, selection: Selection, layers: frozenset[Layer]
 ) -> Iterator[str]:
     """What is wrong with the profiles, or not in them."""
@@ -156,41 +159,6 @@ def _finish(
         check_target(part.target, force=options.force)
     written.publish(_beside(report, table, options))
     return report
-
-
-def _check_can_draw(options: ExportOptions) -> None:
-    """Fail before anything is read where a page or picture could not be written.
-
-    Raises:
-        UsageError: the suffix is another, or what draws is not installed.
-    """
-    asked = [(options.report, (".html", ".htm")), (options.still, (".png",))]
-    for target, suffixes in asked:
-        if target is not None and target.suffix.lower() not in suffixes:
-            raise UsageError(
-                f"{target} has another suffix.", do=f"Name a file that ends in {suffixes[0]}."
-            )
-    if any(target is not None for target, _ in asked):
-        try:
-            import timeline.report_page  # noqa: F401
-        except ImportError as error:
-            raise UsageError(
-                "--report and --png need Jinja2 and matplotlib.",
-                do="Install them: pip install 'tlexport[report]'.",
-            ) from error
-
-
-def _targets(target: Path, options: ExportOptions) -> list[Path]:
-    """All files that are asked for.
-
-    Raises:
-        UsageError: two of them are one file.
-    """
-    asked = (target, options.csv, options.report, options.still)
-    targets = [own for own in asked if own is not None]
-    if len({own.resolve() for own in targets}) < len(targets):
-        raise UsageError("two outputs have one name.", do="Give each a file of its own.")
-    return targets
 
 
 def _beside(report: ExportReport, table: bytes, options: ExportOptions) -> list[tuple[Draft, Path]]:

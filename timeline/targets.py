@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from timeline.errors import OutputError, spell_ids
+from timeline.errors import OutputError, UsageError, spell_ids
+from timeline.options import ExportOptions
 from timeline.selection import Kind, Selection
 from timeline.sources.base import Source
 
-__all__ = ["check_not_input", "check_target", "default_target"]
+__all__ = ["check_can_draw", "check_target", "check_targets", "default_target"]
 
 
 def default_target(kind: Kind, selection: Selection, sources: Sequence[Source]) -> Path:
@@ -26,6 +27,49 @@ def default_target(kind: Kind, selection: Selection, sources: Sequence[Source]) 
 
 def _short(ids: Iterable[int]) -> str:
     return spell_ids(ids, most=1_000_000, shortest_run=2)[:60]
+
+
+def check_can_draw(options: ExportOptions) -> None:
+    """Fail before anything is read where a page or picture could not be written.
+
+    Raises:
+        UsageError: the suffix is another, or what draws is not installed.
+    """
+    asked = [(options.report, (".html", ".htm")), (options.still, (".png",))]
+    for target, suffixes in asked:
+        if target is not None and target.suffix.lower() not in suffixes:
+            raise UsageError(
+                f"{target} has another suffix.", do=f"Name a file that ends in {suffixes[0]}."
+            )
+    if any(target is not None for target, _ in asked):
+        try:
+            import timeline.report_page  # noqa: F401
+        except ImportError as error:
+            raise UsageError(
+                "--report and --png need Jinja2 and matplotlib.",
+                do="Install them: pip install 'tlexport[report]'.",
+            ) from error
+
+
+def check_targets(
+    target: Path, options: ExportOptions, inputs: Mapping[Path, Sequence[Source]]
+) -> None:
+    """Make sure that all files that are asked for may be written.
+
+    inputs: paths of profiles, with what is read of each.
+
+    Raises:
+        UsageError: two of them are one file.
+        OutputError: one is there already, its directory is not, or it is part of a profile.
+    """
+    asked = (target, options.csv, options.report, options.still)
+    targets = [own for own in asked if own is not None]
+    if len({own.resolve() for own in targets}) < len(targets):
+        raise UsageError("two outputs have one name.", do="Give each a file of its own.")
+    for own in targets:
+        check_target(own, force=options.force)
+        for path, sources in inputs.items():
+            _check_not_input(own, path, sources)
 
 
 def check_target(target: Path, *, force: bool) -> None:
@@ -44,7 +88,7 @@ def check_target(target: Path, *, force: bool) -> None:
         raise OutputError(f"{target.parent} does not exist.", do="Make it first.")
 
 
-def check_not_input(target: Path, profile: Path, sources: Sequence[Source]) -> None:
+def _check_not_input(target: Path, profile: Path, sources: Sequence[Source]) -> None:
     """Make sure that no input is changed, not even with --force.
 
     Raises:

@@ -17,7 +17,7 @@ from timeline.tracks.model import Schema
 from timeline.tracks.painter import ArgColumn, Drawn, Painter, integers
 from timeline.tracks.summary import rounded_percent, spent_args
 
-__all__ = ["paint_overview"]
+__all__ = ["paint_overview", "step_starts_ns"]
 
 
 @dataclass(frozen=True)
@@ -67,13 +67,26 @@ def paint_overview(painter: Painter, facts: Sequence[RankFacts]) -> int:
     return root
 
 
+def step_starts_ns(facts: Sequence[RankFacts]) -> dict[tuple[int, int], int]:
+    """When each step begins on its first rank, by graph (NO_GRAPH unless a rank has several)."""
+    several = _has_several_graphs(facts)
+    return {
+        (own[0].graph if several else NO_GRAPH, own[0].step): min(span.start_ns for span in own)
+        for own in _joined(facts)
+    }
+
+
+def _has_several_graphs(facts: Sequence[RankFacts]) -> bool:
+    return any(len(np.unique(own.steps.graph)) > 1 for own in facts)
+
+
 def _joined(facts: Sequence[RankFacts]) -> list[list[_Span]]:
     """The spans of each step over the ranks, in order of time.
 
     Ranks number their graphs apart, so a step is matched by its number alone unless a rank has
     several graphs.
     """
-    several = any(len(np.unique(own.steps.graph)) > 1 for own in facts)
+    several = _has_several_graphs(facts)
     found: dict[tuple[int, int], list[_Span]] = {}
     for own in facts:
         for span in _spans(own):

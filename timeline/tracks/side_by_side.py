@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from timeline.records.columns import Int64
 from timeline.records.strings import StringPool
 from timeline.tracks.model import Schema, Slices, Track
@@ -21,7 +19,7 @@ _ROOT = (
 )
 _DIFFERENCE = (
     "How much longer each step took in the new run than in the base, on the rank where it took "
-    "longest. A slice covers the longer of both."
+    "longest. A slice begins with the step of the base and lasts as long."
 )
 
 
@@ -76,7 +74,7 @@ def _paint_differences(painter: Painter, root: int, steps: StepDifferences) -> N
     )
     drawn = Drawn(
         steps.start_ns,
-        steps.start_ns + np.maximum(steps.base_ns, steps.new_ns),
+        steps.start_ns + steps.base_ns,
         strings.codes(_label(*row) for row in rows),
         Schema.STEP,
         [
