@@ -21,6 +21,7 @@ from timeline.errors import (
 from timeline.version import __version__
 
 if TYPE_CHECKING:
+    from timeline.comparing import ComparisonReport, compare
     from timeline.exporting import export
     from timeline.options import Args, Fit
     from timeline.profile import Profile, open_profile
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Align",
     "Args",
+    "ComparisonReport",
     "ExportReport",
     "Fit",
     "Kind",
@@ -51,6 +53,7 @@ __all__ = [
     "UsageError",
     "WorkerError",
     "__version__",
+    "compare",
     "export",
     "open_profile",
     "show",
@@ -59,6 +62,7 @@ __all__ = [
 _HOMES = {
     "Align": "timeline.selection",
     "Args": "timeline.options",
+    "ComparisonReport": "timeline.comparing",
     "ExportReport": "timeline.report",
     "Fit": "timeline.options",
     "Kind": "timeline.selection",
@@ -66,6 +70,7 @@ _HOMES = {
     "Profile": "timeline.profile",
     "Selection": "timeline.selection",
     "Table": "timeline.table",
+    "compare": "timeline.comparing",
     "export": "timeline.exporting",
     "open_profile": "timeline.profile",
     "show": "timeline.viewer",
