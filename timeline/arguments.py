@@ -36,7 +36,10 @@ def build_parser() -> Parser:
 
 def build_compare_parser() -> Parser:
     """The command line of `tlexport compare`; what is not there has the value of no option."""
-    parser = Parser(COMPARE_USAGE, COMPARE_DESCRIPTION)
+    advice = "Try: tlexport compare --help"
+    if Path("compare").exists():
+        advice += "; for the profile that is called compare: tlexport ./compare"
+    parser = Parser(COMPARE_USAGE, COMPARE_DESCRIPTION, advice)
     profile = "a profile, as PATH of tlexport"
     parser.add_argument("base", metavar="BASE", help=f"{profile}: the run before")
     parser.add_argument("new", metavar="NEW", help=f"{profile}: the run after")
@@ -46,7 +49,9 @@ def build_compare_parser() -> Parser:
     output = parser.add_argument_group("output")
     _add_file(output, "compare-KIND.pftrace")
     output.add_argument("--force", action="store_true", help="replace existing files")
-    output.add_argument("--csv", type=Path, metavar="FILE", help="write all operators as CSV too")
+    output.add_argument(
+        "--csv", metavar="FILE", help="write all operators as a table too; - prints them"
+    )
     output.add_argument("--report", type=Path, metavar="FILE.html", help="write a page of it too")
     _add_work(parser.add_argument_group("work"))
     printed = parser.add_argument_group("print")

@@ -8,7 +8,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from timeline.arguments import build_compare_parser, build_parser
 from timeline.errors import TimelineError, UsageError
@@ -18,8 +18,10 @@ from timeline.termination import Terminated, interrupted_by_sigterm, signals_hel
 from timeline.units import parse_duration_ns
 
 if TYPE_CHECKING:
+    from timeline.comparing import ComparisonReport
     from timeline.progress import Progress
     from timeline.report import ExportReport
+    from timeline.table import Table
 
 __all__ = ["main"]
 
@@ -97,7 +99,7 @@ def _run(asked: argparse.Namespace) -> int:
         args=asked.args,
         limit=asked.limit,
         fit=asked.fit,
-        csv=None if asked.csv in (None, STDOUT) else asked.csv,
+        csv=_table_file(asked),
         report=asked.report,
         png=asked.png,
         force=asked.force,
@@ -121,7 +123,13 @@ def _selection(asked: argparse.Namespace) -> Selection:
     )
 
 
+def _table_file(asked: argparse.Namespace) -> str | None:
+    """Where the table goes, unless it is printed or not wanted."""
+    return None if asked.csv == STDOUT else asked.csv
+
+
 def _compare(asked: argparse.Namespace) -> int:
+    _check_prints(asked)
     with signals_held():
         from timeline.comparing import compare
     report = compare(
@@ -135,21 +143,12 @@ def _compare(asked: argparse.Namespace) -> int:
         scopes=asked.scopes,
         args=asked.args,
         limit=asked.limit,
-        csv=asked.csv,
+        csv=_table_file(asked),
         report=asked.report,
         force=asked.force,
         **_opening(asked),
     )
-    if not asked.quiet:
-        say(*(f"tlexport: {warning}" for warning in report.warnings), stream=sys.stderr)
-    if asked.json:
-        _print_json(report.to_json())
-    elif not asked.quiet and sys.stdout is not None:
-        from timeline.comparison_text import comparison_text
-        from timeline.page import Page
-
-        sys.stdout.write(comparison_text(report.comparison, Page.of(sys.stdout)) + "\n")
-        say(*report.lines(), OPEN_HINT.replace(", or add --open", ""))
+    _tell_change(report, asked)
     _flush()
     return 0
 
@@ -167,11 +166,12 @@ def _list(asked: argparse.Namespace, selection: Selection) -> int:
 
 def _check_prints(asked: argparse.Namespace) -> None:
     """Make sure that standard output is asked for one thing only."""
+    verbose, listed = getattr(asked, "verbose", False), getattr(asked, "list", False)
     for first, second in (
-        (asked.quiet and "-q", asked.verbose and "-v"),
+        (asked.quiet and "-q", verbose and "-v"),
         (asked.json and "--json", asked.csv == STDOUT and "--csv -"),
-        (asked.json and "--json", asked.verbose and "-v"),
-        (asked.list and "--list", asked.csv and "--csv"),
+        (asked.json and "--json", verbose and "-v"),
+        (listed and "--list", asked.csv and "--csv"),
     ):
         if first and second:
             raise UsageError(f"{first} and {second} exclude each other.", do="Leave out one.")
@@ -179,15 +179,8 @@ def _check_prints(asked: argparse.Namespace) -> None:
 
 def _tell(report: ExportReport, asked: argparse.Namespace) -> None:
     """Print the report: as JSON, as a table, or in words; words give way to a table on stdout."""
-    if not asked.quiet:
-        say(*(f"tlexport: {warning}" for warning in report.warnings), stream=sys.stderr)
-    if asked.json:
-        _print_json(report.to_json())
-        return
-    if asked.csv == STDOUT and sys.stdout is not None:
-        sys.stdout.write(report.step_times().to_csv())
-    words = sys.stderr if asked.csv == STDOUT else sys.stdout
-    if asked.quiet or words is None:
+    words = _print_data(report, report.step_times, asked)
+    if words is None:
         return
     from timeline.page import Page
     from timeline.terminal import verdict_text
@@ -198,6 +191,33 @@ def _tell(report: ExportReport, asked: argparse.Namespace) -> None:
     say(*report.lines(), *drawn, *_see_why(report, asked), stream=words)
     if not (asked.open or asked.offline):
         say(OPEN_HINT, stream=words)
+
+
+def _print_data(
+    report: ExportReport | ComparisonReport, table: Callable[[], Table], asked: argparse.Namespace
+) -> TextIO | None:
+    """Print warnings, and what programs read; where words go then, if anywhere."""
+    if not asked.quiet:
+        say(*(f"tlexport: {warning}" for warning in report.warnings), stream=sys.stderr)
+    if asked.json:
+        _print_json(report.to_json())
+        return None
+    if asked.csv == STDOUT and sys.stdout is not None:
+        sys.stdout.write(table().to_csv())
+    return None if asked.quiet else sys.stderr if asked.csv == STDOUT else sys.stdout
+
+
+def _tell_change(report: ComparisonReport, asked: argparse.Namespace) -> None:
+    """Print what changed, in the ways of `_tell`."""
+    words = _print_data(report, report.comparison.all_operators, asked)
+    if words is None:
+        return
+    from timeline.comparison_text import comparison_text
+    from timeline.page import Page
+
+    words.write(comparison_text(report.comparison, Page.of(words)) + "\n")
+    drawn = [] if report.page is None else [f"Look at: {report.page}"]
+    say(*report.lines(), *drawn, OPEN_HINT.replace(", or add --open", ""), stream=words)
 
 
 def _see_why(report: ExportReport, asked: argparse.Namespace) -> Iterator[str]:

@@ -42,6 +42,7 @@ and draw both in one timeline, aligned at their first step.
   # every operator, as a table
   tlexport compare before after --csv operators.csv
 """
+COMPARE_ADVICE = "To compare two runs: tlexport compare BASE NEW"
 EPILOG = """\
 exit codes:
   0    written
@@ -56,7 +57,13 @@ exit codes:
 class Parser(argparse.ArgumentParser):
     """A parser whose help begins with examples, and whose errors name the nearest option."""
 
-    def __init__(self, usage: str = USAGE, description: str = DESCRIPTION) -> None:
+    def __init__(
+        self,
+        usage: str = USAGE,
+        description: str = DESCRIPTION,
+        advice: str = "Try: tlexport --help",
+    ) -> None:
+        self._advice = advice
         super().__init__(
             prog="tlexport",
             usage=usage,
@@ -73,13 +80,13 @@ class Parser(argparse.ArgumentParser):
             UsageError: they have no meaning; the message names the nearest that has.
         """
         asked, rest = self.parse_known_args(arguments)
+        if rest and not rest[0].startswith("-"):
+            raise UsageError(f"{rest[0]!r} is one PATH too many.", do=COMPARE_ADVICE)
         if rest:
             self.error(self._unknown(rest[0]))
         return asked
 
     def _unknown(self, word: str) -> str:
-        if not word.startswith("-"):
-            return f"{word!r} is one PATH too many"
         name = word.partition("=")[0]
         known = [option for option in self._option_string_actions if option.startswith("--")]
         return f"there is no option {name}{did_you_mean(name, known)}"
@@ -88,7 +95,7 @@ class Parser(argparse.ArgumentParser):
         """Raise wrong usage like any other error."""
         said = message.removeprefix("argument ")
         end = "" if said.endswith((".", "?")) else "."
-        raise UsageError(f"{said}{end}", do="Try: tlexport --help")
+        raise UsageError(f"{said}{end}", do=self._advice)
 
 
 @dataclass(frozen=True)
