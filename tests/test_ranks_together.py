@@ -151,8 +151,9 @@ def test_waits_are_drawn(
     )
     assert drawn_ns == waited_ns
     args = processor.rows(
-        "SELECT sum(extract_arg(arg_set_id, 'debug.waited_ns')) FROM slice"
-        " WHERE name GLOB 'hcom_*' AND extract_arg(arg_set_id, 'debug.last_rank') IS NOT NULL"
+        "SELECT sum(extract_arg(arg_set_id, 'communication.waited_ns')) FROM slice"
+        " WHERE name GLOB 'hcom_*'"
+        " AND extract_arg(arg_set_id, 'communication.last_rank') IS NOT NULL"
     )
     assert args == [(waited_ns,)]
     arrows = processor.rows(

@@ -12,7 +12,7 @@ PACKAGE = "tlexport"
 FILE_NAME = "proto/tlexport.proto"
 EXTENDED_FILE = "protos/perfetto/trace/track_event/track_event.proto"
 EXTENDED = ".perfetto.protos.TrackEvent"
-REALS = frozenset({"bandwidth_gb_s"})
+REALS = frozenset({"bandwidth_gb_s", "bus_bandwidth_gb_s"})
 """Fields of type double; all others are int64."""
 
 
@@ -59,7 +59,19 @@ MESSAGES: dict[Schema, Message] = {
         ),
     ),
     Schema.COMMUNICATION_OP: Message(
-        "CommunicationOp", "communication", 9903, ("count", "graph", "connection_id")
+        "CommunicationOp",
+        "communication",
+        9903,
+        (
+            "count",
+            "graph",
+            "connection_id",
+            "waited_ns",
+            "last_rank",
+            "transfer_ns",
+            "bus_bandwidth_gb_s",
+            "arrived_after_first_ns",
+        ),
     ),
     Schema.STEP: Message(
         "Step",
