@@ -7,6 +7,7 @@ records, row by row. Nothing here uses the code that draws.
 from __future__ import annotations
 
 import math
+from collections import Counter as Multiset
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -48,7 +49,8 @@ GRAPH_LAYOUTS = frozenset({"mindspore-2.1", "mindstudio", "mindformers"})
 DEFAULT_ARGS = {
     "task": "task_type op_type input_shapes task_id",
     "hccl": "src_rank dst_rank size_bytes bandwidth_gb_s link_type",
-    "communication": "count data_type algorithm",
+    "communication": "count data_type algorithm waited_ns last_rank transfer_ns bus_bandwidth_gb_s",
+    "overlap": "",
     "host": "",
 }
 """Args that are drawn unless all or none are asked for, by what a slice stands for.
@@ -56,6 +58,10 @@ DEFAULT_ARGS = {
 All args of steps are drawn by default.
 """
 
+WAITING = "Waiting"
+NO_WAITS: Mapping[str, float | None] = {}
+WIDTHS = {"FP32": 4}
+"""Bytes of the data types that collectives of the run move."""
 OVERLAP_ROWS = ["Computing", "Communication", "Communication(Not Overlapped)", "Free"]
 
 
@@ -92,6 +98,17 @@ class Shown(NamedTuple):
     def bare(self) -> Shown:
         """The slice without its args."""
         return self._replace(args=())
+
+
+class Wait(NamedTuple):
+    """How one rank took part in a collective of several: rows are those of ops, args of its own."""
+
+    rank: int
+    row: int
+    last_rank: int
+    last_row: int
+    waited_ns: int
+    args: Mapping[str, float | None]
 
 
 class Counter(NamedTuple):
@@ -135,16 +152,55 @@ class ExpectedPicture:
         for rank in self.run.ranks:
             drawn += self._iterations(rank) if self._of_graphs else self._host_steps(rank)
             drawn += self._overlap(rank)
+            drawn += self._waiting(rank.rank)
             if self.kind is Kind.DETAIL:
-                drawn += _detail(self.records[rank.rank])
+                waits = {wait.row: wait.args for wait in self.waits if wait.rank == rank.rank}
+                drawn += _detail(self.records[rank.rank], waits)
         return drawn
+
+    @cached_property
+    def waits(self) -> list[Wait]:
+        """The waits in all AllReduces that several ranks take part in; they run in one order."""
+        met: dict[tuple[str, str, int], dict[int, int]] = {}
+        for rank, records in sorted(self.records.items()):
+            seen = Multiset[tuple[str, str]]()
+            for row in records.ops.start_ns.argsort(kind="stable").tolist():
+                name = _name(records, records.ops.name[row])
+                key = name, _name(records, records.ops.group_name[row])
+                met.setdefault((*key, seen[key]), {})[rank] = row
+                seen[key] += 1
+        return [wait for rows in met.values() if len(rows) > 1 for wait in self._waits_of(rows)]
+
+    def _waits_of(self, rows: Mapping[int, int]) -> Iterator[Wait]:
+        starts = {rank: int(self.records[rank].ops.start_ns[row]) for rank, row in rows.items()}
+        last = max(starts, key=starts.__getitem__)
+        for rank, row in rows.items():
+            ops = self.records[rank].ops
+            waited_ns = starts[last] - starts[rank]
+            transfer_ns = int(ops.end_ns[row]) - starts[last]
+            width = WIDTHS.get(_name(self.records[rank], ops.data_type[row]))
+            # In a ring, all but a rank's own part of the data is passed on twice.
+            moved = 0 if width is None else int(ops.count[row]) * width * 2 * (1 - 1 / len(rows))
+            args = {
+                "waited_ns": waited_ns,
+                "last_rank": last,
+                "transfer_ns": transfer_ns,
+                "arrived_after_first_ns": starts[rank] - min(starts.values()),
+                "bus_bandwidth_gb_s": rounded(moved / transfer_ns) if moved else None,
+            }
+            yield Wait(rank, row, last, rows[last], waited_ns, args)
 
     @cached_property
     def arrows(self) -> list[tuple[Shown, Shown]]:
         """The two ends of each arrow, the earlier one first."""
         if self.kind is Kind.SUMMARY:
             return []
-        return [pair for records in self.records.values() for pair in _arrows(records)]
+        pairs = [pair for records in self.records.values() for pair in _arrows(records)]
+        for wait in self.waits:
+            if wait.waited_ns:
+                waits = _op(self.records[wait.rank], wait.row).bare
+                pairs.append((waits, _op(self.records[wait.last_rank], wait.last_row).bare))
+        return pairs
 
     @cached_property
     def counters(self) -> list[Counter]:
@@ -169,7 +225,8 @@ class ExpectedPicture:
                 if self._of_graphs
                 else ["ProfilerStep", "Step on device"]
             )
-            found[rank, "Overlap Analysis"] = OVERLAP_ROWS
+            waited = any(wait.rank == rank and wait.waited_ns for wait in self.waits)
+            found[rank, "Overlap Analysis"] = [*OVERLAP_ROWS, *([WAITING] if waited else [])]
             if self.kind is Kind.DETAIL:
                 found |= _detail_rows(self.records[rank])
         return found
@@ -267,19 +324,31 @@ class ExpectedPicture:
             begin, row = self._time_ns(one.start_ns), one.category
             yield Shown(rank.rank, "Overlap Analysis", row, begin, one.duration_ns, row)
 
+    def _waiting(self, rank: int) -> Iterator[Shown]:
+        for wait in self.waits:
+            if wait.rank == rank and wait.waited_ns:
+                op = _op(self.records[rank], wait.row)
+                yield Shown(
+                    rank,
+                    "Overlap Analysis",
+                    WAITING,
+                    op.start_ns,
+                    wait.waited_ns,
+                    f"Waiting for rank {wait.last_rank}",
+                    _args("overlap", {}, {"op": op.name}),
+                )
+
 
 # -- from the records --------------------------------------------------------------------------
 
 
-def _detail(records: Records) -> Iterator[Shown]:
-    for draw, table in (
-        (_task, records.tasks),
-        (_op, records.ops),
-        (_plane, records.planes),
-        (_call, records.host),
-    ):
+def _detail(records: Records, waits: Mapping[int, Mapping[str, float | None]]) -> Iterator[Shown]:
+    """All slices of a rank's records; waits are args of its ops, by their row."""
+    for draw, table in ((_task, records.tasks), (_plane, records.planes), (_call, records.host)):
         for row in range(len(table)):
             yield draw(records, row)
+    for row in range(len(records.ops)):
+        yield _op(records, row, waits.get(row, {}))
 
 
 def _task(records: Records, row: int) -> Shown:
@@ -304,7 +373,7 @@ def _task(records: Records, row: int) -> Shown:
     return _shown(records, "Ascend Hardware", label, table, row, args)
 
 
-def _op(records: Records, row: int) -> Shown:
+def _op(records: Records, row: int, waits: Mapping[str, float | None] = NO_WAITS) -> Shown:
     table = records.ops
     names = {
         "data_type": _name(records, table.data_type[row]),
@@ -314,6 +383,7 @@ def _op(records: Records, row: int) -> Shown:
         "count": _given(table.count[row]),
         "graph": _given(table.graph[row], NO_GRAPH),
         "connection_id": _given(table.connection[row]),
+        **waits,
     }
     label = f"{_name(records, table.group[row])} Communication"
     args = _args("communication", numbers, names)
@@ -419,7 +489,7 @@ def _counters(records: Records) -> Iterator[Counter]:
 
 
 def _detail_rows(records: Records) -> dict[tuple[int, str], list[str]]:
-    drawn = list(_detail(records))
+    drawn = list(_detail(records, {}))
     layers = {one.layer for one in drawn}
     above, below = ["Ascend Hardware", "Communication"], ["CANN"]
     found = {

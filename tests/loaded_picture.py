@@ -10,11 +10,13 @@ from functools import cached_property
 from expected_picture import ALL_RANKS, STEPS, Arg, Counter, Shown, rounded
 from perfetto_sql import TraceProcessor
 
-__all__ = ["LoadedPicture", "LoadedTrack", "Place", "json_place"]
+__all__ = ["NOTES", "LoadedPicture", "LoadedTrack", "Place", "json_place"]
 
 Place = tuple[int, str, str]
 """Rank, layer and row."""
 
+NOTES = "Notes"
+"""The layer of what whoever opens the file should know; nothing of it is in a profile."""
 _RANK = re.compile(r"Rank (\d+)(?: (.+))?")
 
 
@@ -39,6 +41,8 @@ class LoadedTrack:
     @property
     def place(self) -> Place:
         """Rank, layer and row; a name that repeats the one above it stands for both."""
+        if self.path[0] == NOTES:
+            return ALL_RANKS, NOTES, " ".join(self.path[1:])
         if self.rank == ALL_RANKS:
             return ALL_RANKS, "", STEPS
         layer, *below = [name for name in self.path[1:] if not _RANK.fullmatch(name)] or [""]
@@ -87,7 +91,7 @@ class LoadedPicture:
 
     @cached_property
     def by_id(self) -> dict[int, Shown]:
-        """All slices by their id."""
+        """All slices by their id, without notes."""
         args = self._args()
         found = self.processor.rows("SELECT id, track_id, ts, dur, name, arg_set_id FROM slice")
         return {
@@ -99,6 +103,7 @@ class LoadedPicture:
                 tuple(sorted(args[arg_set])),
             )
             for slice_id, track, start, length, name, arg_set in found
+            if self.places[track][1] != NOTES
         }
 
     def _args(self) -> dict[int | None, list[Arg]]:
@@ -148,6 +153,8 @@ class LoadedPicture:
 
 def json_place(process: str | None, thread: str) -> Place:
     """Rank, layer and row of a thread of a JSON trace."""
+    if process == NOTES:
+        return ALL_RANKS, NOTES, thread
     match = _RANK.fullmatch(process or "")
     if match is None or match[2] is None:
         return ALL_RANKS, "", STEPS
