@@ -73,7 +73,8 @@ LAYOUTS: dict[str, Callable[[Run, Path], list[Path]]] = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parse(arguments)
-    run = make_run(ranks=options.ranks, steps=options.steps, seed=options.seed)
+    slower = dict(options.slower)
+    run = make_run(ranks=options.ranks, steps=options.steps, seed=options.seed, slower=slower)
     written = LAYOUTS[options.layout](run, options.out)
     files = [path for one in written for path in (one, *one.rglob("*")) if path.is_file()]
     size_kb = sum(path.stat().st_size for path in files) / 1000
@@ -91,11 +92,24 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--ranks", type=_at_least_one, default=2, help="(2)")
     parser.add_argument("--steps", type=_at_least_one, default=3, help="(3)")
     parser.add_argument("--seed", type=int, default=1, help="another run, equally valid (1)")
+    parser.add_argument(
+        "--slower",
+        type=_slower,
+        action="append",
+        default=[],
+        metavar="TYPE=FACTOR",
+        help="a type of operators takes so many times as long, as in MatMulV2=1.5",
+    )
     return parser.parse_args(arguments)
 
 
 def _span(first: int, count: int) -> str:
     return str(first) if count == 1 else f"{first}-{first + count - 1}"
+
+
+def _slower(text: str) -> tuple[str, float]:
+    op_type, _, factor = text.partition("=")
+    return op_type, float(factor)
 
 
 def _at_least_one(text: str) -> int:

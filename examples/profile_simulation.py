@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from profile_collective import GROUP, lay_out_all_reduce
@@ -49,11 +50,13 @@ def make_run(
     planes: int = 4,
     monotonic: bool = False,
     first_step: int = 1,
+    slower: Mapping[str, float] | None = None,
 ) -> Run:
     """Simulate a run in which rank 1 computes slowly during the second step.
 
     Each step executes every graph of `graphs` once, each with `ops_per_step` operators. Times are
-    Unix times, or those of the host's CLOCK_MONOTONIC_RAW when `monotonic` is set.
+    Unix times, or those of the host's CLOCK_MONOTONIC_RAW when `monotonic` is set. `slower` tells
+    by what some types of operators take longer than usual.
     """
     if min(ranks, steps, planes, len(graphs)) < 1:
         raise ValueError("a run needs at least one rank, step, plane and graph")
@@ -61,7 +64,7 @@ def make_run(
         raise ValueError(f"a collective has at most {MOST_PLANES} planes, not {planes}")
     start_ns = MONOTONIC_START_NS if monotonic else WALL_START_NS
     networks = [build_network(ops_per_step, index) for index in range(len(graphs))]
-    simulations = [_RankSimulation(rank, seed, start_ns) for rank in range(ranks)]
+    simulations = [_RankSimulation(rank, seed, start_ns, slower or {}) for rank in range(ranks)]
     finished: list[list[Step]] = [[] for _ in simulations]
     slow_step = min(1, steps - 1)
     for index in range(steps):
@@ -116,8 +119,9 @@ class _Bucket:
 class _RankSimulation:
     """One rank while it runs."""
 
-    def __init__(self, rank: int, seed: int, start_ns: int) -> None:
+    def __init__(self, rank: int, seed: int, start_ns: int, slower: Mapping[str, float]) -> None:
         self.rank = rank
+        self.slower = slower
         self.os_pid = int(f"1234{rank}")
         # The odd 217 ns keep Unix times off whole microseconds; monotonic ones end on a tick.
         begin_ns = start_ns + 5 * MILLISECOND_NS + 217
@@ -443,6 +447,7 @@ class _RankSimulation:
         )
         start_ns = device.claim(earliest_ns)
         slowdown = self.slowdown if operator.slows_down else 1.0
+        slowdown *= self.slower.get(kernel.op_type, 1.0)
         end_ns = start_ns + self.noise.about(round(operator.duration_ns * slowdown))
         mixed = kernel.core == "MIX_AIV"
         context_id = 0 if mixed else NO_ID
