@@ -963,7 +963,7 @@ def test_output_that_cannot_be_printed(tmp_path: Path, shelf: ProfileShelf, stdo
     if stdout == "/dev/full":
         if not Path(stdout).exists():
             pytest.skip("this system has no /dev/full")
-        with Path(stdout).open("w") as full:
+        with Path(stdout).open("w", encoding="utf-8") as full:
             ran = command(*arguments, stdout=full)
         assert (ran.returncode, ran.stderr) == (
             1,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from timeline.arguments import build_compare_parser, build_parser
 from timeline.errors import TimelineError, UsageError
-from timeline.printable import printable_json, say
+from timeline.printable import command_line, printable_json, say
 from timeline.selection import Kind, Selection
 from timeline.termination import Terminated, interrupted_by_sigterm, signals_held
 from timeline.units import parse_duration_ns
@@ -228,7 +227,7 @@ def _see_why(report: ExportReport, asked: argparse.Namespace) -> Iterator[str]:
     words = ["tlexport", asked.path, "--ranks", str(slowest.rank), "--steps", str(slowest.slowest)]
     for assigned in asked.assign_rank:
         words += ["--assign-rank", assigned]
-    yield f"See why: {shlex.join([*words, '--kind', 'detail'])}"
+    yield f"See why: {command_line([*words, '--kind', 'detail'])}"
 
 
 def _viewer(asked: argparse.Namespace) -> Callable[[ExportReport], None] | None:

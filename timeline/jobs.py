@@ -29,6 +29,8 @@ AHEAD = 2
 """Ranks in work for each process: one that is read, one that waits."""
 WORTH_PROCESSES_BYTES = 32 << 20
 """Below this size reading takes less time than starting processes."""
+MOST_WINDOWS_PROCESSES = 61
+"""Windows waits for no more at once."""
 TIMES_PACKED = 10
 """Text that is compressed takes about so many times as long to read as its size says."""
 DASK = "dask://"
@@ -225,7 +227,8 @@ def crew_for(sources: Sequence[Source], reading: ReadingOptions, progress: Progr
         large = sum(_size_bytes(source) for source in sources) >= WORTH_PROCESSES_BYTES
         jobs = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         jobs = (jobs or 1) if large else 1
-    jobs = max(1, min(jobs, len(sources)))
+    most = MOST_WINDOWS_PROCESSES if sys.platform == "win32" else len(sources)
+    jobs = max(1, min(jobs, len(sources), most))
     if jobs == 1:
         return Crew(_Inline, 1, progress, keep_going)
     others = frozenset(multiprocessing.active_children())

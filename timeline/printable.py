@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shlex
 import sys
 import unicodedata
+from collections.abc import Sequence
 from typing import TextIO
 
-__all__ = ["encoded", "printable", "printable_json", "say"]
+__all__ = ["command_line", "encoded", "printable", "printable_json", "say"]
 
 _BEYOND_ASCII = re.compile(r"[^\x00-\x7e]")
 
@@ -44,6 +47,15 @@ def printable_json(text: str, encoding: str) -> str:
 def encoded(text: str, encoding: str) -> str:
     """The text with all characters escaped that the encoding lacks."""
     return text.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def command_line(words: Sequence[str]) -> str:
+    """Words as one line that the shell of this system takes apart into the same words."""
+    if os.name == "nt":
+        from subprocess import list2cmdline
+
+        return list2cmdline(words)
+    return shlex.join(words)
 
 
 def say(*lines: str, stream: TextIO | None = None) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from timeline.errors import spell_ids
 from timeline.fitting import Written
 from timeline.options import ExportOptions
+from timeline.printable import command_line
 from timeline.profile import Profile
 from timeline.reading import JoinedShares
 from timeline.selection import Selection
@@ -64,7 +64,7 @@ def narrower_command(
     ):
         words += [flag, name] if name else []
     words += [*narrower, "--kind", options.kind.value]
-    return shlex.join(words)
+    return command_line(words)
 
 
 def _window_of(steps: Sequence[int], joined: JoinedShares) -> tuple[int, int]:

@@ -213,7 +213,7 @@ def table(rows: Sequence[Row]) -> str:
 
 def machine() -> str:
     """Where this was measured."""
-    with Path("/proc/cpuinfo").open() as file:
+    with Path("/proc/cpuinfo").open(encoding="utf-8") as file:
         models = [line.partition(":")[2].strip() for line in file if line.startswith("model name")]
     model = models[0] if models else platform.processor()
     return f"{os.cpu_count()} cores of {model}, Python {platform.python_version()}"

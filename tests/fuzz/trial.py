@@ -157,6 +157,6 @@ class Trial:
 
 def limit_memory() -> None:
     """Let this process have a gigabyte more than it has."""
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
     most = pages * resource.getpagesize() + MOST_MEMORY_BYTES
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
