@@ -61,6 +61,10 @@ class Export:
             if one.layer == layer and rank in (None, one.rank)
         ]
 
+    def overlap_slices(self, rank: int) -> list[Shown]:
+        """The slices of the overlap rows; waits lie below them."""
+        return [one for one in self.slices(OVERLAP, rank) if one.row in OVERLAP_ROWS]
+
     def overlap(self, rank: int, step: int | None) -> dict[str, int]:
         """The four sums of the report, in ns, by row."""
         (row,) = (row for row in self.report.overlap if (row.rank, row.step) == (rank, step))
@@ -69,7 +73,8 @@ class Export:
 
 
 def export_of(capture: str, target: Path) -> Export:
-    report = export(DATA / capture, target, kind=Kind.DETAIL, args=Args.ALL)
+    """An export at the times that the capture holds."""
+    report = export(DATA / capture, target, kind=Kind.DETAIL, args=Args.ALL, align="recorded")
     processor = TraceProcessor.load(target.read_bytes())
     assert processor.import_errors() == []
     return Export(report, LoadedPicture(processor, ".json" in target.suffixes))
@@ -172,7 +177,7 @@ def test_overlap_of_databases_equals_step_trace_time_to_the_nanosecond(
     assert own.overlap(rank, int(step)) == wanted
     assert own.overlap(rank, None) == wanted
     assert drawn_sums(own, rank) == wanted
-    busy = [one for one in own.slices(OVERLAP, rank) if one.row != "Free"]
+    busy = [one for one in own.overlap_slices(rank) if one.row != "Free"]
     first_ns = min(one.start_ns for one in busy)
     last_ns = max(one.start_ns + one.length_ns for one in busy)
     assert bubble == 0
@@ -218,7 +223,7 @@ def test_steps_of_the_library_equal_the_mindspore_files() -> None:
 
 def drawn_sums(own: Export, rank: int) -> dict[str, int]:
     sums = dict.fromkeys(OVERLAP_ROWS, 0)
-    for one in own.slices(OVERLAP, rank):
+    for one in own.overlap_slices(rank):
         sums[one.row] += one.length_ns
     return sums
 
@@ -237,7 +242,7 @@ def test_overlap_of_databases_equals_their_overlap_analysis_table(
         same(
             (
                 (one.row, one.start_ns, one.length_ns)
-                for one in exports["torch-npu-db"].slices(OVERLAP, rank)
+                for one in exports["torch-npu-db"].overlap_slices(rank)
             ),
             (
                 (OVERLAP_ROWS[kind], start_ns, length_ns)
@@ -272,7 +277,7 @@ def test_overlap_of_text_has_the_segments_of_the_file(
         wanted = sorted(span_ns(event) for event in lanes[OVERLAP, name])
         found = sorted(
             (one.start_ns, one.length_ns)
-            for one in exports["torch-npu-text"].slices(OVERLAP, rank)
+            for one in exports["torch-npu-text"].overlap_slices(rank)
             if one.row == name
         )
         assert len(found) == len(wanted) > 0
@@ -289,7 +294,7 @@ def test_overlap_of_mindspore_iterations_equals_their_own_files(
     lanes = iteration_lanes(rank, iteration)
     drawn = Multiset(
         (one.row, one.start_ns, one.length_ns)
-        for one in exports["mindspore-2.1"].slices(OVERLAP, rank)
+        for one in exports["mindspore-2.1"].overlap_slices(rank)
     )
     sums = {}
     for name in OVERLAP_ROWS:
@@ -315,8 +320,22 @@ def test_overlap_between_mindspore_iterations_is_free(
         edges.append((min(span[1] for span in spans), max(sum(span[1:]) for span in spans)))
     for before, after in pairwise(edges):
         wanted["Free", before[1], after[0] - before[1]] += 1
-    drawn = exports["mindspore-2.1"].slices(OVERLAP, rank)
+    drawn = exports["mindspore-2.1"].overlap_slices(rank)
     same(((one.row, one.start_ns, one.length_ns) for one in drawn), wanted.elements())
+
+
+# -- clocks ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("capture", "apart_us"), [("torch-npu-text", 8), ("torch-npu-db", 14)])
+def test_clocks_are_put_right_by_collectives(capture: str, apart_us: int, tmp_path: Path) -> None:
+    """Clocks of one host are not quite one; within 2 us they are when ends of collectives meet."""
+    report = export(DATA / capture, tmp_path / "timeline.pftrace")
+    first, second = report.ranks
+    assert (first.offset_ns, first.align) == (0, "collectives")
+    assert abs(second.offset_ns) // 1000 == apart_us
+    assert second.spread_ns is not None
+    assert second.spread_ns <= 2000
 
 
 # -- tasks -------------------------------------------------------------------------------------
