@@ -13,7 +13,7 @@ import orjson
 
 from timeline.comparison import Comparison
 from timeline.encoders.formats import format_of
-from timeline.encoders.sink import Draft, write_draft
+from timeline.encoders.sink import Draft, write_drafts
 from timeline.exporting import drawn_of, opened, options_of
 from timeline.figures import Figures
 from timeline.fitting import About, Written, fit
@@ -311,11 +311,15 @@ class _Runs:
         )
 
     def _beside(self, report: ComparisonReport) -> list[tuple[Draft, Path]]:
-        drafts = list[tuple[Draft, Path]]()
-        if self._options.csv is not None:
-            table = report.comparison.all_operators().to_csv().encode()
-            drafts.append((write_draft([table], self._options.csv), self._options.csv))
-        return drafts
+        """The table and the page, where they are asked for."""
+        contents, options = list[tuple[bytes, Path]](), self._options
+        if options.csv is not None:
+            contents.append((report.comparison.all_operators().to_csv().encode(), options.csv))
+        if options.report is not None:
+            from timeline.report_page import comparison_page
+
+            contents.append((comparison_page(report), options.report))
+        return write_drafts(contents)
 
 
 @dataclass(frozen=True)

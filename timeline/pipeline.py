@@ -11,7 +11,7 @@ import orjson
 
 from timeline.analysis.clocks import RankMove
 from timeline.encoders.formats import format_of
-from timeline.encoders.sink import Draft, write_draft
+from timeline.encoders.sink import Draft, write_drafts
 from timeline.errors import LimitError, spell_ids
 from timeline.figures import Figures
 from timeline.fitting import About, Describe, Written, fit, steps_of
@@ -163,14 +163,18 @@ def _finish(
 
 def _beside(report: ExportReport, table: bytes, options: ExportOptions) -> list[tuple[Draft, Path]]:
     """The table, page and picture of a report, where they are asked for."""
-    drafts = list[tuple[Draft, Path]]()
+    contents = list[tuple[bytes, Path]]()
     if options.csv is not None:
-        drafts.append((write_draft([table], options.csv), options.csv))
-    if options.report is not None or options.still is not None:
-        from timeline.report_page import drafts as drawn
+        contents.append((table, options.csv))
+    if options.report is not None:
+        from timeline.report_page import page
 
-        drafts += drawn(report, options.report, options.still)
-    return drafts
+        contents.append((page(report), options.report))
+    if options.still is not None:
+        from timeline.report_page import still
+
+        contents.append((still(report), options.still))
+    return write_drafts(contents)
 
 
 def _describe(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from timeline.errors import OutputError
 
-__all__ = ["Draft", "publish_all", "write_draft"]
+__all__ = ["Draft", "publish_all", "write_draft", "write_drafts"]
 
 
 class Draft:
@@ -37,6 +37,23 @@ class Draft:
         """Remove the file."""
         with contextlib.suppress(FileNotFoundError):
             self._path.unlink()
+
+
+def write_drafts(contents: Sequence[tuple[bytes, Path]]) -> list[tuple[Draft, Path]]:
+    """Write each content beside its target; all of them, or none.
+
+    Raises:
+        OutputError: a directory cannot be written, or the disk is full.
+    """
+    written: list[tuple[Draft, Path]] = []
+    try:
+        for content, target in contents:
+            written.append((write_draft([content], target), target))
+    except BaseException:
+        for draft, _ in written:
+            draft.discard()
+        raise
+    return written
 
 
 def publish_all(drafts: Sequence[tuple[Draft, Path]]) -> None:

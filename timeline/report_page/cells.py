@@ -10,13 +10,27 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.printable import printable
+from timeline.records.columns import Int64
 from timeline.report_page.drawing import Scale
 
-__all__ = ["Cell", "Column", "Listing", "integers", "listing", "shares", "texts", "times"]
+__all__ = [
+    "MINUS",
+    "Cell",
+    "Column",
+    "Listing",
+    "before_and_now",
+    "integers",
+    "listing",
+    "shares",
+    "texts",
+    "times",
+]
 
 THIN = "\u202f"
 """Between thousands."""
 NOTHING = "–"
+MINUS = "\u2212"
+_NEW = 1e9
 _FINER = {"s": Scale("ms", 10**6), "ms": Scale("µs", 10**3), "µs": Scale("ns", 1)}
 _LEAST = 10
 """A column is told in a finer unit where its largest value has fewer than two digits."""
@@ -24,11 +38,15 @@ _LEAST = 10
 
 @dataclass(frozen=True)
 class Cell:
-    """What is read, and what it is sorted by where that is a number; bar: from 0 to 1."""
+    """What is read, and what it is sorted by where that is a number.
+
+    bar: from 0 to 1; from -1 to 1 with a role, from the middle to either side.
+    """
 
     text: str
     value: int | float | None = None
     bar: float | None = None
+    role: str = ""
 
 
 @dataclass(frozen=True)
@@ -94,11 +112,7 @@ def times(
     largest_ns = max((value for value in given if value is not None), default=None)
     if largest_ns is None:
         return None
-    told_ns = like_ns or largest_ns
-    scale = Scale.of(told_ns)
-    if told_ns < _LEAST * scale.ns and scale.unit in _FINER:
-        scale = _FINER[scale.unit]
-    digits = 0 if scale.ns == 1 else 3
+    scale = _scale_of(like_ns or largest_ns)
     return Column(
         f"{title} ({scale.unit})",
         True,
@@ -106,13 +120,71 @@ def times(
             Cell(NOTHING, -1)
             if value is None
             else Cell(
-                f"{value / scale.ns:,.{digits}f}".replace(",", THIN),
+                _in_unit(value, scale),
                 value,
                 value / largest_ns if bars and largest_ns else None,
             )
             for value in given
         ),
     )
+
+
+def _scale_of(told_ns: int) -> Scale:
+    scale = Scale.of(told_ns)
+    return _FINER.get(scale.unit, scale) if told_ns < _LEAST * scale.ns else scale
+
+
+def _in_unit(value_ns: int, scale: Scale, *, sign: str = "") -> str:
+    digits = 0 if scale.ns == 1 else 3
+    return f"{value_ns / scale.ns:{sign},.{digits}f}".replace(",", THIN).replace("-", MINUS)
+
+
+def before_and_now(base_ns: Int64, new_ns: Int64) -> list[Column]:
+    """Times of two runs, all in one unit and with bars of one scale, and how they changed."""
+    delta_ns = new_ns - base_ns
+    largest_ns = int(max(base_ns.max(initial=0), new_ns.max(initial=0)))
+    furthest_ns = int(np.abs(delta_ns).max(initial=0))
+    scale = _scale_of(largest_ns)
+
+    def column(title: str, values_ns: Int64) -> Column:
+        cells = (
+            Cell(_in_unit(own, scale), own, own / max(1, largest_ns)) for own in values_ns.tolist()
+        )
+        return Column(f"{title} ({scale.unit})", True, tuple(cells))
+
+    changes = (
+        Cell(
+            _in_unit(own, scale, sign="+" if own else ""),
+            own,
+            own / furthest_ns if own else None,
+            _role(own),
+        )
+        for own in delta_ns.tolist()
+    )
+    shares = (
+        Cell(*_change(delta, base))
+        for delta, base in zip(delta_ns.tolist(), base_ns.tolist(), strict=True)
+    )
+    return [
+        column("Before", base_ns),
+        column("Now", new_ns),
+        Column(f"Change ({scale.unit})", True, tuple(changes)),
+        Column("Change", True, tuple(shares)),
+    ]
+
+
+def _role(delta_ns: int) -> str:
+    return "worse" if delta_ns > 0 else "better" if delta_ns < 0 else ""
+
+
+def _change(delta_ns: int, base_ns: int) -> tuple[str, float]:
+    """A change as a share, and what it is sorted by; what is new is larger than any share."""
+    if not delta_ns:
+        return NOTHING, 0
+    if not base_ns:
+        return "new", _NEW
+    share = delta_ns / base_ns
+    return ("gone" if share == -1 else f"{share:+.1%}".replace("-", MINUS)), round(share, 6)
 
 
 def shares(title: str, parts: npt.NDArray[Any], of: npt.NDArray[Any] | int) -> Column:

@@ -16,7 +16,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from timeline.records.columns import Int64, Rows
 from timeline.report_page.grid import NOT_GIVEN, StepGrid, in_runs
-from timeline.report_page.palette import LIGHT, PARTS, PHASES
+from timeline.report_page.palette import LIGHT, PARTS, PHASES, SIDES
 from timeline.table import Table
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "draw_curves",
     "draw_operators",
     "draw_parts",
+    "draw_sides",
     "filled",
     "label_columns",
     "round_places",
@@ -35,6 +36,8 @@ __all__ = [
 
 MOST_BARS = 40
 """Up to so many ranks have a bar of their own with numbers in it."""
+MOST_DOTS = 40
+"""Up to so many steps have a dot of their own on a curve of two runs."""
 LEAST_ROWS = 5
 """A list of operators has room for so many."""
 MOST_PLACES = 400
@@ -204,6 +207,25 @@ def draw_curves(axes: Axes, grid: StepGrid, row: int) -> None:
             )
     label_columns(axes, grid.steps, grid.labels(), "step")
     _label_times(axes, max(int(grid.times[phase.column].max()) for phase in PHASES))
+
+
+def draw_sides(axes: Axes, steps: Table, labels: Sequence[str]) -> None:
+    """The length of each step in two runs, which are columns of SIDES."""
+    at = np.arange(len(steps))
+    for side in SIDES:
+        axes.plot(
+            at,
+            steps[side.column],
+            color=LIGHT[side.role],
+            linestyle=side.dashes,
+            linewidth=1.8,
+            solid_joinstyle="round",
+            marker="o" if len(at) <= MOST_DOTS else "",
+            markersize=4,
+            gid=f"phase-{side.role}",
+        )
+    label_columns(axes, steps["base_step"], labels, "step")
+    _label_times(axes, max(int(steps[side.column].max()) for side in SIDES))
 
 
 def draw_operators(axes: Axes, names: Sequence[str], totals_ns: Int64, role: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-__all__ = ["DARK", "LIGHT", "PARTS", "PHASES", "Part", "Phase", "variables"]
+__all__ = ["DARK", "LIGHT", "PARTS", "PHASES", "SIDES", "Part", "Phase", "variables"]
 
 LIGHT = {
     "paper": "#ffffff",
@@ -29,6 +29,10 @@ LIGHT = {
     "tail": "#b8440b",
     "interval": "#7a3ea1",
     "warning": "#8a4b00",
+    "before": "#5f6b7b",
+    "now": "#0b57a5",
+    "worse": "#b3261e",
+    "better": "#1a7a3c",
 }
 """No two roles share a colour: a drawing is turned to dark by its colours."""
 
@@ -54,6 +58,10 @@ DARK = {
     "tail": "#f0935b",
     "interval": "#c99be8",
     "warning": "#f3bf6b",
+    "before": "#93a0b0",
+    "now": "#7fbcf8",
+    "worse": "#ff8a80",
+    "better": "#6fd08c",
 }
 
 
@@ -68,7 +76,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Phase:
-    """One curve of the step trace, told apart by its dashes too."""
+    """One curve, told apart by its dashes too."""
 
     column: str
     role: str
@@ -89,6 +97,11 @@ PHASES = (
     Phase("fp_bp_ns", "fp-bp", "FP/BP", (0, (6, 2))),
     Phase("tail_ns", "tail", "Tail", (0, (2, 2))),
     Phase("interval_ns", "interval", "Interval", (0, (6, 2, 1, 2))),
+)
+
+SIDES = (
+    Phase("base_ns", "before", "Before", (0, (6, 2))),
+    Phase("new_ns", "now", "Now", "solid"),
 )
 
 

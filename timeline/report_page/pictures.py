@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from timeline.report_page.drawing import (
     draw_bars,
     draw_curves,
     draw_parts,
+    draw_sides,
     settings,
 )
 from timeline.report_page.grid import NOT_GIVEN, StepGrid
@@ -26,7 +27,7 @@ from timeline.report_page.heat_map import draw_heat
 from timeline.report_page.svg import StyleSheet, inline_svg
 from timeline.table import Table
 
-__all__ = ["Heat", "Picture", "bars", "by_step", "curves", "heats"]
+__all__ = ["Heat", "Picture", "bars", "by_step", "curves", "heats", "sides"]
 
 WIDTHS = {"wide": 880, "narrow": 360}
 """Pixels; narrower screens than the wide one show the narrow one."""
@@ -96,6 +97,15 @@ def curves(grid: StepGrid, row: int, sheet: StyleSheet, quantum_ns: float) -> Pi
     return _picture(
         "curves", "Length of each step and phase", sheet, STEPS, Margins(), draw, quantum_ns
     )
+
+
+def sides(steps: Table, labels: Sequence[str], sheet: StyleSheet) -> Picture:
+    """The length of each step in two runs."""
+
+    def draw(axes: Axes) -> None:
+        draw_sides(axes, steps, labels)
+
+    return _picture("sides", "Length of each step, before and now", sheet, STEPS, Margins(), draw)
 
 
 def heats(grid: StepGrid, sheet: StyleSheet) -> Iterator[Heat]:

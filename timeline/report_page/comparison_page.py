@@ -1,0 +1,187 @@
+"""Turns the report of a comparison into one page that needs nothing beside itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from timeline.comparison import WHOLE, Comparison
+from timeline.printable import printable
+from timeline.records.columns import Rows
+from timeline.report_page.cells import (
+    MINUS,
+    Cell,
+    Column,
+    Listing,
+    before_and_now,
+    integers,
+    listing,
+    texts,
+)
+from timeline.report_page.drawing import MOST_PLACES
+from timeline.report_page.grid import in_runs
+from timeline.report_page.listings import MOST_ROWS
+from timeline.report_page.palette import SIDES
+from timeline.report_page.pictures import sides
+from timeline.report_page.rendering import Tile, rendered, short, told
+from timeline.report_page.svg import StyleSheet
+from timeline.table import Table
+from timeline.units import spell_count, spell_duration
+
+if TYPE_CHECKING:
+    from timeline.comparing import ComparisonReport
+
+__all__ = ["comparison_page"]
+
+INDENT = "\u2003"
+
+
+def comparison_page(report: ComparisonReport) -> bytes:
+    """The report as HTML: a few hundred kB, whatever the number of ranks, steps and operators."""
+    comparison, sheet = report.comparison, StyleSheet()
+    steps = comparison.steps
+    run = in_runs(len(steps), MOST_PLACES)
+    drawn = _longest_of_runs(steps, run)
+    content = {
+        "title": printable(_title(report.base, report.new)),
+        "sentences": [printable(own) for own in comparison.sentences()],
+        "tiles": list(_tiles(comparison)),
+        "report": report,
+        "per_step": comparison.per_step,
+        "sides": SIDES,
+        "run": run,
+        "overall_table": _overall(comparison.overall),
+        "steps_picture": sides(drawn, _labels(drawn), sheet) if len(steps) > 1 else None,
+        "steps_table": _steps(steps, several=len(comparison.ranks) > 1),
+        "ranks_table": _ranks(comparison.ranks),
+        "operator_tables": [
+            _operators(noun, table)
+            for noun, table in (
+                ("operator", comparison.operators),
+                ("collective", comparison.collectives),
+            )
+            if len(table)
+        ],
+        **told(report.warnings, report.omissions),
+    }
+    return rendered("comparison.html", content, sheet)
+
+
+def _title(base: Path, new: Path) -> str:
+    """The ends of both paths, as far as they tell them apart."""
+    parts = [own.absolute().parts for own in (base, new)]
+    shown = next((own for own in (1, 2, 3) if parts[0][-own:] != parts[1][-own:]), 1)
+    return " → ".join("/".join(own[-shown:]) for own in parts)
+
+
+def _tiles(comparison: Comparison) -> Iterator[Tile]:
+    rows = {row["metric"]: row for row in comparison.overall.to_dicts()}
+    whole = rows[WHOLE]
+    unit = "a step" if comparison.per_step else "a rank"
+    yield Tile(short(whole["base_ns"]), f"{unit}, before")
+    yield Tile(short(whole["new_ns"]), f"{unit}, now")
+    if whole["base_ns"]:
+        yield Tile(f"{whole['delta_ns'] / whole['base_ns']:+.1%}".replace("-", MINUS), "change")
+    ranks = len(comparison.ranks)
+    yield Tile(str(ranks), "rank in both" if ranks == 1 else "ranks in both")
+
+
+def _overall(overall: Table) -> Listing:
+    depth = {"": -1, WHOLE: -1}
+    names = []
+    for metric, whole in zip(overall["metric"].tolist(), overall["part_of"].tolist(), strict=True):
+        depth[metric] = depth[whole] + 1
+        names.append(Cell(INDENT * depth[metric] + metric))
+    return listing(
+        "overall",
+        "Where the time goes",
+        [Column("Part", False, tuple(names)), *_times(overall)],
+    )
+
+
+def _steps(steps: Table, *, several: bool) -> Listing:
+    shown = steps.take(_most_changed(steps))
+    one_name = bool((steps["base_step"] == steps["new_step"]).all())
+    return listing(
+        "steps",
+        "Each step",
+        [
+            integers("Step" if one_name else "Step before", shown["base_step"]),
+            None if one_name else integers("Step now", shown["new_step"]),
+            integers("Rank before", shown["base_rank"]) if several else None,
+            integers("Rank now", shown["new_rank"]) if several else None,
+            *_times(shown),
+        ],
+        _cut_note(steps, shown, "step"),
+    )
+
+
+def _ranks(ranks: Table) -> Listing:
+    shown = ranks.take(_most_changed(ranks))
+    return listing(
+        "ranks",
+        "Each rank of both runs",
+        [integers("Rank", shown["rank"]), *_times(shown)],
+        _cut_note(ranks, shown, "rank"),
+    )
+
+
+def _operators(noun: str, table: Table) -> Listing:
+    kept = _most_changed(table)
+    shown, rest = table.take(kept), table.take(np.setdiff1d(np.arange(len(table)), kept))
+    rest_ns = spell_duration(int(rest["delta_ns"].sum()))
+    return listing(
+        f"{noun}s",
+        f"{noun.capitalize()}s",
+        [
+            texts("Name or type", np.where(shown["name"] == "", shown["type"], shown["name"])),
+            texts("Shapes", shown["shapes"]),
+            _counts(shown),
+            *_times(shown),
+        ],
+        f"{spell_count(len(rest), f'more {noun}')} changed by {rest_ns} together; the table that "
+        "--csv writes has them."
+        if len(rest)
+        else "",
+    )
+
+
+def _counts(table: Table) -> Column:
+    """How often operators ran in each run, all steps and ranks together."""
+    pairs = zip(table["base_count"].tolist(), table["new_count"].tolist(), strict=True)
+    cells = (Cell(str(base) if base == new else f"{base} → {new}", new) for base, new in pairs)
+    return Column("Count", True, tuple(cells))
+
+
+def _times(table: Table) -> list[Column]:
+    return before_and_now(table["base_ns"], table["new_ns"])
+
+
+def _most_changed(table: Table) -> Rows:
+    """The rows that changed most, in the order of the table."""
+    order = np.argsort(-np.abs(table["delta_ns"]), kind="stable")
+    return np.sort(order[:MOST_ROWS])
+
+
+def _cut_note(table: Table, shown: Table, noun: str) -> str:
+    left = len(table) - len(shown)
+    if not left:
+        return ""
+    more = spell_count(left, f"more {noun}")
+    return f"The {len(shown)} that changed most; {more} in the JSON report (--json)."
+
+
+def _labels(steps: Table) -> list[str]:
+    return [str(step) for step in steps["base_step"].tolist()]
+
+
+def _longest_of_runs(steps: Table, run: int) -> Table:
+    """The steps in fewer places: of each run of neighbours the longest of each side."""
+    if run == 1:
+        return steps
+    starts = np.arange(0, len(steps), run)
+    longest = {side.column: np.maximum.reduceat(steps[side.column], starts) for side in SIDES}
+    return Table({"base_step": steps["base_step"][starts], **longest})

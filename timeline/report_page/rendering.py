@@ -1,0 +1,90 @@
+"""Turns what a page says and the styles of its pictures into a page that needs nothing else."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from timeline.printable import printable
+from timeline.records.tables import Omission
+from timeline.report_page.drawing import Scale
+from timeline.report_page.palette import DARK, LIGHT, variables
+from timeline.report_page.svg import StyleSheet
+from timeline.units import spell_bytes, spell_count
+from timeline.version import __version__
+
+__all__ = ["Tile", "rendered", "short", "told"]
+
+MOST_WARNINGS = 100
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A number that says much, and what it is."""
+
+    value: str
+    label: str
+
+
+def rendered(template: str, content: Mapping[str, object], sheet: StyleSheet) -> bytes:
+    """A page as HTML, whose policy allows its own style and script alone."""
+    templates = Environment(
+        loader=PackageLoader("timeline.report_page", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    style = Markup(
+        templates.get_template("page.css").render(
+            light=list(variables(LIGHT)), dark=list(variables(DARK)), drawn=Markup(sheet.css())
+        )
+    )
+    assert templates.loader is not None
+    script = Markup(templates.loader.get_source(templates, "page.js")[0])
+    text = templates.get_template(template).render(
+        content,
+        style=style,
+        script=script,
+        policy=f"default-src 'none'; img-src data:; style-src {_hash(style)}; "
+        f"script-src {_hash(script)}; base-uri 'none'; form-action 'none'",
+        version=__version__,
+        spell_bytes=spell_bytes,
+        spell_count=spell_count,
+        printable=printable,
+    )
+    return text.encode()
+
+
+def _hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+def short(duration_ns: float) -> str:
+    """A duration in four digits."""
+    scale = Scale.of(round(abs(duration_ns)))
+    return f"{duration_ns / scale.ns:#.4g} {scale.unit}"
+
+
+def told(warnings: Sequence[str], omissions: Sequence[Omission]) -> dict[str, object]:
+    """What is wrong, and what is left out."""
+    return {
+        "warnings": [printable(own) for own in warnings[:MOST_WARNINGS]],
+        "more_warnings": max(0, len(warnings) - MOST_WARNINGS),
+        "left_out": list(_left_out(omissions)),
+    }
+
+
+def _left_out(omissions: Sequence[Omission]) -> Iterator[str]:
+    """What is left out, by reason, over all ranks."""
+    rows: dict[str, int] = {}
+    for own in omissions:
+        rows[own.reason] = rows.get(own.reason, 0) + own.rows
+    for reason, count in rows.items():
+        yield printable(f"{spell_count(count, 'record')}: {reason}")
