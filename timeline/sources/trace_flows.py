@@ -98,7 +98,7 @@ class FlowReader:
         return [
             int(text)
             if text.isdigit()
-            and not text.startswith(b"0")
+            and text[:1] != b"0"
             and (len(text) < len(MOST) or (len(text) == len(MOST) and text <= MOST))
             else ~odd[text]
             for text in texts

@@ -149,11 +149,13 @@ class _Reader:
         if self._files.only_device:
             events = [event for event in events if self._on_device(event)]
         lanes, samples, ends = self._lanes, self._samples, self._ends
+        has_counters = Layer.COUNTERS in self._layers
         for event in events:
             if type(event) is Complete:
                 lanes[event.pid, event.tid].append(event)
             elif type(event) is Counter:
-                samples[event.pid, event.name].append(event)
+                if has_counters:
+                    samples[event.pid, event.name].append(event)
             elif isinstance(event, (FlowStart, FlowStep, FlowFinish)):
                 if event.cat != _DRAWN_AS_STEPS:
                     ends.append(event)
@@ -174,8 +176,7 @@ class _Reader:
 
     def _flush(self) -> None:
         """Turn events into columns, but for those of lanes whose names are still to come."""
-        if Layer.COUNTERS in self._layers:
-            self._counters.add(self._samples)
+        self._counters.add(self._samples)
         self._flows.add(self._ends)
         self._samples.clear()
         self._ends.clear()
