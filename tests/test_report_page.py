@@ -441,7 +441,7 @@ def test_page_and_picture_lie_beside_the_timeline(
     assert sorted(path.name for path in here.iterdir()) == ["a.html", "a.pftrace", "a.png"]
     written = {path.name: path.read_bytes() for path in here.iterdir()}
     assert run(profile, "-o", "b.pftrace", "--report", "a.html") == 1
-    assert "a.html exists; pass --force" in capsys.readouterr().err
+    assert "a.html exists. Pass --force" in capsys.readouterr().err
     assert run(*asked, "--force") == 0
     assert {path.name: path.read_bytes() for path in here.iterdir()} == written
 
@@ -449,10 +449,10 @@ def test_page_and_picture_lie_beside_the_timeline(
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (("--report", "a.pdf"), 2, "name a file that ends in .html"),
-        (("--png", "a.jpg"), 2, "name a file that ends in .png"),
+        (("--report", "a.pdf"), 2, "Name a file that ends in .html"),
+        (("--png", "a.jpg"), 2, "Name a file that ends in .png"),
         (("--report", "none/a.html"), 1, "none does not exist"),
-        (("--report", "."), 2, "name a file"),
+        (("--report", "."), 2, "Name a file"),
     ],
 )
 def test_targets_are_checked_before_anything_is_read(

@@ -284,10 +284,12 @@ def refused(answer: Answer, *statuses: int) -> None:
     assert BODY[:256] not in answer.body
 
 
-def exported(shelf: ProfileShelf, folder: Path, **options: Any) -> ExportReport:
+def exported(
+    shelf: ProfileShelf, folder: Path, suffix: str = ".pftrace", **options: Any
+) -> ExportReport:
     """A detail of two ranks whose slowest step is the last of three."""
     profile = shelf.get("mindstudio")
-    target = folder / "detail.pftrace"
+    target = folder / f"detail{suffix}"
     return export(profile.path, target, kind="detail", force=True, **options)
 
 
@@ -306,7 +308,7 @@ def test_the_slowest_step_is_in_view_in_the_time_of_the_file(
 
     The UI ignores times before the first or after the last event of the trace.
     """
-    report = exported(shelf, tmp_path, output=tmp_path / f"detail{suffix}")
+    report = exported(shelf, tmp_path, suffix)
     view = view_of(report)
     asked = parameters(address(UI, "http://127.0.0.1:9001/x/y", view))
     first_ns, last_ns = int(asked["visStart"]), int(asked["visEnd"])
@@ -598,7 +600,7 @@ def test_the_real_ui_follows_the_link(
     The public UI is the one of this machine under the other's name: its policy of what it may
     read, and Chromium's of who may read from this machine, hold as they do there.
     """
-    report = exported(shelf, tmp_path, output=tmp_path / f"detail{suffix}")
+    report = exported(shelf, tmp_path, suffix)
     view = view_of(report)
     assert view.visible_ns is not None
     pages = installed_pages() if offline else {}

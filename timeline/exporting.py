@@ -16,6 +16,7 @@ from timeline.profile import Profile, open_profile
 from timeline.progress import Progress
 from timeline.report import ExportReport
 from timeline.selection import Align, Kind, Layer, Selection, choice_of
+from timeline.targets import check_can_draw
 from timeline.units import parse_bytes
 
 __all__ = ["drawn_of", "export", "opened", "options_of"]
@@ -98,6 +99,7 @@ def export(
         "keep_going": keep_going,
         "progress": progress,
     }
+    check_can_draw(options)
     with opened(profile, opening) as own:
         return exported(own, drawn_of(selection, options, scopes=scopes), options)
 

@@ -26,7 +26,7 @@ from timeline.selection import Layer, Selection
 from timeline.share import Request
 from timeline.sources.base import Source
 from timeline.suggestion import narrower_command
-from timeline.targets import check_can_draw, check_target, check_targets, default_target
+from timeline.targets import check_target, check_targets, default_target
 from timeline.tracks.facts import RankFacts
 from timeline.tracks.rank_picture import PictureOptions
 from timeline.tracks.resolve import Resolved
@@ -49,7 +49,6 @@ def exported(profile: Profile, selection: Selection, options: ExportOptions) -> 
         TimelineError: nothing was written; the message says what to do.
     """
     profile.check_open()
-    check_can_draw(options)
     selection = replace(selection, layers=selection.layers_of(options.kind))
     try:
         return _exported(profile, selection, options)
