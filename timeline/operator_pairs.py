@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -62,34 +62,50 @@ def _pairs(base: Mapping[_Key, _Sums], new: Mapping[_Key, _Sums]) -> list[_Pair]
     """
     found = list[_Pair]()
     for telling in _TELLING:
-        sums = [_summed((telling(key), own) for key, own in side.items()) for side in (base, new)]
+        sums = [_summed(_told(side, telling)) for side in (base, new)]
         both = sums[0].keys() & sums[1].keys()
         found += [(_how(key), key, sums[0][key], sums[1][key]) for key in both]
         base, new = (
             {key: own for key, own in side.items() if telling(key) not in both}
             for side in (base, new)
         )
-    found += [(ONE_RUN_ONLY, key, own, _NEVER) for key, own in _by_type_and_shapes(base).items()]
-    found += [(ONE_RUN_ONLY, key, _NEVER, own) for key, own in _by_type_and_shapes(new).items()]
+    found += [(ONE_RUN_ONLY, key, own, _NEVER) for key, own in base.items()]
+    found += [(ONE_RUN_ONLY, key, _NEVER, own) for key, own in new.items()]
     return found
 
 
-_TELLING: tuple[Callable[[_Key], _Key], ...] = (
-    lambda key: key,
-    lambda key: (key[0], key[1], ""),
-    lambda key: (key[0], "", key[2]),
-    lambda key: (key[0], "", ""),
-)
-"""What of a key must be the same, ever less."""
+def _with_name(key: _Key) -> _Key | None:
+    return key if key[1] else None
+
+
+def _with_name_alone(key: _Key) -> _Key | None:
+    return (key[0], key[1], "") if key[1] else None
+
+
+def _with_shapes(key: _Key) -> _Key | None:
+    return (key[0], "", key[2]) if key[2] else None
+
+
+def _with_type(key: _Key) -> _Key | None:
+    return (key[0], "", "")
+
+
+_TELLING = (_with_name, _with_name_alone, _with_shapes, _with_type)
+"""What of a key must be the same, ever less; None where it is not given."""
+
+
+def _told(
+    side: Mapping[_Key, _Sums], telling: Callable[[_Key], _Key | None]
+) -> Iterator[tuple[_Key, _Sums]]:
+    for key, own in side.items():
+        told = telling(key)
+        if told is not None:
+            yield told, own
 
 
 def _how(key: _Key) -> str:
     _, name, shapes = key
     return ("name" if name else "type") + (" and shapes" if shapes else "")
-
-
-def _by_type_and_shapes(side: Mapping[_Key, _Sums]) -> Mapping[_Key, _Sums]:
-    return _summed(((key[0], "", key[2]), own) for key, own in side.items())
 
 
 def _by_key(operators: Table) -> Mapping[_Key, _Sums]:
