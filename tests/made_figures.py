@@ -123,6 +123,7 @@ def _operators(chance: np.random.Generator, ranks: int, names: int, word: str) -
             "type": np.array([f"Type{at % 40}{word}" for at in own.tolist()], object),
             "core": np.array([f"AI_CORE{word}"] * count, object),
             "name": np.array([f"{scope}op{at}{word}" for at in own.tolist()], object),
+            "shapes": np.array([f"{at},8{word}" for at in own.tolist()], object),
             "count": runs,
             "total_ns": runs * (shortest_ns + longest_ns) // 2,
             "shortest_ns": shortest_ns,
