@@ -272,7 +272,7 @@ WHERE slice.name GLOB 'Step [0-9]*' AND depth = 0 ORDER BY ts
 DIFFERENCES = """
 SELECT slice.name, ts, EXTRACT_ARG(arg_set_id, 'debug.base_ns'),
   EXTRACT_ARG(arg_set_id, 'debug.new_ns'), EXTRACT_ARG(arg_set_id, 'debug.delta_ns')
-FROM slice JOIN track ON track.id = track_id WHERE track.name = 'Difference of steps' ORDER BY ts
+FROM slice JOIN track ON track.id = track_id WHERE track.name = 'New run against base' ORDER BY ts
 """
 
 

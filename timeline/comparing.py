@@ -342,19 +342,12 @@ class _Arrangement:
 def _differences(steps: Table, base: Sequence[RankFacts]) -> StepDifferences:
     starts_ns = step_starts_ns(base)
     graphs = np.ma.filled(steps["base_graph"], NO_GRAPH).tolist()
-    numbers = steps["base_step"].tolist()
+    keys = list(zip(graphs, steps["base_step"].tolist(), strict=True))
+    found = [starts_ns[key if key in starts_ns else (NO_GRAPH, key[1])] for key in keys]
+    start_ns = np.array(found, np.int64)
+    own = steps.take(np.argsort(start_ns, kind="stable"))
     return StepDifferences(
-        steps["base_step"],
-        steps["new_step"],
-        np.array(
-            [
-                starts_ns[key if key in starts_ns else (NO_GRAPH, key[1])]
-                for key in zip(graphs, numbers, strict=True)
-            ],
-            np.int64,
-        ),
-        steps["base_ns"],
-        steps["new_ns"],
+        own["base_step"], own["new_step"], np.sort(start_ns), own["base_ns"], own["new_ns"]
     )
 
 

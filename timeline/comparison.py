@@ -16,7 +16,7 @@ from timeline.table import Table
 from timeline.units import spell_count, spell_duration
 from timeline.verdict import slowest_rank_of_each_step
 
-__all__ = ["WHOLE", "Comparison"]
+__all__ = ["NOTABLE", "WHOLE", "Comparison"]
 
 NOTABLE = 0.01
 """A change by less than this share of a step is no change worth a sentence."""

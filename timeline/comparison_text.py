@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
-from timeline.comparison import WHOLE, Comparison
+from timeline.comparison import NOTABLE, WHOLE, Comparison
 from timeline.operator_pairs import ONE_RUN_ONLY
 from timeline.page import Page
 from timeline.table import Table
@@ -20,6 +20,8 @@ from timeline.units import spell_count, spell_short
 __all__ = ["comparison_text"]
 
 MOST_STEPS, MOST_RANKS, MOST_OPERATORS = 12, 12, 6
+LEAST = 0.001
+"""An operator that changed by less than this share of the whole is not worth a row."""
 ROOM_FOR_TIMES = 38
 """Columns of three times and a share, and what is between them."""
 _TIMES = ("before", "now", "change", "")
@@ -38,28 +40,30 @@ def _blocks(comparison: Comparison, page: Page) -> Iterator[Sequence[RenderableT
         return
     sentences[0].stylize("bold")
     yield sentences
-    yield [_overall(comparison, page)]
+    whole = comparison.overall["metric"] == WHOLE
+    whole_ns = int(comparison.overall["base_ns"][whole].sum())
+    yield [_overall(comparison, page, whole_ns)]
     if len(comparison.ranks) > 1:
-        yield _first("rank", comparison.ranks, page, MOST_RANKS)
+        yield _first("rank", comparison.ranks, page, MOST_RANKS, whole_ns)
     if len(comparison.steps) > 1:
         title = "step, slowest rank" if len(comparison.ranks) > 1 else "step"
-        yield _first(title, _named_steps(comparison.steps), page, MOST_STEPS)
+        yield _first(title, _named_steps(comparison.steps), page, MOST_STEPS, whole_ns)
     for title, table in (
         ("operator", comparison.operators),
         ("communication", comparison.collectives),
     ):
         if len(table):
-            yield _operators(title, table, page)
+            yield _operators(title, table, page, whole_ns)
 
 
-def _overall(comparison: Comparison, page: Page) -> Grid:
+def _overall(comparison: Comparison, page: Page, whole_ns: int) -> Grid:
     """Metrics, each below and inside of what it is part of."""
     table, depth = comparison.overall, {"": -1, WHOLE: -1}
     for metric, whole in zip(table["metric"].tolist(), table["part_of"].tolist(), strict=True):
         depth[metric] = depth[whole] + 1
     indented = [2 * depth[own] * " " + own for own in table["metric"].tolist()]
     title = "per step and rank" if comparison.per_step else "per rank"
-    return _grid(table, page, title, indented, bold=WHOLE)
+    return _grid(table, page, title, indented, whole_ns, bold=WHOLE)
 
 
 def _named_steps(steps: Table) -> Table:
@@ -70,29 +74,29 @@ def _named_steps(steps: Table) -> Table:
     return Table({"step": np.array(names, object), **times})
 
 
-def _first(title: str, table: Table, page: Page, most: int) -> list[RenderableType]:
+def _first(title: str, table: Table, page: Page, most: int, whole_ns: int) -> list[RenderableType]:
     """The rows that changed most, in their own order; the first column names them."""
     noun = next(iter(table.columns))
-    rows: list[RenderableType] = []
     changed = sorted(range(len(table)), key=lambda at: -abs(int(table["delta_ns"][at])))
-    shown = sorted(changed[:most])
-    rows.append(_grid(table.take(np.array(shown, np.intp)), page, title, table[noun][shown]))
+    shown = table.take(np.array(sorted(changed[:most]), np.intp))
+    rows: list[RenderableType] = [_grid(shown, page, title, shown[noun].tolist(), whole_ns)]
     if len(shown) < len(table):
         count = spell_count(len(table), noun)
         rows.append(Text(f"{count}: the {most} that changed most; all: --json"))
     return rows
 
 
-def _operators(title: str, table: Table, page: Page) -> list[RenderableType]:
-    """What lost most, then what won most."""
-    lost = [at for at in range(len(table)) if table["delta_ns"][at] > 0][:MOST_OPERATORS]
-    won = [at for at in range(len(table)) if table["delta_ns"][at] < 0][-MOST_OPERATORS:]
+def _operators(title: str, table: Table, page: Page, whole_ns: int) -> list[RenderableType]:
+    """What lost most, then what won most; a change that no step notices is none."""
+    least_ns = LEAST * whole_ns
+    lost = np.flatnonzero(table["delta_ns"] > least_ns)[:MOST_OPERATORS]
+    won = np.flatnonzero(table["delta_ns"] < -least_ns)[-MOST_OPERATORS:]
     rows: list[RenderableType] = []
-    if lost or won:
-        shown = table.take(np.array([*lost, *won], np.intp))
-        rows.append(_grid(shown, page, title, _names(shown, page)))
+    shown = table.take(np.concatenate([lost, won]))
+    if len(shown):
+        rows.append(_grid(shown, page, title, _names(shown, page), whole_ns))
     else:
-        rows.append(Text(f"No {title} changed."))
+        rows.append(Text(f"No {title} changed by {LEAST:.1%} of a whole."))
     alone = sum(how == ONE_RUN_ONLY for how in table["matched"].tolist())
     if alone:
         kinds = spell_count(alone, "kind")
@@ -106,43 +110,52 @@ def _names(operators: Table, page: Page) -> list[str]:
     Names and scopes end with what tells most: what is too long loses its beginning.
     """
     own = [name or kind for kind, name in _columns(operators, "type", "name")]
-    told = [
-        f"{name} [{shapes}]" if shapes and own.count(name) > 1 else name
-        for name, (shapes,) in zip(own, _columns(operators, "shapes"), strict=True)
-    ]
-    most = page.width - ROOM_FOR_TIMES
     cut = "…" if page.holds("…") else "..."
-    return [name if len(name) <= most else cut + name[len(cut) - most :] for name in told]
+    most = page.width - ROOM_FOR_TIMES
+    told = []
+    for name, (shapes,) in zip(own, _columns(operators, "shapes"), strict=True):
+        end = ""
+        if shapes and own.count(name) > 1:
+            end = f" {shapes}" if len(shapes) < most // 2 else f" {shapes[: most // 2]}{cut}"
+        room = most - len(end)
+        told.append((name if len(name) <= room else cut + name[len(cut) - room :]) + end)
+    return told
 
 
 def _columns(table: Table, *names: str) -> Iterator[tuple[str, ...]]:
     return zip(*(table[name].tolist() for name in names), strict=True)
 
 
-def _grid(table: Table, page: Page, title: str, names: Iterable[object], *, bold: str = "") -> Grid:
-    """Times of both runs, and what changed."""
+def _grid(
+    table: Table,
+    page: Page,
+    title: str,
+    names: Iterable[object],
+    whole_ns: int,
+    *,
+    bold: str = "",
+) -> Grid:
+    """Times of both runs, and what changed; only what is notable of the whole has a colour."""
     grid = plain_grid(page, [title], _TIMES)
     for name, row in zip(names, table.to_dicts(), strict=True):
+        delta_ns = row["delta_ns"]
+        style = _WORSE if delta_ns > 0 else _BETTER
+        if abs(delta_ns) < NOTABLE * whole_ns:
+            style = ""
         grid.add_row(
             name_text(str(name), page),
             spell_short(row["base_ns"]),
             spell_short(row["new_ns"]),
-            *_change(row),
+            Text(f"{'+' if delta_ns > 0 else ''}{spell_short(delta_ns)}", style=style),
+            Text(_share(row), style=style),
             style="bold" if name == bold else None,
         )
     return grid
 
 
-def _change(row: dict[str, Any]) -> tuple[Text, Text]:
-    delta_ns, base_ns = row["delta_ns"], row["base_ns"]
-    sign = "+" if delta_ns > 0 else "-" if delta_ns < 0 else ""
-    style = _WORSE if delta_ns > 0 else _BETTER if delta_ns < 0 else ""
-    if not delta_ns:
-        share = ""
-    elif not base_ns:
-        share = "new"
-    elif not row["new_ns"]:
-        share = "gone"
-    else:
-        share = f"{delta_ns / base_ns:+.1%}"
-    return Text(f"{sign}{spell_short(abs(delta_ns))}", style=style), Text(share, style=style)
+def _share(row: dict[str, Any]) -> str:
+    if not row["delta_ns"]:
+        return ""
+    if not row["base_ns"]:
+        return "new"
+    return f"{row['delta_ns'] / row['base_ns']:+.1%}" if row["new_ns"] else "gone"

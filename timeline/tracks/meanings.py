@@ -9,6 +9,7 @@ from timeline.tracks.model import Samples, Slices
 from timeline.units import spell_duration
 
 __all__ = [
+    "BASE_AND_NEW",
     "CONTINUED",
     "DATA_AUG_BOUND",
     "GET_NEXT",
@@ -29,6 +30,7 @@ __all__ = [
     "STEPS_ON_DEVICE",
     "THREAD",
     "TOPICS",
+    "WAITING",
     "communication_group",
     "counter",
     "counter_group",
@@ -87,6 +89,16 @@ OVERLAP = {
     ),
     "Free": "Neither computes nor communicates, between the first and the last of both.",
 }
+
+WAITING = (
+    "Time in a collective before its last rank came. Starts of ranks are compared on one clock; "
+    "the report tells how well the clocks agree."
+)
+BASE_AND_NEW = (
+    "Two runs under each other; the new one is moved in time so that its first step begins with "
+    "that of the base. Slices tell how much longer each step took in the new run, on the rank "
+    "where it took longest; each lies where the step of the base ran."
+)
 
 HARDWARE = "Device tasks of one hardware stream; tasks that run at once get lanes."
 OPS = "Communication ops of the group, whose tasks on planes are not in the profile."

@@ -5,27 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from timeline.records.columns import Int64
 from timeline.records.strings import StringPool
+from timeline.tracks import meanings
 from timeline.tracks.model import Schema, Slices, Track
 from timeline.tracks.painter import Drawn, Painter, integers
 from timeline.units import spell_duration
 
 __all__ = ["StepDifferences", "side_by_side"]
 
-_ROOT = (
-    "Two runs under each other; the new one is moved in time so that its first step begins with "
-    "that of the base."
-)
-_DIFFERENCE = (
-    "How much longer each step took in the new run than in the base, on the rank where it took "
-    "longest. A slice begins with the step of the base and lasts as long."
-)
+_TITLE = "New run against base"
 
 
 @dataclass(frozen=True)
 class StepDifferences:
-    """Steps of both runs in order; all columns are (n,) int64. Starts are those of the base."""
+    """Steps of both runs, ascending by start_ns, that of the base; all columns are (n,) int64."""
 
     base_step: Int64
     new_step: Int64
@@ -39,8 +35,7 @@ def side_by_side(
 ) -> tuple[Track, ...]:
     """One picture of both runs, whose tracks are whole pictures on one time axis."""
     painter = Painter()
-    root = painter.group("New run against base", None, 0, _ROOT)
-    _paint_differences(painter, root, differences)
+    root = _paint_root(painter, differences)
     made = list(painter.tracks)
     arrows = 0
     for order, (title, tracks) in enumerate((("Base", base), ("New", new)), 1):
@@ -61,21 +56,19 @@ def side_by_side(
     return tuple(made)
 
 
-def _paint_differences(painter: Painter, root: int, steps: StepDifferences) -> None:
+def _paint_root(painter: Painter, steps: StepDifferences) -> int:
+    """The row that holds all others, and is seen before it is unfolded; its id."""
     if not len(steps.start_ns):
-        return
+        return painter.group(_TITLE, None, 0, meanings.BASE_AND_NEW)
     strings = StringPool()
-    rows = zip(
-        steps.base_step.tolist(),
-        steps.new_step.tolist(),
-        steps.base_ns.tolist(),
-        steps.new_ns.tolist(),
-        strict=True,
-    )
+    columns = (steps.base_step, steps.new_step, steps.base_ns, steps.new_ns)
+    labels = (_label(*row) for row in zip(*(own.tolist() for own in columns), strict=True))
+    end_ns = steps.start_ns + steps.base_ns
+    end_ns[:-1] = np.minimum(end_ns[:-1], steps.start_ns[1:])
     drawn = Drawn(
         steps.start_ns,
-        steps.start_ns + steps.base_ns,
-        strings.codes(_label(*row) for row in rows),
+        end_ns,
+        strings.codes(labels),
         Schema.STEP,
         [
             integers("base_step", steps.base_step),
@@ -85,7 +78,7 @@ def _paint_differences(painter: Painter, root: int, steps: StepDifferences) -> N
             integers("delta_ns", steps.new_ns - steps.base_ns),
         ],
     )
-    painter.flat("Difference of steps", root, 0, drawn, strings, None, _DIFFERENCE)
+    return painter.stacked(_TITLE, None, 0, drawn, strings, meanings.BASE_AND_NEW)
 
 
 def _label(base_step: int, new_step: int, base_ns: int, new_ns: int) -> str:

@@ -11,6 +11,7 @@ from timeline.analysis.collectives import Collectives, RankCollectives
 from timeline.analysis.waiting import Pairs, Waiting, Waits
 from timeline.records.columns import Bool, Int64
 from timeline.records.strings import StringPool
+from timeline.tracks import meanings
 from timeline.tracks.model import Arg, ArgKind, Arrows, Schema, Slices, Track
 from timeline.tracks.painter import Drawn, Painter, names
 from timeline.tracks.picture import RankTracks
@@ -22,10 +23,6 @@ WAITING = "Waiting"
 MOST_ARROWS = 2000
 """Arrows between ranks, the longest waits first: more of them would hide what they show."""
 _ORDER = 4
-_MEANING = (
-    "Time in a collective before its last rank came. Starts of ranks are compared on one clock; "
-    "the report tells how well the clocks agree."
-)
 
 
 @dataclass(frozen=True)
@@ -141,7 +138,7 @@ def _with_row(
         ),
         strings,
         rank,
-        _MEANING,
+        meanings.WAITING,
     )
     return tuple(painter.tracks)
 
