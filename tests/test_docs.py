@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,12 +17,18 @@ from make_profile import main as make_profile
 from perfetto_sql import TraceProcessor
 from profile_shelf import ProfileShelf
 
-from timeline.arguments import build_parser
+from timeline.arguments import build_compare_parser, build_parser
 from timeline.cli import main
 from timeline.profile import open_profile
 
 README = Path(__file__).resolve().parents[1] / "README.md"
 HELP = "<!-- help -->\n```text\n", "```\n<!-- /help -->"
+JSON = "<!-- json -->\n", "<!-- /json -->"
+CONSOLE = re.compile(r"(?<=^```console\n).*?(?=^```$)", re.MULTILINE | re.DOTALL)
+SHELL = re.compile(r"(?<=^```sh\n).*?(?=^```$)", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)]+)\)")
+SIZE = re.compile(r"[\d.]+ KB")
+HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 QUERIES = "<!-- queries -->\n", "<!-- /queries -->"
 ASKED = ("rank_times", "late_ranks")
 """Views that the README asks for."""
@@ -48,6 +57,106 @@ def help_text(monkeypatch: pytest.MonkeyPatch) -> str:
     return build_parser().format_help()
 
 
+def shown_on_a_console(commands: list[str], directory: Path) -> str:
+    """What a reader who types these commands there sees."""
+    environment = os.environ | {"PYTHON": sys.executable, "LC_ALL": "C.UTF-8"}
+    for name in ("COLUMNS", "FORCE_COLOR"):
+        environment.pop(name, None)
+    programs = (
+        f'python() {{ "{sys.executable}" "$@"; }}; '
+        f'tlexport() {{ "{sys.executable}" -m timeline "$@"; }}; '
+    )
+    shown = ""
+    for command in commands:
+        ran = subprocess.run(
+            ["bash", "-c", programs + "set -o pipefail; " + command],
+            cwd=directory,
+            env=environment | {"PYTHONPATH": str(README.parent)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+        )
+        early = "| head" in command  # then a pipe that closes is no error
+        assert ran.returncode == 0 or early, ran.stdout
+        shown += f"$ {command}\n{ran.stdout}"
+    return shown
+
+
+def test_the_readme_shows_what_its_commands_print(tmp_path: Path) -> None:
+    """All of them, one after the other, as somebody who follows it types them."""
+    (tmp_path / "examples").symlink_to(README.parent / "examples")
+    make_profile([str(tmp_path / "profile")])
+    text = README.read_text(encoding="utf-8")
+    blocks = CONSOLE.findall(text)
+    commands = [re.findall(r"^\$ (.*)$", block, re.MULTILINE) for block in blocks]
+    shown = [shown_on_a_console(own, tmp_path) for own in commands]
+    assert sum(map(len, commands)) >= 5
+    if os.environ.get("UPDATE_README"):
+        made = iter(shown)
+        text = CONSOLE.sub(lambda held: newer(held[0], next(made)), text)
+        README.write_text(text, encoding="utf-8")
+    else:
+        assert [SIZE.sub("KB", held) for held in blocks] == [SIZE.sub("KB", own) for own in shown]
+
+
+def newer(held: str, shown: str) -> str:
+    """What is shown, unless only sizes are other ones: they depend on names of directories."""
+    return held if SIZE.sub("KB", held) == SIZE.sub("KB", shown) else shown
+
+
+def test_commands_that_are_only_shown_are_commands() -> None:
+    """What needs a network or a cluster is not run, but its options are there."""
+    lines = [
+        line
+        for block in SHELL.findall(README.read_text(encoding="utf-8"))
+        for line in block.splitlines()
+    ]
+    parsed = [
+        build_parser().parse(shlex.split(line, comments=True)[1:])
+        for line in lines
+        if line.startswith("tlexport ")
+    ]
+    assert [own.executor for own in parsed] == ["dask://head:8786"]
+    extras = (README.with_name("pyproject.toml")).read_text(encoding="utf-8")
+    for name in re.findall(r"\.\[(\w+)\]", "\n".join(lines)):
+        assert f"\n{name} = [" in extras
+
+
+def options_named(text: str) -> Iterator[str]:
+    """Every --option in code, but for those of other programs."""
+    for code in re.findall(r"`([^`\n]+)`", text):
+        if not code.startswith(("msprof", "ssh", "trace_processor")):
+            yield from re.findall(r"(?<![\w-])--[a-z][a-z-]+", code)
+
+
+def test_every_option_that_the_readme_names_is_there() -> None:
+    known = build_parser().format_help() + build_compare_parser().format_help()
+    made = {"--slower", "--steps"}  # of examples/make_profile.py
+    named = set(options_named(README.read_text(encoding="utf-8")))
+    assert {"--align", "--fit", "--keep-going"} <= named
+    assert {option for option in named if option not in known} <= made
+
+
+def anchor(heading: str) -> str:
+    """The name that a page gives to a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+@pytest.mark.parametrize("page", ["README.md", ".github/CONTRIBUTING.md", ".github/CHANGELOG.md"])
+def test_links_lead_somewhere(page: str) -> None:
+    """To a file of the project, and to a heading in it."""
+    here = README.parent / page
+    for link in LINK.findall(here.read_text(encoding="utf-8")):
+        if link.startswith("https://"):
+            continue
+        name, _, heading = link.partition("#")
+        target = here.parent / name if name else here
+        assert target.exists(), link
+        if heading:
+            headings = HEADING.findall(target.read_text(encoding="utf-8"))
+            assert heading in map(anchor, headings), link
+
+
 @pytest.mark.skipif(sys.version_info >= (3, 13), reason="argparse spells short options otherwise")
 def test_the_readme_holds_the_help_of_this_version(monkeypatch: pytest.MonkeyPatch) -> None:
     assert_held(help_text(monkeypatch), HELP)
@@ -69,13 +178,14 @@ def test_the_readme_names_every_key_of_the_json(
     profile = str(shelf.get("torch-db", steps=6).path)
     table = ["--csv", str(tmp_path / "steps.csv")]
     limited = ["--kind", "detail", "--limit", "10KB", "-o", str(tmp_path / "out.pftrace")]
+    both = ["compare", profile, profile, "-o", str(tmp_path / "both.pftrace")]
     keys = set[str]()
-    for arguments in ([*table, *limited], ["--list"]):
-        assert main([profile, "--json", *arguments]) == 0
+    for arguments in ([profile, *table, *limited], [profile, "--list"], both):
+        assert main([*arguments, "--json"]) == 0
         keys |= keys_of(json.loads(capsys.readouterr().out))
     text = README.read_text(encoding="utf-8")
-    described = text[text.index("### As JSON") : text.index("## When it is larger")]
-    assert {"resolution_ns", "spread", "evidence"} <= keys
+    described = text.partition(JSON[0])[2].partition(JSON[1])[0]
+    assert {"resolution_ns", "spread", "evidence", "delta_ns"} <= keys
     assert {key for key in keys if f"`{key}`" not in described} == set()
 
 
