@@ -30,8 +30,8 @@ def made_report(
         operators=_operators(chance, ranks, names, word),
         longest_ops=_longest_ops(chance, ranks, word),
         waiting=_waiting(chance, ranks),
-        collectives=Table({}),
-        links=Table({}),
+        collectives=_collectives(chance, ranks, word),
+        links=_links(chance, ranks, word),
     )
     return ExportReport(
         kind="summary",
@@ -133,9 +133,52 @@ def _operators(chance: np.random.Generator, ranks: int, names: int, word: str) -
 
 
 def _waiting(chance: np.random.Generator, ranks: int) -> Table:
-    names = ("times_last", "waited_ns", "caused_ns", "compute_late_ns", "host_late_ns")
+    names = (
+        "times_last",
+        "waited_ns",
+        "caused_ns",
+        "compute_late_ns",
+        "host_late_ns",
+        "slowest_ns",
+    )
     columns = {name: chance.integers(1, MILLISECOND_NS, ranks) for name in names}
     return Table({"rank": np.arange(ranks), **columns})
+
+
+def _collectives(chance: np.random.Generator, ranks: int, word: str) -> Table:
+    waited_ns, transfer_ns = chance.integers(1, MILLISECOND_NS, (2, ranks))
+    speed = chance.random(ranks) * 50
+    return Table(
+        {
+            "rank": np.arange(ranks),
+            "kind": np.array([f"AllReduce{word}"] * ranks, object),
+            "group": np.array([f"Group {rank % 3}{word}" for rank in range(ranks)], object),
+            "count": np.full(ranks, 5),
+            "size_bytes": chance.integers(1, 10**9, ranks),
+            "total_ns": waited_ns + transfer_ns,
+            "waited_ns": waited_ns,
+            "transfer_ns": transfer_ns,
+            "bandwidth_gb_s": np.ma.masked_array(speed, speed < 1),
+        }
+    )
+
+
+def _links(chance: np.random.Generator, ranks: int, word: str) -> Table:
+    source = np.repeat(np.arange(ranks), 2)
+    size_bytes = chance.integers(1, 10**9, len(source))
+    total_ns = chance.integers(1, MILLISECOND_NS, len(source))
+    return Table(
+        {
+            "rank": source,
+            "source_rank": source,
+            "target_rank": (source + np.tile([1, 2], ranks)) % ranks,
+            "link": np.array([f"HCCS{word}"] * len(source), object),
+            "count": np.full(len(source), 8),
+            "size_bytes": size_bytes,
+            "total_ns": total_ns,
+            "bandwidth_gb_s": size_bytes / total_ns,
+        }
+    )
 
 
 def _longest_ops(chance: np.random.Generator, ranks: int, word: str) -> Table:

@@ -202,6 +202,27 @@ def test_the_script_draws_from_the_figures(report: ExportReport, content: bytes)
                 assert abs(number * data["quantum_ns"] - row[name]) <= data["quantum_ns"] / 2
 
 
+def test_who_waits_is_told(shelf: ProfileShelf, here: Path) -> None:
+    """For each rank, each group and each link, with the numbers of the report."""
+    report = export(shelf.get("torch-text", ranks=3).path, "a.pftrace", kind="detail")
+    parsed = read(page(report))
+    waiting, links = report.figures.waiting, report.figures.links
+    ranks = list(map(int, parsed.column("stragglers", "Rank")))
+    caused = list(map(int, parsed.column("stragglers", "Others waited for it")))
+    assert caused == sorted(waiting["caused_ns"].tolist(), reverse=True)
+    assert dict(zip(ranks, caused, strict=True)) == dict(
+        zip(waiting["rank"].tolist(), waiting["caused_ns"].tolist(), strict=True)
+    )
+    (total_ns,) = parsed.column("groups", "Total")
+    assert int(total_ns) == report.figures.collectives["total_ns"].sum()
+    slowest = list(map(float, parsed.column("slow-links", "Bandwidth")))
+    assert slowest == sorted(np.round(links["bandwidth_gb_s"], 4).tolist())
+    head, *rows = parsed.tables["links"]
+    assert [text for text, _ in head] == ["From", "To 0", "To 1", "To 2"]
+    told = {float(value or text) for row in rows for text, value in row[1:] if text}
+    assert told == set(slowest)
+
+
 def test_what_is_left_out_is_said(report: ExportReport) -> None:
     """By reason, over all ranks, with the warnings and the size of the timeline."""
     omissions = tuple(Omission("lost & found", rank + 2, rank) for rank in (0, 1))

@@ -21,7 +21,9 @@ __all__ = [
     "before_and_now",
     "integers",
     "listing",
+    "rates",
     "shares",
+    "sizes",
     "texts",
     "times",
 ]
@@ -136,7 +138,7 @@ def _scale_of(told_ns: int) -> Scale:
 
 def _in_unit(value_ns: int, scale: Scale, *, sign: str = "") -> str:
     digits = 0 if scale.ns == 1 else 3
-    return f"{value_ns / scale.ns:{sign},.{digits}f}".replace(",", THIN).replace("-", MINUS)
+    return sign + _thousands(value_ns / scale.ns, digits)
 
 
 def before_and_now(base_ns: Int64, new_ns: Int64) -> list[Column]:
@@ -154,7 +156,7 @@ def before_and_now(base_ns: Int64, new_ns: Int64) -> list[Column]:
 
     changes = (
         Cell(
-            _in_unit(own, scale, sign="+" if own else ""),
+            _in_unit(own, scale, sign="+" if own > 0 else ""),
             own,
             own / furthest_ns if own else None,
             _role(own),
@@ -185,6 +187,31 @@ def _change(delta_ns: int, base_ns: int) -> tuple[str, float]:
         return "new", _NEW
     share = delta_ns / base_ns
     return ("gone" if share == -1 else f"{share:+.1%}".replace("-", MINUS)), round(share, 6)
+
+
+def sizes(title: str, values_bytes: npt.NDArray[Any]) -> Column | None:
+    """Sizes in MB; None where all are 0."""
+    given = values_bytes.tolist()
+    if not any(given):
+        return None
+    return Column(
+        f"{title} (MB)", True, tuple(Cell(_thousands(own / 1e6, 1), own) for own in given)
+    )
+
+
+def rates(title: str, values: npt.NDArray[Any]) -> Column | None:
+    """Bandwidths in GB/s; None where none is given."""
+    given = values.tolist()
+    if all(value is None for value in given):
+        return None
+    cells = (
+        Cell(NOTHING, -1) if own is None else Cell(f"{own:.2f}", round(own, 4)) for own in given
+    )
+    return Column(f"{title} (GB/s)", True, tuple(cells))
+
+
+def _thousands(value: float, digits: int) -> str:
+    return f"{value:,.{digits}f}".replace(",", THIN).replace("-", MINUS)
 
 
 def shares(title: str, parts: npt.NDArray[Any], of: npt.NDArray[Any] | int) -> Column:

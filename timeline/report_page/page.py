@@ -15,6 +15,7 @@ from timeline.report_page.palette import PARTS
 from timeline.report_page.rendering import Tile, rendered, short, told
 from timeline.report_page.step_pictures import step_pictures
 from timeline.report_page.svg import StyleSheet
+from timeline.report_page.waits import waits
 from timeline.verdict import total_by_type
 
 __all__ = ["page"]
@@ -76,5 +77,6 @@ def _listed(report: ExportReport) -> dict[str, object]:
         "operator_tables": list(listings.operators(totals, communication=False)),
         "collective_tables": list(listings.operators(totals, communication=True)),
         "longest_table": listings.longest_ops(report),
+        "wait_tables": list(waits(report.figures)),
         "sources_table": listings.sources(report),
     }
