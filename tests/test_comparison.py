@@ -18,7 +18,6 @@ from made_figures import made_report
 from make_profile import make_run
 from perfetto_sql import TraceProcessor
 from profile_shelf import WRITERS, ProfileShelf, change_events
-from test_docs import README, keys_of
 from test_report_page import HOSTILE, MOST_BYTES, read
 
 import timeline
@@ -452,18 +451,6 @@ def test_json_and_tables_hold_all(
     printed = capsys.readouterr()
     assert printed.out == (here / "t.csv").read_text()
     assert "longer" in printed.err
-
-
-def test_the_readme_names_every_key_of_the_json(shelf: ProfileShelf, here: Path) -> None:
-    """In the section on comparisons."""
-    path = shelf.get("torch-text").path
-    report = timeline.compare(path, path, "t.pftrace", kind="detail", limit="12KB")
-    assert report.resolutions
-    named = keys_of({**report.to_dict(), "resolution": []})
-    text = README.read_text(encoding="utf-8")
-    section = text[text.index("## Did my change help") :].partition("\n## ")[0]
-    assert {"part_of", "shift_ns", "matched", "base_rank"} <= named
-    assert {key for key in named if f"`{key}`" not in section} == set()
 
 
 def test_open_profiles_are_compared_too(shelf: ProfileShelf, here: Path) -> None:
