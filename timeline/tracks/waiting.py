@@ -11,7 +11,9 @@ from timeline.analysis.collectives import Collectives, RankCollectives
 from timeline.analysis.waiting import Pairs, Waiting, Waits
 from timeline.records.columns import Bool, Int64
 from timeline.records.strings import StringPool
+from timeline.records.tables import Omission
 from timeline.tracks import meanings
+from timeline.tracks.gathering import ARROW_REASON
 from timeline.tracks.model import Arg, ArgKind, Arrows, Schema, Slices, Track
 from timeline.tracks.painter import Drawn, Painter, names
 from timeline.tracks.picture import RankTracks
@@ -146,8 +148,16 @@ def _with_row(
 def _with_arrows(
     ranks: list[RankTracks], places: Sequence[_Place], waiting: Waiting
 ) -> tuple[RankTracks, ...]:
-    """Connect ops of different ranks; such arrows count from -1 down, over all ranks."""
-    ends = [*_wait_ends(places, waiting.waits), *_pair_ends(places, waiting.pairs)]
+    """Connect ops of different ranks; such arrows count from -1 down, over all ranks.
+
+    Ops that were gathered already have none, and are counted as if they were gathered now.
+    """
+    has_ops = np.array([_draws_ops(own.tracks) for own in ranks], np.bool_)
+    wanted = [*_wait_ends(has_ops, waiting.waits), *_pair_ends(has_ops, waiting.pairs)]
+    ends = [own for own in wanted if all(places[rank].track[row] >= 0 for rank, row in own)]
+    if len(ends) < len(wanted):
+        lost = Omission(ARROW_REASON, len(wanted) - len(ends))
+        ranks[0] = replace(ranks[0], omissions=(*ranks[0].omissions, lost))
     arrow = -np.arange(1, len(ends) + 1)
     by_rank: dict[int, list[tuple[int, int, int]]] = {}
     for number, (one, other) in zip(arrow.tolist(), ends, strict=True):
@@ -164,19 +174,24 @@ _End = tuple[int, int]
 """Position of a rank, and row of its collectives."""
 
 
-def _wait_ends(places: Sequence[_Place], waits: Waits) -> list[tuple[_End, _End]]:
+def _draws_ops(tracks: Sequence[Track]) -> bool:
+    return any(
+        isinstance(own.content, Slices) and own.content.schema is Schema.COMMUNICATION_OP
+        for own in tracks
+    )
+
+
+def _wait_ends(has_ops: Bool, waits: Waits) -> list[tuple[_End, _End]]:
     """The longest waits: the op that waits, and the op of the last rank."""
-    drawn = _is_drawn(places, waits.rank, waits.row) & _is_drawn(places, waits.last, waits.last_row)
-    rows = np.flatnonzero(drawn & (waits.waited_ns > 0))
+    rows = np.flatnonzero(has_ops[waits.rank] & has_ops[waits.last] & (waits.waited_ns > 0))
     longest = waits.take(rows[np.argsort(-waits.waited_ns[rows], kind="stable")[:MOST_ARROWS]])
     return _ends(longest.rank, longest.row, longest.last, longest.last_row)
 
 
-def _pair_ends(places: Sequence[_Place], pairs: Pairs) -> list[tuple[_End, _End]]:
+def _pair_ends(has_ops: Bool, pairs: Pairs) -> list[tuple[_End, _End]]:
     """The first sends, and the receives that got them."""
-    drawn = _is_drawn(places, pairs.sender, pairs.send_row)
-    drawn &= _is_drawn(places, pairs.receiver, pairs.receive_row)
-    own = pairs.take(np.flatnonzero(drawn)[:MOST_ARROWS])
+    rows = np.flatnonzero(has_ops[pairs.sender] & has_ops[pairs.receiver])
+    own = pairs.take(rows[:MOST_ARROWS])
     return _ends(own.sender, own.send_row, own.receiver, own.receive_row)
 
 
@@ -184,14 +199,6 @@ def _ends(rank: Int64, row: Int64, other: Int64, other_row: Int64) -> list[tuple
     ones = zip(rank.tolist(), row.tolist(), strict=True)
     others = zip(other.tolist(), other_row.tolist(), strict=True)
     return list(zip(ones, others, strict=True))
-
-
-def _is_drawn(places: Sequence[_Place], rank: Int64, row: Int64) -> Bool:
-    """Whether each op is a slice of its own."""
-    bases = np.cumsum([0, *(len(place.track) for place in places)])
-    tracks = np.concatenate([np.zeros(0, np.int64), *(place.track for place in places)])
-    drawn: Bool = tracks[bases[rank] + row] >= 0
-    return drawn
 
 
 def _connected(tracks: Sequence[Track], ends: list[tuple[int, int, int]]) -> tuple[Track, ...]:
