@@ -81,11 +81,11 @@ def _run(asked: argparse.Namespace) -> int:
         say(*script_lines(asked.completion))
         _flush()
         return 0
+    if asked.list:
+        return _list(asked)
     with signals_held():  # NumPy takes an interrupt of its import for a broken installation
         from timeline.exporting import export
     selection = _selection(asked)
-    if asked.list:
-        return _list(asked, selection)
     view = _viewer(asked)
     report = export(
         asked.path,
@@ -152,12 +152,13 @@ def _compare(asked: argparse.Namespace) -> int:
     return 0
 
 
-def _list(asked: argparse.Namespace, selection: Selection) -> int:
-    from timeline.listing import listing
-    from timeline.profile import open_profile
+def _list(asked: argparse.Namespace) -> int:
+    with signals_held():
+        from timeline.listing import listing
+        from timeline.profile import open_profile
 
     with open_profile(asked.path, **_opening(asked)) as profile:
-        found = listing(profile, selection)
+        found = listing(profile, _selection(asked))
     _print_json(found.to_json()) if asked.json else say(*found.lines())
     _flush()
     return 0
