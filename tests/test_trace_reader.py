@@ -46,7 +46,7 @@ from timeline.records.tables import (
     Tasks,
 )
 from timeline.selection import Layer
-from timeline.sources import trace_reader
+from timeline.sources import event_scanner, trace_reader
 from timeline.sources.base import Wanted
 from timeline.sources.counter_units import name_and_unit
 from timeline.sources.damage import Damage
@@ -74,6 +74,17 @@ class Writer(Protocol):
     """Writes events to a file and tells where it is."""
 
     def __call__(self, events: Sequence[EventObject], name: str = "trace.json") -> Path: ...
+
+
+@pytest.fixture(autouse=True, params=["scanned", "decoded"], scope="module")
+def _reader(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Everything holds for both ways to read events."""
+    if request.param == "scanned" and not event_scanner.is_compiled():
+        pytest.skip("the package was built without a compiler")
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "decoded":
+            patch.setattr(event_scanner, "Scanner", None)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -556,9 +567,9 @@ def test_only_lanes_that_were_misread_are_worth_a_second_pass(
     """Reading is most of the time of an export, so it is not done twice without need."""
     path, opened = write(events), []
 
-    def counted(path: Path, damage: Damage) -> Iterator[list[Event]]:
+    def counted(path: Path, damage: Damage, scan: Any) -> Iterator[Any]:
         opened.append(path)
-        return read_events(path, TINY_BLOCK, damage)
+        return read_events(path, TINY_BLOCK, damage, scan=scan)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trace_reader, "HELD_EVENTS", 1)
@@ -1202,8 +1213,9 @@ class HeldEvents:
         self._seen: list[Event] = []
         self._kept_only = self._references([Other()])[0]
 
-    def read(self, path: Path, damage: Damage) -> Iterator[list[Event]]:
+    def read(self, path: Path, damage: Damage, scan: None) -> Iterator[list[Event]]:
         """Small blocks of events, counted before each next one."""
+        assert scan is None
         for block in read_events(path, 4096, damage):
             self._seen += block
             yield block
@@ -1246,6 +1258,7 @@ def test_events_are_objects_only_for_a_while(write: Writer, names: str, only_sli
     }
     held = HeldEvents()
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(event_scanner, "Scanner", None)
         patch.setattr(trace_reader, "HELD_EVENTS", 100)
         patch.setattr(trace_reader, "read_events", held.read)
         read(write(orders[names]))

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
 import numpy as np
 
-from timeline.records.columns import Codes, Int64, constant
+from timeline.records.columns import Codes, Int64, Rows, constant
 from timeline.records.strings import NO_NAME, StringPool
 from timeline.sources.microseconds import interval_ns
 from timeline.sources.trace_events import Value, number, text
 
-__all__ = ["Interval", "first_ids", "ids_of", "names_of", "spans_of"]
+__all__ = ["Interval", "first_ids", "ids_of", "names_of", "numbered", "spans_of"]
 
 
 class Interval(Protocol):
@@ -28,6 +29,13 @@ def spans_of(events: Sequence[Interval]) -> dict[str, Int64]:
     """Start and end of events, under the names of their columns."""
     start_ns, end_ns = interval_ns([event.ts for event in events], [event.dur for event in events])
     return {"start_ns": start_ns, "end_ns": end_ns}
+
+
+def numbered(names: Sequence[str], pattern: re.Pattern[str]) -> tuple[Rows, list[int]]:
+    """The names that are of a pattern as a whole, and the numbers that are its first group."""
+    numbers = {name: int(match[1]) for name in set(names) if (match := pattern.fullmatch(name))}
+    rows = [row for row, name in enumerate(names) if name in numbers] if numbers else []
+    return np.array(rows, np.intp), [numbers[names[row]] for row in rows]
 
 
 def ids_of(values: Sequence[Value], default: int) -> Int64:

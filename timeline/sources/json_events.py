@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sized
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import BinaryIO, Generic
+from typing import BinaryIO, Generic, TypeVar, overload
 
 import msgspec
 
@@ -45,14 +45,35 @@ MOST_BRACES = 3
 
 
 _ASCEND: EventDecoder[Event] = EventDecoder(Event)
-
+ScannedT = TypeVar("ScannedT", bound=Sized)
+Scan = Callable[[bytes], tuple[ScannedT, int] | None]
 
 _decode_metadata = msgspec.json.Decoder(Metadata).decode
 
 
+@overload
 def read_events(
     path: Path, block_bytes: int = BLOCK_BYTES, damage: Damage | None = None
-) -> Iterator[list[Event]]:
+) -> Iterator[list[Event]]: ...
+
+
+@overload
+def read_events(
+    path: Path,
+    block_bytes: int = BLOCK_BYTES,
+    damage: Damage | None = None,
+    *,
+    scan: Scan[ScannedT] | None,
+) -> Iterator[list[Event] | ScannedT]: ...
+
+
+def read_events(
+    path: Path,
+    block_bytes: int = BLOCK_BYTES,
+    damage: Damage | None = None,
+    *,
+    scan: Scan[ScannedT] | None = None,
+) -> Iterator[list[Event] | ScannedT]:
     """Read the events of a file, which is an array or an object with `traceEvents`.
 
     The file is cut between events and the decoder proves each cut: a piece that does not decode
@@ -63,11 +84,15 @@ def read_events(
     behind them are read. A file that is compressed is read as what was compressed, and offsets
     are those in there.
 
+    Args:
+        scan: a faster way to read whole events at the start of a text, which gives them and their
+            bytes; or None, where the first is one that only the decoder can read.
+
     Raises:
         SourceError: the file cannot be opened, is no trace, or holds events of which none can be
             decoded, with the byte offset.
     """
-    return read_as(_ASCEND, path, block_bytes, damage)
+    return _read(_ASCEND, path, block_bytes, damage, scan or _nothing)
 
 
 def read_as(
@@ -77,9 +102,23 @@ def read_as(
     damage: Damage | None = None,
 ) -> Iterator[list[EventT | Other]]:
     """Read the events of a file of any family, in the way and with the errors of `read_events`."""
+    return _read(decoder, path, block_bytes, damage, _nothing)
+
+
+def _nothing(text: bytes) -> None:
+    """Leave all events to the decoder."""
+
+
+def _read(
+    decoder: EventDecoder[EventT],
+    path: Path,
+    block_bytes: int,
+    damage: Damage | None,
+    scan: Scan[ScannedT],
+) -> Iterator[list[EventT | Other] | ScannedT]:
     damage = Damage(path) if damage is None else damage
     with opened(path) as file:
-        yield from _Blocks(decoder, path, damage).read(file, block_bytes)
+        yield from _Blocks(decoder, path, damage, scan).read(file, block_bytes)
 
 
 def look_for_metadata(path: Path) -> Iterator[Metadata]:
@@ -126,22 +165,31 @@ def _metadata_around(text: bytes, at: int) -> Metadata | None:
     return None
 
 
-class _Blocks(Generic[EventT]):
+class _Blocks(Generic[EventT, ScannedT]):
     """One file while it is read."""
 
-    def __init__(self, decoder: EventDecoder[EventT], path: Path, damage: Damage) -> None:
-        self._decoder, self._path, self._damage = decoder, path, damage
+    def __init__(
+        self, decoder: EventDecoder[EventT], path: Path, damage: Damage, scan: Scan[ScannedT]
+    ) -> None:
+        self._decoder, self._path, self._damage, self._scan = decoder, path, damage, scan
         self._offset = 0
         """Of the text at hand, in the file."""
         self._events = 0
         self._first_fault: tuple[int, str] | None = None
 
-    def read(self, file: BinaryIO, block_bytes: int) -> Iterator[list[EventT | Other]]:
-        """All events that can be decoded."""
+    def read(self, file: BinaryIO, block_bytes: int) -> Iterator[list[EventT | Other] | ScannedT]:
+        """All events that can be read."""
         opening, held = self._open(file, block_bytes)
         wanted = block_bytes
         while more := self._more(file, wanted):
             held = self._decoder.mended(held + more)
+            scanned = self._scan(held)
+            if scanned is not None:
+                events, used = scanned
+                self._events += len(events)
+                yield events
+                held, wanted = self._behind(held, used), block_bytes
+                continue
             piece = self._before(held, len(held), MOST_CUTS_TRIED)
             used = piece.behind if piece else 0
             if piece is None and opening and (fault := self._fault(opening, held)) is not None:

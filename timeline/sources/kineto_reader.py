@@ -28,6 +28,7 @@ from timeline.records.tables import (
 from timeline.selection import Layer
 from timeline.sources.base import Wanted
 from timeline.sources.damage import Damage
+from timeline.sources.event_columns import numbered, spans_of
 from timeline.sources.json_events import read_as
 from timeline.sources.kineto_events import (
     KINETO,
@@ -46,7 +47,7 @@ from timeline.sources.kineto_tables import (
     host_table,
     memory_counter,
 )
-from timeline.sources.trace_counters import CounterKey, CounterReader
+from timeline.sources.trace_counters import CounterKey, CounterReader, decoded_counters
 from timeline.sources.trace_events import (
     Counter,
     FlowFinish,
@@ -57,7 +58,7 @@ from timeline.sources.trace_events import (
 )
 from timeline.sources.trace_flows import FlowReader, LaneRows
 from timeline.sources.trace_lanes import LaneKey, LaneNames
-from timeline.sources.trace_tables import profiler_steps
+from timeline.sources.trace_tables import PROFILER_STEP, profiler_steps
 
 __all__ = ["read_kineto"]
 
@@ -154,7 +155,9 @@ class _Reader:
                 )
                 self._tasks.add(tasks)
                 self._ops.add(ops)
-        self._steps.add(profiler_steps(self._activities[Place.HOST]))
+        calls = self._activities[Place.HOST]
+        rows, numbers = numbered([call.name for call in calls], PROFILER_STEP)
+        self._steps.add(profiler_steps(numbers, spans_of([calls[row] for row in rows])))
         for place in (Place.RUNTIME, Place.HOST):
             if events := self._activities[place]:
                 self._add_host(events, place)
@@ -163,7 +166,7 @@ class _Reader:
         for events in self._activities.values():
             events.clear()
         if Layer.COUNTERS in self._wanted.layers:
-            self._counters.add(self._samples)
+            self._counters.add(decoded_counters(self._samples))
         if Layer.ARROWS in self._wanted.layers:
             self._flows.add(self._flow_ends)
             self._launches.append(correlations([_id(event) for event in self._launch_ends]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from timeline.sources.microseconds import moments_ns
 from timeline.sources.trace_events import Counter
 from timeline.sources.whole_numbers import real
 
-__all__ = ["CounterKey", "CounterReader"]
+__all__ = ["CounterEvents", "CounterKey", "CounterReader", "decoded_counters"]
 
 CounterKey = tuple[object, str]
 """(pid, name) of counter events."""
@@ -28,37 +29,74 @@ _SeriesKey = tuple[object, str, str]
 """Process id, name and unit of a series."""
 
 
-@dataclass(frozen=True)
-class _Alike:
+class CounterEvents(ABC):
     """Events of one process and name whose args have the same keys."""
 
     pid: object
     name: str
-    shape: tuple[str, ...]
-    events: Sequence[Counter]
-    args: Sequence[dict[str, Any]]
+    keys: Sequence[str]
+    time_ns: Int64
 
-    def columns(self) -> dict[str, list[Any]]:
-        """The values of each arg."""
-        values = list(chain.from_iterable(map(dict.values, self.args)))
-        return {arg: values[place :: len(self.shape)] for place, arg in enumerate(self.shape)}
+    @abstractmethod
+    def objects(self, key: str) -> list[Any]:
+        """The value of an arg in each event."""
+
+    @abstractmethod
+    def numbers(self, key: str) -> tuple[Rows | slice, Float64]:
+        """Which values of an arg are numbers, and these."""
 
 
-def _alike(pid: object, name: str, events: Sequence[Counter]) -> list[_Alike]:
+@dataclass(frozen=True)
+class _DecodedCounters(CounterEvents):
+    """Events that are objects."""
+
+    pid: object
+    name: str
+    keys: Sequence[str]
+    time_ns: Int64
+    values: Sequence[Any]
+    """Of all args, event after event."""
+
+    def objects(self, key: str) -> list[Any]:
+        return list(self.values[self.keys.index(key) :: len(self.keys)])
+
+    def numbers(self, key: str) -> tuple[Rows | slice, Float64]:
+        return _numbers(self.objects(key))
+
+
+def decoded_counters(groups: Mapping[CounterKey, Sequence[Counter]]) -> list[CounterEvents]:
+    """Events that are grouped by process and name, by the keys of their args too."""
+    parts = [
+        (pid, name, keys, own)
+        for (pid, name), events in groups.items()
+        for keys, own in _alike(events)
+    ]
+    time_ns = moments_ns([event.ts for *_, events in parts for event in events])
+    firsts = np.cumsum([0, *(len(events) for *_, events in parts)]).tolist()
+    return [
+        _DecodedCounters(
+            pid,
+            name,
+            keys,
+            time_ns[first : first + len(events)],
+            list(chain.from_iterable((event.args or {}).values() for event in events)),
+        )
+        for (pid, name, keys, events), first in zip(parts, firsts, strict=False)
+    ]
+
+
+def _alike(events: Sequence[Counter]) -> list[tuple[tuple[str, ...], Sequence[Counter]]]:
     """Events by the keys of their args, without those that have none."""
     args = [event.args or {} for event in events]
-    shape = tuple(args[0])
+    keys = tuple(args[0])
     # The keys of one event differ, so the same few over and over are those of each event.
-    if shape and list(chain.from_iterable(args)) == list(shape) * len(args):
-        return [_Alike(pid, name, shape, events, args)]
-    places: dict[tuple[str, ...], list[int]] = defaultdict(list)
-    for place, own in enumerate(args):
+    if keys and list(chain.from_iterable(args)) == list(keys) * len(args):
+        return [(keys, events)]
+    by_keys: dict[tuple[str, ...], list[Counter]] = defaultdict(list)
+    for event, own in zip(events, args, strict=True):
         if own:
-            places[tuple(own)].append(place)
-    return [
-        _Alike(pid, name, shape, [events[at] for at in own], [args[at] for at in own])
-        for shape, own in places.items()
-    ]
+            by_keys[tuple(own)].append(event)
+    return list(by_keys.items())
 
 
 @dataclass
@@ -68,31 +106,22 @@ class CounterReader:
     _series: Numbering[_SeriesKey] = field(default_factory=Numbering)
     _samples: Pile[CounterSamples] = field(default_factory=lambda: Pile(CounterSamples))
 
-    def add(self, groups: Mapping[CounterKey, Sequence[Counter]]) -> None:
-        """Take the samples out of events that are grouped by process and name."""
-        parts = [
-            part for (pid, name), events in groups.items() for part in _alike(pid, name, events)
-        ]
-        time_ns = moments_ns([event.ts for part in parts for event in part.events])
-        samples: list[CounterSamples] = []
-        first = 0
-        for part in parts:
-            stop = first + len(part.events)
-            samples += self._samples_of(part, time_ns[first:stop])
-            first = stop
-        self._samples.add(CounterSamples.concat(samples))
+    def add(self, parts: Iterable[CounterEvents]) -> None:
+        """Take the samples out of events."""
+        self._samples.add(
+            CounterSamples.concat([samples for part in parts for samples in self._samples_of(part)])
+        )
 
-    def _samples_of(self, part: _Alike, time_ns: Int64) -> Iterator[CounterSamples]:
+    def _samples_of(self, part: CounterEvents) -> Iterator[CounterSamples]:
         """One table for each arg that is sampled; those named *_id only tell series apart."""
-        columns = part.columns()
-        ids = [arg for arg in columns if arg.endswith("_id")]
-        held = [arg for arg in columns if not arg.endswith("_id")]
-        labels, which = _labels({arg: columns[arg] for arg in ids}, len(time_ns))
-        for arg in held:
-            series, unit = name_and_unit(part.name, arg, len(held))
+        ids = [key for key in part.keys if key.endswith("_id")]
+        held = [key for key in part.keys if not key.endswith("_id")]
+        labels, which = _labels({key: part.objects(key) for key in ids}, len(part.time_ns))
+        for key in held:
+            series, unit = name_and_unit(part.name, key, len(held))
             rows = self._series.of([(part.pid, series + label, unit) for label in labels])
-            kept, values = _numbers(columns[arg])
-            yield CounterSamples(time_ns[kept], rows[which][kept], values)
+            kept, values = part.numbers(key)
+            yield CounterSamples(part.time_ns[kept], rows[which][kept], values)
 
     def tables(
         self, process: Callable[[object], str], strings: StringPool

@@ -75,34 +75,49 @@ class FlowReader:
     _ends: Pile[_Ends] = field(default_factory=lambda: Pile(_Ends))
 
     def add(self, events: Sequence[FlowStart | FlowStep | FlowFinish]) -> None:
-        """Take the ends of flows out of events.
+        """Take the ends of flows out of events."""
+        lanes: Numbering[LaneKey] = Numbering()
+        lane = lanes.of([(event.pid, event.tid) for event in events])
+        self.add_columns(
+            list(lanes),
+            lane,
+            category=self.strings.codes([event.cat for event in events]),
+            id=self.ids([bytes(event.id) for event in events]),
+            time_ns=moments_ns([event.ts for event in events]),
+            is_start=np.array([type(event) is FlowStart for event in events], np.bool_),
+        )
+
+    def add_columns(
+        self,
+        keys: Sequence[LaneKey],
+        lane: Int64,
+        *,
+        category: Codes,
+        id: Int64,  # noqa: A002 - the name of the column
+        time_ns: Int64,
+        is_start: Bool,
+    ) -> None:
+        """Take ends of flows, (n,) each, of which `lane` is a place in the keys."""
+        lanes = self._lanes.of(keys)[lane]
+        self._ends.add(_Ends(lanes, category, id, time_ns, is_start))
+
+    def ids(self, texts: Sequence[bytes]) -> Int64:
+        """Plain decimals as they are; whatever else there is, numbered below zero.
 
         Ids are opaque text: they exceed 2**64, and one may be used again.
         """
-        self._ends.add(
-            _Ends.of(
-                len(events),
-                {
-                    "lane": self._lanes.of([(event.pid, event.tid) for event in events]),
-                    "category": self.strings.codes([event.cat for event in events]),
-                    "id": self._ids([bytes(event.id).strip(b'"') for event in events]),
-                    "time_ns": moments_ns([event.ts for event in events]),
-                    "is_start": [type(event) is FlowStart for event in events],
-                },
-            )
-        )
-
-    def _ids(self, texts: Sequence[bytes]) -> list[int]:
-        """Plain decimals as they are; whatever else there is, numbered below zero."""
         odd = self._odd_ids
-        return [
-            int(text)
-            if text.isdigit()
-            and text[:1] != b"0"
-            and (len(text) < len(MOST) or (len(text) == len(MOST) and text <= MOST))
-            else ~odd[text]
-            for text in texts
-        ]
+        return np.array(
+            [
+                int(text)
+                if text.isdigit()
+                and text[:1] != b"0"
+                and (len(text) < len(MOST) or (len(text) == len(MOST) and text <= MOST))
+                else ~odd[text]
+                for text in (text.strip(b'"') for text in texts)
+            ],
+            np.int64,
+        )
 
     def resolve(self, lane_of: Callable[[LaneKey], LaneRows | None]) -> ResolvedFlows:
         """Bind both ends of all flows to the rows they lie in; lanes are asked for one by one.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -30,9 +30,14 @@ from timeline.records.tables import (
 from timeline.selection import Layer
 from timeline.sources.base import Wanted
 from timeline.sources.damage import Damage
+from timeline.sources.event_scanner import EventScanner, is_compiled
 from timeline.sources.json_events import look_for_metadata, read_events
-from timeline.sources.lane_events import LaneEvents
-from timeline.sources.trace_counters import CounterKey, CounterReader
+from timeline.sources.lane_events import DecodedLanes, LaneEvents
+from timeline.sources.scanned_arrows import add_arrows
+from timeline.sources.scanned_counters import scanned_counters
+from timeline.sources.scanned_events import ARROWS, COMPLETE, COUNTER, ScannedEvents
+from timeline.sources.scanned_lanes import lane_key, lanes_by
+from timeline.sources.trace_counters import CounterKey, CounterReader, decoded_counters
 from timeline.sources.trace_events import (
     Complete,
     Counter,
@@ -47,6 +52,7 @@ from timeline.sources.trace_flows import FlowReader, LaneRows, ResolvedFlows
 from timeline.sources.trace_lanes import LaneKey, LaneKind, LaneMeaning, LaneNames
 from timeline.sources.trace_records import with_launches, without_connections
 from timeline.sources.trace_tables import (
+    PROFILER_STEP,
     Calls,
     host_table,
     ops_table,
@@ -125,6 +131,8 @@ class _Reader:
         self._lanes: dict[LaneKey, list[Complete]] = defaultdict(list)
         self._samples: dict[CounterKey, list[Counter]] = defaultdict(list)
         self._ends: list[FlowStart | FlowStep | FlowFinish] = []
+        self._scanner = _scanner(strings, wanted)
+        self._scanned: list[ScannedEvents] = []
         self._held = 0
         self._runs: dict[LaneKey, list[_Run]] = defaultdict(list)
         self._others = 0
@@ -133,8 +141,12 @@ class _Reader:
     def read(self) -> None:
         """Read all events."""
         for path, damage in zip(self._files.paths, self._damages, strict=True):
-            for events in read_events(path, damage=damage):
-                self._add(events)
+            scan = self._scanner.scan if self._scanner else None
+            for events in read_events(path, damage=damage, scan=scan):
+                if isinstance(events, ScannedEvents):
+                    self._add_scanned(events)
+                else:
+                    self._add(events)
         self._all_named = True
         self._flush()
 
@@ -168,15 +180,29 @@ class _Reader:
         if self._held > HELD_EVENTS:
             self._flush()
 
+    def _add_scanned(self, events: ScannedEvents) -> None:
+        """Keep columns until there are those of HELD_EVENTS."""
+        for event in events.metadata:
+            if not self._told_before and self._on_device(event):
+                self.names.add(event)
+        self._others += events.others
+        self._scanned.append(events)
+        self._held += len(events)
+        if self._held > HELD_EVENTS:
+            self._flush()
+
     def _on_device(self, event: Event) -> bool:
-        return isinstance(event, Other) or _device_of(event.pid) in (
-            self._files.device,
-            HOST_DEVICE,
-        )
+        return isinstance(event, Other) or self._of_device(event.pid)
+
+    def _of_device(self, pid: object) -> bool:
+        return not self._files.only_device or _device_of(pid) in (self._files.device, HOST_DEVICE)
 
     def _flush(self) -> None:
         """Turn events into columns, but for those of lanes whose names are still to come."""
-        self._counters.add(self._samples)
+        if self._scanned:
+            self._flush_scanned(ScannedEvents.concat(self._scanned))
+            self._scanned.clear()
+        self._counters.add(decoded_counters(self._samples))
         self._flows.add(self._ends)
         self._samples.clear()
         self._ends.clear()
@@ -187,6 +213,31 @@ class _Reader:
             self._look_ahead()
             self._add_lanes()
             self._held = 0
+
+    def _flush_scanned(self, events: ScannedEvents) -> None:
+        assert self._scanner is not None
+        spellings = self._scanner.spellings
+        groups = {
+            group: self._of_device(spellings[spellings.group(group)[-2]])
+            for group in np.unique(events.group).tolist()
+        }
+        held = np.isin(events.group, [group for group, is_held in groups.items() if is_held])
+        complete = np.flatnonzero(held & (events.phase == COMPLETE))
+        lanes = {lane_key(spellings, group) for group in np.unique(events.group[complete]).tolist()}
+        if not self._all_named and not all(map(self.names.known, lanes)):
+            self._look_ahead()
+        for kind, own in lanes_by(self._kind, events, complete, spellings):
+            self._add_kind(kind, own)
+        counters = np.flatnonzero(held & (events.phase == COUNTER))
+        self._counters.add(scanned_counters(events, counters, spellings))
+        arrows = np.flatnonzero(held & np.isin(events.phase, list(ARROWS)))
+        add_arrows(self._flows, events, arrows, spellings, _DRAWN_AS_STEPS)
+
+    def _kind(self, key: LaneKey) -> LaneKind:
+        """What a lane is, by the names that are known now."""
+        meaning = self.names.meaning(key)
+        self._renamed |= self._read_as.setdefault(key, meaning) != meaning
+        return self.names.kind(key)
 
     def _look_ahead(self) -> None:
         """Look for all names now: this file has them behind many events."""
@@ -230,64 +281,64 @@ class _Reader:
         by_kind: dict[LaneKind, dict[LaneKey, list[Complete]]] = defaultdict(dict)
         for key, events in self._lanes.items():
             if events and (self._all_named or self.names.known(key)):
-                meaning = self.names.meaning(key)
-                self._renamed |= self._read_as.setdefault(key, meaning) != meaning
-                by_kind[self.names.kind(key)][key] = events
+                by_kind[self._kind(key)][key] = events
         for kind, lanes in by_kind.items():
-            self._add_kind(kind, lanes)
+            self._add_kind(kind, DecodedLanes(lanes))
             for events in lanes.values():
                 events.clear()
 
-    def _add_kind(self, kind: LaneKind, held: Mapping[LaneKey, list[Complete]]) -> None:
+    def _add_kind(self, kind: LaneKind, lanes: LaneEvents) -> None:
         """Add the events of lanes of one kind to its table, if it has one."""
         names, files, strings, tables = self.names, self._files, self._strings, self._tables
-        every_arg, lanes = self._wanted.every_arg, LaneEvents.of(held)
+        every_arg, keys = self._wanted.every_arg, lanes.keys
         if kind is LaneKind.STREAM:
             tasks = tasks_table(
                 lanes,
                 strings,
-                streams=[names.stream(key) for key in held],
+                streams=[names.stream(key) for key in keys],
                 device=files.device,
                 graph=files.graph,
                 every_arg=every_arg,
             )
             self._append(tables.tasks, tasks, FlowEnd.TASK, lanes)
         if kind is LaneKind.OPS:
-            groups = [names.group(key) for key in held]
+            groups = [names.group(key) for key in keys]
             ops = ops_table(lanes, strings, groups=groups, graph=files.graph)
             self._append(tables.ops, ops, FlowEnd.OP, lanes)
         if kind is LaneKind.PLANE and Layer.COMMUNICATION in self._layers:
             planes = planes_table(
                 lanes,
                 strings,
-                groups=[names.group(key) for key in held],
-                planes=[names.plane(key) for key in held],
+                groups=[names.group(key) for key in keys],
+                planes=[names.plane(key) for key in keys],
                 graph=files.graph,
                 every_arg=every_arg,
             )
             self._append(tables.planes, planes, FlowEnd.PLANE, lanes)
         if kind is LaneKind.STEP_TRACE:
-            for key, events in held.items():
-                graph = names.graph(key)
-                steps, parts = step_tables(events, graph=files.graph if graph is None else graph)
-                tables.steps.add(steps)
-                tables.parts.add(parts)
+            graphs = [names.graph(key) for key in keys]
+            steps, parts = step_tables(
+                lanes, [files.graph if graph is None else graph for graph in graphs]
+            )
+            tables.steps.add(steps)
+            tables.parts.add(parts)
         if kind is LaneKind.HOST:
-            tables.steps.add(profiler_steps(lanes.events))
+            rows, numbers = lanes.numbered(PROFILER_STEP)
+            tables.steps.add(profiler_steps(numbers, lanes.spans(rows)))
             if self._layers & {Layer.CANN, Layer.FRAMEWORK}:
                 host = host_table(
                     lanes,
                     strings,
-                    layers=[names.process(key[0]) for key in held],
-                    processes=[_process(names, key) for key in held],
-                    threads=[_whole(key[1]) for key in held],
+                    layers=[names.process(key[0]) for key in keys],
+                    processes=[_process(names, key) for key in keys],
+                    threads=[_whole(key[1]) for key in keys],
                     graph=files.graph,
                     every_arg=every_arg,
                 )
                 self._append(tables.host, host, FlowEnd.HOST, lanes)
                 tables.calls.add(Calls.of_host(host))
             else:
-                tables.calls.add(Calls.of_events(lanes.events))
+                tables.calls.add(Calls.of_lanes(lanes))
 
     def _append(self, pile: Pile[_Table], table: _Table, kind: FlowEnd, lanes: LaneEvents) -> None:
         first = pile.rows
@@ -299,6 +350,14 @@ class _Reader:
 
 HELD_EVENTS = 1 << 15
 """Events that are held as objects before they become columns."""
+
+
+def _scanner(strings: StringPool, wanted: Wanted) -> EventScanner | None:
+    if not is_compiled():
+        return None
+    return EventScanner(strings, counters=Layer.COUNTERS in wanted.layers)
+
+
 HOST_DEVICE = 31
 """Device number that msprof packs into the pid of host processes."""
 

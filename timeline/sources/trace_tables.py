@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import msgspec
 import numpy as np
 
 from timeline.records.columns import Columns, Int64, column, constant
@@ -25,14 +24,11 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
-from timeline.sources.event_columns import Interval, first_ids, ids_of, names_of, spans_of
 from timeline.sources.lane_events import LaneEvents
-from timeline.sources.microseconds import interval_ns, moment_ns, moments_ns
-from timeline.sources.trace_events import NO_ARGS, Args, Complete, number
-from timeline.sources.whole_numbers import real
 
 __all__ = [
     "COMPUTE_TYPES",
+    "PROFILER_STEP",
     "Calls",
     "host_table",
     "ops_table",
@@ -67,7 +63,7 @@ _PARTS = (
 )
 """Parts by name, or by category where a version of msprof writes plain names."""
 _ITERATION_NAME = re.compile(r"Iteration ([0-9]{1,9})")
-_PROFILER_STEP = re.compile(r"ProfilerStep#([0-9]{1,9})")
+PROFILER_STEP = re.compile(r"ProfilerStep#([0-9]{1,9})")
 
 
 def tasks_table(
@@ -80,35 +76,33 @@ def tasks_table(
     every_arg: bool,
 ) -> Tasks:
     """Device tasks of streams; `graph` is the graph of tasks that name none."""
-    args, count = lanes.args(), len(lanes.events)
-    types = names_of([arg.task_type for arg in args], strings)
+    count = len(lanes)
+    types = lanes.arg_names("task_type", strings)
     computing = [code for kind in COMPUTE_TYPES if (code := strings.find(kind)) is not None]
     return Tasks.of(
         count,
-        spans_of(lanes.events)
+        lanes.spans()
         | {
             "device": constant(device, count, np.int64),
-            "stream": _streams(lanes, streams, args),
-            "task": ids_of([arg.task for arg in args], NO_ID),
-            "graph": first_ids(
-                [arg.model for arg in args], [arg.small_model for arg in args], graph
-            ),
-            "connection": ids_of([arg.connection for arg in args], NO_ID),
+            "stream": _streams(lanes, streams),
+            "task": lanes.ids(NO_ID, "task"),
+            "graph": lanes.ids(graph, "model", "small_model"),
+            "connection": lanes.ids(NO_ID, "connection"),
             "name": lanes.names(strings),
             "task_type": types,
-            "context": ids_of([arg.subtask for arg in args], NO_CONTEXT),
+            "context": lanes.ids(NO_CONTEXT, "subtask"),
             "compute": np.isin(types, np.array(computing, np.int32)),
         }
-        | ({"batch": ids_of([arg.batch for arg in args], NO_ID)} if every_arg else {}),
+        | ({"batch": lanes.ids(NO_ID, "batch")} if every_arg else {}),
     )
 
 
-def _streams(lanes: LaneEvents, streams: Sequence[int | None], args: Sequence[Args]) -> Int64:
+def _streams(lanes: LaneEvents, streams: Sequence[int | None]) -> Int64:
     """The streams that the lanes are; where their names do not tell, those that the tasks name."""
-    named = lanes.ids([NO_ID if stream is None else stream for stream in streams])
+    named = lanes.of_lanes([NO_ID if stream is None else stream for stream in streams])
     if None not in streams:
         return named
-    told = first_ids([arg.physical_stream for arg in args], [arg.stream for arg in args], NO_ID)
+    told = lanes.ids(NO_ID, "physical_stream", "stream")
     return told if set(streams) == {None} else np.where(named == NO_ID, told, named)
 
 
@@ -122,34 +116,28 @@ def planes_table(
     every_arg: bool,
 ) -> PlaneTasks:
     """HCCL tasks of planes."""
-    args = lanes.args()
     return PlaneTasks.of(
-        len(args),
-        spans_of(lanes.events)
+        len(lanes),
+        lanes.spans()
         | {
-            "group": lanes.codes(groups, strings),
-            "plane": lanes.ids(planes),
+            "group": lanes.codes_of_lanes(groups, strings),
+            "plane": lanes.of_lanes(planes),
             "name": lanes.names(strings),
-            "graph": first_ids(
-                [arg.small_model for arg in args], [arg.model for arg in args], graph
-            ),
-            "task": ids_of([arg.plane_task for arg in args], NO_ID),
-            "context": ids_of([arg.plane_context for arg in args], NO_CONTEXT),
-            "source_rank": ids_of([arg.source_rank for arg in args], NO_ID),
-            "target_rank": ids_of([arg.target_rank for arg in args], NO_ID),
-            "size_bytes": ids_of([arg.size for arg in args], NO_ID),
-            "link": names_of([arg.link for arg in args], strings),
-            "bandwidth": [
-                real(arg.bandwidth) if isinstance(arg.bandwidth, (int, float)) else np.nan
-                for arg in args
-            ],
+            "graph": lanes.ids(graph, "small_model", "model"),
+            "task": lanes.ids(NO_ID, "plane_task"),
+            "context": lanes.ids(NO_CONTEXT, "plane_context"),
+            "source_rank": lanes.ids(NO_ID, "source_rank"),
+            "target_rank": lanes.ids(NO_ID, "target_rank"),
+            "size_bytes": lanes.ids(NO_ID, "size"),
+            "link": lanes.arg_names("link", strings),
+            "bandwidth": lanes.reals("bandwidth"),
         }
         | (
             {
-                "stream": ids_of([arg.plane_stream for arg in args], NO_ID),
-                "notify": names_of([arg.notify for arg in args], strings),
-                "transport": names_of([arg.transport for arg in args], strings),
-                "data_type": names_of([arg.plane_data_type for arg in args], strings),
+                "stream": lanes.ids(NO_ID, "plane_stream"),
+                "notify": lanes.arg_names("notify", strings),
+                "transport": lanes.arg_names("transport", strings),
+                "data_type": lanes.arg_names("plane_data_type", strings),
             }
             if every_arg
             else {}
@@ -161,20 +149,17 @@ def ops_table(
     lanes: LaneEvents, strings: StringPool, *, groups: Sequence[str], graph: int
 ) -> CommunicationOps:
     """Communication ops of groups."""
-    args = lanes.args()
     return CommunicationOps.of(
-        len(args),
-        spans_of(lanes.events)
+        len(lanes),
+        lanes.spans()
         | {
-            "group": lanes.codes(groups, strings),
+            "group": lanes.codes_of_lanes(groups, strings),
             "name": lanes.names(strings),
-            "graph": first_ids(
-                [arg.small_model for arg in args], [arg.model for arg in args], graph
-            ),
-            "connection": ids_of([arg.connection for arg in args], NO_ID),
-            "count": ids_of([arg.count for arg in args], NO_ID),
-            "data_type": names_of([arg.data_type for arg in args], strings),
-            "algorithm": names_of([arg.algorithm for arg in args], strings),
+            "graph": lanes.ids(graph, "small_model", "model"),
+            "connection": lanes.ids(NO_ID, "connection"),
+            "count": lanes.ids(NO_ID, "count"),
+            "data_type": lanes.arg_names("data_type", strings),
+            "algorithm": lanes.arg_names("algorithm", strings),
         },
     )
 
@@ -190,23 +175,18 @@ def host_table(
     every_arg: bool,
 ) -> HostEvents:
     """Host events of threads."""
-    args, count = lanes.args(), len(lanes.events)
+    count = len(lanes)
     return HostEvents.of(
         count,
-        spans_of(lanes.events)
+        lanes.spans()
         | {
-            "layer": lanes.codes(layers, strings),
-            "process": lanes.ids(processes) if every_arg else constant(NO_ID, count, np.int64),
-            "thread": lanes.ids(threads),
+            "layer": lanes.codes_of_lanes(layers, strings),
+            "process": lanes.of_lanes(processes) if every_arg else constant(NO_ID, count, np.int64),
+            "thread": lanes.of_lanes(threads),
             "name": lanes.names(strings),
-            "level": names_of(
-                [arg.level or event.cat for arg, event in zip(args, lanes.events, strict=True)],
-                strings,
-            )
-            if every_arg
-            else constant(NO_NAME, count, np.int32),
-            "connection": ids_of([arg.connection for arg in args], NO_ID),
-            "graph": ids_of([arg.model for arg in args], graph),
+            "level": lanes.levels(strings) if every_arg else constant(NO_NAME, count, np.int32),
+            "connection": lanes.ids(NO_ID, "connection"),
+            "graph": lanes.ids(graph, "model"),
         },
     )
 
@@ -225,68 +205,71 @@ class Calls(Columns):
         return cls(host.connection[rows], host.start_ns[rows])
 
     @classmethod
-    def of_events(cls, events: Sequence[Complete]) -> Calls:
+    def of_lanes(cls, lanes: LaneEvents) -> Calls:
         """The calls among events that do not become host events."""
-        connection = ids_of(
-            [event.args.connection if event.args else None for event in events], NO_ID
-        )
+        connection = lanes.ids(NO_ID, "connection")
         rows = np.flatnonzero(connection != NO_ID)
-        start_ns = moments_ns([events[row].ts for row in rows.tolist()])
-        return cls.of(len(rows), {"connection": connection[rows], "start_ns": start_ns})
+        return cls(connection[rows], lanes.spans(rows)["start_ns"])
 
 
-def profiler_steps(events: Sequence[Interval]) -> Steps:
+def profiler_steps(numbers: Sequence[int], spans: dict[str, Int64]) -> Steps:
     """Steps of the framework's own profiler: the host window of each ProfilerStep#N."""
-    names = [event.name for event in events]
-    numbers = {
-        name: int(match[1]) for name in set(names) if (match := _PROFILER_STEP.fullmatch(name))
-    }
-    if not numbers:
-        return Steps.empty()
-    found = [(event, numbers[event.name]) for event in events if event.name in numbers]
+    count = len(numbers)
     return Steps.of(
-        len(found),
-        spans_of([event for event, _ in found])
+        count,
+        spans
         | {
-            "graph": np.full(len(found), NO_GRAPH),
-            "iteration": [step for _, step in found],
-            "host": np.ones(len(found), np.bool_),
+            "graph": np.full(count, NO_GRAPH),
+            "iteration": numbers,
+            "host": np.ones(count, np.bool_),
         },
     )
 
 
-def step_tables(events: Sequence[Complete], *, graph: int) -> tuple[Steps, StepParts]:
-    """Steps and their parts from the step-trace events of one graph.
+def step_tables(lanes: LaneEvents, graphs: Sequence[int]) -> tuple[Steps, StepParts]:
+    """Steps and their parts from the step-trace events of graphs, one per lane.
 
     FP start and BP end of 0 or N/A mean that the step has none (inference, step mode).
     """
     steps: dict[str, list[int]] = defaultdict(list)
     parts: dict[str, list[int]] = defaultdict(list)
-    start_ns, end_ns = interval_ns([event.ts for event in events], [event.dur for event in events])
-    for event, start, end in zip(events, start_ns.tolist(), end_ns.tolist(), strict=True):
-        args = event.args or NO_ARGS
-        if match := _ITERATION_NAME.fullmatch(event.name):
+    spans = lanes.spans()
+    columns = (
+        spans["start_ns"],
+        spans["end_ns"],
+        lanes.of_lanes(graphs),
+        lanes.ids(NO_ID, "iteration"),
+        _marks_ns(lanes, "fp_start"),
+        _marks_ns(lanes, "bp_end"),
+    )
+    for name, category, start_ns, end_ns, graph, given, fp_start_ns, bp_end_ns in zip(
+        lanes.spelled_names(),
+        lanes.categories(),
+        *(values.tolist() for values in columns),
+        strict=True,
+    ):
+        if match := _ITERATION_NAME.fullmatch(name):
             _extend(
                 steps,
-                start_ns=start,
-                end_ns=end,
+                start_ns=start_ns,
+                end_ns=end_ns,
                 graph=graph,
-                iteration=number(args.iteration, int(match[1])),
-                fp_start_ns=_mark_ns(args.fp_start),
-                bp_end_ns=_mark_ns(args.bp_end),
+                iteration=int(match[1]) if given == NO_ID else given,
+                fp_start_ns=fp_start_ns,
+                bp_end_ns=bp_end_ns,
             )
             continue
-        for kind, pattern, category in _PARTS:
-            match = pattern.match(event.name)
-            if match or event.cat == category:
+        for kind, pattern, of_kind in _PARTS:
+            match = pattern.match(name)
+            if match or category == of_kind:
                 iteration, place = (int(match[1]), int(match[2])) if match else (NO_ID, 0)
                 _extend(
                     parts,
-                    start_ns=start,
-                    end_ns=end,
+                    start_ns=start_ns,
+                    end_ns=end_ns,
                     graph=graph,
                     kind=kind,
-                    iteration=number(args.iteration, iteration),
+                    iteration=iteration if given == NO_ID else given,
                     number=place,
                 )
                 break
@@ -301,6 +284,6 @@ def _extend(columns: dict[str, list[int]], **row: int) -> None:
         columns[name].append(value)
 
 
-def _mark_ns(raw: msgspec.Raw) -> int:
-    time_ns = moment_ns(bytes(raw))
-    return time_ns if time_ns > 0 else int(NO_TIME)
+def _marks_ns(lanes: LaneEvents, arg: str) -> Int64:
+    moments_ns = lanes.moments(arg)
+    return np.where(moments_ns > 0, moments_ns, NO_TIME)

@@ -1,0 +1,17 @@
+from collections.abc import Sequence
+
+Scanned = tuple[
+    int,
+    list[bytes],
+    list[bytes],
+    list[bytes],
+    list[bytes],
+    list[tuple[int, bytes, bytes]],
+    list[tuple[int, bytes]],
+    int,
+    int,
+]
+
+class Scanner:
+    def __init__(self, keys: Sequence[bytes], first_raw: int, counters: bool) -> None: ...
+    def scan(self, text: bytes, /) -> Scanned: ...

@@ -1,0 +1,34 @@
+"""Turns scanned flow events into the ends of arrows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from timeline.records.columns import Rows
+from timeline.sources.scanned_events import ARROW_START, ScannedEvents
+from timeline.sources.scanned_lanes import lane_key
+from timeline.sources.spellings import Spellings
+from timeline.sources.trace_flows import FlowReader
+
+__all__ = ["add_arrows"]
+
+
+def add_arrows(
+    reader: FlowReader, events: ScannedEvents, rows: Rows, spellings: Spellings, without: str
+) -> None:
+    """Add the ends that are at these rows of the events, but for those of one category."""
+    category = spellings.names(events.category[rows])
+    held = category != reader.strings.code(without)
+    rows, category = rows[held], category[held]
+    ids = events.end_ns[rows].copy()
+    places = [place for place, row in enumerate(rows.tolist()) if row in events.odd_ids]
+    ids[places] = reader.ids([events.odd_ids[row] for row in rows[places].tolist()])
+    groups, lane = np.unique(events.group[rows], return_inverse=True)
+    reader.add_columns(
+        [lane_key(spellings, group) for group in groups.tolist()],
+        lane,
+        category=category,
+        id=ids,
+        time_ns=events.start_ns[rows],
+        is_start=events.phase[rows] == ARROW_START,
+    )

@@ -1,0 +1,85 @@
+"""Turns JSON values, each spelled once, into the strings and numbers that columns hold of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from timeline.records.columns import Codes, Int64
+from timeline.records.strings import StringPool
+from timeline.sources.trace_events import number, text
+
+__all__ = ["Group", "Spellings"]
+
+Group = tuple[int, ...]
+"""Codes of spellings: process and thread of a lane, or keys, process and name of counters."""
+NOT_KNOWN = -1
+_Scalar = TypeVar("_Scalar", np.int64, np.float64, np.bool_)
+
+
+class Spellings:
+    """The distinct JSON values of some files by code, and the codes of a pool of strings."""
+
+    def __init__(self, strings: StringPool) -> None:
+        self.strings = strings
+        self._values: list[Any] = []
+        self._codes: Codes = np.empty(0, np.int32)
+        self._groups: list[Group] = []
+
+    def add(self, texts: Sequence[bytes], groups: Sequence[bytes]) -> bool:
+        """Take in the next values and groups; whether all of the values can be decoded."""
+        self._groups += [tuple(np.frombuffer(group, np.int32).tolist()) for group in groups]
+        values, are_good = _decoded(texts)
+        self._values += values
+        return are_good
+
+    def __getitem__(self, code: int) -> Any:
+        return self._values[code]
+
+    def group(self, code: int) -> Group:
+        """The codes that a group is made of."""
+        return self._groups[code]
+
+    def names(self, codes: Codes) -> Codes:
+        """The codes of the strings in the pool, (n,) int32; numbers are strings as `text` does."""
+        if len(self._codes) < len(self._values):
+            more = np.full(2 * len(self._values) - len(self._codes), NOT_KNOWN, np.int32)
+            self._codes = np.concatenate([self._codes, more])
+        found = self._codes[codes]
+        if (found == NOT_KNOWN).any():
+            fresh = np.unique(codes[found == NOT_KNOWN])
+            self._codes[fresh] = self.strings.codes(text(self._values[at]) for at in fresh.tolist())
+            found = self._codes[codes]
+        return found
+
+    def numbers(self, codes: Int64, default: int) -> Int64:
+        """The ids or amounts that the values are; see `number`."""
+        return self.meanings(codes, np.int64, lambda value: number(value, default))
+
+    def meanings(
+        self, codes: Int64, dtype: type[_Scalar], meaning: Callable[[Any], float]
+    ) -> npt.NDArray[_Scalar]:
+        """What the values mean, each asked once."""
+        distinct, which = np.unique(codes, return_inverse=True)
+        table = np.array([meaning(self._values[code]) for code in distinct.tolist()], dtype)
+        return table[which]
+
+
+def _decoded(texts: Sequence[bytes]) -> tuple[list[Any], bool]:
+    """The values, None for those that cannot be decoded, and whether there are none of those."""
+    try:
+        values: list[Any] = msgspec.json.decode(b"[" + b",".join(texts) + b"]")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return [_one(text) for text in texts], False
+    return values, True
+
+
+def _one(text: bytes) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
