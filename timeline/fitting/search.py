@@ -14,6 +14,8 @@ COARSER = 0.95
 """How far below what the last miss asks for the next aim is."""
 FINER = 1.6
 """How much higher the next aim is when all tries so far fitted."""
+UNTRIED = 1.1
+"""A plan that was not tried is taken to need this much more than is expected of it."""
 
 
 class Search:
@@ -76,7 +78,12 @@ class Search:
         exact = self._budget.finest_plan()
         if not self._exact_bytes and exact.expected_bytes <= self._limit * WORTH_A_TRY:
             return exact
-        return self._budget.plan(self._target * FINER**self._hits)
+        finer = self._budget.plan(self._target * FINER**self._hits)
+        size = int(finer.expected_bytes * UNTRIED)
+        if size <= self._limit or self._only_coarsest_fits():
+            return finer
+        self._exceeds = (finer, size)
+        return self._mixed(*self._fits, *self._exceeds)
 
     def _coarser(self) -> Plan:
         """What is expected to fit, given how far the last try missed."""
