@@ -75,7 +75,7 @@ def encode_rows(pieces: Sequence[Piece], count: int) -> bytes:
     leaves = _joined(leaves)
     width = sum(leaf.width for leaf in leaves)
     matrix = np.empty((count, width), np.uint8)
-    kept = np.empty((count, width), np.bool_)
+    kept = np.ones((count, width), np.bool_)
     at = 0
     for leaf in leaves:
         leaf.write(matrix[:, at : at + leaf.width], kept[:, at : at + leaf.width])
@@ -99,13 +99,14 @@ class _Leaf:
         return int(self.cells.shape[1])
 
     def write(self, cells: ByteMatrix, kept: Bool) -> None:
-        cells[:] = self.cells
-        if isinstance(self.length, int):
-            kept[:] = True
-        elif self.present is not None:
-            kept[:] = self.present[:, None]
-        else:
-            for place in range(self.width):
+        """Fill in byte by byte: rows are short, and columns long."""
+        for place in range(self.width):
+            cells[:, place] = self.cells[:, place]
+            if isinstance(self.length, int):
+                continue
+            if self.present is not None:
+                kept[:, place] = self.present
+            else:
                 np.greater(self.length, place, out=kept[:, place])
 
 
