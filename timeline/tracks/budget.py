@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -31,6 +31,10 @@ RUNGS = (EXACT, 8, 11, 13, 15, 17, 19, 21, 23, 25, 28, 32, 40, COARSEST)
 """Powers at which slices are counted; between them counts are interpolated."""
 SAMPLE_SLICES = 12_288
 COUNTED_TRACKS = 128
+COUNTED_RUNS = 8
+RUN_SLICES = 1 << 14
+MOST_STARTS = 1 << 20
+"""So many moments tell when a share of the slices has begun."""
 SAMPLE_TRACKS = 6
 """Tracks of one layer differ: some have arrows and args that others lack."""
 LEAST_COST = 0.5
@@ -185,13 +189,9 @@ class Budget:
 
     def mixed(self, fine: Plan, coarse: Plan, share: float) -> Plan:
         """A plan that is as fine as one for a share of the slices, those that start first."""
-        until_ns = int(
-            np.quantile(
-                np.concatenate([self._starts(layer) for layer in self.layers]),
-                share,
-                method="nearest",
-            )
-        )
+        count = sum(len(track.content or ()) for track in self._tracks)
+        starts = [self._starts(layer, max(1, count // MOST_STARTS)) for layer in self.layers]
+        until_ns = int(np.quantile(np.concatenate(starts), share, method="nearest"))
         resolutions = {}
         for layer, coarser in coarse.resolutions.items():
             finer = fine.resolutions[layer]
@@ -202,13 +202,11 @@ class Budget:
         expected = share * fine.expected_bytes + (1 - share) * coarse.expected_bytes
         return Plan(resolutions, expected)
 
-    def _starts(self, layer: LayerKey) -> Int64:
-        starts = [
-            track.content.start_ns if isinstance(track.content, Slices) else track.content.time_ns
-            for track in self._own(layer)
-            if track.content is not None
-        ]
-        return np.concatenate(starts)
+    def _starts(self, layer: LayerKey, each: int) -> Int64:
+        """The starts of each so manyth slice."""
+        contents = [track.content for track in self._own(layer) if track.content is not None]
+        starts = [own.start_ns if isinstance(own, Slices) else own.time_ns for own in contents]
+        return np.concatenate([own[::each] for own in starts])
 
     def _ladder(self, layer: LayerKey) -> _Ladder:
         exact, gathered = np.zeros(len(RUNGS)), np.zeros(len(RUNGS))
@@ -266,6 +264,7 @@ def _representatives(tracks: Sequence[Track]) -> list[tuple[Track, float]]:
     """Tracks to count on, each with the number that it stands for.
 
     The longest stand for themselves; of very many shorter ones, some spread evenly stand for all.
+    Of a very long one, some runs of slices do.
     """
     ordered = sorted(tracks, key=lambda track: -len(track.content or ()))
     longest, rest = ordered[:COUNTED_TRACKS], ordered[COUNTED_TRACKS:]
@@ -273,7 +272,18 @@ def _representatives(tracks: Sequence[Track]) -> list[tuple[Track, float]]:
     stand_for = sum(len(track.content or ()) for track in rest) / max(
         1, sum(len(track.content or ()) for track in some)
     )
-    return [*((track, 1.0) for track in longest), *((track, stand_for) for track in some)]
+    chosen = [*((track, 1.0) for track in longest), *((track, stand_for) for track in some)]
+    return [part for track, weight in chosen for part in _runs_of(track, weight)]
+
+
+def _runs_of(track: Track, weight: float) -> Iterator[tuple[Track, float]]:
+    count = len(track.content or ())
+    gathered = isinstance(track.content, Slices) and track.content.coarse is not None
+    if gathered or count <= COUNTED_RUNS * RUN_SLICES:
+        yield track, weight
+        return
+    for first in np.linspace(0, count - RUN_SLICES, COUNTED_RUNS).astype(int).tolist():
+        yield _cut(track, first, first + RUN_SLICES), weight * count / (COUNTED_RUNS * RUN_SLICES)
 
 
 def _between_rungs(counts: Float64, untouched: int) -> Float64:
