@@ -73,6 +73,7 @@ TOP = frozenset(
 OPENERS = frozenset({"open", "read_bytes", "read_text", "Connection", "fdopen", "memmap"})
 WRITERS = frozenset(
     {
+        "TemporaryFile",
         "chmod",
         "copyfile",
         "copytree",
@@ -94,10 +95,11 @@ WRITERS = frozenset(
 )
 UNPACKS = "sources.unpacking"
 PRIVATE_COPIES = {
+    "records.paging": frozenset({"TemporaryFile"}),
     "sources.sqlite_connection": frozenset({"copyfile"}),
     UNPACKS: frozenset({"mkdir"}),
 }
-"""Sources that write into a temporary directory, and how."""
+"""What writes into a temporary directory, and how."""
 
 
 @dataclass(frozen=True)
@@ -194,7 +196,7 @@ def test_only_sources_open_files(module: Module) -> None:
 
 @every_module
 def test_only_encoders_write_files(module: Module) -> None:
-    """The file system is changed by encoders, except for private copies: databases, archives."""
+    """Encoders change the file system, but for private copies: databases, archives, columns."""
     writes = {name for name, _ in module.calls() if name in WRITERS}
     if module.part == "encoders":
         return

@@ -23,12 +23,12 @@ def lanes_of(
     pairs: Sequence[Interval], assign: Callable[[Int64, Int64], Int64]
 ) -> list[list[Interval]]:
     """The slices of each lane; every slice must be in exactly one."""
-    rows = rows_by_lane(assign(*columns_of(pairs)))
+    rows = rows_by_lane(np.arange(len(pairs)), assign(*columns_of(pairs)))
     held = sorted(row for lane in rows for row in lane.tolist())
     assert held == list(range(len(pairs))), "every slice is in one lane"
     assert all((np.diff(lane) > 0).all() for lane in rows), "lanes keep the order of slices"
-    assert all(len(lane) for lane in rows), "lanes are numbered without a gap"
-    return [[pairs[row] for row in lane.tolist()] for lane in rows]
+    assert all(len(lane) for lane in rows) or not pairs, "lanes are numbered without a gap"
+    return [] if not pairs else [[pairs[row] for row in lane.tolist()] for lane in rows]
 
 
 def most_open_at_once(pairs: Sequence[Interval]) -> int:

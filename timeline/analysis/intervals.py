@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from timeline.records.columns import Int64
+from timeline.records.paging import kept
 
 __all__ = ["Intervals", "subtract", "union"]
 
@@ -49,18 +50,20 @@ def union(start_ns: Int64, end_ns: Int64) -> Intervals:
     ([0, 5], [4, 9])
     """
     held = end_ns > start_ns
-    start_ns, end_ns = start_ns[held], end_ns[held]
+    if not held.all():
+        start_ns, end_ns = start_ns[held], end_ns[held]
     if not len(start_ns):
         return Intervals(start_ns, end_ns)
-    order = np.argsort(start_ns, kind="stable")
-    start_ns = start_ns[order]
-    reach_ns = np.maximum.accumulate(end_ns[order])
+    if not (start_ns[1:] >= start_ns[:-1]).all():
+        order = np.argsort(start_ns, kind="stable")
+        start_ns, end_ns = start_ns[order], end_ns[order]
+        del order
+    reach_ns = np.maximum.accumulate(end_ns)
     opens = np.empty(len(start_ns), np.bool_)
     opens[0] = True
     np.greater(start_ns[1:], reach_ns[:-1], out=opens[1:])
-    first = np.flatnonzero(opens)
-    last = np.append(first[1:], len(start_ns)) - 1
-    return Intervals(start_ns[first], reach_ns[last])
+    closes = np.append(opens[1:], [True])
+    return Intervals(kept(start_ns[opens]), kept(reach_ns[closes]))
 
 
 def subtract(left: Intervals, right: Intervals) -> Intervals:
@@ -70,6 +73,7 @@ def subtract(left: Intervals, right: Intervals) -> Intervals:
     >>> rest.start_ns.tolist(), rest.end_ns.tolist()
     ([0, 4], [2, 9])
     """
+    right = _touching(right, left)
     times = np.concatenate([left.start_ns, left.end_ns, right.start_ns, right.end_ns])
     ones_left, ones_right = np.ones(len(left), np.int8), np.ones(len(right), np.int8)
     none_left, none_right = np.zeros(2 * len(left), np.int8), np.zeros(2 * len(right), np.int8)
@@ -80,3 +84,13 @@ def subtract(left: Intervals, right: Intervals) -> Intervals:
     bare = (np.cumsum(in_left[order]) > 0) & (np.cumsum(in_right[order]) == 0)
     pieces = np.flatnonzero(bare[:-1] & (times[1:] > times[:-1]))
     return union(times[pieces], times[pieces + 1])
+
+
+def _touching(intervals: Intervals, others: Intervals) -> Intervals:
+    """Those that share a moment with any of the others."""
+    if not len(others):
+        return Intervals(intervals.start_ns[:0], intervals.end_ns[:0])
+    at = np.searchsorted(others.end_ns, intervals.start_ns, side="right")
+    touch = others.start_ns[np.minimum(at, len(others) - 1)] < intervals.end_ns
+    touch &= at < len(others)
+    return Intervals(intervals.start_ns[touch], intervals.end_ns[touch])

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from timeline.records.columns import Int64, Rows
+from timeline.records.paging import by_parts, parts_of
 from timeline.records.pairs import distinct_pairs
 from timeline.records.tables import (
     NO_ID,
@@ -59,9 +60,13 @@ def membership_of(records: Records) -> Membership:
 
 
 def _of_table(table: Tasks | CommunicationOps | PlaneTasks, steps: Steps) -> Rows:
-    found = np.full(len(table), NO_STEP, np.intp)
     if not len(steps):
-        return found
+        return np.full(len(table), NO_STEP, np.intp)
+    return by_parts(len(table), np.intp, lambda part: _of_rows(table.part(part), steps))
+
+
+def _of_rows(table: Tasks | CommunicationOps | PlaneTasks, steps: Steps) -> Rows:
+    found = np.full(len(table), NO_STEP, np.intp)
     named = table.iteration != NO_ID
     if named.any():
         found[named] = _by_iteration(table.graph[named], table.iteration[named], steps)
@@ -125,6 +130,8 @@ def _by_window(table: Tasks | CommunicationOps, found: Rows, windows: _Windows) 
     rows = np.flatnonzero(
         (found == NO_STEP) & (table.launch_ns == NO_TIME) & (table.iteration == NO_ID)
     )
+    if not len(rows):
+        return found
     found = found.copy()
     found[rows] = _containing(windows.start_ns, windows.end_ns, windows.rows, table.start_ns[rows])
     return found
@@ -135,16 +142,18 @@ def _device_spans(records: Records, tasks: Rows, ops: Rows) -> tuple[Int64, Int6
     never, latest = np.iinfo(np.int64).max, np.iinfo(np.int64).min
     start_ns, end_ns = np.full(count, never), np.full(count, latest)
     for table, found in ((records.tasks, tasks), (records.ops, ops)):
-        held = found != NO_STEP
-        np.minimum.at(start_ns, found[held], table.start_ns[held])
-        np.maximum.at(end_ns, found[held], table.end_ns[held])
+        for part in parts_of(len(table)):
+            held = found[part] != NO_STEP
+            own = found[part][held]
+            np.minimum.at(start_ns, own, table.start_ns[part][held])
+            np.maximum.at(end_ns, own, table.end_ns[part][held])
     start_ns[start_ns == never] = NO_TIME
     return start_ns, end_ns
 
 
 def _with_their_op(records: Records, ops: Rows, windows: _Windows) -> Rows:
     planes = records.planes
-    found = _of_table(planes, records.steps)
+    found = _of_table(planes, records.steps).copy()
     for group in np.unique(planes.group).tolist():
         own = np.flatnonzero(records.ops.group == group)
         rows = np.flatnonzero((planes.group == group) & (planes.iteration == NO_ID))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from timeline.encoders.schema import MESSAGES, REALS
 from timeline.encoders.wire import (
@@ -19,6 +21,7 @@ from timeline.encoders.wire import (
 )
 from timeline.records.columns import Bool, Int64, Rows
 from timeline.records.nesting import edges_of, pieces_of
+from timeline.records.paging import let_go, parts_of
 from timeline.tracks.model import Arg, ArgKind, Arrows, Samples, Slices, Track
 
 __all__ = ["SEQUENCE_OF_TRACK", "clock_ns", "encode_track", "track_uuid"]
@@ -158,11 +161,10 @@ def _nested_events(slices: Slices, before_ns: int, at_once: int) -> Iterator[_Ev
 
 
 def _encode_slices(track: Track, slices: Slices, sequence: int, first_ns: int) -> Iterator[bytes]:
-    event_iids, event_codes = _number_codes(slices.name, len(slices.strings))
     texts = [arg for arg in slices.args if arg.kind is ArgKind.NAME and arg.present.any()]
-    value_codes = [arg.values[arg.present] for arg in texts]
-    every = np.concatenate(value_codes) if value_codes else np.empty(0, np.int32)
-    value_iids, values = _number_codes(every, len(slices.strings))
+    event_iids, event_codes = _numbered(_uses(slices.name, None, len(slices.strings)))
+    value_uses = [_uses(arg.values, arg.present, len(slices.strings)) for arg in texts]
+    value_iids, values = _numbered(sum(value_uses, np.zeros(len(slices.strings), np.intp)))
     typed, untyped = _split_args(slices)
     yield _opening(
         track,
@@ -193,6 +195,7 @@ def _encode_slices(track: Track, slices: Slices, sequence: int, first_ns: int) -
             ],
             len(row),
         )
+        let_go()
 
 
 def _event(
@@ -211,11 +214,20 @@ def _event(
     )
 
 
-def _number_codes(codes: np.ndarray, pool_size: int) -> tuple[Int64, np.ndarray]:
+def _uses(codes: npt.NDArray[Any], present: Bool | None, pool_size: int) -> Int64:
+    """How often each code occurs where it is present."""
+    uses = np.zeros(pool_size, np.intp)
+    for part in parts_of(len(codes)):
+        own = codes[part] if present is None else codes[part][present[part]]
+        uses += np.bincount(own, minlength=pool_size)
+    return uses
+
+
+def _numbered(uses: Int64) -> tuple[Int64, Rows]:
     """Interning ids by code, and the codes by id: the most frequent have the shortest."""
-    distinct, count = np.unique(codes, return_counts=True)
-    ordered = distinct[np.argsort(-count, kind="stable")]
-    iids = np.zeros(pool_size, np.int64)
+    used = np.flatnonzero(uses)
+    ordered = used[np.argsort(-uses[used], kind="stable")]
+    iids = np.zeros(len(uses), np.int64)
     iids[ordered] = np.arange(1, len(ordered) + 1)
     return iids, ordered
 

@@ -12,6 +12,7 @@ from timeline.encoders.tally import Tally
 from timeline.errors import LimitError
 from timeline.options import ExportOptions
 from timeline.progress import Progress
+from timeline.records.paging import let_go
 from timeline.records.tables import Omission
 from timeline.share import Share, with_args
 from timeline.tracks.budget import bytes_by_layer
@@ -206,6 +207,7 @@ def first_moment_ns(tracks: Sequence[Track]) -> int:
     """The first moment of any slice or sample, 0 where there is none."""
     firsts = []
     for track in tracks:
+        let_go()
         if isinstance(track.content, Slices) and len(track.content):
             firsts.append(int(track.content.start_ns.min()))
         elif isinstance(track.content, Samples) and len(track.content):
@@ -217,6 +219,7 @@ def last_moment_ns(tracks: Sequence[Track]) -> int:
     """The last moment of any slice or sample, 0 where there is none."""
     lasts = []
     for track in tracks:
+        let_go()
         if isinstance(track.content, Slices) and len(track.content):
             lasts.append(int(track.content.end_ns.max()))
         elif isinstance(track.content, Samples) and len(track.content):

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.errors import RecordError
+from timeline.records.paging import by_parts, kept
 
 __all__ = [
     "Bool",
@@ -22,6 +23,7 @@ __all__ = [
     "column",
     "constant",
     "is_constant",
+    "picked",
 ]
 
 PILED_ROWS = 1 << 17
@@ -58,13 +60,17 @@ def _joined(parts: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     first = parts[0][:1].tobytes()
     if all(is_constant(part) and part[:1].tobytes() == first for part in parts):
         return constant(parts[0][0], sum(len(part) for part in parts), parts[0].dtype)
-    return np.concatenate(parts)
+    return kept(np.concatenate(parts))
 
 
-def _taken(values: npt.NDArray[Any], rows: Bool | Rows, count: int) -> npt.NDArray[Any]:
-    if is_constant(values) and count:
+def picked(values: npt.NDArray[Any], rows: Bool | Rows) -> npt.NDArray[Any]:
+    """The values of the rows chosen by a mask or by positions."""
+    if is_constant(values) and len(values):
+        count = int(np.count_nonzero(rows)) if rows.dtype == np.bool_ else len(rows)
         return constant(values[0], count, values.dtype)
-    return values[rows]
+    if rows.dtype == np.bool_:
+        return kept(values[rows])
+    return by_parts(len(rows), values.dtype, lambda part: values[rows[part]])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,6 +87,7 @@ class Columns:
                     f"found {values.dtype}."
                 )
             lengths.add(len(values))
+            object.__setattr__(self, field.name, kept(values))
         if len(lengths) > 1:
             raise RecordError(f"{type(self).__name__}: columns of different lengths {lengths}.")
 
@@ -118,13 +125,17 @@ class Columns:
         names = [field.name for field in dataclasses.fields(cls)]
         return cls(**{name: _joined([getattr(part, name) for part in held]) for name in names})
 
+    def part(self: _Table, rows: slice) -> _Table:
+        """Some rows that follow each other, without a copy."""
+        names = [field.name for field in dataclasses.fields(self)]
+        return type(self)(**{name: getattr(self, name)[rows] for name in names})
+
     def take(self: _Table, rows: Bool | Rows) -> _Table:
         """The rows chosen by a mask or by positions."""
-        count = int(np.count_nonzero(rows)) if rows.dtype == np.bool_ else len(rows)
-        if rows.dtype == np.bool_ and count == len(self):
+        if rows.dtype == np.bool_ and rows.all():
             return self
         names = [field.name for field in dataclasses.fields(self)]
-        return type(self)(**{name: _taken(getattr(self, name), rows, count) for name in names})
+        return type(self)(**{name: picked(getattr(self, name), rows) for name in names})
 
 
 class Pile(Generic[_Table]):

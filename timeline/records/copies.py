@@ -6,7 +6,7 @@ from dataclasses import fields
 
 import numpy as np
 
-from timeline.records.columns import Bool
+from timeline.records.columns import Bool, picked
 from timeline.records.tables import Spans
 
 __all__ = ["copies_in"]
@@ -19,12 +19,17 @@ def copies_in(table: Spans) -> Bool:
     exports that overlap, and files that were put together twice, give such rows.
     """
     copies = np.zeros(len(table), np.bool_)
-    ordered = np.sort(table.start_ns)
-    shared = ordered[1:][ordered[1:] == ordered[:-1]]
-    if not len(shared):
+    start_ns, order = table.start_ns, None
+    if not (start_ns[1:] >= start_ns[:-1]).all():
+        order = np.argsort(start_ns, kind="stable")
+        start_ns = start_ns[order]
+    same = np.flatnonzero(start_ns[1:] == start_ns[:-1])
+    if not len(same):
         return copies
-    rows = np.flatnonzero(np.isin(table.start_ns, shared) & (table.end_ns > table.start_ns))
-    columns = [getattr(table, field.name)[rows] for field in fields(table)]
+    rows = np.union1d(same, same + 1)
+    rows = rows if order is None else np.sort(order[rows])
+    rows = rows[table.end_ns[rows] > table.start_ns[rows]]
+    columns = [picked(getattr(table, field.name), rows) for field in fields(table)]
     columns = [own.view(np.int64) if own.dtype == np.float64 else own for own in columns]
     order = np.lexsort(columns)
     equal = np.ones(max(0, len(rows) - 1), np.bool_)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from timeline.records.columns import Bool, Int64, Rows
+from timeline.records.columns import Bool, Int64, Rows, picked
+from timeline.records.paging import kept
 
 __all__ = ["Edges", "edges_of", "innermost", "parents_of", "pieces_of"]
 
@@ -100,19 +101,28 @@ def pieces_of(start_ns: Int64, end_ns: Int64, least: int = PIECE_ROWS) -> Iterat
     Rows of a run are in order of start, the outer one first, and runs in order of time, so
     whatever depends on nesting can be worked out run by run, in little memory.
     """
-    order = np.lexsort((-end_ns, start_ns))
-    if len(order) <= least:
-        yield order
+    order = None if _in_order(start_ns, end_ns) else kept(np.lexsort((-end_ns, start_ns)))
+    rows = np.arange(len(start_ns)) if order is None else order
+    if len(rows) <= least:
+        yield rows
         return
-    reach_ns = np.maximum.accumulate(end_ns[order])
+    ordered = start_ns if order is None else picked(start_ns, order)
+    reach_ns = np.maximum.accumulate(end_ns if order is None else picked(end_ns, order))
     # An interval without length at a moment where another ends or begins stays with it.
-    quiet = np.flatnonzero(start_ns[order[1:]] > reach_ns[:-1]) + 1
+    quiet = np.flatnonzero(ordered[1:] > reach_ns[:-1]) + 1
+    del ordered, reach_ns
     first = 0
-    while first < len(order):
+    while first < len(rows):
         at = np.searchsorted(quiet, first + least)
-        stop = int(quiet[at]) if at < len(quiet) else len(order)
-        yield order[first:stop]
+        stop = int(quiet[at]) if at < len(quiet) else len(rows)
+        yield rows[first:stop]
         first = stop
+
+
+def _in_order(start_ns: Int64, end_ns: Int64) -> bool:
+    """Whether intervals are in order of start, the outer one first."""
+    before, after = start_ns[:-1], start_ns[1:]
+    return bool(((before < after) | ((before == after) & (end_ns[:-1] >= end_ns[1:]))).all())
 
 
 def parents_of(edges: Edges) -> Rows:

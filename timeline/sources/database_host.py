@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from timeline.records.columns import Codes, Int64, Rows
+from timeline.records.columns import Codes, Int64, Rows, constant
+from timeline.records.paging import by_parts
+from timeline.records.strings import NO_NAME
 from timeline.records.tables import (
     NO_ID,
     NO_TIME,
@@ -24,14 +26,16 @@ __all__ = ["read_cann_calls", "read_host"]
 QUEUE_CALL = 50002
 """ENUM_API_TYPE of torch_npu's task queue."""
 THREAD_BITS = 32
+THREAD_MASK = (1 << THREAD_BITS) - 1
 """globalTid packs the process above the thread."""
 
 
-def read_cann_calls(database: Database, *, whole: bool) -> dict[str, Int64]:
+def read_cann_calls(database: Database, *, whole: bool, every_arg: bool) -> dict[str, Int64]:
     """The calls of CANN as they are in the database; when they began, unless they are drawn."""
     columns = {"startNs": NO_TIME, "connectionId": NO_ID}
     if whole:
-        columns |= {"endNs": NO_TIME, "type": NO_ID, "globalTid": NO_ID, "name": NO_ID}
+        columns |= {"endNs": NO_TIME, "globalTid": NO_ID, "name": NO_ID}
+        columns |= {"type": NO_ID} if every_arg else {}
     return database.integers("CANN_API", columns)
 
 
@@ -65,9 +69,12 @@ def read_host(
             "message": NO_ID,
         },
     )
+    levels: Codes = constant(NO_NAME, len(calls["name"]), np.int32)
+    if "type" in calls:
+        levels = names.enum("ENUM_API_TYPE", calls["type"])
     host = HostEvents.concat(
         [
-            _calls(names, "CANN", calls, calls["name"], names.enum("ENUM_API_TYPE", calls["type"])),
+            _calls(names, "CANN", calls, calls["name"], levels),
             _calls(
                 names,
                 "Python",
@@ -103,18 +110,19 @@ def _calls(
     names: DatabaseNames, layer: str, raw: dict[str, Int64], ids: Int64, level: Codes
 ) -> HostEvents:
     count = len(ids)
-    connection = raw["connectionId"] if layer == "CANN" else np.full(count, NO_ID)
+    none = constant(NO_ID, count, np.int64)
+    thread = raw["globalTid"]
     return HostEvents.of(
         count,
         {
             "start_ns": raw["startNs"],
             "end_ns": raw["endNs"],
-            "layer": np.full(count, names.strings.code(layer)),
-            "process": raw["globalTid"] >> THREAD_BITS,
-            "thread": raw["globalTid"] & ((1 << THREAD_BITS) - 1),
+            "layer": constant(names.strings.code(layer), count, np.int32),
+            "process": by_parts(count, np.int64, lambda part: thread[part] >> THREAD_BITS),
+            "thread": by_parts(count, np.int64, lambda part: thread[part] & THREAD_MASK),
             "name": names.codes(ids),
             "level": level,
-            "connection": connection,
+            "connection": raw["connectionId"] if layer == "CANN" else none,
         },
     )
 

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
-from timeline.records.columns import Bool, Codes, Int64, Rows, is_constant
+from timeline.records.columns import Bool, Codes, Int64, Rows, constant, is_constant
+from timeline.records.paging import by_parts, kept, parts_of
 from timeline.records.tables import NO_CONTEXT, NO_ID, Tasks
 
 __all__ = [
     "Lookup",
-    "at_rows",
     "common_keys",
     "covering_parents",
     "distinct_values",
     "ordinals",
     "pairs_by_key",
+    "rows_in",
+    "translated",
 ]
 
 _Values = TypeVar("_Values", Int64, Codes)
 
 DENSE = 8
 """Keys that are spread over at most this many times their number are found by position."""
+MOST_PLACES = 1 << 31
+"""Places are numbered in 32 bits."""
 
 
 def _spread(keys: Int64) -> tuple[int, int] | None:
@@ -32,7 +37,7 @@ def _spread(keys: Int64) -> tuple[int, int] | None:
         return None
     least = int(keys.min())
     places = int(keys.max()) - least + 1
-    return (least, places) if places <= DENSE * len(keys) else None
+    return (least, places) if places <= min(DENSE * len(keys), MOST_PLACES) else None
 
 
 def distinct_values(values: Int64) -> tuple[Int64, Rows]:
@@ -42,11 +47,29 @@ def distinct_values(values: Int64) -> tuple[Int64, Rows]:
         distinct, which = np.unique(values, return_inverse=True)
         return distinct, which.reshape(-1)
     least, places = dense
-    offset = values - least
+    place = _places(values, least, places)
+    which = by_parts(len(values), np.intp, lambda part: place[values[part] - least])
+    return np.flatnonzero(np.diff(place, prepend=-1)) + least, which
+
+
+def _places(values: Int64, least: int, places: int) -> npt.NDArray[np.int32]:
+    """For each number from the least one on, how many distinct values are below it."""
     held = np.zeros(places, np.bool_)
-    held[offset] = True
-    place = np.cumsum(held, dtype=np.intp) - 1
-    return np.flatnonzero(held) + least, place[offset]
+    for part in parts_of(len(values)):
+        held[values[part] - least] = True
+    return np.cumsum(held, dtype=np.int32) - 1
+
+
+def translated(values: Int64, meaning: Callable[[Int64], _Values]) -> _Values:
+    """What each value means, given what the distinct values do, ascending."""
+    dense = _spread(values)
+    if dense is None:
+        distinct, which = np.unique(values, return_inverse=True)
+        return meaning(distinct)[which.reshape(-1)]
+    least, places = dense
+    place = _places(values, least, places)
+    table = meaning(np.flatnonzero(np.diff(place, prepend=-1)) + least)
+    return by_parts(len(values), table.dtype, lambda part: table[place[values[part] - least]])
 
 
 class Lookup:
@@ -55,19 +78,24 @@ class Lookup:
     def __init__(self, columns: dict[str, Int64], key: str) -> None:
         self._columns = columns
         keys = columns[key]
-        self._least, self._row_at = 0, np.empty(0, np.intp)
+        self._least, self._row_at = 0, np.empty(0, np.int32)
         self._order, self._sorted = np.empty(0, np.intp), keys[:0]
         if dense := _spread(keys):
             self._least, places = dense
             # One place more, which is every key's that is not there.
-            self._row_at = np.full(places + 1, -1, np.intp)
-            self._row_at[keys[::-1] - self._least] = np.arange(len(keys))[::-1]
+            self._row_at = np.full(places + 1, -1, np.int32)
+            for part in reversed(list(parts_of(len(keys)))):
+                rows = np.arange(part.start, part.stop)
+                self._row_at[keys[part][::-1] - self._least] = rows[::-1]
         else:
             self._order = np.argsort(keys, kind="stable")
             self._sorted = keys[self._order]
 
     def find(self, keys: Int64) -> Rows:
         """The row of each key, -1 for none."""
+        return by_parts(len(keys), np.intp, lambda part: self._find(keys[part]))
+
+    def _find(self, keys: Int64) -> Rows | Codes:
         if len(self._row_at):
             places = len(self._row_at) - 1
             # Below the least key the difference is huge without a sign, as above the greatest.
@@ -78,26 +106,37 @@ class Lookup:
         at = np.minimum(np.searchsorted(self._sorted, keys), len(self._sorted) - 1)
         return np.where(self._sorted[at] == keys, self._order[at], -1)
 
-    def of(self, column: str, rows: Rows, absent: int = NO_ID) -> Int64:
-        """A column's values at rows that `find` gave."""
-        return at_rows(self._columns[column], rows, absent)
+    def of(self, column: str, rows: Rows, absent: int | Int64 = NO_ID) -> Int64:
+        """A column's values at rows that `find` gave, and where it gave none, another value."""
+        values = self._columns[column]
+        other = constant(absent, len(rows), values.dtype) if isinstance(absent, int) else absent
+        if not len(values):
+            return other
 
+        def found(part: slice) -> Int64:
+            own = rows[part]
+            return np.where(own >= 0, values[np.maximum(own, 0)], other[part])
 
-def at_rows(values: _Values, rows: Rows, absent: int) -> _Values:
-    """A column's values at rows that `Lookup.find` gave; where it gave none, another."""
-    # The last value is the one that -1 picks.
-    return np.append(values, values.dtype.type(absent))[rows]
+        return by_parts(len(rows), values.dtype, found)
 
 
 def pairs_by_key(left: Int64, right: Int64) -> tuple[Rows, Rows]:
     """All pairs (row of left, row of right) with equal keys, by left row, then right row."""
-    order = np.argsort(right, kind="stable")
-    ordered = right[order]
+    order = kept(np.argsort(right, kind="stable"))
+    ordered = kept(right[order])
+    pairs = [_pairs(part.start, left[part], order, ordered) for part in parts_of(len(left))]
+    nothing = np.empty(0, np.intp)
+    lefts, rights = zip((nothing, nothing), *pairs, strict=True)
+    return kept(np.concatenate(lefts)), kept(np.concatenate(rights))
+
+
+def _pairs(row: int, left: Int64, order: Rows, ordered: Int64) -> tuple[Rows, Rows]:
+    """The pairs of some rows of the left column, the first of which is given."""
     first = np.searchsorted(ordered, left, side="left")
     count = np.searchsorted(ordered, left, side="right") - first
     rows = np.repeat(np.arange(len(left)), count)
     within = np.arange(len(rows)) - np.repeat(np.cumsum(count) - count, count)
-    return rows, order[np.repeat(first, count) + within]
+    return rows + row, order[np.repeat(first, count) + within]
 
 
 def covering_parents(tasks: Tasks) -> Bool:
@@ -111,8 +150,13 @@ def covering_parents(tasks: Tasks) -> Bool:
     if not is_child.any():
         return found
     with_children, _ = distinct_values(tasks.stream[is_child])
-    rows = np.flatnonzero(np.isin(tasks.stream, with_children))
-    rows = rows[np.isin(tasks.task[rows], distinct_values(tasks.task[is_child])[0])]
+    of_children, _ = distinct_values(tasks.task[is_child])
+    rows = _rows_where(
+        len(tasks),
+        lambda part: (
+            np.isin(tasks.stream[part], with_children) & np.isin(tasks.task[part], of_children)
+        ),
+    )
     key = np.zeros(len(rows), np.int64)
     for column in (tasks.device, tasks.stream, tasks.task):
         if is_constant(column):
@@ -134,6 +178,16 @@ def covering_parents(tasks: Tasks) -> Bool:
     )
     found[rows[candidate_places[covers]]] = True
     return found
+
+
+def rows_in(values: Int64, wanted: Int64, *, invert: bool = False) -> Rows:
+    """The rows that hold one of the wanted values, or none of them."""
+    return _rows_where(len(values), lambda part: np.isin(values[part], wanted, invert=invert))
+
+
+def _rows_where(count: int, holds: Callable[[slice], Bool]) -> Rows:
+    found = [np.flatnonzero(holds(part)) + part.start for part in parts_of(count)]
+    return kept(np.concatenate([np.empty(0, np.intp), *found]))
 
 
 def common_keys(left: Sequence[Int64], right: Sequence[Int64]) -> tuple[Int64, Int64]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from timeline.records.columns import Codes, Int64
 from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_ID
-from timeline.sources.database_joins import distinct_values
+from timeline.sources.database_joins import translated
 from timeline.sources.sqlite_columns import Database
 
 __all__ = ["DatabaseNames"]
@@ -31,8 +31,7 @@ class DatabaseNames:
 
     def shapes(self, ids: Int64) -> Codes:
         """The pool's codes of shapes, which databases hold in quotes."""
-        held = (number for number in distinct_values(ids)[0].tolist() if number in self.by_id)
-        return self._coded(ids, {number: self.by_id[number].strip('"') for number in held})
+        return self._coded(ids, self.by_id, lambda text: text.strip('"'))
 
     def enum(self, table: str, values: Int64) -> Codes:
         """The pool's codes of enumeration values, named by their own table."""
@@ -54,14 +53,15 @@ class DatabaseNames:
         """The id of a string, NO_ID where the database does not hold it."""
         return next((number for number, value in self.by_id.items() if value == text), NO_ID)
 
-    def _coded(self, ids: Int64, names: Mapping[int, str]) -> Codes:
-        distinct, which = distinct_values(ids)
-        codes = np.fromiter(
-            (
-                NO_NAME if number == NO_ID else self.strings.code(names.get(number, str(number)))
-                for number in distinct.tolist()
-            ),
-            np.int32,
-            len(distinct),
-        )
-        return codes[which]
+    def _coded(
+        self, ids: Int64, names: Mapping[int, str], spelled: Callable[[str], str] = str
+    ) -> Codes:
+        def code(number: int) -> int:
+            if number == NO_ID:
+                return NO_NAME
+            return self.strings.code(spelled(names[number]) if number in names else str(number))
+
+        def codes(distinct: Int64) -> Codes:
+            return np.fromiter(map(code, distinct.tolist()), np.int32, len(distinct))
+
+        return translated(ids, codes)

@@ -10,6 +10,7 @@ import numpy as np
 
 from timeline.errors import SourceError
 from timeline.records.columns import Bool, Codes, Float64, Int64, Rows, constant
+from timeline.records.paging import kept
 from timeline.records.strings import NO_NAME
 from timeline.records.tables import (
     NO_CONTEXT,
@@ -84,7 +85,7 @@ class _Reader:
         with_host = bool(self.layers & {Layer.CANN, Layer.FRAMEWORK})
         # Steps of a database are host time: what a step launched belongs to it.
         if with_host or len(self.steps):
-            calls = read_cann_calls(self.database, whole=with_host)
+            calls = read_cann_calls(self.database, whole=with_host, every_arg=self.every_arg)
             lookup = Lookup(calls, "connectionId")
             tasks = replace(tasks, launch_ns=_launches(tasks.connection, lookup))
             ops = replace(ops, launch_ns=_launches(ops.connection, lookup))
@@ -167,12 +168,12 @@ class _Reader:
             "globalTaskId",
         )
         row = compute.find(raw["globalTaskId"])
-        kept = ~covering_parents(_unnamed_tasks(raw, row))
-        self._omit("FFTS+ tasks that only repeat the span of their sub-tasks", kept)
-        if not kept.all():
-            row = row[kept]
+        own = ~covering_parents(_unnamed_tasks(raw, row))
+        self._omit("FFTS+ tasks that only repeat the span of their sub-tasks", own)
+        if not own.all():
+            row = kept(row[own])
             for name in raw:
-                raw[name] = raw[name][kept]
+                raw[name] = kept(raw[name][own])
         tasks = replace(_unnamed_tasks(raw, row), **self._names_of(raw, compute, row))
         if self.every_arg:
             tasks = replace(
@@ -193,11 +194,10 @@ class _Reader:
                 "task_type": self.names.codes(compute.of("taskType", row)),
                 "op_type": self.names.codes(compute.of("opType", row)),
             }
-        computes = row >= 0
         kind = raw["taskType"]
         return {
-            "name": self.names.codes(np.where(computes, compute.of("name", row), kind)),
-            "task_type": self.names.codes(np.where(computes, compute.of("taskType", row), kind)),
+            "name": self.names.codes(compute.of("name", row, kind)),
+            "task_type": self.names.codes(compute.of("taskType", row, kind)),
             "op_type": self.names.codes(compute.of("opType", row)),
             "input_shapes": self.names.shapes(compute.of("inputShapes", row)),
         }
@@ -214,9 +214,9 @@ class _Reader:
         """blockDim was the block count before blockNum came, and means something else since."""
         return "blockNum" if self.database.has("COMPUTE_TASK_INFO", "blockNum") else "blockDim"
 
-    def _omit(self, reason: str, kept: Bool, *, loss: bool = False) -> None:
-        if not kept.all():
-            self.omissions.append(Omission(reason, int((~kept).sum()), self.rank, loss=loss))
+    def _omit(self, reason: str, stays: Bool, *, loss: bool = False) -> None:
+        if not stays.all():
+            self.omissions.append(Omission(reason, int((~stays).sum()), self.rank, loss=loss))
 
     def _communication(self, tasks: Tasks) -> dict[str, Int64]:
         """HCCL tasks as they are in the database, as far as they are drawn or tell of ops."""
@@ -310,38 +310,38 @@ class _Reader:
         known = twin >= 0
         if self.device is None:
             self._omit("HCCL tasks whose device task is not in the profile", known, loss=True)
-        raw = {name: values[known] for name, values in raw.items()}
-        own = tasks.take(twin[known])
-        return PlaneTasks.of(
-            len(own),
-            {
-                "start_ns": own.start_ns,
-                "end_ns": own.end_ns,
-                "group": group[known],
-                "plane": raw["planeId"],
-                "name": self.names.codes(raw["taskType"]),
-                "graph": own.graph,
-                "launch_ns": own.launch_ns,
-                "task": own.task,
-                "context": own.context,
-                "source_rank": raw["srcRank"],
-                "target_rank": raw["dstRank"],
-                "size_bytes": raw["size"],
-                "link": self.names.enum("ENUM_HCCL_LINK_TYPE", raw["linkType"]),
+        rows = kept(twin[known])
+
+        def own(column: str) -> Any:
+            return kept(raw[column] if known.all() else raw[column][known])
+
+        def of_task(column: str) -> Any:
+            return kept(getattr(tasks, column)[rows])
+
+        columns = {
+            "start_ns": of_task("start_ns"),
+            "end_ns": of_task("end_ns"),
+            "group": group if known.all() else group[known],
+            "plane": own("planeId"),
+            "name": self.names.codes(own("taskType")),
+            "graph": of_task("graph"),
+            "launch_ns": of_task("launch_ns"),
+            "task": of_task("task"),
+            "context": of_task("context"),
+            "source_rank": own("srcRank"),
+            "target_rank": own("dstRank"),
+            "size_bytes": own("size"),
+            "link": self.names.enum("ENUM_HCCL_LINK_TYPE", own("linkType")),
+        }
+        if self.every_arg:
+            columns |= {
+                "op": self.names.codes(own("name")),
+                "stream": of_task("stream"),
+                "notify": self.names.numbers(own("notifyId")),
+                "transport": self.names.enum("ENUM_HCCL_TRANSPORT_TYPE", own("transportType")),
+                "data_type": self.names.enum("ENUM_HCCL_DATA_TYPE", own("dataType")),
             }
-            | self._bandwidth(known)
-            | (
-                {
-                    "op": self.names.codes(raw["name"]),
-                    "stream": own.stream,
-                    "notify": self.names.numbers(raw["notifyId"]),
-                    "transport": self.names.enum("ENUM_HCCL_TRANSPORT_TYPE", raw["transportType"]),
-                    "data_type": self.names.enum("ENUM_HCCL_DATA_TYPE", raw["dataType"]),
-                }
-                if self.every_arg
-                else {}
-            ),
-        )
+        return PlaneTasks.of(len(rows), columns | self._bandwidth(known))
 
     def _bandwidth(self, known: Bool) -> dict[str, Float64]:
         table, column = "COMMUNICATION_TASK_INFO", "bandwidth"
@@ -387,5 +387,8 @@ def _unnamed_tasks(raw: dict[str, Int64], row: Rows) -> Tasks:
 
 def _launches(connection: Int64, calls: Lookup) -> Int64:
     """When the host call of each connection began."""
-    row = np.where(connection == NO_ID, -1, calls.find(connection))
+    row = calls.find(connection)
+    without = connection == NO_ID
+    if without.any():
+        row = np.where(without, -1, row)
     return calls.of("startNs", row, NO_TIME)

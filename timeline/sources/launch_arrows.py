@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from timeline.records.columns import Int64, Rows
+from timeline.records.columns import Int64, Rows, constant, picked
 from timeline.records.strings import StringPool
 from timeline.records.tables import NO_ID, CommunicationOps, FlowEnd, Flows, Tasks
-from timeline.sources.database_joins import pairs_by_key
+from timeline.sources.database_joins import pairs_by_key, rows_in
 
 __all__ = ["DeviceRecords", "arrows_between"]
 
@@ -21,14 +21,15 @@ class DeviceRecords:
     def __init__(self, strings: StringPool, tasks: Tasks, ops: CommunicationOps) -> None:
         self._strings = strings
         self._op_connection = ops.connection
-        of_op = np.isin(tasks.connection, ops.connection)
-        self._task_rows = np.flatnonzero(~of_op & (tasks.connection != NO_ID))
-        self._task_connection = tasks.connection[self._task_rows]
+        others = np.append(ops.connection, NO_ID)
+        self._task_rows = rows_in(tasks.connection, others, invert=True)
+        self._task_connection = picked(tasks.connection, self._task_rows)
 
     def arrows(self, category: str, connection: Int64, host_row: Rows) -> list[Flows]:
         """One arrow per host call and device record of the same connection."""
         held = connection != NO_ID
-        connection, host_row = connection[held], host_row[held]
+        if not held.all():
+            connection, host_row = connection[held], host_row[held]
         source, op = pairs_by_key(connection, self._op_connection)
         caller, task = pairs_by_key(connection, self._task_connection)
         return [
@@ -47,10 +48,10 @@ def arrows_between(
     return Flows.of(
         count,
         {
-            "category": np.full(count, strings.code(category)),
-            "source_kind": np.full(count, FlowEnd.HOST),
+            "category": constant(strings.code(category), count, np.int32),
+            "source_kind": constant(FlowEnd.HOST, count, np.int64),
             "source_row": source,
-            "target_kind": np.full(count, kind),
+            "target_kind": constant(kind, count, np.int64),
             "target_row": target,
         },
     )

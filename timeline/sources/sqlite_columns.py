@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from timeline.errors import SourceError
 from timeline.records.columns import Float64, Int64, constant
+from timeline.records.paging import Room
 from timeline.sources.damage import Damage
 from timeline.sources.sqlite_connection import connected, reading
 
@@ -192,18 +193,17 @@ class Database:
     def _filled(
         self, table: str, cells: Sequence[str], where: str, dtype: Any
     ) -> list[npt.NDArray[Any]]:
-        columns = [np.empty(self._most_rows(table), dtype) for _ in cells]
+        most = self._most_rows(table)
+        columns = [Room(most, dtype) for _ in cells]
         query = f"SELECT {', '.join(cells)} FROM {self._rows_of(table)} {where} ORDER BY rowid"
-        first = 0
         rows = self._connection.execute(query)
         while True:
             block = chain.from_iterable(islice(rows, BLOCK_ROWS))
             values = np.fromiter(block, dtype).reshape(-1, len(columns))
             if not len(values):
-                return [column[:first] for column in columns]
+                return [column.column() for column in columns]
             for column, own in zip(columns, values.T, strict=True):
-                column[first : first + len(values)] = own
-            first += len(values)
+                column.add(own)
 
     def _most_rows(self, table: str) -> int:
         """A bound of the number of rows that is found without reading them, unlike the number."""

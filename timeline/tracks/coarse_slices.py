@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from timeline.records.columns import Codes, Int64, Rows
+from timeline.records.paging import kept
+from timeline.records.pairs import distinct_pairs
 from timeline.records.strings import StringPool
 from timeline.tracks.model import GATHERED, Arg, ArgKind, Arrows, Coarse, Schema, Slices
 
@@ -43,7 +45,7 @@ def drawn(coarse: Coarse, slices: Slices) -> Slices:
     name = np.empty(len(coarse), np.int32)
     name[exact] = slices.name[rows]
     name[gathered] = _labels(coarse, top, gathered, slices)
-    kept = tuple(
+    spread = tuple(
         _spread(arg, exact, rows, len(coarse)) for arg in slices.args if not arg.of_several
     )
     return replace(
@@ -51,9 +53,9 @@ def drawn(coarse: Coarse, slices: Slices) -> Slices:
         start_ns=coarse.start_ns,
         end_ns=coarse.end_ns,
         name=name,
-        args=(*kept, *_sums(coarse, gathered), *_tops(coarse, top)),
+        args=(*spread, *_sums(coarse, gathered), *_tops(coarse, top)),
         arrows=_arrows(slices.arrows, exact, rows, len(slices)),
-        coarse=replace(coarse, row=np.where(gathered, GATHERED, np.arange(len(coarse)))),
+        coarse=replace(coarse, row=kept(np.where(gathered, GATHERED, np.arange(len(coarse))))),
     )
 
 
@@ -102,11 +104,10 @@ def _labels(coarse: Coarse, top: _Top, gathered: np.ndarray, slices: Slices) -> 
     is_first = top.place == 0
     leading[top.owner[is_first]] = top.name[is_first]
     noun = NOUNS[slices.schema]
-    pairs = np.stack([coarse.count[gathered], leading[gathered].astype(np.int64)], axis=1)
-    distinct, which = np.unique(pairs, axis=0, return_inverse=True)
+    distinct, which = distinct_pairs(coarse.count[gathered], leading[gathered].astype(np.int64))
     strings: StringPool = slices.strings
     labels = strings.codes(f"{count} {noun}: {strings[code]}" for count, code in distinct.tolist())
-    return labels[which.reshape(-1)]
+    return labels[which]
 
 
 def _sums(coarse: Coarse, gathered: np.ndarray) -> tuple[Arg, Arg]:
@@ -121,7 +122,7 @@ def _tops(coarse: Coarse, top: _Top) -> list[Arg]:
     for place in range(TOP_NAMES):
         here = top.place == place
         owner = top.owner[here]
-        name, share = np.zeros(len(coarse), np.int32), np.zeros(len(coarse), np.int64)
+        name, share = np.zeros(len(coarse), np.int32), np.zeros(len(coarse), np.int32)
         present = np.zeros(len(coarse), np.bool_)
         name[owner], share[owner], present[owner] = top.name[here], top.share[here], True
         number = place + 1

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from timeline.records.columns import Bool, Codes, Int64, Rows
+from timeline.records.columns import Bool, Codes, Int64, Rows, constant, picked
 from timeline.records.nesting import edges_of, parents_of, pieces_of
+from timeline.records.paging import kept
 from timeline.tracks.model import GATHERED, Coarse, Samples, Slices
 
 __all__ = [
@@ -22,6 +23,8 @@ __all__ = [
     "thin",
 ]
 
+RUN_ELEMENTS = 1 << 18
+"""Elements whose names are gathered at a time."""
 EXACT = 0
 """The power of two at which every slice is exact, since none of any length is shorter than 1 ns."""
 
@@ -55,10 +58,9 @@ class Resolution:
 
     def powers(self, start_ns: Int64) -> Int64:
         """The power that holds at each start."""
-        powers = np.full(len(start_ns), self.power, np.int64)
-        if self.finer_until_ns is not None and self.finer_power is not None:
-            powers[start_ns < self.finer_until_ns] = self.finer_power
-        return powers
+        if self.finer_until_ns is None or self.finer_power is None:
+            return constant(self.power, len(start_ns), np.int64)
+        return np.where(start_ns < self.finer_until_ns, self.finer_power, self.power)
 
 
 def _width_ns(power: int) -> int:
@@ -75,7 +77,7 @@ def coarse_of(slices: Slices) -> Coarse:
         slices.start_ns,
         slices.end_ns,
         np.arange(count),
-        np.ones(count, np.int64),
+        constant(1, count, np.int64),
         slices.end_ns - slices.start_ns,
         none,
         np.empty(0, np.int32),
@@ -238,31 +240,60 @@ class _Parts:
     def _ordered(self, values: Any) -> Any:
         return values if self.order is None else values[self.order]
 
+    def runs(self) -> Iterator[slice]:
+        """Groups that follow each other, with so many elements that little memory holds them."""
+        last = 0
+        while last < self.count:
+            after = int(np.searchsorted(self.first, self.first[last] + RUN_ELEMENTS))
+            first, last = last, max(after, last + 1)
+            yield slice(first, last)
+
+    def elements(self, run: slice) -> Rows:
+        """The elements of some groups that follow each other."""
+        first = self.first[run.start]
+        stop = first + int(self.members[run].sum())
+        return np.arange(first, stop) if self.order is None else self.order[first:stop]
+
 
 def _gather(coarse: Coarse, slices: Slices, group: Int64) -> Coarse:
     parts = _Parts.of(group)
     if parts.count == len(coarse):
         return coarse
-    alone = parts.members[group] == 1
+    before = picked(group, coarse.owner)
+    names = [_names(coarse, slices, parts, before, run) for run in parts.runs()]
+    owner, name, name_count, name_busy_ns = (
+        np.concatenate(columns) for columns in zip(*names, strict=True)
+    )
     return Coarse(
-        parts.least(coarse.start_ns),
-        parts.greatest(coarse.end_ns),
-        parts.only(coarse.row),
-        parts.total(coarse.count),
-        parts.total(coarse.busy_ns),
-        *_names(coarse, slices, group, alone),
+        kept(parts.least(coarse.start_ns)),
+        kept(parts.greatest(coarse.end_ns)),
+        kept(parts.only(coarse.row)),
+        kept(parts.total(coarse.count)),
+        kept(parts.total(coarse.busy_ns)),
+        kept(owner),
+        kept(name),
+        kept(name_count),
+        kept(name_busy_ns),
     )
 
 
 def _names(
-    coarse: Coarse, slices: Slices, group: Int64, alone: Bool
+    coarse: Coarse, slices: Slices, parts: _Parts, before: Int64, run: slice
 ) -> tuple[Int64, Codes, Int64, Int64]:
-    """Which names each gathered element stands for, how often and how long."""
-    own = np.flatnonzero(~alone & (coarse.row != GATHERED))
-    owner = np.concatenate([group[coarse.owner], group[own]])
-    name = np.concatenate([coarse.name, slices.name[coarse.row[own]]])
-    count = np.concatenate([coarse.name_count, coarse.count[own]])
-    busy_ns = np.concatenate([coarse.name_busy_ns, coarse.busy_ns[own]])
+    """Which names each gathered element of a run stands for, how often and how long.
+
+    before: the group of each name that was gathered before.
+    """
+    members = parts.members[run]
+    own = parts.elements(run)
+    chosen = np.repeat(members > 1, members) & (coarse.row[own] != GATHERED)
+    own = own[chosen]
+    again = np.flatnonzero((before >= run.start) & (before < run.stop))
+    group = np.repeat(np.arange(run.start, run.stop), members)[chosen]
+    owner = np.concatenate([before[again], group])
+    name = np.concatenate([coarse.name[again], slices.name[coarse.row[own]]])
+    count = np.concatenate([coarse.name_count[again], coarse.count[own]])
+    busy_ns = np.concatenate([coarse.name_busy_ns[again], coarse.busy_ns[own]])
     if not len(owner):
         return owner, name, count, busy_ns
     key = owner * (int(name.max()) + 1) + name
@@ -285,16 +316,16 @@ def thin(samples: Samples, resolution: Resolution) -> Samples:
     bins = samples.time_ns >> powers
     changes = (bins[1:] != bins[:-1]) | (powers[1:] != powers[:-1])
     number = np.concatenate([[0], np.cumsum(changes)])
-    kept = powers == EXACT
+    stays = powers == EXACT
     for value in (samples.value, -samples.value):
         order = np.lexsort((value, number))
         firsts = np.concatenate([[True], number[order][1:] != number[order][:-1]])
-        kept[order[firsts]] = True
+        stays[order[firsts]] = True
     return replace(
         samples,
-        time_ns=samples.time_ns[kept],
-        value=samples.value[kept],
-        left_out=samples.left_out + int(np.count_nonzero(~kept)),
+        time_ns=samples.time_ns[stays],
+        value=samples.value[stays],
+        left_out=samples.left_out + int(np.count_nonzero(~stays)),
     )
 
 

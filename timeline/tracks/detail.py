@@ -10,7 +10,8 @@ import numpy as np
 
 from timeline.analysis.scopes import scopes_of
 from timeline.errors import spell_ids
-from timeline.records.columns import Rows
+from timeline.records.columns import Int64, Rows, picked
+from timeline.records.paging import by_parts, kept
 from timeline.records.tables import (
     NO_CONTEXT,
     NO_GRAPH,
@@ -25,7 +26,16 @@ from timeline.records.tables import (
 )
 from timeline.tracks import meanings
 from timeline.tracks.model import Samples, Schema
-from timeline.tracks.painter import ArgColumn, Drawn, Painter, integers, names, numbers, sizes
+from timeline.tracks.painter import (
+    NOWHERE,
+    ArgColumn,
+    Drawn,
+    Painter,
+    integers,
+    names,
+    numbers,
+    sizes,
+)
 from timeline.tracks.rank_picture import Missing
 from timeline.units import spell_count
 
@@ -169,8 +179,8 @@ def paint_host(painter: Painter, parent: int, records: Records, layer: Rows) -> 
         ],
         FlowEnd.HOST,
     )
-    for order, (thread, own) in enumerate(_by_value(host.thread[layer])):
-        drawn = replace(every, rows=layer[own])
+    for order, (thread, own) in enumerate(_by_value(picked(host.thread, layer))):
+        drawn = replace(every, rows=picked(layer, own))
         painter.nested(
             f"Thread {thread}",
             parent,
@@ -257,13 +267,20 @@ def paint_counters(painter: Painter, parent: int, records: Records) -> None:
 
 def expect_arrows(painter: Painter, records: Records) -> None:
     """Have the painter remember where the rows that arrows join will be drawn."""
-    for kind, table in (
-        (FlowEnd.HOST, records.host),
-        (FlowEnd.TASK, records.tasks),
-        (FlowEnd.OP, records.ops),
-        (FlowEnd.PLANE, records.planes),
-    ):
-        painter.reserve(records.rank, kind, len(table))
+    flows = records.flows
+    tables = {
+        FlowEnd.HOST: records.host,
+        FlowEnd.TASK: records.tasks,
+        FlowEnd.OP: records.ops,
+        FlowEnd.PLANE: records.planes,
+    }
+    painter.reserve(
+        {
+            kind: len(table)
+            for kind, table in tables.items()
+            if (flows.source_kind == kind).any() or (flows.target_kind == kind).any()
+        }
+    )
 
 
 def paint_arrows(painter: Painter, records: Records, first_id: int) -> tuple[int, int]:
@@ -272,37 +289,41 @@ def paint_arrows(painter: Painter, records: Records, first_id: int) -> tuple[int
     Every pair has an id of its own: one id for several ends would draw a chain.
     """
     flows = records.flows
-    ends = []
-    for side in ("source", "target"):
-        kinds, rows = getattr(flows, f"{side}_kind"), getattr(flows, f"{side}_row")
-        track, place = np.full(len(flows), -1, np.int64), np.full(len(flows), -1, np.int64)
+    source = _places(painter, flows.source_kind, flows.source_row)
+    target = _places(painter, flows.target_kind, flows.target_row)
+    drawn = (source != NOWHERE) & (target != NOWHERE)
+    if not drawn.all():
+        source, target = source[drawn], target[drawn]
+    painter.connect(source, target, first_id)
+    return first_id + len(source), len(flows) - len(source)
+
+
+def _places(painter: Painter, kinds: Int64, rows: Int64) -> Int64:
+    """Where one end of each arrow is drawn."""
+
+    def found(part: slice) -> Int64:
+        places = np.full(part.stop - part.start, NOWHERE, np.int64)
         for kind in FlowEnd:
-            here = kinds == kind
-            track[here], place[here] = painter.places(records.rank, kind, rows[here])
-        ends.append((track, place))
-    drawn = (ends[0][0] >= 0) & (ends[1][0] >= 0)
-    count = int(drawn.sum())
-    arrow = np.arange(first_id, first_id + count)
-    painter.connect(
-        np.concatenate([end[0][drawn] for end in ends]),
-        np.concatenate([end[1][drawn] for end in ends]),
-        np.concatenate([arrow, arrow]),
-    )
-    return first_id + count, len(flows) - count
+            here = kinds[part] == kind
+            if here.any():
+                places[here] = painter.places(kind, rows[part][here])
+        return places
+
+    return by_parts(len(kinds), np.int64, found)
 
 
 def _by_value(values: np.ndarray) -> Iterator[tuple[int, Rows]]:
     """Each distinct value, ascending, with its rows."""
     if not len(values):
         return
-    if int(values.max()) - int(values.min()) < _FEW:
+    least, keys = int(values.min()), values
+    if int(values.max()) - least < _FEW:
         # Short numbers are sorted by their digits, in a tenth of the time.
-        order = np.argsort((values - values.min()).astype(np.uint16), kind="stable")
-    else:
-        order = np.argsort(values, kind="stable")
-    ordered = values[order]
+        keys = by_parts(len(values), np.uint16, lambda part: values[part] - least)
+    order = kept(np.argsort(keys, kind="stable"))
+    ordered = keys[order]
     bounds = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1], [True]]))
-    distinct = ordered[bounds[:-1]]
+    distinct = values[order[bounds[:-1]]]
     for value, begin, stop in zip(
         distinct.tolist(), bounds[:-1].tolist(), bounds[1:].tolist(), strict=True
     ):

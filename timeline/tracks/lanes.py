@@ -125,6 +125,7 @@ def _stacked(begins: Sequence[int], ends: Sequence[int]) -> list[int]:
     return lanes
 
 
-def rows_by_lane(lane: Int64) -> list[Rows]:
-    """The rows of each lane, in row order."""
-    return [np.flatnonzero(lane == number) for number in range(int(lane.max(initial=-1)) + 1)]
+def rows_by_lane(rows: Rows, lane: Int64) -> list[Rows]:
+    """The rows of each lane, in their own order; those of one lane where there are none."""
+    most = int(lane.max(initial=0))
+    return [rows[lane == number] for number in range(most + 1)] if most else [rows]

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from timeline.records.clock import ClockMove
 from timeline.records.columns import Bool, Codes, Float64, Int64, Rows
+from timeline.records.paging import kept
 from timeline.records.strings import StringPool
 
 __all__ = [
@@ -26,6 +27,12 @@ __all__ = [
     "Track",
     "no_arrows",
 ]
+
+
+def _keep(table: object, *names: str) -> None:
+    """Let columns of a frozen dataclass go to files where memory has no room for them."""
+    for name in names:
+        object.__setattr__(table, name, kept(getattr(table, name)))
 
 
 class ArgKind(enum.Enum):
@@ -63,6 +70,9 @@ class Arg:
     of_several: bool = False
     """Whether it tells what a gathered slice stands for."""
 
+    def __post_init__(self) -> None:
+        _keep(self, "values", "present")
+
 
 @dataclass(frozen=True)
 class Arrows:
@@ -70,6 +80,9 @@ class Arrows:
 
     slice: Rows
     arrow: Int64
+
+    def __post_init__(self) -> None:
+        _keep(self, "slice", "arrow")
 
 
 def no_arrows() -> Arrows:
@@ -123,6 +136,9 @@ class Slices:
     coarse: Coarse | None = None
     """What those slices stand for that were gathered; None while each is a record."""
 
+    def __post_init__(self) -> None:
+        _keep(self, "start_ns", "end_ns", "name")
+
     def __len__(self) -> int:
         return len(self.start_ns)
 
@@ -148,6 +164,9 @@ class Samples:
     unit: str
     left_out: int = 0
     """Samples that were thinned out."""
+
+    def __post_init__(self) -> None:
+        _keep(self, "time_ns", "value")
 
     def moved(self, move: ClockMove) -> Samples:
         """The same samples on another clock."""

@@ -2,20 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from timeline.records.columns import Bool, Codes, Float64, Int64, Rows, constant, is_constant
+from timeline.records.columns import (
+    Bool,
+    Codes,
+    Float64,
+    Int64,
+    Rows,
+    constant,
+    is_constant,
+    picked,
+)
+from timeline.records.paging import kept
 from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import FlowEnd
 from timeline.tracks.lanes import flat_lanes, nested_lanes, rows_by_lane
 from timeline.tracks.model import Arg, ArgKind, Arrows, Samples, Schema, Slices, Track
 
-__all__ = ["ArgColumn", "Drawn", "Painter", "integers", "names", "numbers", "sizes"]
+__all__ = [
+    "NOWHERE",
+    "ArgColumn",
+    "Drawn",
+    "Painter",
+    "integers",
+    "names",
+    "numbers",
+    "sizes",
+]
+
+
+NOWHERE = -1
+"""Place of a row that is not drawn."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +58,7 @@ class ArgColumn:
             values = constant(value[0], len(rows), value.dtype)
             present = constant(self.given(value)[0], len(rows), np.bool_)
         else:
-            values = self.values[rows]
+            values = picked(self.values, rows)
             present = self.given(values)
         if not present.any():
             return None
@@ -98,7 +121,10 @@ class Painter:
         """wanted: which args are drawn."""
         self.tracks: list[Track] = []
         self._wanted = wanted
-        self._places: dict[tuple[int, FlowEnd], tuple[Codes, Codes]] = {}
+        self._places: dict[FlowEnd, Codes | Int64] = {}
+        self._marked: list[tuple[int, int]] = []
+        """Tracks of slices that arrows may touch, and the place of the first of each."""
+        self._next_place = 0
 
     def group(
         self,
@@ -123,11 +149,9 @@ class Painter:
     ) -> None:
         """Add a row of slices without nesting; where they overlap it gets lanes."""
         rows = _by_start(drawn)
-        lane = flat_lanes(drawn.start_ns[rows], drawn.end_ns[rows])
-        for own in rows_by_lane(lane) or [np.empty(0, np.intp)]:
-            self._lane(
-                name, parent, order, drawn, rows[own], strings, rank, description, nested=False
-            )
+        lane = flat_lanes(picked(drawn.start_ns, rows), picked(drawn.end_ns, rows))
+        for own in rows_by_lane(rows, lane):
+            self._lane(name, parent, order, drawn, own, strings, rank, description, nested=False)
 
     def stacked(
         self,
@@ -154,11 +178,9 @@ class Painter:
     ) -> None:
         """Add a row of slices that nest, such as calls; where they cross it gets lanes."""
         rows = drawn.own_rows
-        lane = nested_lanes(drawn.start_ns[rows], drawn.end_ns[rows])
-        for own in rows_by_lane(lane) or [np.empty(0, np.intp)]:
-            self._lane(
-                name, parent, order, drawn, rows[own], strings, rank, description, nested=True
-            )
+        lane = nested_lanes(picked(drawn.start_ns, rows), picked(drawn.end_ns, rows))
+        for own in rows_by_lane(rows, lane):
+            self._lane(name, parent, order, drawn, own, strings, rank, description, nested=True)
 
     def counter(
         self,
@@ -187,15 +209,15 @@ class Painter:
     ) -> None:
         slices = self._slices(drawn, rows, strings, nested=nested)
         track = self._add(name, parent, order, description, slices, rank)
-        if drawn.kind is not None and rank is not None:
-            self._remember(rank, drawn.kind, rows, track)
+        if drawn.kind is not None:
+            self._remember(drawn.kind, rows, track)
 
     def _slices(self, drawn: Drawn, rows: Rows, strings: StringPool, *, nested: bool) -> Slices:
         args = (column.at(rows) for column in drawn.args if self._wanted(column))
         return Slices(
-            drawn.start_ns[rows],
-            drawn.end_ns[rows],
-            drawn.name[rows].astype(np.int32, copy=False),
+            picked(drawn.start_ns, rows),
+            picked(drawn.end_ns, rows),
+            picked(drawn.name, rows),
             strings,
             drawn.schema,
             tuple(arg for arg in args if arg is not None),
@@ -215,46 +237,57 @@ class Painter:
         self.tracks.append(Track(number, parent, name, order, description, content, rank))
         return number
 
-    def reserve(self, rank: int, kind: FlowEnd, count: int) -> None:
-        """Make room to remember where the rows of a table are drawn."""
-        nowhere = np.full(count, -1, np.int32)
-        self._places[rank, kind] = (nowhere, nowhere.copy())
+    def reserve(self, counts: Mapping[FlowEnd, int]) -> None:
+        """Make room to remember where the rows of tables are drawn, given their lengths."""
+        few = sum(counts.values()) <= np.iinfo(np.int32).max
+        dtype: Any = np.int32 if few else np.int64
+        for kind, count in counts.items():
+            self._places[kind] = np.full(count, NOWHERE, dtype)
 
-    def _remember(self, rank: int, kind: FlowEnd, rows: Rows, track: int) -> None:
-        if (rank, kind) in self._places:
-            tracks, slices = self._places[rank, kind]
-            tracks[rows] = track
-            slices[rows] = np.arange(len(rows))
+    def _remember(self, kind: FlowEnd, rows: Rows, track: int) -> None:
+        if kind in self._places:
+            first = self._next_place
+            self._marked.append((track, first))
+            self._next_place += len(rows)
+            self._places[kind][rows] = np.arange(first, self._next_place)
 
-    def places(self, rank: int, kind: FlowEnd, rows: Int64) -> tuple[Codes, Codes]:
-        """The track and slice of rows of a table, -1 where a row is not drawn."""
-        if (rank, kind) not in self._places:
-            nowhere = np.full(len(rows), -1, np.int32)
-            return nowhere, nowhere
-        tracks, slices = self._places[rank, kind]
-        return tracks[rows], slices[rows]
+    def places(self, kind: FlowEnd, rows: Int64) -> Codes | Int64:
+        """The slices that rows of a table are drawn as, NOWHERE where a row is not drawn.
 
-    def connect(self, track: Int64, slice_: Int64, arrow: Int64) -> None:
-        """Give slices the ids of the arrows that touch them."""
-        order = np.lexsort((arrow, slice_, track))
-        track, slice_, arrow = track[order], slice_[order], arrow[order]
-        touched, first = np.unique(track, return_index=True)
-        bounds = np.append(first, len(track))
-        for number, begin, stop in zip(
-            touched.tolist(), bounds[:-1].tolist(), bounds[1:].tolist(), strict=True
+        Slices that arrows may touch are numbered over all tracks.
+        """
+        return self._places[kind][rows]
+
+    def connect(self, source: Int64, target: Int64, first_id: int) -> None:
+        """Draw arrows, which are numbered from `first_id`, between slices that `places` gave.
+
+        The places that were remembered are forgotten.
+        """
+        self._places.clear()
+        ends = np.stack([source, target], axis=1).reshape(-1)
+        # Arrows of one slice are in their own order.
+        order = np.argsort(ends, kind="stable")
+        ends = ends[order]
+        bounds = np.searchsorted(ends, [*(first for _, first in self._marked), self._next_place])
+        for (track, first), begin, stop in zip(
+            self._marked, bounds[:-1].tolist(), bounds[1:].tolist(), strict=True
         ):
-            content = self.tracks[number].content
+            if begin == stop:
+                continue
+            content = self.tracks[track].content
             assert isinstance(content, Slices)
-            arrows = Arrows(slice_[begin:stop], arrow[begin:stop])
-            self.tracks[number] = replace(
-                self.tracks[number], content=replace(content, arrows=arrows)
+            arrows = Arrows(
+                ends[begin:stop].astype(np.intp) - first, order[begin:stop] // 2 + first_id
+            )
+            self.tracks[track] = replace(
+                self.tracks[track], content=replace(content, arrows=arrows)
             )
 
 
 def _by_start(drawn: Drawn) -> Rows:
     """The rows in order of start, then of end."""
     rows = drawn.own_rows
-    start_ns = drawn.start_ns[rows]
+    start_ns = picked(drawn.start_ns, rows)
     if (start_ns[1:] > start_ns[:-1]).all():
         return rows
-    return rows[np.lexsort((drawn.end_ns[rows], start_ns))]
+    return kept(rows[np.lexsort((picked(drawn.end_ns, rows), start_ns))])

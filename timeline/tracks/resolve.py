@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from timeline.records.paging import let_go
 from timeline.tracks import meanings
 from timeline.tracks.coarse_slices import drawn
 from timeline.tracks.coarsen import EXACT, Resolution, coarse_of, coarsen, thin
@@ -50,6 +51,7 @@ def resolve(tracks: Sequence[Track], plan: Plan) -> tuple[list[Track], list[Reso
         if layer is None:
             made.append(track)
             continue
+        let_go()
         resolution = plan.resolutions[layer]
         if isinstance(content, Slices):
             content = _at_resolution(content, resolution)
