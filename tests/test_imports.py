@@ -59,6 +59,7 @@ TOP = frozenset(
         "listing",
         "options",
         "pipeline",
+        "processes",
         "profile",
         "problems",
         "reading",

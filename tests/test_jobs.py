@@ -37,7 +37,7 @@ from random_intervals import EPOCH_NS
 from random_records import Sizes
 from row_totals import counter_totals, row_totals
 
-from timeline import errors, jobs, reading
+from timeline import errors, jobs, processes, reading
 from timeline.cli import main
 from timeline.encoders.formats import format_of
 from timeline.errors import SourceError, TimelineError, WorkerError
@@ -647,7 +647,7 @@ def test_a_process_that_starts_others_is_interrupted_later(number: signal.Signal
     reached = False
     try:
         with interrupted_by_sigterm(), pytest.raises(KeyboardInterrupt):
-            with jobs.starting_processes():
+            with processes.starting_processes():
                 os.kill(os.getpid(), number)
                 time.sleep(0.05)
                 reached = True

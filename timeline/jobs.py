@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import os
-import signal
 import sys
-import threading
-import types
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import BrokenExecutor, Executor, Future
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
@@ -21,9 +17,8 @@ from timeline.options import ReadingOptions
 from timeline.progress import Progress, RanksRead
 from timeline.share import Request, Share
 from timeline.sources.base import Source
-from timeline.termination import ENDING, signals_held
 
-__all__ = ["Crew", "crew_for", "starting_processes"]
+__all__ = ["Crew", "crew_for"]
 
 AHEAD = 2
 """Ranks in work for each process: one that is read, one that waits."""
@@ -53,7 +48,8 @@ def _nothing_to_close() -> None:
 class Crew:
     """Those who do the work of each rank.
 
-    failures: with keep_going, the ranks that were left out and why.
+    sizes_bytes: what is stored of each rank, as far as it is known; progress tells how much of it
+    is read. failures: with keep_going, the ranks that were left out and why.
     """
 
     start: Callable[[], Executor]
@@ -66,6 +62,7 @@ class Crew:
     """What it means that a worker is gone, and nobody knows which rank was to blame."""
     killed: tuple[type[BaseException], ...] = ()
     """The same where it was the rank that was asked for."""
+    sizes_bytes: Mapping[int, int] = field(default_factory=dict)
     failures: dict[int, str] = field(default_factory=dict)
     _executor: Executor | None = None
 
@@ -90,8 +87,9 @@ class Crew:
         leave_out = self.keep_going and not every
         waiting = deque(zip(sources, requests, strict=True))
         in_work = deque[tuple[Source, Request, Future[Share]]]()
-        sizes = {source.identity.rank: _stored_bytes(source) for source in sources}
-        read = RanksRead(self.progress, sizes)
+        ranks = [source.identity.rank for source in sources]
+        sizes_bytes = {rank: self.sizes_bytes.get(rank, 0) for rank in ranks}
+        read = RanksRead(self.progress, sizes_bytes)
         while waiting or in_work:
             while waiting and len(in_work) < AHEAD * self.jobs:
                 source, request = waiting.popleft()
@@ -171,27 +169,6 @@ class Crew:
         self.close()
 
 
-@contextlib.contextmanager
-def starting_processes() -> Iterator[None]:
-    """While processes may start: they run nothing of the caller's, and cannot be ended yet.
-
-    A new process would run the caller's script again, and its imports would answer Ctrl-C with a
-    traceback; it takes signals once it has begun. So would one that is told only half of what to
-    do, because this process was interrupted.
-    """
-    main = sys.modules["__main__"]
-    masks = hasattr(signal, "pthread_sigmask")
-    with signals_held():
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING) if masks else set()
-        sys.modules["__main__"] = types.ModuleType("__main__")
-        try:
-            yield
-        finally:
-            sys.modules["__main__"] = main
-            if masks:
-                signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
 def _note(read: RanksRead, rank: int, future: Future[Share]) -> None:
     """Count a rank that is read; one that was lost is read again."""
     if not future.cancelled() and future.exception() is None:
@@ -220,68 +197,49 @@ def crew_for(sources: Sequence[Source], reading: ReadingOptions, progress: Progr
     Raises:
         UsageError: the executor names no cluster that can be reached.
     """
+    stored = {source.identity.rank: _Stored.of(source) for source in sources}
+    sizes_bytes = {rank: own.size_bytes for rank, own in stored.items()}
     jobs, keep_going = reading.jobs, reading.keep_going
     if reading.executor:
-        return _dask_crew(reading.executor, progress, keep_going=keep_going)
+        return _dask_crew(reading.executor, progress, keep_going, sizes_bytes)
     if jobs is None:
-        large = sum(_size_bytes(source) for source in sources) >= WORTH_PROCESSES_BYTES
+        large = sum(own.unpacked_bytes for own in stored.values()) >= WORTH_PROCESSES_BYTES
         jobs = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         jobs = (jobs or 1) if large else 1
     most = MOST_WINDOWS_PROCESSES if sys.platform == "win32" else len(sources)
     jobs = max(1, min(jobs, len(sources), most))
-    if jobs == 1:
-        return Crew(_Inline, 1, progress, keep_going)
-    others = frozenset(multiprocessing.active_children())
-
-    def stop(executor: Executor) -> None:
-        ours = set(multiprocessing.active_children()) - others
-        _shut_down(executor)
-        for child in ours:
-            child.terminate()
-
-    return Crew(lambda: _Processes(jobs), jobs, progress, keep_going, stop)
+    start = _Inline if jobs == 1 else partial(_processes, jobs)
+    return Crew(start, jobs, progress, keep_going, sizes_bytes=sizes_bytes)
 
 
-def _size_bytes(source: Source) -> int:
-    """The size of what a rank holds, as far as it shows how long reading will take."""
-    return _stored_bytes(source, TIMES_PACKED)
+def _processes(jobs: int) -> Executor:
+    from timeline.processes import Processes
+
+    return Processes(jobs)
 
 
-def _stored_bytes(source: Source, times_packed: int = 1) -> int:
-    total = 0
-    for path in source.files:
-        with contextlib.suppress(OSError):  # its reader will say so
-            total += path.stat().st_size * (times_packed if path.suffix == ".gz" else 1)
-    return total
+@dataclass(frozen=True)
+class _Stored:
+    """The bytes of a rank's files, and about as many as they have where none is compressed."""
+
+    size_bytes: int = 0
+    unpacked_bytes: int = 0
+
+    @classmethod
+    def of(cls, source: Source) -> _Stored:
+        """What a source holds; a file that is gone or cannot be seen counts for nothing."""
+        size_bytes = unpacked_bytes = 0
+        for path in source.files:
+            with contextlib.suppress(OSError):  # its reader will say so
+                own_bytes = path.stat().st_size
+                size_bytes += own_bytes
+                unpacked_bytes += own_bytes * (TIMES_PACKED if path.suffix == ".gz" else 1)
+        return cls(size_bytes, unpacked_bytes)
 
 
-class _Processes(ProcessPoolExecutor):
-    """Processes that begin without the caller's script."""
-
-    def __init__(self, jobs: int) -> None:
-        super().__init__(jobs, multiprocessing.get_context("spawn"), _begin)
-
-    def submit(self, fn: Callable[..., _Result], /, *args: Any, **kwargs: Any) -> Future[_Result]:
-        with starting_processes():
-            return super().submit(fn, *args, **kwargs)
-
-
-def _begin() -> None:
-    """Die of Ctrl-C without a word, and with the process that asks for the work."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
-    threading.Thread(target=_die_with_parent, daemon=True).start()
-
-
-def _die_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
-
-
-def _dask_crew(address: str, progress: Progress, *, keep_going: bool) -> Crew:
+def _dask_crew(
+    address: str, progress: Progress, keep_going: bool, sizes_bytes: Mapping[int, int]
+) -> Crew:
     if not address.startswith(DASK):
         raise UsageError(f"--executor {address} is no Dask address.", do=f"Write {DASK}HOST:PORT.")
     try:
@@ -305,4 +263,5 @@ def _dask_crew(address: str, progress: Progress, *, keep_going: bool) -> Crew:
         close=client.close,
         lost=(),
         killed=(KilledWorker,),
+        sizes_bytes=sizes_bytes,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -99,14 +98,14 @@ def listing(profile: Profile, selection: Selection) -> Listing:
         profile.progress,
         Selection(ranks=selection.ranks),
     )
-    ranks = zip(known.facts, known.sources, strict=True)
+    ranks = zip(known.facts, known.sources, known.sizes_bytes, strict=True)
     return Listing(
-        tuple(_listed(facts, source) for facts, source in ranks),
+        tuple(_listed(facts, source, size_bytes) for facts, source, size_bytes in ranks),
         (*profile.notes, *known.left_out),
     )
 
 
-def _listed(facts: RankFacts, source: Source) -> ListedRank:
+def _listed(facts: RankFacts, source: Source, size_bytes: int) -> ListedRank:
     steps = {
         graph: tuple(facts.steps.iteration[facts.steps.graph == graph].tolist())
         for graph in sorted(facts.graphs)
@@ -117,21 +116,13 @@ def _listed(facts: RankFacts, source: Source) -> ListedRank:
     monotonic = f"monotonic of {source.clock.host or 'its host'}"
     return ListedRank(
         source,
-        sum(map(_size_bytes, source.files)),
+        size_bytes,
         {graph: own for graph, own in steps.items() if own or len(steps) == 1} or {NO_GRAPH: ()},
         facts.tasks,
         facts.communication_ops,
         max((end for _, end in spans), default=0) - min((start for start, _ in spans), default=0),
         monotonic if facts.profile.monotonic else "wall",
     )
-
-
-def _size_bytes(path: Path) -> int:
-    """The size of a file, 0 for one that is gone by now or cannot be seen."""
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
 
 
 def _where(source: Source) -> str:

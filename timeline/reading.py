@@ -98,9 +98,13 @@ class JoinedShares:
 
 @dataclass(frozen=True)
 class KnownRanks:
-    """What is known of ranks that are not drawn, on one clock; and what must be said of them."""
+    """What is known of ranks that are not drawn, on one clock; and what must be said of them.
+
+    sizes_bytes: of the files of each.
+    """
 
     sources: tuple[Source, ...]
+    sizes_bytes: tuple[int, ...]
     facts: tuple[RankFacts, ...]
     waiting: Waiting
     left_out: tuple[str, ...]
@@ -137,7 +141,12 @@ def read_facts(
     with crew_for(chosen, reading, progress) as crew:
         joined = read_shares(chosen, request, crew, path)
     return KnownRanks(
-        joined.sources, joined.facts, joined.waiting, crew.left_out(), joined.warnings
+        joined.sources,
+        tuple(crew.sizes_bytes[source.identity.rank] for source in joined.sources),
+        joined.facts,
+        joined.waiting,
+        crew.left_out(),
+        joined.warnings,
     )
 
 

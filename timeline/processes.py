@@ -1,0 +1,76 @@
+"""Turns this machine into an executor of several processes that run nothing of the caller's."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import types
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from typing import Any, TypeVar
+
+from timeline.termination import ENDING, signals_held
+
+__all__ = ["Processes", "starting_processes"]
+
+_Result = TypeVar("_Result")
+
+
+@contextlib.contextmanager
+def starting_processes() -> Iterator[None]:
+    """While processes may start: they run nothing of the caller's, and cannot be ended yet.
+
+    A new process would run the caller's script again, and its imports would answer Ctrl-C with a
+    traceback; it takes signals once it has begun. So would one that is told only half of what to
+    do, because this process was interrupted.
+    """
+    main = sys.modules["__main__"]
+    masks = hasattr(signal, "pthread_sigmask")
+    with signals_held():
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING) if masks else set()
+        sys.modules["__main__"] = types.ModuleType("__main__")
+        try:
+            yield
+        finally:
+            sys.modules["__main__"] = main
+            if masks:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+class Processes(ProcessPoolExecutor):
+    """Processes that begin without the caller's script, and end when they are not waited for."""
+
+    def __init__(self, jobs: int) -> None:
+        self._others = frozenset(multiprocessing.active_children())
+        super().__init__(jobs, multiprocessing.get_context("spawn"), _begin)
+
+    def submit(self, fn: Callable[..., _Result], /, *args: Any, **kwargs: Any) -> Future[_Result]:
+        with starting_processes():
+            return super().submit(fn, *args, **kwargs)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """See `Executor.shutdown`; without waiting, what is at work is stopped too."""
+        ours = set(multiprocessing.active_children()) - self._others
+        super().shutdown(wait, cancel_futures=cancel_futures)
+        if not wait:
+            for child in ours:
+                child.terminate()
+
+
+def _begin() -> None:
+    """Die of Ctrl-C without a word, and with the process that asks for the work."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
+    threading.Thread(target=_die_with_parent, daemon=True).start()
+
+
+def _die_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
