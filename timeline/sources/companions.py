@@ -1,29 +1,27 @@
-"""Turns the records of a capture into those with the tables and host files beside it."""
+"""Turns the records of a capture into those with the tables and host files beside it.
+
+What reads them is imported where there are any.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
-from timeline.errors import SourceError
-from timeline.records.tables import Omission, Records
+from timeline.records.tables import Records
 from timeline.selection import Layer
 from timeline.sources.base import Clock, Identity, Source, Wanted
-from timeline.sources.counter_samples import SampleCollector
-from timeline.sources.damage import unread
-from timeline.sources.file_names import held_file
+from timeline.sources.exports import newest_of
+from timeline.sources.file_names import named_files
+from timeline.sources.host_files import host_files
 from timeline.sources.layouts import MINDSTUDIO_OUTPUT, OUTPUT, Capture, Layout
-from timeline.sources.memory_tables import read_sample_table, sample_tables
-from timeline.sources.mindspore_host import host_files, with_mindspore_host
-from timeline.sources.operator_memory import GROUP, read_operator_memory
-from timeline.sources.trace_records import join_records
-from timeline.sources.trace_sources import newest_export
+from timeline.sources.own_operators import own_operators
+from timeline.sources.sample_tables import OPERATOR_MEMORY, sample_tables
 
 __all__ = ["CompanionSource", "with_companions"]
 
-OPERATOR_MEMORY = "operator_memory"
+COMPANION_TABLES = (*(table.kind for table in sample_tables()), OPERATOR_MEMORY)
+"""The kinds of tables that are read beside a capture."""
 
 
 def with_companions(source: Source, capture: Capture, several: bool) -> Source:
@@ -90,64 +88,32 @@ class CompanionSource:
     @property
     def files(self) -> tuple[Path, ...]:
         """Those of the capture, and its companions."""
-        tables = [path for kind in _kinds() for path in self._table(kind)]
+        tables = [path for paths in self._tables().values() for path in paths]
         return (*self.main.files, *tables, *host_files(self.hosts, self.identity.rank).values())
 
     def read(self, wanted: Wanted) -> Records:
         """See `Source.read`."""
         records = self.main.read(wanted)
-        if Layer.COUNTERS in wanted.layers:
-            records = self._with_tables(records)
-        return with_mindspore_host(records, self.hosts, self.clock, wanted)
+        if Layer.COUNTERS in wanted.layers and (tables := self._tables()):
+            from timeline.sources.companion_tables import with_tables
 
-    def _table(self, kind: str) -> tuple[Path, ...]:
-        """The files of a kind, from the first directory that has any."""
-        for directory in self.tables:
-            if plain := held_file(directory, f"{kind}.csv"):
-                return (plain,)
-            if directory.is_dir() and (export := newest_export(directory, kind, "csv")):
-                return export
-        return ()
+            device = self.identity.device if self.several_devices else None
+            records = with_tables(records, tables, device)
+        files = host_files(self.hosts, self.identity.rank)
+        if files or len(own_operators(records)):
+            from timeline.sources.mindspore_host import with_mindspore_host
 
-    def _with_tables(self, records: Records) -> Records:
-        device = self.identity.device if self.several_devices else None
-        rank, omissions = self.identity.rank, list[Omission]()
-        drawn = {records.strings[code] for code in set(records.series.group.tolist())}
-        collector = SampleCollector()
-        for table in sample_tables():
-            before = len(collector)
-            paths = self._table(table.kind)
-            omissions += _left_out(
-                rank,
-                partial(read_sample_table, table, paths, frozenset(drawn), device, rank, collector),
-            )
-            drawn |= {table.group} if len(collector) > before else set()
-        if GROUP not in drawn:
-            paths = self._table(OPERATOR_MEMORY)
-            read = partial(read_operator_memory, paths, device, rank, collector)
-            omissions += _left_out(rank, read)
-        return with_counters(records, collector, omissions)
+            records = with_mindspore_host(records, files, self.hosts, self.clock, wanted)
+        return records
 
-
-def _kinds() -> Iterator[str]:
-    yield from (table.kind for table in sample_tables())
-    yield OPERATOR_MEMORY
-
-
-def _left_out(rank: int, read: Callable[[], Sequence[Omission]]) -> Sequence[Omission]:
-    """What reading a companion left out; all of it, where it cannot be read."""
-    try:
-        return read()
-    except SourceError as error:
-        return [unread(error, rank)]
-
-
-def with_counters(
-    records: Records, collector: SampleCollector, omissions: Sequence[Omission]
-) -> Records:
-    """Records with more counters."""
-    series, samples = collector.tables(records.strings)
-    extra = Records(
-        records.rank, records.strings, series=series, samples=samples, omissions=tuple(omissions)
-    )
-    return join_records([records, extra])
+    def _tables(self) -> dict[str, tuple[Path, ...]]:
+        """The files of each kind of table, from the first directory that has any."""
+        found: dict[str, tuple[Path, ...]] = {}
+        for directory in filter(Path.is_dir, self.tables):
+            held = named_files(directory)
+            for kind in COMPANION_TABLES:
+                plain = held.get(f"{kind}.csv")
+                paths = (plain,) if plain else newest_of(held, kind, "csv")
+                if paths:
+                    found.setdefault(kind, paths)
+        return found

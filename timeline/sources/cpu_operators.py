@@ -11,13 +11,12 @@ from timeline.records.columns import Float64, constant
 from timeline.records.strings import StringPool
 from timeline.records.tables import NO_ID, NO_TIME, HostEvents, Omission
 from timeline.sources.damage import Damage
+from timeline.sources.own_operators import CPU_LAYER
 from timeline.sources.text_lines import read_lines
 from timeline.sources.whole_numbers import whole_numbers
 
-__all__ = ["LAYER", "read_cpu_operators"]
+__all__ = ["read_cpu_operators"]
 
-LAYER = "CPU OP"
-"""What MindSpore's own timeline calls operators that run on the host."""
 _NS_IN_MS = 1_000_000
 
 
@@ -63,7 +62,7 @@ def read_cpu_operators(
         {
             "start_ns": start_ns,
             "end_ns": start_ns + length_ns,
-            "layer": constant(strings.code(LAYER), count, np.int32),
+            "layer": constant(strings.code(CPU_LAYER), count, np.int32),
             "thread": thread,
             "name": np.repeat(strings.codes(names), calls),
         },

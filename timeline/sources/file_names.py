@@ -35,10 +35,11 @@ def named_files(directory: Path) -> dict[str, Path]:
     """
     found: dict[str, Path] = {}
     with readable(directory):
-        paths = sorted(directory.iterdir())
-    for path in paths:
-        if path.name == plain_name(path.name) or not path.is_dir():
-            found.setdefault(plain_name(path.name), path)
+        paths = {path.name: path for path in directory.iterdir()}
+    for name in sorted(paths):
+        plain = plain_name(name)
+        if name == plain or not paths[name].is_dir():
+            found.setdefault(plain, paths[name])
     return dict(sorted(found.items()))
 
 
@@ -47,6 +48,6 @@ def held_file(directory: Path, name: str) -> Path | None:
 
     Of what is no file the plain name wins, so that whoever opens it learns that it is none.
     """
-    names = (directory / name, directory / (name + _PACKED))
-    there = [path for path in names if os.path.lexists(path)]
+    plain = str(directory / name)
+    there = [Path(own) for own in (plain, plain + _PACKED) if os.path.lexists(own)]
     return next((path for path in there if path.is_file()), there[0] if there else None)

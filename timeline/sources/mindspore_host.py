@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
-
-import numpy as np
 
 from timeline.errors import SourceError
 from timeline.records.clock import EARLIEST_WALL_NS
@@ -18,62 +16,37 @@ from timeline.records.tables import NO_TIME, HostEvents, Omission, Records
 from timeline.selection import Layer
 from timeline.sources.base import Clock, Wanted
 from timeline.sources.counter_samples import SampleCollector
-from timeline.sources.cpu_operators import LAYER as CPU_LAYER
 from timeline.sources.cpu_operators import read_cpu_operators
 from timeline.sources.damage import Damage, left_out, unread
-from timeline.sources.file_names import held_file
 from timeline.sources.host_clock import HostClock, host_clock
 from timeline.sources.host_stages import HostStages, read_host_stages, read_host_timeline
+from timeline.sources.joined_records import join_records
 from timeline.sources.minddata import read_cpu_use, read_queue_sizes, read_queue_trace
+from timeline.sources.own_operators import own_operators
 from timeline.sources.table_blocks import RowShape, read_blocks
-from timeline.sources.trace_records import join_records
 
-__all__ = ["host_files", "with_mindspore_host"]
+__all__ = ["with_mindspore_host"]
 
 _Found = TypeVar("_Found")
 
-_NAMES = (
-    "cpu_op_execute_timestamp_{}.txt",
-    "host_info_{}.csv",
-    "timeline_{}.json",
-    "host_memory_{}.csv",
-    "dataset_{}.csv",
-    "dataset.csv",
-    "minddata_cpu_utilization_{}.json",
-    "pipeline_profiling_{}.json",
-    "device_queue_profiling_{}.txt",
-    "dataset_iterator_profiling_{}.txt",
-)
-"""Files by rank. The pipeline tables of MindData repeat the JSON, and are not read."""
-
-
-def host_files(directories: Sequence[Path], rank: int) -> dict[str, Path]:
-    """The host files of a rank by their name without the rank, the first of each that is found."""
-    found: dict[str, Path] = {}
-    for directory in directories:
-        for name in _NAMES:
-            for place in (directory, directory / "host_info"):
-                # Other programs call a file so; MindSpore's lies in its own directory.
-                if name == "timeline_{}.json" and place.name != "host_info":
-                    continue
-                path = held_file(place, name.format(rank))
-                if name not in found and path is not None:
-                    found[name] = path
-    return found
-
 
 def with_mindspore_host(
-    records: Records, directories: tuple[Path, ...], clock: Clock, wanted: Wanted
+    records: Records,
+    files: Mapping[str, Path],
+    directories: tuple[Path, ...],
+    clock: Clock,
+    wanted: Wanted,
 ) -> Records:
     """Records with the host events and counters of the layers that are wanted.
 
     Rows that nothing places on the clock of the records are left out and counted. Operators that
     the capture's own timeline has are moved to that clock, and not read again.
+
+    Args:
+        files: those of `host_files`.
+        directories: where they, and what tells of the clocks of the host, may lie.
     """
-    files = host_files(directories, records.rank)
-    own_rows = _own_operators(records)
-    if not files and not len(own_rows):
-        return records
+    own_rows = own_operators(records)
     clock_of_host, omissions = host_clock(records, clock, directories)
     reading = _Reading(records, files, clock_of_host, omissions=omissions)
     if len(own_rows):
@@ -83,12 +56,6 @@ def with_mindspore_host(
     if Layer.COUNTERS in wanted.layers:
         reading.read_counters()
     return join_records([records, reading.records()])
-
-
-def _own_operators(records: Records) -> Rows:
-    """Host events of the capture that are operators on the CPU; MindSpore adds the rank to it."""
-    layers = records.strings.matching(name.startswith(CPU_LAYER) for name in records.strings)
-    return np.flatnonzero(np.isin(records.host.layer, layers))
 
 
 def _moved(records: Records, rows: Rows, clock: HostClock) -> Records:
@@ -107,7 +74,7 @@ class _Reading:
     """One pass over the host files of a rank."""
 
     capture: Records
-    files: dict[str, Path]
+    files: Mapping[str, Path]
     clock: HostClock
     events: list[HostEvents] = field(default_factory=list)
     counters: SampleCollector = field(default_factory=SampleCollector)

@@ -2,95 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
-
 import numpy as np
 
-from timeline.errors import SourceError
 from timeline.records.columns import Bool, Float64, Int64
 from timeline.records.tables import NO_TIME, Omission
-from timeline.sources.counter_samples import SIZES, SampleCollector
-from timeline.sources.counter_units import name_of, unit_of
-from timeline.sources.damage import Damage, left_out
-from timeline.sources.memory_tables import rows_of_device
-from timeline.sources.microseconds import interval_ns, moments_ns
+from timeline.sources.counter_samples import SampleCollector
+from timeline.sources.damage import left_out
 from timeline.sources.sqlite_columns import Database
-from timeline.sources.table_blocks import NOT_GIVEN, Block, RowShape, read_blocks
 
-__all__ = ["add_held", "read_operator_memory", "read_operator_memory_table"]
+__all__ = ["GROUP", "UNSOUND", "add_held", "are_sound", "read_operator_memory_table"]
 
 GROUP, NAME = "Operator Memory", "Held by Operators"
-_TAKEN, _GIVEN_BACK, _HELD = "Allocation Time(us)", "Release Time(us)", "Duration(us)"
-_UNSOUND = "without a valid time or size of the allocation"
+UNSOUND = "without a valid time or size of the allocation"
 NOT_SAMPLED = float("inf")
 """A size that the database leaves empty."""
-
-
-@dataclass(frozen=True)
-class _Allocations:
-    """Memory by operator: a row per allocation, NO_TIME where it was not given back."""
-
-    size_bytes: Float64
-    taken_ns: Int64
-    given_back_ns: Int64
-
-
-def read_operator_memory(
-    paths: Sequence[Path], device: int | None, rank: int, into: SampleCollector
-) -> list[Omission]:
-    """Read all slices of operator_memory.csv; with a device, only its rows.
-
-    Older exports give how long the memory was held instead of when it was given back. The totals
-    beside each allocation are those of memory_record.csv at the same time, and not read.
-
-    Raises:
-        SourceError: a file cannot be read, or lacks a column.
-    """
-    omissions: list[Omission] = []
-    parts: list[_Allocations] = []
-    for path in paths:
-        damage = Damage(path)
-        blocks = read_blocks(path, None, (_TAKEN,), damage, RowShape.FULL)
-        parts += [_of_block(block, device, damage) for block in blocks]
-        omissions += damage.omissions(rank)
-    if parts:
-        every = _Allocations(
-            np.concatenate([part.size_bytes for part in parts]),
-            np.concatenate([part.taken_ns for part in parts]),
-            np.concatenate([part.given_back_ns for part in parts]),
-        )
-        omissions += add_held(
-            every.size_bytes, every.taken_ns, every.given_back_ns, paths[0].name, rank, into
-        )
-    return omissions
-
-
-def _of_block(block: Block, device: int | None, damage: Damage) -> _Allocations:
-    """The allocations of the device that have a size and times; others are noted."""
-    size = next((column for column in block.header if name_of(column) == "Size"), "")
-    if unit_of(size) not in SIZES:
-        raise SourceError(damage.path, "has no column Size(KB).")
-    taken = block.cells(_TAKEN)
-    taken_ns = moments_ns(taken)
-    if _GIVEN_BACK in block:
-        given_back_ns = moments_ns(block.cells(_GIVEN_BACK))
-    else:
-        lengths = [b"N/A" if cell in NOT_GIVEN else cell.encode() for cell in block.texts(_HELD)]
-        _, given_back_ns = interval_ns(taken, lengths)
-    size_bytes = block.reals(size)[0] * SIZES[unit_of(size)]
-    own = rows_of_device(block, device)
-    good = _are_sound(size_bytes, taken_ns, given_back_ns)
-    damage.add_lines(f"rows {_UNSOUND}", block.lines[own & ~good])
-    own &= good
-    return _Allocations(size_bytes[own], taken_ns[own], given_back_ns[own])
 
 
 def read_operator_memory_table(
     database: Database, device: int | None, rank: int, into: SampleCollector
 ) -> list[Omission]:
-    """Read OP_MEMORY of a database, which says the same."""
+    """Read OP_MEMORY of a database, which says the same as operator_memory.csv."""
     if not database.has("OP_MEMORY", "size", "allocationTime", "releaseTime"):
         return []
     only = device is not None and database.has("OP_MEMORY", "deviceId")
@@ -114,7 +45,7 @@ def add_held(
     Args:
         size_bytes, taken_ns, given_back_ns: (n,) one allocation each.
     """
-    good = _are_sound(size_bytes, taken_ns, given_back_ns)
+    good = are_sound(size_bytes, taken_ns, given_back_ns)
     returned = good & (given_back_ns != NO_TIME)
     times_ns = np.concatenate([taken_ns[good], given_back_ns[returned]])
     changes = np.concatenate([size_bytes[good], -size_bytes[returned]])
@@ -122,10 +53,10 @@ def add_held(
     times_ns, sums = times_ns[order], np.cumsum(changes[order])
     last = np.append(times_ns[1:] != times_ns[:-1], True) if len(times_ns) else np.empty(0, bool)
     into.add(GROUP, NAME, "B", times_ns[last], sums[last])
-    return [*left_out({f"rows of {file} {_UNSOUND}": int((~good).sum())}, rank)]
+    return [*left_out({f"rows of {file} {UNSOUND}": int((~good).sum())}, rank)]
 
 
-def _are_sound(size_bytes: Float64, taken_ns: Int64, given_back_ns: Int64) -> Bool:
+def are_sound(size_bytes: Float64, taken_ns: Int64, given_back_ns: Int64) -> Bool:
     """Which allocations have a size and a time, and were not given back before they were taken."""
     known = (taken_ns != NO_TIME) & np.isfinite(size_bytes)
     sound: Bool = known & ((given_back_ns == NO_TIME) | (given_back_ns >= taken_ns))

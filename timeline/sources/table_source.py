@@ -17,6 +17,7 @@ from timeline.selection import Layer
 from timeline.sources.base import Clock, Identity, Wanted
 from timeline.sources.communication_groups import read_groups
 from timeline.sources.damage import Damage, left_out
+from timeline.sources.exports import newest_export
 from timeline.sources.file_names import held_file, plain_name
 from timeline.sources.kernel_rows import (
     ARGS,
@@ -37,7 +38,7 @@ from timeline.sources.kernel_tasks import (
 )
 from timeline.sources.step_table import read_step_table
 from timeline.sources.table_blocks import read_blocks
-from timeline.sources.trace_sources import distinct_parts, distinct_steps, newest_export
+from timeline.sources.trace_sources import distinct_parts, distinct_steps
 
 __all__ = ["KernelTableSource"]
 

@@ -14,12 +14,13 @@ from timeline.records.strings import StringPool
 from timeline.records.tables import NO_ID, Records, StepParts, Steps
 from timeline.sources.base import Clock, Identity, Wanted
 from timeline.sources.damage import Damage
+from timeline.sources.exports import newest_export
 from timeline.sources.file_names import held_file, named_files, plain_name
 from timeline.sources.identity import raw_error
+from timeline.sources.joined_records import join_records
 from timeline.sources.kernel_table import describe_tasks, read_kernel_table
 from timeline.sources.step_table import read_step_table
 from timeline.sources.trace_reader import TraceFiles, read_trace
-from timeline.sources.trace_records import join_records
 
 __all__ = [
     "GraphTimelineSource",
@@ -28,10 +29,8 @@ __all__ = [
     "TraceViewSource",
     "distinct_parts",
     "distinct_steps",
-    "newest_export",
 ]
 
-_STAMP = re.compile(r"_(\d{14})$")
 _TIMELINE_NAME = re.compile(r"msprof_([0-9]{1,10})_([0-9]{1,10})_([0-9]{1,10})\.json")
 _STEP_TRACE_NAME = re.compile(r"step_trace_([0-9]{1,10})_([0-9]{1,10})_([0-9]{1,10})\.json")
 
@@ -186,28 +185,6 @@ class RawSource:
             SourceError: always.
         """
         raise raw_error(self.identity.directory)
-
-
-def newest_export(output: Path, kind: str, suffix: str) -> tuple[Path, ...]:
-    """The files of a kind from the newest export; exporting again leaves the older ones there.
-
-    A file's time is the stamp in its name, never its modification time; slices of one export
-    share a stamp.
-    """
-    by_stamp: dict[str, list[Path]] = defaultdict(list)
-    pattern = re.compile(rf"{kind}(?:_slice|_\d+)+\.{suffix}")
-    for name, path in named_files(output).items():
-        if pattern.fullmatch(name):
-            match = _STAMP.search(name.removesuffix(f".{suffix}"))
-            by_stamp[match[1] if match else ""].append(path)
-    if not by_stamp:
-        return ()
-    return tuple(sorted(by_stamp[max(by_stamp)], key=_slice_order))
-
-
-def _slice_order(path: Path) -> tuple[int, str]:
-    match = re.search(r"_slice_([0-9]{1,9})", path.name)
-    return (int(match[1]) if match else -1, path.name)
 
 
 def _finish(records: Records, kernel_tables: list[Path], device: int | None) -> Records:

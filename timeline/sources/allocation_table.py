@@ -1,0 +1,83 @@
+"""Turns operator_memory.csv, which lists allocations, into the counter of what operators hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from timeline.errors import SourceError
+from timeline.records.columns import Float64, Int64
+from timeline.records.tables import Omission
+from timeline.sources.counter_samples import SIZES, SampleCollector
+from timeline.sources.counter_units import name_of, unit_of
+from timeline.sources.damage import Damage
+from timeline.sources.memory_tables import rows_of_device
+from timeline.sources.microseconds import interval_ns, moments_ns
+from timeline.sources.operator_memory import UNSOUND, add_held, are_sound
+from timeline.sources.table_blocks import NOT_GIVEN, Block, RowShape, read_blocks
+
+__all__ = ["read_operator_memory"]
+
+_TAKEN, _GIVEN_BACK, _HELD = "Allocation Time(us)", "Release Time(us)", "Duration(us)"
+
+
+@dataclass(frozen=True)
+class _Allocations:
+    """Memory by operator: a row per allocation, NO_TIME where it was not given back."""
+
+    size_bytes: Float64
+    taken_ns: Int64
+    given_back_ns: Int64
+
+
+def read_operator_memory(
+    paths: Sequence[Path], device: int | None, rank: int, into: SampleCollector
+) -> list[Omission]:
+    """Read all slices of operator_memory.csv; with a device, only its rows.
+
+    Older exports give how long the memory was held instead of when it was given back. The totals
+    beside each allocation are those of memory_record.csv at the same time, and not read.
+
+    Raises:
+        SourceError: a file cannot be read, or lacks a column.
+    """
+    omissions: list[Omission] = []
+    parts: list[_Allocations] = []
+    for path in paths:
+        damage = Damage(path)
+        blocks = read_blocks(path, None, (_TAKEN,), damage, RowShape.FULL)
+        parts += [_of_block(block, device, damage) for block in blocks]
+        omissions += damage.omissions(rank)
+    if parts:
+        every = _Allocations(
+            np.concatenate([part.size_bytes for part in parts]),
+            np.concatenate([part.taken_ns for part in parts]),
+            np.concatenate([part.given_back_ns for part in parts]),
+        )
+        omissions += add_held(
+            every.size_bytes, every.taken_ns, every.given_back_ns, paths[0].name, rank, into
+        )
+    return omissions
+
+
+def _of_block(block: Block, device: int | None, damage: Damage) -> _Allocations:
+    """The allocations of the device that have a size and times; others are noted."""
+    size = next((column for column in block.header if name_of(column) == "Size"), "")
+    if unit_of(size) not in SIZES:
+        raise SourceError(damage.path, "has no column Size(KB).")
+    taken = block.cells(_TAKEN)
+    taken_ns = moments_ns(taken)
+    if _GIVEN_BACK in block:
+        given_back_ns = moments_ns(block.cells(_GIVEN_BACK))
+    else:
+        lengths = [b"N/A" if cell in NOT_GIVEN else cell.encode() for cell in block.texts(_HELD)]
+        _, given_back_ns = interval_ns(taken, lengths)
+    size_bytes = block.reals(size)[0] * SIZES[unit_of(size)]
+    own = rows_of_device(block, device)
+    good = are_sound(size_bytes, taken_ns, given_back_ns)
+    damage.add_lines(f"rows {UNSOUND}", block.lines[own & ~good])
+    own &= good
+    return _Allocations(size_bytes[own], taken_ns[own], given_back_ns[own])

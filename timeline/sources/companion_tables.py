@@ -1,0 +1,67 @@
+"""Turns the tables beside a capture into more counters of its records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from timeline.errors import SourceError
+from timeline.records.tables import Omission, Records
+from timeline.sources.allocation_table import read_operator_memory
+from timeline.sources.counter_samples import SampleCollector
+from timeline.sources.damage import unread
+from timeline.sources.joined_records import join_records
+from timeline.sources.memory_tables import read_sample_table
+from timeline.sources.operator_memory import GROUP
+from timeline.sources.sample_tables import OPERATOR_MEMORY, sample_tables
+
+__all__ = ["with_tables"]
+
+
+def with_tables(
+    records: Records, files: Mapping[str, tuple[Path, ...]], device: int | None
+) -> Records:
+    """Records with the counters of tables that they do not draw themselves.
+
+    A table that cannot be read at all is left out and counted: the capture itself is whole.
+
+    Args:
+        files: by kind of table.
+        device: the one whose rows are wanted; None is all.
+    """
+    rank, omissions = records.rank, list[Omission]()
+    drawn = {records.strings[code] for code in set(records.series.group.tolist())}
+    collector = SampleCollector()
+    for table in sample_tables():
+        before = len(collector)
+        paths = files.get(table.kind, ())
+        omissions += _left_out(
+            rank,
+            partial(read_sample_table, table, paths, frozenset(drawn), device, rank, collector),
+        )
+        drawn |= {table.group} if len(collector) > before else set()
+    if GROUP not in drawn:
+        paths = files.get(OPERATOR_MEMORY, ())
+        read = partial(read_operator_memory, paths, device, rank, collector)
+        omissions += _left_out(rank, read)
+    return _with_counters(records, collector, omissions)
+
+
+def _left_out(rank: int, read: Callable[[], Sequence[Omission]]) -> Sequence[Omission]:
+    """What reading a companion left out; all of it, where it cannot be read."""
+    try:
+        return read()
+    except SourceError as error:
+        return [unread(error, rank)]
+
+
+def _with_counters(
+    records: Records, collector: SampleCollector, omissions: Sequence[Omission]
+) -> Records:
+    """Records with more counters."""
+    series, samples = collector.tables(records.strings)
+    extra = Records(
+        records.rank, records.strings, series=series, samples=samples, omissions=tuple(omissions)
+    )
+    return join_records([records, extra])

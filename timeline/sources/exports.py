@@ -1,0 +1,48 @@
+"""Turns the names of what msprof exported into the files of the newest export."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+
+from timeline.sources.file_names import named_files
+
+__all__ = ["newest_export", "newest_of"]
+
+_STAMP = re.compile(r"_(\d{14})$")
+
+
+def newest_export(output: Path, kind: str, suffix: str) -> tuple[Path, ...]:
+    """The files of a kind from the newest export in a directory, see `newest_of`.
+
+    Raises:
+        SourceError: the directory cannot be read.
+    """
+    return newest_of(named_files(output), kind, suffix)
+
+
+def newest_of(files: Mapping[str, Path], kind: str, suffix: str) -> tuple[Path, ...]:
+    """The files of a kind from the newest export; exporting again leaves the older ones there.
+
+    A file's time is the stamp in its name, never its modification time; slices of one export
+    share a stamp.
+
+    Args:
+        files: what lies in a directory, by plain name.
+    """
+    by_stamp: dict[str, list[Path]] = defaultdict(list)
+    pattern = re.compile(rf"{kind}(?:_slice|_\d+)+\.{suffix}")
+    for name, path in files.items():
+        if pattern.fullmatch(name):
+            match = _STAMP.search(name.removesuffix(f".{suffix}"))
+            by_stamp[match[1] if match else ""].append(path)
+    if not by_stamp:
+        return ()
+    return tuple(sorted(by_stamp[max(by_stamp)], key=_slice_order))
+
+
+def _slice_order(path: Path) -> tuple[int, str]:
+    match = re.search(r"_slice_([0-9]{1,9})", path.name)
+    return (int(match[1]) if match else -1, path.name)

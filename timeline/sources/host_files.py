@@ -1,0 +1,44 @@
+"""Turns the directories around a capture into the files that MindSpore wrote there on the host."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from timeline.sources.file_names import held_file
+
+__all__ = ["host_files"]
+
+_INNER = "host_info"
+_TIMELINE = "timeline_{}.json"
+_NAMES = (
+    "cpu_op_execute_timestamp_{}.txt",
+    "host_info_{}.csv",
+    _TIMELINE,
+    "host_memory_{}.csv",
+    "dataset_{}.csv",
+    "dataset.csv",
+    "minddata_cpu_utilization_{}.json",
+    "pipeline_profiling_{}.json",
+    "device_queue_profiling_{}.txt",
+    "dataset_iterator_profiling_{}.txt",
+)
+"""Files by rank. The pipeline tables of MindData repeat the JSON, and are not read."""
+
+
+def host_files(directories: Sequence[Path], rank: int) -> dict[str, Path]:
+    """The host files of a rank by their name without the rank, the first of each that is found.
+
+    Directories may be shared with thousands of ranks, so files are asked for and not listed.
+    """
+    found: dict[str, Path] = {}
+    for directory in filter(Path.is_dir, directories):
+        places = [own for own in (directory, directory / _INNER) if own.is_dir()]
+        for name in _NAMES:
+            for place in places:
+                # Other programs call a file so; MindSpore's lies in its own directory.
+                if name == _TIMELINE and place.name != _INNER:
+                    continue
+                if name not in found and (path := held_file(place, name.format(rank))):
+                    found[name] = path
+    return found
