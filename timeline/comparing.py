@@ -11,6 +11,7 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 import orjson
 
+from timeline.chosen_ranks import choose_ranks
 from timeline.comparison import Comparison
 from timeline.encoders.formats import format_of
 from timeline.encoders.sink import Draft, write_drafts
@@ -24,7 +25,7 @@ from timeline.pipeline import most_names, output_files, resolution_row, warnings
 from timeline.problems import notes_of
 from timeline.profile import Profile
 from timeline.progress import Progress
-from timeline.reading import JoinedShares, choose_ranks, read_shares
+from timeline.reading import JoinedShares, read_shares
 from timeline.records.clock import ClockMove
 from timeline.records.tables import NO_GRAPH, Omission
 from timeline.report import OutputFile, ResolutionRow, spelled_omissions

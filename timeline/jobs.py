@@ -1,4 +1,4 @@
-"""Turns ranks into their shares on several processes, or on a Dask cluster, in the ranks' order."""
+"""Turns ranks into their shares of some work, by several processes or a Dask cluster, in order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 from timeline.errors import TimelineError, UsageError, WorkerError
 from timeline.options import ReadingOptions
 from timeline.progress import Progress, RanksRead
-from timeline.share import Request, Share
 from timeline.sources.base import Source
 
 __all__ = ["Crew", "crew_for"]
@@ -32,7 +31,9 @@ DASK = "dask://"
 _CONNECT_SECONDS = 10
 _DIED = "its process died"
 
-Work = Callable[[Source, Request], Share]
+_Request = TypeVar("_Request")
+_Share = TypeVar("_Share")
+Work = Callable[[Source, _Request], _Share]
 _Result = TypeVar("_Result")
 
 
@@ -69,16 +70,17 @@ class Crew:
     def shares(
         self,
         sources: Sequence[Source],
-        work: Work,
-        requests: Sequence[Request],
+        work: Work[_Request, _Share],
+        requests: Sequence[_Request],
         *,
         every: bool = False,
-    ) -> Iterator[tuple[Source, Share]]:
+    ) -> Iterator[tuple[Source, _Share]]:
         """Do the work of each rank; results come in the order of the sources.
 
         Only a few ranks are in work or waiting at any time, whatever their number.
 
         Args:
+            work: what is done for a rank and its request; both travel to the process that does it.
             every: whether no rank may be left out now, keep_going or not.
 
         Raises:
@@ -86,7 +88,7 @@ class Crew:
         """
         leave_out = self.keep_going and not every
         waiting = deque(zip(sources, requests, strict=True))
-        in_work = deque[tuple[Source, Request, Future[Share]]]()
+        in_work = deque[tuple[Source, _Request, Future[_Share]]]()
         ranks = [source.identity.rank for source in sources]
         sizes_bytes = {rank: self.sizes_bytes.get(rank, 0) for rank in ranks}
         read = RanksRead(self.progress, sizes_bytes)
@@ -110,17 +112,19 @@ class Crew:
             except TimelineError as error:
                 self._fail(source, error, leave_out=leave_out)
 
-    def _submit(self, work: Work, source: Source, request: Request) -> Future[Share]:
+    def _submit(
+        self, work: Work[_Request, _Share], source: Source, request: _Request
+    ) -> Future[_Share]:
         if self._executor is None:
             self._executor = self.start()
         try:
             return self._executor.submit(work, source, request)
         except self.lost as error:
-            failed: Future[Share] = Future()
+            failed: Future[_Share] = Future()
             failed.set_exception(error)
             return failed
 
-    def _result(self, source: Source, future: Future[Share]) -> Share:
+    def _result(self, source: Source, future: Future[_Share]) -> _Share:
         try:
             return future.result()
         except self.lost as error:
@@ -133,8 +137,13 @@ class Crew:
             raise WorkerError(source.identity.rank, "there is not enough memory") from error
 
     def _alone(
-        self, work: Work, source: Source, request: Request, *, leave_out: bool
-    ) -> Share | None:
+        self,
+        work: Work[_Request, _Share],
+        source: Source,
+        request: _Request,
+        *,
+        leave_out: bool,
+    ) -> _Share | None:
         try:
             return self._result(source, self._submit(work, source, request))
         except _LostError:
@@ -169,7 +178,7 @@ class Crew:
         self.close()
 
 
-def _note(read: RanksRead, rank: int, future: Future[Share]) -> None:
+def _note(read: RanksRead, rank: int, future: Future[_Share]) -> None:
     """Count a rank that is read; one that was lost is read again."""
     if not future.cancelled() and future.exception() is None:
         read.note(rank)

@@ -7,13 +7,16 @@ from typing import Any
 
 import orjson
 
+from timeline.analysis.contents import RankContents, contents_of
+from timeline.analysis.steps import StepOperators
+from timeline.chosen_ranks import check_any, choose_ranks
 from timeline.errors import spell_ids
+from timeline.jobs import crew_for
 from timeline.profile import Profile
-from timeline.reading import read_facts
+from timeline.rank_records import rank_records
 from timeline.records.tables import NO_GRAPH
-from timeline.selection import Selection
-from timeline.sources.base import Source
-from timeline.tracks.facts import RankFacts
+from timeline.selection import SUMMARY_LAYERS, Selection
+from timeline.sources.base import Source, Wanted
 from timeline.units import spell_bytes, spell_duration
 
 __all__ = ["Listing", "listing"]
@@ -25,15 +28,17 @@ TEXTS = frozenset({"steps", "clock", "source"})
 
 @dataclass(frozen=True)
 class ListedRank:
-    """One rank and what it holds; `steps` by graph."""
+    """One rank, the size of its files, and what it holds."""
 
     source: Source
     size_bytes: int
-    steps: dict[int, tuple[int, ...]]
-    tasks: int
-    communication_ops: int
-    span_ns: int
-    clock: str
+    contents: RankContents
+
+    @property
+    def clock(self) -> str:
+        """What its times count from."""
+        host = self.source.clock.host or "its host"
+        return f"monotonic of {host}" if self.contents.monotonic else "wall"
 
 
 @dataclass(frozen=True)
@@ -59,12 +64,12 @@ class Listing:
         head = ("rank", "graph", "steps", "tasks", "comm ops", "span", "size", "clock", "source")
         table: list[tuple[str, ...]] = [head]
         for rank in self.ranks:
-            for number, (graph, steps) in enumerate(rank.steps.items()):
+            for number, (graph, steps) in enumerate(rank.contents.steps.items()):
                 own = (
                     str(rank.source.identity.rank),
-                    str(rank.tasks),
-                    str(rank.communication_ops),
-                    spell_duration(rank.span_ns),
+                    str(rank.contents.tasks),
+                    str(rank.contents.communication_ops),
+                    spell_duration(rank.contents.span_ns),
                     spell_bytes(rank.size_bytes),
                     rank.clock,
                     _where(rank.source),
@@ -90,39 +95,29 @@ class Listing:
 
 
 def listing(profile: Profile, selection: Selection) -> Listing:
-    """List the selected ranks of a profile, and all that they hold."""
-    known = read_facts(
-        profile.path,
-        profile.sources,
-        profile.reading,
-        profile.progress,
-        Selection(ranks=selection.ranks),
+    """List the selected ranks of a profile, and all that they hold.
+
+    Raises:
+        SelectionError: a rank is not there.
+        SourceError: a profile cannot be read.
+    """
+    reading = profile.reading
+    sources = choose_ranks(profile.sources, selection, profile.path)
+    try:
+        with crew_for(sources, reading, profile.progress) as crew:
+            found = list(crew.shares(sources, _contents, [reading.operators] * len(sources)))
+    finally:
+        profile.progress.finish()
+    check_any([source for source, _ in found], crew.failures, profile.path)
+    ranks = (
+        ListedRank(source, crew.sizes_bytes[source.identity.rank], contents)
+        for source, contents in found
     )
-    ranks = zip(known.facts, known.sources, known.sizes_bytes, strict=True)
-    return Listing(
-        tuple(_listed(facts, source, size_bytes) for facts, source, size_bytes in ranks),
-        (*profile.notes, *known.left_out),
-    )
+    return Listing(tuple(ranks), (*profile.notes, *crew.left_out()))
 
 
-def _listed(facts: RankFacts, source: Source, size_bytes: int) -> ListedRank:
-    steps = {
-        graph: tuple(facts.steps.iteration[facts.steps.graph == graph].tolist())
-        for graph in sorted(facts.graphs)
-    }
-    spans = [(start, end) for start, end in [facts.span_ns or (0, 0)] if end > start]
-    if len(facts.steps):
-        spans.append((int(facts.steps.start_ns.min()), int(facts.steps.end_ns.max())))
-    monotonic = f"monotonic of {source.clock.host or 'its host'}"
-    return ListedRank(
-        source,
-        size_bytes,
-        {graph: own for graph, own in steps.items() if own or len(steps) == 1} or {NO_GRAPH: ()},
-        facts.tasks,
-        facts.communication_ops,
-        max((end for _, end in spans), default=0) - min((start for start, _ in spans), default=0),
-        monotonic if facts.profile.monotonic else "wall",
-    )
+def _contents(source: Source, operators: StepOperators) -> RankContents:
+    return contents_of(rank_records(source, Wanted(SUMMARY_LAYERS, every_arg=False), operators))
 
 
 def _where(source: Source) -> str:
@@ -134,11 +129,11 @@ def _to_dict(rank: ListedRank) -> dict[str, Any]:
         "rank": rank.source.identity.rank,
         "graphs": [
             {"graph": None if graph == NO_GRAPH else graph, "steps": list(steps)}
-            for graph, steps in rank.steps.items()
+            for graph, steps in rank.contents.steps.items()
         ],
-        "tasks": rank.tasks,
-        "comm_ops": rank.communication_ops,
-        "span_ns": rank.span_ns,
+        "tasks": rank.contents.tasks,
+        "comm_ops": rank.contents.communication_ops,
+        "span_ns": rank.contents.span_ns,
         "bytes": rank.size_bytes,
         "clock": rank.clock,
         "layout": rank.source.layout,

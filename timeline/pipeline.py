@@ -10,6 +10,7 @@ import numpy as np
 import orjson
 
 from timeline.analysis.clocks import RankMove
+from timeline.chosen_ranks import choose_ranks
 from timeline.encoders.formats import format_of
 from timeline.encoders.sink import Draft, write_drafts
 from timeline.errors import LimitError, spell_ids
@@ -19,7 +20,7 @@ from timeline.jobs import crew_for
 from timeline.options import ExportOptions, Fit, ReadingOptions
 from timeline.problems import notes_of
 from timeline.profile import Profile
-from timeline.reading import JoinedShares, choose_ranks, read_shares, redrawn
+from timeline.reading import JoinedShares, read_shares, redrawn
 from timeline.records.tables import Omission
 from timeline.report import CsvFile, ExportReport, OutputFile, OverlapRow, RankReport, ResolutionRow
 from timeline.selection import Layer, Selection

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from timeline.analysis.clocks import ClockOptions, JoinedClock, RankClock, join_clocks
 from timeline.analysis.waiting import Waiting, waiting_of
-from timeline.errors import SelectionError, SourceError, spell_ids
+from timeline.chosen_ranks import check_any, check_known, choose_ranks
+from timeline.errors import SelectionError
 from timeline.jobs import Crew, crew_for
 from timeline.options import ReadingOptions
 from timeline.progress import Progress
@@ -25,7 +26,6 @@ __all__ = [
     "JoinedShares",
     "KnownRanks",
     "check_selection",
-    "choose_ranks",
     "read_facts",
     "read_shares",
     "redrawn",
@@ -37,37 +37,6 @@ SLACK_SPREADS = 4
 EVERY_NAME = 1 << 62
 LEAST_HELD = 1 << 22
 """Slices and samples that may be held in any case: some 200 MB."""
-
-
-def choose_ranks(sources: Sequence[Source], selection: Selection, path: Path) -> tuple[Source, ...]:
-    """The sources of the selected ranks.
-
-    Raises:
-        SelectionError: a rank is not there.
-    """
-    known = [source.identity.rank for source in sources]
-    if selection.ranks is None:
-        return tuple(sources)
-    _check_known("rank", selection.ranks, known, path)
-    return tuple(source for source in sources if source.identity.rank in selection.ranks)
-
-
-def _check_known(noun: str, wanted: frozenset[int], known: Iterable[int], path: Path) -> None:
-    held = set(known)
-    absent = wanted - held
-    if absent:
-        are = "is" if len(absent) == 1 else "are"
-        plural = noun if len(absent) == 1 else f"{noun}s"
-        near = _nearest(min(absent), held)
-        raise SelectionError(
-            f"{plural} {spell_ids(absent)} {are} not in {path}: found {noun}s {spell_ids(held)}"
-            + (f"; the nearest are {near}." if "..." in spell_ids(held) else "."),
-            do="Use --list to see them.",
-        )
-
-
-def _nearest(wanted: int, held: Iterable[int]) -> str:
-    return spell_ids(sorted(held, key=lambda own: abs(own - wanted))[:2])
 
 
 @dataclass(frozen=True)
@@ -98,13 +67,8 @@ class JoinedShares:
 
 @dataclass(frozen=True)
 class KnownRanks:
-    """What is known of ranks that are not drawn, on one clock; and what must be said of them.
+    """What is known of ranks that are not drawn, on one clock; and what must be said of them."""
 
-    sizes_bytes: of the files of each.
-    """
-
-    sources: tuple[Source, ...]
-    sizes_bytes: tuple[int, ...]
     facts: tuple[RankFacts, ...]
     waiting: Waiting
     left_out: tuple[str, ...]
@@ -140,14 +104,7 @@ def read_facts(
     )
     with crew_for(chosen, reading, progress) as crew:
         joined = read_shares(chosen, request, crew, path)
-    return KnownRanks(
-        joined.sources,
-        tuple(crew.sizes_bytes[source.identity.rank] for source in joined.sources),
-        joined.facts,
-        joined.waiting,
-        crew.left_out(),
-        joined.warnings,
-    )
+    return KnownRanks(joined.facts, joined.waiting, crew.left_out(), joined.warnings)
 
 
 def read_shares(
@@ -165,7 +122,7 @@ def read_shares(
     if request.selection.window is not None:
         return _read_window(sources, request, crew, path)
     joined = _read(sources, [request] * len(sources), crew)
-    _check_any(joined.sources, crew, path)
+    check_any(joined.sources, crew.failures, path)
     check_selection(joined.facts, request.selection, path)
     return joined
 
@@ -255,7 +212,7 @@ def _read_window(
     spans = replace(request, selection=cheap, draw=False)
     read = list(crew.shares(sources, share_of, [spans] * len(sources)))
     here, facts = [source for source, _ in read], [share.facts for _, share in read]
-    _check_any(here, crew, path)
+    check_any(here, crew.failures, path)
     check_selection(facts, selection, path)
     clock = _clock_of(here, facts, request.clock)
     moved = [own.moved(by.move) for own, by in zip(facts, clock.moves, strict=True)]
@@ -276,22 +233,8 @@ def _read_window(
         for by in clock.moves
     ]
     joined = _read(here, requests, crew, clock)
-    _check_any(joined.sources, crew, path)
+    check_any(joined.sources, crew.failures, path)
     return replace(joined, origin_ns=origin_ns)
-
-
-def _check_any(sources: Sequence[Source], crew: Crew, path: Path) -> None:
-    """Make sure that leaving ranks out left any.
-
-    Raises:
-        SourceError: it did not.
-    """
-    if not sources:
-        raise SourceError(
-            path,
-            f"no rank can be read. {next(iter(crew.failures.values()))}",
-            do="Run it without --keep-going, for one of the --ranks, to see each reason.",
-        )
 
 
 def redrawn(joined: JoinedShares, crew: Crew, leading: Leading) -> tuple[Share, ...]:
@@ -319,7 +262,7 @@ def check_selection(ranks: Sequence[RankFacts], selection: Selection, path: Path
     if selection.graphs is not None:
         known = {graph for facts in ranks for graph in facts.profile.graphs}
         asked_none = selection.graphs & {NO_GRAPH}
-        _check_known("graph", selection.graphs, (known - {NO_GRAPH}) | (known & asked_none), path)
+        check_known("graph", selection.graphs, (known - {NO_GRAPH}) | (known & asked_none), path)
     if selection.steps is not None:
         steps = {step for facts in ranks for step in facts.profile.steps}
-        _check_known("step", selection.steps, steps, path)
+        check_known("step", selection.steps, steps, path)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -15,12 +13,12 @@ from timeline.analysis.collectives import rank_collectives
 from timeline.analysis.cut import Cut, cut, cut_window
 from timeline.analysis.membership import NO_STEP
 from timeline.analysis.overlap import overlap_of, overlap_of_stretches, totals_by_step
-from timeline.analysis.steps import StepOperators, with_steps
+from timeline.analysis.steps import StepOperators
 from timeline.encoders.formats import format_of
 from timeline.options import Args
+from timeline.rank_records import rank_records
 from timeline.records.clock import ClockMove
 from timeline.records.tables import Records
-from timeline.records.valid import valid
 from timeline.selection import Kind, Selection
 from timeline.sources.base import Source, Wanted
 from timeline.tracks.facts import ProfileFacts, RankFacts, facts_of, profile_facts
@@ -89,27 +87,12 @@ def share_of(source: Source, request: Request) -> Share:
     Raises:
         SourceError: its profile cannot be read.
     """
-    with _collector_paused():
-        records = source.read(
-            Wanted(
-                request.selection.layers_of(Kind.SUMMARY),
-                request.args is Args.ALL,
-                request.named_operators > 0,
-            )
-        )
-    return share_of_records(with_steps(valid(records), request.operators), request)
-
-
-@contextlib.contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Reading makes millions of short-lived objects, and no cycles to look for among them."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
+    wanted = Wanted(
+        request.selection.layers_of(Kind.SUMMARY),
+        request.args is Args.ALL,
+        request.named_operators > 0,
+    )
+    return share_of_records(rank_records(source, wanted, request.operators), request)
 
 
 def share_of_records(records: Records, request: Request) -> Share:

@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from timeline.analysis.collectives import RankCollectives
+from timeline.analysis.contents import graphs_of, is_monotonic
 from timeline.analysis.cut import device_span_ns
 from timeline.analysis.links import RankLinks, rank_links
 from timeline.analysis.operators import OperatorFigures, operator_figures
 from timeline.analysis.overlap import OverlapTotals
 from timeline.analysis.step_waits import StepWaits, step_waits
-from timeline.records.clock import EARLIEST_WALL_NS, ClockMove
+from timeline.records.clock import ClockMove
 from timeline.records.columns import Int64
 from timeline.records.tables import NO_TIME, RUNTIME_LAYERS, Omission, Records, Steps
 from timeline.selection import Layer
@@ -102,30 +103,17 @@ class RankFacts:
         )
 
 
-def graphs_of(records: Records) -> frozenset[int]:
-    """The graphs that a rank has tasks, ops or steps of."""
-    tables = (records.tasks.graph, records.ops.graph, records.steps.graph)
-    return frozenset(graph for column in tables for graph in np.unique(column).tolist())
-
-
 def profile_facts(records: Records) -> ProfileFacts:
     """What all records of a rank tell."""
     return ProfileFacts(
         records.rank,
-        _is_monotonic(records),
+        is_monotonic(records),
         graphs_of(records),
         frozenset(records.steps.iteration.tolist()),
         frozenset(layer for layer, holds in _HOLDERS.items() if not holds(records)),
         records.omissions,
         records.warnings,
     )
-
-
-def _is_monotonic(records: Records) -> bool:
-    for table in (records.tasks, records.ops, records.steps, records.host):
-        if len(table):
-            return bool(np.min(table.start_ns) < EARLIEST_WALL_NS)
-    return False
 
 
 def facts_of(

@@ -1,0 +1,64 @@
+"""Turns a selection into the sources of its ranks, or an error that names what is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from timeline.errors import SelectionError, SourceError, spell_ids
+from timeline.selection import Selection
+from timeline.sources.base import Source
+
+__all__ = ["check_any", "check_known", "choose_ranks"]
+
+
+def choose_ranks(sources: Sequence[Source], selection: Selection, path: Path) -> tuple[Source, ...]:
+    """The sources of the selected ranks.
+
+    Raises:
+        SelectionError: a rank is not there.
+    """
+    known = [source.identity.rank for source in sources]
+    if selection.ranks is None:
+        return tuple(sources)
+    check_known("rank", selection.ranks, known, path)
+    return tuple(source for source in sources if source.identity.rank in selection.ranks)
+
+
+def check_known(noun: str, wanted: frozenset[int], known: Iterable[int], path: Path) -> None:
+    """Make sure that all ids that are wanted are among those that are there.
+
+    Raises:
+        SelectionError: one is not.
+    """
+    held = set(known)
+    absent = wanted - held
+    if absent:
+        are = "is" if len(absent) == 1 else "are"
+        plural = noun if len(absent) == 1 else f"{noun}s"
+        near = _nearest(min(absent), held)
+        raise SelectionError(
+            f"{plural} {spell_ids(absent)} {are} not in {path}: found {noun}s {spell_ids(held)}"
+            + (f"; the nearest are {near}." if "..." in spell_ids(held) else "."),
+            do="Use --list to see them.",
+        )
+
+
+def _nearest(wanted: int, held: Iterable[int]) -> str:
+    return spell_ids(sorted(held, key=lambda own: abs(own - wanted))[:2])
+
+
+def check_any(sources: Sequence[Source], failures: Mapping[int, str], path: Path) -> None:
+    """Make sure that leaving ranks out left any.
+
+    failures: why ranks are left out.
+
+    Raises:
+        SourceError: it did not.
+    """
+    if not sources:
+        raise SourceError(
+            path,
+            f"no rank can be read. {next(iter(failures.values()))}",
+            do="Run it without --keep-going, for one of the --ranks, to see each reason.",
+        )

@@ -1,0 +1,37 @@
+"""Turns the source of a rank into its records, each valid, with its steps."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from collections.abc import Iterator
+
+from timeline.analysis.steps import StepOperators, with_steps
+from timeline.records.tables import Records
+from timeline.records.valid import valid
+from timeline.sources.base import Source, Wanted
+
+__all__ = ["rank_records"]
+
+
+def rank_records(source: Source, wanted: Wanted, operators: StepOperators) -> Records:
+    """Read at least what is wanted of a rank.
+
+    Raises:
+        SourceError: its profile cannot be read.
+    """
+    with _collector_paused():
+        records = source.read(wanted)
+    return with_steps(valid(records), operators)
+
+
+@contextlib.contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Reading makes millions of short-lived objects, and no cycles to look for among them."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
