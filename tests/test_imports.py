@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from profile_shelf import ProfileShelf
 
 import timeline
 
@@ -73,6 +74,48 @@ TOP = frozenset(
     }
 )
 
+LATER: dict[str, frozenset[str]] = {
+    "analysis.clocks": frozenset({"analysis.alignment"}),
+    "cli": frozenset(
+        {
+            "comparing",
+            "comparison_text",
+            "completion",
+            "exporting",
+            "listing",
+            "page",
+            "profile",
+            "progress",
+            "terminal",
+            "viewer",
+        }
+    ),
+    "comparing": frozenset({"report_page"}),
+    "encoders.formats": frozenset(
+        {"encoders.chrome", "encoders.perfetto", "encoders.perfetto_tracks"}
+    ),
+    "jobs": frozenset({"processes"}),
+    "pipeline": frozenset({"report_page"}),
+    "profile": frozenset({"figures", "reading"}),
+    "sources.companions": frozenset({"sources.companion_tables", "sources.mindspore_host"}),
+    "sources.profile_place": frozenset({"sources.unpacking"}),
+    "sources.readers": frozenset(
+        {
+            "sources.database_source",
+            "sources.kineto_source",
+            "sources.mindspore_raw",
+            "sources.mindspore_text",
+            "sources.parsed_source",
+            "sources.raw_source",
+            "sources.table_source",
+            "sources.trace_sources",
+        }
+    ),
+    "targets": frozenset({"report_page"}),
+}
+"""Imports inside functions: what only some profiles, files and options need is imported by the
+module that chooses it, where it does. All other imports of the package stand at the top."""
+
 OPENERS = frozenset({"open", "read_bytes", "read_text", "Connection", "fdopen", "memmap"})
 WRITERS = frozenset(
     {
@@ -119,7 +162,16 @@ class Module:
 
     def imports(self) -> Iterator[str]:
         """What it imports of the package, as dotted names without the package."""
-        for node in ast.walk(self.tree):
+        return self._imports_in(self.tree)
+
+    def later_imports(self) -> frozenset[str]:
+        """What it imports of the package inside functions."""
+        functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+        inside = [own for own in ast.walk(self.tree) if isinstance(own, functions)]
+        return frozenset(name for own in inside for name in self._imports_in(own))
+
+    def _imports_in(self, tree: ast.AST) -> Iterator[str]:
+        for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom):
                 assert node.level == 0, f"{self.name} has a relative import"
                 yield from _inside([node.module or ""])
@@ -182,6 +234,45 @@ def test_nothing_below_imports_the_top(module: Module) -> None:
         return
     above = (TOP | {"report"}) - {module.part}
     assert not {name.partition(".")[0] for name in module.imports()} & above
+
+
+@every_module
+def test_imports_inside_functions_are_of_what_is_chosen_there(module: Module) -> None:
+    """Starting fast is up to few modules; elsewhere imports are where they are looked for."""
+    assert module.later_imports() == LATER.get(module.name, frozenset())
+
+
+DATABASE = frozenset({"sources.database_source"})
+PERFETTO = frozenset({"encoders.perfetto", "encoders.perfetto_tracks"})
+EXPORT = frozenset({"exporting", "figures", "page", "profile", "progress", "reading", "terminal"})
+
+
+@pytest.mark.parametrize(
+    ("layout", "ranks", "options", "needed"),
+    [
+        ("torch-db", 1, "--list", {"listing", "profile", "progress", *DATABASE}),
+        ("torch-db", 1, "--kind detail -o a.pftrace", {*EXPORT, *DATABASE, *PERFETTO}),
+        (
+            "torch-text",
+            2,
+            "-o a.json",
+            {*EXPORT, "analysis.alignment", "encoders.chrome", "sources.trace_sources"},
+        ),
+    ],
+)
+def test_nothing_is_loaded_that_is_not_chosen(
+    shelf: ProfileShelf, tmp_path: Path, layout: str, ranks: int, options: str, needed: set[str]
+) -> None:
+    """Of what only some profiles, files and options need, a run loads what it needs."""
+    chosen = sorted({name for names in LATER.values() for name in names})
+    code = (
+        "import sys; from timeline.cli import main; assert main(sys.argv[1:]) == 0;"
+        f"print(*(name for name in {chosen} if f'timeline.{{name}}' in sys.modules))"
+    )
+    path = str(shelf.get(layout, ranks=ranks).path)
+    command = [sys.executable, "-c", code, path, *options.split()]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert set(ran.stdout.splitlines()[-1].split()) == needed
 
 
 @every_module

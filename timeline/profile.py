@@ -11,18 +11,16 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from timeline.analysis.clocks import ClockOptions
 from timeline.analysis.steps import StepOperators
 from timeline.errors import TimelineWarning, UsageError
-from timeline.figures import Figures
 from timeline.notebook import paragraph_html
 from timeline.options import ReadingOptions
 from timeline.progress import Progress, Silent
-from timeline.reading import read_facts
 from timeline.records.tables import Omission
 from timeline.selection import Align, Selection, choice_of
 from timeline.sources.base import Source
@@ -30,6 +28,9 @@ from timeline.sources.discovery import Discovered
 from timeline.sources.profile_place import found_at
 from timeline.table import Table
 from timeline.units import parse_duration_ns
+
+if TYPE_CHECKING:
+    from timeline.figures import Figures
 
 __all__ = ["Profile", "open_profile"]
 
@@ -270,6 +271,9 @@ def _measured(
     by_name: bool,
 ) -> _Measured:
     """Read the figures of a selection, and warn of what they do not hold."""
+    from timeline.figures import Figures
+    from timeline.reading import read_facts
+
     try:
         known = read_facts(path, sources, reading, progress, selection, by_name=by_name)
     finally:

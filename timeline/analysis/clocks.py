@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
-from timeline.analysis.alignment import Alignment, align
 from timeline.analysis.collectives import RankCollectives
 from timeline.errors import SelectionError, spell_ids
 from timeline.records.clock import Clock, ClockMove
 from timeline.selection import Align
+
+if TYPE_CHECKING:
+    from timeline.analysis.alignment import Alignment
 
 __all__ = ["ClockOptions", "JoinedClock", "RankClock", "RankMove", "join_clocks"]
 
@@ -153,6 +156,8 @@ def _by_start(ranks: Sequence[RankClock], joined: JoinedClock) -> JoinedClock:
 
 def _by_collectives(ranks: Sequence[RankClock], joined: JoinedClock, *, asked: bool) -> JoinedClock:
     """The recorded clocks, corrected where the ends of collectives can tell how."""
+    from timeline.analysis.alignment import align  # one rank alone needs none
+
     found = align(
         [rank.collectives.moved(move.move) for rank, move in zip(ranks, joined.moves, strict=True)]
     )

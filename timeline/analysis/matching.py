@@ -84,6 +84,8 @@ def shared_ops(parts: Sequence[Collectives], wanted: Sequence[Bool], by: str = "
 
 def _groups(rank: Rows, op: Rows, count: int, ranks: int) -> Rows:
     """Number the sets of ranks: sets are told apart by the sum of a random number per rank."""
+    if not count:  # as of one rank alone, for which NumPy need not load its random numbers
+        return np.zeros(0, np.intp)
     marks = np.random.default_rng(0).integers(0, 1 << 62, ranks, dtype=np.uint64)
     sums = np.zeros(count, np.uint64)
     np.add.at(sums, op, marks[rank])

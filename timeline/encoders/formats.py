@@ -1,4 +1,7 @@
-"""The formats that can be written, by suffix."""
+"""The formats that can be written, by suffix.
+
+The encoder of each is imported where it is used: a file has one format, and a listing none.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from timeline.encoders.chrome import encode_chrome
 from timeline.encoders.deflate import gzipped
-from timeline.encoders.perfetto import encode_perfetto
-from timeline.encoders.perfetto_tracks import clock_ns
 from timeline.encoders.tally import Tally
 from timeline.errors import UsageError
 from timeline.tracks.model import Timeline
@@ -39,21 +39,33 @@ class Format:
         return self._start_ns(first_ns) - first_ns
 
 
-def _packed(timeline: Timeline, tally: Tally | None) -> Iterator[bytes]:
-    return encode_perfetto(timeline, tally=tally)
+def _perfetto(
+    timeline: Timeline, tally: Tally | None, *, compressed: bool = True
+) -> Iterator[bytes]:
+    from timeline.encoders.perfetto import encode_perfetto
+
+    return encode_perfetto(timeline, compressed=compressed, tally=tally)
 
 
-def _packed_whole(timeline: Timeline, tally: Tally | None) -> Iterator[bytes]:
-    """Perfetto packets that are compressed with the file, not in chunks."""
-    return gzipped(encode_perfetto(timeline, compressed=False, tally=tally))
+def _perfetto_packed(timeline: Timeline, tally: Tally | None) -> Iterator[bytes]:
+    """Packets that are compressed with the file, not in chunks."""
+    return gzipped(_perfetto(timeline, tally, compressed=False))
+
+
+def _perfetto_clock_ns(first_ns: int) -> int:
+    from timeline.encoders.perfetto_tracks import clock_ns
+
+    return clock_ns(first_ns)
 
 
 def _chrome(timeline: Timeline, tally: Tally | None) -> Iterator[bytes]:
+    from timeline.encoders.chrome import encode_chrome
+
     return encode_chrome(timeline, tally=tally)
 
 
 def _chrome_packed(timeline: Timeline, tally: Tally | None) -> Iterator[bytes]:
-    return gzipped(encode_chrome(timeline, tally=tally))
+    return gzipped(_chrome(timeline, tally))
 
 
 def _at_zero(_first_ns: int) -> int:
@@ -61,8 +73,8 @@ def _at_zero(_first_ns: int) -> int:
 
 
 FORMATS = (
-    Format("pftrace", ".pftrace", _packed, clock_ns),
-    Format("pftrace", ".pftrace.gz", _packed_whole, clock_ns),
+    Format("pftrace", ".pftrace", _perfetto, _perfetto_clock_ns),
+    Format("pftrace", ".pftrace.gz", _perfetto_packed, _perfetto_clock_ns),
     Format("json", ".json", _chrome, _at_zero),
     Format("json", ".json.gz", _chrome_packed, _at_zero),
 )

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from timeline.errors import NoProfileError, SourceError, TimelineError, UsageError
 from timeline.records.tables import Records
@@ -18,7 +19,9 @@ from timeline.sources.discovery import Discovered, discover
 from timeline.sources.file_names import plain_database
 from timeline.sources.member_names import archive_stem, is_archive
 from timeline.sources.opened import readable
-from timeline.sources.unpacking import Report, budget_for, unpack, unpack_file
+
+if TYPE_CHECKING:
+    from timeline.sources.unpacking import Report
 
 __all__ = ["found_at"]
 
@@ -132,6 +135,8 @@ class _Unpacking:
         The directories have the names of the archives and of what they lie in, because names tell
         ranks and times.
         """
+        from timeline.sources.unpacking import budget_for, unpack
+
         temporary = self._directory(archives[0])
         root = temporary / "archives" / (around.resolve().name or "root")
         self._names = _Names(((root, around),))
@@ -182,6 +187,8 @@ class _Unpacking:
         )
 
     def _shown(self, source: Source) -> Source:
+        if not self._names.pairs:
+            return source
         names = self._names.around((source.identity.directory, *source.files))
         return _UnpackedSource(source, names, source.layout) if names.pairs else source
 
@@ -196,6 +203,8 @@ class _Unpacking:
 
     def _database(self, packed: Path) -> Path:
         """Where a compressed database lies unpacked."""
+        from timeline.sources.unpacking import budget_for, unpack_file
+
         if packed not in self._databases:
             temporary = self._directory(packed)
             inside = temporary / "databases" / str(next(self._numbers))
