@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain, islice
 
 from timeline.encoders import deflate
 from timeline.encoders.perfetto_tracks import clock_ns, encode_track, track_uuid
@@ -107,15 +108,25 @@ def _counted(packets: Iterable[tuple[int | None, bytes]], tally: Tally | None) -
 def _compressed(
     packets: Iterable[tuple[int | None, bytes]], tally: Tally | None
 ) -> Iterator[bytes]:
-    """Wrap packets into packets that hold them compressed, while the next ones are encoded."""
+    """Wrap packets into packets that hold them compressed, while the next ones are encoded.
+
+    One chunk alone is compressed here: small files, and what is measured, start no threads.
+    """
+    chunks = _chunks(packets)
+    first = list(islice(chunks, 2))
+    if len(first) < 2:
+        yield from (_wrapped(deflate.compressed(own.packets), own, tally) for own in first)
+        return
     in_work = deque[tuple[Future[bytes], _Chunk]]()
     with ThreadPoolExecutor(COMPRESSORS) as compressors:
-        for chunk in _chunks(packets):
+        for chunk in chain(first, chunks):
             in_work.append((compressors.submit(deflate.compressed, chunk.packets), chunk))
             if len(in_work) > COMPRESSORS:
-                yield _wrapped(*in_work.popleft(), tally)
+                done, own = in_work.popleft()
+                yield _wrapped(done.result(), own, tally)
         while in_work:
-            yield _wrapped(*in_work.popleft(), tally)
+            done, own = in_work.popleft()
+            yield _wrapped(done.result(), own, tally)
 
 
 @dataclass(frozen=True)
@@ -140,8 +151,7 @@ def _chunks(packets: Iterable[tuple[int | None, bytes]]) -> Iterator[_Chunk]:
         yield _Chunk(bytes(held), shares)
 
 
-def _wrapped(body: Future[bytes], chunk: _Chunk, tally: Tally | None) -> bytes:
-    packed = body.result()
+def _wrapped(packed: bytes, chunk: _Chunk, tally: Tally | None) -> bytes:
     inner = _COMPRESSED_PACKETS + varint(len(packed)) + packed
     made = _PACKET + varint(len(inner)) + inner
     if tally is not None:

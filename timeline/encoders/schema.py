@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 from timeline.tracks.model import Schema
 
@@ -100,6 +101,7 @@ MESSAGES: dict[Schema, Message] = {
 }
 
 
+@cache
 def descriptor_bytes() -> bytes:
     """The FileDescriptorSet of the schema, as embedded in each file."""
     from google.protobuf import descriptor_pb2
