@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import fields
@@ -31,6 +32,8 @@ pytestmark = pytest.mark.skipif(
     not is_compiled(), reason="the package was built without a compiler"
 )
 
+EXAMPLES = int(os.environ.get("SCANNER_EXAMPLES", "120"))
+"""Files that each test makes up."""
 Read = Counter[Any] | str
 """The rows of all tables with what they are, or why a file cannot be read."""
 
@@ -208,10 +211,10 @@ PLAIN = events_of(st.one_of(ARGS, st.none()), lambda usual: usual)
 ODD = events_of(st.one_of(ARGS, ODD_VALUES), lambda usual: st.one_of(usual, ODD_VALUES))
 LAYOUTS = st.sampled_from([(", ", ": "), (",", ":"), (" ,\n", " : ")])
 
-settings.register_profile(
-    "files", suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+FILES = settings(
+    max_examples=EXAMPLES,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-FILES = settings(settings.get_profile("files"), max_examples=4000)
 
 
 @pytest.fixture(autouse=True)

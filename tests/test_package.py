@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 import os
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
 import tarfile
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from email.message import Message
 from email.parser import BytesParser
@@ -20,10 +21,13 @@ from pathlib import Path
 import pytest
 from profile_shelf import ProfileShelf
 
+from timeline.sources.event_scanner import is_compiled
 from timeline.version import __version__
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "timeline"
+COMPILED = (".so", ".pyd")
+SCANNER_SOURCES = frozenset(f"timeline/sources/_scanner{name}" for name in (".c", "_build.py"))
 SHIPPED = ("timeline", "proto", "tests", "examples")
 """The directories that a source distribution holds whole."""
 
@@ -69,8 +73,13 @@ class Installed:
         )
 
 
-def run_python(*arguments: str) -> None:
-    ran = subprocess.run([sys.executable, *arguments], capture_output=True, encoding="utf-8")
+def run_python(*arguments: str, environment: Mapping[str, str] | None = None) -> None:
+    ran = subprocess.run(
+        [sys.executable, *arguments],
+        env=os.environ | dict(environment or {}),
+        capture_output=True,
+        encoding="utf-8",
+    )
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
@@ -106,14 +115,16 @@ def files_below(*directories: str) -> set[str]:
         path.relative_to(ROOT).as_posix()
         for directory in directories
         for path in (ROOT / directory).rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
+        if path.is_file() and "__pycache__" not in path.parts and path.suffix not in COMPILED
     }
 
 
 def test_the_wheel_holds_the_package_and_nothing_else(built: Built) -> None:
-    """Templates of the page and the mark of its types included."""
+    """Templates of the page and the mark of its types included; the scanner only compiled."""
     names = {name for name in built.wheel_names() if ".dist-info/" not in name}
-    assert names == files_below("timeline")
+    compiled = {name for name in names if name.endswith(COMPILED)}
+    assert names - compiled == files_below("timeline") - SCANNER_SOURCES
+    assert (len(compiled), "-abi3-" in built.wheel.name) == (is_compiled(), is_compiled())
     assert {"timeline/py.typed", "timeline/report_page/templates/page.html"} <= names
 
 
@@ -123,6 +134,18 @@ def test_the_source_distribution_can_be_tested_and_built(built: Built) -> None:
     assert files_below(*SHIPPED) <= names
     assert {"pyproject.toml", "README.md", "LICENSE"} <= names
     assert not {name for name in names if name.startswith((".ci", ".venv"))}
+
+
+def test_without_a_compiler_the_wheel_is_for_every_machine(tmp_path: Path) -> None:
+    """All of the package is in it but for the compiled scanner."""
+    fails = shutil.which("false")
+    command = ("-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(ROOT))
+    run_python(*command, environment={"CC": fails or ""})
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as opened:
+        names = {name for name in opened.namelist() if ".dist-info/" not in name}
+    assert wheel.name.endswith("-py3-none-any.whl")
+    assert names == files_below("timeline") - SCANNER_SOURCES
 
 
 def test_metadata_says_what_the_package_says(built: Built) -> None:

@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Runs the tests of the compiled scanner on a copy that is compiled with the sanitizers of GCC.
+# SCANNER_EXAMPLES is how many files each test makes up. The packages of the tests must be there.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+copy=$(mktemp -d)
+trap 'rm -rf "$copy"' EXIT
+cp -r timeline tests examples pyproject.toml "$copy"
+cd "$copy"
+include=$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["include"])')
+gcc -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -shared -fPIC \
+    -Wall -Wextra -Wno-unused-parameter -DPy_LIMITED_API=0x030A0000 "-I$include" \
+    timeline/sources/_scanner.c -o timeline/sources/_scanner.abi3.so
+
+# Python itself is not compiled with them, and keeps some memory until it ends.
+LD_PRELOAD="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so)" \
+    ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc PYTHONPATH=$copy \
+    python3 -m pytest -q tests/test_event_scanner.py "$@"
