@@ -46,9 +46,10 @@ from timeline.jobs import AHEAD, WORTH_PROCESSES_BYTES, Crew, crew_for
 from timeline.options import ExportOptions, ReadingOptions
 from timeline.progress import Silent
 from timeline.reading import JoinedShares, read_shares, redrawn
+from timeline.records.tables import Records
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Kind, Selection
 from timeline.share import Request, Share, share_of
-from timeline.sources.base import Clock
+from timeline.sources.base import Clock, Identity, Wanted
 from timeline.termination import interrupted_by_sigterm
 from timeline.tracks.fit import Leading
 from timeline.tracks.rank_picture import PictureOptions
@@ -329,6 +330,41 @@ def test_processes_are_as_many_as_are_worth_it(
     sources = [MadeSource(rank, files=(path, tmp_path / "absent")) for rank in range(ranks)]
     crew = crew_for(sources, ReadingOptions(jobs=asked), Silent())
     assert crew.jobs == expected
+
+
+@dataclass
+class AskedSource:
+    """Counts how often a rank is asked for its files, which takes a look into directories."""
+
+    made: MadeSource
+    asked: int = 0
+    layout: str = "made"
+
+    @property
+    def identity(self) -> Identity:
+        return self.made.identity
+
+    @property
+    def clock(self) -> Clock:
+        return self.made.clock
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        self.asked += 1
+        return self.made.files
+
+    def read(self, wanted: Wanted) -> Records:
+        """See `Source.read`."""
+        return self.made.read(wanted)
+
+
+def test_files_are_looked_for_once() -> None:
+    """Whoever reads ranks, again or not, knows the sizes of their files from the beginning."""
+    sources = [AskedSource(source) for source in made_sources(3, {})]
+    with crew_for(sources, ReadingOptions(jobs=1), Silent()) as crew:
+        for _ in range(2):
+            assert len(list(crew.shares(sources, share_of, [REQUEST] * 3))) == 3
+    assert [source.asked for source in sources] == [1, 1, 1]
 
 
 # -- lost processes ----------------------------------------------------------------------------

@@ -248,6 +248,19 @@ def test_progress_on_a_terminal(shelf: ProfileShelf, tmp_path: Path, jobs: str) 
 
 
 @ON_TERMINALS
+def test_progress_is_erased_before_a_list(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """A table follows no line that was not ended."""
+    script = tmp_path / "slow.py"
+    script.write_text(SLOW, encoding="utf-8")
+    arguments = [str(shelf.get("torch-db", ranks=5).path), "--list"]
+    code, shown = run_on_terminal(arguments, 70, start=[str(script)])
+    assert code == 0
+    progress, _, result = shown.rpartition("\r\x1b[K")
+    assert "of 5 ranks" in progress
+    assert result.startswith("rank  graph  steps")
+
+
+@ON_TERMINALS
 def test_a_quick_run_shows_no_progress(tmp_path: Path) -> None:
     """Below half a second nothing but the result is written."""
     code, shown = run_on_terminal([str(tmp_path), "--list"], 80)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -32,8 +33,8 @@ def host_files(directories: Sequence[Path], rank: int) -> dict[str, Path]:
     Directories may be shared with thousands of ranks, so files are asked for and not listed.
     """
     found: dict[str, Path] = {}
-    for directory in filter(Path.is_dir, directories):
-        places = [own for own in (directory, directory / _INNER) if own.is_dir()]
+    for directory in directories:
+        places = [own for own in (directory, directory / _INNER) if os.path.lexists(own)]
         for name in _NAMES:
             for place in places:
                 # Other programs call a file so; MindSpore's lies in its own directory.
