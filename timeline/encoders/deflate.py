@@ -6,21 +6,23 @@ from collections.abc import Iterable, Iterator
 
 from zlib_ng import zlib_ng
 
-__all__ = ["compressed", "gzipped"]
+__all__ = ["QUICK", "SMALL", "compressed", "gzipped"]
 
-LEVEL = 9
+SMALL = 9
 """On a million tasks zlib-ng takes as long at its level 9 as zlib at 6, for a tenth less."""
+QUICK = 6
+"""A seventh larger in a third of the time."""
 _GZIP = 16 + zlib_ng.MAX_WBITS
 
 
-def compressed(body: bytes | bytearray) -> bytes:
+def compressed(body: bytes | bytearray, level: int) -> bytes:
     """One zlib stream."""
-    return bytes(zlib_ng.compress(body, LEVEL))
+    return bytes(zlib_ng.compress(body, level))
 
 
-def gzipped(pieces: Iterable[bytes]) -> Iterator[bytes]:
+def gzipped(pieces: Iterable[bytes], level: int) -> Iterator[bytes]:
     """A gzip file of all pieces, without name or time, so that equal input gives equal files."""
-    packer = zlib_ng.compressobj(LEVEL, zlib_ng.DEFLATED, _GZIP)
+    packer = zlib_ng.compressobj(level, zlib_ng.DEFLATED, _GZIP)
     for piece in pieces:
         if packed := packer.compress(piece):
             yield packed

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from timeline.encoders.deflate import gzipped
+from timeline.encoders.deflate import SMALL, gzipped
 from timeline.encoders.tally import Tally
 from timeline.errors import UsageError
 from timeline.tracks.model import Timeline
@@ -23,12 +23,17 @@ class Format:
 
     name: str
     suffix: str
-    _encode: Callable[[Timeline, Tally | None], Iterator[bytes]]
+    _encode: Callable[[Timeline, Tally | None, int], Iterator[bytes]]
     _start_ns: Callable[[int], int]
 
-    def encode(self, timeline: Timeline, tally: Tally | None = None) -> Iterator[bytes]:
-        """The bytes of the file; tally is told whose they are, before a gzip of the whole."""
-        return self._encode(timeline, tally)
+    def encode(
+        self, timeline: Timeline, tally: Tally | None = None, *, level: int = SMALL
+    ) -> Iterator[bytes]:
+        """The bytes of the file; tally is told whose they are, before a gzip of the whole.
+
+        level: how hard is tried to compress them, where the format does.
+        """
+        return self._encode(timeline, tally, level)
 
     def size_of(self, timeline: Timeline) -> int:
         """The bytes a timeline takes, without writing it."""
@@ -39,17 +44,15 @@ class Format:
         return self._start_ns(first_ns) - first_ns
 
 
-def _perfetto(
-    timeline: Timeline, tally: Tally | None, *, compressed: bool = True
-) -> Iterator[bytes]:
+def _perfetto(timeline: Timeline, tally: Tally | None, level: int | None) -> Iterator[bytes]:
     from timeline.encoders.perfetto import encode_perfetto
 
-    return encode_perfetto(timeline, compressed=compressed, tally=tally)
+    return encode_perfetto(timeline, level=level, tally=tally)
 
 
-def _perfetto_packed(timeline: Timeline, tally: Tally | None) -> Iterator[bytes]:
+def _perfetto_packed(timeline: Timeline, tally: Tally | None, level: int) -> Iterator[bytes]:
     """Packets that are compressed with the file, not in chunks."""
-    return gzipped(_perfetto(timeline, tally, compressed=False))
+    return gzipped(_perfetto(timeline, tally, None), level)
 
 
 def _perfetto_clock_ns(first_ns: int) -> int:
@@ -58,14 +61,14 @@ def _perfetto_clock_ns(first_ns: int) -> int:
     return clock_ns(first_ns)
 
 
-def _chrome(timeline: Timeline, tally: Tally | None) -> Iterator[bytes]:
+def _chrome(timeline: Timeline, tally: Tally | None, _level: int) -> Iterator[bytes]:
     from timeline.encoders.chrome import encode_chrome
 
     return encode_chrome(timeline, tally=tally)
 
 
-def _chrome_packed(timeline: Timeline, tally: Tally | None) -> Iterator[bytes]:
-    return gzipped(_chrome(timeline, tally))
+def _chrome_packed(timeline: Timeline, tally: Tally | None, level: int) -> Iterator[bytes]:
+    return gzipped(_chrome(timeline, tally, level), level)
 
 
 def _at_zero(_first_ns: int) -> int:

@@ -28,16 +28,16 @@ _COMPRESSED_PACKETS = varint(50 << 3 | 2)
 
 
 def encode_perfetto(
-    timeline: Timeline, *, compressed: bool = True, tally: Tally | None = None
+    timeline: Timeline, *, level: int | None = deflate.SMALL, tally: Tally | None = None
 ) -> Iterator[bytes]:
     """The bytes of the file, in pieces.
 
-    compressed: packets are compressed inside the file, which every version of Perfetto since 2018
-    reads; without it the file is meant to be compressed as a whole. tally is told the bytes that
-    each track took; those compressed together are shared out by their size before.
+    level: how hard packets are compressed inside the file, which every version of Perfetto since
+    2018 reads; with None the file is meant to be compressed as a whole. tally is told the bytes
+    that each track took; those compressed together are shared out by their size before.
     """
     packets = _packets(timeline)
-    yield from _compressed(packets, tally) if compressed else _counted(packets, tally)
+    yield from _counted(packets, tally) if level is None else _compressed(packets, level, tally)
 
 
 def _packets(timeline: Timeline) -> Iterator[tuple[int | None, bytes]]:
@@ -106,7 +106,7 @@ def _counted(packets: Iterable[tuple[int | None, bytes]], tally: Tally | None) -
 
 
 def _compressed(
-    packets: Iterable[tuple[int | None, bytes]], tally: Tally | None
+    packets: Iterable[tuple[int | None, bytes]], level: int, tally: Tally | None
 ) -> Iterator[bytes]:
     """Wrap packets into packets that hold them compressed, while the next ones are encoded.
 
@@ -115,12 +115,12 @@ def _compressed(
     chunks = _chunks(packets)
     first = list(islice(chunks, 2))
     if len(first) < 2:
-        yield from (_wrapped(deflate.compressed(own.packets), own, tally) for own in first)
+        yield from (_wrapped(deflate.compressed(own.packets, level), own, tally) for own in first)
         return
     in_work = deque[tuple[Future[bytes], _Chunk]]()
     with ThreadPoolExecutor(COMPRESSORS) as compressors:
         for chunk in chain(first, chunks):
-            in_work.append((compressors.submit(deflate.compressed, chunk.packets), chunk))
+            in_work.append((compressors.submit(deflate.compressed, chunk.packets, level), chunk))
             if len(in_work) > COMPRESSORS:
                 done, own = in_work.popleft()
                 yield _wrapped(done.result(), own, tally)

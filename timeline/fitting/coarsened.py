@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from timeline.encoders.deflate import QUICK, SMALL
 from timeline.fitting.search import WORTH_A_TRY, Search
 from timeline.fitting.writer import AIM, MOST_TRIES, Drawing, Writer, Written, too_small
 from timeline.records.tables import Omission
@@ -15,6 +16,10 @@ __all__ = ["coarsened"]
 
 GOOD_ENOUGH = 0.8
 """A file this close to the limit is not worth another try."""
+ROOMY = 2
+"""Below the limit by this factor, a file need not be as small as it can be."""
+WELL_COMPRESSED = 1 << 18
+"""Slices and samples that are compressed as well as can be, because that takes no time."""
 NARROW = 3
 """Below this many times the coarsest file, it is written first, to know that there is one."""
 
@@ -26,7 +31,9 @@ def coarsened(writer: Writer, drawing: Drawing) -> Written:
     search = Search(budget, writer.limit)
     tries = MOST_TRIES
     best: Written | None = None
-    plan = budget.finest_plan()
+    plan = budget.rough_plan()
+    if plan.expected_bytes > writer.limit:
+        plan = budget.finest_plan()
     if plan.expected_bytes > writer.limit * WORTH_A_TRY:
         coarsest = budget.coarsest_plan()
         if coarsest.expected_bytes * NARROW > writer.limit:
@@ -37,10 +44,15 @@ def coarsened(writer: Writer, drawing: Drawing) -> Written:
         plan = budget.plan(writer.limit * AIM)
         if best is not None and plan.resolutions == coarsest.resolutions:
             plan = search.next_plan()
+    level = _level(drawing, plan, writer.limit)
     for _ in range(tries):
-        tried = _resolved(writer, drawing, plan)
+        tried = _resolved(writer, drawing, plan, level)
         part = tried.parts[0]
         size = part.draft.size_bytes
+        if size > writer.limit and level != SMALL:
+            tried.discard()
+            level = SMALL
+            continue
         if search.plain(plan):
             budget.learn(plan, part.layer_bytes)
         search.add(plan, size)
@@ -84,7 +96,14 @@ def _coarsest(writer: Writer, drawing: Drawing, budget: Budget) -> Written:
     return tried
 
 
-def _resolved(writer: Writer, drawing: Drawing, plan: Plan) -> Written:
+def _level(drawing: Drawing, plan: Plan, limit: int) -> int:
+    """How hard a file is compressed: one that has room and is large need not be the smallest."""
+    count = sum(len(track.content or ()) for track in drawing.tracks)
+    has_room = plan.finest and plan.expected_bytes * ROOMY <= limit
+    return QUICK if has_room and count > WELL_COMPRESSED else SMALL
+
+
+def _resolved(writer: Writer, drawing: Drawing, plan: Plan, level: int = SMALL) -> Written:
     writer.progress.report("Gathering what is short", 0, 0)
     tracks, resolved, lost = resolve(drawing.tracks, plan)
     omissions = drawing.omissions
@@ -92,7 +111,7 @@ def _resolved(writer: Writer, drawing: Drawing, plan: Plan) -> Written:
         omissions += (Omission(ARROW_REASON, lost),)
     shown = tuple(resolved) if any(own.gathered for own in resolved) else ()
     explained = with_resolutions(tracks, resolved)
-    part = writer.write(explained, omissions, shown, drawing.steps)
+    part = writer.write(explained, omissions, shown, drawing.steps, level=level)
     return Written((part,), drawing.facts, drawing.steps, omissions, shown)
 
 

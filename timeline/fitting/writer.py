@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from timeline.encoders.deflate import SMALL
 from timeline.encoders.formats import Format
 from timeline.encoders.sink import Draft, publish_all, write_draft
 from timeline.encoders.tally import Tally
@@ -160,13 +161,14 @@ class Writer:
         resolved: Sequence[Resolved],
         steps: Sequence[int],
         first_ns: int | None = None,
+        level: int = SMALL,
     ) -> Part:
         """Encode tracks to a draft."""
         again = f" again, to fit the limit ({len(self.drafts) + 1})" if self.drafts else ""
         self.progress.report(f"Writing{again}", 0, 0)
         made = self._timeline(tracks, self.describe(omissions, resolved, steps), first_ns)
         tally = Tally()
-        draft = write_draft(self.form.encode(made, tally), self.target)
+        draft = write_draft(self.form.encode(made, tally, level=level), self.target)
         self.drafts.append(draft)
         tally.scale_to(draft.size_bytes)
         return Part(

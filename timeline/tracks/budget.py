@@ -31,6 +31,8 @@ RUNGS = (EXACT, 8, 11, 13, 15, 17, 19, 21, 23, 25, 28, 32, 40, COARSEST)
 """Powers at which slices are counted; between them counts are interpolated."""
 SAMPLE_SLICES = 12_288
 COUNTED_TRACKS = 128
+ROUGH_BYTES = 8
+"""Slices and samples of large profiles take less in a file: they are much alike."""
 COUNTED_RUNS = 8
 RUN_SLICES = 1 << 14
 MOST_STARTS = 1 << 20
@@ -92,14 +94,18 @@ class Budget:
         self._measure = measure
         held = {layer_of(track) for track in tracks}
         self.layers = [layer for layer in IMPORTANCE if layer in held]
-        self._base_bytes = measure([_emptied(track) for track in tracks])
-        self._exact_bytes = {
-            layer: self._cost_of_one(self._own(layer), self._marginal) for layer in self.layers
-        }
         self._exact_factor: dict[LayerKey, float] = {}
 
     def _own(self, layer: LayerKey) -> list[Track]:
         return [track for track in self._tracks if layer_of(track) == layer]
+
+    @cached_property
+    def _base_bytes(self) -> int:
+        return self._measure([_emptied(track) for track in self._tracks])
+
+    @cached_property
+    def _exact_bytes(self) -> dict[LayerKey, float]:
+        return {layer: self._cost_of_one(self._own(layer), self._marginal) for layer in self.layers}
 
     @cached_property
     def _ladders(self) -> dict[LayerKey, _Ladder]:
@@ -132,8 +138,16 @@ class Budget:
             self._exact_model_bytes(layer) * self._exact_factor.get(layer, 1.0)
             for layer in self.layers
         )
+        return self._all(expected)
+
+    def rough_plan(self) -> Plan:
+        """The same, with an expectation that is rather too large, and takes no measuring."""
+        count = sum(len(track.content or ()) for track in self._tracks)
+        return self._all(count * ROUGH_BYTES)
+
+    def _all(self, expected_bytes: float) -> Plan:
         powers = {layer: self._floor(layer) for layer in self.layers}
-        return Plan(_resolutions(powers), expected, finest=True)
+        return Plan(_resolutions(powers), expected_bytes, finest=True)
 
     def learn(self, plan: Plan, layer_bytes: Mapping[LayerKey, float]) -> None:
         """Correct the costs by what the layers of a plan really took."""
