@@ -847,17 +847,15 @@ def test_trace_that_shrinks_while_it_is_read(
 
     spot = spot_of(layout)
     shorter = spot.path.stat().st_size * 3 // 4
-    blocks = json_events.read_as
+    blocks = json_events._read
 
-    def shrinking(decoder: Any, path: Path, block_bytes: int = 0, damage: Any = None) -> Any:
-        for number, block in enumerate(blocks(decoder, path, 2048, damage)):
+    def shrinking(decoder: Any, path: Path, _size: int, damage: Any, scan: Any) -> Any:
+        for number, block in enumerate(blocks(decoder, path, 2048, damage, scan)):
             yield block
             if number == 0:
                 os.truncate(path, shorter)
 
-    monkeypatch.setattr(json_events, "read_as", shrinking)
-    with contextlib.suppress(AttributeError):
-        monkeypatch.setattr("timeline.sources.kineto_reader.read_as", shrinking)
+    monkeypatch.setattr(json_events, "_read", shrinking)
     output = export.directory / "out.pftrace"
     arguments = [str(spot.root), "--kind", "detail", "--json", "-o", str(output)]
     assert main(arguments) == 0

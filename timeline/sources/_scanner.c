@@ -491,14 +491,19 @@ static int time_of(const Token *token, int64_t *whole_ns, int64_t *part)
     return READ;
 }
 
+static size_t length_of(const Token *token)
+{
+    return (size_t)(token->end - token->begin);
+}
+
 /* -- events ------------------------------------------------------------------------------- */
 
 /* Columns of events, where END is the id of an arrow; of args, in the order of the events whose
- * rows they name; and places in the text, of metadata and of what is spelled oddly. */
+ * rows they name; and places in the text, of metadata and of times that are spelled oddly. */
 enum {
     PHASE, GROUP, NAME, CATEGORY, START, END,
     ARG_ROW, ARG_KEY, ARG_KIND, ARG_VALUE,
-    METADATA, ODD_TIMES, ODD_IDS,
+    METADATA, ODD_TIMES,
     COLUMNS
 };
 
@@ -526,7 +531,8 @@ typedef struct {
 static int push_arg(Scanner *scanner, int32_t key, unsigned char kind, int64_t value)
 {
     int32_t row = (int32_t)scanner->columns[PHASE].used;
-    if (push_code(&scanner->columns[ARG_ROW], row) == FAILED || push_code(&scanner->columns[ARG_KEY], key) == FAILED ||
+    if (push_code(&scanner->columns[ARG_ROW], row) == FAILED ||
+        push_code(&scanner->columns[ARG_KEY], key) == FAILED ||
         push(&scanner->columns[ARG_KIND], &kind, 1) == FAILED)
         return FAILED;
     return push_number(&scanner->columns[ARG_VALUE], value);
@@ -535,7 +541,7 @@ static int push_arg(Scanner *scanner, int32_t key, unsigned char kind, int64_t v
 static int push_text(Scanner *scanner, int32_t key, const Token *token)
 {
     int32_t code;
-    if (code_of(&scanner->texts, token->begin, (size_t)(token->end - token->begin), &code) == FAILED)
+    if (code_of(&scanner->texts, token->begin, length_of(token), &code) == FAILED)
         return FAILED;
     return push_arg(scanner, key, IS_TEXT, code);
 }
@@ -604,7 +610,7 @@ static int read_raw_arg(Scanner *scanner, Cursor *cursor, int32_t key)
     spelling->used = 0;
     if (first != '"') {
         if (push(spelling, "\"", 1) == FAILED ||
-            (is_number && push(spelling, token.begin, (size_t)(token.end - token.begin)) == FAILED) ||
+            (is_number && push(spelling, token.begin, length_of(&token)) == FAILED) ||
             push(spelling, "\"", 1) == FAILED)
             return FAILED;
         token.begin = spelling->bytes;
@@ -625,7 +631,7 @@ static int read_known_args(Scanner *scanner, Cursor *cursor)
             return ended;
         if (key.escaped)
             return ODD;
-        size_t length = (size_t)(key.end - key.begin);
+        size_t length = length_of(&key);
         int32_t code =
             *slot_of(&scanner->keys, hash_of(key.begin, length), key.begin, length) - 1;
         if (code < 0) {
@@ -653,7 +659,7 @@ static int read_all_args(Scanner *scanner, Cursor *cursor)
         ended = read_key(cursor, &key);
         if (ended != READ)
             return ended;
-        if (code_of(&scanner->texts, key.begin, (size_t)(key.end - key.begin), &code) == FAILED)
+        if (code_of(&scanner->texts, key.begin, length_of(&key), &code) == FAILED)
             return FAILED;
         for (size_t at = 0; at < scanner->codes.used; at += sizeof code)
             if (memcmp(scanner->codes.bytes + at, &code, sizeof code) == 0)
@@ -686,8 +692,7 @@ static int reads_args(const Scanner *scanner, char phase)
 
 static inline int is(const Token *key, const char *name, size_t length)
 {
-    return (size_t)(key->end - key->begin) == length + 2 &&
-           memcmp(key->begin + 1, name, length) == 0;
+    return length_of(key) == length + 2 && memcmp(key->begin + 1, name, length) == 0;
 }
 
 /* Where the value of a key of an event goes, NULL for one that is of no use. */
@@ -778,7 +783,7 @@ static int spelling_of(Scanner *scanner, const Token *token, int32_t absent, int
     *code = absent;
     if (token->begin == NULL)
         return READ;
-    return code_of(&scanner->texts, token->begin, (size_t)(token->end - token->begin), code);
+    return code_of(&scanner->texts, token->begin, length_of(token), code);
 }
 
 static int push_spelling(Scanner *scanner, Buffer *column, const Token *token, int32_t absent)
@@ -804,9 +809,10 @@ static int push_interval(Scanner *scanner, const Event *event, const char *text)
     int64_t start_ns = 0, part = 0, length_ns = 0, length_part = 0;
     int odd = event->ts.begin == NULL || time_of(&event->ts, &start_ns, &part) != READ ||
               (event->dur.begin != NULL && time_of(&event->dur, &length_ns, &length_part) != READ);
-    if (odd && (push_number(&scanner->columns[ODD_TIMES], (int64_t)scanner->columns[PHASE].used) == FAILED ||
-                push_place(&scanner->columns[ODD_TIMES], text, &event->ts) == FAILED ||
-                push_place(&scanner->columns[ODD_TIMES], text, &event->dur) == FAILED))
+    Buffer *times = &scanner->columns[ODD_TIMES];
+    if (odd && (push_number(times, (int64_t)scanner->columns[PHASE].used) == FAILED ||
+                push_place(times, text, &event->ts) == FAILED ||
+                push_place(times, text, &event->dur) == FAILED))
         return FAILED;
     int64_t end_ns = (int64_t)((uint64_t)start_ns + (uint64_t)length_ns +
                                (uint64_t)((part + length_part + PARTS_IN_NS / 2) / PARTS_IN_NS));
@@ -816,20 +822,22 @@ static int push_interval(Scanner *scanner, const Event *event, const char *text)
     return push_number(&scanner->columns[END], end_ns);
 }
 
-/* The id of an arrow, which goes where the end of an interval is. */
-static int push_id(Scanner *scanner, const Event *event, const char *text)
+/* The id of an arrow, which goes where the end of an interval is: the number that it is, or the
+ * complement of a code, which is negative. */
+static int push_id(Scanner *scanner, const Event *event)
 {
+    const Token *id = &event->id;
+    Buffer *end = &scanner->columns[END];
     int64_t value = 0;
-    int quoted = event->id.begin != NULL && *event->id.begin == '"';
-    if (event->id.begin != NULL && is_whole(event->id.begin + quoted, event->id.end - quoted, &value) &&
-        value > 0) {
-        int64_t *end_ns = (int64_t *)(scanner->columns[END].bytes + scanner->columns[END].used) - 1;
-        memcpy(end_ns, &value, sizeof value);
-        return READ;
+    int32_t code;
+    int quoted = *id->begin == '"';
+    if (!is_whole(id->begin + quoted, id->end - quoted, &value) || value <= 0) {
+        if (code_of(&scanner->texts, id->begin, length_of(id), &code) == FAILED)
+            return FAILED;
+        value = ~(int64_t)code;
     }
-    if (push_number(&scanner->columns[ODD_IDS], (int64_t)scanner->columns[PHASE].used) == FAILED)
-        return FAILED;
-    return push_place(&scanner->columns[ODD_IDS], text, &event->id);
+    memcpy(end->bytes + end->used - sizeof value, &value, sizeof value);
+    return READ;
 }
 
 /* The group of an event: its process, and its thread or its name and the keys of its args. */
@@ -850,6 +858,17 @@ static int push_group(Scanner *scanner, const Event *event)
     return push_code(&scanner->columns[GROUP], code);
 }
 
+/* Whether an id is spelled as the only text that it can be: as digits, or without escapes. */
+static int is_plain_id(const Token *id)
+{
+    if (id->begin == NULL || *id->begin == '"')
+        return id->begin != NULL && !id->escaped;
+    for (const char *at = id->begin; at < id->end; at++)
+        if (!is_digit(*at))
+            return 0;
+    return 1;
+}
+
 /* Whether its values are of the types that the decoder takes. */
 static int is_well_typed(const Event *event)
 {
@@ -859,7 +878,7 @@ static int is_well_typed(const Event *event)
         return is_string(&event->name) &&
                (event->args.begin == NULL || strchr("{n", *event->args.begin) != NULL);
     return is_id(&event->tid) && is_string(&event->category) &&
-           (event->phase != 'X' || is_string(&event->name));
+           (event->phase == 'X' ? is_string(&event->name) : is_plain_id(&event->id));
 }
 
 /* Note an event that was read. */
@@ -887,10 +906,11 @@ static int push_event(Scanner *scanner, Event *event, const char *text, const To
     if (phase == 'C')
         event->category = absent;
     if (push_spelling(scanner, &scanner->columns[NAME], &event->name, scanner->empty) == FAILED ||
-        push_spelling(scanner, &scanner->columns[CATEGORY], &event->category, scanner->empty) == FAILED ||
+        push_spelling(scanner, &scanner->columns[CATEGORY], &event->category, scanner->empty) ==
+            FAILED ||
         push_interval(scanner, event, text) == FAILED)
         return FAILED;
-    if (is_arrow && push_id(scanner, event, text) == FAILED)
+    if (is_arrow && push_id(scanner, event) == FAILED)
         return FAILED;
     return push(&scanner->columns[PHASE], &phase, 1);
 }
@@ -962,19 +982,16 @@ static PyObject *slices_of(const Buffer *places, const char *text)
     return list;
 }
 
-/* Rows, each with some slices of the text: [(row, slice, ...), ...]. */
-static PyObject *rows_of(const Buffer *places, const char *text, int slices)
+/* Rows, each with two slices of the text: [(row, slice, slice), ...]. */
+static PyObject *rows_of(const Buffer *places, const char *text)
 {
-    size_t width = 1 + 2 * (size_t)slices, count = places->used / sizeof(int64_t) / width;
+    size_t count = places->used / (5 * sizeof(int64_t));
     const int64_t *place = (const int64_t *)places->bytes;
     PyObject *list = PyList_New((Py_ssize_t)count);
-    for (size_t at = 0; list != NULL && at < count; at++, place += width) {
-        PyObject *row = slices == 1
-            ? Py_BuildValue("(Ly#)", (long long)place[0], text + place[1],
-                            (Py_ssize_t)(place[2] - place[1]))
-            : Py_BuildValue("(Ly#y#)", (long long)place[0], text + place[1],
-                            (Py_ssize_t)(place[2] - place[1]), text + place[3],
-                            (Py_ssize_t)(place[4] - place[3]));
+    for (size_t at = 0; list != NULL && at < count; at++, place += 5) {
+        PyObject *row = Py_BuildValue(
+            "(Ly#y#)", (long long)place[0], text + place[1], (Py_ssize_t)(place[2] - place[1]),
+            text + place[3], (Py_ssize_t)(place[4] - place[3]));
         if (row == NULL)
             Py_CLEAR(list);
         else
@@ -1013,10 +1030,9 @@ static PyObject *scan(PyObject *self, PyObject *text)
     if (used < 0)
         return NULL;
     return Py_BuildValue(
-        "(nNNNNNNLL)", used, fresh(&scanner->texts), fresh(&scanner->groups), columns_of(scanner),
+        "(nNNNNNLL)", used, fresh(&scanner->texts), fresh(&scanner->groups), columns_of(scanner),
         slices_of(&scanner->columns[METADATA], bytes),
-        rows_of(&scanner->columns[ODD_TIMES], bytes, 2),
-        rows_of(&scanner->columns[ODD_IDS], bytes, 1), (long long)scanner->others,
+        rows_of(&scanner->columns[ODD_TIMES], bytes), (long long)scanner->others,
         (long long)scanner->unread);
 }
 

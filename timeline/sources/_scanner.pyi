@@ -7,7 +7,6 @@ Scanned = tuple[
     list[bytes],
     list[bytes],
     list[tuple[int, bytes, bytes]],
-    list[tuple[int, bytes]],
     int,
     int,
 ]

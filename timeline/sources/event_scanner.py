@@ -50,14 +50,14 @@ class EventScanner:
         None where that is the first, or where a value cannot be decoded.
         """
         scanned = self._scanner.scan(text)
-        used, texts, groups, columns, metadata, odd_times, odd_ids, others, unread = scanned
+        used, texts, groups, columns, metadata, odd_times, others, unread = scanned
         if not self.spellings.add(texts, groups) or not used:
             return None
         try:
             named = [_decode_metadata(event) for event in metadata]
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
-        events = ScannedEvents.of(columns, dict(odd_ids), named, others, unread)
+        events = ScannedEvents.of(columns, named, others, unread)
         return _with_times(events, odd_times), used
 
 

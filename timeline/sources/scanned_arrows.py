@@ -8,6 +8,7 @@ from timeline.records.columns import Rows
 from timeline.sources.scanned_events import ARROW_START, ScannedEvents
 from timeline.sources.scanned_lanes import lane_key
 from timeline.sources.spellings import Spellings
+from timeline.sources.trace_events import text
 from timeline.sources.trace_flows import FlowReader
 
 __all__ = ["add_arrows"]
@@ -20,9 +21,9 @@ def add_arrows(
     category = spellings.names(events.category[rows])
     held = category != reader.strings.code(without)
     rows, category = rows[held], category[held]
-    ids = events.end_ns[rows].copy()
-    places = [place for place, row in enumerate(rows.tolist()) if row in events.odd_ids]
-    ids[places] = reader.ids([events.odd_ids[row] for row in rows[places].tolist()])
+    ids = events.end_ns[rows]
+    codes, which = np.unique(~ids[ids < 0], return_inverse=True)
+    ids[ids < 0] = reader.ids([text(spellings[code]).encode() for code in codes.tolist()])[which]
     groups, lane = np.unique(events.group[rows], return_inverse=True)
     reader.add_columns(
         [lane_key(spellings, group) for group in groups.tolist()],

@@ -123,7 +123,7 @@ class ScannedEvents:
     """Events in file order, and the args of all of them, in the order of their events.
 
     group, name and category are codes of spellings; arg_row is a row of the events. The end of an
-    arrow is its id, if that is a plain one; others are in `odd_ids` by row.
+    arrow is its id, or the complement of a code where that is no number above zero.
     """
 
     phase: Bytes
@@ -135,7 +135,6 @@ class ScannedEvents:
     arg_row: Codes
     arg_key: Codes
     args: ArgValues
-    odd_ids: dict[int, bytes]
     metadata: list[Metadata]
     others: int
     """Events of a phase that is not drawn."""
@@ -146,7 +145,6 @@ class ScannedEvents:
     def of(
         cls,
         columns: Sequence[bytes],
-        odd_ids: dict[int, bytes],
         metadata: list[Metadata],
         others: int,
         unread: int,
@@ -157,15 +155,12 @@ class ScannedEvents:
             for (name, dtype), column in zip(_COLUMNS.items(), columns, strict=True)
         }
         args = ArgValues(made.pop("kind"), made.pop("value"))
-        return cls(
-            **made, args=args, odd_ids=odd_ids, metadata=metadata, others=others, unread=unread
-        )
+        return cls(**made, args=args, metadata=metadata, others=others, unread=unread)
 
     @classmethod
     def concat(cls, parts: Sequence[ScannedEvents]) -> ScannedEvents:
         """The events of texts one behind the other."""
         firsts = np.cumsum([0, *(len(part.phase) for part in parts)], dtype=np.int32)[:-1]
-        placed = list(zip(parts, firsts, strict=True))
 
         def joined(column: Callable[[ScannedEvents], npt.NDArray[Any]]) -> npt.NDArray[Any]:
             return np.concatenate([column(part) for part in parts])
@@ -177,14 +172,13 @@ class ScannedEvents:
             category=joined(lambda part: part.category),
             start_ns=joined(lambda part: part.start_ns),
             end_ns=joined(lambda part: part.end_ns),
-            arg_row=np.concatenate([part.arg_row + first for part, first in placed]),
+            arg_row=np.concatenate(
+                [part.arg_row + first for part, first in zip(parts, firsts, strict=True)]
+            ),
             arg_key=joined(lambda part: part.arg_key),
             args=ArgValues(
                 joined(lambda part: part.args.kind), joined(lambda part: part.args.value)
             ),
-            odd_ids={
-                int(first) + row: own for part, first in placed for row, own in part.odd_ids.items()
-            },
             metadata=[event for part in parts for event in part.metadata],
             others=sum(part.others for part in parts),
             unread=sum(part.unread for part in parts),

@@ -13,7 +13,7 @@ from timeline.records.strings import NO_NAME, StringPool
 from timeline.sources.event_scanner import ARG_NUMBERS
 from timeline.sources.lane_events import LaneEvents
 from timeline.sources.microseconds import moments_ns
-from timeline.sources.scanned_events import ArgValues, ScannedEvents
+from timeline.sources.scanned_events import COMPLETE, ArgValues, ScannedEvents
 from timeline.sources.spellings import Spellings
 from timeline.sources.trace_lanes import LaneKey
 
@@ -54,10 +54,12 @@ class _ArgsByKey:
     """The args of events, those of a key together."""
 
     def __init__(self, events: ScannedEvents) -> None:
-        order = np.argsort(events.arg_key, kind="stable")
-        self._row, self._args = events.arg_row[order], events.args[order]
-        bounds = np.arange(len(ARG_NUMBERS) + 1)
-        self._bounds = np.searchsorted(events.arg_key[order], bounds).tolist()
+        own = np.flatnonzero(events.phase[events.arg_row] == COMPLETE)
+        key = events.arg_key[own].astype(np.int8)  # which sorts in one pass
+        own = own[np.argsort(key, kind="stable")]
+        self._row, self._args = events.arg_row[own], events.args[own]
+        counts = np.bincount(key, minlength=len(ARG_NUMBERS))
+        self._bounds = [0, *np.cumsum(counts).tolist()]
 
     def __call__(self, arg: str) -> tuple[Codes, ArgValues]:
         number = ARG_NUMBERS[arg]

@@ -181,13 +181,13 @@ class _Reader:
             self._flush()
 
     def _add_scanned(self, events: ScannedEvents) -> None:
-        """Keep columns until there are those of HELD_EVENTS."""
+        """Keep columns until they are as large as HELD_EVENTS objects."""
         for event in events.metadata:
             if not self._told_before and self._on_device(event):
                 self.names.add(event)
         self._others += events.others
         self._scanned.append(events)
-        self._held += len(events)
+        self._held += -(-len(events) // COLUMNS_PER_OBJECT)
         if self._held > HELD_EVENTS:
             self._flush()
 
@@ -350,6 +350,8 @@ class _Reader:
 
 HELD_EVENTS = 1 << 15
 """Events that are held as objects before they become columns."""
+COLUMNS_PER_OBJECT = 4
+"""Events in columns that take as much memory as one object."""
 
 
 def _scanner(strings: StringPool, wanted: Wanted) -> EventScanner | None:
