@@ -1,9 +1,10 @@
 """Turns large inputs, made from real profiles, into a table of how fast tlexport reads them.
 
-    python tests/bench [--shared ../shared] [--runs 5] [--json table.json]
+    python tests/bench [traces databases starts growth] [--runs 5] [--json table.json]
 
 Inputs are made by tools/scaleup.py of the shared directory, in a temporary directory. Every run is
-a process of its own, so times hold the start of Python, and peaks are those of that process.
+a process of its own, so times hold the start of Python, and peaks are those of that process. What
+is not named takes some minutes; `growth` makes a database of 2 GB and takes longer.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from timeline.sources.event_scanner import is_compiled
+
 ROOT = Path(__file__).resolve().parents[2]
+_NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 DEVICE_LAYERS = "steps,overlap,hardware,communication,counters"
 MEGABYTE = 1_000_000
 
@@ -81,7 +85,7 @@ class Bench:
     def _run(self, command: Sequence[str]) -> Run:
         begin = time.perf_counter()
         with (self.directory / "log.txt").open("wb") as log:
-            process = subprocess.Popen(command, stdout=log, stderr=log)
+            process = subprocess.Popen(command, stdout=log, stderr=log, env=self._environment())
             _, status, usage = os.wait4(process.pid, 0)
         wall_s = time.perf_counter() - begin
         if status:
@@ -89,6 +93,16 @@ class Bench:
             raise SystemExit(f"{' '.join(command)}: exit status {status}\n{said}")
         process.returncode = 0
         return Run(wall_s, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
+
+    def _environment(self) -> dict[str, str]:
+        """That of a user, whose second run finds the package compiled to bytecode."""
+        kept = {key: value for key, value in os.environ.items() if key != _NO_BYTECODE}
+        return kept | {"PYTHONPYCACHEPREFIX": str(self.directory / "bytecode")}
+
+    def compile(self) -> None:
+        """Have the bytecode there before the first run."""
+        command = [sys.executable, "-m", "compileall", "-q", str(ROOT / "timeline")]
+        subprocess.run(command, check=True, env=self._environment())
 
     def export(self, path: Path, *options: str) -> list[str]:
         """The command that exports a profile."""
@@ -193,6 +207,16 @@ def databases(bench: Bench, inputs: Inputs) -> Iterator[Row]:
             yield bench.measure(work, command, millions, "M tasks")
 
 
+def growth(bench: Bench, inputs: Inputs) -> Iterator[Row]:
+    """Whether time and memory keep to the number of tasks."""
+    for tasks in (100_000, 1_000_000, 10_000_000):
+        path, label = inputs.database(tasks), f"{tasks:,}".replace(",", " ")
+        for kind in ("detail", "summary"):
+            command = bench.export(path, "--kind", kind)
+            yield bench.measure(f"{label} tasks -> {kind}", command, tasks / 1e6, "M tasks")
+        shutil.rmtree(path)
+
+
 def starts(bench: Bench, inputs: Inputs) -> Iterator[Row]:
     """What must feel immediate, and many ranks."""
     yield bench.measure("--help", [*TLEXPORT, "--help"])
@@ -216,7 +240,9 @@ def machine() -> str:
     with Path("/proc/cpuinfo").open(encoding="utf-8") as file:
         models = [line.partition(":")[2].strip() for line in file if line.startswith("model name")]
     model = models[0] if models else platform.processor()
-    return f"{os.cpu_count()} cores of {model}, Python {platform.python_version()}"
+    scanner = "with" if is_compiled() else "without"
+    python = platform.python_version()
+    return f"{os.cpu_count()} cores of {model}, Python {python}, {scanner} the compiled scanner"
 
 
 def main() -> None:
@@ -226,8 +252,12 @@ def main() -> None:
         "databases": databases,
         "starts": starts,
     }
+    usual = list(parts)
+    parts["growth"] = growth
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="*", choices=[*parts, []], help="default: all")
+    parser.add_argument(
+        "parts", nargs="*", choices=[*parts, []], help=f"default: {' '.join(usual)}"
+    )
     parser.add_argument("--shared", type=Path, default=ROOT.parent / "shared")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--json", type=Path, help="also write the table here")
@@ -236,7 +266,8 @@ def main() -> None:
         raise SystemExit(f"{asked.shared}: has no tools/scaleup.py to make large inputs with.")
     with tempfile.TemporaryDirectory(prefix="tlexport-bench-") as name:
         bench, inputs = Bench(asked.runs, Path(name)), Inputs(asked.shared, Path(name))
-        rows = [row for part in asked.parts or parts for row in parts[part](bench, inputs)]
+        bench.compile()
+        rows = [row for part in asked.parts or usual for row in parts[part](bench, inputs)]
     print(f"{machine()}; medians of {asked.runs} runs\n\n{table(rows)}")
     if asked.json:
         found = [asdict(row) | {"rate": row.rate} for row in rows]
