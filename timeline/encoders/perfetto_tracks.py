@@ -156,8 +156,16 @@ def _nested_events(slices: Slices, before_ns: int, at_once: int) -> Iterator[_Ev
             part = slice(first, first + at_once)
             since_ns = np.diff(edges.time_ns[part], prepend=before_ns)
             before_ns = int(edges.time_ns[part][-1])
-            ends = edges.is_end[part]
-            yield _Events(rows[edges.row[part]], since_ns, since_ns, ~ends, ends)
+            yield _paired(rows[edges.row[part]], since_ns, edges.is_end[part])
+
+
+def _paired(row: Rows, since_ns: Int64, is_end: Bool) -> _Events:
+    """Events one by one as rows, but an end that follows its beginning in the row of that."""
+    follows = np.append(False, is_end[1:] & ~is_end[:-1])
+    at = np.flatnonzero(~follows)
+    begins = ~is_end[at]
+    ended = np.append(follows[1:], False)[at]
+    return _Events(row[at], since_ns[at], since_ns[at + ended], begins, ~begins | ended)
 
 
 def _encode_slices(track: Track, slices: Slices, sequence: int, first_ns: int) -> Iterator[bytes]:
