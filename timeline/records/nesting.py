@@ -49,14 +49,19 @@ def edges_of(start_ns: Int64, end_ns: Int64) -> Edges:
     some, none = np.flatnonzero(~empty), np.flatnonzero(empty)
     # Among beginnings the longer one is outer, among ends the later start is inner. Equal
     # intervals open in row order and close in the reverse one.
-    begins = some[np.lexsort((-end_ns[some], start_ns[some]))]
+    begins = some
+    if not _in_order(start_ns[some], end_ns[some]):
+        begins = some[np.lexsort((-end_ns[some], start_ns[some]))]
     back = some[::-1]
     ends = back[np.lexsort((-start_ns[back], end_ns[back]))]
     points = none[np.argsort(start_ns[none], kind="stable")]
     begin_ns, close_ns, point_ns = start_ns[begins], end_ns[ends], start_ns[points]
-    closed = np.searchsorted(close_ns, begin_ns, side="right")
-    opened = np.searchsorted(begin_ns, close_ns, side="left")
     count = np.arange(len(some))
+    closed = np.searchsorted(close_ns, begin_ns, side="right")
+    # Ends take the places that beginnings leave.
+    closes = np.ones(2 * len(some), np.bool_)
+    closes[count + closed] = False
+    opened = np.flatnonzero(closes) - count
     made = _EdgeColumns.of(2 * len(start_ns))
     at = count + closed + 2 * np.searchsorted(point_ns, begin_ns, side="left")
     made.put(at, begins, begin_ns, count - closed, is_end=False)
