@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the tests of the compiled scanner on a copy that is compiled with the sanitizers of GCC.
+# Runs the tests of the compiled modules on a copy that is compiled with the sanitizers of GCC.
 # SCANNER_EXAMPLES is how many files each test makes up. The packages of the tests must be there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -9,11 +9,13 @@ trap 'rm -rf "$copy"' EXIT
 cp -r timeline tests examples pyproject.toml "$copy"
 cd "$copy"
 include=$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["include"])')
-gcc -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -shared -fPIC \
-    -Wall -Wextra -Wno-unused-parameter -DPy_LIMITED_API=0x030A0000 "-I$include" \
-    timeline/sources/_scanner.c -o timeline/sources/_scanner.abi3.so
+for module in _rows _scanner; do
+    gcc -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -shared -fPIC \
+        -Wall -Wextra -Wno-unused-parameter -DPy_LIMITED_API=0x030A0000 "-I$include" \
+        "timeline/sources/$module.c" -o "timeline/sources/$module.abi3.so"
+done
 
 # Python itself is not compiled with them, and keeps some memory until it ends.
 LD_PRELOAD="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so)" \
     ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc PYTHONPATH=$copy \
-    python3 -m pytest -q tests/test_event_scanner.py "$@"
+    python3 -m pytest -q tests/test_event_scanner.py tests/test_row_blocks.py "$@"

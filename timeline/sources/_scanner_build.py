@@ -1,6 +1,6 @@
-"""Turns the C source of the scanner into a module of the package, while the package is built.
+"""Turns C sources into modules of the package, while the package is built.
 
-Where there is no compiler, the package is built without it and reads events in Python.
+Where there is no compiler, the package is built without them and reads events and rows in Python.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from setuptools import Distribution, Extension
 from setuptools.errors import CCompilerError, ExecError, PlatformError
 
-NAME = "timeline.sources._scanner"
+NAMES = ("timeline.sources._rows", "timeline.sources._scanner")
 STABLE_ABI = "0x030A0000"
 """Of Python 3.10: one module serves that version and all later ones."""
 TAG = "cp310-abi3"
 
 
 class CustomBuildHook(BuildHookInterface[Any]):
-    """Adds the compiled scanner to a wheel, or puts it beside its source for an editable one."""
+    """Adds compiled modules to a wheel, or puts them beside their sources for an editable one."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile before the files of the wheel are collected."""
@@ -33,13 +33,14 @@ class CustomBuildHook(BuildHookInterface[Any]):
         try:
             made = _compiled(root, into)
         except (CCompilerError, ExecError, PlatformError) as error:
-            self.app.display_warning(f"The scanner is left out, it cannot be compiled: {error}")
+            self.app.display_warning(f"Left out, since they cannot be compiled: {NAMES}: {error}")
             return
         if not is_editable:
             platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
             build_data["tag"] = f"{TAG}-{platform}"
             build_data["pure_python"] = False
-            build_data["force_include"][str(made)] = made.relative_to(into).as_posix()
+            for module in made:
+                build_data["force_include"][str(module)] = module.relative_to(into).as_posix()
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Remove what is in the wheel by now."""
@@ -47,19 +48,22 @@ class CustomBuildHook(BuildHookInterface[Any]):
             shutil.rmtree(self._scratch)
 
 
-def _compiled(root: Path, into: Path) -> Path:
-    """The module that is made of the source."""
-    extension = Extension(
-        NAME,
-        [str((root / NAME.replace(".", "/")).with_suffix(".c"))],
-        define_macros=[("Py_LIMITED_API", STABLE_ABI)],
-        py_limited_api=True,
-    )
-    command = Distribution({"name": "tlexport", "ext_modules": [extension]}).get_command_obj(
+def _compiled(root: Path, into: Path) -> list[Path]:
+    """The modules that are made of the sources."""
+    extensions = [
+        Extension(
+            name,
+            [str((root / name.replace(".", "/")).with_suffix(".c"))],
+            define_macros=[("Py_LIMITED_API", STABLE_ABI)],
+            py_limited_api=True,
+        )
+        for name in NAMES
+    ]
+    command = Distribution({"name": "tlexport", "ext_modules": extensions}).get_command_obj(
         "build_ext"
     )
     with tempfile.TemporaryDirectory(prefix="tlexport-build-") as scratch:
         command.build_lib, command.build_temp, command.force = str(into), scratch, True
         command.ensure_finalized()
         command.run()
-    return Path(command.get_outputs()[0])
+    return [Path(made) for made in command.get_outputs()]

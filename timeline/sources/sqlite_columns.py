@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,12 +16,11 @@ from timeline.errors import SourceError
 from timeline.records.columns import Float64, Int64, constant
 from timeline.records.paging import Room
 from timeline.sources.damage import Damage
+from timeline.sources.row_blocks import column_blocks
 from timeline.sources.sqlite_connection import connected, reading
 
 __all__ = ["Database", "open_database"]
 
-BLOCK_ROWS = 2048
-"""Rows whose numbers are Python objects at a time: few enough for the processor's own cache."""
 LEAST_ROW_BYTES = 6
 """A row of one column takes so many bytes of its page."""
 _Found = TypeVar("_Found")
@@ -196,14 +194,10 @@ class Database:
         most = self._most_rows(table)
         columns = [Room(most, dtype) for _ in cells]
         query = f"SELECT {', '.join(cells)} FROM {self._rows_of(table)} {where} ORDER BY rowid"
-        rows = self._connection.execute(query)
-        while True:
-            block = chain.from_iterable(islice(rows, BLOCK_ROWS))
-            values = np.fromiter(block, dtype).reshape(-1, len(columns))
-            if not len(values):
-                return [column.column() for column in columns]
-            for column, own in zip(columns, values.T, strict=True):
+        for block in column_blocks(self._connection.execute(query), len(columns), dtype):
+            for column, own in zip(columns, block, strict=True):
                 column.add(own)
+        return [column.column() for column in columns]
 
     def _most_rows(self, table: str) -> int:
         """A bound of the number of rows that is found without reading them, unlike the number."""
