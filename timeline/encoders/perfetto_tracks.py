@@ -332,12 +332,13 @@ def _flow_ids(arrows: Arrows, most: int, row: Rows) -> list[Piece]:
     if not most:
         return []
     first = np.searchsorted(arrows.slice, row, side="left")
-    count = np.searchsorted(arrows.slice, row, side="right") - first
     made: list[Piece] = []
-    for number in range(int(count.max(initial=0))):
-        present = count > number
-        ids = arrows.arrow[np.minimum(first + number, len(arrows.arrow) - 1)]
-        made += [Bytes(_FLOW_ID, present), Fixed64(ids, present)]
+    for number in range(most):
+        at = np.minimum(first + number, len(arrows.slice) - 1)
+        present = (arrows.slice[at] == row) & (at == first + number)
+        if not present.any():
+            break
+        made += [Bytes(_FLOW_ID, present), Fixed64(arrows.arrow[at], present)]
     return made
 
 
