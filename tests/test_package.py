@@ -27,7 +27,8 @@ from timeline.version import __version__
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "timeline"
 COMPILED = (".so", ".pyd")
-SCANNER_SOURCES = frozenset(f"timeline/sources/_scanner{name}" for name in (".c", "_build.py"))
+C_SOURCES = frozenset(f"timeline/sources/{name}" for name in ("_scanner.c", "_rows.c", "_build.py"))
+"""What wheels hold only compiled, and what compiles it."""
 SHIPPED = ("timeline", "proto", "tests", "examples")
 """The directories that a source distribution holds whole."""
 
@@ -123,7 +124,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(built: Built) -> None:
     """Templates of the page and the mark of its types included; the scanner only compiled."""
     names = {name for name in built.wheel_names() if ".dist-info/" not in name}
     compiled = {name for name in names if name.endswith(COMPILED)}
-    assert names - compiled == files_below("timeline") - SCANNER_SOURCES
+    assert names - compiled == files_below("timeline") - C_SOURCES
     assert (len(compiled), "-abi3-" in built.wheel.name) == (2 * is_compiled(), is_compiled())
     assert {"timeline/py.typed", "timeline/report_page/templates/page.html"} <= names
 
@@ -145,7 +146,7 @@ def test_without_a_compiler_the_wheel_is_for_every_machine(tmp_path: Path) -> No
     with zipfile.ZipFile(wheel) as opened:
         names = {name for name in opened.namelist() if ".dist-info/" not in name}
     assert wheel.name.endswith("-py3-none-any.whl")
-    assert names == files_below("timeline") - SCANNER_SOURCES
+    assert names == files_below("timeline") - C_SOURCES
 
 
 def test_metadata_says_what_the_package_says(built: Built) -> None:
