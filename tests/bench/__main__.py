@@ -27,6 +27,7 @@ from timeline.sources.event_scanner import is_compiled
 
 ROOT = Path(__file__).resolve().parents[2]
 _NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
+_SCHEMA = "perfetto.protos.perfetto.trace.perfetto_trace_pb2"
 DEVICE_LAYERS = "steps,overlap,hardware,communication,counters"
 MEGABYTE = 1_000_000
 
@@ -101,8 +102,10 @@ class Bench:
 
     def compile(self) -> None:
         """Have the bytecode there before the first run."""
-        command = [sys.executable, "-m", "compileall", "-q", str(ROOT / "timeline")]
-        subprocess.run(command, check=True, env=self._environment())
+        compiles = [sys.executable, "-m", "compileall", "-q", str(ROOT / "timeline")]
+        imports = [sys.executable, "-c", "import timeline.exporting, rich.table, " + _SCHEMA]
+        for command in (compiles, imports):
+            subprocess.run(command, check=True, env=self._environment())
 
     def export(self, path: Path, *options: str) -> list[str]:
         """The command that exports a profile."""
