@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 
 from timeline.encoders import deflate
-from timeline.encoders.perfetto_tracks import Work, clock_ns, encode_track, track_uuid
+from timeline.encoders.perfetto_tracks import clock_ns, encode_track, track_uuid
 from timeline.encoders.schema import descriptor_bytes
 from timeline.encoders.tally import Tally
 from timeline.encoders.wire import varint
@@ -21,10 +21,8 @@ __all__ = ["encode_perfetto"]
 FILE_SEQUENCE = 1
 CHUNK_BYTES = 512 * 1024
 """Bytes of packets that are compressed together."""
-THREADS = min(4, os.cpu_count() or 1)
-"""As many encode, and as many compress: NumPy and the compressor let others run meanwhile."""
-FEW_WORKS = 64
-"""Less work is done at once: small files, and what is measured, start no threads."""
+COMPRESSORS = min(4, os.cpu_count() or 1)
+"""Threads that compress; the compressor lets others run meanwhile."""
 _PACKET = b"\x0a"
 _COMPRESSED_PACKETS = varint(50 << 3 | 2)
 
@@ -47,29 +45,9 @@ def _packets(timeline: Timeline) -> Iterator[tuple[int | None, bytes]]:
     yield None, _file_facts(timeline)
     for packet in _descriptors(timeline.tracks):
         yield None, packet
-    yield from _done(
-        (track.id, work)
-        for track in timeline.tracks
-        for work in encode_track(track, timeline.first_ns)
-    )
-
-
-def _done(works: Iterator[tuple[int, Work]]) -> Iterator[tuple[int, bytes]]:
-    """What pieces of work make, in their order; several are done at a time where there are many."""
-    first = list(islice(works, FEW_WORKS))
-    if len(first) < FEW_WORKS:
-        yield from ((track, work()) for track, work in first)
-        return
-    in_work = deque[tuple[int, Future[bytes]]]()
-    with ThreadPoolExecutor(THREADS) as encoders:
-        for track, work in chain(first, works):
-            in_work.append((track, encoders.submit(work)))
-            if len(in_work) > 2 * THREADS:
-                done, packets = in_work.popleft()
-                yield done, packets.result()
-        while in_work:
-            done, packets = in_work.popleft()
-            yield done, packets.result()
+    for track in timeline.tracks:
+        for packet in encode_track(track, timeline.first_ns):
+            yield track.id, packet
 
 
 def _file_facts(timeline: Timeline) -> bytes:
@@ -140,10 +118,10 @@ def _compressed(
         yield from (_wrapped(deflate.compressed(own.packets, level), own, tally) for own in first)
         return
     in_work = deque[tuple[Future[bytes], _Chunk]]()
-    with ThreadPoolExecutor(THREADS) as compressors:
+    with ThreadPoolExecutor(COMPRESSORS) as compressors:
         for chunk in chain(first, chunks):
             in_work.append((compressors.submit(deflate.compressed, chunk.packets, level), chunk))
-            if len(in_work) > THREADS:
+            if len(in_work) > COMPRESSORS:
                 done, own = in_work.popleft()
                 yield _wrapped(done.result(), own, tally)
         while in_work:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,10 +24,8 @@ from timeline.records.nesting import edges_of, pieces_of
 from timeline.records.paging import let_go, parts_of
 from timeline.tracks.model import Arg, ArgKind, Arrows, Samples, Slices, Track
 
-__all__ = ["SEQUENCE_OF_TRACK", "Work", "clock_ns", "encode_track", "track_uuid"]
+__all__ = ["SEQUENCE_OF_TRACK", "clock_ns", "encode_track", "track_uuid"]
 
-Work = Callable[[], bytes]
-"""Makes some packets; pieces of work do not depend on each other."""
 SEQUENCE_OF_TRACK = 2
 """Sequence of track 0; sequence 1 holds descriptors and file-wide facts."""
 SEQUENCE_CLOCK = 64
@@ -60,8 +57,8 @@ def track_uuid(track_id: int) -> int:
     return track_id + 1
 
 
-def encode_track(track: Track, first_ns: int) -> Iterator[Work]:
-    """The packets of a track's slices or samples, framed as in a trace file, in pieces of work.
+def encode_track(track: Track, first_ns: int) -> Iterator[bytes]:
+    """The packets of a track's slices or samples, framed as in a trace file.
 
     The sequence begins with its names, its track as the default, and a clock on which each event
     tells only the time since the one before. All clocks start at the same moment, so the UI's row
@@ -71,7 +68,7 @@ def encode_track(track: Track, first_ns: int) -> Iterator[Work]:
     if isinstance(track.content, Slices) and len(track.content):
         yield from _encode_slices(track, track.content, sequence, first_ns)
     elif isinstance(track.content, Samples) and len(track.content):
-        yield functools.partial(_opening, track, sequence, first_ns, _Names())
+        yield _opening(track, sequence, first_ns, _Names())
         yield from _encode_samples(track.content, sequence, first_ns)
 
 
@@ -171,58 +168,42 @@ def _paired(row: Rows, since_ns: Int64, is_end: Bool) -> _Events:
     return _Events(row[at], since_ns[at], since_ns[at + ended], begins, ~begins | ended)
 
 
-def _encode_slices(track: Track, slices: Slices, sequence: int, first_ns: int) -> Iterator[Work]:
+def _encode_slices(track: Track, slices: Slices, sequence: int, first_ns: int) -> Iterator[bytes]:
     texts = [arg for arg in slices.args if arg.kind is ArgKind.NAME and arg.present.any()]
     event_iids, event_codes = _numbered(_uses(slices.name, None, len(slices.strings)))
     value_uses = [_uses(arg.values, arg.present, len(slices.strings)) for arg in texts]
     value_iids, values = _numbered(sum(value_uses, np.zeros(len(slices.strings), np.intp)))
     typed, untyped = _split_args(slices)
-    names = _Names(
-        [slices.strings[code] for code in event_codes.tolist()],
-        [arg.name for arg in (*texts, *untyped)],
-        [slices.strings[code] for code in values.tolist()],
+    yield _opening(
+        track,
+        sequence,
+        first_ns,
+        _Names(
+            [slices.strings[code] for code in event_codes.tolist()],
+            [arg.name for arg in (*texts, *untyped)],
+            [slices.strings[code] for code in values.tolist()],
+        ),
     )
-    yield functools.partial(_opening, track, sequence, first_ns, names)
     most_arrows = _most_arrows(slices.arrows)
-    rows = _SliceRows(slices, sequence, event_iids, value_iids, texts, typed, untyped, most_arrows)
     rows_at_once = max(LEAST_BLOCK_ROWS, BLOCK_BYTES // (64 + 10 * most_arrows))
     for events in _events(slices, first_ns, rows_at_once):
-        yield functools.partial(rows.encoded, events)
-
-
-@dataclass(frozen=True)
-class _SliceRows:
-    """The slices of a track, and how their names and args are numbered."""
-
-    slices: Slices
-    sequence: int
-    event_iids: Int64
-    value_iids: Int64
-    texts: list[Arg]
-    typed: list[Arg]
-    untyped: list[Arg]
-    most_arrows: int
-
-    def encoded(self, events: _Events) -> bytes:
-        """The packets of some events."""
         row = events.row
         begin: list[Piece] = [
             Bytes(_TYPE_BEGIN + _NAME_IID),
-            Varint(self.event_iids[self.slices.name[row]]),
-            *_typed_args(self.slices, self.typed, row),
-            *_text_args(self.texts, self.value_iids, row),
-            *_untyped_args(self.untyped, len(self.texts), row),
-            *_flow_ids(self.slices.arrows, self.most_arrows, row),
+            Varint(event_iids[slices.name[row]]),
+            *_typed_args(slices, typed, row),
+            *_text_args(texts, value_iids, row),
+            *_untyped_args(untyped, len(texts), row),
+            *_flow_ids(slices.arrows, most_arrows, row),
         ]
-        packets = encode_rows(
+        yield encode_rows(
             [
-                _event(events.begin_ns, self.sequence, begin, events.begins),
-                _event(events.end_ns, self.sequence, [Bytes(_TYPE_END)], events.ends),
+                _event(events.begin_ns, sequence, begin, events.begins),
+                _event(events.end_ns, sequence, [Bytes(_TYPE_END)], events.ends),
             ],
             len(row),
         )
         let_go()
-        return packets
 
 
 def _event(
@@ -342,7 +323,7 @@ def _flow_ids(arrows: Arrows, most: int, row: Rows) -> list[Piece]:
     return made
 
 
-def _encode_samples(samples: Samples, sequence: int, first_ns: int) -> Iterator[Work]:
+def _encode_samples(samples: Samples, sequence: int, first_ns: int) -> Iterator[bytes]:
     since_ns = np.diff(samples.time_ns, prepend=first_ns)
     rows_at_once = BLOCK_BYTES // 64
     for first in range(0, len(samples), rows_at_once):
@@ -351,5 +332,4 @@ def _encode_samples(samples: Samples, sequence: int, first_ns: int) -> Iterator[
             Bytes(_TYPE_COUNTER + _DOUBLE_COUNTER),
             Fixed64(samples.value[first:stop]),
         ]
-        packets = [_event(since_ns[first:stop], sequence, event)]
-        yield functools.partial(encode_rows, packets, stop - first)
+        yield encode_rows([_event(since_ns[first:stop], sequence, event)], stop - first)
