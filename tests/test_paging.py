@@ -25,7 +25,7 @@ from timeline.share import Request, share_of
 from timeline.sources.base import Wanted
 from timeline.sources.discovery import discover
 from timeline.sources.sqlite_columns import Database, open_database
-from timeline.tracks.gathering import element_count
+from timeline.tracks.model import element_count
 from timeline.tracks.rank_picture import PictureOptions
 
 LAYOUTS = (
@@ -155,7 +155,7 @@ def peak_of(profile: Path) -> tuple[int, int]:
     tracemalloc.start()
     try:
         share = share_of(source, request)
-        return tracemalloc.get_traced_memory()[1], element_count([share.tracks])
+        return tracemalloc.get_traced_memory()[1], element_count(share.tracks.tracks)
     finally:
         tracemalloc.stop()
 

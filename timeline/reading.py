@@ -19,7 +19,7 @@ from timeline.share import BYTES_OF_ELEMENT, Request, Share, gathered, share_of
 from timeline.sources.base import Source
 from timeline.tracks.facts import RankFacts
 from timeline.tracks.fit import Leading
-from timeline.tracks.gathering import element_count
+from timeline.tracks.model import element_count
 from timeline.tracks.waiting import with_waiting
 
 __all__ = [
@@ -143,12 +143,12 @@ def _read(
     for source, share in crew.shares(sources, share_of, requests):
         read.append(source)
         shares.append(share)
-        held += element_count([share.tracks])
+        held += element_count(share.tracks.tracks)
         if limit_bytes and held > most and len(shares) > 1:
             crew.progress.report("Gathering what is short", 0, 0)
             tracks = gathered(tuple(shares), requests[0], limit_bytes, most)
             shares = [replace(own, tracks=rows) for own, rows in zip(shares, tracks, strict=True)]
-            held = element_count(tracks)
+            held = sum(element_count(own.tracks) for own in tracks)
             most = max(most, 2 * held)
     asked = [wanted[source.identity.rank] for source in read]
     if clock is None:

@@ -23,8 +23,8 @@ from timeline.selection import Kind, Selection
 from timeline.sources.base import Source, Wanted
 from timeline.tracks.facts import ProfileFacts, RankFacts, facts_of, profile_facts
 from timeline.tracks.fit import Leading, with_leading_detail
-from timeline.tracks.gathering import element_count, gathered_within
-from timeline.tracks.model import Arg, Slices, Timeline, Track
+from timeline.tracks.gathering import gathered_within
+from timeline.tracks.model import Arg, Slices, Timeline, Track, element_count
 from timeline.tracks.painter import ArgColumn
 from timeline.tracks.picture import RankTracks, draw_rank
 from timeline.tracks.rank_picture import PictureOptions, RankPicture
@@ -100,7 +100,7 @@ def share_of_records(records: Records, request: Request) -> Share:
     facts, tracks = _drawn(profile_facts(records), records, request)
     fair_bytes = max(LEAST_ROOM_BYTES, request.limit_bytes * DENSE // request.ranks)
     room_bytes = min(request.limit_bytes, fair_bytes)
-    if room_bytes and element_count([tracks]) * BYTES_OF_ELEMENT > room_bytes:
+    if room_bytes and element_count(tracks.tracks) * BYTES_OF_ELEMENT > room_bytes:
         most = max(room_bytes * SLACK // BYTES_OF_ELEMENT, MOST_ELEMENTS * DENSE // request.ranks)
         (tracks,) = gathered((Share(facts, tracks),), request, room_bytes, int(most))
     return Share(facts, tracks)

@@ -10,6 +10,7 @@ from timeline.fitting.writer import AIM, MOST_TRIES, Drawing, Writer, Written, t
 from timeline.records.tables import Omission
 from timeline.tracks.budget import Budget
 from timeline.tracks.gathering import ARROW_REASON
+from timeline.tracks.model import element_count
 from timeline.tracks.resolve import Plan, resolve, with_resolutions
 
 __all__ = ["coarsened"]
@@ -98,9 +99,8 @@ def _coarsest(writer: Writer, drawing: Drawing, budget: Budget) -> Written:
 
 def _level(drawing: Drawing, plan: Plan, limit: int) -> int:
     """How hard a file is compressed: one that has room and is large need not be the smallest."""
-    count = sum(len(track.content or ()) for track in drawing.tracks)
     has_room = plan.finest and plan.expected_bytes * ROOMY <= limit
-    return QUICK if has_room and count > WELL_COMPRESSED else SMALL
+    return QUICK if has_room and element_count(drawing.tracks) > WELL_COMPRESSED else SMALL
 
 
 def _resolved(writer: Writer, drawing: Drawing, plan: Plan, level: int = SMALL) -> Written:

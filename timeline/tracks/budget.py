@@ -19,7 +19,7 @@ from timeline.tracks.coarsen import (
     count_samples,
 )
 from timeline.tracks.layers import IMPORTANCE, LayerKey, layer_of
-from timeline.tracks.model import Samples, Slices, Track
+from timeline.tracks.model import Samples, Slices, Track, element_count
 from timeline.tracks.resolve import Plan
 
 __all__ = ["Budget", "bytes_by_layer"]
@@ -142,8 +142,7 @@ class Budget:
 
     def rough_plan(self) -> Plan:
         """The same, with an expectation that is rather too large, and takes no measuring."""
-        count = sum(len(track.content or ()) for track in self._tracks)
-        return self._all(count * ROUGH_BYTES)
+        return self._all(element_count(self._tracks) * ROUGH_BYTES)
 
     def _all(self, expected_bytes: float) -> Plan:
         powers = {layer: self._floor(layer) for layer in self.layers}
@@ -167,9 +166,7 @@ class Budget:
         return self._ladders[layer].model_at(resolution.power)
 
     def _exact_model_bytes(self, layer: LayerKey) -> float:
-        return self._exact_bytes[layer] * sum(
-            len(track.content or ()) for track in self._own(layer)
-        )
+        return self._exact_bytes[layer] * element_count(self._own(layer))
 
     def coarsest_plan(self) -> Plan:
         """The plan that gathers all it can."""
@@ -203,8 +200,8 @@ class Budget:
 
     def mixed(self, fine: Plan, coarse: Plan, share: float) -> Plan:
         """A plan that is as fine as one for a share of the slices, those that start first."""
-        count = sum(len(track.content or ()) for track in self._tracks)
-        starts = [self._starts(layer, max(1, count // MOST_STARTS)) for layer in self.layers]
+        each = max(1, element_count(self._tracks) // MOST_STARTS)
+        starts = [self._starts(layer, each) for layer in self.layers]
         until_ns = int(np.quantile(np.concatenate(starts), share, method="nearest"))
         resolutions = {}
         for layer, coarser in coarse.resolutions.items():
@@ -283,9 +280,7 @@ def _representatives(tracks: Sequence[Track]) -> list[tuple[Track, float]]:
     ordered = sorted(tracks, key=lambda track: -len(track.content or ()))
     longest, rest = ordered[:COUNTED_TRACKS], ordered[COUNTED_TRACKS:]
     some = rest[:: max(1, len(rest) // COUNTED_TRACKS)]
-    stand_for = sum(len(track.content or ()) for track in rest) / max(
-        1, sum(len(track.content or ()) for track in some)
-    )
+    stand_for = element_count(rest) / max(1, element_count(some))
     chosen = [*((track, 1.0) for track in longest), *((track, stand_for) for track in some)]
     return [part for track, weight in chosen for part in _runs_of(track, weight)]
 

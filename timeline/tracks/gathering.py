@@ -9,19 +9,15 @@ from timeline.records.tables import Omission
 from timeline.tracks.budget import Budget, Measure
 from timeline.tracks.coarsen import EXACT
 from timeline.tracks.layers import LayerKey
+from timeline.tracks.model import element_count
 from timeline.tracks.picture import RankTracks
 from timeline.tracks.resolve import Plan, resolve
 
-__all__ = ["ARROW_REASON", "element_count", "floors_of", "gathered_within"]
+__all__ = ["ARROW_REASON", "floors_of", "gathered_within"]
 
 ARROW_REASON = "arrows with an end that is gathered with others"
 CLOSER = 0.8
 """Share of the estimate that is aimed at when rows are still too many."""
-
-
-def element_count(ranks: Sequence[RankTracks]) -> int:
-    """All slices and samples."""
-    return sum(len(track.content or ()) for own in ranks for track in own.tracks)
 
 
 def floors_of(ranks: Sequence[RankTracks]) -> dict[LayerKey, int]:
@@ -49,12 +45,12 @@ def gathered_within(
     tracks = [track for own in ranks for track in own.tracks]
     budget = Budget(tracks, measure, floors_of(ranks))
     finest = budget.finest_plan()
-    if finest.expected_bytes <= limit_bytes and element_count(ranks) <= most:
+    if finest.expected_bytes <= limit_bytes and element_count(tracks) <= most:
         return tuple(ranks)
-    plan = budget.plan(min(limit_bytes, finest.expected_bytes * most / element_count(ranks)))
+    plan = budget.plan(min(limit_bytes, finest.expected_bytes * most / element_count(tracks)))
     while True:
         made = _at_plan(ranks, plan)
-        count = element_count(made)
+        count = sum(element_count(own.tracks) for own in made)
         coarser = budget.plan(plan.expected_bytes * CLOSER * most / max(count, 1))
         if count <= most or coarser.resolutions == plan.resolutions:
             return made

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -25,6 +25,7 @@ __all__ = [
     "Slices",
     "Timeline",
     "Track",
+    "element_count",
     "no_arrows",
 ]
 
@@ -190,6 +191,11 @@ class Track:
     description: str = ""
     content: Slices | Samples | None = None
     rank: int | None = None
+
+
+def element_count(tracks: Iterable[Track]) -> int:
+    """All slices and samples of tracks."""
+    return sum(len(track.content or ()) for track in tracks)
 
 
 @dataclass(frozen=True)
