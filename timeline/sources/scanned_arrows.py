@@ -6,7 +6,6 @@ import numpy as np
 
 from timeline.records.columns import Rows
 from timeline.sources.scanned_events import ARROW_START, ScannedEvents
-from timeline.sources.scanned_lanes import lane_key
 from timeline.sources.spellings import Spellings
 from timeline.sources.trace_events import text
 from timeline.sources.trace_flows import FlowReader
@@ -26,7 +25,7 @@ def add_arrows(
     ids[ids < 0] = reader.ids([text(spellings[code]).encode() for code in codes.tolist()])[which]
     groups, lane = np.unique(events.group[rows], return_inverse=True)
     reader.add_columns(
-        [lane_key(spellings, group) for group in groups.tolist()],
+        [spellings.lane(group) for group in groups.tolist()],
         lane,
         category=category,
         id=ids,

@@ -48,14 +48,14 @@ def scanned_counters(
     bounds = [*first.tolist(), len(order)]
     first_arg = np.searchsorted(events.arg_row, order)
     for place, group in enumerate(groups.tolist()):
-        *keys, process, name = spellings.group(group)
+        process, name, keys = spellings.counters(group)
         own = slice(*bounds[place : place + 2])
         args = first_arg[own, np.newaxis] + np.arange(len(keys))
         if keys:
             yield _ScannedCounters(
-                spellings[process],
-                spellings[name],
-                [spellings[key] for key in keys],
+                process,
+                name,
+                keys,
                 events.start_ns[order[own]],
                 events.args[args.reshape(-1)],
                 spellings,

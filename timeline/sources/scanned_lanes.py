@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -17,37 +17,38 @@ from timeline.sources.scanned_events import COMPLETE, ArgValues, ScannedEvents
 from timeline.sources.spellings import Spellings
 from timeline.sources.trace_lanes import LaneKey
 
-__all__ = ["ScannedLanes", "lane_key", "lanes_by"]
+__all__ = ["ScannedLanes", "lanes_by", "lanes_of"]
 
 NOT_HERE = -1
 _Kind = TypeVar("_Kind", bound=Hashable)
 
 
-def lane_key(spellings: Spellings, group: int) -> LaneKey:
-    """The process and thread that a group stands for."""
-    process, thread = spellings.group(group)
-    return spellings[process], spellings[thread]
+def lanes_of(events: ScannedEvents, rows: Rows, spellings: Spellings) -> dict[int, LaneKey]:
+    """The lanes of some rows by group, in the order in which they begin."""
+    distinct, first = np.unique(events.group[rows], return_index=True)
+    return {group: spellings.lane(group) for group in distinct[np.argsort(first)].tolist()}
 
 
 def lanes_by(
-    kind_of: Callable[[LaneKey], _Kind], events: ScannedEvents, rows: Rows, spellings: Spellings
+    kind_of: Callable[[LaneKey], _Kind],
+    lanes: Mapping[int, LaneKey],
+    events: ScannedEvents,
+    rows: Rows,
+    spellings: Spellings,
 ) -> Iterator[tuple[_Kind, ScannedLanes]]:
-    """The lanes of some rows, those of a kind together, in the order in which they begin."""
-    groups = events.group[rows]
-    distinct, first = np.unique(groups, return_index=True)
+    """The lanes of some rows, those of a kind together."""
     by_kind: dict[_Kind, dict[int, LaneKey]] = {}
-    for group in distinct[np.argsort(first)].tolist():
-        key = lane_key(spellings, group)
+    for group, key in lanes.items():
         by_kind.setdefault(kind_of(key), {})[group] = key
-    args = _ArgsByKey(events)
-    for kind, lanes in by_kind.items():
-        place = np.full(int(distinct[-1]) + 1, NOT_HERE, np.int32)
-        place[list(lanes)] = np.arange(len(lanes))
+    groups, args = events.group[rows], _ArgsByKey(events)
+    for kind, alike in by_kind.items():
+        place = np.full(max(lanes) + 1, NOT_HERE, np.int32)
+        place[list(alike)] = np.arange(len(alike))
         lane = place[groups]
         own = np.flatnonzero(lane != NOT_HERE)
-        counts = np.bincount(lane[own], minlength=len(lanes)).tolist()
+        counts = np.bincount(lane[own], minlength=len(alike)).tolist()
         own = own[np.argsort(lane[own], kind="stable")]
-        yield kind, ScannedLanes(list(lanes.values()), counts, events, rows[own], args, spellings)
+        yield kind, ScannedLanes(list(alike.values()), counts, events, rows[own], args, spellings)
 
 
 class _ArgsByKey:

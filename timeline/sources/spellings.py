@@ -12,11 +12,10 @@ import numpy.typing as npt
 from timeline.records.columns import Codes, Int64
 from timeline.records.strings import StringPool
 from timeline.sources.trace_events import number, text
+from timeline.sources.trace_lanes import LaneKey
 
-__all__ = ["Group", "Spellings"]
+__all__ = ["Spellings"]
 
-Group = tuple[int, ...]
-"""Codes of spellings: process and thread of a lane, or keys, process and name of counters."""
 NOT_KNOWN = -1
 _Scalar = TypeVar("_Scalar", np.int64, np.float64, np.bool_)
 
@@ -28,11 +27,12 @@ class Spellings:
         self.strings = strings
         self._values: list[Any] = []
         self._codes: Codes = np.empty(0, np.int32)
-        self._groups: list[Group] = []
+        self._groups: list[list[int]] = []
+        """Codes: process and thread of a lane, or keys, process and name of counters."""
 
     def add(self, texts: Sequence[bytes], groups: Sequence[bytes]) -> bool:
         """Take in the next values and groups; whether all of the values can be decoded."""
-        self._groups += [tuple(np.frombuffer(group, np.int32).tolist()) for group in groups]
+        self._groups += [np.frombuffer(group, np.int32).tolist() for group in groups]
         values, are_good = _decoded(texts)
         self._values += values
         return are_good
@@ -40,9 +40,19 @@ class Spellings:
     def __getitem__(self, code: int) -> Any:
         return self._values[code]
 
-    def group(self, code: int) -> Group:
-        """The codes that a group is made of."""
-        return self._groups[code]
+    def lane(self, group: int) -> LaneKey:
+        """The process and thread that a group stands for."""
+        process, thread = self._groups[group]
+        return self[process], self[thread]
+
+    def counters(self, group: int) -> tuple[object, str, list[str]]:
+        """The process, the name and the keys that a group of counters stands for."""
+        *keys, process, name = self._groups[group]
+        return self[process], self[name], [self[key] for key in keys]
+
+    def process(self, group: int) -> object:
+        """The process of a group of either kind."""
+        return self[self._groups[group][-2]]
 
     def names(self, codes: Codes) -> Codes:
         """The codes of the strings in the pool, (n,) int32; numbers are strings as `text` does."""

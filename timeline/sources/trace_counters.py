@@ -54,11 +54,11 @@ class _DecodedCounters(CounterEvents):
     name: str
     keys: Sequence[str]
     time_ns: Int64
-    values: Sequence[Any]
+    values: list[Any]
     """Of all args, event after event."""
 
     def objects(self, key: str) -> list[Any]:
-        return list(self.values[self.keys.index(key) :: len(self.keys)])
+        return self.values[self.keys.index(key) :: len(self.keys)]
 
     def numbers(self, key: str) -> tuple[Rows | slice, Float64]:
         return _numbers(self.objects(key))

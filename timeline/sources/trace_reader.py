@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from timeline.records.columns import Pile, constant
+from timeline.records.columns import Bool, Pile, constant
 from timeline.records.strings import StringPool
 from timeline.records.tables import (
     NO_GRAPH,
@@ -36,7 +36,8 @@ from timeline.sources.lane_events import DecodedLanes, LaneEvents
 from timeline.sources.scanned_arrows import add_arrows
 from timeline.sources.scanned_counters import scanned_counters
 from timeline.sources.scanned_events import ARROWS, COMPLETE, COUNTER, ScannedEvents
-from timeline.sources.scanned_lanes import lane_key, lanes_by
+from timeline.sources.scanned_lanes import lanes_by, lanes_of
+from timeline.sources.spellings import Spellings
 from timeline.sources.trace_counters import CounterKey, CounterReader, decoded_counters
 from timeline.sources.trace_events import (
     Complete,
@@ -217,21 +218,27 @@ class _Reader:
     def _flush_scanned(self, events: ScannedEvents) -> None:
         assert self._scanner is not None
         spellings = self._scanner.spellings
-        groups = {
-            group: self._of_device(spellings[spellings.group(group)[-2]])
-            for group in np.unique(events.group).tolist()
-        }
-        held = np.isin(events.group, [group for group, is_held in groups.items() if is_held])
+        held = self._held_rows(events, spellings)
         complete = np.flatnonzero(held & (events.phase == COMPLETE))
-        lanes = {lane_key(spellings, group) for group in np.unique(events.group[complete]).tolist()}
-        if not self._all_named and not all(map(self.names.known, lanes)):
+        lanes = lanes_of(events, complete, spellings)
+        if not self._all_named and not all(map(self.names.known, lanes.values())):
             self._look_ahead()
-        for kind, own in lanes_by(self._kind, events, complete, spellings):
+        for kind, own in lanes_by(self._kind, lanes, events, complete, spellings):
             self._add_kind(kind, own)
         counters = np.flatnonzero(held & (events.phase == COUNTER))
         self._counters.add(scanned_counters(events, counters, spellings))
         arrows = np.flatnonzero(held & np.isin(events.phase, list(ARROWS)))
         add_arrows(self._flows, events, arrows, spellings, _DRAWN_AS_STEPS)
+
+    def _held_rows(self, events: ScannedEvents, spellings: Spellings) -> Bool:
+        """Which events are of a process that is read."""
+        if not self._files.only_device:
+            return np.ones(len(events.phase), np.bool_)
+        groups = np.unique(events.group).tolist()
+        return np.isin(
+            events.group,
+            [group for group in groups if self._of_device(spellings.process(group))],
+        )
 
     def _kind(self, key: LaneKey) -> LaneKind:
         """What a lane is, by the names that are known now."""
