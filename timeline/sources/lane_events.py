@@ -25,9 +25,9 @@ __all__ = ["DecodedLanes", "LaneEvents"]
 class LaneEvents(ABC):
     """The events of some lanes, lane after lane; args are named as the fields of `Args`."""
 
-    def __init__(self, keys: Sequence[LaneKey], counts: Sequence[int]) -> None:
-        self.keys, self.counts = keys, counts
-        """The lanes, and the events of each."""
+    def __init__(self, keys: Sequence[LaneKey], counts: Sequence[int], strings: StringPool) -> None:
+        """keys and counts: the lanes, and the events of each; strings: what names are codes of."""
+        self.keys, self.counts, self.strings = keys, counts, strings
 
     def __len__(self) -> int:
         return sum(self.counts)
@@ -38,21 +38,21 @@ class LaneEvents(ABC):
             return constant(values[0], len(self), np.int64)
         return np.repeat(np.array(values, np.int64), self.counts)
 
-    def codes_of_lanes(self, values: Sequence[str], strings: StringPool) -> Codes:
+    def codes_of_lanes(self, values: Sequence[str]) -> Codes:
         """One string per lane as a column of the events."""
-        return self.of_lanes([strings.code(value) for value in values]).astype(np.int32)
+        return self.of_lanes([self.strings.code(value) for value in values]).astype(np.int32)
 
     @abstractmethod
     def spans(self, rows: Rows | None = None) -> dict[str, Int64]:
         """Start and end of events, all or those of some rows, under the names of their columns."""
 
     @abstractmethod
-    def names(self, strings: StringPool) -> Codes:
+    def names(self) -> Codes:
         """The name of each event."""
 
     @abstractmethod
     def spelled_names(self) -> list[str]:
-        """The same, without a pool."""
+        """The same as strings."""
 
     @abstractmethod
     def categories(self) -> list[str]:
@@ -67,11 +67,11 @@ class LaneEvents(ABC):
         """Ids or amounts: of several args the first that is given; see `number`."""
 
     @abstractmethod
-    def arg_names(self, arg: str, strings: StringPool) -> Codes:
+    def arg_names(self, arg: str) -> Codes:
         """The names that an arg gives, empty where it is absent."""
 
     @abstractmethod
-    def levels(self, strings: StringPool) -> Codes:
+    def levels(self) -> Codes:
         """The level of each call, or else its category."""
 
     @abstractmethod
@@ -86,8 +86,8 @@ class LaneEvents(ABC):
 class DecodedLanes(LaneEvents):
     """Events that are objects."""
 
-    def __init__(self, lanes: Mapping[LaneKey, Sequence[Complete]]) -> None:
-        super().__init__(list(lanes), [len(events) for events in lanes.values()])
+    def __init__(self, lanes: Mapping[LaneKey, Sequence[Complete]], strings: StringPool) -> None:
+        super().__init__(list(lanes), [len(events) for events in lanes.values()], strings)
         self._events = list(chain.from_iterable(lanes.values()))
         self._args = [event.args or NO_ARGS for event in self._events]
 
@@ -100,9 +100,9 @@ class DecodedLanes(LaneEvents):
             return spans_of(self._events)
         return spans_of([self._events[row] for row in rows.tolist()])
 
-    def names(self, strings: StringPool) -> Codes:
+    def names(self) -> Codes:
         """See `LaneEvents`."""
-        return strings.codes(self.spelled_names())
+        return self.strings.codes(self.spelled_names())
 
     def spelled_names(self) -> list[str]:
         """See `LaneEvents`."""
@@ -121,14 +121,14 @@ class DecodedLanes(LaneEvents):
         first, *others = map(self._values, args)
         return first_ids(first, others[0], default) if others else ids_of(first, default)
 
-    def arg_names(self, arg: str, strings: StringPool) -> Codes:
+    def arg_names(self, arg: str) -> Codes:
         """See `LaneEvents`."""
-        return names_of(self._values(arg), strings)
+        return names_of(self._values(arg), self.strings)
 
-    def levels(self, strings: StringPool) -> Codes:
+    def levels(self) -> Codes:
         """See `LaneEvents`."""
         levels = zip(self._values("level"), self._events, strict=True)
-        return names_of([level or event.cat for level, event in levels], strings)
+        return names_of([level or event.cat for level, event in levels], self.strings)
 
     def reals(self, arg: str) -> Float64:
         """See `LaneEvents`."""

@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 
 from timeline.records.columns import Codes, Float64, Int64, Rows, constant
-from timeline.records.strings import NO_NAME, StringPool
+from timeline.records.strings import NO_NAME
 from timeline.sources.event_scanner import ARG_NUMBERS
 from timeline.sources.lane_events import LaneEvents
 from timeline.sources.microseconds import moments_ns
@@ -80,7 +80,7 @@ class ScannedLanes(LaneEvents):
         args: _ArgsByKey,
         spellings: Spellings,
     ) -> None:
-        super().__init__(keys, counts)
+        super().__init__(keys, counts, spellings.strings)
         self._events, self._rows, self._args, self._spellings = events, rows, args, spellings
         self._place = np.full(len(events.phase), NOT_HERE, np.int32)
         self._place[rows] = np.arange(len(rows))
@@ -97,7 +97,7 @@ class ScannedLanes(LaneEvents):
         own = self._rows if rows is None else self._rows[rows]
         return {"start_ns": self._events.start_ns[own], "end_ns": self._events.end_ns[own]}
 
-    def names(self, strings: StringPool) -> Codes:
+    def names(self) -> Codes:
         """See `LaneEvents`."""
         return self._spellings.names(self._events.name[self._rows])
 
@@ -130,7 +130,7 @@ class ScannedLanes(LaneEvents):
             made[rows] = values.ids(self._spellings, default)
         return made
 
-    def arg_names(self, arg: str, strings: StringPool) -> Codes:
+    def arg_names(self, arg: str) -> Codes:
         """See `LaneEvents`."""
         rows, values = self._given(arg)
         if not len(rows):
@@ -139,7 +139,7 @@ class ScannedLanes(LaneEvents):
         made[rows] = values.names(self._spellings)
         return made
 
-    def levels(self, strings: StringPool) -> Codes:
+    def levels(self) -> Codes:
         """See `LaneEvents`."""
         made = self._spellings.names(self._events.category[self._rows])
         rows, values = self._given("level")

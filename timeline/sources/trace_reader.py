@@ -290,18 +290,17 @@ class _Reader:
             if events and (self._all_named or self.names.known(key)):
                 by_kind[self._kind(key)][key] = events
         for kind, lanes in by_kind.items():
-            self._add_kind(kind, DecodedLanes(lanes))
+            self._add_kind(kind, DecodedLanes(lanes, self._strings))
             for events in lanes.values():
                 events.clear()
 
     def _add_kind(self, kind: LaneKind, lanes: LaneEvents) -> None:
         """Add the events of lanes of one kind to its table, if it has one."""
-        names, files, strings, tables = self.names, self._files, self._strings, self._tables
+        names, files, tables = self.names, self._files, self._tables
         every_arg, keys = self._wanted.every_arg, lanes.keys
         if kind is LaneKind.STREAM:
             tasks = tasks_table(
                 lanes,
-                strings,
                 streams=[names.stream(key) for key in keys],
                 device=files.device,
                 graph=files.graph,
@@ -310,12 +309,11 @@ class _Reader:
             self._append(tables.tasks, tasks, FlowEnd.TASK, lanes)
         if kind is LaneKind.OPS:
             groups = [names.group(key) for key in keys]
-            ops = ops_table(lanes, strings, groups=groups, graph=files.graph)
+            ops = ops_table(lanes, groups=groups, graph=files.graph)
             self._append(tables.ops, ops, FlowEnd.OP, lanes)
         if kind is LaneKind.PLANE and Layer.COMMUNICATION in self._layers:
             planes = planes_table(
                 lanes,
-                strings,
                 groups=[names.group(key) for key in keys],
                 planes=[names.plane(key) for key in keys],
                 graph=files.graph,
@@ -335,7 +333,6 @@ class _Reader:
             if self._layers & {Layer.CANN, Layer.FRAMEWORK}:
                 host = host_table(
                     lanes,
-                    strings,
                     layers=[names.process(key[0]) for key in keys],
                     processes=[_process(names, key) for key in keys],
                     threads=[_whole(key[1]) for key in keys],

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from timeline.records.columns import Columns, Int64, column, constant
-from timeline.records.strings import NO_NAME, StringPool
+from timeline.records.strings import NO_NAME
 from timeline.records.tables import (
     NO_CONTEXT,
     NO_GRAPH,
@@ -68,7 +68,6 @@ PROFILER_STEP = re.compile(r"ProfilerStep#([0-9]{1,9})")
 
 def tasks_table(
     lanes: LaneEvents,
-    strings: StringPool,
     *,
     streams: Sequence[int | None],
     device: int,
@@ -77,8 +76,8 @@ def tasks_table(
 ) -> Tasks:
     """Device tasks of streams; `graph` is the graph of tasks that name none."""
     count = len(lanes)
-    types = lanes.arg_names("task_type", strings)
-    computing = [code for kind in COMPUTE_TYPES if (code := strings.find(kind)) is not None]
+    types = lanes.arg_names("task_type")
+    computing = [code for kind in COMPUTE_TYPES if (code := lanes.strings.find(kind)) is not None]
     return Tasks.of(
         count,
         lanes.spans()
@@ -88,7 +87,7 @@ def tasks_table(
             "task": lanes.ids(NO_ID, "task"),
             "graph": lanes.ids(graph, "model", "small_model"),
             "connection": lanes.ids(NO_ID, "connection"),
-            "name": lanes.names(strings),
+            "name": lanes.names(),
             "task_type": types,
             "context": lanes.ids(NO_CONTEXT, "subtask"),
             "compute": np.isin(types, np.array(computing, np.int32)),
@@ -108,7 +107,6 @@ def _streams(lanes: LaneEvents, streams: Sequence[int | None]) -> Int64:
 
 def planes_table(
     lanes: LaneEvents,
-    strings: StringPool,
     *,
     groups: Sequence[str],
     planes: Sequence[int],
@@ -120,24 +118,24 @@ def planes_table(
         len(lanes),
         lanes.spans()
         | {
-            "group": lanes.codes_of_lanes(groups, strings),
+            "group": lanes.codes_of_lanes(groups),
             "plane": lanes.of_lanes(planes),
-            "name": lanes.names(strings),
+            "name": lanes.names(),
             "graph": lanes.ids(graph, "small_model", "model"),
             "task": lanes.ids(NO_ID, "plane_task"),
             "context": lanes.ids(NO_CONTEXT, "plane_context"),
             "source_rank": lanes.ids(NO_ID, "source_rank"),
             "target_rank": lanes.ids(NO_ID, "target_rank"),
             "size_bytes": lanes.ids(NO_ID, "size"),
-            "link": lanes.arg_names("link", strings),
+            "link": lanes.arg_names("link"),
             "bandwidth": lanes.reals("bandwidth"),
         }
         | (
             {
                 "stream": lanes.ids(NO_ID, "plane_stream"),
-                "notify": lanes.arg_names("notify", strings),
-                "transport": lanes.arg_names("transport", strings),
-                "data_type": lanes.arg_names("plane_data_type", strings),
+                "notify": lanes.arg_names("notify"),
+                "transport": lanes.arg_names("transport"),
+                "data_type": lanes.arg_names("plane_data_type"),
             }
             if every_arg
             else {}
@@ -145,28 +143,25 @@ def planes_table(
     )
 
 
-def ops_table(
-    lanes: LaneEvents, strings: StringPool, *, groups: Sequence[str], graph: int
-) -> CommunicationOps:
+def ops_table(lanes: LaneEvents, *, groups: Sequence[str], graph: int) -> CommunicationOps:
     """Communication ops of groups."""
     return CommunicationOps.of(
         len(lanes),
         lanes.spans()
         | {
-            "group": lanes.codes_of_lanes(groups, strings),
-            "name": lanes.names(strings),
+            "group": lanes.codes_of_lanes(groups),
+            "name": lanes.names(),
             "graph": lanes.ids(graph, "small_model", "model"),
             "connection": lanes.ids(NO_ID, "connection"),
             "count": lanes.ids(NO_ID, "count"),
-            "data_type": lanes.arg_names("data_type", strings),
-            "algorithm": lanes.arg_names("algorithm", strings),
+            "data_type": lanes.arg_names("data_type"),
+            "algorithm": lanes.arg_names("algorithm"),
         },
     )
 
 
 def host_table(
     lanes: LaneEvents,
-    strings: StringPool,
     *,
     layers: Sequence[str],
     processes: Sequence[int],
@@ -180,11 +175,11 @@ def host_table(
         count,
         lanes.spans()
         | {
-            "layer": lanes.codes_of_lanes(layers, strings),
+            "layer": lanes.codes_of_lanes(layers),
             "process": lanes.of_lanes(processes) if every_arg else constant(NO_ID, count, np.int64),
             "thread": lanes.of_lanes(threads),
-            "name": lanes.names(strings),
-            "level": lanes.levels(strings) if every_arg else constant(NO_NAME, count, np.int32),
+            "name": lanes.names(),
+            "level": lanes.levels() if every_arg else constant(NO_NAME, count, np.int32),
             "connection": lanes.ids(NO_ID, "connection"),
             "graph": lanes.ids(graph, "model"),
         },
