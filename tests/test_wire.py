@@ -12,12 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 
-from timeline.encoders import perfetto_tracks
+from timeline.encoders import perfetto_tracks, wire
 from timeline.encoders.perfetto_tracks import encode_track
-from timeline.encoders.wire import Bytes, Fixed64, Message, Piece, Varint, encode_rows, varint
+from timeline.encoders.pieces import Bytes, Fixed64, Message, Piece, Varint, varint
+from timeline.encoders.row_matrix import matrix_rows
+from timeline.encoders.wire import encode_rows, is_compiled
 from timeline.records.strings import StringPool
 from timeline.tracks.model import Arg, ArgKind, Arrows, Schema, Slices, Track
 
+compiled = pytest.mark.skipif(not is_compiled(), reason="the package was built without a compiler")
 INT64 = (
     st.integers(-(2**63), 2**63 - 1)
     | st.integers(-2, 300)
@@ -150,10 +153,17 @@ def tag(field: int, kind: int) -> bytes:
     return varint(field << 3 | kind)
 
 
+def encoded(pieces: Sequence[Piece], count: int) -> bytes:
+    """The rows, which are the same whether the package was compiled or not."""
+    made = encode_rows(pieces, count)
+    assert made == matrix_rows(pieces, count)
+    return made
+
+
 @given(st.lists(rows, max_size=8))
 def test_rows_equal_the_messages_of_the_protobuf_library(found: list[PacketRow]) -> None:
     wanted = protos.Trace(packet=[packet_of(row) for row in found])
-    made = encode_rows(columns_of(found), len(found))
+    made = encoded(columns_of(found), len(found))
     assert protos.Trace.FromString(made) == wanted
     # Fields are written in order of their numbers, so canonical varints give the same bytes.
     assert made == canonical(wanted)
@@ -171,7 +181,7 @@ def test_what_lies_in_an_absent_message_is_absent(
     """The outer mask wins; a message that is there but holds nothing has length 0."""
     outer, inner = mask([row[0] for row in found]), mask([row[1] for row in found])
     values = int64([row[2] for row in found])
-    made = encode_rows(
+    made = encoded(
         [Message(tag(4, 2), [Bytes(tag(4, 0), inner), Varint(values, inner)], outer)], len(found)
     )
     event = protos.TrackEvent()
@@ -192,12 +202,65 @@ def test_a_varint_is_what_the_protobuf_library_writes(value: int) -> None:
 def test_varints_of_a_column_are_canonical_and_negative_ones_take_ten_bytes(
     values: list[int],
 ) -> None:
-    made = encode_rows([Varint(int64(values))], len(values))
+    made = encoded([Varint(int64(values))], len(values))
     assert made == b"".join(_VarintBytes(value & 0xFFFF_FFFF_FFFF_FFFF) for value in values)
 
 
 def test_no_rows_are_no_bytes() -> None:
-    assert encode_rows(columns_of([]), 0) == b""
+    assert encoded(columns_of([]), 0) == b""
+
+
+@given(st.integers(0, 40_000), st.integers(0, 3))
+def test_long_messages_have_long_lengths(size: int, depth: int) -> None:
+    """Lengths of one, two and three bytes, of messages around messages."""
+    pieces: list[Piece] = [Bytes(bytes(size))]
+    for number in range(1, depth + 1):
+        pieces = [Message(tag(number, 2), pieces, mask([True, number % 2 == 0]))]
+    made = encoded(pieces, 2)
+    if not depth:
+        assert made == bytes(2 * size)
+    else:
+        inner = bytes(size)
+        for number in range(1, depth):
+            inner = tag(number, 2) + varint(len(inner)) + inner
+        assert made.startswith(tag(depth, 2) + varint(len(inner)) + inner)
+
+
+COLUMN = (1, None, bytes(16), 0)
+BAD_PIECES = {
+    "no such kind": [(4, None, b"", 0)],
+    "too few numbers": [(1, None, bytes(8), 0)],
+    "numbers cut short": [(2, None, bytes(17), 0)],
+    "too many numbers": [(2, None, bytes(24), 0)],
+    "too few present": [(0, b"\1", b"x", 0)],
+    "more inside than there is": [(3, None, b"\x0a", 2), COLUMN],
+    "less than nothing inside": [(3, None, b"\x0a", -1)],
+    "something inside a number": [(1, None, bytes(16), 1), COLUMN],
+    "a message that outlives its own": [(3, None, b"\x0a", 1), (3, None, b"\x0a", 1), COLUMN],
+}
+
+
+@compiled
+@pytest.mark.parametrize("pieces", BAD_PIECES.values(), ids=list(BAD_PIECES))
+def test_pieces_that_are_not_of_the_rows_are_refused(
+    pieces: list[tuple[int, bytes | None, bytes, int]],
+) -> None:
+    from timeline.encoders._wire import encode
+
+    assert encode((COLUMN,), 2) == bytes(2)
+    with pytest.raises(ValueError, match=r"a piece is of no kind|a message ends inside another"):
+        encode(tuple(pieces), 2)
+
+
+@compiled
+def test_pieces_of_other_types_are_refused() -> None:
+    from timeline.encoders._wire import encode
+
+    with pytest.raises(ValueError, match="not less than none"):
+        encode((), -1)
+    for pieces in ([COLUMN], ((1, None, "text", 0),), ((0, True, b"x", 0),), (1,)):
+        with pytest.raises((TypeError, SystemError)):
+            encode(pieces, 2)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("nested", [False, True])
@@ -216,6 +279,8 @@ def test_tracks_encoded_in_many_blocks_are_the_same_bytes(
         if packet.track_event.type == protos.TrackEvent.TYPE_SLICE_BEGIN
     ]
     assert len(begins) == 3000
+    monkeypatch.setattr(wire, "encode", None)
+    assert b"".join(encode_track(track, 1_000)) == whole
 
 
 def track_of(count: int, *, nested: bool) -> Track:

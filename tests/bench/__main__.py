@@ -243,9 +243,9 @@ def machine() -> str:
     with Path("/proc/cpuinfo").open(encoding="utf-8") as file:
         models = [line.partition(":")[2].strip() for line in file if line.startswith("model name")]
     model = models[0] if models else platform.processor()
-    scanner = "with" if is_compiled() else "without"
+    compiled = "with" if is_compiled() else "without"
     python = platform.python_version()
-    return f"{os.cpu_count()} cores of {model}, Python {python}, {scanner} the compiled scanner"
+    return f"{os.cpu_count()} cores of {model}, Python {python}, {compiled} the compiled parts"
 
 
 def main() -> None:

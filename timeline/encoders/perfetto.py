@@ -11,9 +11,9 @@ from itertools import chain, islice
 
 from timeline.encoders import deflate
 from timeline.encoders.perfetto_tracks import clock_ns, encode_track, track_uuid
+from timeline.encoders.pieces import varint
 from timeline.encoders.schema import descriptor_bytes
 from timeline.encoders.tally import Tally
-from timeline.encoders.wire import varint
 from timeline.tracks.model import Samples, Timeline, Track
 
 __all__ = ["encode_perfetto"]

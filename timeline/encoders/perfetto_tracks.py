@@ -9,16 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from timeline.encoders.pieces import Bytes, Fixed64, Message, Piece, Varint, varint
 from timeline.encoders.schema import MESSAGES, REALS
-from timeline.encoders.wire import (
-    Bytes,
-    Fixed64,
-    Message,
-    Piece,
-    Varint,
-    encode_rows,
-    varint,
-)
+from timeline.encoders.wire import encode_rows
 from timeline.records.columns import Bool, Int64, Rows
 from timeline.records.nesting import edges_of, pieces_of
 from timeline.records.paging import let_go, parts_of

@@ -1,6 +1,6 @@
 """Turns C sources into modules of the package, while the package is built.
 
-Where there is no compiler, the package is built without them and reads events and rows in Python.
+Where there is no compiler, the package is built without them, and does in Python what they do.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from setuptools import Distribution, Extension
 from setuptools.errors import CCompilerError, ExecError, PlatformError
 
-NAMES = ("timeline.sources._rows", "timeline.sources._scanner")
+NAMES = ("timeline.encoders._wire", "timeline.sources._rows", "timeline.sources._scanner")
 STABLE_ABI = "0x030A0000"
 """Of Python 3.10: one module serves that version and all later ones."""
 TAG = "cp310-abi3"

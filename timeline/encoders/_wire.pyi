@@ -1,0 +1,3 @@
+from timeline.encoders.wire import _Cells
+
+def encode(pieces: tuple[_Cells, ...], count: int, /) -> bytes: ...
