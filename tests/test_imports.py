@@ -44,6 +44,7 @@ BELOW: dict[str, frozenset[str]] = {
     "comparison_text": WORDS | {"page", "table", "comparison", "operator_pairs", "terminal"},
     "usage": WORDS,
     "termination": frozenset(),
+    "single_command": frozenset(),
     "_build": frozenset(),
 }
 """What each part may import besides itself; parts that are not here sit on top of everything."""

@@ -247,7 +247,7 @@ def test_metadata_is_found_without_reading_the_rest(
 ) -> None:
     """Whatever the order of the keys, and however large the file around them."""
     path = write(layout.document([*others, *found]))
-    seen = [plain(event) for event in look_for_metadata(path)]
+    seen = [plain(event) for block in look_for_metadata(path) for event in block]
     assert [event for event in map(wanted, found) if event not in seen] == []
 
 

@@ -13,6 +13,7 @@ from timeline.arguments import build_compare_parser, build_parser
 from timeline.errors import TimelineError, UsageError
 from timeline.printable import command_line, printable_json, say
 from timeline.selection import Kind, Selection
+from timeline.single_command import settle_in
 from timeline.termination import Terminated, interrupted_by_sigterm, signals_held
 from timeline.units import parse_duration_ns
 
@@ -41,6 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         0 written; 1 input, output or data error; 2 usage; 3 the selection is not there; 4 the
         limit or --strict forbids it; 130 interrupted; 143 terminated.
     """
+    settle_in()
     try:
         with interrupted_by_sigterm():
             words = list(sys.argv[1:] if arguments is None else arguments)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from typing import Any, TypeVar
 
+from timeline.single_command import settle_in
 from timeline.termination import ENDING, signals_held
 
 __all__ = ["Processes", "starting_processes"]
@@ -66,6 +67,7 @@ def _begin() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
+    settle_in()
     threading.Thread(target=_die_with_parent, daemon=True).start()
 
 

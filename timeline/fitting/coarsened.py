@@ -54,8 +54,6 @@ def coarsened(writer: Writer, drawing: Drawing) -> Written:
             tried.discard()
             level = SMALL
             continue
-        if search.plain(plan):
-            budget.learn(plan, part.layer_bytes)
         search.add(plan, size)
         if size <= writer.limit:
             best = _larger(best, tried)
@@ -63,6 +61,8 @@ def coarsened(writer: Writer, drawing: Drawing) -> Written:
                 break
         else:
             tried.discard()
+        if search.plain(plan):
+            budget.learn(plan, part.layer_bytes)
         plan = search.next_plan()
     if best is None:
         best = _coarsest_that_fits(writer, drawing, budget)

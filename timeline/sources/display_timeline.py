@@ -7,7 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
@@ -100,7 +100,7 @@ def names_its_rows(path: Path) -> bool:
     Raises:
         SourceError: the file cannot be read.
     """
-    first = islice(look_for_metadata(path), _METADATA_LOOKED_AT)
+    first = islice(chain.from_iterable(look_for_metadata(path)), _METADATA_LOOKED_AT)
     return any(event.name == "process_name" for event in first)
 
 

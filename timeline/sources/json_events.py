@@ -122,8 +122,8 @@ def _read(
         yield from _Blocks(decoder, path, damage, scan).read(file, block_bytes)
 
 
-def look_for_metadata(path: Path) -> Iterator[Metadata]:
-    """Metadata events of a file, found by their phase without decoding the rest.
+def look_for_metadata(path: Path) -> Iterator[list[Metadata]]:
+    """Metadata events of a file, block by block, found by their phase without decoding the rest.
 
     One that is laid out in an unusual way may be missed.
 
@@ -134,18 +134,20 @@ def look_for_metadata(path: Path) -> Iterator[Metadata]:
         yield from _metadata_in(file)
 
 
-def _metadata_in(file: BinaryIO) -> Iterator[Metadata]:
+def _metadata_in(file: BinaryIO) -> Iterator[list[Metadata]]:
     """Search block by block; an event at the edge of a block is found with the next one."""
     held, begin = b"", 0
     while True:
         more = file.read(BLOCK_BYTES)
         held += more
         stop = len(held) - (MOST_METADATA_BYTES if more else 0)
+        found = []
         for at in _phases_in(held, begin, stop):
             first = max(0, at - MOST_METADATA_BYTES)
             event = _metadata_around(held[first : at + MOST_METADATA_BYTES], at - first)
             if event is not None:
-                yield event
+                found.append(event)
+        yield found
         if not more:
             return
         begin = max(begin, stop)

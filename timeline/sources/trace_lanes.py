@@ -56,6 +56,10 @@ class LaneNames:
         elif event.name == "thread_name":
             self.threads[event.pid, event.tid] = name
 
+    def with_more(self, more: LaneNames) -> LaneNames:
+        """The same names, and others where there are none."""
+        return LaneNames({**more.processes, **self.processes}, {**more.threads, **self.threads})
+
     def known(self, key: LaneKey) -> bool:
         """Whether a lane has the names that decide what it is; host threads need none."""
         process = self.processes.get(key[0])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -125,7 +125,7 @@ class _Reader:
         self._layers = wanted.layers
         self.names = names or LaneNames()
         self._all_named = self._told_before = names is not None
-        self._renamed = False
+        self._looked_ahead = self._renamed = False
         self._read_as: dict[LaneKey, LaneMeaning] = {}
         self._tables = _Tables()
         self._counters, self._flows = CounterReader(), FlowReader(strings)
@@ -211,7 +211,7 @@ class _Reader:
         self._held = sum(map(len, self._lanes.values()))
         if self._held:
             # Each of them keeps the block of text alive that it was read from.
-            self._look_ahead()
+            self._look_ahead(self._lanes)
             self._add_lanes()
             self._held = 0
 
@@ -222,7 +222,7 @@ class _Reader:
         complete = np.flatnonzero(held & (events.phase == COMPLETE))
         lanes = lanes_of(events, complete, spellings)
         if not self._all_named and not all(map(self.names.known, lanes.values())):
-            self._look_ahead()
+            self._look_ahead(lanes.values())
         for kind, own in lanes_by(self._kind, lanes, events, complete, spellings):
             self._add_kind(kind, own)
         counters = np.flatnonzero(held & (events.phase == COUNTER))
@@ -246,12 +246,22 @@ class _Reader:
         self._renamed |= self._read_as.setdefault(key, meaning) != meaning
         return self.names.kind(key)
 
-    def _look_ahead(self) -> None:
-        """Look for all names now: this file has them behind many events."""
+    def _look_ahead(self, lanes: Collection[LaneKey]) -> None:
+        """Look for the names of lanes now: this file has them behind many events.
+
+        Names are mostly together. If some are not, all are looked for the next time.
+        """
+        ahead = LaneNames()
         for path in self._files.paths:
-            for event in look_for_metadata(path):
-                self.names.add(event)
-        self._all_named = True
+            for found in look_for_metadata(path):
+                for event in found:
+                    ahead.add(event)
+                if found and not self._looked_ahead:
+                    names = self.names.with_more(ahead)
+                    if all(map(names.known, lanes)):
+                        self.names, self._looked_ahead = names, True
+                        return
+        self.names, self._all_named = ahead.with_more(self.names), True
 
     def records(self, rank: int) -> Records:
         """All that was read."""

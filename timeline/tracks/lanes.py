@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -15,6 +14,7 @@ __all__ = ["flat_lanes", "nested_lanes", "rows_by_lane"]
 SHORT_RUN = 32
 """Runs of up to so many slices that touch are worked on together."""
 RUNS_AT_ONCE = 1 << 14
+FOREVER_NS = 1 << 64
 
 
 def flat_lanes(start_ns: Int64, end_ns: Int64) -> Int64:
@@ -101,28 +101,28 @@ def nested_lanes(start_ns: Int64, end_ns: Int64) -> Int64:
     """
     lane = np.zeros(len(start_ns), np.int64)
     for rows in pieces_of(start_ns, end_ns):
-        begins, ends = start_ns[rows], end_ns[rows]
-        if not edges_of(begins, ends).nested():
-            lane[rows] = _stacked(begins.tolist(), ends.tolist())
+        if not edges_of(start_ns[rows], end_ns[rows]).nested():
+            left = rows
+            while len(left := left[_crossing(start_ns[left], end_ns[left])]):
+                lane[left] += 1
     return lane
 
 
-def _stacked(begins: Sequence[int], ends: Sequence[int]) -> list[int]:
-    """Lanes of slices in order of start, the outer one first."""
-    lanes = []
-    stacks: list[list[int]] = []
-    for begin, end in zip(begins, ends, strict=True):
-        for number, stack in enumerate(stacks):
-            while stack and stack[-1] <= begin:
-                stack.pop()
-            if not stack or end <= stack[-1]:
-                stack.append(end)
-                lanes.append(number)
-                break
+def _crossing(start_ns: Int64, end_ns: Int64) -> list[int]:
+    """Slices that cross one before them, those aside that do so too.
+
+    They are in order of start, the outer one first.
+    """
+    crossing = []
+    stack = [FOREVER_NS]
+    for row, (begin, end) in enumerate(zip(start_ns.tolist(), end_ns.tolist(), strict=True)):
+        while stack[-1] <= begin:
+            stack.pop()
+        if end <= stack[-1]:
+            stack.append(end)
         else:
-            lanes.append(len(stacks))
-            stacks.append([end])
-    return lanes
+            crossing.append(row)
+    return crossing
 
 
 def rows_by_lane(rows: Rows, lane: Int64) -> list[Rows]:
