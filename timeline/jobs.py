@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
+from timeline.encoders.workers import Workers
 from timeline.errors import TimelineError, UsageError, WorkerError
 from timeline.options import ReadingOptions
 from timeline.progress import Progress, RanksRead
@@ -63,6 +64,8 @@ class Crew:
     """What it means that a worker is gone, and nobody knows which rank was to blame."""
     killed: tuple[type[BaseException], ...] = ()
     """The same where it was the rank that was asked for."""
+    are_here: bool = True
+    """Whether they share the memory of this machine, so that columns come to them fast."""
     sizes_bytes: Mapping[int, int] = field(default_factory=dict)
     failures: dict[int, str] = field(default_factory=dict)
     _executor: Executor | None = None
@@ -164,6 +167,13 @@ class Crew:
         executor, self._executor = self._executor, None
         if executor is not None:
             self.stop(executor)
+
+    def encoders(self) -> Workers | None:
+        """The processes of this machine that have done their work, if there are any."""
+        own = self._executor
+        if own is None or self.jobs < 2 or not self.are_here:
+            return None
+        return Workers(own, self.jobs)
 
     def left_out(self) -> tuple[str, ...]:
         """The ranks that were left out and why, for people."""
@@ -272,5 +282,6 @@ def _dask_crew(
         close=client.close,
         lost=(),
         killed=(KilledWorker,),
+        are_here=False,
         sizes_bytes=sizes_bytes,
     )

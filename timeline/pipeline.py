@@ -82,6 +82,7 @@ def _exported(profile: Profile, selection: Selection, options: ExportOptions) ->
                 _describe(selection, options, joined, warnings),
                 joined.clock.wall_offset_ns,
                 profile.progress,
+                workers=crew.encoders(),
             )
         return _finish(written, joined, selection, options, profile, warnings)
     except BaseException:

@@ -11,6 +11,7 @@ import threading
 import types
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from pathlib import Path
 from typing import Any, TypeVar
 
 from timeline.single_command import settle_in
@@ -18,6 +19,8 @@ from timeline.termination import ENDING, signals_held
 
 __all__ = ["Processes", "starting_processes"]
 
+THREADS = Path("/proc/self/task")
+"""Has an entry for each thread of this process, those of libraries included."""
 _Result = TypeVar("_Result")
 
 
@@ -47,7 +50,7 @@ class Processes(ProcessPoolExecutor):
 
     def __init__(self, jobs: int) -> None:
         self._others = frozenset(multiprocessing.active_children())
-        super().__init__(jobs, multiprocessing.get_context("spawn"), _begin)
+        super().__init__(jobs, multiprocessing.get_context(_start_method()), _begin)
 
     def submit(self, fn: Callable[..., _Result], /, *args: Any, **kwargs: Any) -> Future[_Result]:
         with starting_processes():
@@ -62,9 +65,22 @@ class Processes(ProcessPoolExecutor):
                 child.terminate()
 
 
+def _start_method() -> str:
+    """A copy of this process begins at once; a new one has to import all that this one has.
+
+    A copy is only sane where this process has one thread: another might be in the midst of
+    something that nobody ends in the copy.
+    """
+    with contextlib.suppress(OSError):  # only Linux tells
+        if len(list(THREADS.iterdir())) == 1:
+            return "fork"
+    return "spawn"
+
+
 def _begin() -> None:
-    """Die of Ctrl-C without a word, and with the process that asks for the work."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    """Die of signals without a word, and with the process that asks for the work."""
+    for number in ENDING:
+        signal.signal(number, signal.SIG_DFL)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
     settle_in()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from timeline.encoders.deflate import SMALL, gzipped
 from timeline.encoders.tally import Tally
+from timeline.encoders.workers import Workers
 from timeline.errors import UsageError
 from timeline.tracks.model import Timeline
 
@@ -23,17 +24,23 @@ class Format:
 
     name: str
     suffix: str
-    _encode: Callable[[Timeline, Tally | None, int], Iterator[bytes]]
+    _encode: Callable[[Timeline, Tally | None, int, Workers | None], Iterator[bytes]]
     _start_ns: Callable[[int], int]
 
     def encode(
-        self, timeline: Timeline, tally: Tally | None = None, *, level: int = SMALL
+        self,
+        timeline: Timeline,
+        tally: Tally | None = None,
+        *,
+        level: int = SMALL,
+        workers: Workers | None = None,
     ) -> Iterator[bytes]:
         """The bytes of the file; tally is told whose they are, before a gzip of the whole.
 
-        level: how hard is tried to compress them, where the format does.
+        level: how hard is tried to compress them, where the format does. workers: other processes
+        that have time, where the format can make use of them.
         """
-        return self._encode(timeline, tally, level)
+        return self._encode(timeline, tally, level, workers)
 
     def size_of(self, timeline: Timeline) -> int:
         """The bytes a timeline takes, without writing it."""
@@ -44,15 +51,19 @@ class Format:
         return self._start_ns(first_ns) - first_ns
 
 
-def _perfetto(timeline: Timeline, tally: Tally | None, level: int | None) -> Iterator[bytes]:
+def _perfetto(
+    timeline: Timeline, tally: Tally | None, level: int | None, workers: Workers | None
+) -> Iterator[bytes]:
     from timeline.encoders.perfetto import encode_perfetto
 
-    return encode_perfetto(timeline, level=level, tally=tally)
+    return encode_perfetto(timeline, level=level, tally=tally, workers=workers)
 
 
-def _perfetto_packed(timeline: Timeline, tally: Tally | None, level: int) -> Iterator[bytes]:
+def _perfetto_packed(
+    timeline: Timeline, tally: Tally | None, level: int, workers: Workers | None
+) -> Iterator[bytes]:
     """Packets that are compressed with the file, not in chunks."""
-    return gzipped(_perfetto(timeline, tally, None), level)
+    return gzipped(_perfetto(timeline, tally, None, workers), level)
 
 
 def _perfetto_clock_ns(first_ns: int) -> int:
@@ -61,14 +72,18 @@ def _perfetto_clock_ns(first_ns: int) -> int:
     return clock_ns(first_ns)
 
 
-def _chrome(timeline: Timeline, tally: Tally | None, _level: int) -> Iterator[bytes]:
+def _chrome(
+    timeline: Timeline, tally: Tally | None, _level: int, _workers: Workers | None
+) -> Iterator[bytes]:
     from timeline.encoders.chrome import encode_chrome
 
     return encode_chrome(timeline, tally=tally)
 
 
-def _chrome_packed(timeline: Timeline, tally: Tally | None, level: int) -> Iterator[bytes]:
-    return gzipped(_chrome(timeline, tally, level), level)
+def _chrome_packed(
+    timeline: Timeline, tally: Tally | None, level: int, workers: Workers | None
+) -> Iterator[bytes]:
+    return gzipped(_chrome(timeline, tally, level, workers), level)
 
 
 def _at_zero(_first_ns: int) -> int:

@@ -6,48 +6,54 @@ import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from itertools import chain, islice
 
 from timeline.encoders import deflate
-from timeline.encoders.perfetto_tracks import clock_ns, encode_track, track_uuid
-from timeline.encoders.pieces import varint
+from timeline.encoders.bundles import Bundle, bundles_of, packed_by
+from timeline.encoders.chunks import Chunk, Packed
+from timeline.encoders.perfetto_tracks import clock_ns, track_uuid
 from timeline.encoders.schema import descriptor_bytes
 from timeline.encoders.tally import Tally
+from timeline.encoders.workers import Workers
 from timeline.tracks.model import Samples, Timeline, Track
 
 __all__ = ["encode_perfetto"]
 
 FILE_SEQUENCE = 1
-CHUNK_BYTES = 512 * 1024
-"""Bytes of packets that are compressed together."""
 COMPRESSORS = min(4, os.cpu_count() or 1)
 """Threads that compress; the compressor lets others run meanwhile."""
-_PACKET = b"\x0a"
-_COMPRESSED_PACKETS = varint(50 << 3 | 2)
 
 
 def encode_perfetto(
-    timeline: Timeline, *, level: int | None = deflate.SMALL, tally: Tally | None = None
+    timeline: Timeline,
+    *,
+    level: int | None = deflate.SMALL,
+    tally: Tally | None = None,
+    workers: Workers | None = None,
 ) -> Iterator[bytes]:
     """The bytes of the file, in pieces.
 
     level: how hard packets are compressed inside the file, which every version of Perfetto since
     2018 reads; with None the file is meant to be compressed as a whole. tally is told the bytes
-    that each track took; those compressed together are shared out by their size before.
+    that each track took; those compressed together are shared out by their size before. workers:
+    other processes that encode, if there is more than one bundle; they change nothing.
     """
-    packets = _packets(timeline)
-    yield from _counted(packets, tally) if level is None else _compressed(packets, level, tally)
-
-
-def _packets(timeline: Timeline) -> Iterator[tuple[int | None, bytes]]:
-    """Packets, and the track they are of."""
-    yield None, _file_facts(timeline)
-    for packet in _descriptors(timeline.tracks):
-        yield None, packet
-    for track in timeline.tracks:
-        for packet in encode_track(track, timeline.first_ns):
-            yield track.id, packet
+    head = (_file_facts(timeline), *_descriptors(timeline.tracks))
+    bundles = bundles_of(head, timeline.tracks, timeline.first_ns)
+    if level is None:
+        yield from _counted(bundles, tally)
+        return
+    first = list(islice(bundles, 2))
+    every = chain(first, bundles)
+    if workers is None or len(first) < 2:
+        packed = _packed(every, level)
+    else:
+        packed = packed_by(workers, every, level)
+    for own in packed:
+        if tally is not None:
+            for track, share in own.shares.items():
+                tally.add(track, share)
+        yield own.packet
 
 
 def _file_facts(timeline: Timeline) -> bytes:
@@ -98,63 +104,29 @@ def _descriptors(tracks: Sequence[Track]) -> Iterator[bytes]:
         yield bytes(trace.SerializeToString())
 
 
-def _counted(packets: Iterable[tuple[int | None, bytes]], tally: Tally | None) -> Iterator[bytes]:
-    for track, packet in packets:
-        if tally is not None:
-            tally.add(track, len(packet))
-        yield packet
+def _counted(bundles: Iterable[Bundle], tally: Tally | None) -> Iterator[bytes]:
+    for bundle in bundles:
+        for track, packet in bundle.packets():
+            if tally is not None:
+                tally.add(track, len(packet))
+            yield packet
 
 
-def _compressed(
-    packets: Iterable[tuple[int | None, bytes]], level: int, tally: Tally | None
-) -> Iterator[bytes]:
-    """Wrap packets into packets that hold them compressed, while the next ones are encoded.
+def _packed(bundles: Iterable[Bundle], level: int) -> Iterator[Packed]:
+    """Compress packets while the next ones are encoded.
 
     One chunk alone is compressed here: small files, and what is measured, start no threads.
     """
-    chunks = _chunks(packets)
+    chunks = chain.from_iterable(bundle.chunks() for bundle in bundles)
     first = list(islice(chunks, 2))
     if len(first) < 2:
-        yield from (_wrapped(deflate.compressed(own.packets, level), own, tally) for own in first)
+        yield from (chunk.packed(level) for chunk in first)
         return
-    in_work = deque[tuple[Future[bytes], _Chunk]]()
+    in_work = deque[Future[Packed]]()
     with ThreadPoolExecutor(COMPRESSORS) as compressors:
         for chunk in chain(first, chunks):
-            in_work.append((compressors.submit(deflate.compressed, chunk.packets, level), chunk))
+            in_work.append(compressors.submit(Chunk.packed, chunk, level))
             if len(in_work) > COMPRESSORS:
-                done, own = in_work.popleft()
-                yield _wrapped(done.result(), own, tally)
+                yield in_work.popleft().result()
         while in_work:
-            done, own = in_work.popleft()
-            yield _wrapped(done.result(), own, tally)
-
-
-@dataclass(frozen=True)
-class _Chunk:
-    """Packets that are compressed together, and the bytes of each track among them."""
-
-    packets: bytes
-    shares: dict[int | None, int]
-
-
-def _chunks(packets: Iterable[tuple[int | None, bytes]]) -> Iterator[_Chunk]:
-    held = bytearray()
-    shares: dict[int | None, int] = {}
-    for track, packet in packets:
-        held += packet
-        shares[track] = shares.get(track, 0) + len(packet)
-        if len(held) >= CHUNK_BYTES:
-            yield _Chunk(bytes(held), shares)
-            held.clear()
-            shares = {}
-    if held:
-        yield _Chunk(bytes(held), shares)
-
-
-def _wrapped(packed: bytes, chunk: _Chunk, tally: Tally | None) -> bytes:
-    inner = _COMPRESSED_PACKETS + varint(len(packed)) + packed
-    made = _PACKET + varint(len(inner)) + inner
-    if tally is not None:
-        for track, share in chunk.shares.items():
-            tally.add(track, len(made) * share / len(chunk.packets))
-    return made
+            yield in_work.popleft().result()

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from timeline.encoders.formats import Format
+from timeline.encoders.workers import Workers
 from timeline.errors import LimitError
 from timeline.fitting.coarsened import coarsened
 from timeline.fitting.leading_steps import Redraw, trimmed
@@ -40,10 +41,12 @@ def fit(
     wall_offset_ns: int | None,
     progress: Progress,
     arrange: Arrange | None = None,
+    workers: Workers | None = None,
 ) -> Written:
     """Write the shares of ranks so that no file exceeds the limit.
 
     arrange: puts the rows of ranks into one picture; grouped as the options say if not given.
+    workers: other processes that have time to encode.
 
     Raises:
         LimitError: they do not fit and nothing may be left out, or the limit is too small for
@@ -51,7 +54,7 @@ def fit(
         OutputError: a file cannot be written.
     """
     arrange = arrange or partial(assemble, by_layer=options.groups_by_layer)
-    writer = Writer(options, target, form, describe, wall_offset_ns, progress, arrange)
+    writer = Writer(options, target, form, describe, wall_offset_ns, progress, arrange, workers)
     try:
         return _fit(writer, writer.draw(shares), redraw)
     except BaseException:

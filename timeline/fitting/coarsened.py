@@ -17,8 +17,8 @@ __all__ = ["coarsened"]
 
 GOOD_ENOUGH = 0.8
 """A file this close to the limit is not worth another try."""
-ROOMY = 2
-"""Below the limit by this factor, a file need not be as small as it can be."""
+ROOMY = 1.25
+"""Below the limit by this factor, a file fits even if it is not as small as it can be."""
 WELL_COMPRESSED = 1 << 18
 """Slices and samples that are compressed as well as can be, because that takes no time."""
 NARROW = 3

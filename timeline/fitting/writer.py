@@ -10,6 +10,7 @@ from timeline.encoders.deflate import SMALL
 from timeline.encoders.formats import Format
 from timeline.encoders.sink import Draft, publish_all, write_draft
 from timeline.encoders.tally import Tally
+from timeline.encoders.workers import Workers
 from timeline.errors import LimitError
 from timeline.options import ExportOptions
 from timeline.progress import Progress
@@ -133,6 +134,7 @@ class Writer:
     wall_offset_ns: int | None
     progress: Progress
     arrange: Arrange
+    workers: Workers | None = None
     drafts: list[Draft] = field(default_factory=list)
     """All that were written, so that none outlives a failure."""
 
@@ -168,7 +170,9 @@ class Writer:
         self.progress.report(f"Writing{again}", 0, 0)
         made = self._timeline(tracks, self.describe(omissions, resolved, steps), first_ns)
         tally = Tally()
-        draft = write_draft(self.form.encode(made, tally, level=level), self.target)
+        draft = write_draft(
+            self.form.encode(made, tally, level=level, workers=self.workers), self.target
+        )
         self.drafts.append(draft)
         tally.scale_to(draft.size_bytes)
         return Part(

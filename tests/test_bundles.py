@@ -1,0 +1,144 @@
+"""Proves that tracks encoded by other processes are the file that one process writes."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_wire import track_of
+
+from timeline.encoders import bundles, chunks
+from timeline.encoders.bundles import Bundle, bundles_of
+from timeline.encoders.perfetto import encode_perfetto
+from timeline.encoders.perfetto_tracks import encode_track
+from timeline.encoders.tally import Tally
+from timeline.encoders.workers import Workers
+from timeline.processes import Processes
+from timeline.records.strings import StringPool
+from timeline.tracks.model import Arg, ArgKind, Samples, Schema, Slices, Timeline, Track
+
+FIRST_NS = 1_000
+SIZES = (300, 0, 40, 700, 20, 5, 900, 60)
+
+
+@pytest.fixture
+def small_bundles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bundles, "BUNDLE_ELEMENTS", 256)
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", 4096)
+
+
+@pytest.fixture
+def workers() -> Iterator[Workers]:
+    """Two real processes."""
+    with Processes(2) as executor:
+        yield Workers(executor, 2)
+
+
+def picture() -> Timeline:
+    """Tracks of slices, flat and nested, and of samples; some have nothing."""
+    tracks = []
+    for number, count in enumerate(SIZES):
+        content: Slices | Samples | None = track_of(count, nested=number % 2 == 0).content
+        if number % 3 == 2:
+            content = Samples(np.arange(count) + FIRST_NS, np.sqrt(np.arange(count)), "MHz")
+        tracks.append(Track(number, None, f"Row {number}", number, "A row.", content))
+    return Timeline(tuple(tracks), FIRST_NS, None, (("tool", "test"),))
+
+
+def encoded(workers: Workers | None) -> tuple[bytes, dict[int | None, float]]:
+    tally = Tally()
+    made = b"".join(encode_perfetto(picture(), tally=tally, workers=workers))
+    return made, tally.by_track
+
+
+@pytest.mark.usefixtures("small_bundles")
+def test_other_processes_change_no_byte_and_no_count(workers: Workers) -> None:
+    assert len(list(bundles_of((), picture().tracks, FIRST_NS))) > 3
+    assert encoded(workers) == encoded(None)
+
+
+@pytest.mark.usefixtures("small_bundles")
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+def test_what_a_process_that_died_had_to_do_is_done_here(
+    workers: Workers, when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert workers.executor.submit(sum, (1, 2)).result() == 3
+    if when == "meanwhile":
+        monkeypatch.setattr(bundles, "AHEAD", 1)
+        pieces = encode_perfetto(picture(), workers=workers)
+        made = next(pieces)
+        kill_processes()
+        made += b"".join(pieces)
+    else:
+        kill_processes()
+        made, _ = encoded(workers)
+    assert made == encoded(None)[0]
+
+
+def kill_processes() -> None:
+    for child in multiprocessing.active_children():
+        child.kill()
+        child.join()
+
+
+@pytest.mark.usefixtures("small_bundles")
+def test_bundles_that_would_take_much_memory_on_their_way_stay_here(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bundles, "MOST_ELEMENTS", 0)
+    with ThreadPoolExecutor(1) as closed:
+        pass
+    assert encoded(Workers(closed, 2)) == encoded(None)
+
+
+def test_one_bundle_is_encoded_here() -> None:
+    with ThreadPoolExecutor(1) as closed:
+        pass
+    assert encoded(Workers(closed, 2)) == encoded(None)
+
+
+@given(st.lists(st.integers(0, 900), max_size=9), st.integers(1, 1000))
+def test_bundles_hold_all_tracks_in_order(sizes: list[int], least: int) -> None:
+    """A bundle is closed by the track that fills it, and the head comes once, even alone."""
+    tracks = [
+        Track(number, None, "", 0, content=Samples(np.arange(size), np.zeros(size), ""))
+        for number, size in enumerate(sizes)
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bundles, "BUNDLE_ELEMENTS", least)
+        made = list(bundles_of((b"head",), tracks, 0))
+    assert [track.id for bundle in made for track in bundle.tracks] == list(range(len(sizes)))
+    assert [packet for bundle in made for packet in bundle.head] == [b"head"]
+    assert made[0].head
+    assert all(len(bundle) >= least for bundle in made[:-1])
+    assert all(len(bundle) - len(bundle.tracks[-1].content or ()) < least for bundle in made[:-1])
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.booleans()), min_size=1),
+    st.lists(st.text(max_size=4), min_size=9, max_size=9, unique=True),
+)
+def test_a_track_takes_along_only_the_strings_it_shows(
+    rows: list[tuple[int, int, bool]], names: list[str]
+) -> None:
+    """Interned strings are numbered by use and then by code, so equal bytes need equal order."""
+    strings = StringPool()
+    codes = np.resize(strings.codes(names), 10)
+    start_ns = np.arange(len(rows)) * 10
+    present = np.array([held for _, _, held in rows])
+    kinds = codes[[kind for _, kind, _ in rows]]
+    arg = Arg("kind", ArgKind.NAME, kinds, present)
+    slices = Slices(
+        start_ns, start_ns + 5, codes[[name for name, _, _ in rows]], strings, Schema.TASK, (arg,)
+    )
+    track = Track(3, None, "Stream 2", 0, content=slices)
+    (sent,) = Bundle((), (track,), 0).for_the_way().tracks
+    assert list(encode_track(sent, 0)) == list(encode_track(track, 0))
+    assert isinstance(sent.content, Slices)
+    shown = {strings[code] for code in slices.name} | {strings[code] for code in kinds[present]}
+    assert set(sent.content.strings) == shown | {""}

@@ -1,0 +1,129 @@
+"""Turns tracks into bundles, each of which any process can turn into a part of the file."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, Future
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from timeline.encoders.chunks import Chunk, Packed, chunks_of
+from timeline.encoders.perfetto_tracks import encode_track
+from timeline.encoders.workers import Workers
+from timeline.records.strings import StringPool
+from timeline.tracks.model import ArgKind, Slices, Track
+
+__all__ = ["Bundle", "bundles_of", "packed_by"]
+
+BUNDLE_ELEMENTS = 1 << 16
+"""Slices and samples of a bundle, unless one track alone has more: some 4 MB on their way."""
+MOST_ELEMENTS = 1 << 20
+"""Larger bundles do not travel: that would take the memory of all their columns once more."""
+AHEAD = 4
+"""Bundles for each process that are encoded or wait for it."""
+MOST_AHEAD = 32
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """Tracks that follow each other, behind the packets that come before them.
+
+    What it becomes depends on nothing else, so all processes together write the file that one
+    alone would.
+    """
+
+    head: Sequence[bytes]
+    tracks: Sequence[Track]
+    first_ns: int
+
+    def __len__(self) -> int:
+        return sum(len(track.content or ()) for track in self.tracks)
+
+    def packets(self) -> Iterator[tuple[int | None, bytes]]:
+        """All packets, and the track they are of."""
+        for packet in self.head:
+            yield None, packet
+        for track in self.tracks:
+            for packet in encode_track(track, self.first_ns):
+                yield track.id, packet
+
+    def chunks(self) -> Iterator[Chunk]:
+        """The same, as they are compressed."""
+        return chunks_of(self.packets())
+
+    def for_the_way(self) -> Bundle:
+        """The same without what is not needed to encode it."""
+        return replace(self, tracks=[_with_own_strings(track) for track in self.tracks])
+
+
+def bundles_of(head: Sequence[bytes], tracks: Iterable[Track], first_ns: int) -> Iterator[Bundle]:
+    """All tracks, in order; the head is that of the first bundle."""
+    held: list[Track] = []
+    elements = 0
+    for track in tracks:
+        held.append(track)
+        elements += len(track.content or ())
+        if elements >= BUNDLE_ELEMENTS:
+            yield Bundle(head, held, first_ns)
+            head, held, elements = (), [], 0
+    if held or head:
+        yield Bundle(head, held, first_ns)
+
+
+def _with_own_strings(track: Track) -> Track:
+    """The track, with no strings but those it shows; they keep their order."""
+    if not isinstance(track.content, Slices):
+        return track
+    slices = track.content
+    used = np.zeros(len(slices.strings), np.bool_)
+    used[slices.name] = True
+    texts = [arg for arg in slices.args if arg.kind is ArgKind.NAME]
+    for arg in texts:
+        used[arg.values[arg.present]] = True
+    strings = StringPool()
+    codes = np.zeros(len(slices.strings), np.int32)
+    codes[used] = strings.codes(slices.strings[code] for code in np.flatnonzero(used).tolist())
+    args = tuple(
+        replace(arg, values=codes[arg.values]) if arg in texts else arg for arg in slices.args
+    )
+    content = replace(slices, name=codes[slices.name], strings=strings, args=args, coarse=None)
+    return replace(track, content=content, description="")
+
+
+def packed_by(workers: Workers, bundles: Iterable[Bundle], level: int) -> Iterator[Packed]:
+    """What bundles become, in their order; only some are on their way at any time.
+
+    Those of a process that died are encoded here.
+    """
+    in_work = deque[tuple[Bundle, Future[list[Packed]] | None]]()
+    for bundle in bundles:
+        in_work.append((bundle, _submitted(workers, bundle, level)))
+        if len(in_work) > min(AHEAD * workers.jobs, MOST_AHEAD):
+            yield from _result(*in_work.popleft(), level)
+    while in_work:
+        yield from _result(*in_work.popleft(), level)
+
+
+def _submitted(workers: Workers, bundle: Bundle, level: int) -> Future[list[Packed]] | None:
+    """Send a bundle on its way, unless it is to be encoded here."""
+    if len(bundle) > MOST_ELEMENTS:
+        return None
+    try:
+        return workers.executor.submit(_packed, bundle.for_the_way(), level)
+    except BrokenExecutor:
+        return None
+
+
+def _result(bundle: Bundle, future: Future[list[Packed]] | None, level: int) -> Iterable[Packed]:
+    if future is not None:
+        try:
+            return future.result()
+        except (BrokenExecutor, MemoryError):
+            pass
+    return (chunk.packed(level) for chunk in bundle.chunks())
+
+
+def _packed(bundle: Bundle, level: int) -> list[Packed]:
+    return [chunk.packed(level) for chunk in bundle.chunks()]
