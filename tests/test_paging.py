@@ -18,7 +18,8 @@ from profile_shelf import ProfileShelf
 
 from timeline.errors import OutputError
 from timeline.exporting import export
-from timeline.records import paging
+from timeline.records import mapped_files, paging
+from timeline.records.mapped_files import MappedFiles
 from timeline.records.paging import Room, by_parts, kept, let_go
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Layer, Selection
 from timeline.share import Request, share_of
@@ -48,7 +49,7 @@ def all_in_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory has no room for any column, and work is done a few rows at a time."""
     monkeypatch.setattr(paging, "HELD_BYTES", 0)
     monkeypatch.setattr(paging, "LEAST_BYTES", 1)
-    monkeypatch.setattr(paging, "FILE_BYTES", 1 << 16)
+    monkeypatch.setattr(mapped_files, "FILE_BYTES", 1 << 16)
     monkeypatch.setattr(paging, "PART_ROWS", 50)
     monkeypatch.setattr(paging, "PART_BYTES", 400)
 
@@ -103,7 +104,7 @@ def test_only_what_memory_has_no_room_for_goes_to_files(monkeypatch: pytest.Monk
 def test_columns_stay_in_memory_where_no_file_can_be_had(
     all_in_files: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(paging, "_files", paging._Files())
+    monkeypatch.setattr(paging, "_files", MappedFiles())
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
     values = kept(np.arange(100))
     assert not in_a_file(values)
@@ -113,14 +114,63 @@ def test_columns_stay_in_memory_where_no_file_can_be_had(
 def test_a_file_that_cannot_be_written_any_more_is_an_error_that_names_its_directory(
     all_in_files: None,
 ) -> None:
-    place = paging._files.place(800)
+    place = MappedFiles().place(800)
     assert place is not None
-    file, first = place
-    file._file.close()
-    file._file = Path("/dev/full").open("wb", buffering=0)  # noqa: SIM115
-    with contextlib.closing(file._file), pytest.raises(OutputError, match="TMPDIR"):
-        file.write(first, np.arange(100))
-    paging._files._filling = None
+    place._file.file.close()
+    with Path("/dev/full").open("wb", buffering=0) as full:
+        place._file.file = full
+        with pytest.raises(OutputError, match="TMPDIR"):
+            place.write(0, np.arange(100))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 300), st.lists(st.integers(0, 30), max_size=4), st.booleans()),
+        max_size=60,
+    )
+)
+def test_room_is_used_again_and_never_twice(
+    all_in_files: None, turns: list[tuple[int, list[int], bool]]
+) -> None:
+    """Columns come and go in any order, also while others are filled or only views are left."""
+    files = MappedFiles()
+    columns: list[tuple[int, npt.NDArray[np.int64]]] = []
+    most = 0
+    for number, (rows, gone, reserved) in enumerate(turns):
+        place = files.place(8 * (rows + 50 * reserved))
+        assert place is not None
+        for at in gone:
+            if at < len(columns):
+                columns.pop(at)
+        place.write(0, np.arange(rows) + number)
+        column = place.column(rows, np.int64)
+        columns.append((number, column[rows // 2 :] if number % 2 else column))
+        most = max(most, len(columns))
+        for first, own in columns:
+            at = len(own) - 1
+            assert (own == own[-1] - at + np.arange(len(own))).all()
+            assert first <= int(own[0]) <= first + 150
+    assert len(files._pool._files) <= 1, "all that is held at a time fits into one file"
+    columns.clear()
+    if turns:
+        del own, column, place
+    assert not files._pool._files, "and there is none when nothing is held"
+
+
+def test_a_gap_is_one_with_those_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mapped_files, "FILE_BYTES", 4096)
+    files = MappedFiles()
+    kept_open = files.place(1024)
+    places = [files.place(1024) for _ in range(3)]
+    assert files.place(64) is not None, "a second file is made where the first is full"
+    for at in (0, 2, 1):
+        places[at] = None
+    whole = files.place(3072)
+    assert None not in (kept_open, whole)
+    assert len(files._pool._files) == 2, "no third one is needed"
+    del kept_open, whole
+    assert not files._pool._files
 
 
 # -- exports -----------------------------------------------------------------------------------
