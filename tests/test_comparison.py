@@ -13,7 +13,7 @@ from typing import Any
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from made_figures import made_report
 from make_profile import make_run
 from perfetto_sql import TraceProcessor
@@ -149,6 +149,9 @@ def _table(rows: Sequence[tuple[str, str, str, int, int]]) -> Table:
 
 @settings(max_examples=100)
 @given(_operators, _operators)
+@example(  # what has no shapes in both runs, and other shapes in each, are told by the same name
+    [("X", "a", "", 1, 5), ("X", "a", "b", 1, 5)], [("X", "a", "", 1, 5), ("X", "a", "c", 1, 5)]
+)
 def test_every_operator_is_in_one_pair(base: list[Any], new: list[Any]) -> None:
     """Whatever is told of operators: totals stay, sides can be swapped, who lost most is first."""
     pairs = operator_pairs(_table(base), _table(new), (1.0, 1.0))

@@ -74,8 +74,8 @@ def _pairs(base: Mapping[_Key, _Sums], new: Mapping[_Key, _Sums]) -> list[_Pair]
     return found
 
 
-def _with_name(key: _Key) -> _Key | None:
-    return key if key[1] else None
+def _with_name_and_shapes(key: _Key) -> _Key | None:
+    return key if key[1] and key[2] else None
 
 
 def _with_name_alone(key: _Key) -> _Key | None:
@@ -90,7 +90,7 @@ def _with_type(key: _Key) -> _Key | None:
     return (key[0], "", "")
 
 
-_TELLING = (_with_name, _with_name_alone, _with_shapes, _with_type)
+_TELLING = (_with_name_and_shapes, _with_name_alone, _with_shapes, _with_type)
 """What of a key must be the same, ever less; None where it is not given."""
 
 
