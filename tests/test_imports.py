@@ -143,7 +143,7 @@ WRITERS = frozenset(
 )
 UNPACKS = "sources.unpacking"
 PRIVATE_COPIES = {
-    "records.paging": frozenset({"TemporaryFile"}),
+    "records.mapped_files": frozenset({"TemporaryFile"}),
     "sources.sqlite_connection": frozenset({"copyfile"}),
     UNPACKS: frozenset({"mkdir"}),
 }

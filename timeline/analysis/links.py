@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from timeline.analysis.groups import groups_of
 from timeline.records.columns import Bool, Codes, Columns, Int64, column
-from timeline.records.strings import StringPool
+from timeline.records.paging import parts_of
+from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_RANK, Records
 
 __all__ = ["LinkTimes", "RankLinks", "rank_links"]
@@ -35,33 +37,45 @@ class RankLinks:
 
 def rank_links(records: Records) -> RankLinks:
     """Sum up the HCCL tasks that move data from one rank to another."""
-    planes = records.planes
-    moving = (
-        (planes.size_bytes > 0)
-        & _is_rank(planes.source_rank)
-        & _is_rank(planes.target_rank)
-        & (planes.source_rank != planes.target_rank)
+    planes, strings = records.planes, StringPool()
+    parts = []
+    for part in parts_of(len(planes)):
+        moving = (
+            (planes.size_bytes[part] > 0)
+            & _is_rank(planes.source_rank[part])
+            & _is_rank(planes.target_rank[part])
+            & (planes.source_rank[part] != planes.target_rank[part])
+        )
+        rows = np.flatnonzero(moving) + part.start
+        # The name of the link where it is given, else of what carries it.
+        named, carrier = planes.link[rows], planes.transport[rows]
+        link = strings.translated(np.where(named != NO_NAME, named, carrier), records.strings)
+        parts.append(
+            _summed(
+                LinkTimes(
+                    planes.source_rank[rows],
+                    planes.target_rank[rows],
+                    link,
+                    np.ones(len(rows), np.int64),
+                    planes.size_bytes[rows],
+                    planes.end_ns[rows] - planes.start_ns[rows],
+                )
+            )
+        )
+    return RankLinks(tuple(strings), _summed(LinkTimes.concat(parts)))
+
+
+def _summed(times: LinkTimes) -> LinkTimes:
+    """The same with one row for each link."""
+    groups = groups_of(len(times), [times.source_rank, times.target_rank, times.link])
+    return LinkTimes(
+        times.source_rank[groups.first],
+        times.target_rank[groups.first],
+        times.link[groups.first],
+        groups.sums(times.count),
+        groups.sums(times.size_bytes),
+        groups.sums(times.total_ns),
     )
-    own = planes.take(moving)
-    if not len(own):
-        return RankLinks()
-    strings = StringPool()
-    # The name of the link where it is given, else of what carries it.
-    link = strings.translated(np.where(own.link != 0, own.link, own.transport), records.strings)
-    keys = np.stack([own.source_rank, own.target_rank, link.astype(np.int64)])
-    order = np.lexsort(keys[::-1])
-    opens = np.ones(len(order), np.bool_)
-    opens[1:] = (np.diff(keys[:, order], axis=1) != 0).any(axis=0)
-    first = np.flatnonzero(opens)
-    times = LinkTimes(
-        own.source_rank[order][first],
-        own.target_rank[order][first],
-        link[order][first],
-        np.diff(np.append(first, len(order))),
-        np.add.reduceat(own.size_bytes[order], first),
-        np.add.reduceat((own.end_ns - own.start_ns)[order], first),
-    )
-    return RankLinks(tuple(strings), times)
 
 
 def _is_rank(ids: Int64) -> Bool:

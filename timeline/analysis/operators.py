@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from timeline.analysis.groups import groups_of
 from timeline.analysis.operator_names import collective_kind, operator_type
 from timeline.records.clock import ClockMove
-from timeline.records.columns import Bool, Codes, Columns, Int64, column
+from timeline.records.columns import Bool, Codes, Columns, Int64, Rows, column
+from timeline.records.paging import parts_of
 from timeline.records.strings import NO_NAME, StringPool
-from timeline.records.tables import NO_GRAPH, NO_ID, CommunicationOps, Records, Spans
+from timeline.records.tables import NO_GRAPH, NO_ID, CommunicationOps, Records, Spans, Tasks
 
 __all__ = ["LongestOps", "OperatorFigures", "OperatorTimes", "operator_figures"]
 
@@ -71,84 +73,118 @@ def operator_figures(
     The others of a type are one row without a name.
     """
     strings = StringPool()
-    tasks, ops = records.tasks, records.ops
-    compute = np.flatnonzero(tasks.compute)
-    names = tasks.name[compute]
-    given = strings.translated(tasks.op_type[compute], records.strings)
-    derived = strings.translated(names, records.strings, operator_type)
-    computing = {
-        "type": np.where(given == NO_NAME, derived, given),
-        "core": strings.translated(tasks.task_type[compute], records.strings),
-    }
-    communicating = {"type": strings.translated(ops.name, records.strings, collective_kind)}
-    compute_ns = tasks.end_ns[compute] - tasks.start_ns[compute]
-    op_ns = ops.end_ns - ops.start_ns
-    if most_names:
-        bound = len(records.strings)
-        told = _longest_names(names, compute_ns, bound, most_names)
-        shapes = np.where(told == NO_NAME, NO_NAME, tasks.input_shapes[compute])
-        told_ops = _longest_names(ops.name, op_ns, bound, most_names)
-        computing["name"] = strings.translated(told, records.strings)
-        computing["shapes"] = strings.translated(shapes, records.strings)
-        communicating["name"] = strings.translated(told_ops, records.strings)
     times = OperatorTimes.concat(
-        [
-            _times(compute_ns, computing, communication=False),
-            _times(op_ns, communicating, communication=True),
-        ]
+        [_computing(records, strings, most_names), _communicating(records, strings, most_names)]
     )
-    longest = _longest(ops, iterations, records.strings, strings)
+    longest = _longest(records.ops, iterations, records.strings, strings)
     return OperatorFigures(tuple(strings), times, longest)
 
 
-def _longest_names(names: Codes, lengths_ns: Int64, bound: int, most: int) -> Codes:
-    """The names, as codes below a bound, of which the most take longest; NO_NAME for the others."""
-    total_ns = np.zeros(bound, np.int64)
-    np.add.at(total_ns, names, lengths_ns)
-    kept = np.zeros(bound, np.bool_)
-    kept[np.argsort(-total_ns, kind="stable")[:most]] = True
-    return np.where(kept[names], names, np.int32(NO_NAME))
+def _computing(records: Records, strings: StringPool, most_names: int) -> OperatorTimes:
+    """The operators that compute; of large tables some rows at a time."""
+    tasks, pool = records.tasks, records.strings
+    types, names, cores, shapes = np.zeros((4, len(pool)), np.bool_)
+    name_ns = np.zeros(len(pool), np.int64)
+    for rows in _computing_rows(tasks):
+        types[tasks.op_type[rows]] = cores[tasks.task_type[rows]] = True
+        names[tasks.name[rows]] = True
+        np.add.at(name_ns, tasks.name[rows], tasks.end_ns[rows] - tasks.start_ns[rows])
+    given = _translation(strings, pool, types)
+    derived = _translation(strings, pool, names, operator_type)
+    core = _translation(strings, pool, cores)
+    told = names & _longest_names(name_ns, most_names)
+    if most_names:
+        for rows in _computing_rows(tasks):
+            shapes[tasks.input_shapes[rows][told[tasks.name[rows]]]] = True
+    name = _translation(strings, pool, told)
+    shape = _translation(strings, pool, shapes)
+    parts = []
+    for rows in _computing_rows(tasks):
+        codes = tasks.name[rows]
+        types_given = given[tasks.op_type[rows]]
+        keys = {
+            "type": np.where(types_given == NO_NAME, derived[codes], types_given),
+            "core": core[tasks.task_type[rows]],
+        }
+        if most_names:
+            keys["name"] = name[codes]
+            keys["shapes"] = np.where(told[codes], shape[tasks.input_shapes[rows]], NO_NAME)
+        parts.append(_times(keys, tasks.end_ns[rows] - tasks.start_ns[rows]))
+    return _merged(parts)
 
 
-def _times(lengths_ns: Int64, keys: Mapping[str, Codes], *, communication: bool) -> OperatorTimes:
-    """One row for each distinct combination of keys; sums are exact."""
-    if not len(lengths_ns):
-        return OperatorTimes.empty()
-    group = np.zeros(len(lengths_ns), np.int64)
-    for own in keys.values():
-        group = _dense(group * (int(own.max()) + 1) + own)
-    count = int(group.max()) + 1
-    first = np.zeros(count, np.int64)
-    first[group[::-1]] = np.arange(len(group))[::-1]
-    total_ns = np.zeros(count, np.int64)
-    shortest_ns = np.full(count, np.iinfo(np.int64).max)
-    longest_ns = np.full(count, np.iinfo(np.int64).min)
-    np.add.at(total_ns, group, lengths_ns)
-    np.minimum.at(shortest_ns, group, lengths_ns)
-    np.maximum.at(longest_ns, group, lengths_ns)
-    return OperatorTimes.of(
-        count,
-        {
-            **{name: own[first] for name, own in keys.items()},
-            "communication": np.full(count, communication),
-            "count": np.bincount(group, minlength=count),
-            "total_ns": total_ns,
-            "shortest_ns": shortest_ns,
-            "longest_ns": longest_ns,
-        },
+def _communicating(records: Records, strings: StringPool, most_names: int) -> OperatorTimes:
+    ops, pool = records.ops, records.strings
+    lengths_ns = ops.end_ns - ops.start_ns
+    keys = {"type": strings.translated(ops.name, pool, collective_kind)}
+    if most_names:
+        name_ns = np.zeros(len(pool), np.int64)
+        np.add.at(name_ns, ops.name, lengths_ns)
+        told = _longest_names(name_ns, most_names)[ops.name]
+        keys["name"] = strings.translated(np.where(told, ops.name, np.int32(NO_NAME)), pool)
+    return _times(keys, lengths_ns, communication=True)
+
+
+def _computing_rows(tasks: Tasks) -> Iterator[Rows]:
+    for part in parts_of(len(tasks)):
+        yield np.flatnonzero(tasks.compute[part]) + part.start
+
+
+def _translation(
+    strings: StringPool, pool: StringPool, used: Bool, meaning: Callable[[str], str] = str
+) -> Codes:
+    """The codes that those used of a pool have among the strings, by their code in the pool."""
+    table = np.zeros(len(pool), np.int32)
+    table[used] = strings.translated(np.flatnonzero(used).astype(np.int32), pool, meaning)
+    return table
+
+
+def _longest_names(name_ns: Int64, most: int) -> Bool:
+    """Of all names, given the time of each, the most that take longest."""
+    longest = np.zeros(len(name_ns), np.bool_)
+    longest[np.argsort(-name_ns, kind="stable")[:most]] = True
+    longest[NO_NAME] = False
+    return longest
+
+
+def _times(
+    keys: Mapping[str, Codes], lengths_ns: Int64, *, communication: bool = False
+) -> OperatorTimes:
+    """One row for each distinct combination of keys."""
+    once = np.ones(len(lengths_ns), np.int64)
+    return _summed(
+        OperatorTimes.of(
+            len(lengths_ns),
+            {
+                **keys,
+                "communication": np.full(len(lengths_ns), communication),
+                "count": once,
+                "total_ns": lengths_ns,
+                "shortest_ns": lengths_ns,
+                "longest_ns": lengths_ns,
+            },
+        )
     )
 
 
-def _dense(keys: Int64) -> Int64:
-    """Keys numbered from 0 without gaps; small keys need no sorting."""
-    bound = int(keys.max()) + 1
-    if bound > 4 * len(keys) + (1 << 16):
-        numbered: Int64 = np.unique(keys, return_inverse=True)[1].reshape(-1)
-        return numbered
-    number = np.zeros(bound, np.int64)
-    number[keys] = 1
-    dense: Int64 = (np.cumsum(number) - 1)[keys]
-    return dense
+def _merged(parts: Sequence[OperatorTimes]) -> OperatorTimes:
+    return _summed(OperatorTimes.concat(parts)) if len(parts) != 1 else parts[0]
+
+
+def _summed(times: OperatorTimes) -> OperatorTimes:
+    """The same with one row for each operator; sums are exact."""
+    names = ("type", "core", "name", "shapes")
+    groups = groups_of(len(times), [getattr(times, name) for name in names])
+    return OperatorTimes.of(
+        len(groups.first),
+        {
+            **{name: getattr(times, name)[groups.first] for name in (*names, "communication")},
+            "count": groups.sums(times.count),
+            "total_ns": groups.sums(times.total_ns),
+            "shortest_ns": groups.least(times.shortest_ns),
+            "longest_ns": groups.most(times.longest_ns),
+        },
+    )
 
 
 def _longest(
