@@ -8,10 +8,13 @@ import numpy as np
 
 from timeline.records.columns import Bool, Int64
 from timeline.records.copies import copies_in
-from timeline.records.tables import NO_TIME, Omission, Records, Spans
+from timeline.records.paging import let_go, parts_of
+from timeline.records.tables import NO_TIME, CounterSamples, Omission, Records, Spans
 
 __all__ = ["valid"]
 
+MOST_TIMES = 1 << 20
+"""Times of a table that tell where its middle is."""
 MOST_APART_NS = 10 * 366 * 86_400 * 10**9
 """Ten years: no clock of one capture is that wrong."""
 
@@ -27,19 +30,35 @@ def valid(records: Records) -> Records:
     omissions = list(records.omissions)
     middle = _Middle.of(records)
 
-    def check(table: Spans, noun: str, far: str = "more than ten years from the others") -> Bool:
-        known = (table.start_ns != NO_TIME) & (table.end_ns != NO_TIME)
-        timed = counted(known & (table.end_ns >= table.start_ns), f"{noun} without a valid time")
-        near = middle.holds(table.start_ns) & middle.holds(table.end_ns)
-        once = ~copies_in(table)
-        counted(~timed | near, f"{noun} {far}")
-        counted(~(timed & near) | once, f"{noun} that are there twice", loss=False)
-        return timed & near & once
+    def omit(count: int, reason: str, *, loss: bool = True) -> None:
+        if count:
+            omissions.append(Omission(reason, count, records.rank, loss=loss))
 
-    def counted(good: Bool, reason: str, *, loss: bool = True) -> Bool:
-        bad = int(np.count_nonzero(~good))
-        if bad:
-            omissions.append(Omission(reason, bad, records.rank, loss=loss))
+    def check(table: Spans, noun: str, far: str = "more than ten years from the others") -> Bool:
+        good = np.empty(len(table), np.bool_)
+        untimed = distant = 0
+        for part in parts_of(len(table)):
+            start_ns, end_ns = table.start_ns[part], table.end_ns[part]
+            timed = (start_ns != NO_TIME) & (end_ns != NO_TIME) & (end_ns >= start_ns)
+            near = middle.holds(start_ns) & middle.holds(end_ns)
+            untimed += int(np.count_nonzero(~timed))
+            distant += int(np.count_nonzero(timed & ~near))
+            good[part] = timed & near
+        copies = copies_in(table)
+        omit(untimed, f"{noun} without a valid time")
+        omit(distant, f"{noun} {far}")
+        omit(int(np.count_nonzero(good & copies)), f"{noun} that are there twice", loss=False)
+        let_go()
+        good &= ~copies
+        return good
+
+    def check_samples(samples: CounterSamples) -> Bool:
+        good: Bool = (
+            (samples.time_ns != NO_TIME)
+            & np.isfinite(samples.value)
+            & middle.holds(samples.time_ns)
+        )
+        omit(int(np.count_nonzero(~good)), "counter samples without a valid time")
         return good
 
     kept = records.kept(
@@ -49,12 +68,7 @@ def valid(records: Records) -> Records:
         steps=check(records.steps, "steps"),
         parts=check(records.parts, "step parts"),
         host=check(records.host, "host events", "on a clock that nothing relates to the rest"),
-        samples=counted(
-            (records.samples.time_ns != NO_TIME)
-            & np.isfinite(records.samples.value)
-            & middle.holds(records.samples.time_ns),
-            "counter samples without a valid time",
-        ),
+        samples=check_samples(records.samples),
     )
     cut_flows = kept.omissions[len(records.omissions) :]
     return replace(kept, omissions=(*omissions, *cut_flows))
@@ -70,8 +84,8 @@ class _Middle:
     def of(cls, records: Records) -> _Middle:
         """That of device records, else of host events."""
         device = [records.tasks.start_ns, records.ops.start_ns, records.steps.start_ns]
-        for starts in (np.concatenate(device), records.host.start_ns, records.samples.time_ns):
-            known = starts[starts != NO_TIME]
+        for columns in (device, [records.host.start_ns], [records.samples.time_ns]):
+            known = np.concatenate([_some_known(column) for column in columns])
             if len(known):
                 return cls(int(np.partition(known, len(known) // 2)[len(known) // 2]))
         return cls(None)
@@ -83,3 +97,12 @@ class _Middle:
         low, high = self.time_ns - MOST_APART_NS, self.time_ns + MOST_APART_NS
         good: Bool = (times_ns >= low) & (times_ns <= high)
         return good
+
+
+def _some_known(times_ns: Int64) -> Int64:
+    """Some of the times that are known, spread evenly; all of a table that is not very large."""
+    each = max(1, len(times_ns) // MOST_TIMES)
+    known: Int64 = times_ns[::each][times_ns[::each] != NO_TIME]
+    if each > 1 and not len(known):
+        known = times_ns[times_ns != NO_TIME]
+    return known

@@ -1,0 +1,48 @@
+"""Proves that rows that are there twice are found, in any order and however many are sorted."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from timeline.records import copies, paging
+from timeline.records.copies import copies_in
+from timeline.records.tables import Tasks
+
+SPAN = st.tuples(st.integers(-5, 30), st.integers(0, 2), st.integers(0, 1))
+"""A start, a length and a stream, of which many are equal."""
+
+
+@given(
+    st.lists(SPAN, max_size=60),
+    st.booleans(),
+    st.sampled_from([1, 4, 1 << 20]),
+    st.sampled_from([1, 7, 1 << 16]),
+)
+def test_the_later_of_equal_rows_is_a_copy(
+    spans: list[tuple[int, int, int]], in_order: bool, sorted_rows: int, part_rows: int
+) -> None:
+    """But for intervals without length, which may well be there twice."""
+    spans = sorted(spans) if in_order else spans
+    start_ns, length_ns, stream = np.array(spans, np.int64).reshape(-1, 3).T
+    count = len(spans)
+    table = Tasks.of(
+        count,
+        {
+            "start_ns": start_ns,
+            "end_ns": start_ns + length_ns,
+            "stream": stream,
+            "name": np.zeros(count),
+            "compute": np.ones(count),
+        },
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(copies, "SORTED_ROWS", sorted_rows)
+        patch.setattr(paging, "PART_ROWS", part_rows)
+        found = copies_in(table)
+    expected = [
+        length > 0 and own in spans[:at] for at, own in enumerate(spans) for length in [own[1]]
+    ]
+    assert found.tolist() == expected
