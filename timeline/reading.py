@@ -35,8 +35,8 @@ FAN_IN = 4
 """So many times the limit may be held of all ranks before they are gathered together."""
 SLACK_SPREADS = 4
 EVERY_NAME = 1 << 62
-LEAST_HELD = 1 << 22
-"""Slices and samples that may be held in any case: some 200 MB."""
+LEAST_HELD = 1 << 24
+"""Slices and samples that may be held in any case: some 800 MB, of which memory keeps a part."""
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ COUNTED_TRACKS = 128
 ROUGH_BYTES = 8
 """Slices and samples of large profiles take less in a file: they are much alike."""
 COUNTED_RUNS = 8
-RUN_SLICES = 1 << 14
+RUN_SLICES = 1 << 13
 MOST_STARTS = 1 << 20
 """So many moments tell when a share of the slices has begun."""
 SAMPLE_TRACKS = 6

@@ -133,6 +133,8 @@ def _groups(
     """The group of each element, numbered in drawing order; those of one group go together."""
     powers = resolution.powers(start_ns)
     short = (((end_ns - start_ns) >> powers == 0) & (powers > EXACT)) | gathered
+    if np.count_nonzero(short) < 2:
+        return np.arange(len(short))
     bins = start_ns >> powers
     if not nested:
         return _flat_groups(short, bins, powers)
@@ -315,12 +317,14 @@ def thin(samples: Samples, resolution: Resolution) -> Samples:
     powers = resolution.powers(samples.time_ns)
     bins = samples.time_ns >> powers
     changes = (bins[1:] != bins[:-1]) | (powers[1:] != powers[:-1])
+    if changes.all():
+        return samples
+    first = np.flatnonzero(np.concatenate([[True], changes]))
     number = np.concatenate([[0], np.cumsum(changes)])
     stays = powers == EXACT
-    for value in (samples.value, -samples.value):
-        order = np.lexsort((value, number))
-        firsts = np.concatenate([[True], number[order][1:] != number[order][:-1]])
-        stays[order[firsts]] = True
+    for extreme in (np.minimum, np.maximum):
+        at = np.flatnonzero(samples.value == extreme.reduceat(samples.value, first)[number])
+        stays[at[np.concatenate([[True], number[at[1:]] != number[at[:-1]]])]] = True
     return replace(
         samples,
         time_ns=samples.time_ns[stays],
