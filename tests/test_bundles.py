@@ -5,22 +5,35 @@ from __future__ import annotations
 import multiprocessing
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from perfetto_sql import Row, TraceProcessor
 from test_wire import track_of
 
-from timeline.encoders import bundles, chunks
+from timeline.encoders import bundles, chunks, track_parts
 from timeline.encoders.bundles import Bundle, bundles_of
 from timeline.encoders.perfetto import encode_perfetto
 from timeline.encoders.perfetto_tracks import encode_track
 from timeline.encoders.tally import Tally
+from timeline.encoders.track_parts import parts_of_track
 from timeline.encoders.workers import Workers
 from timeline.processes import Processes
 from timeline.records.strings import StringPool
-from timeline.tracks.model import Arg, ArgKind, Samples, Schema, Slices, Timeline, Track
+from timeline.tracks.model import (
+    Arg,
+    ArgKind,
+    Arrows,
+    Samples,
+    Schema,
+    Slices,
+    Timeline,
+    Track,
+    no_arrows,
+)
 
 FIRST_NS = 1_000
 SIZES = (300, 0, 40, 700, 20, 5, 900, 60)
@@ -86,16 +99,6 @@ def kill_processes() -> None:
         child.join()
 
 
-@pytest.mark.usefixtures("small_bundles")
-def test_bundles_that_would_take_much_memory_on_their_way_stay_here(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(bundles, "MOST_ELEMENTS", 0)
-    with ThreadPoolExecutor(1) as closed:
-        pass
-    assert encoded(Workers(closed, 2)) == encoded(None)
-
-
 def test_one_bundle_is_encoded_here() -> None:
     with ThreadPoolExecutor(1) as closed:
         pass
@@ -112,11 +115,15 @@ def test_bundles_hold_all_tracks_in_order(sizes: list[int], least: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bundles, "BUNDLE_ELEMENTS", least)
         made = list(bundles_of((b"head",), tracks, 0))
-    assert [track.id for bundle in made for track in bundle.tracks] == list(range(len(sizes)))
+    assert [track.id for bundle in made for _, track in bundle.tracks] == list(range(len(sizes)))
+    sequences = [sequence for bundle in made for sequence, _ in bundle.tracks]
+    assert sequences == list(range(2, len(sizes) + 2))
     assert [packet for bundle in made for packet in bundle.head] == [b"head"]
     assert made[0].head
     assert all(len(bundle) >= least for bundle in made[:-1])
-    assert all(len(bundle) - len(bundle.tracks[-1].content or ()) < least for bundle in made[:-1])
+    assert all(
+        len(bundle) - len(bundle.tracks[-1][1].content or ()) < least for bundle in made[:-1]
+    )
 
 
 @given(
@@ -137,8 +144,99 @@ def test_a_track_takes_along_only_the_strings_it_shows(
         start_ns, start_ns + 5, codes[[name for name, _, _ in rows]], strings, Schema.TASK, (arg,)
     )
     track = Track(3, None, "Stream 2", 0, content=slices)
-    (sent,) = Bundle((), (track,), 0).for_the_way().tracks
-    assert list(encode_track(sent, 0)) == list(encode_track(track, 0))
+    ((sequence, sent),) = Bundle((), ((7, track),), 0).for_the_way().tracks
+    assert sequence == 7
+    assert list(encode_track(sent, 7, 0)) == list(encode_track(track, 7, 0))
     assert isinstance(sent.content, Slices)
     shown = {strings[code] for code in slices.name} | {strings[code] for code in kinds[present]}
     assert set(sent.content.strings) == shown | {""}
+
+
+# -- long tracks -------------------------------------------------------------------------------
+
+EVENTS = """
+    SELECT track.name, slice.ts, slice.dur, slice.name, slice.depth,
+        group_concat(args.key || '=' || args.display_value, ' ')
+    FROM slice JOIN track ON slice.track_id = track.id LEFT JOIN args USING (arg_set_id)
+    GROUP BY slice.id ORDER BY track.name, slice.ts, slice.depth, slice.name, slice.dur
+"""
+COUNTS = (
+    "SELECT name, ts, value FROM counter JOIN counter_track AS t ON t.id = track_id ORDER BY 1, 2"
+)
+ARROWS = """
+    SELECT a.name, a.ts, b.name, b.ts FROM flow
+    JOIN slice AS a ON a.id = slice_out JOIN slice AS b ON b.id = slice_in ORDER BY 1, 2, 3, 4
+"""
+
+
+def answers(picture: Timeline) -> list[list[Row]]:
+    processor = TraceProcessor.load(b"".join(encode_perfetto(picture)))
+    assert processor.import_errors() == []
+    return [processor.rows(question) for question in (EVENTS, COUNTS, ARROWS)]
+
+
+def shuffled(slices: Slices, seed: int) -> Slices:
+    """The same slices in another order, which nested ones may have."""
+    order = np.random.default_rng(seed).permutation(len(slices))
+    place = np.argsort(order)[slices.arrows.slice]
+    by_place = np.argsort(place, kind="stable")
+    arrows = Arrows(place[by_place], slices.arrows.arrow[by_place])
+    args = tuple(
+        replace(arg, values=arg.values[order], present=arg.present[order]) for arg in slices.args
+    )
+    return replace(
+        slices,
+        start_ns=slices.start_ns[order],
+        end_ns=slices.end_ns[order],
+        name=slices.name[order],
+        args=args,
+        arrows=arrows,
+    )
+
+
+@pytest.mark.parametrize("least", [1, 7, 100])
+@pytest.mark.parametrize("kind", ["flat", "adjacent", "nested", "shuffled"])
+def test_a_track_in_parts_is_the_same_track(
+    kind: str, least: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked of the trace processor: slices with depths, args and arrows, and samples."""
+    track = track_of(400, nested=kind in {"nested", "shuffled"})
+    assert isinstance(track.content, Slices)
+    slices = replace(track.content, end_ns=track.content.end_ns + 3 * (kind == "adjacent"))
+    if slices.nested:
+        inner = replace(slices, start_ns=slices.start_ns + 2, end_ns=slices.end_ns - 2)
+        slices = joined(slices, replace(inner, arrows=no_arrows()))
+    if kind == "shuffled":
+        slices = shuffled(slices, 3)
+    samples = Samples(np.arange(500) // 2 + FIRST_NS, np.sqrt(np.arange(500)), "MHz")
+    tracks = (
+        Track(0, None, "Row", 0, content=slices),
+        Track(1, None, "Clock", 1, content=samples),
+        Track(2, None, "Other", 2, content=track.content),
+    )
+    picture = Timeline(tracks, FIRST_NS, None)
+    whole = answers(picture)
+    monkeypatch.setattr(track_parts, "PART_ELEMENTS", least)
+    parts = list(parts_of_track(tracks[0]))
+    assert (len(parts) > 1) == (kind != "adjacent")
+    assert sum(len(part.content or ()) for part in parts) == len(slices)
+    assert answers(picture) == whole
+
+
+def joined(one: Slices, other: Slices) -> Slices:
+    """The slices of both."""
+    args = tuple(
+        replace(
+            mine,
+            values=np.concatenate([mine.values, its.values]),
+            present=np.concatenate([mine.present, its.present]),
+        )
+        for mine, its in zip(one.args, other.args, strict=True)
+    )
+    return replace(
+        one,
+        start_ns=np.concatenate([one.start_ns, other.start_ns]),
+        end_ns=np.concatenate([one.end_ns, other.end_ns]),
+        name=np.concatenate([one.name, other.name]),
+        args=args,
+    )

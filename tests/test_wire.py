@@ -268,9 +268,9 @@ def test_tracks_encoded_in_many_blocks_are_the_same_bytes(
     monkeypatch: pytest.MonkeyPatch, nested: bool
 ) -> None:
     track = track_of(3000, nested=nested)
-    whole = b"".join(encode_track(track, 1_000))
+    whole = b"".join(encode_track(track, 2, 1_000))
     monkeypatch.setattr(perfetto_tracks, "BLOCK_BYTES", 1)
-    pieces = list(encode_track(track, 1_000))
+    pieces = list(encode_track(track, 2, 1_000))
     assert len(pieces) > 10
     assert b"".join(pieces) == whole
     begins = [
@@ -280,7 +280,7 @@ def test_tracks_encoded_in_many_blocks_are_the_same_bytes(
     ]
     assert len(begins) == 3000
     monkeypatch.setattr(wire, "encode", None)
-    assert b"".join(encode_track(track, 1_000)) == whole
+    assert b"".join(encode_track(track, 2, 1_000)) == whole
 
 
 def track_of(count: int, *, nested: bool) -> Track:

@@ -11,16 +11,17 @@ import numpy as np
 
 from timeline.encoders.chunks import Chunk, Packed, chunks_of
 from timeline.encoders.perfetto_tracks import encode_track
+from timeline.encoders.track_parts import parts_of_track
 from timeline.encoders.workers import Workers
 from timeline.records.strings import StringPool
 from timeline.tracks.model import ArgKind, Slices, Track
 
 __all__ = ["Bundle", "bundles_of", "packed_by"]
 
+FIRST_SEQUENCE = 2
+"""That of the first track; sequence 1 holds descriptors and file-wide facts."""
 BUNDLE_ELEMENTS = 1 << 16
-"""Slices and samples of a bundle, unless one track alone has more: some 4 MB on their way."""
-MOST_ELEMENTS = 1 << 20
-"""Larger bundles do not travel: that would take the memory of all their columns once more."""
+"""Slices and samples of a bundle, before the track that fills it: some 4 MB on their way."""
 AHEAD = 4
 """Bundles for each process that are encoded or wait for it."""
 MOST_AHEAD = 32
@@ -28,25 +29,25 @@ MOST_AHEAD = 32
 
 @dataclass(frozen=True)
 class Bundle:
-    """Tracks that follow each other, behind the packets that come before them.
+    """Tracks that follow each other, with their sequences, behind packets that come before them.
 
     What it becomes depends on nothing else, so all processes together write the file that one
     alone would.
     """
 
     head: Sequence[bytes]
-    tracks: Sequence[Track]
+    tracks: Sequence[tuple[int, Track]]
     first_ns: int
 
     def __len__(self) -> int:
-        return sum(len(track.content or ()) for track in self.tracks)
+        return sum(len(track.content or ()) for _, track in self.tracks)
 
     def packets(self) -> Iterator[tuple[int | None, bytes]]:
         """All packets, and the track they are of."""
         for packet in self.head:
             yield None, packet
-        for track in self.tracks:
-            for packet in encode_track(track, self.first_ns):
+        for sequence, track in self.tracks:
+            for packet in encode_track(track, sequence, self.first_ns):
                 yield track.id, packet
 
     def chunks(self) -> Iterator[Chunk]:
@@ -55,16 +56,18 @@ class Bundle:
 
     def for_the_way(self) -> Bundle:
         """The same without what is not needed to encode it."""
-        return replace(self, tracks=[_with_own_strings(track) for track in self.tracks])
+        tracks = [(sequence, _with_own_strings(track)) for sequence, track in self.tracks]
+        return replace(self, tracks=tracks)
 
 
 def bundles_of(head: Sequence[bytes], tracks: Iterable[Track], first_ns: int) -> Iterator[Bundle]:
-    """All tracks, in order; the head is that of the first bundle."""
-    held: list[Track] = []
+    """All tracks, in order, the long ones in parts; the head is that of the first bundle."""
+    held: list[tuple[int, Track]] = []
     elements = 0
-    for track in tracks:
-        held.append(track)
-        elements += len(track.content or ())
+    parts = (part for track in tracks for part in parts_of_track(track))
+    for sequence, part in enumerate(parts, FIRST_SEQUENCE):
+        held.append((sequence, part))
+        elements += len(part.content or ())
         if elements >= BUNDLE_ELEMENTS:
             yield Bundle(head, held, first_ns)
             head, held, elements = (), [], 0
@@ -107,9 +110,7 @@ def packed_by(workers: Workers, bundles: Iterable[Bundle], level: int) -> Iterat
 
 
 def _submitted(workers: Workers, bundle: Bundle, level: int) -> Future[list[Packed]] | None:
-    """Send a bundle on its way, unless it is to be encoded here."""
-    if len(bundle) > MOST_ELEMENTS:
-        return None
+    """Send a bundle on its way; None where nobody is left who could encode it."""
     try:
         return workers.executor.submit(_packed, bundle.for_the_way(), level)
     except BrokenExecutor:

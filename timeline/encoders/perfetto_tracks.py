@@ -17,10 +17,8 @@ from timeline.records.nesting import edges_of, pieces_of
 from timeline.records.paging import let_go, parts_of
 from timeline.tracks.model import Arg, ArgKind, Arrows, Samples, Slices, Track
 
-__all__ = ["SEQUENCE_OF_TRACK", "clock_ns", "encode_track", "track_uuid"]
+__all__ = ["clock_ns", "encode_track", "track_uuid"]
 
-SEQUENCE_OF_TRACK = 2
-"""Sequence of track 0; sequence 1 holds descriptors and file-wide facts."""
 SEQUENCE_CLOCK = 64
 """The first clock id that is private to a sequence; only such a clock may count increments."""
 BLOCK_BYTES = 1 << 20
@@ -50,14 +48,13 @@ def track_uuid(track_id: int) -> int:
     return track_id + 1
 
 
-def encode_track(track: Track, first_ns: int) -> Iterator[bytes]:
+def encode_track(track: Track, sequence: int, first_ns: int) -> Iterator[bytes]:
     """The packets of a track's slices or samples, framed as in a trace file.
 
-    The sequence begins with its names, its track as the default, and a clock on which each event
-    tells only the time since the one before. All clocks start at the same moment, so the UI's row
-    of clock snapshots shows one mark.
+    The sequence, which nothing else has, begins with its names, its track as the default, and a
+    clock on which each event tells only the time since the one before. All clocks start at the
+    same moment, so the UI's row of clock snapshots shows one mark.
     """
-    sequence = track.id + SEQUENCE_OF_TRACK
     if isinstance(track.content, Slices) and len(track.content):
         yield from _encode_slices(track, track.content, sequence, first_ns)
     elif isinstance(track.content, Samples) and len(track.content):

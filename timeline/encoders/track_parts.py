@@ -1,0 +1,98 @@
+"""Turns a long track into parts, each of which can be encoded without the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+
+from timeline.records.columns import Int64, Rows
+from timeline.records.nesting import pieces_of
+from timeline.tracks.model import Arrows, Samples, Slices, Track
+
+__all__ = ["PART_ELEMENTS", "parts_of_track"]
+
+PART_ELEMENTS = 1 << 16
+"""Slices and samples of a part; more where they leave no moment to cut at."""
+
+
+def parts_of_track(track: Track) -> Iterator[Track]:
+    """The track, cut at moments at which nothing goes on, begins or ends.
+
+    So events of one moment stay together: nothing tells which of two parts comes first.
+    """
+    content = track.content
+    if content is None or len(content) <= PART_ELEMENTS:
+        yield track
+    elif isinstance(content, Samples):
+        for own in _runs(content.time_ns, content.time_ns):
+            part = replace(content, time_ns=content.time_ns[own], value=content.value[own])
+            yield replace(track, content=part)
+    else:
+        for slices in _nested_parts(content) if content.nested else _flat_parts(content):
+            yield replace(track, content=slices)
+
+
+def _flat_parts(slices: Slices) -> Iterator[Slices]:
+    for own in _runs(slices.start_ns, slices.end_ns):
+        yield _part(slices, own, _arrows_of(slices.arrows, own))
+
+
+def _nested_parts(slices: Slices) -> Iterator[Slices]:
+    pieces = list(pieces_of(slices.start_ns, slices.end_ns, PART_ELEMENTS))
+    bounds = np.cumsum([0, *map(len, pieces)]).tolist()
+    runs = [slice(first, stop) for first, stop in pairwise(bounds)]
+    if all(map(_is_run, pieces)):
+        for own in runs:
+            yield _part(slices, own, _arrows_of(slices.arrows, own))
+        return
+    place = np.empty(len(slices), np.intp)
+    for rows, own in zip(pieces, runs, strict=True):
+        place[rows] = np.arange(own.start, own.stop)
+    at = place[slices.arrows.slice]
+    order = np.argsort(at, kind="stable")
+    arrows = Arrows(at[order], slices.arrows.arrow[order])
+    for rows, own in zip(pieces, runs, strict=True):
+        yield _part(slices, rows, _arrows_of(arrows, own))
+
+
+def _is_run(rows: Rows) -> bool:
+    return bool((np.diff(rows) == 1).all())
+
+
+def _runs(start_ns: Int64, end_ns: Int64) -> Iterator[slice]:
+    """Runs of rows, each of which begins behind the end of the one before."""
+    first, count = 0, len(start_ns)
+    while first < count:
+        stop = first + PART_ELEMENTS
+        while stop < count:
+            ahead = slice(stop, stop + PART_ELEMENTS)
+            apart = np.flatnonzero(start_ns[ahead] > end_ns[stop - 1 : -1][:PART_ELEMENTS])
+            if len(apart):
+                stop += int(apart[0])
+                break
+            stop += PART_ELEMENTS
+        yield slice(first, min(stop, count))
+        first = stop
+
+
+def _arrows_of(arrows: Arrows, own: slice) -> Arrows:
+    """The arrows of a run of slices."""
+    first, stop = np.searchsorted(arrows.slice, [own.start, own.stop])
+    return Arrows(arrows.slice[first:stop] - own.start, arrows.arrow[first:stop])
+
+
+def _part(slices: Slices, rows: Rows | slice, arrows: Arrows) -> Slices:
+    return replace(
+        slices,
+        start_ns=slices.start_ns[rows],
+        end_ns=slices.end_ns[rows],
+        name=slices.name[rows],
+        args=tuple(
+            replace(arg, values=arg.values[rows], present=arg.present[rows]) for arg in slices.args
+        ),
+        arrows=arrows,
+        coarse=None,
+    )
