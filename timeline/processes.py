@@ -72,7 +72,7 @@ def _start_method() -> str:
     something that nobody ends in the copy.
     """
     with contextlib.suppress(OSError):  # only Linux tells
-        if len(list(THREADS.iterdir())) == 1:
+        if hasattr(os, "fork") and len(list(THREADS.iterdir())) == 1:
             return "fork"
     return "spawn"
 
