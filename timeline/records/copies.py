@@ -30,6 +30,8 @@ def copies_in(table: Spans) -> Bool:
     copies = np.zeros(len(table), np.bool_)
     rows = _with_equals(table.start_ns)
     rows = rows[table.end_ns[rows] > table.start_ns[rows]]
+    if not len(rows):
+        return copies
     columns = [picked(getattr(table, field.name), rows) for field in fields(table)]
     columns = [own.view(np.int64) if own.dtype == np.float64 else own for own in columns]
     order = np.lexsort(columns)
@@ -50,7 +52,7 @@ def _with_equals(values: Int64) -> Rows:
             for part in parts_of(count - 1)
         ]
         rows = np.concatenate([np.empty(0, np.intp), *equal])
-        return np.union1d(rows, rows + 1)
+        return np.union1d(rows, rows + 1) if len(rows) else rows
     found = [np.empty(0, np.intp)]
     for low, high in pairwise(_bounds(values)):
         near = [
