@@ -21,8 +21,8 @@ from timeline.sources.sqlite_connection import connected, reading
 
 __all__ = ["Database", "open_database"]
 
-LEAST_ROW_BYTES = 6
-"""A row of one column takes so many bytes of its page."""
+LIKELY_ROW_BYTES = 20
+"""A row of a large table takes more of the file."""
 _Found = TypeVar("_Found")
 _BOTH_WAYS = ("ASC", "DESC")
 _DAMAGES = (apsw.CorruptError, apsw.IOError, apsw.NotADBError)
@@ -200,7 +200,10 @@ class Database:
         return [column.column() for column in columns]
 
     def _most_rows(self, table: str) -> int:
-        """A bound of the number of rows that is found without reading them, unlike the number."""
+        """A bound of the number of rows: by their numbers, which are found without reading them.
+
+        Where these lie far apart, as those of a key that the profiler chose, rows are counted.
+        """
         if table in self._readable:
             return sum(self._readable[table])
         ((first, last),) = self._connection.execute(
@@ -211,7 +214,8 @@ class Database:
         ((file_bytes,),) = self._connection.execute(
             "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
         )
-        return int(min(last - first + 1, file_bytes // LEAST_ROW_BYTES))
+        most = int(last - first + 1)
+        return most if most <= file_bytes // LIKELY_ROW_BYTES else self._count(table, "")
 
     def _count(self, table: str, where: str) -> int:
         ((count,),) = self._connection.execute(
