@@ -6,6 +6,7 @@ import multiprocessing
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -175,9 +176,8 @@ def answers(picture: Timeline) -> list[list[Row]]:
     return [processor.rows(question) for question in (EVENTS, COUNTS, ARROWS)]
 
 
-def shuffled(slices: Slices, seed: int) -> Slices:
+def reordered(slices: Slices, order: np.ndarray) -> Slices:
     """The same slices in another order, which nested ones may have."""
-    order = np.random.default_rng(seed).permutation(len(slices))
     place = np.argsort(order)[slices.arrows.slice]
     by_place = np.argsort(place, kind="stable")
     arrows = Arrows(place[by_place], slices.arrows.arrow[by_place])
@@ -195,19 +195,22 @@ def shuffled(slices: Slices, seed: int) -> Slices:
 
 
 @pytest.mark.parametrize("least", [1, 7, 100])
-@pytest.mark.parametrize("kind", ["flat", "adjacent", "nested", "shuffled"])
+@pytest.mark.parametrize("kind", ["flat", "adjacent", "nested", "shuffled", "blocks"])
 def test_a_track_in_parts_is_the_same_track(
     kind: str, least: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Asked of the trace processor: slices with depths, args and arrows, and samples."""
-    track = track_of(400, nested=kind in {"nested", "shuffled"})
+    track = track_of(400, nested=kind not in {"flat", "adjacent"})
     assert isinstance(track.content, Slices)
     slices = replace(track.content, end_ns=track.content.end_ns + 3 * (kind == "adjacent"))
     if slices.nested:
         inner = replace(slices, start_ns=slices.start_ns + 2, end_ns=slices.end_ns - 2)
         slices = joined(slices, replace(inner, arrows=no_arrows()))
     if kind == "shuffled":
-        slices = shuffled(slices, 3)
+        slices = reordered(slices, np.random.default_rng(3).permutation(len(slices)))
+    if kind == "blocks":
+        by_time = np.lexsort((-slices.end_ns, slices.start_ns))
+        slices = reordered(slices, np.roll(by_time, 6))
     samples = Samples(np.arange(500) // 2 + FIRST_NS, np.sqrt(np.arange(500)), "MHz")
     tracks = (
         Track(0, None, "Row", 0, content=slices),
@@ -220,7 +223,14 @@ def test_a_track_in_parts_is_the_same_track(
     parts = list(parts_of_track(tracks[0]))
     assert (len(parts) > 1) == (kind != "adjacent")
     assert sum(len(part.content or ()) for part in parts) == len(slices)
+    bounds = [(own.start_ns.min(), own.end_ns.max()) for own in map(content_of, parts)]
+    assert all(end < start for (_, end), (start, _) in pairwise(bounds))
     assert answers(picture) == whole
+
+
+def content_of(track: Track) -> Slices:
+    assert isinstance(track.content, Slices)
+    return track.content
 
 
 def joined(one: Slices, other: Slices) -> Slices:

@@ -44,7 +44,7 @@ def _nested_parts(slices: Slices) -> Iterator[Slices]:
     pieces = list(pieces_of(slices.start_ns, slices.end_ns, PART_ELEMENTS))
     bounds = np.cumsum([0, *map(len, pieces)]).tolist()
     runs = [slice(first, stop) for first, stop in pairwise(bounds)]
-    if all(map(_is_run, pieces)):
+    if all(_is_run(rows, own) for rows, own in zip(pieces, runs, strict=True)):
         for own in runs:
             yield _part(slices, own, _arrows_of(slices.arrows, own))
         return
@@ -58,8 +58,9 @@ def _nested_parts(slices: Slices) -> Iterator[Slices]:
         yield _part(slices, rows, _arrows_of(arrows, own))
 
 
-def _is_run(rows: Rows) -> bool:
-    return bool((np.diff(rows) == 1).all())
+def _is_run(rows: Rows, own: slice) -> bool:
+    """Whether rows are those of a run: blocks of rows may each be in order and not follow."""
+    return bool((rows == np.arange(own.start, own.stop)).all())
 
 
 def _runs(start_ns: Int64, end_ns: Int64) -> Iterator[slice]:
