@@ -80,6 +80,7 @@ class Place:
         Raises:
             OutputError: the disk fails.
         """
+        assert offset + values.nbytes <= self._size, "what lies behind is of another column"
         data = np.ascontiguousarray(values).view(np.uint8).data
         at = self._first + offset
         try:
