@@ -180,18 +180,7 @@ def reordered(slices: Slices, order: np.ndarray) -> Slices:
     """The same slices in another order, which nested ones may have."""
     place = np.argsort(order)[slices.arrows.slice]
     by_place = np.argsort(place, kind="stable")
-    arrows = Arrows(place[by_place], slices.arrows.arrow[by_place])
-    args = tuple(
-        replace(arg, values=arg.values[order], present=arg.present[order]) for arg in slices.args
-    )
-    return replace(
-        slices,
-        start_ns=slices.start_ns[order],
-        end_ns=slices.end_ns[order],
-        name=slices.name[order],
-        args=args,
-        arrows=arrows,
-    )
+    return slices.taken(order, Arrows(place[by_place], slices.arrows.arrow[by_place]))
 
 
 @pytest.mark.parametrize("least", [1, 7, 100])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -110,7 +110,7 @@ def _computing(records: Records, strings: StringPool, most_names: int) -> Operat
             keys["name"] = name[codes]
             keys["shapes"] = np.where(told[codes], shape[tasks.input_shapes[rows]], NO_NAME)
         parts.append(_times(keys, tasks.end_ns[rows] - tasks.start_ns[rows]))
-    return _merged(parts)
+    return _summed(OperatorTimes.concat(parts))
 
 
 def _communicating(records: Records, strings: StringPool, most_names: int) -> OperatorTimes:
@@ -165,10 +165,6 @@ def _times(
             },
         )
     )
-
-
-def _merged(parts: Sequence[OperatorTimes]) -> OperatorTimes:
-    return _summed(OperatorTimes.concat(parts)) if len(parts) != 1 else parts[0]
 
 
 def _summed(times: OperatorTimes) -> OperatorTimes:

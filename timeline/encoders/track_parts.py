@@ -37,7 +37,7 @@ def parts_of_track(track: Track) -> Iterator[Track]:
 
 def _flat_parts(slices: Slices) -> Iterator[Slices]:
     for own in _runs(slices.start_ns, slices.end_ns):
-        yield _part(slices, own, _arrows_of(slices.arrows, own))
+        yield slices.taken(own, slices.arrows.between(own.start, own.stop))
 
 
 def _nested_parts(slices: Slices) -> Iterator[Slices]:
@@ -46,7 +46,7 @@ def _nested_parts(slices: Slices) -> Iterator[Slices]:
     runs = [slice(first, stop) for first, stop in pairwise(bounds)]
     if all(_is_run(rows, own) for rows, own in zip(pieces, runs, strict=True)):
         for own in runs:
-            yield _part(slices, own, _arrows_of(slices.arrows, own))
+            yield slices.taken(own, slices.arrows.between(own.start, own.stop))
         return
     place = np.empty(len(slices), np.intp)
     for rows, own in zip(pieces, runs, strict=True):
@@ -55,7 +55,7 @@ def _nested_parts(slices: Slices) -> Iterator[Slices]:
     order = np.argsort(at, kind="stable")
     arrows = Arrows(at[order], slices.arrows.arrow[order])
     for rows, own in zip(pieces, runs, strict=True):
-        yield _part(slices, rows, _arrows_of(arrows, own))
+        yield slices.taken(rows, arrows.between(own.start, own.stop))
 
 
 def _is_run(rows: Rows, own: slice) -> bool:
@@ -77,23 +77,3 @@ def _runs(start_ns: Int64, end_ns: Int64) -> Iterator[slice]:
             stop += PART_ELEMENTS
         yield slice(first, min(stop, count))
         first = stop
-
-
-def _arrows_of(arrows: Arrows, own: slice) -> Arrows:
-    """The arrows of a run of slices."""
-    first, stop = np.searchsorted(arrows.slice, [own.start, own.stop])
-    return Arrows(arrows.slice[first:stop] - own.start, arrows.arrow[first:stop])
-
-
-def _part(slices: Slices, rows: Rows | slice, arrows: Arrows) -> Slices:
-    return replace(
-        slices,
-        start_ns=slices.start_ns[rows],
-        end_ns=slices.end_ns[rows],
-        name=slices.name[rows],
-        args=tuple(
-            replace(arg, values=arg.values[rows], present=arg.present[rows]) for arg in slices.args
-        ),
-        arrows=arrows,
-        coarse=None,
-    )

@@ -337,34 +337,13 @@ def _sample(track: Track, count: int) -> Track:
 
 def _cut(track: Track, first: int, stop: int) -> Track:
     content = track.content
+    own = slice(first, stop)
     if isinstance(content, Slices):
-        rows = np.arange(len(content))[first:stop]
-        inside = (content.arrows.slice >= first) & (content.arrows.slice < stop)
-        return replace(
-            track,
-            content=replace(
-                content,
-                coarse=None,
-                start_ns=content.start_ns[rows],
-                end_ns=content.end_ns[rows],
-                name=content.name[rows],
-                args=tuple(
-                    replace(arg, values=arg.values[rows], present=arg.present[rows])
-                    for arg in content.args
-                ),
-                arrows=replace(
-                    content.arrows,
-                    slice=content.arrows.slice[inside] - first,
-                    arrow=content.arrows.arrow[inside],
-                ),
-            ),
-        )
+        return replace(track, content=content.taken(own, content.arrows.between(first, stop)))
     if isinstance(content, Samples):
         return replace(
             track,
-            content=replace(
-                content, time_ns=content.time_ns[first:stop], value=content.value[first:stop]
-            ),
+            content=replace(content, time_ns=content.time_ns[own], value=content.value[own]),
         )
     return track
 

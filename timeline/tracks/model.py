@@ -85,6 +85,11 @@ class Arrows:
     def __post_init__(self) -> None:
         _keep(self, "slice", "arrow")
 
+    def between(self, first: int, stop: int) -> Arrows:
+        """The arrows of slices `first` to `stop`, which are numbered from 0 then."""
+        begin, end = np.searchsorted(self.slice, [first, stop])
+        return Arrows(self.slice[begin:end] - first, self.arrow[begin:end])
+
 
 def no_arrows() -> Arrows:
     """No arrow at all."""
@@ -150,6 +155,21 @@ class Slices:
         if coarse is not None:
             coarse = replace(coarse, start_ns=start_ns, end_ns=end_ns)
         return replace(self, start_ns=start_ns, end_ns=end_ns, coarse=coarse)
+
+    def taken(self, rows: Rows | slice, arrows: Arrows) -> Slices:
+        """Some of the slices, each as a record of its own, with their arrows."""
+        return replace(
+            self,
+            start_ns=self.start_ns[rows],
+            end_ns=self.end_ns[rows],
+            name=self.name[rows],
+            args=tuple(
+                replace(arg, values=arg.values[rows], present=arg.present[rows])
+                for arg in self.args
+            ),
+            arrows=arrows,
+            coarse=None,
+        )
 
     def with_args(self, wanted: Callable[[Arg], bool]) -> Slices:
         """The same slices with only the wanted args."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from timeline.records.columns import Bool, Int64
 from timeline.records.nesting import edges_of
-from timeline.tracks.model import Arg, ArgKind, Samples, Slices, Track
+from timeline.tracks.model import Arg, ArgKind, Arrows, Samples, Slices, Track
 
 __all__ = ["between", "cut_moments"]
 
@@ -48,23 +48,17 @@ def _between(track: Track, start_ns: int, end_ns: int) -> Track:
     moved = place[content.arrows.slice]
     touched = np.argsort(moved, kind="stable")
     touched = touched[moved[touched] >= 0]
-    args = [
-        replace(arg, values=arg.values[rows], present=arg.present[rows]) for arg in content.args
-    ]
+    part = content.taken(rows, Arrows(moved[touched], content.arrows.arrow[touched]))
+    args = part.args
     if not begins.all():
-        args.append(Arg("continued", ArgKind.INTEGER, np.ones(len(rows), np.int64), ~begins))
+        args += (Arg("continued", ArgKind.INTEGER, np.ones(len(rows), np.int64), ~begins),)
     return replace(
         track,
         content=replace(
-            content,
-            coarse=None,
-            start_ns=np.maximum(content.start_ns[rows], start_ns),
-            end_ns=np.minimum(content.end_ns[rows], end_ns),
-            name=content.name[rows],
-            args=tuple(args),
-            arrows=replace(
-                content.arrows, slice=moved[touched], arrow=content.arrows.arrow[touched]
-            ),
+            part,
+            start_ns=np.maximum(part.start_ns, start_ns),
+            end_ns=np.minimum(part.end_ns, end_ns),
+            args=args,
         ),
     )
 
