@@ -21,7 +21,9 @@ from pathlib import Path
 import pytest
 from profile_shelf import ProfileShelf
 
-from timeline.sources.event_scanner import is_compiled
+from timeline.encoders.wire import is_compiled as has_wire
+from timeline.sources.event_scanner import is_compiled as has_scanner
+from timeline.sources.row_blocks import is_compiled as has_rows
 from timeline.version import __version__
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -124,11 +126,12 @@ def files_below(*directories: str) -> set[str]:
 
 
 def test_the_wheel_holds_the_package_and_nothing_else(built: Built) -> None:
-    """Templates of the page and the mark of its types included; the scanner only compiled."""
+    """Templates of the page and the mark of its types included; C only compiled."""
     names = {name for name in built.wheel_names() if ".dist-info/" not in name}
     compiled = {name for name in names if name.endswith(COMPILED)}
     assert names - compiled == files_below("timeline") - C_SOURCES
-    assert (len(compiled), "-abi3-" in built.wheel.name) == (3 * is_compiled(), is_compiled())
+    assert len(compiled) == sum((has_wire(), has_scanner(), has_rows()))
+    assert ("-abi3-" in built.wheel.name) == bool(compiled)
     assert {"timeline/py.typed", "timeline/report_page/templates/page.html"} <= names
 
 
@@ -141,7 +144,7 @@ def test_the_source_distribution_can_be_tested_and_built(built: Built) -> None:
 
 
 def test_without_a_compiler_the_wheel_is_for_every_machine(tmp_path: Path) -> None:
-    """All of the package is in it but for the compiled scanner."""
+    """All of the package is in it but for what is compiled."""
     fails = shutil.which("false")
     command = ("-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(ROOT))
     run_python(*command, environment={"CC": fails or ""})
@@ -150,6 +153,18 @@ def test_without_a_compiler_the_wheel_is_for_every_machine(tmp_path: Path) -> No
         names = {name for name in opened.namelist() if ".dist-info/" not in name}
     assert wheel.name.endswith("-py3-none-any.whl")
     assert names == files_below("timeline") - C_SOURCES
+
+
+@pytest.mark.skipif(not has_scanner(), reason="there was no compiler")
+def test_without_the_header_of_sqlite_only_what_needs_it_is_left_out(tmp_path: Path) -> None:
+    """A compiler is on most machines, that header on fewer."""
+    (tmp_path / "sqlite3ext.h").write_text("#error there is no such header\n", encoding="utf-8")
+    command = ("-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(ROOT))
+    run_python(*command, environment={"CFLAGS": f"-I{tmp_path}"})
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as opened:
+        compiled = {name for name in opened.namelist() if name.endswith(COMPILED)}
+    assert {Path(name).name.partition(".")[0] for name in compiled} == {"_scanner", "_wire"}
 
 
 def test_metadata_says_what_the_package_says(built: Built) -> None:

@@ -1,6 +1,7 @@
 """Turns C sources into modules of the package, while the package is built.
 
-Where there is no compiler, the package is built without them, and does in Python what they do.
+What cannot be compiled, for want of a compiler or of the header of SQLite, is left out: the package
+does in Python what it would have done.
 """
 
 from __future__ import annotations
@@ -30,12 +31,13 @@ class CustomBuildHook(BuildHookInterface[Any]):
         is_editable = version == "editable"
         into = root if is_editable else Path(tempfile.mkdtemp(prefix="tlexport-build-"))
         self._scratch = None if is_editable else into
-        try:
-            made = _compiled(root, into)
-        except (CCompilerError, ExecError, PlatformError) as error:
-            self.app.display_warning(f"Left out, since they cannot be compiled: {NAMES}: {error}")
-            return
-        if not is_editable:
+        made: list[Path] = []
+        for name in NAMES:
+            try:
+                made += _compiled(name, root, into)
+            except (CCompilerError, ExecError, PlatformError) as error:
+                self.app.display_warning(f"{name} is left out: it cannot be compiled: {error}")
+        if made and not is_editable:
             platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
             build_data["tag"] = f"{TAG}-{platform}"
             build_data["pure_python"] = False
@@ -48,18 +50,15 @@ class CustomBuildHook(BuildHookInterface[Any]):
             shutil.rmtree(self._scratch)
 
 
-def _compiled(root: Path, into: Path) -> list[Path]:
-    """The modules that are made of the sources."""
-    extensions = [
-        Extension(
-            name,
-            [str((root / name.replace(".", "/")).with_suffix(".c"))],
-            define_macros=[("Py_LIMITED_API", STABLE_ABI)],
-            py_limited_api=True,
-        )
-        for name in NAMES
-    ]
-    command = Distribution({"name": "tlexport", "ext_modules": extensions}).get_command_obj(
+def _compiled(name: str, root: Path, into: Path) -> list[Path]:
+    """The module that is made of a source."""
+    extension = Extension(
+        name,
+        [str((root / name.replace(".", "/")).with_suffix(".c"))],
+        define_macros=[("Py_LIMITED_API", STABLE_ABI)],
+        py_limited_api=True,
+    )
+    command = Distribution({"name": "tlexport", "ext_modules": [extension]}).get_command_obj(
         "build_ext"
     )
     with tempfile.TemporaryDirectory(prefix="tlexport-build-") as scratch:

@@ -1,4 +1,10 @@
-from collections.abc import Iterator
-from typing import Any
+class Query: ...
 
-def next_columns(rows: Iterator[tuple[Any, ...]], width: int, most: int, /) -> list[bytes]: ...
+class QueryError(Exception):
+    args: tuple[int, str]
+
+INTEGER: int
+FLOAT: int
+
+def query(database: int, text: str, /) -> Query: ...
+def next_columns(query: Query, kind: int, most: int, /) -> list[bytes]: ...

@@ -194,7 +194,7 @@ class Database:
         most = self._most_rows(table)
         columns = [Room(most, dtype) for _ in cells]
         query = f"SELECT {', '.join(cells)} FROM {self._rows_of(table)} {where} ORDER BY rowid"
-        for block in column_blocks(self._connection.execute(query), len(columns), dtype):
+        for block in column_blocks(self._connection, query, len(columns), dtype):
             for column, own in zip(columns, block, strict=True):
                 column.add(own)
         return [column.column() for column in columns]
