@@ -14,6 +14,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
+from timeline.records.parcels import Parcel, forget_room, room_for_parcel
 from timeline.single_command import settle_in
 from timeline.termination import ENDING, signals_held
 
@@ -53,8 +54,16 @@ class Processes(ProcessPoolExecutor):
         super().__init__(jobs, multiprocessing.get_context(_start_method()), _begin)
 
     def submit(self, fn: Callable[..., _Result], /, *args: Any, **kwargs: Any) -> Future[_Result]:
-        with starting_processes():
-            return super().submit(fn, *args, **kwargs)
+        """See `Executor.submit`; large columns of results do not travel."""
+        room = room_for_parcel()
+        try:
+            with starting_processes():
+                future = super().submit(_packed, room, fn, *args, **kwargs)
+        except BaseException:
+            forget_room(room)
+            raise
+        future.add_done_callback(lambda _: forget_room(room))
+        return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """See `Executor.shutdown`; without waiting, what is at work is stopped too."""
@@ -63,6 +72,11 @@ class Processes(ProcessPoolExecutor):
         if not wait:
             for child in ours:
                 child.terminate()
+
+
+def _packed(room: str, work: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """A result, in a parcel which becomes what it holds on its way."""
+    return Parcel(work(*args, **kwargs), room)
 
 
 def _start_method() -> str:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from timeline.errors import OutputError
 
-__all__ = ["MappedFiles", "Place"]
+__all__ = ["MappedFiles", "Place", "aligned", "write_at"]
 
 FILE_BYTES = 256 << 20
 """The size of a file, unless one column is larger."""
@@ -65,6 +65,23 @@ class _File:
         self._gaps = joined
 
 
+def write_at(file: int, data: memoryview, at: int) -> None:
+    """Put bytes into a temporary file, which its descriptor tells.
+
+    Raises:
+        OutputError: the disk fails.
+    """
+    try:
+        while data:
+            written = os.pwrite(file, data, at)
+            data, at = data[written:], at + written
+    except OSError as error:
+        raise OutputError(
+            f"{tempfile.gettempdir()} cannot be written: {error.strerror}. "
+            "What memory has no room for goes there; TMPDIR may name another directory."
+        ) from error
+
+
 class Place:
     """Room in a file for one column."""
 
@@ -82,21 +99,12 @@ class Place:
         """
         assert offset + values.nbytes <= self._size, "what lies behind is of another column"
         data = np.ascontiguousarray(values).view(np.uint8).data
-        at = self._first + offset
-        try:
-            while data:
-                written = os.pwrite(self._file.file.fileno(), data, at)
-                data, at = data[written:], at + written
-        except OSError as error:
-            raise OutputError(
-                f"{tempfile.gettempdir()} cannot be written: {error.strerror}. "
-                "What memory has no room for goes there; TMPDIR may name another directory."
-            ) from error
+        write_at(self._file.file.fileno(), data, self._first + offset)
 
     def column(self, rows: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         """What was written, read-only, once: its room is free when the last view of it is gone."""
         values: npt.NDArray[Any] = np.frombuffer(self._file.mapping, dtype, rows, self._first)
-        used = _aligned(values.nbytes)
+        used = aligned(values.nbytes)
         self._unused.detach()
         self._free(self._file, self._first + used, self._size - used)
         weakref.finalize(values, self._free, self._file, self._first, used).atexit = False
@@ -115,7 +123,12 @@ class MappedFiles:
             return None
         if self._process != os.getpid():
             self._pool, self._process = _Pool(), os.getpid()
-        return self._pool.place(_aligned(size))
+        return self._pool.place(aligned(size))
+
+    def watch(self, mapping: mmap.mmap) -> None:
+        """Give back the memory of another file too, as long as it is mapped."""
+        if SUPPORTED:
+            self._pool.mappings.add(mapping)
 
     def let_go(self) -> None:
         """Give back the memory of all columns; it fills again as they are read."""
@@ -169,5 +182,6 @@ class _Pool:
             self._files.clear()
 
 
-def _aligned(size: int) -> int:
+def aligned(size: int) -> int:
+    """The next place at which a column may begin."""
     return -(-size // ALIGNED) * ALIGNED

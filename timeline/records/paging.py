@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -11,7 +12,7 @@ import numpy.typing as npt
 
 from timeline.records.mapped_files import MappedFiles
 
-__all__ = ["Room", "by_parts", "kept", "let_go", "parts_of"]
+__all__ = ["Room", "by_parts", "kept", "let_go", "let_go_with_others", "parts_of"]
 
 HELD_BYTES = 160 << 20
 """Columns that memory holds at a time; further ones are put into files."""
@@ -55,6 +56,11 @@ _held, _files = _Held(), MappedFiles()
 def let_go() -> None:
     """Give back the memory of all columns that are in files; it fills again as they are read."""
     _files.let_go()
+
+
+def let_go_with_others(mapping: mmap.mmap) -> None:
+    """Let go of the memory of a file that was mapped elsewhere too."""
+    _files.watch(mapping)
 
 
 def kept(values: _Column) -> _Column:

@@ -1,0 +1,158 @@
+"""Proves that large columns come from another process as they were, and that nothing stays open."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import signal
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from timeline.errors import OutputError
+from timeline.processes import Processes
+from timeline.records import parcels
+from timeline.records.columns import constant, is_constant
+from timeline.records.paging import let_go
+from timeline.records.parcels import Parcel, forget_room, room_for_parcel
+
+OPEN_FILES = Path("/proc/self/fd")
+linux = pytest.mark.skipif(not OPEN_FILES.is_dir(), reason="files are found through /proc")
+COLUMNS = st.lists(
+    arrays.arrays(st.sampled_from([np.int64, np.int32, np.float64, np.bool_]), st.integers(0, 40))
+    | st.builds(constant, st.integers(-9, 9), st.integers(0, 3000), st.just(np.int64)),
+    max_size=8,
+)
+
+
+@pytest.fixture
+def everything_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No column is too small to be put aside."""
+    monkeypatch.setattr(parcels, "WORTH_BYTES", 1)
+    monkeypatch.setattr(parcels, "LEAST_BYTES", 0)
+
+
+@pytest.fixture
+def executor() -> Iterator[Processes]:
+    with Processes(2) as made:
+        yield made
+
+
+def large_columns(count: int) -> dict[str, npt.NDArray[Any]]:
+    """Columns of several MB, one of a single value, and one that is a part of another."""
+    numbers = np.arange(count)
+    return {
+        "numbers": numbers,
+        "every other": numbers[::2],
+        "part": numbers[10:],
+        "one": constant(7, count, np.int64),
+        "few": numbers[:3],
+    }
+
+
+def fail_with(error: Exception) -> None:
+    raise error
+
+
+def write_little(count: int) -> dict[str, npt.NDArray[Any]]:
+    """Columns, in a process whose files may not be large, as on a disk that is full."""
+    import resource
+
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
+    return large_columns(count)
+
+
+def open_files() -> set[str]:
+    """What this process has open, but for what is only open to look."""
+    found = set()
+    for entry in OPEN_FILES.iterdir():
+        target = entry.readlink() if entry.is_symlink() else None
+        if target is not None and "(deleted)" in str(target):
+            found.add(f"{entry.name} {target}")
+    return found
+
+
+@pytest.mark.usefixtures("everything_aside")
+@given(columns=COLUMNS, more=st.dictionaries(st.text(), st.integers()))
+def test_what_is_unpacked_is_what_was_packed(
+    columns: list[npt.NDArray[Any]], more: dict[str, int]
+) -> None:
+    room = room_for_parcel()
+    found, others = pickle.loads(pickle.dumps(Parcel((columns, more), room)))
+    forget_room(room)
+    let_go()
+    assert others == more
+    assert [own.dtype for own in found] == [own.dtype for own in columns]
+    for own, packed in zip(found, columns, strict=True):
+        np.testing.assert_array_equal(own, packed)
+        assert is_constant(own) >= (is_constant(packed) and len(packed) > 0)
+
+
+@linux
+def test_large_columns_do_not_travel(executor: Processes) -> None:
+    """They are read where the other process put them, and memory can let go of them."""
+    before = open_files()
+    count = parcels.WORTH_BYTES // 8
+    made = executor.submit(large_columns, count).result()
+    for name, column in large_columns(count).items():
+        let_go()
+        np.testing.assert_array_equal(made[name], column)
+    assert not made["numbers"].flags.writeable
+    assert is_constant(made["one"])
+    assert len(open_files() - before) == 1
+    del made
+    assert open_files() == before
+
+
+@linux
+def test_nothing_stays_open_of_work_that_failed(executor: Processes) -> None:
+    before = open_files()
+    assert executor.submit(sum, (1, 2)).result() == 3
+    with pytest.raises(KeyError, match="gone"):
+        executor.submit(fail_with, KeyError("gone")).result()
+    with pytest.raises(BrokenProcessPool):
+        executor.submit(os._exit, 1).result()
+    with pytest.raises(BrokenProcessPool):
+        executor.submit(sum, (1, 2))
+    assert open_files() == before
+    assert not parcels._rooms
+
+
+@linux
+def test_a_full_disk_is_told(executor: Processes) -> None:
+    with pytest.raises(OutputError, match=f"{tempfile.gettempdir()} cannot be written: File too"):
+        executor.submit(write_little, parcels.WORTH_BYTES // 8).result()
+
+
+@pytest.mark.usefixtures("everything_aside")
+def test_where_no_room_can_be_reached_everything_travels() -> None:
+    columns = large_columns(100)
+    found = pickle.loads(pickle.dumps(Parcel(columns, "/nowhere/at/all")))
+    for name, column in columns.items():
+        np.testing.assert_array_equal(found[name], column)
+
+
+@linux
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are copies where they can be")
+def test_a_copy_of_this_process_keeps_no_room_of_it() -> None:
+    room = room_for_parcel()
+    context = multiprocessing.get_context("fork")
+    with context.Pool(1) as pool:
+        assert pool.apply(_rooms) == 0
+    assert _rooms() == 1
+    forget_room(room)
+
+
+def _rooms() -> int:
+    return len(parcels._rooms)
