@@ -24,7 +24,7 @@ from timeline.processes import Processes
 from timeline.records import parcels
 from timeline.records.columns import constant, is_constant
 from timeline.records.paging import let_go
-from timeline.records.parcels import Parcel, forget_room, room_for_parcel
+from timeline.records.parcels import Letter, Parcel, forget_room, room_for_parcel
 
 OPEN_FILES = Path("/proc/self/fd")
 linux = pytest.mark.skipif(not OPEN_FILES.is_dir(), reason="files are found through /proc")
@@ -74,13 +74,9 @@ def write_little(count: int) -> dict[str, npt.NDArray[Any]]:
 
 
 def open_files() -> set[str]:
-    """What this process has open, but for what is only open to look."""
-    found = set()
-    for entry in OPEN_FILES.iterdir():
-        target = entry.readlink() if entry.is_symlink() else None
-        if target is not None and "(deleted)" in str(target):
-            found.add(f"{entry.name} {target}")
-    return found
+    """The files without names that this process has open."""
+    targets = [str(entry.readlink()) for entry in OPEN_FILES.iterdir() if entry.is_symlink()]
+    return {target for target in targets if "(deleted)" in target}
 
 
 @pytest.mark.usefixtures("everything_aside")
@@ -111,8 +107,32 @@ def test_large_columns_do_not_travel(executor: Processes) -> None:
     assert not made["numbers"].flags.writeable
     assert is_constant(made["one"])
     assert len(open_files() - before) == 1
-    del made
+    del made, column
     assert open_files() == before
+
+
+@linux
+def test_columns_that_came_are_not_sent_back(executor: Processes) -> None:
+    """Whoever is asked about them reads them where they lie; columns made here do travel."""
+    made = executor.submit(large_columns, parcels.WORTH_BYTES // 8).result()
+    part = made["part"][1000:]
+    assert len(pickle.dumps(Letter((made["numbers"], part)))) < 4096
+    assert executor.submit(np.sum, part).result() == part.sum()
+    own = np.arange(1 << 16)
+    assert len(pickle.dumps(Letter(own))) > own.nbytes
+    assert executor.submit(np.sum, own).result() == own.sum()
+    assert executor.submit(np.sum, made["every other"]).result() == made["every other"].sum()
+    scattered = np.broadcast_to(part[:5000], (3, 5000))
+    assert executor.submit(np.sum, scattered).result() == scattered.sum()
+
+
+@linux
+def test_a_file_that_has_the_path_of_another_is_not_taken_for_it(executor: Processes) -> None:
+    count = parcels.WORTH_BYTES // 8
+    for first in range(8):
+        made = executor.submit(np.arange, first, first + count).result()
+        assert executor.submit(np.sum, made).result() == made.sum()
+        del made
 
 
 @linux

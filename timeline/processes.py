@@ -14,7 +14,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
-from timeline.records.parcels import Parcel, forget_room, room_for_parcel
+from timeline.records.parcels import Letter, Parcel, forget_room, room_for_parcel
 from timeline.single_command import settle_in
 from timeline.termination import ENDING, signals_held
 
@@ -54,11 +54,11 @@ class Processes(ProcessPoolExecutor):
         super().__init__(jobs, multiprocessing.get_context(_start_method()), _begin)
 
     def submit(self, fn: Callable[..., _Result], /, *args: Any, **kwargs: Any) -> Future[_Result]:
-        """See `Executor.submit`; large columns of results do not travel."""
+        """See `Executor.submit`; large columns do not travel, there or back."""
         room = room_for_parcel()
         try:
             with starting_processes():
-                future = super().submit(_packed, room, fn, *args, **kwargs)
+                future = super().submit(_packed, room, Letter((fn, args, kwargs)))
         except BaseException:
             forget_room(room)
             raise
@@ -74,8 +74,9 @@ class Processes(ProcessPoolExecutor):
                 child.terminate()
 
 
-def _packed(room: str, work: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """A result, in a parcel which becomes what it holds on its way."""
+def _packed(room: str, asked: Any) -> Any:
+    """A result, in a parcel which becomes what it holds on its way, as the letter did."""
+    work, args, kwargs = asked
     return Parcel(work(*args, **kwargs), room)
 
 

@@ -75,23 +75,31 @@ def bundles_of(head: Sequence[bytes], tracks: Iterable[Track], first_ns: int) ->
         yield Bundle(head, held, first_ns)
 
 
+class _OwnStrings(StringPool):
+    """The strings that a track shows, by the codes that they have among all of their rank."""
+
+    def __init__(self, slices: Slices) -> None:
+        super().__init__()
+        shown = np.zeros(len(slices.strings), np.bool_)
+        shown[slices.name] = True
+        for arg in slices.args:
+            if arg.kind is ArgKind.NAME:
+                shown[arg.values] = True
+        self._size = len(slices.strings)
+        self._shown = {code: slices.strings[code] for code in np.flatnonzero(shown).tolist()}
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, code: int) -> str:
+        return self._shown[code]
+
+
 def _with_own_strings(track: Track) -> Track:
-    """The track, with no strings but those it shows; they keep their order."""
+    """The track, with no strings but those it shows."""
     if not isinstance(track.content, Slices):
         return track
-    slices = track.content
-    used = np.zeros(len(slices.strings), np.bool_)
-    used[slices.name] = True
-    texts = [arg for arg in slices.args if arg.kind is ArgKind.NAME]
-    for arg in texts:
-        used[arg.values[arg.present]] = True
-    strings = StringPool()
-    codes = np.zeros(len(slices.strings), np.int32)
-    codes[used] = strings.codes(slices.strings[code] for code in np.flatnonzero(used).tolist())
-    args = tuple(
-        replace(arg, values=codes[arg.values]) if arg in texts else arg for arg in slices.args
-    )
-    content = replace(slices, name=codes[slices.name], strings=strings, args=args, coarse=None)
+    content = replace(track.content, strings=_OwnStrings(track.content), coarse=None)
     return replace(track, content=content, description="")
 
 

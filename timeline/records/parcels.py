@@ -1,7 +1,8 @@
-"""Turns what holds large columns into a parcel, which leaves them where another process reads them.
+"""Turns what holds large columns into what other processes read without the columns being sent.
 
-Through a pipe every column would be copied several times, most of them by the process that is to
-receive them all.
+Through a pipe every column would be copied several times, most of them by the one process that all
+others work for. It maps what they wrote into files without names, and tells them where in such a
+file a column lies.
 """
 
 from __future__ import annotations
@@ -11,27 +12,49 @@ import mmap
 import os
 import pickle
 import tempfile
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import IO, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from timeline.records.columns import constant, is_constant
 from timeline.records.mapped_files import aligned, write_at
 from timeline.records.paging import let_go_with_others
 
-__all__ = ["Parcel", "forget_room", "room_for_parcel"]
+__all__ = ["Letter", "Parcel", "forget_room", "room_for_parcel"]
 
 WORTH_BYTES = 8 << 20
 """With smaller columns everything travels as it is: files that are open are few."""
 LEAST_BYTES = 1 << 12
 """Smaller columns are not put aside."""
 
+FILES_MAPPED = 4
+"""Of other processes; those who work for this one go from file to file."""
+
 _rooms: dict[str, IO[bytes]] = {}
 """The files without names that other processes may fill, by the paths that lead to them."""
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """A file that a parcel came in, by where memory shows it."""
+
+    file: IO[bytes]
+    path: str
+    number: int
+    first: int
+    size: int
+
+
+_opened: dict[int, _Opened] = {}
+"""Those whose columns are in use."""
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_rooms.clear)
+    os.register_at_fork(after_in_child=_opened.clear)
 
 
 def room_for_parcel() -> str:
@@ -117,8 +140,68 @@ def _written(room: int, columns: Iterable[memoryview]) -> list[tuple[int, int]]:
 
 def _unpacked(path: str, rest: bytes, places: Sequence[tuple[int, int]]) -> Any:
     """What was packed; its columns are read-only, and read from the file when they are used."""
-    mapping = mmap.mmap(_rooms[path].fileno(), 0, access=mmap.ACCESS_READ)
-    forget_room(path)
+    file = _rooms.pop(path)
+    mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     let_go_with_others(mapping)
+    first = np.frombuffer(mapping, np.uint8).ctypes.data
+    _opened[first] = _Opened(file, path, os.fstat(file.fileno()).st_ino, first, len(mapping))
+    weakref.finalize(mapping, _closed, first).atexit = False
     view = memoryview(mapping)
     return pickle.loads(rest, buffers=[view[at : at + size] for at, size in places])
+
+
+def _closed(first: int) -> None:
+    if first in _opened:
+        _opened.pop(first).file.close()
+
+
+@dataclass(frozen=True)
+class Letter:
+    """Anything, for a process that works for this one; it is unpacked as what it holds.
+
+    Columns that came in a parcel are not sent: who reads the letter maps that file too. So what
+    is sent has to be held here until it was answered.
+    """
+
+    content: Any
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        made = io.BytesIO()
+        _LetterPickler(made, 5).dump(self.content)
+        return pickle.loads, (made.getvalue(),)
+
+
+class _LetterPickler(_Pickler):
+    def reducer_override(self, own: Any) -> Any:
+        """Columns that came in a parcel are where they came in."""
+        if type(own) is np.ndarray and own.flags.c_contiguous and own.nbytes >= LEAST_BYTES:
+            at = own.ctypes.data
+            for came in _opened.values():
+                if came.first <= at < came.first + came.size:
+                    return _column_in, (
+                        came.path,
+                        came.number,
+                        at - came.first,
+                        own.shape,
+                        own.dtype,
+                    )
+        return super().reducer_override(own)
+
+
+def _column_in(
+    path: str, number: int, at: int, shape: tuple[int, ...], dtype: np.dtype[Any]
+) -> npt.NDArray[Any]:
+    return np.ndarray(shape, dtype, _mapped(path, number), at)
+
+
+@lru_cache(maxsize=FILES_MAPPED)
+def _mapped(path: str, number: int) -> mmap.mmap:
+    """A file of another process, whose number tells it from one that had the path before."""
+    room = os.open(path, os.O_RDONLY)
+    try:
+        assert os.fstat(room).st_ino == number, "a letter is read while its columns are held"
+        mapping = mmap.mmap(room, 0, access=mmap.ACCESS_READ)
+    finally:
+        os.close(room)
+    let_go_with_others(mapping)
+    return mapping

@@ -66,7 +66,9 @@ def resolve(tracks: Sequence[Track], plan: Plan) -> tuple[list[Track], list[Reso
         if layer in totals
     ]
     whole, lost = without_half_arrows(made)
-    return whole, resolved, lost + _arrow_count(tracks) - _arrow_count(made)
+    if any(own is not track for own, track in zip(made, tracks, strict=True)):
+        lost += _arrow_count(tracks) - _arrow_count(made)
+    return whole, resolved, lost
 
 
 def with_resolutions(tracks: Sequence[Track], resolved: Sequence[Resolved]) -> list[Track]:
@@ -119,6 +121,8 @@ def _all_arrows(tracks: Sequence[Track]) -> tuple[np.ndarray, np.ndarray]:
 def without_half_arrows(tracks: Sequence[Track]) -> tuple[list[Track], int]:
     """Drop the arrows of which only one end is drawn; how many they were."""
     ids, ends = _all_arrows(tracks)
+    if (ends == 2).all():
+        return list(tracks), 0
     whole = ids[ends == 2]
     made = []
     for track in tracks:
