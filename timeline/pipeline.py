@@ -66,6 +66,8 @@ def _exported(profile: Profile, selection: Selection, options: ExportOptions) ->
     written: Written | None = None
     try:
         with crew_for(sources, profile.reading, profile.progress) as crew:
+            if crew.jobs > 1:
+                form.load()
             joined = read_shares(sources, asked, crew, profile.path)
             layers = selection.layers_of(options.kind)
             warnings = (

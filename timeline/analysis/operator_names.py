@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 __all__ = ["KINDS", "collective_kind", "operator_type"]
 
@@ -27,6 +28,8 @@ _COLLECTIVES = {
     "send": "Send",
 }
 """Longer names before those that are part of them."""
+KINDS_KEPT = 1 << 14
+"""Names whose kinds are known without looking again: they come up several times for each rank."""
 KINDS = tuple(dict.fromkeys(_COLLECTIVES.values()))
 """What communication ops do, where their names tell."""
 
@@ -50,6 +53,7 @@ def operator_type(name: str) -> str:
     return _COPY_NUMBER.sub("", parts[-1]) or parts[-1]
 
 
+@lru_cache(maxsize=KINDS_KEPT)
 def collective_kind(name: str) -> str:
     """What a communication op does, the same for all ways in which ops are named.
 

@@ -46,6 +46,10 @@ class Format:
         """The bytes a timeline takes, without writing it."""
         return sum(len(piece) for piece in self.encode(timeline))
 
+    def load(self) -> None:
+        """Load the encoder, so that copies of this process have it."""
+        self.size_of(Timeline((), 0, None))
+
     def offset_ns(self, first_ns: int) -> int:
         """What is added to each time of a timeline that begins at first_ns."""
         return self._start_ns(first_ns) - first_ns

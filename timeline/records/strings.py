@@ -57,8 +57,7 @@ class StringPool:
         seen = np.zeros(len(pool), np.bool_)
         seen[codes] = True
         table = np.zeros(len(pool), np.int32)
-        for code in np.flatnonzero(seen).tolist():
-            table[code] = self.code(meaning(pool[code]))
+        table[seen] = self.codes(meaning(pool[code]) for code in np.flatnonzero(seen).tolist())
         return table[codes]
 
     def matching(self, test: Iterable[bool]) -> Codes:

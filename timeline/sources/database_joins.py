@@ -123,18 +123,40 @@ class Lookup:
 def pairs_by_key(left: Int64, right: Int64) -> tuple[Rows, Rows]:
     """All pairs (row of left, row of right) with equal keys, by left row, then right row."""
     order = kept(np.argsort(right, kind="stable"))
-    ordered = kept(right[order])
-    pairs = [_pairs(part.start, left[part], order, ordered) for part in parts_of(len(left))]
+    bounds = _bounds_in(kept(right[order]))
+    pairs = [_pairs(part.start, bounds(left[part]), order) for part in parts_of(len(left))]
     nothing = np.empty(0, np.intp)
     lefts, rights = zip((nothing, nothing), *pairs, strict=True)
     return kept(np.concatenate(lefts)), kept(np.concatenate(rights))
 
 
-def _pairs(row: int, left: Int64, order: Rows, ordered: Int64) -> tuple[Rows, Rows]:
+def _bounds_in(ordered: Int64) -> Callable[[Int64], tuple[Rows, Rows]]:
+    """What tells for keys where those equal to them begin and end among keys in order."""
+    if not (dense := _spread(ordered)):
+        return lambda keys: (
+            np.searchsorted(ordered, keys, side="left"),
+            np.searchsorted(ordered, keys, side="right"),
+        )
+    least, places = dense
+    # One place more, which is every key's that is not there; nothing is in it.
+    bounds = np.zeros(places + 2, np.intp)
+    for part in parts_of(len(ordered)):
+        first, last = int(ordered[part][0]), int(ordered[part][-1])
+        bounds[first - least + 1 : last - least + 2] += np.bincount(ordered[part] - first)
+    np.cumsum(bounds, out=bounds)
+
+    def found(keys: Int64) -> tuple[Rows, Rows]:
+        place = np.minimum((keys - least).view(np.uint64), np.uint64(places)).view(np.int64)
+        return bounds[place], bounds[place + 1]
+
+    return found
+
+
+def _pairs(row: int, bounds: tuple[Rows, Rows], order: Rows) -> tuple[Rows, Rows]:
     """The pairs of some rows of the left column, the first of which is given."""
-    first = np.searchsorted(ordered, left, side="left")
-    count = np.searchsorted(ordered, left, side="right") - first
-    rows = np.repeat(np.arange(len(left)), count)
+    first, stop = bounds
+    count = stop - first
+    rows = np.repeat(np.arange(len(first)), count)
     within = np.arange(len(rows)) - np.repeat(np.cumsum(count) - count, count)
     return rows + row, order[np.repeat(first, count) + within]
 

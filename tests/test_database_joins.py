@@ -1,0 +1,44 @@
+"""Proves that tables are joined by number alike, however far apart the numbers lie."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from timeline.records.columns import Int64
+from timeline.sources.database_joins import Lookup, distinct_values, pairs_by_key
+
+NUMBERS = st.integers(-3, 12) | st.sampled_from([-(2**63), 2**63 - 1, 2**40])
+KEYS = st.lists(NUMBERS, max_size=30).map(lambda keys: np.array(keys, np.int64))
+NEAR = st.lists(st.integers(-3, 12), max_size=30).map(lambda keys: np.array(keys, np.int64))
+
+
+@given(left=KEYS, right=KEYS | NEAR)
+def test_pairs_are_all_rows_of_equal_keys_in_order(left: Int64, right: Int64) -> None:
+    lefts, rights = pairs_by_key(left, right)
+    assert list(zip(lefts.tolist(), rights.tolist(), strict=True)) == [
+        (row, other)
+        for row, key in enumerate(left.tolist())
+        for other, own in enumerate(right.tolist())
+        if key == own
+    ]
+
+
+@given(keys=KEYS | NEAR, asked=KEYS)
+def test_a_key_is_found_in_its_first_row(keys: Int64, asked: Int64) -> None:
+    lookup = Lookup({"key": keys, "value": np.arange(len(keys)) * 10}, "key")
+    rows = lookup.find(asked)
+    held = keys.tolist()
+    expected = [held.index(key) if key in held else -1 for key in asked.tolist()]
+    assert rows.tolist() == expected
+    assert lookup.of("value", rows, -7).tolist() == [
+        row * 10 if row >= 0 else -7 for row in expected
+    ]
+
+
+@given(values=KEYS | NEAR)
+def test_distinct_values_ascend_and_each_row_knows_its_own(values: Int64) -> None:
+    distinct, which = distinct_values(values)
+    assert distinct.tolist() == sorted(set(values.tolist()))
+    np.testing.assert_array_equal(distinct[which], values)
