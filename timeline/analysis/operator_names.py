@@ -8,6 +8,9 @@ from functools import lru_cache
 __all__ = ["KINDS", "collective_kind", "operator_type"]
 
 _NUMBERED = re.compile(r"-op\d+$")
+_NUMBERS = "0123456789_"
+STEMS = 1 << 10
+"""Names differ by their numbers, and ops have few others."""
 _COPY_NUMBER = re.compile(r"(?<![vV\d])\d+$")
 _COLLECTIVES = {
     "batchsendrecv": "BatchSendRecv",
@@ -28,8 +31,6 @@ _COLLECTIVES = {
     "send": "Send",
 }
 """Longer names before those that are part of them."""
-KINDS_KEPT = 1 << 14
-"""Names whose kinds are known without looking again: they come up several times for each rank."""
 KINDS = tuple(dict.fromkeys(_COLLECTIVES.values()))
 """What communication ops do, where their names tell."""
 
@@ -53,7 +54,6 @@ def operator_type(name: str) -> str:
     return _COPY_NUMBER.sub("", parts[-1]) or parts[-1]
 
 
-@lru_cache(maxsize=KINDS_KEPT)
 def collective_kind(name: str) -> str:
     """What a communication op does, the same for all ways in which ops are named.
 
@@ -61,8 +61,11 @@ def collective_kind(name: str) -> str:
     ('AllReduce', 'AllReduce')
     """
     last = name.rpartition("/")[2]
-    plain = last.lower().replace("_", "")
-    for spelled, kind in _COLLECTIVES.items():
-        if spelled in plain:
-            return kind
-    return _NUMBERED.sub("", last).partition("__")[0]
+    return _spelled_kind(last.rstrip(_NUMBERS)) or _NUMBERED.sub("", last).partition("__")[0]
+
+
+@lru_cache(maxsize=STEMS)
+def _spelled_kind(stem: str) -> str:
+    """What the name of a communication op spells, given without the numbers at its end."""
+    plain = stem.lower().replace("_", "")
+    return next((kind for spelled, kind in _COLLECTIVES.items() if spelled in plain), "")

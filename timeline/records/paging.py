@@ -14,7 +14,7 @@ from timeline.records.mapped_files import MappedFiles
 
 __all__ = ["Room", "by_parts", "kept", "let_go", "let_go_with_others", "parts_of"]
 
-HELD_BYTES = 160 << 20
+HELD_BYTES = 112 << 20
 """Columns that memory holds at a time; further ones are put into files."""
 LEAST_BYTES = 1 << 16
 """Smaller columns stay in memory and are not counted."""
