@@ -156,9 +156,18 @@ def test_a_full_disk_is_told(executor: Processes) -> None:
 
 
 @pytest.mark.usefixtures("everything_aside")
-def test_where_no_room_can_be_reached_everything_travels() -> None:
+@pytest.mark.parametrize("lacks", ["files of other processes", "temporary directory", "reach"])
+def test_where_there_is_no_room_everything_travels(
+    lacks: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    if lacks == "files of other processes":
+        monkeypatch.setattr(parcels, "OPEN_FILES", tmp_path / "nowhere")
+    elif lacks == "temporary directory":
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
+    room = "/nowhere/at/all" if lacks == "reach" else room_for_parcel()
+    assert not parcels._rooms
     columns = large_columns(100)
-    found = pickle.loads(pickle.dumps(Parcel(columns, "/nowhere/at/all")))
+    found = pickle.loads(pickle.dumps(Parcel(columns, room)))
     for name, column in columns.items():
         np.testing.assert_array_equal(found[name], column)
 

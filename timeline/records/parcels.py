@@ -16,6 +16,7 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
@@ -27,6 +28,8 @@ from timeline.records.paging import let_go_with_others
 
 __all__ = ["Letter", "Parcel", "forget_room", "room_for_parcel"]
 
+OPEN_FILES = Path("/proc/self/fd")
+"""Where other processes find the files that this one has open; only Linux has it."""
 WORTH_BYTES = 8 << 20
 """With smaller columns everything travels as it is: files that are open are few."""
 LEAST_BYTES = 1 << 12
@@ -58,9 +61,14 @@ if hasattr(os, "register_at_fork"):
 
 
 def room_for_parcel() -> str:
-    """Where a process that is asked for a parcel may leave its columns."""
-    file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
-    path = f"/proc/{os.getpid()}/fd/{file.fileno()}"
+    """Where a process that is asked for a parcel may leave its columns; "" for nowhere."""
+    if not OPEN_FILES.is_dir():
+        return ""
+    try:
+        file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
+    except OSError:
+        return ""
+    path = str(OPEN_FILES.resolve() / str(file.fileno()))
     _rooms[path] = file
     return path
 
@@ -75,8 +83,7 @@ def forget_room(path: str) -> None:
 class Parcel:
     """Anything, for the process whose room the path leads to; it unpacks as what it holds.
 
-    Columns that hold one value stay so. Where the system shows no files of other processes, as
-    only Linux does, everything travels as it is.
+    Columns that hold one value stay so. Where there is no such room everything travels as it is.
 
     Raises:
         OutputError: when it is pickled: the disk fails.
