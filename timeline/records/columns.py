@@ -47,7 +47,9 @@ def column(dtype: npt.DTypeLike, default: float | None = None) -> Any:
 
 def constant(value: float, count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """A column that holds one value in every row, and takes the memory of one; read-only."""
-    return np.broadcast_to(np.array(value, dtype), (count,))
+    made: npt.NDArray[Any] = np.ndarray((count,), dtype, np.array(value, dtype), strides=(0,))
+    made.flags.writeable = False
+    return made
 
 
 def is_constant(values: npt.NDArray[Any]) -> bool:

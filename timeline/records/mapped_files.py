@@ -128,19 +128,21 @@ class MappedFiles:
     def watch(self, mapping: mmap.mmap) -> None:
         """Give back the memory of another file too, as long as it is mapped."""
         if SUPPORTED:
-            self._pool.mappings.add(mapping)
+            self._pool.watch(mapping)
 
     def let_go(self) -> None:
         """Give back the memory of all columns; it fills again as they are read."""
-        for mapping in list(self._pool.mappings):
-            mapping.madvise(mmap.MADV_DONTNEED)
+        for own in list(self._pool.mappings.values()):
+            mapping = own()
+            if mapping is not None:
+                mapping.madvise(mmap.MADV_DONTNEED)
 
 
 class _Pool:
     """Files with room, as long as there is a column in any of them."""
 
     def __init__(self) -> None:
-        self.mappings: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
+        self.mappings: dict[int, weakref.ref[mmap.mmap]] = {}
         self._files: list[_File] = []
         self._taken_bytes = 0
         self._freed: deque[tuple[_File, int, int]] = deque()
@@ -160,9 +162,14 @@ class _Pool:
                     return None
                 first = file.take(size) or 0
                 self._files.append(file)
-                self.mappings.add(file.mapping)
+                self.watch(file.mapping)
             self._taken_bytes += size
             return Place(file, first, size, self._free)
+
+    def watch(self, mapping: mmap.mmap) -> None:
+        """Note a mapping for as long as it is there."""
+        key = id(mapping)
+        self.mappings[key] = weakref.ref(mapping, lambda _: self.mappings.pop(key, None))
 
     def _free(self, file: _File, first: int, size: int) -> None:
         """Note room that is free: columns go at any moment, also while one is placed."""

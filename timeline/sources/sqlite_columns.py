@@ -23,6 +23,8 @@ __all__ = ["Database", "open_database"]
 
 LIKELY_ROW_BYTES = 20
 """A row of a large table takes more of the file."""
+FEW_ROWS = 1 << 14
+"""Room for so many takes little, however few they are."""
 _Found = TypeVar("_Found")
 _BOTH_WAYS = ("ASC", "DESC")
 _DAMAGES = (apsw.CorruptError, apsw.IOError, apsw.NotADBError)
@@ -43,23 +45,24 @@ class Database:
         self._readable: dict[str, tuple[int, int]] = {}
         """Of a damaged table, the number of rows that can be read from either end."""
         self._read_whole: set[str] = set()
-        for (name,) in self._tables():
-            columns = self.rows("SELECT name, type FROM pragma_table_info(?)", (name,))
-            self._columns[name] = {column: str(kind).upper() for column, kind in columns}
+        for table, name, kind in self._named_columns():
+            self._columns.setdefault(table, {})[name] = str(kind).upper()
 
-    def _tables(self) -> list[tuple[Any, ...]]:
-        """Names of tables; a view runs what the file says, and is none."""
-        query = "SELECT name FROM sqlite_master WHERE type = 'table'"
+    def _named_columns(self) -> list[tuple[Any, ...]]:
+        """Each column with its table and kind; a view runs what the file says, and is no table."""
+        query = """SELECT tables.name, columns.name, columns.type
+            FROM sqlite_master AS tables, pragma_table_info(tables.name) AS columns
+            WHERE tables.type = 'table'"""
         with reading(self.path):
             try:
                 return list(self._connection.execute(query))
             except apsw.CorruptError:
                 # SQLite refuses a file that is shorter than its header says, unless told not to.
                 self._connection.execute("PRAGMA writable_schema = ON")
-                names = list(self._connection.execute(query))
+                found = list(self._connection.execute(query))
         end = f"byte {self.path.stat().st_size}"
         self.damage.add("an early end, after which pages are missing", end)
-        return names
+        return found
 
     def has(self, table: str, *columns: str) -> bool:
         """Whether a table is there, with all these columns."""
@@ -211,10 +214,12 @@ class Database:
         )
         if first is None:
             return 0
+        most = int(last - first + 1)
+        if most <= FEW_ROWS:
+            return most
         ((file_bytes,),) = self._connection.execute(
             "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
         )
-        most = int(last - first + 1)
         return most if most <= file_bytes // LIKELY_ROW_BYTES else self._count(table, "")
 
     def _count(self, table: str, where: str) -> int:
