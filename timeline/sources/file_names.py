@@ -48,6 +48,7 @@ def held_file(directory: Path, name: str) -> Path | None:
 
     Of what is no file the plain name wins, so that whoever opens it learns that it is none.
     """
-    plain = str(directory / name)
+    # Asked for some twenty names of every rank, most of which are not there: no paths for those.
+    plain = os.path.join(directory, name)  # noqa: PTH118
     there = [Path(own) for own in (plain, plain + _PACKED) if os.path.lexists(own)]
     return next((path for path in there if path.is_file()), there[0] if there else None)
