@@ -30,6 +30,7 @@ COARSEST = 62
 RUNGS = (EXACT, 8, 11, 13, 15, 17, 19, 21, 23, 25, 28, 32, 40, COARSEST)
 """Powers at which slices are counted; between them counts are interpolated."""
 SAMPLE_SLICES = 12_288
+LEAST_SAMPLE = 512
 COUNTED_TRACKS = 128
 ROUGH_BYTES = 8
 """Slices and samples of large profiles take less in a file: they are much alike."""
@@ -105,7 +106,7 @@ class Budget:
 
     @cached_property
     def _exact_bytes(self) -> dict[LayerKey, float]:
-        return {layer: self._cost_of_one(self._own(layer), self._marginal) for layer in self.layers}
+        return {layer: self._marginal(self._samples(layer)) for layer in self.layers}
 
     @cached_property
     def _ladders(self) -> dict[LayerKey, _Ladder]:
@@ -234,41 +235,38 @@ class Budget:
         )
         exact, gathered = _between_rungs(exact, untouched), _between_rungs(gathered, untouched)
         exact_bytes = self._exact_bytes[layer]
-        gathered_bytes = self._cost_of_one(self._own(layer), self._gathered_cost)
+        gathered_bytes = self._gathered_cost(layer)
         ladder = _Ladder(exact * exact_bytes + gathered * gathered_bytes, exact + gathered)
         if layer in self._exact_factor:
             ladder.found(self._floor(layer), self._exact_factor[layer])
         return ladder
 
-    def _cost_of_one(self, tracks: Sequence[Track], cost_on: Callable[[Track], float]) -> float:
-        """Bytes of one slice, measured on parts of the longest tracks."""
+    def _samples(self, layer: LayerKey) -> list[Track]:
+        """Parts of the longest tracks of a layer, as long as their shares of it."""
+        tracks = self._own(layer)
         longest = sorted(tracks, key=lambda track: -len(track.content or ()))[:SAMPLE_TRACKS]
         weights = np.array([max(1, len(track.content or ())) for track in longest], float)
         weights /= weights.sum()
-        return float(
-            sum(
-                weight * cost_on(_sample(track, int(SAMPLE_SLICES * weight) + 512))
-                for track, weight in zip(longest, weights, strict=True)
-            )
-        )
+        return [
+            _sample(track, int(SAMPLE_SLICES * weight) + LEAST_SAMPLE)
+            for track, weight in zip(longest, weights, strict=True)
+        ]
 
-    def _gathered_cost(self, sample: Track) -> float:
-        """Bytes of one gathered slice: what a half gathered sample takes less its exact slices."""
-        exact = self._marginal(sample)
-        halved = _halved(sample)
-        if halved is None:
+    def _gathered_cost(self, layer: LayerKey) -> float:
+        """Bytes of one gathered slice: what half gathered samples take less their exact slices."""
+        exact = self._exact_bytes[layer]
+        halved = [own for own in map(_halved, self._samples(layer)) if own is not None]
+        if not halved:
             return exact * GATHERED_COST
-        track, several = halved
-        assert track.content is not None
-        single = 1 - several / len(track.content)
-        return max(exact * 0.5, (self._marginal(track) - single * exact) / (1 - single))
+        tracks = [track for track, _ in halved]
+        single = 1 - sum(several for _, several in halved) / element_count(tracks)
+        return max(exact * 0.5, (self._marginal(tracks) - single * exact) / (1 - single))
 
-    def _marginal(self, sample: Track) -> float:
-        """Bytes of one slice more: of the second half of a sample, whose names mostly repeat."""
-        count = len(sample.content or ())
-        half = _cut(sample, 0, count // 2)
-        rest = max(1, count - count // 2)
-        return max(LEAST_COST, (self._measure([sample]) - self._measure([half])) / rest)
+    def _marginal(self, samples: Sequence[Track]) -> float:
+        """Bytes of one slice more: of the second halves of samples, whose names mostly repeat."""
+        halves = [_cut(track, 0, len(track.content or ()) // 2) for track in samples]
+        rest = max(1, element_count(samples) - element_count(halves))
+        return max(LEAST_COST, (self._measure(samples) - self._measure(halves)) / rest)
 
 
 def _representatives(tracks: Sequence[Track]) -> list[tuple[Track, float]]:
