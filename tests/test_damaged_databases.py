@@ -16,7 +16,7 @@ from timeline.records.tables import Records
 from timeline.selection import DETAIL_LAYERS
 from timeline.sources.base import Wanted
 from timeline.sources.discovery import discover
-from timeline.sources.sqlite_columns import open_database
+from timeline.sources.sqlite_columns import Database, open_database
 
 ROWS = 20_000
 
@@ -132,3 +132,13 @@ def test_any_damage_reads_or_is_refused(shelf: ProfileShelf, tmp_path: Path) -> 
         file.write_bytes(whole)
     assert read > 50
     assert damaged > 5
+
+
+def test_a_table_that_grew_since_its_rows_were_counted_is_told(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A profiler may still be writing: what is read then is neither the old table nor the new."""
+    monkeypatch.setattr(Database, "_most_rows", lambda *_: ROWS - 1)
+    told = f"T had {ROWS - 1} rows, and more when they were read"
+    with pytest.raises(SourceError, match=told), open_database(path) as database:
+        database.integers("T", {"a": -1})

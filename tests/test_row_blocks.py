@@ -115,10 +115,20 @@ def test_a_query_that_is_not_read_to_its_end_keeps_nothing_open(tmp_path: Any) -
     """A file that is open cannot be removed everywhere."""
     with closing(apsw.Connection(str(tmp_path / "a.db"))) as connection:
         stored(connection, [(number,) for number in range(20_000)], 1)
-        blocks = iter(column_blocks(connection, "SELECT c0 FROM T", 1, np.int64))
+        blocks = column_blocks(connection, "SELECT c0 FROM T", 1, np.int64)
         assert next(blocks)[0][-1] == row_blocks.BLOCK_ROWS - 1
-        blocks.close()  # type: ignore[attr-defined]
+        blocks.close()
         connection.execute("DROP TABLE T")
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("query", ["SELECT ABS(c0) FROM T", "SELECT * FROM T", "SELECT nothing"])
+def test_a_database_is_closed_while_an_error_is_on_its_way(query: str) -> None:
+    """The error, which knows where it came from, is not replaced by one about open queries."""
+    with pytest.raises((apsw.SQLError, TypeError, ValueError)):  # noqa: SIM117
+        with closing(apsw.Connection(":memory:")) as connection:
+            stored(connection, [(LEAST,), ("text",)], 1)
+            read(connection, 1, np.int64, query)
 
 
 @compiled

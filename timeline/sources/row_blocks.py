@@ -5,7 +5,7 @@ The package is whole without the compiled module: rows then take twice as long.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from functools import cache
 from itertools import chain, islice
@@ -22,6 +22,7 @@ except ImportError:
 
 __all__ = ["column_blocks", "is_compiled"]
 
+_Blocks = Generator[Sequence[npt.NDArray[Any]], None, None]
 BLOCK_ROWS = 8192
 """Rows that are numbers of no column yet: few enough for the processor's own cache."""
 
@@ -33,8 +34,8 @@ def is_compiled() -> bool:
 
 def column_blocks(
     connection: apsw.Connection, query: str, width: int, dtype: npt.DTypeLike
-) -> Iterator[Sequence[npt.NDArray[Any]]]:
-    """The columns of some rows after the other, all of them as long.
+) -> _Blocks:
+    """The columns of some rows after the other, all of them as long; until closed, a query is open.
 
     width is the number of columns, dtype int64 or float64.
 
@@ -59,8 +60,9 @@ def _is_loaded() -> bool:
 
 def _compiled_blocks(
     connection: apsw.Connection, text: str, width: int, dtype: np.dtype[Any]
-) -> Iterator[Sequence[npt.NDArray[Any]]]:
+) -> _Blocks:
     kind = _rows.INTEGER if dtype == np.int64 else _rows.FLOAT
+    query = None
     try:
         query = _rows.query(connection.sqlite3_pointer(), text)
         rows = BLOCK_ROWS
@@ -71,11 +73,12 @@ def _compiled_blocks(
     except _rows.QueryError as error:
         code, message = error.args
         raise type(apsw.exception_for(code))(message) from None
+    finally:
+        # An error would keep it with this frame, and a database with open queries stays open.
+        del query
 
 
-def _blocks(
-    connection: apsw.Connection, text: str, width: int, dtype: np.dtype[Any]
-) -> Iterator[Sequence[npt.NDArray[Any]]]:
+def _blocks(connection: apsw.Connection, text: str, width: int, dtype: np.dtype[Any]) -> _Blocks:
     rows = connection.execute(text)
     while len(cells := np.fromiter(chain.from_iterable(islice(rows, BLOCK_ROWS)), dtype)):
         # SQLite stores no NaN: this is None, which NumPy takes for one.

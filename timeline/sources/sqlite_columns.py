@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -196,10 +196,19 @@ class Database:
     ) -> list[npt.NDArray[Any]]:
         most = self._most_rows(table)
         columns = [Room(most, dtype) for _ in cells]
+        read = 0
         query = f"SELECT {', '.join(cells)} FROM {self._rows_of(table)} {where} ORDER BY rowid"
-        for block in column_blocks(self._connection, query, len(columns), dtype):
-            for column, own in zip(columns, block, strict=True):
-                column.add(own)
+        with closing(column_blocks(self._connection, query, len(columns), dtype)) as blocks:
+            for block in blocks:
+                read += len(block[0])
+                if read > most:
+                    raise SourceError(
+                        self.path,
+                        f"table {table} had {most} rows, and more when they were read.",
+                        do="Something still writes to it: try again when the profiler has ended.",
+                    )
+                for column, own in zip(columns, block, strict=True):
+                    column.add(own)
         return [column.column() for column in columns]
 
     def _most_rows(self, table: str) -> int:
