@@ -7,6 +7,7 @@ import os
 import pickle
 import signal
 import tempfile
+import time
 from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -108,7 +109,7 @@ def test_large_columns_do_not_travel(executor: Processes) -> None:
     assert is_constant(made["one"])
     assert len(open_files() - before) == 1
     del made, column
-    assert open_files() == before
+    assert not open_files() - before
 
 
 @linux
@@ -145,7 +146,11 @@ def test_nothing_stays_open_of_work_that_failed(executor: Processes) -> None:
         executor.submit(os._exit, 1).result()
     with pytest.raises(BrokenProcessPool):
         executor.submit(sum, (1, 2))
-    assert open_files() == before
+    # A future tells its result first and closes the room then.
+    until = time.monotonic() + 5
+    while open_files() - before and time.monotonic() < until:
+        time.sleep(0.01)
+    assert not open_files() - before
     assert not parcels._rooms
 
 

@@ -55,9 +55,18 @@ class _Opened:
 
 _opened: dict[int, _Opened] = {}
 """Those whose columns are in use."""
+
+
+def _close_all() -> None:
+    """Close what a copy of the process that opened it has no use for."""
+    while _rooms:
+        _rooms.popitem()[1].close()
+    while _opened:
+        _opened.popitem()[1].file.close()
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_rooms.clear)
-    os.register_at_fork(after_in_child=_opened.clear)
+    os.register_at_fork(after_in_child=_close_all)
 
 
 def room_for_parcel() -> str:
