@@ -104,11 +104,11 @@ class Parcel:
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         rest, columns = _taken_apart(self.content)
         if sum(column.nbytes for column in columns) < WORTH_BYTES:
-            return pickle.loads, (_pickled(self.content),)
+            return _with_columns, (rest, [bytes(column) for column in columns])
         try:
             room = os.open(self.path, os.O_RDWR)
         except OSError:
-            return pickle.loads, (_pickled(self.content),)
+            return _with_columns, (rest, [bytes(column) for column in columns])
         try:
             return _unpacked, (self.path, rest, _written(room, columns))
         finally:
@@ -134,13 +134,14 @@ def _taken_apart(content: Any) -> tuple[bytes, list[memoryview]]:
         columns.append(buffer.raw())
         return False
 
-    return _pickled(content, stays), columns
+    rest = io.BytesIO()
+    _Pickler(rest, 5, buffer_callback=stays).dump(content)
+    return rest.getvalue(), columns
 
 
-def _pickled(content: Any, stays: Callable[[pickle.PickleBuffer], bool] = lambda _: True) -> bytes:
-    made = io.BytesIO()
-    _Pickler(made, 5, buffer_callback=stays).dump(content)
-    return made.getvalue()
+def _with_columns(rest: bytes, columns: Sequence[bytes]) -> Any:
+    """What was packed, where its columns came along."""
+    return pickle.loads(rest, buffers=columns)
 
 
 def _written(room: int, columns: Iterable[memoryview]) -> list[tuple[int, int]]:
