@@ -84,8 +84,9 @@ def room_for_parcel() -> str:
 
 def forget_room(path: str) -> None:
     """Nothing will come, or it has come."""
-    if path in _rooms:
-        _rooms.pop(path).close()
+    room = _rooms.pop(path, None)
+    if room is not None:
+        room.close()
 
 
 @dataclass(frozen=True)
@@ -168,8 +169,9 @@ def _unpacked(path: str, rest: bytes, places: Sequence[tuple[int, int]]) -> Any:
 
 
 def _closed(first: int) -> None:
-    if first in _opened:
-        _opened.pop(first).file.close()
+    own = _opened.pop(first, None)
+    if own is not None:
+        own.file.close()
 
 
 @dataclass(frozen=True)
@@ -193,7 +195,8 @@ class _LetterPickler(_Pickler):
         """Columns that came in a parcel are where they came in."""
         if type(own) is np.ndarray and own.flags.c_contiguous and own.nbytes >= LEAST_BYTES:
             at = own.ctypes.data
-            for came in _opened.values():
+            # Letters are written in a thread of their own: meanwhile others come, and are closed.
+            for came in list(_opened.values()):
                 if came.first <= at < came.first + came.size:
                     return _column_in, (
                         came.path,
