@@ -14,6 +14,8 @@ from layout_table import ReadLayout, read_layout
 from perfetto_sql import TraceProcessor
 from profile_shelf import COMPARABLE, ProfileShelf
 
+from timeline.processes import Processes
+
 if TYPE_CHECKING:
     from perfetto_ui import PerfettoUi
 
@@ -36,6 +38,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def trace_processor() -> Callable[[bytes], TraceProcessor]:
     """Load trace bytes into a new trace processor."""
     return TraceProcessor.load
+
+
+@pytest.fixture
+def executor() -> Iterator[Processes]:
+    """Two processes, as ranks are read by."""
+    with Processes(2) as made:
+        yield made
 
 
 @pytest.fixture(scope="session")

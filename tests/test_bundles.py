@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import pairwise
@@ -47,10 +46,9 @@ def small_bundles(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def workers() -> Iterator[Workers]:
+def workers(executor: Processes) -> Workers:
     """Two real processes."""
-    with Processes(2) as executor:
-        yield Workers(executor, 2)
+    return Workers(executor, 2)
 
 
 def picture() -> Timeline:

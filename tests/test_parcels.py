@@ -8,7 +8,6 @@ import pickle
 import signal
 import tempfile
 import time
-from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
@@ -41,12 +40,6 @@ def everything_aside(monkeypatch: pytest.MonkeyPatch) -> None:
     """No column is too small to be put aside."""
     monkeypatch.setattr(parcels, "WORTH_BYTES", 1)
     monkeypatch.setattr(parcels, "LEAST_BYTES", 0)
-
-
-@pytest.fixture
-def executor() -> Iterator[Processes]:
-    with Processes(2) as made:
-        yield made
 
 
 def large_columns(count: int) -> dict[str, npt.NDArray[Any]]:

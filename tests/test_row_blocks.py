@@ -139,8 +139,10 @@ def test_other_threads_run_while_rows_are_read(connection: apsw.Connection) -> N
     turns, done = 0, threading.Event()
 
     def read_all() -> None:
-        assert read(connection, 1, np.int64, query) == [(2_000_000,)]
-        done.set()
+        try:
+            assert read(connection, 1, np.int64, query) == [(2_000_000,)]
+        finally:
+            done.set()
 
     reader = threading.Thread(target=read_all)
     reader.start()

@@ -104,16 +104,22 @@ class Parcel:
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         rest, columns = _taken_apart(self.content)
-        if sum(column.nbytes for column in columns) < WORTH_BYTES:
-            return _with_columns, (rest, [bytes(column) for column in columns])
-        try:
-            room = os.open(self.path, os.O_RDWR)
-        except OSError:
+        worth = sum(column.nbytes for column in columns) >= WORTH_BYTES
+        room = _reached(self.path) if worth else None
+        if room is None:
             return _with_columns, (rest, [bytes(column) for column in columns])
         try:
             return _unpacked, (self.path, rest, _written(room, columns))
         finally:
             os.close(room)
+
+
+def _reached(path: str) -> int | None:
+    """The room that a path leads to, if it does."""
+    try:
+        return os.open(path, os.O_RDWR)
+    except OSError:
+        return None
 
 
 class _Pickler(pickle.Pickler):

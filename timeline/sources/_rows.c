@@ -6,6 +6,7 @@
 #include <Python.h>
 #include <sqlite3ext.h>
 #include <stdint.h>
+#include <string.h>
 
 SQLITE_EXTENSION_INIT1
 

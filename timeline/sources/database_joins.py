@@ -60,6 +60,12 @@ def _places(values: Int64, least: int, places: int) -> npt.NDArray[np.int32]:
     return np.cumsum(held, dtype=np.int32) - 1
 
 
+def _offsets(keys: Int64, least: int, places: int) -> Int64:
+    """How far keys are from the least one, and `places` for those that are not in so many."""
+    # Below the least key the difference is huge without a sign, as above the greatest.
+    return np.minimum((keys - least).view(np.uint64), np.uint64(places)).view(np.int64)
+
+
 def translated(values: Int64, meaning: Callable[[Int64], _Values]) -> _Values:
     """What each value means, given what the distinct values do, ascending."""
     dense = _spread(values)
@@ -97,10 +103,7 @@ class Lookup:
 
     def _find(self, keys: Int64) -> Rows | Codes:
         if len(self._row_at):
-            places = len(self._row_at) - 1
-            # Below the least key the difference is huge without a sign, as above the greatest.
-            offset = (keys - self._least).view(np.uint64)
-            return self._row_at[np.minimum(offset, np.uint64(places)).view(np.int64)]
+            return self._row_at[_offsets(keys, self._least, len(self._row_at) - 1)]
         if not len(self._sorted):
             return np.full(len(keys), -1, np.intp)
         at = np.minimum(np.searchsorted(self._sorted, keys), len(self._sorted) - 1)
@@ -146,7 +149,7 @@ def _bounds_in(ordered: Int64) -> Callable[[Int64], tuple[Rows, Rows]]:
     np.cumsum(bounds, out=bounds)
 
     def found(keys: Int64) -> tuple[Rows, Rows]:
-        place = np.minimum((keys - least).view(np.uint64), np.uint64(places)).view(np.int64)
+        place = _offsets(keys, least, places)
         return bounds[place], bounds[place + 1]
 
     return found
