@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from timeline.records.columns import Int64
-from timeline.sources.database_joins import Lookup, distinct_values, pairs_by_key
+from timeline.sources.database_joins import Lookup, pairs_by_key
 
 NUMBERS = st.integers(-3, 12) | st.sampled_from([-(2**63), 2**63 - 1, 2**40])
 KEYS = st.lists(NUMBERS, max_size=30).map(lambda keys: np.array(keys, np.int64))
@@ -35,10 +35,3 @@ def test_a_key_is_found_in_its_first_row(keys: Int64, asked: Int64) -> None:
     assert lookup.of("value", rows, -7).tolist() == [
         row * 10 if row >= 0 else -7 for row in expected
     ]
-
-
-@given(values=KEYS | NEAR)
-def test_distinct_values_ascend_and_each_row_knows_its_own(values: Int64) -> None:
-    distinct, which = distinct_values(values)
-    assert distinct.tolist() == sorted(set(values.tolist()))
-    np.testing.assert_array_equal(distinct[which], values)

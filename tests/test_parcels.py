@@ -22,7 +22,7 @@ from hypothesis.extra import numpy as arrays
 from timeline.errors import OutputError
 from timeline.processes import Processes
 from timeline.records import parcels
-from timeline.records.columns import constant, is_constant
+from timeline.records.constant import constant, is_constant
 from timeline.records.paging import let_go
 from timeline.records.parcels import Letter, Parcel, forget_room, room_for_parcel
 

@@ -27,7 +27,8 @@ from profile_shelf import ProfileShelf
 from random_intervals import EPOCH_NS, SPAN_NS, Interval, intervals, laminar_intervals
 
 from timeline.errors import SourceError
-from timeline.records.columns import Codes, Columns, Float64, Int64, Rows, column, constant
+from timeline.records.columns import Codes, Columns, Float64, Int64, Rows, column
+from timeline.records.constant import constant
 from timeline.records.strings import StringPool
 from timeline.records.tables import (
     FLOAT_NOT_GIVEN,

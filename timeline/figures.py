@@ -15,7 +15,7 @@ from timeline.analysis.operator_names import KINDS
 from timeline.analysis.steps import data_aug_bounds
 from timeline.analysis.waiting import Stragglers, Waiting, Waits
 from timeline.records.columns import Int64
-from timeline.records.pairs import distinct_pairs
+from timeline.records.distinct import distinct_pairs
 from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Steps
 from timeline.table import Table
 from timeline.tracks.facts import RankFacts

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from timeline.figures import Figures
 from timeline.records.columns import Bool, Int64
+from timeline.records.distinct import distinct
 from timeline.table import Table
 from timeline.units import spell_count, spell_duration
 
@@ -131,7 +132,7 @@ class Verdict:
         tell nothing of that.
         """
         used = _used(self.ranks)
-        if len(used) < 2 or len(np.unique(used["steps"])) > 1:
+        if len(used) < 2 or len(distinct(used["steps"])) > 1:
             return
         computing_ns = used["computing_ns"]
         median_ns = float(np.median(computing_ns))
@@ -233,7 +234,7 @@ def slowest_rank_of_each_step(steps: Table) -> Table:
 def has_several_graphs(rank: Int64, graph: Int64) -> bool:
     """Whether any rank has several, from the rank and graph of each row."""
     pairs = np.unique(np.stack([rank, graph]), axis=1)
-    return bool(pairs.shape[1] > len(np.unique(rank)))
+    return bool(pairs.shape[1] > len(distinct(rank)))
 
 
 def _step_extreme(steps: Table) -> Extreme | None:

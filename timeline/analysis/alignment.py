@@ -10,6 +10,7 @@ import numpy as np
 from timeline.analysis.collectives import RankCollectives, kind_numbers
 from timeline.analysis.matching import Segments, SharedOps, shared_ops
 from timeline.records.columns import Bool, Float64, Int64, Rows
+from timeline.records.distinct import distinct, distinct_values
 from timeline.units import spell_duration
 
 __all__ = ["Alignment", "align"]
@@ -148,7 +149,7 @@ def _with_drift_where_seen(fit: _Fit, plain: _Clocks) -> _Clocks:
 
 def _lowest(island: Rows) -> list[int]:
     """The lowest rank of each island."""
-    found: list[int] = np.unique(island[island >= 0]).tolist()
+    found: list[int] = distinct(island[island >= 0]).tolist()
     return found
 
 
@@ -163,10 +164,7 @@ class _Edges:
 
     @classmethod
     def of(cls, shared: SharedOps, ranks: int) -> _Edges:
-        pairs, of_row = np.unique(
-            shared.group[shared.op] * ranks + shared.rank, return_inverse=True
-        )
-        of_row = of_row.reshape(-1)
+        pairs, of_row = distinct_values(shared.group[shared.op] * ranks + shared.rank)
         return cls(
             pairs // max(ranks, 1), pairs % max(ranks, 1), of_row, Segments(of_row, len(pairs))
         )

@@ -14,7 +14,7 @@ from timeline.analysis.intervals import Intervals, union
 from timeline.analysis.operator_names import KINDS, collective_kind
 from timeline.records.clock import ClockMove
 from timeline.records.columns import Bool, Codes, Int64, Rows, column
-from timeline.records.pairs import distinct_pairs
+from timeline.records.distinct import distinct, distinct_pairs
 from timeline.records.strings import StringPool
 from timeline.records.tables import NO_ID, CommunicationOps, Records, Spans, Tasks
 
@@ -163,7 +163,7 @@ def _turns(which: Rows, iterations: Int64) -> Int64:
 def _sizes_bytes(ops: CommunicationOps, pool: StringPool) -> Int64:
     """Count times the width of the data type, whose name tells its bits (FP32, int8, bfp16)."""
     widths = np.full(len(pool), NO_ID, np.int64)
-    for code in np.unique(ops.data_type).tolist():
+    for code in distinct(ops.data_type).tolist():
         bits = _BITS.search(pool[code])
         widths[code] = int(bits[0]) // 8 if bits else NO_ID
     width = widths[ops.data_type]

@@ -9,6 +9,7 @@ import numpy as np
 
 from timeline.analysis.cut import device_span_ns
 from timeline.records.clock import EARLIEST_WALL_NS
+from timeline.records.distinct import distinct
 from timeline.records.tables import NO_GRAPH, Records
 
 __all__ = ["RankContents", "contents_of", "graphs_of", "is_monotonic"]
@@ -59,7 +60,7 @@ def _span_ns(records: Records) -> int:
 def graphs_of(records: Records) -> frozenset[int]:
     """The graphs that a rank has tasks, ops or steps of."""
     tables = (records.tasks.graph, records.ops.graph, records.steps.graph)
-    return frozenset(graph for column in tables for graph in np.unique(column).tolist())
+    return frozenset(graph for column in tables for graph in distinct(column).tolist())
 
 
 def is_monotonic(records: Records) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from timeline.records.columns import Codes, Int64, Rows
+from timeline.records.distinct import distinct_values
 
 __all__ = ["Groups", "groups_of"]
 
@@ -47,20 +48,8 @@ def groups_of(count: int, keys: Iterable[Int64 | Codes]) -> Groups:
     if not count:
         return Groups(group, np.empty(0, np.intp))
     for key in keys:
-        own = _dense(key)
-        group = _dense(group * (int(own.max()) + 1) + own)
+        _, own = distinct_values(key)
+        _, group = distinct_values(group * (int(own.max()) + 1) + own)
     first = np.zeros(int(group.max()) + 1, np.intp)
     first[group[::-1]] = np.arange(count)[::-1]
     return Groups(group, first)
-
-
-def _dense(keys: Int64 | Codes) -> Int64:
-    """Keys numbered from 0 without gaps; small keys need no sorting."""
-    bound = int(keys.max()) + 1
-    if bound > 4 * len(keys) + (1 << 16):
-        numbered: Int64 = np.unique(keys, return_inverse=True)[1].reshape(-1)
-        return numbered
-    number = np.zeros(bound, np.int64)
-    number[keys] = 1
-    dense: Int64 = (np.cumsum(number) - 1)[keys]
-    return dense

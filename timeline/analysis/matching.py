@@ -9,6 +9,7 @@ import numpy as np
 
 from timeline.analysis.collectives import Collectives
 from timeline.records.columns import Bool, Float64, Int64, Rows
+from timeline.records.distinct import distinct, distinct_values
 
 __all__ = ["Segments", "SharedOps", "shared_ops"]
 
@@ -89,7 +90,7 @@ def _groups(rank: Rows, op: Rows, count: int, ranks: int) -> Rows:
     marks = np.random.default_rng(0).integers(0, 1 << 62, ranks, dtype=np.uint64)
     sums = np.zeros(count, np.uint64)
     np.add.at(sums, op, marks[rank])
-    return np.unique(sums, return_inverse=True)[1].reshape(-1)
+    return distinct_values(sums)[1]
 
 
 class Segments:
@@ -105,7 +106,7 @@ class Segments:
         first = np.cumsum(size) - size
         self._by_size = [
             (np.flatnonzero(size == own), first[size == own], own)
-            for own in np.unique(size[size > 0]).tolist()
+            for own in distinct(size[size > 0]).tolist()
         ]
 
     def medians(self, values: Float64) -> Float64:

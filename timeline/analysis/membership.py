@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from timeline.records.columns import Int64, Rows
+from timeline.records.distinct import distinct, distinct_pairs
 from timeline.records.paging import by_parts, parts_of
-from timeline.records.pairs import distinct_pairs
 from timeline.records.tables import (
     NO_ID,
     NO_TIME,
@@ -72,7 +72,7 @@ def _of_rows(table: Tasks | CommunicationOps | PlaneTasks, steps: Steps) -> Rows
         found[named] = _by_iteration(table.graph[named], table.iteration[named], steps)
     graph_steps = np.flatnonzero(~steps.host)
     open_rows = np.flatnonzero(~named)
-    for graph in np.unique(steps.graph[graph_steps]).tolist():
+    for graph in distinct(steps.graph[graph_steps]).tolist():
         own = graph_steps[steps.graph[graph_steps] == graph]
         rows = open_rows[table.graph[open_rows] == graph]
         found[rows] = _containing(steps.start_ns[own], steps.end_ns[own], own, table.start_ns[rows])
@@ -154,7 +154,7 @@ def _device_spans(records: Records, tasks: Rows, ops: Rows) -> tuple[Int64, Int6
 def _with_their_op(records: Records, ops: Rows, windows: _Windows) -> Rows:
     planes = records.planes
     found = _of_table(planes, records.steps).copy()
-    for group in np.unique(planes.group).tolist():
+    for group in distinct(planes.group).tolist():
         own = np.flatnonzero(records.ops.group == group)
         rows = np.flatnonzero((planes.group == group) & (planes.iteration == NO_ID))
         if not len(own) or not len(rows):

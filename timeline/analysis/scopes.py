@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from timeline.records.columns import Codes, Int64
+from timeline.records.distinct import distinct
 from timeline.records.strings import StringPool
 
 __all__ = ["Scopes", "scopes_of"]
@@ -30,7 +31,7 @@ def scopes_of(start_ns: Int64, end_ns: Int64, names: Codes, strings: StringPool)
     start to the last end of its consecutive tasks; tasks that run at the same time all count.
     """
     order = np.argsort(start_ns, kind="stable")
-    paths = {code: tuple(strings[code].split("/")[:-1]) for code in np.unique(names).tolist()}
+    paths = {code: tuple(strings[code].split("/")[:-1]) for code in distinct(names).tolist()}
     starts: list[int] = []
     ends: list[int] = []
     labels: list[str] = []

@@ -9,6 +9,7 @@ import numpy as np
 from timeline.analysis.membership import NO_STEP, Membership
 from timeline.analysis.operator_names import collective_kind
 from timeline.records.columns import Columns, Int64, column
+from timeline.records.distinct import distinct
 from timeline.records.tables import NO_TIME, Records
 
 __all__ = ["StepWaits", "step_waits"]
@@ -34,7 +35,7 @@ def step_waits(records: Records, membership: Membership) -> StepWaits:
     steps, tasks, ops = records.steps, records.tasks, records.ops
     count, strings = len(steps), records.strings
     receives = np.zeros(len(strings), np.bool_)
-    for code in np.unique(ops.name).tolist():
+    for code in distinct(ops.name).tolist():
         receives[code] = collective_kind(strings[code]) == _RECEIVE
     received = receives[ops.name] & (membership.ops != NO_STEP)
     receive_ns = np.zeros(count, np.int64)

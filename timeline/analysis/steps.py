@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from timeline.records.columns import Bool, Int64
-from timeline.records.pairs import distinct_pairs
+from timeline.records.distinct import distinct, distinct_pairs
 from timeline.records.strings import StringPool
 from timeline.records.tables import NO_ID, NO_TIME, CommunicationOps, Records, Steps, Tasks
 
@@ -39,7 +39,7 @@ def with_steps(records: Records, operators: StepOperators) -> Records:
     steps = [records.steps, _named_by_source(records)]
     if not records.steps.host.any():
         marked = set(records.steps.graph.tolist()) | set(steps[1].graph.tolist())
-        graphs = [graph for graph in np.unique(records.tasks.graph).tolist() if graph not in marked]
+        graphs = [graph for graph in distinct(records.tasks.graph).tolist() if graph not in marked]
         steps += [_derive(records, graph, operators) for graph in graphs]
     found = Steps.concat(steps)
     found = found.take(np.lexsort((found.iteration, found.graph, found.start_ns)))

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.errors import RecordError
+from timeline.records.constant import constant, is_constant
 from timeline.records.paging import by_parts, kept
 
 __all__ = [
@@ -21,8 +22,6 @@ __all__ = [
     "Pile",
     "Rows",
     "column",
-    "constant",
-    "is_constant",
     "picked",
 ]
 
@@ -43,18 +42,6 @@ def column(dtype: npt.DTypeLike, default: float | None = None) -> Any:
     """Declare one column; with a default, rows that do not name it hold the default."""
     metadata = {"dtype": np.dtype(dtype), "default": default}
     return dataclasses.field(metadata=metadata)
-
-
-def constant(value: float, count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """A column that holds one value in every row, and takes the memory of one; read-only."""
-    made: npt.NDArray[Any] = np.ndarray((count,), dtype, np.array(value, dtype), strides=(0,))
-    made.flags.writeable = False
-    return made
-
-
-def is_constant(values: npt.NDArray[Any]) -> bool:
-    """Whether a column was made by `constant`."""
-    return values.strides == (0,)
 
 
 def _joined(parts: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:

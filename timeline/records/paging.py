@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from timeline.records.mapped_files import MappedFiles
+from timeline.records.constant import constant
+from timeline.records.mapped_files import MappedFiles, Place
 
 __all__ = ["Room", "by_parts", "kept", "let_go", "let_go_with_others", "parts_of"]
 
@@ -82,28 +83,62 @@ def kept(values: _Column) -> _Column:
 
 
 class Room:
-    """Room for a column of at most so many rows, in memory or in a file."""
+    """Room for a column of at most so many rows, in memory or in a file.
+
+    As long as all values are the same there is nothing but one of them: profiles have many columns
+    that say the same of every row.
+    """
 
     def __init__(self, most: int, dtype: npt.DTypeLike) -> None:
-        self._dtype = np.dtype(dtype)
-        size = most * self._dtype.itemsize
-        in_memory = size < LEAST_BYTES or _held.fits(size)
-        self._place = None if in_memory else _files.place(size)
-        waiting = most if self._place is None else min(most, PART_BYTES // self._dtype.itemsize)
-        self._waiting = np.empty(waiting, self._dtype)
+        self._most, self._dtype = most, np.dtype(dtype)
+        self._first: npt.NDArray[Any] = np.empty(0, self._dtype)
+        """The value of all rows so far, if they have one."""
+        self._equal = 0
+        self._place: Place | None = None
+        self._waiting: npt.NDArray[Any] | None = None
         self._written, self._used = 0, 0
-        if self._place is None and size >= LEAST_BYTES:
-            _held.add(self._waiting)
 
     def add(self, values: npt.NDArray[Any]) -> None:
         """Put values behind the others."""
-        if self._used + len(values) > len(self._waiting):
-            self._write(self._waiting[: self._used])
+        if self._waiting is None:
+            if self._are_equal(values):
+                self._equal += len(values)
+                return
+            self._waiting = self._made_room()
+            for part in range(0, self._equal, len(self._waiting)):
+                rows = min(self._equal - part, len(self._waiting))
+                self._put(constant(self._first[0], rows, self._dtype), self._waiting)
+        self._put(values, self._waiting)
+
+    def _are_equal(self, values: npt.NDArray[Any]) -> bool:
+        if not len(self._first):
+            self._first = values[:1].astype(self._dtype)
+        own = values.astype(self._dtype, copy=False)
+        # As bits: zeros of either sign are equal numbers, and no value is equal to itself.
+        bits = f"u{self._dtype.itemsize}"
+        return bool((own.view(bits) == self._first.view(bits)).all())
+
+    def _made_room(self) -> npt.NDArray[Any]:
+        """Memory for all rows, or for those that wait to be written into a file."""
+        item_bytes = self._dtype.itemsize
+        size = self._most * item_bytes
+        if size < LEAST_BYTES:
+            return np.empty(self._most, self._dtype)
+        self._place = None if _held.fits(size) else _files.place(size)
+        if self._place is not None:
+            return np.empty(min(self._most, PART_BYTES // item_bytes), self._dtype)
+        made = np.empty(self._most, self._dtype)
+        _held.add(made)
+        return made
+
+    def _put(self, values: npt.NDArray[Any], waiting: npt.NDArray[Any]) -> None:
+        if self._used + len(values) > len(waiting):
+            self._write(waiting[: self._used])
             self._used = 0
-        if len(values) > len(self._waiting):
+        if len(values) > len(waiting):
             self._write(values.astype(self._dtype, copy=False))
             return
-        self._waiting[self._used : self._used + len(values)] = values
+        waiting[self._used : self._used + len(values)] = values
         self._used += len(values)
 
     def _write(self, values: npt.NDArray[Any]) -> None:
@@ -113,6 +148,9 @@ class Room:
 
     def column(self) -> npt.NDArray[Any]:
         """All values; there is no more room then."""
+        if self._waiting is None:
+            value = self._first[0] if self._equal else 0
+            return constant(value, self._equal, self._dtype)
         if self._place is None:
             values = self._waiting[: self._used]
             return values.copy() if len(values) * 2 < len(self._waiting) else values

@@ -22,7 +22,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from timeline.records.columns import constant, is_constant
+from timeline.records.constant import constant, is_constant
 from timeline.records.mapped_files import aligned, write_at
 from timeline.records.paging import let_go_with_others
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from timeline.records.columns import Float64, Int64, constant
+from timeline.records.columns import Float64, Int64
+from timeline.records.constant import constant
 from timeline.records.strings import StringPool
 from timeline.records.tables import CounterSamples, CounterSeries
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from timeline.records.columns import Float64, constant
+from timeline.records.columns import Float64
+from timeline.records.constant import constant
 from timeline.records.strings import StringPool
 from timeline.records.tables import NO_ID, NO_TIME, HostEvents, Omission
 from timeline.sources.damage import Damage

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from timeline.records.columns import Codes, Int64
+from timeline.records.distinct import distinct_values
 from timeline.records.strings import StringPool
 from timeline.records.tables import NO_ID, NO_TIME, CounterSamples, CounterSeries, Omission
 from timeline.sources.counter_samples import SampleCollector
-from timeline.sources.database_joins import distinct_values
 from timeline.sources.database_names import DatabaseNames
 from timeline.sources.database_sample_tables import CounterTable, counter_tables
 from timeline.sources.operator_memory import read_operator_memory_table

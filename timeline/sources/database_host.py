@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from timeline.records.columns import Codes, Int64, Rows, constant
+from timeline.records.columns import Codes, Int64, Rows
+from timeline.records.constant import constant
 from timeline.records.paging import by_parts
 from timeline.records.strings import NO_NAME
 from timeline.records.tables import (

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
-from timeline.records.columns import Bool, Codes, Int64, Rows, constant, is_constant
+from timeline.records.columns import Bool, Codes, Int64, Rows
+from timeline.records.constant import constant, is_constant
+from timeline.records.distinct import distinct_values, spread
 from timeline.records.paging import by_parts, kept, parts_of
 from timeline.records.tables import NO_CONTEXT, NO_ID, Tasks
 
@@ -16,66 +16,16 @@ __all__ = [
     "Lookup",
     "common_keys",
     "covering_parents",
-    "distinct_values",
     "ordinals",
     "pairs_by_key",
     "rows_in",
-    "translated",
 ]
-
-_Values = TypeVar("_Values", Int64, Codes)
-
-DENSE = 8
-"""Keys that are spread over at most this many times their number are found by position."""
-MOST_PLACES = 1 << 31
-"""Places are numbered in 32 bits."""
-
-
-def _spread(keys: Int64) -> tuple[int, int] | None:
-    """The least key and the number of places from it to the greatest, if they lie dense."""
-    if not len(keys):
-        return None
-    least = int(keys.min())
-    places = int(keys.max()) - least + 1
-    return (least, places) if places <= min(DENSE * len(keys), MOST_PLACES) else None
-
-
-def distinct_values(values: Int64) -> tuple[Int64, Rows]:
-    """The distinct values, ascending, and for each value its place among them."""
-    dense = _spread(values)
-    if dense is None:
-        distinct, which = np.unique(values, return_inverse=True)
-        return distinct, which.reshape(-1)
-    least, places = dense
-    place = _places(values, least, places)
-    which = by_parts(len(values), np.intp, lambda part: place[values[part] - least])
-    return np.flatnonzero(np.diff(place, prepend=-1)) + least, which
-
-
-def _places(values: Int64, least: int, places: int) -> npt.NDArray[np.int32]:
-    """For each number from the least one on, how many distinct values are below it."""
-    held = np.zeros(places, np.bool_)
-    for part in parts_of(len(values)):
-        held[values[part] - least] = True
-    return np.cumsum(held, dtype=np.int32) - 1
 
 
 def _offsets(keys: Int64, least: int, places: int) -> Int64:
     """How far keys are from the least one, and `places` for those that are not in so many."""
     # Below the least key the difference is huge without a sign, as above the greatest.
     return np.minimum((keys - least).view(np.uint64), np.uint64(places)).view(np.int64)
-
-
-def translated(values: Int64, meaning: Callable[[Int64], _Values]) -> _Values:
-    """What each value means, given what the distinct values do, ascending."""
-    dense = _spread(values)
-    if dense is None:
-        distinct, which = np.unique(values, return_inverse=True)
-        return meaning(distinct)[which.reshape(-1)]
-    least, places = dense
-    place = _places(values, least, places)
-    table = meaning(np.flatnonzero(np.diff(place, prepend=-1)) + least)
-    return by_parts(len(values), table.dtype, lambda part: table[place[values[part] - least]])
 
 
 class Lookup:
@@ -86,7 +36,7 @@ class Lookup:
         keys = columns[key]
         self._least, self._row_at = 0, np.empty(0, np.int32)
         self._order, self._sorted = np.empty(0, np.intp), keys[:0]
-        if dense := _spread(keys):
+        if dense := spread(keys):
             self._least, places = dense
             # One place more, which is every key's that is not there.
             self._row_at = np.full(places + 1, -1, np.int32)
@@ -135,7 +85,7 @@ def pairs_by_key(left: Int64, right: Int64) -> tuple[Rows, Rows]:
 
 def _bounds_in(ordered: Int64) -> Callable[[Int64], tuple[Rows, Rows]]:
     """What tells for keys where those equal to them begin and end among keys in order."""
-    if not (dense := _spread(ordered)):
+    if not (dense := spread(ordered)):
         return lambda keys: (
             np.searchsorted(ordered, keys, side="left"),
             np.searchsorted(ordered, keys, side="right"),

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from timeline.records.columns import Codes, Int64
+from timeline.records.distinct import translated
 from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_ID
-from timeline.sources.database_joins import translated
 from timeline.sources.sqlite_columns import Database
 
 __all__ = ["DatabaseNames"]

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from timeline.errors import SourceError
-from timeline.records.columns import Bool, Codes, Float64, Int64, Rows, constant
+from timeline.records.columns import Bool, Codes, Float64, Int64, Rows
+from timeline.records.constant import constant
+from timeline.records.distinct import distinct_values
 from timeline.records.paging import kept
 from timeline.records.strings import NO_NAME
 from timeline.records.tables import (
@@ -33,7 +35,7 @@ from timeline.selection import Layer
 from timeline.sources.base import Clock, Identity, Wanted
 from timeline.sources.database_counters import read_counters
 from timeline.sources.database_host import read_cann_calls, read_host
-from timeline.sources.database_joins import Lookup, covering_parents, distinct_values
+from timeline.sources.database_joins import Lookup, covering_parents
 from timeline.sources.database_names import DatabaseNames
 from timeline.sources.sqlite_columns import Database, open_database
 

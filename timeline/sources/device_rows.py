@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from timeline.errors import SourceError
-from timeline.records.columns import Int64, Pile, constant
+from timeline.records.columns import Int64, Pile
+from timeline.records.constant import constant
 from timeline.records.strings import StringPool
 from timeline.records.tables import NO_ID, NO_TIME, Omission, Tasks
 from timeline.sources.damage import Damage

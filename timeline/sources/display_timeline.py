@@ -12,7 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from timeline.records.columns import Int64, Pile, constant
+from timeline.records.columns import Int64, Pile
+from timeline.records.constant import constant
 from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import (
     NO_GRAPH,

@@ -12,7 +12,8 @@ import msgspec
 import numpy as np
 
 from timeline.errors import SourceError
-from timeline.records.columns import Bool, Codes, Int64, constant
+from timeline.records.columns import Bool, Codes, Int64
+from timeline.records.constant import constant
 from timeline.records.strings import StringPool
 from timeline.records.tables import (
     NO_ID,

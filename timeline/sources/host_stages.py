@@ -12,7 +12,8 @@ import numpy as np
 import orjson
 
 from timeline.errors import SourceError
-from timeline.records.columns import Float64, Int64, constant
+from timeline.records.columns import Float64, Int64
+from timeline.records.constant import constant
 from timeline.records.strings import StringPool
 from timeline.records.tables import NO_ID, NO_TIME, HostEvents, Omission
 from timeline.sources.counter_samples import SIZES

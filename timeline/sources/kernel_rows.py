@@ -8,7 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from timeline.records.columns import Bool, Codes, Columns, Int64, Pile, column, constant
+from timeline.records.columns import Bool, Codes, Columns, Int64, Pile, column
+from timeline.records.constant import constant
+from timeline.records.distinct import distinct
 from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
 from timeline.sources.damage import Damage
@@ -156,7 +158,7 @@ def _rows_of(block: Block, file: TableFile, strings: StringPool) -> KernelTable:
     communicates = np.isin(rows.core, _codes(strings, COMMUNICATION_CORES))
     if not communicates.any():
         return rows
-    names = np.unique(rows.name[communicates]).tolist()
+    names = distinct(rows.name[communicates]).tolist()
     kernels = [code for code in names if strings[code].endswith(_KERNEL_ENDINGS)]
     is_op = communicates & ~np.isin(rows.name, np.array(kernels, np.int32))
     return replace(rows, communicates=communicates, is_op=is_op)

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from timeline.records.columns import Codes, Int64, Rows
+from timeline.records.distinct import distinct
 from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_ID, Omission, Tasks
 from timeline.sources.damage import Damage
@@ -79,7 +80,7 @@ def describe_tasks(tasks: Tasks, table: KernelTable) -> tuple[Tasks, int]:
         blocks=column_of("blocks", NO_ID),
         compute=has,
     )
-    return described, len(table) - len(np.unique(row[has]))
+    return described, len(table) - len(distinct(row[has]))
 
 
 def matching_rows(
@@ -94,7 +95,7 @@ def matching_rows(
     if not len(of_key):
         return np.full(len(key), -1, np.intp)
     order = np.lexsort((of_start_ns, of_key))
-    moments_ns = np.unique(of_start_ns)
+    moments_ns = distinct(of_start_ns)
 
     def place(keys: Codes | Int64, starts_ns: Int64) -> Int64:
         """One sortable integer for both: starts become their rank among all starts."""

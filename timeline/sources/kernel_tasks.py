@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from timeline.records.columns import Bool, Codes
-from timeline.records.pairs import distinct_pairs
+from timeline.records.distinct import distinct_pairs
 from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_GRAPH, NO_ID, CommunicationOps, Steps, Tasks
 from timeline.sources.kernel_rows import KernelTable

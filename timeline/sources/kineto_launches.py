@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from timeline.records.columns import Columns, Int64, Rows, column, constant
+from timeline.records.columns import Columns, Int64, Rows, column
+from timeline.records.constant import constant
 from timeline.records.tables import NO_ID, NO_TIME, FlowEnd, Flows
 
 __all__ = ["NOT_LAUNCHED", "RuntimeCalls"]

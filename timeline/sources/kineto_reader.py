@@ -12,6 +12,7 @@ import numpy as np
 
 from timeline.errors import spell_ids
 from timeline.records.columns import Int64, Pile, Rows
+from timeline.records.distinct import distinct
 from timeline.records.strings import StringPool
 from timeline.records.tables import (
     NO_ID,
@@ -263,7 +264,7 @@ def _lane(host: HostEvents, key: LaneKey) -> LaneRows | None:
 
 def _several_devices(tasks: Tasks, rank: int) -> tuple[str, ...]:
     """A remark where one process used several devices: streams of one number share a row."""
-    devices = np.unique(tasks.device[tasks.device != NO_ID]).tolist()
+    devices = distinct(tasks.device[tasks.device != NO_ID]).tolist()
     if len(devices) < 2:
         return ()
     return (

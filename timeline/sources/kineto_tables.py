@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from timeline.records.columns import Bool, Codes, Int64, constant
+from timeline.records.columns import Bool, Codes, Int64
+from timeline.records.constant import constant
+from timeline.records.distinct import distinct
 from timeline.records.strings import StringPool
 from timeline.records.tables import (
     NO_ID,
@@ -126,8 +128,7 @@ def _blocks(grid: object) -> int:
 
 
 def _matching(names: Codes, strings: StringPool, pattern: re.Pattern[str]) -> Bool:
-    distinct = np.unique(names)
-    found = [code for code in distinct.tolist() if pattern.match(strings[code])]
+    found = [code for code in distinct(names).tolist() if pattern.match(strings[code])]
     return np.isin(names, np.array(found, np.int32))
 
 

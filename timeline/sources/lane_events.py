@@ -11,7 +11,8 @@ from typing import cast
 
 import numpy as np
 
-from timeline.records.columns import Codes, Float64, Int64, Rows, constant
+from timeline.records.columns import Codes, Float64, Int64, Rows
+from timeline.records.constant import constant
 from timeline.records.strings import StringPool
 from timeline.sources.event_columns import first_ids, ids_of, names_of, numbered, spans_of
 from timeline.sources.microseconds import moments_ns

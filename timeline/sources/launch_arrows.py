@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from timeline.records.columns import Int64, Rows, constant, picked
+from timeline.records.columns import Int64, Rows, picked
+from timeline.records.constant import constant
 from timeline.records.strings import StringPool
 from timeline.records.tables import NO_ID, CommunicationOps, FlowEnd, Flows, Tasks
 from timeline.sources.database_joins import pairs_by_key, rows_in

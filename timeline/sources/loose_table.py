@@ -7,7 +7,8 @@ from itertools import chain
 
 import numpy as np
 
-from timeline.records.columns import Bool, Codes, Float64, Int64, constant
+from timeline.records.columns import Bool, Codes, Float64, Int64
+from timeline.records.constant import constant
 from timeline.records.strings import NO_NAME, StringPool
 from timeline.sources.sqlite_columns import Database
 

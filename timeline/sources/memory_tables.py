@@ -11,6 +11,7 @@ import numpy as np
 
 from timeline.errors import SourceError
 from timeline.records.columns import Bool, Codes, Float64, Int64
+from timeline.records.distinct import distinct
 from timeline.records.tables import NO_ID, NO_TIME, Omission
 from timeline.sources.counter_samples import SampleCollector, whole_bytes
 from timeline.sources.counter_units import name_of, unit_of
@@ -191,7 +192,7 @@ def _draw(reading: _Reading, rows: _Part, into: SampleCollector) -> int:
     for column, values in rows.values.items():
         sizes, unit = whole_bytes(values, reading.units[column])
         here = np.flatnonzero(np.isfinite(values))
-        for key in np.unique(keys[here]).tolist():
+        for key in distinct(keys[here]).tolist():
             own = here[keys[here] == key]
             if table.idle and not sizes[own].any():
                 idle += len(own)

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from timeline.records.columns import Codes, Columns, Int64, column
+from timeline.records.distinct import distinct, distinct_values
 from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, CommunicationOps, PlaneTasks
-from timeline.sources.database_joins import Lookup, common_keys, distinct_values
+from timeline.sources.database_joins import Lookup, common_keys
 from timeline.sources.loose_table import LooseTable
 from timeline.sources.parsed_databases import ParsedDatabases
 from timeline.sources.parsed_tasks import NO_CONNECTION
@@ -241,9 +242,7 @@ class _GroupNames:
 
     def resolved(self, codes: Codes) -> Codes:
         """The names themselves; a hash that nothing explains stays as it is."""
-        hashes = [
-            code for code in np.unique(codes).tolist() if _HASH.fullmatch(self._strings[code])
-        ]
+        hashes = [code for code in distinct(codes).tolist() if _HASH.fullmatch(self._strings[code])]
         found = codes.copy()
         for code in hashes:
             found[codes == code] = self._known().get(code, code)

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from timeline.records.columns import Codes, Int64, constant
+from timeline.records.columns import Codes, Int64
+from timeline.records.constant import constant
+from timeline.records.distinct import distinct_values
 from timeline.records.strings import StringPool
 from timeline.records.tables import NO_ID, NO_TIME, CounterSamples, CounterSeries
-from timeline.sources.database_joins import common_keys, distinct_values
+from timeline.sources.database_joins import common_keys
 from timeline.sources.loose_table import LooseTable
 from timeline.sources.parsed_clock import ParsedClock
 from timeline.sources.parsed_databases import ParsedDatabases

@@ -10,7 +10,8 @@ from typing import TypeVar
 import numpy as np
 
 from timeline.errors import SourceError
-from timeline.records.columns import Int64, constant
+from timeline.records.columns import Int64
+from timeline.records.constant import constant
 from timeline.records.strings import StringPool
 from timeline.records.tables import (
     NO_CONTEXT,

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from timeline.records.columns import Bool, Codes, Int64
+from timeline.records.distinct import distinct, distinct_values
 from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME, Tasks
 from timeline.sources.database_joins import Lookup, common_keys
@@ -117,7 +118,7 @@ def _device_types(codes: Codes, strings: StringPool) -> Codes:
     """Types that the device gave as numbers, by name."""
     names = dict(enumerate(_FIRST_QUEUE_TYPES))
     found = codes.copy()
-    for code in np.unique(codes).tolist():
+    for code in distinct(codes).tolist():
         number = whole_number(strings[code])
         if number is not None:
             found[codes == code] = strings.code(names.get(number, f"Task type {number}"))
@@ -219,9 +220,9 @@ class _Operators:
 
 def _unquoted(codes: Codes, strings: StringPool) -> Codes:
     """Text without the quotes around it, which are those of the table that msprof would write."""
-    distinct, which = np.unique(codes, return_inverse=True)
-    plain = strings.codes([strings[code].strip('"') for code in distinct.tolist()])
-    return plain[which.reshape(-1)]
+    texts, which = distinct_values(codes)
+    plain = strings.codes([strings[code].strip('"') for code in texts.tolist()])
+    return plain[which]
 
 
 def _with_kernel_names(tasks: Tasks, launched: LooseTable, strings: StringPool) -> Tasks:

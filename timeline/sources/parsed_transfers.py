@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from timeline.records.columns import Codes, Columns, Float64, Int64, Rows, column
+from timeline.records.distinct import distinct
 from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_CONTEXT, NO_GRAPH, NO_ID, NO_RANK, NO_TIME, Tasks
 from timeline.sources.database_joins import Lookup, ordinals
@@ -130,7 +131,7 @@ def _of_host(
             "turn": ordinals(key[ran], tasks.start_ns[ran]),
         },
     )
-    return found, len(of_launch) - len(np.unique(launched))
+    return found, len(of_launch) - len(distinct(launched))
 
 
 def _op_rows(table: LooseTable, ops: LooseTable) -> Rows:
@@ -142,7 +143,7 @@ def _op_rows(table: LooseTable, ops: LooseTable) -> Rows:
     launches = table.integers({"timestamp": NO_TIME, "thread_id": NO_ID})
     found = np.full(len(launches["timestamp"]), -1, np.intp)
     threaded = table.has("thread_id") and ops.has("thread_id")
-    for thread in np.unique(calls["thread_id"]).tolist():
+    for thread in distinct(calls["thread_id"]).tolist():
         own = np.flatnonzero(calls["thread_id"] == thread)
         own = own[np.argsort(calls["begin"][own], kind="stable")]
         here = launches["thread_id"] == thread if threaded else found == -1

@@ -10,7 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from timeline.errors import SourceError
-from timeline.records.columns import Codes, Pile, constant
+from timeline.records.columns import Codes, Pile
+from timeline.records.constant import constant
+from timeline.records.distinct import distinct, distinct_values
 from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import (
     NO_CONTEXT,
@@ -164,7 +166,7 @@ class _Reader:
         types = [log.types.get(code, f"type {code}") for code in range(_KINDS)]
         types += [SUBTASK_TYPES.get(code, f"sub-task type {code}") for code in range(_KINDS)]
         computes = np.array([name in COMPUTE_TYPES for name in types])
-        held = np.unique(kind)
+        held = distinct(kind)
         codes = np.zeros(2 * _KINDS, np.int32)
         codes[held] = self.strings.codes(types[code] for code in held.tolist())
         device = self.source.identity.device
@@ -189,14 +191,14 @@ class _Reader:
             return constant(NO_NAME, len(kind), np.int32)
         # The type takes the place of the thread: each name is made once.
         alike: UInt64 = found.key & ~np.uint64(0xFFFF) | kind.astype(np.uint64)
-        distinct, place = np.unique(alike, return_inverse=True)
-        ids = (part.tolist() for part in log.ids(distinct))
-        kinds = (distinct & np.uint64(0xFFFF)).tolist()
+        keys, place = distinct_values(alike)
+        ids = (part.tolist() for part in log.ids(keys))
+        kinds = (keys & np.uint64(0xFFFF)).tolist()
         names = (
             _name(log, stream, task, context if code >= _KINDS else None, types[code])
             for stream, task, context, code in zip(*ids, kinds, strict=True)
         )
-        return self.strings.codes(names)[place.reshape(-1)]
+        return self.strings.codes(names)[place]
 
     def records(self) -> Records:
         """Everything that was read.

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from timeline.records.columns import Bool, Columns, Int64, Pile, column
+from timeline.records.distinct import distinct_values
 from timeline.records.tables import NO_GRAPH, NO_TIME, Omission, StepParts, Steps
 from timeline.sources.damage import left_out
 from timeline.sources.raw_slices import Log, RecordArray, RecordReader, UInt64, layout
@@ -140,12 +141,11 @@ def graphs_of(start_ns: Int64, steps: Steps) -> tuple[Int64, int]:
     begun = np.searchsorted(steps.start_ns[begins], start_ns, side="right")
     over = np.searchsorted(steps.end_ns[ends], start_ns, side="right")
     running = begun - over
-    distinct, place = np.unique(steps.graph, return_inverse=True)
-    if len(distinct) == 1:
-        return np.where(running > 0, distinct[0], NO_GRAPH), 0
+    graphs, place = distinct_values(steps.graph)
+    if len(graphs) == 1:
+        return np.where(running > 0, graphs[0], NO_GRAPH), 0
     # Places of graphs, summed over the steps that run: of a single one, it is its own.
-    place = place.reshape(-1)
     sums = [np.concatenate([[0], np.cumsum(place[order])]) for order in (begins, ends)]
     own = sums[0][begun] - sums[1][over]
-    graph = distinct[np.where(running == 1, own, 0)]
+    graph = graphs[np.where(running == 1, own, 0)]
     return np.where(running == 1, graph, NO_GRAPH), int(np.count_nonzero(running > 1))

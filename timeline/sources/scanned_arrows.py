@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from timeline.records.columns import Rows
+from timeline.records.distinct import distinct_values
 from timeline.sources.scanned_events import ARROW_START, ScannedEvents
 from timeline.sources.spellings import Spellings
 from timeline.sources.trace_events import text
@@ -21,9 +20,9 @@ def add_arrows(
     held = category != reader.strings.code(without)
     rows, category = rows[held], category[held]
     ids = events.end_ns[rows]
-    codes, which = np.unique(~ids[ids < 0], return_inverse=True)
+    codes, which = distinct_values(~ids[ids < 0])
     ids[ids < 0] = reader.ids([text(spellings[code]).encode() for code in codes.tolist()])[which]
-    groups, lane = np.unique(events.group[rows], return_inverse=True)
+    groups, lane = distinct_values(events.group[rows])
     reader.add_columns(
         [spellings.lane(group) for group in groups.tolist()],
         lane,

@@ -8,7 +8,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from timeline.records.columns import Codes, Float64, Int64, Rows, constant
+from timeline.records.columns import Codes, Float64, Int64, Rows
+from timeline.records.constant import constant
+from timeline.records.distinct import distinct
 from timeline.records.strings import NO_NAME
 from timeline.sources.event_scanner import ARG_NUMBERS
 from timeline.sources.lane_events import LaneEvents
@@ -114,7 +116,7 @@ class ScannedLanes(LaneEvents):
         codes = self._events.name[self._rows]
         numbers = {
             code: int(match[1])
-            for code in np.unique(codes).tolist()
+            for code in distinct(codes).tolist()
             if (match := pattern.fullmatch(self._spellings[code]))
         }
         rows = np.flatnonzero(np.isin(codes, list(numbers)))

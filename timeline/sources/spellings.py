@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.records.columns import Codes, Int64
+from timeline.records.distinct import distinct, distinct_values
 from timeline.records.strings import StringPool
 from timeline.sources.trace_events import number, text
 from timeline.sources.trace_lanes import LaneKey
@@ -61,7 +62,7 @@ class Spellings:
             self._codes = np.concatenate([self._codes, more])
         found = self._codes[codes]
         if (found == NOT_KNOWN).any():
-            fresh = np.unique(codes[found == NOT_KNOWN])
+            fresh = distinct(codes[found == NOT_KNOWN])
             self._codes[fresh] = self.strings.codes(text(self._values[at]) for at in fresh.tolist())
             found = self._codes[codes]
         return found
@@ -74,8 +75,8 @@ class Spellings:
         self, codes: Int64, dtype: type[_Scalar], meaning: Callable[[Any], float]
     ) -> npt.NDArray[_Scalar]:
         """What the values mean, each asked once."""
-        distinct, which = np.unique(codes, return_inverse=True)
-        table = np.array([meaning(self._values[code]) for code in distinct.tolist()], dtype)
+        found, which = distinct_values(codes)
+        table = np.array([meaning(self._values[code]) for code in found.tolist()], dtype)
         return table[which]
 
 

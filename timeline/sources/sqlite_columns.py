@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.errors import SourceError
-from timeline.records.columns import Float64, Int64, constant
+from timeline.records.columns import Float64, Int64
+from timeline.records.constant import constant
 from timeline.records.paging import Room
 from timeline.sources.damage import Damage
 from timeline.sources.row_blocks import column_blocks

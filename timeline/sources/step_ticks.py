@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from timeline.records.columns import Bool, Int64, constant
+from timeline.records.columns import Bool, Int64
+from timeline.records.constant import constant
 from timeline.records.strings import StringPool
 from timeline.records.tables import (
     NO_GRAPH,

@@ -11,6 +11,7 @@ import numpy as np
 
 from timeline.errors import SourceError, spell_ids
 from timeline.records.columns import Int64
+from timeline.records.distinct import distinct
 from timeline.records.strings import StringPool
 from timeline.records.tables import NO_ID, Omission, Records, StepParts, Steps
 from timeline.selection import Layer
@@ -184,7 +185,7 @@ class _Reading:
         elif len(given) and given.min() != given.max():
             self.warnings.append(
                 f"rank {self.identity.rank}: {files[0].path.name} has rows of devices "
-                f"{spell_ids(np.unique(given).tolist())}, which are drawn as one."
+                f"{spell_ids(distinct(given).tolist())}, which are drawn as one."
             )
         if self.identity.device is None:
             return rows

@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from timeline.records.columns import Float64, Int64, Pile, Rows, constant
+from timeline.records.columns import Float64, Int64, Pile, Rows
+from timeline.records.constant import constant
+from timeline.records.distinct import distinct
 from timeline.records.numbering import Numbering
 from timeline.records.strings import StringPool
 from timeline.records.tables import CounterSamples, CounterSeries
@@ -131,7 +133,7 @@ class CounterReader:
         keys = list(self._series)
         rows: dict[tuple[str, str, str], int] = {}
         renumbered = np.zeros(len(keys), np.int64)
-        for old in np.unique(samples.series).tolist():
+        for old in distinct(samples.series).tolist():
             pid, name, unit = keys[old]
             renumbered[old] = rows.setdefault((process(pid), name, unit), len(rows))
         if not rows:

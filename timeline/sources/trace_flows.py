@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from timeline.records.columns import Bool, Codes, Columns, Int64, Pile, Rows, column
+from timeline.records.distinct import distinct_pairs
 from timeline.records.nesting import innermost
 from timeline.records.numbering import Numbering
-from timeline.records.pairs import distinct_pairs
 from timeline.records.strings import StringPool
 from timeline.records.tables import FlowEnd, Flows
 from timeline.sources.microseconds import moments_ns

@@ -10,7 +10,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from timeline.records.columns import Bool, Pile, constant
+from timeline.records.columns import Bool, Pile
+from timeline.records.constant import constant
+from timeline.records.distinct import distinct
 from timeline.records.strings import StringPool
 from timeline.records.tables import (
     NO_GRAPH,
@@ -234,7 +236,7 @@ class _Reader:
         """Which events are of a process that is read."""
         if not self._files.only_device:
             return np.ones(len(events.phase), np.bool_)
-        groups = np.unique(events.group).tolist()
+        groups = distinct(events.group).tolist()
         return np.isin(
             events.group,
             [group for group in groups if self._of_device(spellings.process(group))],

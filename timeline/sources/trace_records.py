@@ -7,7 +7,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from timeline.records.columns import Int64, constant
+from timeline.records.columns import Int64
+from timeline.records.constant import constant
 from timeline.records.tables import (
     NO_ID,
     NO_TIME,

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from timeline.records.columns import Codes, Int64, Rows
+from timeline.records.distinct import distinct_pairs
 from timeline.records.paging import kept
-from timeline.records.pairs import distinct_pairs
 from timeline.records.strings import StringPool
 from timeline.tracks.model import GATHERED, Arg, ArgKind, Arrows, Coarse, Schema, Slices
 

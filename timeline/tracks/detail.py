@@ -11,6 +11,7 @@ import numpy as np
 from timeline.analysis.scopes import scopes_of
 from timeline.errors import spell_ids
 from timeline.records.columns import Int64, Rows, picked
+from timeline.records.distinct import distinct
 from timeline.records.paging import by_parts, kept
 from timeline.records.tables import (
     NO_CONTEXT,
@@ -100,11 +101,11 @@ def paint_communication(painter: Painter, parent: int, records: Records) -> None
         _plane_args(planes),
         FlowEnd.PLANE,
     )
-    found = np.unique(np.concatenate([ops.group, planes.group])).tolist()
+    found = distinct(np.concatenate([ops.group, planes.group])).tolist()
     for order, group in enumerate(sorted(found, key=lambda code: natural_order(strings[code]))):
         own = np.flatnonzero(ops.group == group)
         label = strings[group]
-        inside = {strings[code] for code in np.unique(ops.group_name[own]).tolist()} - {""}
+        inside = {strings[code] for code in distinct(ops.group_name[own]).tolist()} - {""}
         called = meanings.communication_group(", ".join(sorted(inside)))
         folder = painter.group(label, parent, order, called, records.rank)
         held = np.flatnonzero(planes.group == group)
@@ -243,7 +244,7 @@ def paint_missing(painter: Painter, parent: int, records: Records, missing: Miss
 def paint_counters(painter: Painter, parent: int, records: Records) -> None:
     """Draw counters by group."""
     series, samples, strings = records.series, records.samples, records.strings
-    groups = np.unique(series.group).tolist()
+    groups = distinct(series.group).tolist()
     for order, group in enumerate(sorted(groups, key=lambda code: natural_order(strings[code]))):
         label = strings[group]
         folder = painter.group(label, parent, order, meanings.counter_group(label), records.rank)

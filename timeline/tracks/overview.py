@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from timeline.errors import spell_ids
+from timeline.records.distinct import distinct
 from timeline.records.strings import StringPool
 from timeline.records.tables import NO_GRAPH, NO_TIME
 from timeline.tracks import meanings
@@ -77,7 +78,7 @@ def step_starts_ns(facts: Sequence[RankFacts]) -> dict[tuple[int, int], int]:
 
 
 def _has_several_graphs(facts: Sequence[RankFacts]) -> bool:
-    return any(len(np.unique(own.steps.graph)) > 1 for own in facts)
+    return any(len(distinct(own.steps.graph)) > 1 for own in facts)
 
 
 def _joined(facts: Sequence[RankFacts]) -> list[list[_Span]]:

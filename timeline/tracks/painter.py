@@ -9,16 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from timeline.records.columns import (
-    Bool,
-    Codes,
-    Float64,
-    Int64,
-    Rows,
-    constant,
-    is_constant,
-    picked,
-)
+from timeline.records.columns import Bool, Codes, Float64, Int64, Rows, picked
+from timeline.records.constant import constant, is_constant
 from timeline.records.paging import kept
 from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import FlowEnd

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from timeline.records.columns import Bool, Int64
+from timeline.records.distinct import distinct
 from timeline.records.nesting import edges_of
 from timeline.tracks.model import Arg, ArgKind, Arrows, Samples, Slices, Track
 
@@ -86,5 +87,5 @@ def cut_moments(tracks: Sequence[Track], parts: int, start_ns: int, end_ns: int)
     if not len(every):
         return [start_ns, end_ns]
     shares = np.arange(1, parts) / parts
-    inner = np.unique(np.quantile(every, shares, method="nearest")) if parts > 1 else every[:0]
+    inner = distinct(np.quantile(every, shares, method="nearest")) if parts > 1 else every[:0]
     return [start_ns, *inner.astype(np.int64).tolist(), end_ns]

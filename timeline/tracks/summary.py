@@ -8,6 +8,7 @@ from timeline.analysis.intervals import Intervals
 from timeline.analysis.overlap import OverlapTotals
 from timeline.analysis.steps import data_aug_bounds
 from timeline.records.columns import Bool, Int64
+from timeline.records.distinct import distinct
 from timeline.records.strings import StringPool
 from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Records, StepPart, StepParts, Steps
 from timeline.tracks import meanings
@@ -57,7 +58,7 @@ def paint_steps(painter: Painter, parent: int, picture: RankPicture, *, merge_gr
     records = picture.records
     steps = records.steps
     marked = ~steps.host
-    graphs = np.unique(steps.graph[marked]).tolist()
+    graphs = distinct(steps.graph[marked]).tolist()
     several = len(graphs) > 1
     order = 0
     if merge_graphs or not several:

@@ -10,6 +10,7 @@ import numpy as np
 from timeline.analysis.collectives import Collectives, RankCollectives
 from timeline.analysis.waiting import Pairs, Waiting, Waits
 from timeline.records.columns import Bool, Int64
+from timeline.records.distinct import distinct
 from timeline.records.strings import StringPool
 from timeline.records.tables import Omission
 from timeline.tracks import meanings
@@ -87,7 +88,7 @@ def _with_args(
     made = list(tracks)
     drawn = waits.take(place.track[waits.row] >= 0)
     on = place.track[drawn.row]
-    for number in np.unique(on).tolist():
+    for number in distinct(on).tolist():
         own = drawn.take(on == number)
         content = made[number].content
         assert isinstance(content, Slices)

@@ -1,0 +1,22 @@
+"""Turns one value into a column that holds it in every row, and takes the memory of one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["constant", "is_constant"]
+
+
+def constant(value: float, count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """A column that holds one value in every row, and takes the memory of one; read-only."""
+    made: npt.NDArray[Any] = np.ndarray((count,), dtype, np.array(value, dtype), strides=(0,))
+    made.flags.writeable = False
+    return made
+
+
+def is_constant(values: npt.NDArray[Any]) -> bool:
+    """Whether a column was made by `constant`."""
+    return values.strides == (0,)
