@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from timeline.records.columns import Bool, Codes, Int64, Rows
 from timeline.records.constant import constant, is_constant
-from timeline.records.distinct import distinct_values, spread
+from timeline.records.distinct import distinct, distinct_values, spread
 from timeline.records.paging import by_parts, kept, parts_of
 from timeline.records.tables import NO_CONTEXT, NO_ID, Tasks
 
@@ -19,6 +21,7 @@ __all__ = [
     "ordinals",
     "pairs_by_key",
     "rows_in",
+    "values_at",
 ]
 
 
@@ -28,10 +31,13 @@ def _offsets(keys: Int64, least: int, places: int) -> Int64:
     return np.minimum((keys - least).view(np.uint64), np.uint64(places)).view(np.int64)
 
 
+_Number = TypeVar("_Number", np.int64, np.int32)
+
+
 class Lookup:
     """A table found by a key that is unique, or whose first row stands for all."""
 
-    def __init__(self, columns: dict[str, Int64], key: str) -> None:
+    def __init__(self, columns: Mapping[str, Int64], key: str) -> None:
         self._columns = columns
         keys = columns[key]
         self._least, self._row_at = 0, np.empty(0, np.int32)
@@ -61,16 +67,22 @@ class Lookup:
 
     def of(self, column: str, rows: Rows, absent: int | Int64 = NO_ID) -> Int64:
         """A column's values at rows that `find` gave, and where it gave none, another value."""
-        values = self._columns[column]
-        other = constant(absent, len(rows), values.dtype) if isinstance(absent, int) else absent
-        if not len(values):
-            return other
+        return values_at(self._columns[column], rows, absent)
 
-        def found(part: slice) -> Int64:
-            own = rows[part]
-            return np.where(own >= 0, values[np.maximum(own, 0)], other[part])
 
-        return by_parts(len(rows), values.dtype, found)
+def values_at(
+    values: npt.NDArray[_Number], rows: Rows, absent: int | npt.NDArray[_Number]
+) -> npt.NDArray[_Number]:
+    """The values of rows, and where a row is -1, another value."""
+    other = constant(absent, len(rows), values.dtype) if isinstance(absent, int) else absent
+    if not len(values):
+        return other
+
+    def found(part: slice) -> npt.NDArray[_Number]:
+        own = rows[part]
+        return np.where(own >= 0, values[np.maximum(own, 0)], other[part])
+
+    return by_parts(len(rows), values.dtype, found)
 
 
 def pairs_by_key(left: Int64, right: Int64) -> tuple[Rows, Rows]:
@@ -124,8 +136,7 @@ def covering_parents(tasks: Tasks) -> Bool:
     is_child: Bool = tasks.context != NO_CONTEXT
     if not is_child.any():
         return found
-    with_children, _ = distinct_values(tasks.stream[is_child])
-    of_children, _ = distinct_values(tasks.task[is_child])
+    with_children, of_children = (distinct(ids[is_child]) for ids in (tasks.stream, tasks.task))
     rows = _rows_where(
         len(tasks),
         lambda part: (
@@ -137,8 +148,8 @@ def covering_parents(tasks: Tasks) -> Bool:
         if is_constant(column):
             continue
         ids = column[rows]
-        distinct, place = distinct_values(ids)
-        _, key = distinct_values(key * len(distinct) + place)
+        found_ids, place = distinct_values(ids)
+        _, key = distinct_values(key * len(found_ids) + place)
     # A parent comes before a child that starts with it, so the next child is behind it.
     order = np.lexsort((is_child[rows], tasks.start_ns[rows], key))
     rows, key = rows[order], key[order]
@@ -170,8 +181,8 @@ def common_keys(left: Sequence[Int64], right: Sequence[Int64]) -> tuple[Int64, I
     rows = len(left[0])
     key = np.zeros(rows + len(right[0]), np.int64)
     for one, other in zip(left, right, strict=True):
-        distinct, place = distinct_values(np.concatenate([one, other]))
-        _, key = distinct_values(key * len(distinct) + place)
+        found, place = distinct_values(np.concatenate([one, other]))
+        _, key = distinct_values(key * len(found) + place)
     return key[:rows].astype(np.int64), key[rows:].astype(np.int64)
 
 

@@ -12,7 +12,7 @@ from timeline.errors import SourceError
 from timeline.records.columns import Bool, Codes, Float64, Int64, Rows
 from timeline.records.constant import constant
 from timeline.records.distinct import distinct_values
-from timeline.records.paging import kept
+from timeline.records.paging import compacted, kept
 from timeline.records.strings import NO_NAME
 from timeline.records.tables import (
     NO_CONTEXT,
@@ -35,7 +35,7 @@ from timeline.selection import Layer
 from timeline.sources.base import Clock, Identity, Wanted
 from timeline.sources.database_counters import read_counters
 from timeline.sources.database_host import read_cann_calls, read_host
-from timeline.sources.database_joins import Lookup, covering_parents
+from timeline.sources.database_joins import Lookup, covering_parents, values_at
 from timeline.sources.database_names import DatabaseNames
 from timeline.sources.sqlite_columns import Database, open_database
 
@@ -154,35 +154,20 @@ class _Reader:
         )
         if self.database.is_lost("TASK"):
             raise SourceError(self.database.path, "the table TASK is damaged from its first page.")
-        compute = Lookup(
-            self._integers(
-                "COMPUTE_TASK_INFO",
-                {"globalTaskId": NO_ID, "taskType": NO_ID, "opType": NO_ID}
-                | self._if_named({"name": NO_ID, "inputShapes": NO_ID})
-                | self._rest(
-                    {
-                        "outputShapes": NO_ID,
-                        "inputDataTypes": NO_ID,
-                        self._blocks_column(): NO_ID,
-                    }
-                ),
-            ),
-            "globalTaskId",
-        )
+        compute, codes = self._compute_tasks()
         row = compute.find(raw["globalTaskId"])
         own = ~covering_parents(_unnamed_tasks(raw, row))
         self._omit("FFTS+ tasks that only repeat the span of their sub-tasks", own)
         if not own.all():
-            row = kept(row[own])
-            for name in raw:
-                raw[name] = kept(raw[name][own])
-        tasks = replace(_unnamed_tasks(raw, row), **self._names_of(raw, compute, row))
+            row = compacted(row, own)
+            raw = {name: compacted(values, own) for name, values in raw.items()}
+        tasks = replace(_unnamed_tasks(raw, row), **self._names_of(raw, codes, row))
         if self.every_arg:
             tasks = replace(
                 tasks,
                 batch=raw["batchId"],
-                output_shapes=self.names.shapes(compute.of("outputShapes", row)),
-                input_types=self.names.codes(compute.of("inputDataTypes", row)),
+                output_shapes=values_at(codes["outputShapes"], row, NO_NAME),
+                input_types=values_at(codes["inputDataTypes"], row, NO_NAME),
                 blocks=compute.of(self._blocks_column(), row),
             )
         return tasks, raw["globalTaskId"]
@@ -190,19 +175,39 @@ class _Reader:
     def _of_one_device(self) -> bool:
         return self.device is not None or self.database.count("NPU_INFO") == 1
 
-    def _names_of(self, raw: dict[str, Int64], compute: Lookup, row: Rows) -> dict[str, Any]:
-        if not self.named:
-            return {
-                "task_type": self.names.codes(compute.of("taskType", row)),
-                "op_type": self.names.codes(compute.of("opType", row)),
-            }
-        kind = raw["taskType"]
-        return {
-            "name": self.names.codes(compute.of("name", row, kind)),
-            "task_type": self.names.codes(compute.of("taskType", row, kind)),
-            "op_type": self.names.codes(compute.of("opType", row)),
-            "input_shapes": self.names.shapes(compute.of("inputShapes", row)),
+    def _compute_tasks(self) -> tuple[Lookup, dict[str, Codes]]:
+        """What is known of the tasks that compute, and the codes of their names."""
+        raw = self._integers(
+            "COMPUTE_TASK_INFO",
+            {"globalTaskId": NO_ID, "taskType": NO_ID, "opType": NO_ID}
+            | self._if_named({"name": NO_ID, "inputShapes": NO_ID})
+            | self._rest(
+                {"outputShapes": NO_ID, "inputDataTypes": NO_ID, self._blocks_column(): NO_ID}
+            ),
+        )
+        coded = {
+            "name": self.names.codes,
+            "taskType": self.names.codes,
+            "opType": self.names.codes,
+            "inputShapes": self.names.shapes,
+            "outputShapes": self.names.shapes,
+            "inputDataTypes": self.names.codes,
         }
+        codes = {name: coded[name](raw.pop(name)) for name in coded if name in raw}
+        return Lookup(raw, "globalTaskId"), codes
+
+    def _names_of(
+        self, raw: dict[str, Int64], codes: dict[str, Codes], row: Rows
+    ) -> dict[str, Any]:
+        other = self.names.codes(raw["taskType"]) if self.named else NO_NAME
+        found = {
+            "task_type": values_at(codes["taskType"], row, other),
+            "op_type": values_at(codes["opType"], row, NO_NAME),
+        }
+        if self.named:
+            found["name"] = values_at(codes["name"], row, other)
+            found["input_shapes"] = values_at(codes["inputShapes"], row, NO_NAME)
+        return found
 
     def _if_named(self, columns: dict[str, int]) -> dict[str, int]:
         """Columns that tell what tasks are called."""
