@@ -10,6 +10,7 @@ from hypothesis import given
 from random_intervals import (
     Interval,
     columns_of,
+    crosses,
     intervals,
     is_laminar,
     laminar_intervals,
@@ -78,6 +79,21 @@ def test_an_instant_inside_a_task_gets_a_lane_and_one_at_its_edge_does_not() -> 
 @given(intervals(most=20))
 def test_slices_of_a_nested_lane_never_cross(pairs: list[Interval]) -> None:
     assert all(is_laminar(lane) for lane in lanes_of(pairs, nested_lanes))
+
+
+@given(intervals(most=20))
+def test_each_call_takes_the_lowest_lane_in_which_it_crosses_nothing(
+    pairs: list[Interval],
+) -> None:
+    lanes: list[list[Interval]] = []
+    wanted = dict[int, int]()
+    for row in sorted(range(len(pairs)), key=lambda row: (pairs[row][0], -pairs[row][1])):
+        fits = [not any(crosses(own, pairs[row]) for own in lane) for lane in lanes]
+        if not any(fits):
+            lanes.append([])
+        wanted[row] = fits.index(True) if any(fits) else len(fits)
+        lanes[wanted[row]].append(pairs[row])
+    assert nested_lanes(*columns_of(pairs)).tolist() == [wanted[row] for row in range(len(pairs))]
 
 
 @given(laminar_intervals())

@@ -88,42 +88,48 @@ def values_at(
 def pairs_by_key(left: Int64, right: Int64) -> tuple[Rows, Rows]:
     """All pairs (row of left, row of right) with equal keys, by left row, then right row."""
     order = kept(np.argsort(right, kind="stable"))
-    bounds = _bounds_in(kept(right[order]))
-    pairs = [_pairs(part.start, bounds(left[part]), order) for part in parts_of(len(left))]
+    matches = _matches_in(kept(right[order]))
+    pairs = [_pairs(part.start, *matches(left[part]), order) for part in parts_of(len(left))]
     nothing = np.empty(0, np.intp)
     lefts, rights = zip((nothing, nothing), *pairs, strict=True)
     return kept(np.concatenate(lefts)), kept(np.concatenate(rights))
 
 
-def _bounds_in(ordered: Int64) -> Callable[[Int64], tuple[Rows, Rows]]:
-    """What tells for keys where those equal to them begin and end among keys in order."""
+def _matches_in(ordered: Int64) -> Callable[[Int64], tuple[Rows, Rows, Rows]]:
+    """What tells which of some keys are among keys in order, and where those begin and end."""
     if not (dense := spread(ordered)):
-        return lambda keys: (
-            np.searchsorted(ordered, keys, side="left"),
-            np.searchsorted(ordered, keys, side="right"),
-        )
+
+        def sought(keys: Int64) -> tuple[Rows, Rows, Rows]:
+            first = np.searchsorted(ordered, keys, side="left")
+            stop = np.searchsorted(ordered, keys, side="right")
+            rows = np.flatnonzero(stop > first)
+            return rows, first[rows], stop[rows]
+
+        return sought
     least, places = dense
-    # One place more, which is every key's that is not there; nothing is in it.
-    bounds = np.zeros(places + 2, np.intp)
+    bounds = np.zeros(places + 1, np.intp)
     for part in parts_of(len(ordered)):
         first, last = int(ordered[part][0]), int(ordered[part][-1])
         bounds[first - least + 1 : last - least + 2] += np.bincount(ordered[part] - first)
+    # One place more, which is every key's that is not there.
+    held = np.append(bounds[1:] > 0, False)
     np.cumsum(bounds, out=bounds)
 
-    def found(keys: Int64) -> tuple[Rows, Rows]:
+    def found(keys: Int64) -> tuple[Rows, Rows, Rows]:
         place = _offsets(keys, least, places)
-        return bounds[place], bounds[place + 1]
+        rows = np.flatnonzero(held[place])
+        place = place[rows]
+        return rows, bounds[place], bounds[place + 1]
 
     return found
 
 
-def _pairs(row: int, bounds: tuple[Rows, Rows], order: Rows) -> tuple[Rows, Rows]:
-    """The pairs of some rows of the left column, the first of which is given."""
-    first, stop = bounds
+def _pairs(before: int, rows: Rows, first: Rows, stop: Rows, order: Rows) -> tuple[Rows, Rows]:
+    """The pairs of some rows of the left column, behind others, with places in the right one."""
     count = stop - first
-    rows = np.repeat(np.arange(len(first)), count)
-    within = np.arange(len(rows)) - np.repeat(np.cumsum(count) - count, count)
-    return rows + row, order[np.repeat(first, count) + within]
+    lefts = np.repeat(rows + before, count)
+    within = np.arange(len(lefts)) - np.repeat(np.cumsum(count) - count, count)
+    return lefts, order[np.repeat(first, count) + within]
 
 
 def covering_parents(tasks: Tasks) -> Bool:
