@@ -88,15 +88,32 @@ class _Top:
 
     @classmethod
     def of(cls, coarse: Coarse) -> _Top:
-        order = np.lexsort((coarse.name, -coarse.name_count, -coarse.name_busy_ns, coarse.owner))
-        owner = coarse.owner[order]
-        first = np.flatnonzero(np.concatenate([[True], owner[1:] != owner[:-1]]))[: len(owner)]
-        runs = np.diff(np.append(first, len(owner)))
-        place = np.arange(len(owner)) - np.repeat(first, runs)
-        order, owner, place = (values[place < TOP_NAMES] for values in (order, owner, place))
+        first = np.flatnonzero(np.diff(coarse.owner, prepend=-1))
+        rows, places = [], []
+        # All names are sorted by owner: to find the leading ones is faster than to sort on.
+        left = np.arange(len(coarse.owner))
+        for place in range(TOP_NAMES):
+            leading = _leading(coarse, left, first)
+            rows.append(left[leading])
+            places.append(np.full(len(leading), place))
+            left = np.delete(left, leading)
+            first = np.flatnonzero(np.diff(coarse.owner[left], prepend=-1))
+        row = np.concatenate(rows)
+        owner = coarse.owner[row]
         whole = np.maximum(coarse.busy_ns[owner], 1)
-        share = coarse.name_busy_ns[order] * PERCENT // whole
-        return cls(owner, coarse.name[order], share, place)
+        share = coarse.name_busy_ns[row] * PERCENT // whole
+        return cls(owner, coarse.name[row], share, np.concatenate(places))
+
+
+def _leading(coarse: Coarse, rows: Rows, first: Rows) -> Rows:
+    """Which of some names took most time of each run of them, or of those the most often."""
+    count = np.diff(np.append(first, len(rows)))
+    most = np.ones(len(rows), np.bool_)
+    for values in (coarse.name_busy_ns[rows], coarse.name_count[rows]):
+        reached = np.where(most, values, -1)
+        most &= reached == np.repeat(np.maximum.reduceat(reached, first), count)
+    found = np.flatnonzero(most)
+    return found[np.diff(np.searchsorted(first, found, side="right"), prepend=0) > 0]
 
 
 def _labels(coarse: Coarse, top: _Top, gathered: np.ndarray, slices: Slices) -> Codes:

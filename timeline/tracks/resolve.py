@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from timeline.records.columns import Int64
+from timeline.records.distinct import distinct, distinct_values
 from timeline.records.paging import let_go
 from timeline.tracks import meanings
 from timeline.tracks.coarse_slices import drawn
@@ -110,28 +112,31 @@ def _count(totals: dict[LayerKey, list[int]], layer: LayerKey, *numbers: int) ->
 
 def _arrow_count(tracks: Sequence[Track]) -> int:
     """Distinct arrows that have an end on any track."""
-    return len(_all_arrows(tracks)[0])
+    return len(distinct(_arrows_of(tracks)))
 
 
-def _all_arrows(tracks: Sequence[Track]) -> tuple[np.ndarray, np.ndarray]:
+def _arrows_of(tracks: Sequence[Track]) -> Int64:
     ids = [track.content.arrows.arrow for track in tracks if isinstance(track.content, Slices)]
-    return np.unique(np.concatenate([np.empty(0, np.int64), *ids]), return_counts=True)
+    return np.concatenate([np.empty(0, np.int64), *ids])
 
 
 def without_half_arrows(tracks: Sequence[Track]) -> tuple[list[Track], int]:
     """Drop the arrows of which only one end is drawn; how many they were."""
-    ids, ends = _all_arrows(tracks)
-    if (ends == 2).all():
+    ids, which = distinct_values(_arrows_of(tracks))
+    is_whole = np.bincount(which, minlength=len(ids)) == 2
+    if is_whole.all():
         return list(tracks), 0
-    whole = ids[ends == 2]
+    stays = is_whole[which]
     made = []
+    first = 0
     for track in tracks:
         content = track.content
-        if isinstance(content, Slices) and len(content.arrows.arrow):
-            kept = np.isin(content.arrows.arrow, whole)
+        if isinstance(content, Slices) and (count := len(content.arrows.arrow)):
+            kept = stays[first : first + count]
+            first += count
             arrows = replace(
                 content.arrows, slice=content.arrows.slice[kept], arrow=content.arrows.arrow[kept]
             )
             track = replace(track, content=replace(content, arrows=arrows))  # noqa: PLW2901
         made.append(track)
-    return made, len(ids) - len(whole)
+    return made, int(np.count_nonzero(~is_whole))
