@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -18,6 +18,7 @@ from timeline.tracks.coarsen import (
     count_elements,
     count_samples,
 )
+from timeline.tracks.excerpts import Excerpts, excerpt
 from timeline.tracks.layers import IMPORTANCE, LayerKey, layer_of
 from timeline.tracks.model import Samples, Slices, Track, element_count
 from timeline.tracks.resolve import Plan
@@ -31,16 +32,14 @@ RUNGS = (EXACT, 8, 11, 13, 15, 17, 19, 21, 23, 25, 28, 32, 40, COARSEST)
 """Powers at which slices are counted; between them counts are interpolated."""
 SAMPLE_SLICES = 12_288
 LEAST_SAMPLE = 512
-COUNTED_TRACKS = 128
 ROUGH_BYTES = 8
 """Slices and samples of large profiles take less in a file: they are much alike."""
-COUNTED_RUNS = 8
-RUN_SLICES = 1 << 13
 MOST_STARTS = 1 << 20
 """So many moments tell when a share of the slices has begun."""
 SAMPLE_TRACKS = 6
 """Tracks of one layer differ: some have arrows and args that others lack."""
-LEAST_COST = 0.5
+LEAST_COST = 0.05
+"""Bytes of a slice: what repeats every step takes a tenth of a byte."""
 GATHERED_COST = 1.4
 """A gathered slice costs this much of an exact one where no sample tells."""
 
@@ -96,13 +95,14 @@ class Budget:
         held = {layer_of(track) for track in tracks}
         self.layers = [layer for layer in IMPORTANCE if layer in held]
         self._exact_factor: dict[LayerKey, float] = {}
+        self._excerpts = Excerpts()
 
     def _own(self, layer: LayerKey) -> list[Track]:
         return [track for track in self._tracks if layer_of(track) == layer]
 
     @cached_property
     def _base_bytes(self) -> int:
-        return self._measure([_emptied(track) for track in self._tracks])
+        return self._measure([self._excerpts.run(track, 0, 0) for track in self._tracks])
 
     @cached_property
     def _exact_bytes(self) -> dict[LayerKey, float]:
@@ -222,7 +222,7 @@ class Budget:
 
     def _ladder(self, layer: LayerKey) -> _Ladder:
         exact, gathered = np.zeros(len(RUNGS)), np.zeros(len(RUNGS))
-        for track, weight in _representatives(self._own(layer)):
+        for track, weight in self._excerpts.of_all(self._own(layer)):
             if isinstance(track.content, Slices):
                 counts = weight * np.array(count_elements(track.content, RUNGS))
                 exact += counts[:, 0]
@@ -248,7 +248,7 @@ class Budget:
         weights = np.array([max(1, len(track.content or ())) for track in longest], float)
         weights /= weights.sum()
         return [
-            _sample(track, int(SAMPLE_SLICES * weight) + LEAST_SAMPLE)
+            self._excerpts.middle(track, int(SAMPLE_SLICES * weight) + LEAST_SAMPLE)
             for track, weight in zip(longest, weights, strict=True)
         ]
 
@@ -264,33 +264,9 @@ class Budget:
 
     def _marginal(self, samples: Sequence[Track]) -> float:
         """Bytes of one slice more: of the second halves of samples, whose names mostly repeat."""
-        halves = [_cut(track, 0, len(track.content or ()) // 2) for track in samples]
+        halves = [excerpt(track, slice(len(track.content or ()) // 2)) for track in samples]
         rest = max(1, element_count(samples) - element_count(halves))
         return max(LEAST_COST, (self._measure(samples) - self._measure(halves)) / rest)
-
-
-def _representatives(tracks: Sequence[Track]) -> list[tuple[Track, float]]:
-    """Tracks to count on, each with the number that it stands for.
-
-    The longest stand for themselves; of very many shorter ones, some spread evenly stand for all.
-    Of a very long one, some runs of slices do.
-    """
-    ordered = sorted(tracks, key=lambda track: -len(track.content or ()))
-    longest, rest = ordered[:COUNTED_TRACKS], ordered[COUNTED_TRACKS:]
-    some = rest[:: max(1, len(rest) // COUNTED_TRACKS)]
-    stand_for = element_count(rest) / max(1, element_count(some))
-    chosen = [*((track, 1.0) for track in longest), *((track, stand_for) for track in some)]
-    return [part for track, weight in chosen for part in _runs_of(track, weight)]
-
-
-def _runs_of(track: Track, weight: float) -> Iterator[tuple[Track, float]]:
-    count = len(track.content or ())
-    gathered = isinstance(track.content, Slices) and track.content.coarse is not None
-    if gathered or count <= COUNTED_RUNS * RUN_SLICES:
-        yield track, weight
-        return
-    for first in np.linspace(0, count - RUN_SLICES, COUNTED_RUNS).astype(int).tolist():
-        yield _cut(track, first, first + RUN_SLICES), weight * count / (COUNTED_RUNS * RUN_SLICES)
 
 
 def _between_rungs(counts: Float64, untouched: int) -> Float64:
@@ -319,31 +295,6 @@ def bytes_by_layer(
 
 def _resolutions(powers: Mapping[LayerKey, int]) -> dict[LayerKey, Resolution]:
     return {layer: Resolution(power) for layer, power in powers.items()}
-
-
-def _emptied(track: Track) -> Track:
-    """The same track without any slice or sample."""
-    return _cut(track, 0, 0)
-
-
-def _sample(track: Track, count: int) -> Track:
-    """A run of slices from the middle of a track."""
-    assert track.content is not None
-    first = max(0, (len(track.content) - count) // 2)
-    return _cut(track, first, first + count)
-
-
-def _cut(track: Track, first: int, stop: int) -> Track:
-    content = track.content
-    own = slice(first, stop)
-    if isinstance(content, Slices):
-        return replace(track, content=content.taken(own, content.arrows.between(first, stop)))
-    if isinstance(content, Samples):
-        return replace(
-            track,
-            content=replace(content, time_ns=content.time_ns[own], value=content.value[own]),
-        )
-    return track
 
 
 def _halved(track: Track) -> tuple[Track, int] | None:

@@ -90,6 +90,14 @@ class Arrows:
         begin, end = np.searchsorted(self.slice, [first, stop])
         return Arrows(self.slice[begin:end] - first, self.arrow[begin:end])
 
+    def of(self, rows: Rows) -> Arrows:
+        """The arrows of some slices, in any order, which are numbered in that order then."""
+        begin = np.searchsorted(self.slice, rows, side="left")
+        count = np.searchsorted(self.slice, rows, side="right") - begin
+        slices = np.repeat(np.arange(len(rows)), count)
+        within = np.arange(len(slices)) - np.repeat(np.cumsum(count) - count, count)
+        return Arrows(slices, self.arrow[np.repeat(begin, count) + within])
+
 
 def no_arrows() -> Arrows:
     """No arrow at all."""
