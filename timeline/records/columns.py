@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from timeline.errors import RecordError
 from timeline.records.constant import constant, is_constant
-from timeline.records.paging import by_parts, kept
+from timeline.records.paging import by_parts, kept, parts_of
 
 __all__ = [
     "Bool",
@@ -22,7 +22,9 @@ __all__ = [
     "Pile",
     "Rows",
     "column",
+    "compacted",
     "picked",
+    "rows_of_runs",
 ]
 
 PILED_ROWS = 1 << 17
@@ -60,6 +62,29 @@ def picked(values: npt.NDArray[Any], rows: Bool | Rows) -> npt.NDArray[Any]:
     if rows.dtype == np.bool_:
         return kept(values[rows])
     return by_parts(len(rows), values.dtype, lambda part: values[rows[part]])
+
+
+def compacted(values: npt.NDArray[Any], stays: Bool) -> npt.NDArray[Any]:
+    """The values of the rows that stay, in the memory that held all rows if most of them do.
+
+    So the column must not be used any more.
+    """
+    count = int(np.count_nonzero(stays))
+    if not values.flags.writeable or count * 2 < len(values):
+        return picked(values, stays)
+    first = 0
+    for part in parts_of(len(values)):
+        own = values[part][stays[part]]
+        values[first : first + len(own)] = own
+        first += len(own)
+    return values[:count]
+
+
+def rows_of_runs(first: Rows, count: Rows) -> Rows:
+    """The rows of runs, of which the first row and the number are given, one run after another."""
+    before = np.cumsum(count) - count
+    rows: Rows = np.arange(int(count.sum())) + np.repeat(first - before, count)
+    return rows
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,7 +15,7 @@ from timeline.records.paging import by_parts, parts_of
 __all__ = ["distinct", "distinct_pairs", "distinct_values", "spread", "translated"]
 
 _Integer = TypeVar("_Integer", bound=np.integer[Any])
-_Values = TypeVar("_Values", Int64, Codes)
+_Meaning = TypeVar("_Meaning", bound=np.generic)
 
 DENSE = 8
 """Values that are spread over at most this many times their number are found by position."""
@@ -55,18 +55,14 @@ def distinct_values(values: npt.NDArray[_Integer]) -> tuple[npt.NDArray[_Integer
     return found, by_parts(len(values), np.intp, lambda part: place[values[part] - least])
 
 
-def translated(values: Int64, meaning: Callable[[Int64], _Values]) -> _Values:
+def translated(
+    values: npt.NDArray[_Integer],
+    meaning: Callable[[npt.NDArray[_Integer]], npt.NDArray[_Meaning]],
+) -> npt.NDArray[_Meaning]:
     """What each value means, given what the distinct values do, ascending."""
-    if is_constant(values) and len(values):
-        own = meaning(values[:1].copy())
-        return constant(own[0], len(values), own.dtype)
-    if (dense := spread(values)) is None:
-        found, which = np.unique(values, return_inverse=True)
-        return meaning(found)[which.reshape(-1)]
-    least, _ = dense
-    found, place = _placed(values, *dense)
+    found, which = distinct_values(values)
     table = meaning(found)
-    return by_parts(len(values), table.dtype, lambda part: table[place[values[part] - least]])
+    return by_parts(len(which), table.dtype, lambda part: table[which[part]])
 
 
 def distinct_pairs(first: Int64, second: Int64) -> tuple[npt.NDArray[np.int64], Rows]:

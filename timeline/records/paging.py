@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from timeline.records.constant import constant, is_constant
+from timeline.records.constant import constant
 from timeline.records.mapped_files import MappedFiles, Place
 
-__all__ = ["Room", "by_parts", "compacted", "kept", "let_go", "let_go_with_others", "parts_of"]
+__all__ = ["Room", "by_parts", "kept", "let_go", "let_go_with_others", "parts_of"]
 
 HELD_BYTES = 112 << 20
 """Columns that memory holds at a time; further ones are put into files."""
@@ -80,24 +80,6 @@ def kept(values: _Column) -> _Column:
     let_go()
     made: _Column = place.column(len(values), values.dtype)  # type: ignore[assignment]
     return made
-
-
-def compacted(values: _Column, stays: npt.NDArray[np.bool_]) -> _Column:
-    """The values of the rows that stay, in the memory that held all rows if most of them do.
-
-    So the column must not be used any more.
-    """
-    count = int(np.count_nonzero(stays))
-    if is_constant(values) and count:
-        return constant(values[0], count, values.dtype)  # type: ignore[return-value]
-    if not values.flags.writeable or count * 2 < len(values):
-        return kept(values[stays])  # type: ignore[return-value]
-    first = 0
-    for part in parts_of(len(values)):
-        own = values[part][stays[part]]
-        values[first : first + len(own)] = own
-        first += len(own)
-    return values[:count]  # type: ignore[return-value]
 
 
 class Room:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from timeline.records.columns import Bool, Codes, Int64, Rows
+from timeline.records.columns import Bool, Codes, Int64, Rows, rows_of_runs
 from timeline.records.constant import constant, is_constant
 from timeline.records.distinct import distinct, distinct_values, spread
 from timeline.records.paging import by_parts, kept, parts_of
@@ -37,7 +37,7 @@ _Number = TypeVar("_Number", np.int64, np.int32)
 class Lookup:
     """A table found by a key that is unique, or whose first row stands for all."""
 
-    def __init__(self, columns: Mapping[str, Int64], key: str) -> None:
+    def __init__(self, columns: dict[str, Int64], key: str) -> None:
         self._columns = columns
         keys = columns[key]
         self._least, self._row_at = 0, np.empty(0, np.int32)
@@ -127,9 +127,7 @@ def _matches_in(ordered: Int64) -> Callable[[Int64], tuple[Rows, Rows, Rows]]:
 def _pairs(before: int, rows: Rows, first: Rows, stop: Rows, order: Rows) -> tuple[Rows, Rows]:
     """The pairs of some rows of the left column, behind others, with places in the right one."""
     count = stop - first
-    lefts = np.repeat(rows + before, count)
-    within = np.arange(len(lefts)) - np.repeat(np.cumsum(count) - count, count)
-    return lefts, order[np.repeat(first, count) + within]
+    return np.repeat(rows + before, count), order[rows_of_runs(first, count)]
 
 
 def covering_parents(tasks: Tasks) -> Bool:

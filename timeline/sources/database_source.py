@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from timeline.errors import SourceError
-from timeline.records.columns import Bool, Codes, Float64, Int64, Rows
+from timeline.records.columns import Bool, Codes, Float64, Int64, Rows, compacted
 from timeline.records.constant import constant
 from timeline.records.distinct import distinct_values
-from timeline.records.paging import compacted, kept
+from timeline.records.paging import kept
 from timeline.records.strings import NO_NAME
 from timeline.records.tables import (
     NO_CONTEXT,

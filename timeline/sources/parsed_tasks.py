@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from timeline.records.columns import Bool, Codes, Int64
-from timeline.records.distinct import distinct, distinct_values
+from timeline.records.distinct import distinct, translated
 from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME, Tasks
 from timeline.sources.database_joins import Lookup, common_keys
@@ -220,9 +220,10 @@ class _Operators:
 
 def _unquoted(codes: Codes, strings: StringPool) -> Codes:
     """Text without the quotes around it, which are those of the table that msprof would write."""
-    texts, which = distinct_values(codes)
-    plain = strings.codes([strings[code].strip('"') for code in texts.tolist()])
-    return plain[which]
+    return translated(
+        codes,
+        lambda texts: strings.codes([strings[code].strip('"') for code in texts.tolist()]),
+    )
 
 
 def _with_kernel_names(tasks: Tasks, launched: LooseTable, strings: StringPool) -> Tasks:

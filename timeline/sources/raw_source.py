@@ -12,7 +12,7 @@ import numpy as np
 from timeline.errors import SourceError
 from timeline.records.columns import Codes, Pile
 from timeline.records.constant import constant
-from timeline.records.distinct import distinct, distinct_values
+from timeline.records.distinct import distinct, translated
 from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import (
     NO_CONTEXT,
@@ -191,14 +191,16 @@ class _Reader:
             return constant(NO_NAME, len(kind), np.int32)
         # The type takes the place of the thread: each name is made once.
         alike: UInt64 = found.key & ~np.uint64(0xFFFF) | kind.astype(np.uint64)
-        keys, place = distinct_values(alike)
-        ids = (part.tolist() for part in log.ids(keys))
-        kinds = (keys & np.uint64(0xFFFF)).tolist()
-        names = (
-            _name(log, stream, task, context if code >= _KINDS else None, types[code])
-            for stream, task, context, code in zip(*ids, kinds, strict=True)
-        )
-        return self.strings.codes(names)[place]
+
+        def codes(keys: UInt64) -> Codes:
+            ids = (part.tolist() for part in log.ids(keys))
+            kinds = (keys & np.uint64(0xFFFF)).tolist()
+            return self.strings.codes(
+                _name(log, stream, task, context if code >= _KINDS else None, types[code])
+                for stream, task, context, code in zip(*ids, kinds, strict=True)
+            )
+
+        return translated(alike, codes)
 
     def records(self) -> Records:
         """Everything that was read.

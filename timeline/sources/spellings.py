@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.records.columns import Codes, Int64
-from timeline.records.distinct import distinct, distinct_values
+from timeline.records.distinct import distinct, translated
 from timeline.records.strings import StringPool
 from timeline.sources.trace_events import number, text
 from timeline.sources.trace_lanes import LaneKey
@@ -75,9 +75,10 @@ class Spellings:
         self, codes: Int64, dtype: type[_Scalar], meaning: Callable[[Any], float]
     ) -> npt.NDArray[_Scalar]:
         """What the values mean, each asked once."""
-        found, which = distinct_values(codes)
-        table = np.array([meaning(self._values[code]) for code in found.tolist()], dtype)
-        return table[which]
+        return translated(
+            codes,
+            lambda found: np.array([meaning(self._values[code]) for code in found.tolist()], dtype),
+        )
 
 
 def _decoded(texts: Sequence[bytes]) -> tuple[list[Any], bool]:

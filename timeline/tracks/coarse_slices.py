@@ -88,16 +88,14 @@ class _Top:
 
     @classmethod
     def of(cls, coarse: Coarse) -> _Top:
-        first = np.flatnonzero(np.diff(coarse.owner, prepend=-1))
         rows, places = [], []
         # All names are sorted by owner: to find the leading ones is faster than to sort on.
         left = np.arange(len(coarse.owner))
         for place in range(TOP_NAMES):
-            leading = _leading(coarse, left, first)
+            leading = _leading(coarse, left)
             rows.append(left[leading])
             places.append(np.full(len(leading), place))
             left = np.delete(left, leading)
-            first = np.flatnonzero(np.diff(coarse.owner[left], prepend=-1))
         row = np.concatenate(rows)
         owner = coarse.owner[row]
         whole = np.maximum(coarse.busy_ns[owner], 1)
@@ -105,15 +103,17 @@ class _Top:
         return cls(owner, coarse.name[row], share, np.concatenate(places))
 
 
-def _leading(coarse: Coarse, rows: Rows, first: Rows) -> Rows:
-    """Which of some names took most time of each run of them, or of those the most often."""
+def _leading(coarse: Coarse, rows: Rows) -> Rows:
+    """Which of some names took most time of each owner's, or of those the most often."""
+    owner = coarse.owner[rows]
+    first = np.flatnonzero(np.diff(owner, prepend=-1))
     count = np.diff(np.append(first, len(rows)))
     most = np.ones(len(rows), np.bool_)
     for values in (coarse.name_busy_ns[rows], coarse.name_count[rows]):
         reached = np.where(most, values, -1)
         most &= reached == np.repeat(np.maximum.reduceat(reached, first), count)
     found = np.flatnonzero(most)
-    return found[np.diff(np.searchsorted(first, found, side="right"), prepend=0) > 0]
+    return found[np.diff(owner[found], prepend=-1) > 0]
 
 
 def _labels(coarse: Coarse, top: _Top, gathered: np.ndarray, slices: Slices) -> Codes:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.records.clock import ClockMove
-from timeline.records.columns import Bool, Codes, Float64, Int64, Rows
+from timeline.records.columns import Bool, Codes, Float64, Int64, Rows, rows_of_runs
 from timeline.records.paging import kept
 from timeline.records.strings import StringPool
 
@@ -95,8 +95,7 @@ class Arrows:
         begin = np.searchsorted(self.slice, rows, side="left")
         count = np.searchsorted(self.slice, rows, side="right") - begin
         slices = np.repeat(np.arange(len(rows)), count)
-        within = np.arange(len(slices)) - np.repeat(np.cumsum(count) - count, count)
-        return Arrows(slices, self.arrow[np.repeat(begin, count) + within])
+        return Arrows(slices, self.arrow[rows_of_runs(begin, count)])
 
 
 def no_arrows() -> Arrows:

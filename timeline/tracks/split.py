@@ -84,8 +84,8 @@ def cut_moments(tracks: Sequence[Track], parts: int, start_ns: int, end_ns: int)
     ]
     every = np.concatenate([np.empty(0, np.int64), *times])
     every = every[(every > start_ns) & (every < end_ns)]
-    if not len(every):
+    if not len(every) or parts == 1:
         return [start_ns, end_ns]
     shares = np.arange(1, parts) / parts
-    inner = distinct(np.quantile(every, shares, method="nearest")) if parts > 1 else every[:0]
-    return [start_ns, *inner.astype(np.int64).tolist(), end_ns]
+    inner = np.quantile(every, shares, method="nearest").astype(np.int64)
+    return [start_ns, *distinct(inner).tolist(), end_ns]
