@@ -107,6 +107,8 @@ class Tasks(Spans):
     input_types: Codes = column(np.int32, NO_NAME)
     blocks: Int64 = column(np.int64, NO_ID)
     compute: Bool = column(np.bool_, 0)
+    copy: Bool = column(np.bool_, 0)
+    """Whether it moves or fills memory, for no communication op."""
     size_bytes: Int64 = column(np.int64, NO_ID)
     """What a copy or fill moves, where the source tells it of the task itself."""
     occupancy: Int64 = column(np.int64, NO_ID)

@@ -271,11 +271,7 @@ def _settle(
     if not ranks and capture.layout is Layout.RAW:
         raise raw_error(capture.directory)
     if not ranks:
-        raise RankIdentityError(
-            capture.directory,
-            "no rank id in its metadata or name.",
-            do=f"Give one: --assign-rank {name}=RANK",
-        )
+        return 0, "not distributed"
     if len(ranks) > 1:
         said = "; ".join(f"{item.where} says {item.rank}" for item in evidence)
         raise RankIdentityError(

@@ -12,9 +12,9 @@ from timeline.records.columns import Bool, Codes
 from timeline.records.distinct import distinct_pairs
 from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_GRAPH, NO_ID, CommunicationOps, Steps, Tasks
+from timeline.sources.common.task_kinds import COMPUTE_TYPES
 from timeline.sources.kernel_rows import KernelTable
 from timeline.sources.kernel_table import MATCH_TOLERANCE_NS, matching_rows
-from timeline.sources.trace_tables import COMPUTE_TYPES
 
 __all__ = ["in_their_steps", "ops_of", "repeats", "steps_of", "tasks_of", "types_that_compute"]
 

@@ -11,9 +11,9 @@ from timeline.records.columns import Bool, Codes, Int64
 from timeline.records.distinct import distinct, translated
 from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME, Tasks
+from timeline.sources.common.task_kinds import COMPUTE_TYPES, are_of
 from timeline.sources.database_joins import Lookup, common_keys
 from timeline.sources.loose_table import LooseTable
-from timeline.sources.trace_tables import COMPUTE_TYPES
 from timeline.sources.whole_numbers import whole_number
 
 __all__ = [
@@ -169,8 +169,7 @@ def described(
     """
     tasks = found.tasks
     if not len(operators) or not operators.has("stream_id", "task_id"):
-        computes = [code for name in COMPUTE_TYPES if (code := strings.find(name)) is not None]
-        tasks = replace(tasks, compute=np.isin(found.device_type, np.array(computes, np.int32)))
+        tasks = replace(tasks, compute=are_of(COMPUTE_TYPES, found.device_type, strings))
         return _with_kernel_names(tasks, launched, strings)
     own = _Operators(operators, strings, named=named, every_arg=every_arg)
     key, of_operator = task_keys(tasks, own.ids, operators)

@@ -25,6 +25,7 @@ from timeline.records.tables import (
     Tasks,
 )
 from timeline.sources.base import Clock, Identity, Wanted
+from timeline.sources.common.task_kinds import COMPUTE_TYPES
 from timeline.sources.damage import left_out
 from timeline.sources.database_joins import covering_parents
 from timeline.sources.identity import how_to_export
@@ -54,7 +55,6 @@ from timeline.sources.raw_tasks import (
     read_intervals,
     stars_log,
 )
-from timeline.sources.trace_tables import COMPUTE_TYPES
 
 __all__ = ["RawSlicesSource"]
 

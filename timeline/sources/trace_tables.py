@@ -25,10 +25,10 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
+from timeline.sources.common.task_kinds import COMPUTE_TYPES, are_of
 from timeline.sources.lane_events import LaneEvents
 
 __all__ = [
-    "COMPUTE_TYPES",
     "PROFILER_STEP",
     "Calls",
     "host_table",
@@ -38,25 +38,6 @@ __all__ = [
     "step_tables",
     "tasks_table",
 ]
-
-COMPUTE_TYPES = frozenset(
-    {
-        "AI_CORE",
-        "AI_VECTOR_CORE",
-        "AIV",
-        "AIV_SQE",
-        "AIC",
-        "MIX_AIC",
-        "MIX_AIV",
-        "AI_CPU",
-        "AI_CPU_SQE",
-        "AICPU",
-        "DSA",
-        "DSA_SQE",
-        "VECTOR_CORE",
-    }
-)
-"""Task types that compute, for exports without a kernel table."""
 
 _PARTS = (
     (StepPart.REDUCE, re.compile(r"Reduce_([0-9]{1,9})_([0-9]{1,9})"), "Reduce"),
@@ -78,7 +59,6 @@ def tasks_table(
     """Device tasks of streams; `graph` is the graph of tasks that name none."""
     count = len(lanes)
     types = lanes.arg_names("task_type")
-    computing = [code for kind in COMPUTE_TYPES if (code := lanes.strings.find(kind)) is not None]
     return Tasks.of(
         count,
         lanes.spans()
@@ -91,7 +71,7 @@ def tasks_table(
             "name": lanes.names(),
             "task_type": types,
             "context": lanes.ids(NO_CONTEXT, "subtask"),
-            "compute": np.isin(types, np.array(computing, np.int32)),
+            "compute": are_of(COMPUTE_TYPES, types, lanes.strings),
         }
         | ({"batch": lanes.ids(NO_ID, "batch")} if every_arg else {}),
     )

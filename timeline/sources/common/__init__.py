@@ -1,0 +1,1 @@
+"""What formats share: which task types compute, and which move data."""
