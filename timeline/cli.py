@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +15,7 @@ from timeline.errors import TimelineError, UsageError
 from timeline.printable import command_line, printable_json, say
 from timeline.selection import Kind, Selection
 from timeline.single_command import settle_in
-from timeline.termination import Terminated, interrupted_by_sigterm, signals_held
+from timeline.termination import Terminated, interrupted_by_signals, signals_held
 from timeline.units import parse_duration_ns
 
 if TYPE_CHECKING:
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-INTERRUPTED, TERMINATED = 130, 143
+INTERRUPTED = 130
+SIGNALLED = 128
+"""What shells add to the number of the signal that ended a command."""
 OPEN_HINT = "Open: https://ui.perfetto.dev (drag the file in, or add --open)"
 COMPARE = "compare"
 """The word that asks for a comparison; a profile of that name is ./compare."""
@@ -40,11 +43,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Returns:
         0 written; 1 input, output or data error; 2 usage; 3 the selection is not there; 4 the
-        limit or --strict forbids it; 130 interrupted; 143 terminated.
+        limit or --strict forbids it; 129 its terminal was closed; 130 interrupted; 143
+        terminated.
     """
     settle_in()
     try:
-        with interrupted_by_sigterm():
+        with interrupted_by_signals():
             words = list(sys.argv[1:] if arguments is None else arguments)
             if words[:1] == [COMPARE]:
                 return _compare(build_compare_parser().parse(words[1:]))
@@ -58,9 +62,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         first, *more = error.lines()
         say(f"tlexport: {first}", *more, stream=sys.stderr)
         return error.exit_code
-    except Terminated:
-        say("tlexport: terminated; nothing was written.", stream=sys.stderr)
-        return TERMINATED
+    except Terminated as ended:
+        with contextlib.suppress(OSError):  # a terminal that is closed shows nothing
+            say("tlexport: terminated; nothing was written.", stream=sys.stderr)
+        return SIGNALLED + ended.number
     except KeyboardInterrupt:
         say("tlexport: interrupted; nothing was written.", stream=sys.stderr)
         return INTERRUPTED

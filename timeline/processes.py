@@ -11,6 +11,7 @@ import threading
 import types
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -66,12 +67,28 @@ class Processes(ProcessPoolExecutor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """See `Executor.shutdown`; without waiting, what is at work is stopped too."""
+        """See `Executor.shutdown`; without waiting, what is at work is stopped too.
+
+        A worker that is stopped in the midst of a message leaves half of it behind. The thread
+        that reads results, which the interpreter joins when it ends, would wait for the rest for
+        ever, and the one that sends work for somebody to take it: this process holds the other
+        ends of both pipes too. So they are closed, and both threads come to an end.
+        """
         ours = set(multiprocessing.active_children()) - self._others
-        super().shutdown(wait, cancel_futures=cancel_futures)
-        if not wait:
-            for child in ours:
-                child.terminate()
+        with signals_held():
+            ends = [] if wait else self._other_ends()
+            super().shutdown(wait, cancel_futures=cancel_futures)
+            if not wait:
+                for child in ours:
+                    child.kill()
+                for end in ends:
+                    end.close()
+
+    def _other_ends(self) -> list[Connection]:
+        """Of the pipes to and from the workers: the ends that only these use."""
+        results, calls = self._result_queue, self._call_queue
+        queues = ((results, "_writer"), (calls, "_reader"))
+        return [vars(queue)[end] for queue, end in queues if queue is not None]
 
 
 def _packed(room: str, asked: Any) -> Any:
