@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-INTERRUPTED = 130
 SIGNALLED = 128
 """What shells add to the number of the signal that ended a command."""
 OPEN_HINT = "Open: https://ui.perfetto.dev (drag the file in, or add --open)"
@@ -62,13 +62,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         first, *more = error.lines()
         say(f"tlexport: {first}", *more, stream=sys.stderr)
         return error.exit_code
-    except Terminated as ended:
+    except KeyboardInterrupt as interrupt:
+        what = "terminated" if isinstance(interrupt, Terminated) else "interrupted"
         with contextlib.suppress(OSError):  # a terminal that is closed shows nothing
-            say("tlexport: terminated; nothing was written.", stream=sys.stderr)
-        return SIGNALLED + ended.number
-    except KeyboardInterrupt:
-        say("tlexport: interrupted; nothing was written.", stream=sys.stderr)
-        return INTERRUPTED
+            say(f"tlexport: {what}; {_outcome(interrupt)}", stream=sys.stderr)
+        return SIGNALLED + (
+            interrupt.number if isinstance(interrupt, Terminated) else signal.SIGINT
+        )
     except OSError as error:
         if error.filename is not None:
             say(f"tlexport: {error.filename}: {error.strerror}.", stream=sys.stderr)
@@ -112,11 +112,27 @@ def _run(asked: argparse.Namespace) -> int:
         strict=asked.strict,
         **_opening(asked),
     )
-    _tell(report, asked)
-    _flush()
-    if view is not None:
-        view(report)
+    with _telling():
+        _tell(report, asked)
+        _flush()
+        if view is not None:
+            view(report)
     return 0
+
+
+@contextlib.contextmanager
+def _telling() -> Iterator[None]:
+    """While what was written is told: an interrupt does not undo it."""
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        interrupt.args = ("the timeline was written before.",)
+        raise
+
+
+def _outcome(interrupt: KeyboardInterrupt) -> str:
+    """What became of the output of a command that was interrupted."""
+    return str(interrupt.args[0]) if interrupt.args else "nothing was written."
 
 
 def _selection(asked: argparse.Namespace) -> Selection:
@@ -154,8 +170,9 @@ def _compare(asked: argparse.Namespace) -> int:
         force=asked.force,
         **_opening(asked),
     )
-    _tell_change(report, asked)
-    _flush()
+    with _telling():
+        _tell_change(report, asked)
+        _flush()
     return 0
 
 

@@ -23,6 +23,8 @@ __all__ = ["Processes", "starting_processes"]
 
 THREADS = Path("/proc/self/task")
 """Has an entry for each thread of this process, those of libraries included."""
+SOON_SECONDS = 0.5
+"""In which the thread that manages processes ends once these have; it needs some milliseconds."""
 _Result = TypeVar("_Result")
 
 
@@ -76,18 +78,20 @@ class Processes(ProcessPoolExecutor):
         """
         ours = set(multiprocessing.active_children()) - self._others
         with signals_held():
-            ends = [] if wait else self._other_ends()
+            ends, manager = self._other_ends(), vars(self)["_executor_manager_thread"]
             super().shutdown(wait, cancel_futures=cancel_futures)
             if not wait:
                 for child in ours:
                     child.kill()
                 for end in ends:
                     end.close()
+                if manager is not None:
+                    manager.join(SOON_SECONDS)
 
     def _other_ends(self) -> list[Connection]:
         """Of the pipes to and from the workers: the ends that only these use."""
-        results, calls = self._result_queue, self._call_queue
-        queues = ((results, "_writer"), (calls, "_reader"))
+        ends = (("_result_queue", "_writer"), ("_call_queue", "_reader"))
+        queues = [(vars(self)[queue], end) for queue, end in ends]
         return [vars(queue)[end] for queue, end in queues if queue is not None]
 
 
