@@ -25,7 +25,8 @@ from timeline.records.tables import (
     Tasks,
 )
 from timeline.sources.base import Clock, Identity, Wanted
-from timeline.sources.common.task_kinds import COMPUTE_TYPES
+from timeline.sources.common.ai_cpu import ai_cpu_remark
+from timeline.sources.common.task_kinds import compute_by_type
 from timeline.sources.damage import left_out
 from timeline.sources.database_joins import covering_parents
 from timeline.sources.identity import how_to_export
@@ -165,11 +166,12 @@ class _Reader:
         kind = found.kind + np.where(inside, _KINDS, 0)
         types = [log.types.get(code, f"type {code}") for code in range(_KINDS)]
         types += [SUBTASK_TYPES.get(code, f"sub-task type {code}") for code in range(_KINDS)]
-        computes = np.array([name in COMPUTE_TYPES for name in types])
         held = distinct(kind)
         codes = np.zeros(2 * _KINDS, np.int32)
         codes[held] = self.strings.codes(types[code] for code in held.tolist())
         device = self.source.identity.device
+        task_type = codes[kind]
+        compute = compute_by_type(task_type, self.strings)
         return Tasks.of(
             count,
             {
@@ -180,8 +182,9 @@ class _Reader:
                 "task": task,
                 "context": np.where(inside, context, NO_CONTEXT),
                 "name": self._names(log, found, kind, types),
-                "task_type": codes[kind],
-                "compute": computes[kind],
+                "task_type": task_type,
+                "op_type": np.where(compute, task_type, NO_NAME),
+                "compute": compute,
             },
         )
 
@@ -230,16 +233,18 @@ class _Reader:
             steps=self.steps,
             parts=self.parts,
             omissions=(*self.omissions, *left_out(beside, self.rank, loss=False)),
-            warnings=tuple(self._warnings(directory, several)),
+            warnings=tuple(self._warnings(directory, several, tasks)),
         )
 
-    def _warnings(self, directory: Path, several: int) -> list[str]:
+    def _warnings(self, directory: Path, several: int, tasks: Tasks) -> list[str]:
         """What the records do not tell, and what would."""
         found = [
             "raw data, read without CANN. Names and shapes of operators, communication with its "
             "planes, host calls and counters are not known; communication shows as free time. "
             f"To have them: msprof --export=on --output={directory}"
         ]
+        if remark := ai_cpu_remark(tasks, self.strings, "the host's record of operators"):
+            found.append(remark)
         if self.unanchored:
             found.append(
                 "dev_start.log and host_start.log do not relate the counter of the device to the "
