@@ -75,8 +75,6 @@ def read_device_tasks(table: LooseTable, device: int, strings: StringPool) -> De
     """
     raw = table.integers(
         {
-            "start_time": NO_TIME,
-            "duration": NO_TIME,
             "stream_id": NO_ID,
             "task_id": NO_ID,
             "batch_id": NO_ID,
@@ -88,8 +86,10 @@ def read_device_tasks(table: LooseTable, device: int, strings: StringPool) -> De
     types = table.texts(("host_task_type", "device_task_type"), strings)
     overwritten = strings.matching("\0" in text for text in strings)
     whole = ~np.any([np.isin(codes, overwritten) for codes in types.values()], axis=0)
-    start_ns, length_ns = np.where(whole, raw["start_time"], NO_TIME), raw["duration"]
-    known = (start_ns != NO_TIME) & (length_ns != NO_TIME)
+    start_ns, end_ns = (
+        np.where(whole, moments_ns, NO_TIME)
+        for moments_ns in table.intervals("start_time", "duration")
+    )
     unknown = strings.find("UNKNOWN")
     ran = ~((start_ns == -1) | (types["device_task_type"] == (-1 if unknown is None else unknown)))
     connection, graph = raw["connection_id"], raw["model_id"]
@@ -99,7 +99,7 @@ def read_device_tasks(table: LooseTable, device: int, strings: StringPool) -> De
         len(start_ns),
         {
             "start_ns": start_ns,
-            "end_ns": np.where(known, start_ns + np.where(known, length_ns, 0), NO_TIME),
+            "end_ns": end_ns,
             "device": np.full(len(start_ns), device),
             "stream": raw["stream_id"],
             "task": raw["task_id"],

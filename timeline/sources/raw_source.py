@@ -29,15 +29,10 @@ from timeline.sources.common.ai_cpu import ai_cpu_remark
 from timeline.sources.common.task_kinds import compute_by_type
 from timeline.sources.damage import left_out
 from timeline.sources.database_joins import covering_parents
+from timeline.sources.device_clock import CounterClock, read_anchor
 from timeline.sources.identity import how_to_export
 from timeline.sources.opened import open_file, readable
-from timeline.sources.raw_clock import (
-    NO_ANCHOR,
-    DeviceClock,
-    read_anchor,
-    read_device_clock,
-    read_device_info,
-)
+from timeline.sources.raw_clock import NO_ANCHOR, read_device_clock, read_device_info
 from timeline.sources.raw_slices import (
     RecordReader,
     UInt64,
@@ -79,7 +74,8 @@ class RawSlicesSource:
     @property
     def clock(self) -> Clock:
         """That of the host, where the capture says how the device's counter relates to it."""
-        return Clock() if read_anchor(self.data.parent) is None else self.host_clock
+        # Whether there is an anchor does not depend on the frequency of its correction.
+        return Clock() if read_anchor(self.data.parent, {}) is None else self.host_clock
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -122,7 +118,7 @@ def _has_expanded_streams(host_data: Path) -> bool:
 class _Reader:
     """One pass over the logs of one device."""
 
-    def __init__(self, source: RawSlicesSource, clock: DeviceClock, named: bool) -> None:
+    def __init__(self, source: RawSlicesSource, clock: CounterClock, named: bool) -> None:
         self.source, self.clock, self.named = source, clock, named
         self.rank = source.identity.rank
         self.slices = source.files

@@ -60,7 +60,8 @@ def compute_by_type(types: Codes, strings: StringPool, names: Codes | None = Non
         return on_core
     named = (names != types) & (names != NO_NAME)
     kernels = _holding(types, strings, lambda kind: kind.startswith(KERNEL))
-    return (on_core & (named | ~kernels)) | (run_on_ai_cpu(types, strings) & named)
+    found: Bool = (on_core & (named | ~kernels)) | (run_on_ai_cpu(types, strings) & named)
+    return found
 
 
 def run_on_ai_cpu(types: Codes, strings: StringPool) -> Bool:
