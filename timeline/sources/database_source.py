@@ -33,6 +33,8 @@ from timeline.records.tables import (
 )
 from timeline.selection import Layer
 from timeline.sources.base import Clock, Identity, Wanted
+from timeline.sources.common.ai_cpu import ai_cpu_remark
+from timeline.sources.common.task_kinds import compute_by_type
 from timeline.sources.database_counters import read_counters
 from timeline.sources.database_host import read_cann_calls, read_host
 from timeline.sources.database_joins import Lookup, covering_parents, values_at
@@ -77,6 +79,9 @@ class _Reader:
         self.steps = self._steps()
         # Where steps are not marked they are found by the names of operators.
         self.named = wanted.with_names or not len(self.steps)
+        operators = "COMPUTE_TASK_INFO"
+        self.untold = not (database.count(operators) or database.is_lost(operators))
+        self.remark: str | None = None
 
     def records(self) -> Records:
         """Read every table that a layer needs."""
@@ -122,7 +127,7 @@ class _Reader:
 
     def _warnings(self) -> tuple[str, ...]:
         if self.database.has("TASK"):
-            return ()
+            return (f"rank {self.rank}: {self.remark}",) if self.remark else ()
         return (
             f"rank {self.rank}: {self.database.path.name} has no table TASK, so that computing "
             "is not known.",
@@ -147,7 +152,7 @@ class _Reader:
                 "taskId": NO_ID,
                 "modelId": NO_GRAPH,
             }
-            | self._if_named({"taskType": NO_ID})
+            | ({"taskType": NO_ID} if self.named or self.untold else {})
             | ({} if self._of_one_device() else {"deviceId": NO_ID})
             | self._rest({"batchId": NO_ID}),
             where,
@@ -162,6 +167,8 @@ class _Reader:
             row = compacted(row, own)
             raw = {name: compacted(values, own) for name, values in raw.items()}
         tasks = replace(_unnamed_tasks(raw, row), **self._names_of(raw, codes, row))
+        if self.untold:
+            tasks = self._by_type(tasks, self.names.codes(raw["taskType"]))
         if self.every_arg:
             tasks = replace(
                 tasks,
@@ -171,6 +178,15 @@ class _Reader:
                 blocks=compute.of(self._blocks_column(), row),
             )
         return tasks, raw["globalTaskId"]
+
+    def _by_type(self, tasks: Tasks, types: Codes) -> Tasks:
+        """Tasks of which nothing but their type tells whether they compute."""
+        compute = compute_by_type(types, self.strings)
+        found = replace(
+            tasks, compute=compute, op_type=np.where(compute, types, NO_NAME), task_type=types
+        )
+        self.remark = ai_cpu_remark(found, self.strings, "COMPUTE_TASK_INFO")
+        return found
 
     def _of_one_device(self) -> bool:
         return self.device is not None or self.database.count("NPU_INFO") == 1

@@ -102,8 +102,6 @@ def _listed(table: LooseTable, strings: StringPool, source: int | None = None) -
         {
             "start": NO_TIME,
             "end": NO_TIME,
-            "timestamp": NO_TIME,
-            "duration": NO_TIME,
             "connection_id": NO_ID,
             "iter_id": NO_ID,
             "model_id": NO_GRAPH,
@@ -114,7 +112,8 @@ def _listed(table: LooseTable, strings: StringPool, source: int | None = None) -
     texts = table.texts(("op_name", "group_name", "data_type", "alg_type"), strings)
     start_ns, end_ns = raw["start"], raw["end"]
     if table.has("timestamp", "duration"):
-        start_ns, end_ns = raw["timestamp"], raw["timestamp"] + np.maximum(raw["duration"], 0)
+        start_ns, end_ns = table.intervals("timestamp", "duration")
+        end_ns = np.maximum(start_ns, end_ns)
     elif not table.has("start", "end"):  # HCCLOP holds `end` as a time of the host
         start_ns = end_ns = np.full(len(start_ns), NO_TIME)
     connection = raw["connection_id"]

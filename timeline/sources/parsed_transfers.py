@@ -77,20 +77,17 @@ def _of_device(table: LooseTable, strings: StringPool) -> Transfers:
     newer = table.has("op_id")
     raw = table.integers(
         {
-            "timestamp": NO_TIME,
-            "duration": NO_TIME,
             "op_id" if newer else "connection_id": NO_ID,
             "iter_id" if newer else "first_timestamp": NO_ID,
         }
     )
-    known = (raw["timestamp"] != NO_TIME) & (raw["duration"] != NO_TIME)
-    end_ns = np.where(known, raw["timestamp"] + np.where(known, raw["duration"], 0), NO_TIME)
+    start_ns, end_ns = table.intervals("timestamp", "duration")
     texts = table.texts(("hccl_name", "op_name"), strings)
     return Transfers.of(
         len(end_ns),
         _described(table, strings)
         | {
-            "start_ns": raw["timestamp"],
+            "start_ns": start_ns,
             "end_ns": end_ns,
             "name": texts["hccl_name"],
             "op": texts["op_name"],

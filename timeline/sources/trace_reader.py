@@ -31,10 +31,12 @@ from timeline.records.tables import (
 )
 from timeline.selection import Layer
 from timeline.sources.base import Wanted
+from timeline.sources.connected_flows import connected_flows
 from timeline.sources.damage import Damage
 from timeline.sources.event_scanner import EventScanner, is_compiled
 from timeline.sources.json_events import look_for_metadata, read_events
 from timeline.sources.lane_events import DecodedLanes, LaneEvents
+from timeline.sources.own_computing import computing_spans, settle_by_computing
 from timeline.sources.scanned_arrows import add_arrows
 from timeline.sources.scanned_counters import scanned_counters
 from timeline.sources.scanned_events import ARROWS, COMPLETE, COUNTER, ScannedEvents
@@ -51,7 +53,7 @@ from timeline.sources.trace_events import (
     Metadata,
     Other,
 )
-from timeline.sources.trace_flows import FlowReader, LaneRows, ResolvedFlows
+from timeline.sources.trace_flows import FlowReader, LaneRows
 from timeline.sources.trace_lanes import LaneKey, LaneKind, LaneMeaning, LaneNames
 from timeline.sources.trace_records import with_launches, without_connections
 from timeline.sources.trace_tables import (
@@ -272,6 +274,9 @@ class _Reader:
             lambda key: _lane_rows(self._runs[key], records) if key in self._runs else None
         )
         records = with_launches(records, self._tables.calls.joined(), resolved.launches)
+        flows, half = Flows.empty(), 0
+        if Layer.ARROWS in self._layers:
+            flows, half = connected_flows(records, resolved)
         if not self._wanted.every_arg:
             records = without_connections(records)
         series, samples = self._counters.tables(self.names.process, self._strings)
@@ -279,16 +284,14 @@ class _Reader:
             records,
             series=series,
             samples=samples,
-            flows=resolved.flows if Layer.ARROWS in self._layers else Flows.empty(),
-            omissions=self._omissions(resolved, rank),
+            flows=flows,
+            omissions=self._omissions(half, rank),
         )
 
-    def _omissions(self, resolved: ResolvedFlows, rank: int) -> tuple[Omission, ...]:
+    def _omissions(self, half: int, rank: int) -> tuple[Omission, ...]:
         made = []
-        if resolved.half and Layer.ARROWS in self._layers:
-            made.append(
-                Omission("arrows whose other end is not in the profile", resolved.half, rank)
-            )
+        if half:
+            made.append(Omission("arrows whose other end is not in the profile", half, rank))
         if self._others:
             made.append(
                 Omission("trace events of a phase that is not drawn", self._others, rank, loss=True)
@@ -339,6 +342,8 @@ class _Reader:
             )
             tables.steps.add(steps)
             tables.parts.add(parts)
+        if kind is LaneKind.DERIVED:
+            tables.computing.add(computing_spans(lanes))
         if kind is LaneKind.HOST:
             rows, numbers = lanes.numbered(PROFILER_STEP)
             tables.steps.add(profiler_steps(numbers, lanes.spans(rows)))
@@ -409,14 +414,15 @@ class _Tables:
         self.steps = Pile(Steps)
         self.parts = Pile(StepParts)
         self.calls = Pile(Calls)
+        self.computing = Pile(Spans)
 
     def records(self, rank: int, strings: StringPool, iteration: int) -> Records:
         """Join the parts, which are gone then; rows take the iteration of their file."""
-
+        tasks = settle_by_computing(self.tasks.joined(), self.computing.joined(), strings)
         return Records(
             rank,
             strings,
-            tasks=_at_iteration(self.tasks.joined(), iteration),
+            tasks=_at_iteration(tasks, iteration),
             planes=_at_iteration(self.planes.joined(), iteration),
             ops=_at_iteration(self.ops.joined(), iteration),
             host=_at_iteration(self.host.joined(), iteration),
