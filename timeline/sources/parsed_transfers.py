@@ -10,7 +10,7 @@ import numpy as np
 from timeline.records.columns import Codes, Columns, Float64, Int64, Rows, column
 from timeline.records.distinct import distinct
 from timeline.records.strings import NO_NAME, StringPool
-from timeline.records.tables import NO_CONTEXT, NO_GRAPH, NO_ID, NO_RANK, NO_TIME, Tasks
+from timeline.records.tables import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME, Tasks
 from timeline.sources.database_joins import Lookup, ordinals
 from timeline.sources.loose_table import LooseTable
 from timeline.sources.parsed_databases import ParsedDatabases
@@ -166,7 +166,7 @@ def _described(table: LooseTable, strings: StringPool) -> dict[str, Any]:
             "context_id": NO_CONTEXT,
             "model_id": NO_GRAPH,
             "local_rank": NO_ID,
-            "remote_rank": NO_RANK,
+            "remote_rank": NO_ID,
             "size": NO_ID,
         }
     )
