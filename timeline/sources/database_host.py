@@ -6,6 +6,7 @@ import numpy as np
 
 from timeline.records.columns import Codes, Int64, Rows
 from timeline.records.constant import constant
+from timeline.records.ids import IDS
 from timeline.records.paging import by_parts
 from timeline.records.strings import NO_NAME
 from timeline.records.tables import (
@@ -42,6 +43,7 @@ def read_cann_calls(database: Database, *, whole: bool, every_arg: bool) -> dict
         columns |= {"endNs": NO_TIME, "globalTid": NO_ID, "name": NO_ID}
         columns |= {level: NO_ID} if every_arg else {}
     calls = database.integers(table, columns)
+    calls["connectionId"] = IDS["connection"].given(calls["connectionId"])
     if level in calls:
         calls["type"] = calls.pop(level)
     return calls

@@ -12,6 +12,7 @@ from timeline.errors import SourceError
 from timeline.records.columns import Bool, Codes, Float64, Int64, Rows, compacted
 from timeline.records.constant import constant
 from timeline.records.distinct import distinct_values
+from timeline.records.ids import IDS
 from timeline.records.paging import by_parts, kept
 from timeline.records.strings import NO_NAME
 from timeline.records.tables import (
@@ -308,7 +309,7 @@ class _Reader:
                 "group_name": label,
                 "name": self.names.codes(raw["opName"]),
                 "graph": graph,
-                "connection": raw["connectionId"],
+                "connection": IDS["connection"].given(raw["connectionId"]),
                 "count": raw["count"],
                 "data_type": self.names.enum("ENUM_HCCL_DATA_TYPE", raw["dataType"]),
                 "algorithm": self.names.codes(raw["algType"]),
@@ -324,7 +325,7 @@ class _Reader:
     ) -> CommunicationOps:
         """Ops of databases that list none, as those of early 2024: what the tasks of each span."""
         twin = Lookup({"id": task_ids}, "id").find(communication["globalTaskId"])
-        at = np.flatnonzero((twin >= 0) & (communication["globalTaskId"] != NO_ID))
+        at = np.flatnonzero(twin >= 0)
         if not len(at):
             return CommunicationOps.empty()
         at = at[np.argsort(tasks.start_ns[twin[at]], kind="stable")]
@@ -440,9 +441,9 @@ def _unnamed_tasks(raw: dict[str, Int64], row: Rows) -> Tasks:
             "end_ns": raw["endNs"],
             "stream": raw["streamId"],
             "task": raw["taskId"],
-            "context": raw["contextId"],
-            "graph": raw["modelId"],
-            "connection": raw["connectionId"],
+            "context": IDS["context"].given(raw["contextId"]),
+            "graph": IDS["graph"].given(raw["modelId"]),
+            "connection": IDS["connection"].given(raw["connectionId"]),
             "name": constant(NO_NAME, len(row), np.int32),
             "compute": row >= 0,
         }
@@ -463,8 +464,4 @@ def _given_or(codes: Codes, others: Codes) -> Codes:
 
 def _launches(connection: Int64, calls: Lookup) -> Int64:
     """When the host call of each connection began."""
-    row = calls.find(connection)
-    without = connection == NO_ID
-    if without.any():
-        row = np.where(without, -1, row)
-    return calls.of("startNs", row, NO_TIME)
+    return calls.of("startNs", calls.find(connection), NO_TIME)

@@ -9,6 +9,7 @@ import numpy as np
 
 from timeline.records.columns import Codes, Columns, Float64, Int64, Rows, column
 from timeline.records.distinct import distinct
+from timeline.records.ids import IDS
 from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME, Tasks
 from timeline.sources.database_joins import Lookup, ordinals
@@ -181,7 +182,7 @@ def _described(table: LooseTable, strings: StringPool) -> dict[str, Any]:
         "stream": raw["stream_id"],
         "task": raw["task_id"],
         "context": raw["context_id"],
-        "graph": np.where(raw["model_id"] < 0, NO_GRAPH, raw["model_id"]),
+        "graph": IDS["graph"].given(raw["model_id"]),
         "source_rank": raw["local_rank"],
         "target_rank": raw["remote_rank"],
         "size_bytes": raw["size"],
