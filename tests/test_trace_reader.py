@@ -29,7 +29,7 @@ from random_intervals import EPOCH_NS, SPAN_NS, Interval, intervals, laminar_int
 from timeline.errors import SourceError
 from timeline.records.columns import Codes, Columns, Float64, Int64, Rows, column
 from timeline.records.constant import constant
-from timeline.records.strings import StringPool
+from timeline.records.strings import NO_TEXT, StringPool
 from timeline.records.tables import (
     FLOAT_NOT_GIVEN,
     NO_CONTEXT,
@@ -1150,7 +1150,8 @@ def first_given(args: EventObject, names: Sequence[str]) -> Value:
 
 def expected_text(value: Value, column: str) -> str:
     """A text; a level of zero is none, and then the category counts, which is empty here."""
-    return text(value or None) if column == "level" else text(value)
+    spelled = text(value or None) if column == "level" else text(value)
+    return "" if spelled in NO_TEXT else spelled
 
 
 def expected_number(value: Value, absent: int) -> int:

@@ -22,7 +22,6 @@ __all__ = [
     "NO_CONTEXT",
     "NO_GRAPH",
     "NO_ID",
-    "NO_RANK",
     "NO_TIME",
     "RUNTIME",
     "RUNTIME_LAYERS",
@@ -46,8 +45,6 @@ NO_GRAPH = 4294967295
 """Graph of a task that belongs to none: single operators, step mode (UINT32_MAX in all layouts)."""
 NO_CONTEXT = 4294967295
 """Context of a task that is not a sub-task of an FFTS+ task."""
-NO_RANK = 4294967295
-"""Peer of an HCCL task that stays on its own device."""
 NO_ID = -1
 """An id that the source does not give."""
 NO_TIME = np.iinfo(np.int64).min
@@ -79,11 +76,7 @@ class Spans(Columns):
     def moved(self: _Table, move: ClockMove) -> _Table:
         """All times on another clock; absent times stay absent."""
         times = [field.name for field in fields(self) if field.name.endswith("_ns")]
-        moved = {}
-        for name in times:
-            values = getattr(self, name)
-            moved[name] = np.where(values == NO_TIME, NO_TIME, move.of(values))
-        return replace(self, **moved)
+        return replace(self, **{name: move.of(getattr(self, name)) for name in times})
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import numpy as np
 
 from timeline.records.columns import Bool, Codes, Int64
 from timeline.records.distinct import distinct, translated
+from timeline.records.ids import IDS
 from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME, Tasks
 from timeline.sources.common.task_kinds import compute_by_type
@@ -17,7 +18,6 @@ from timeline.sources.loose_table import LooseTable
 from timeline.sources.whole_numbers import whole_number
 
 __all__ = [
-    "NO_CONNECTION",
     "DeviceTasks",
     "described",
     "read_device_tasks",
@@ -25,7 +25,6 @@ __all__ = [
     "task_keys",
 ]
 
-NO_CONNECTION = 4294967295
 """Connection of a task that no call launched, as newer versions write it; older ones write -1."""
 _IDS = ("stream_id", "task_id", "batch_id", "context_id")
 _FIRST_QUEUE_TYPES = (
@@ -92,7 +91,6 @@ def read_device_tasks(table: LooseTable, device: int, strings: StringPool) -> De
     )
     unknown = strings.find("UNKNOWN")
     ran = ~((start_ns == -1) | (types["device_task_type"] == (-1 if unknown is None else unknown)))
-    connection, graph = raw["connection_id"], raw["model_id"]
     device_type = _device_types(types["device_task_type"], strings)
     kind = _kinds(types["host_task_type"], device_type, strings)
     tasks = Tasks.of(
@@ -105,8 +103,8 @@ def read_device_tasks(table: LooseTable, device: int, strings: StringPool) -> De
             "task": raw["task_id"],
             "batch": raw["batch_id"],
             "context": raw["context_id"],
-            "graph": np.where(graph < 0, NO_GRAPH, graph),
-            "connection": np.where(connection == NO_CONNECTION, NO_ID, connection),
+            "graph": IDS["graph"].given(raw["model_id"]),
+            "connection": IDS["connection"].given(raw["connection_id"]),
             "name": kind,
             "task_type": kind,
         },
@@ -204,8 +202,8 @@ class _Operators:
         # block_dim was the number of blocks before block_num came, and means something else since.
         column = "block_num" if table.has("block_num") else "block_dim"
         self.blocks = table.integers({column: NO_ID})[column]
-        columns = ["op_name", "task_type"]
-        columns += ["op_type", "input_shapes"] if named else []
+        columns = ["op_name", "op_type", "task_type"]
+        columns += ["input_shapes"] if named else []
         columns += ["output_shapes", "input_data_types"] if named and every_arg else []
         self.texts = table.texts(columns, strings)
         for name in filter(_SHAPES.__contains__, columns):

@@ -9,8 +9,9 @@ import numpy as np
 
 from timeline.records.columns import Codes, Columns, Float64, Int64, Rows, column
 from timeline.records.distinct import distinct
+from timeline.records.ids import IDS
 from timeline.records.strings import NO_NAME, StringPool
-from timeline.records.tables import NO_CONTEXT, NO_GRAPH, NO_ID, NO_RANK, NO_TIME, Tasks
+from timeline.records.tables import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME, Tasks
 from timeline.sources.database_joins import Lookup, ordinals
 from timeline.sources.loose_table import LooseTable
 from timeline.sources.parsed_databases import ParsedDatabases
@@ -163,7 +164,7 @@ def _described(table: LooseTable, strings: StringPool) -> dict[str, Any]:
             "context_id": NO_CONTEXT,
             "model_id": NO_GRAPH,
             "local_rank": NO_ID,
-            "remote_rank": NO_RANK,
+            "remote_rank": NO_ID,
             "size": NO_ID,
         }
     )
@@ -178,7 +179,7 @@ def _described(table: LooseTable, strings: StringPool) -> dict[str, Any]:
         "stream": raw["stream_id"],
         "task": raw["task_id"],
         "context": raw["context_id"],
-        "graph": np.where(raw["model_id"] < 0, NO_GRAPH, raw["model_id"]),
+        "graph": IDS["graph"].given(raw["model_id"]),
         "source_rank": raw["local_rank"],
         "target_rank": raw["remote_rank"],
         "size_bytes": raw["size"],
