@@ -22,13 +22,14 @@ _GRAPH_LAUNCH = "graphlaunch"
 
 @dataclass(frozen=True)
 class RuntimeCalls(Columns):
-    """Calls with a correlation: that, their start and thread, and their row in the host table.
+    """Calls with a correlation: that, their times and thread, and their row in the host table.
 
     The row has no meaning where the host table was not read.
     """
 
     connection: Int64 = column(np.int64)
     start_ns: Int64 = column(np.int64)
+    end_ns: Int64 = column(np.int64)
     row: Int64 = column(np.int64)
     process: Int64 = column(np.int64)
     thread: Int64 = column(np.int64)
@@ -44,6 +45,7 @@ class RuntimeCalls(Columns):
         calls = cls(
             host.connection,
             host.start_ns,
+            host.end_ns,
             first_row + np.arange(len(host)),
             host.process,
             host.thread,

@@ -9,7 +9,7 @@ import numpy as np
 
 from timeline.records.columns import Codes, Int64, Rows, column
 from timeline.records.distinct import distinct_pairs
-from timeline.records.nesting import innermost
+from timeline.records.nesting import latest_open
 from timeline.records.strings import NO_NAME
 from timeline.records.tables import NO_ID, HostEvents, Spans
 from timeline.sources.event_columns import first_ids
@@ -19,6 +19,16 @@ from timeline.sources.kineto_launches import NOT_LAUNCHED, RuntimeCalls
 __all__ = ["Operators", "external_ids", "is_operator"]
 
 _OPERATOR_CATEGORIES = frozenset({"cpu_op", "operator"})
+_NEVER_LAUNCHING = frozenset(
+    f"aten::{name}"
+    for name in (
+        *("empty", "empty_like", "empty_strided", "new_empty", "resize_", "set_", "result_type"),
+        *("as_strided", "view", "_unsafe_view", "reshape", "_reshape_alias", "expand", "alias"),
+        *("t", "transpose", "permute", "select", "slice", "narrow", "split", "chunk", "unbind"),
+        *("squeeze", "unsqueeze", "detach", "detach_", "flatten", "unflatten", "lift_fresh"),
+    )
+)
+"""What makes memory or a view of some runs on the host alone: next to it in time is no inside."""
 
 
 def is_operator(event: Activity) -> bool:
@@ -39,7 +49,7 @@ def external_ids(events: Sequence[Activity]) -> Int64:
 
 @dataclass(frozen=True)
 class Operators(Spans):
-    """Calls of operators on threads of the host, with the id by which others name them."""
+    """Calls of operators that may launch, with the id by which others name them."""
 
     number: Int64 = column(np.int64)
     process: Int64 = column(np.int64)
@@ -49,7 +59,8 @@ class Operators(Spans):
     @classmethod
     def among(cls, events: Sequence[Activity], host: HostEvents) -> Operators:
         """The operators among events of the host, given as rows too."""
-        rows = np.flatnonzero(np.fromiter(map(is_operator, events), np.bool_, len(events)))
+        launching = (is_operator(one) and one.name not in _NEVER_LAUNCHING for one in events)
+        rows = np.flatnonzero(np.fromiter(launching, np.bool_, len(events)))
         args = [events[row].args or NO_ARGS for row in rows.tolist()]
         small = [arg.external_small for arg in args]
         return cls(
@@ -96,7 +107,11 @@ class Operators(Spans):
         return found
 
     def _open_at(self, calls: RuntimeCalls) -> Rows:
-        """The innermost operator that is open on the thread of each call when it begins."""
+        """The innermost operator that is open on the thread of each call, -1 for none.
+
+        It is looked for in the middle of the call, because the clocks of both differ by
+        microseconds, to which some versions round as well.
+        """
         found = np.full(len(calls), -1, np.intp)
         _, lane = distinct_pairs(
             np.concatenate([self.process, calls.process]),
@@ -105,17 +120,11 @@ class Operators(Spans):
         own, asked = lane[: len(self)], lane[len(self) :]
         order, of_asked = np.argsort(own, kind="stable"), np.argsort(asked, kind="stable")
         own, asked = own[order], asked[of_asked]
+        middle_ns = calls.start_ns + (calls.end_ns - calls.start_ns) // 2
         for number in np.unique(asked).tolist():
-            first, stop = np.searchsorted(own, [number, number + 1])
-            rows = order[first:stop]
-            first, stop = np.searchsorted(asked, [number, number + 1])
-            moments = of_asked[first:stop]
-            at = innermost(self.start_ns[rows], self.end_ns[rows], calls.start_ns[moments])
+            rows = order[slice(*np.searchsorted(own, [number, number + 1]))]
+            moments = of_asked[slice(*np.searchsorted(asked, [number, number + 1]))]
+            at = latest_open(self.start_ns[rows], self.end_ns[rows], middle_ns[moments])
             inside = at >= 0
             found[moments[inside]] = rows[at[inside]]
-        # Times of one microsecond may cross by rounding.
-        held = found >= 0
-        row, moment_ns = found[held], calls.start_ns[held]
-        open_ = (self.start_ns[row] <= moment_ns) & (moment_ns <= self.end_ns[row])
-        found[held] = np.where(open_, row, -1)
         return found

@@ -15,6 +15,7 @@ from timeline.records.columns import Int64, Pile, Rows
 from timeline.records.distinct import distinct
 from timeline.records.strings import StringPool
 from timeline.records.tables import (
+    GPU,
     NO_ID,
     NO_TIME,
     CommunicationOps,
@@ -219,7 +220,7 @@ class _Reader:
             flows=flows,
             omissions=self._omissions(rank),
             warnings=_several_devices(tasks, rank),
-            hardware="GPU",
+            hardware=GPU,
         )
 
     def _arrows(
