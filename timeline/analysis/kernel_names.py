@@ -144,7 +144,7 @@ def _written_parts(name: str) -> list[str]:
 
 def _outline(name: str) -> str:
     """What of a name is inside no brackets, up to its parameters; brackets may break off."""
-    kept, opened, first = [], [], 0
+    kept, opened, first = list[str](), list[str](), 0
     for found in _BRACKET.finditer(name):
         bracket = found[0]
         if bracket in _CLOSING:
