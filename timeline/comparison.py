@@ -12,12 +12,15 @@ from timeline.analysis.computing_classes import CLASSES, computing_class, tells_
 from timeline.errors import spell_ids
 from timeline.figures import Figures
 from timeline.operator_pairs import operator_pairs
+from timeline.short_names import operator_label, shortened
 from timeline.table import Table
 from timeline.units import spell_count, spell_duration
 from timeline.verdict import slowest_rank_of_each_step
 
 __all__ = ["NOTABLE", "WHOLE", "Comparison"]
 
+MOST_OF_NAME = 160
+"""Characters of a name in a sentence."""
 NOTABLE = 0.01
 """A change by less than this share of a step is no change worth a sentence."""
 WHOLE = "end to end"
@@ -126,7 +129,8 @@ def _most_changed(noun: str, table: Table, whole_ns: int) -> Iterator[str]:
     for at, word, sign in ((lost, "lost", 1), (won, "won", -1)):
         row = table.take(np.array([at])).to_dicts()[0]
         if sign * row["delta_ns"] > NOTABLE * whole_ns:
-            name = row["metric"] if "metric" in row else row["name"] or row["type"]
+            name = row["metric"] if "metric" in row else operator_label(row["type"], row["name"])
+            (name,) = shortened([name], MOST_OF_NAME)
             yield (
                 f"Most {word} by {noun}: {name}, {spell_duration(abs(row['delta_ns']))} "
                 f"({spell_duration(row['base_ns'])} before, {spell_duration(row['new_ns'])} now)."

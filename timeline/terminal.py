@@ -16,11 +16,12 @@ from timeline.figures import PARTS, Figures
 from timeline.page import Page
 from timeline.printable import encoded, printable
 from timeline.records.columns import Int64
+from timeline.short_names import CUT, shortened, two_lines
 from timeline.table import Table
 from timeline.units import spell_count, spell_share, spell_short
 from timeline.verdict import Verdict
 
-__all__ = ["name_text", "plain_grid", "rendered", "verdict_text"]
+__all__ = ["name_text", "named_grid", "plain_grid", "rendered", "verdict_text"]
 
 SIDE_BY_SIDE_WIDTH = 116
 LEAST_BAR, MOST_BAR = 6, 30
@@ -31,6 +32,7 @@ MOST_OPS = 5
 MOST_STRAGGLERS = 3
 GAP = 2
 ID_WIDTH, TIME_WIDTH, CELL_WIDTH = 4, 7, 12
+LEAST_NAME = 16
 
 
 @dataclass(frozen=True)
@@ -102,9 +104,40 @@ def plain_grid(page: Page, titles: Sequence[str], numbers: Sequence[str]) -> Gri
     return grid
 
 
+def named_grid(
+    page: Page,
+    width: int,
+    titles: Sequence[str],
+    numbers: Sequence[str],
+    names: Sequence[str],
+    cells: Sequence[Sequence[str | Text]],
+    styles: Sequence[str] = (),
+) -> Grid:
+    """A table whose first column holds names: what others leave of the width, in two lines.
+
+    titles: of the names and of columns of words. numbers: of the columns behind them. cells: of
+    each row behind its name. styles: of each row, if any.
+    """
+    gap = 1 if page.narrow else GAP
+    grid = plain_grid(page, titles, numbers)
+    columns = zip((*titles, *numbers)[1:], *cells, strict=True)
+    used = gap + sum(max(map(len, column)) + gap for column in columns)
+    lines = _name_lines(names, page, max(width - used, LEAST_NAME))
+    for row, (name, own) in enumerate(zip(lines, cells, strict=True)):
+        grid.add_row(Text(name), *own, style=styles[row] if styles else None)
+    return grid
+
+
 def name_text(name: str, page: Page) -> Text:
     """A name of the profile, in which nothing is obeyed."""
     return Text(encoded(printable(name), page.encoding))
+
+
+def _name_lines(names: Sequence[str], page: Page, width: int) -> list[str]:
+    """Names of the profile in at most two lines of a width, in which nothing is obeyed."""
+    shown = [encoded(printable(name), page.encoding) for name in names]
+    cut = CUT if page.holds(CUT) else "..."
+    return [two_lines(name, width) for name in shortened(shown, 2 * width, cut)]
 
 
 @dataclass(frozen=True)
@@ -129,14 +162,19 @@ class _Blocks:
             yield list(self._steps())
         if len(self.verdict.stragglers):
             yield [self._stragglers()]
-        totals = [own for own in (self._operators(), self._collectives()) if own is not None]
-        if len(totals) > 1 and self.page.width >= SIDE_BY_SIDE_WIDTH and self.page.terminal:
+        operators, collectives = self.verdict.operators, self.verdict.collectives
+        if len(operators) and len(collectives) and self._side_by_side:
             both = Grid.grid(padding=(0, 3 * GAP, 0, 0))
-            both.add_row(*totals)
+            left = self.page.width - 3 * GAP
+            second = self._collectives(left // 2)
+            room = left - Console(width=left).measure(second).maximum
+            both.add_row(self._operators(room), second)
             yield [both]
         else:
-            for own in totals:
-                yield [own]
+            if len(operators):
+                yield [self._operators(self.page.width)]
+            if len(collectives):
+                yield [self._collectives(self.page.width)]
         if self.verbose and len(self.figures.longest_ops):
             yield [self._longest_ops()]
 
@@ -270,38 +308,45 @@ class _Blocks:
 
     # -- operators ---------------------------------------------------------------------------------
 
-    def _operators(self) -> Grid | None:
-        return self._totals("operator type", self.verdict.operators, "core")
+    @property
+    def _side_by_side(self) -> bool:
+        return self.page.terminal and self.page.width >= SIDE_BY_SIDE_WIDTH
 
-    def _collectives(self) -> Grid | None:
-        return self._totals("communication", self.verdict.collectives)
+    def _operators(self, width: int) -> Grid:
+        return self._totals(width, "operator type", self.verdict.operators, "core")
 
-    def _totals(self, title: str, rows: Table, *more: str) -> Grid | None:
-        if not len(rows):
-            return None
+    def _collectives(self, width: int) -> Grid:
+        return self._totals(width, "communication", self.verdict.collectives)
+
+    def _totals(self, width: int, title: str, rows: Table, *more: str) -> Grid:
         mean = [] if self.page.narrow else ["mean"]
-        grid = plain_grid(self.page, [title, *more], ["count", "time", *mean, "share"])
-        for row in rows.to_dicts():
-            total_ns, count = row["total_ns"], row["count"]
-            grid.add_row(
-                name_text(row["type"], self.page),
-                *(name_text(row[name], self.page) for name in more),
-                f"{count:,}".replace(",", " "),
-                spell_short(total_ns),
-                *(spell_short(round(total_ns / count)) for _ in mean),
+        cells = [
+            (
+                *(str(name_text(row[name], self.page)) for name in more),
+                f"{row['count']:,}".replace(",", " "),
+                spell_short(row["total_ns"]),
+                *(spell_short(round(row["total_ns"] / row["count"])) for _ in mean),
                 spell_share(row["share"], 1),
             )
-        return grid
+            for row in rows.to_dicts()
+        ]
+        heads = [title, *more], ["count", "time", *mean, "share"]
+        return named_grid(self.page, width, *heads, rows["type"].tolist(), cells)
 
     def _longest_ops(self) -> Grid:
         ops = self.figures.longest_ops
         order = np.argsort(-ops["duration_ns"], kind="stable")[:MOST_OPS]
-        grid = plain_grid(self.page, ["longest communication op"], ["rank", "step", "time"])
-        for row in ops.take(order).to_dicts():
-            step = "-" if row["step"] is None else str(row["step"])
-            time = spell_short(row["duration_ns"])
-            grid.add_row(name_text(row["name"], self.page), str(row["rank"]), step, time)
-        return grid
+        shown = ops.take(order)
+        cells = [
+            (
+                str(row["rank"]),
+                "-" if row["step"] is None else str(row["step"]),
+                spell_short(row["duration_ns"]),
+            )
+            for row in shown.to_dicts()
+        ]
+        heads = ["longest communication op"], ["rank", "step", "time"]
+        return named_grid(self.page, self.page.width, *heads, shown["name"].tolist(), cells)
 
 
 def _mean_ns(times_ns: Int64) -> int:

@@ -84,6 +84,8 @@ class Args(
         "data_type": "dtype",
         "group": "Process Group Name",
         "group_description": "Process Group Description",
+        "external": "External id",
+        "external_small": "external id",
     },
 ):
     """The args of kernels, copies, calls of the runtime and collectives."""
@@ -100,6 +102,8 @@ class Args(
     data_type: Value = None
     group: Value = None
     group_description: Value = None
+    external: Value = None
+    external_small: Value = None
 
 
 NO_ARGS = Args()

@@ -15,6 +15,7 @@ from timeline.records.columns import Int64, Pile, Rows
 from timeline.records.distinct import distinct
 from timeline.records.strings import StringPool
 from timeline.records.tables import (
+    GPU,
     NO_ID,
     NO_TIME,
     CommunicationOps,
@@ -41,6 +42,7 @@ from timeline.sources.kineto_events import (
     place_of,
 )
 from timeline.sources.kineto_launches import NOT_LAUNCHED, RuntimeCalls
+from timeline.sources.kineto_operators import Operators, external_ids, is_operator
 from timeline.sources.kineto_tables import (
     MEMORY,
     correlations,
@@ -112,6 +114,8 @@ class _Reader:
         self._held = 0
         self._tasks, self._ops = Pile(Tasks), Pile(CommunicationOps)
         self._host, self._steps, self._calls = Pile(HostEvents), Pile(Steps), Pile(RuntimeCalls)
+        self._operators = Pile(Operators)
+        self._named: list[Int64] = []
         self._counters, self._flows = CounterReader(), FlowReader(strings)
         self._launches: list[Int64] = []
         self._left_out: Multiset[str] = Multiset()
@@ -156,6 +160,7 @@ class _Reader:
                 )
                 self._tasks.add(tasks)
                 self._ops.add(ops)
+                self._named.append(external_ids(events))
         calls = self._activities[Place.HOST]
         rows, numbers = numbered([call.name for call in calls], PROFILER_STEP)
         self._steps.add(profiler_steps(numbers, spans_of([calls[row] for row in rows])))
@@ -178,12 +183,12 @@ class _Reader:
 
     def _add_host(self, events: Sequence[Activity], place: Place) -> None:
         if not self._has_host and place is Place.HOST:
-            return
+            events = [event for event in events if is_operator(event)]
         host = host_table(events, place, self._strings, every_arg=self._wanted.every_arg)
         if place is Place.RUNTIME:
-            rows = self._host.rows + np.arange(len(host))
-            calls = RuntimeCalls(host.connection, host.start_ns, rows)
-            self._calls.add(calls.take(calls.connection != NO_ID))
+            self._calls.add(RuntimeCalls.among(host, self._host.rows, self._strings))
+        else:
+            self._operators.add(Operators.among(events, host))
         if self._has_host:
             self._host.add(host)
 
@@ -195,7 +200,9 @@ class _Reader:
         tasks, ops = self._tasks.joined(), self._ops.joined()
         host, steps = self._host.joined(), self._steps.joined()
         task_call, op_call = calls.launching(tasks.connection), calls.launching(ops.connection)
-        tasks = replace(tasks, launch_ns=calls.moments_ns(task_call))
+        named = np.concatenate([np.empty(0, np.int64), *self._named])
+        launching = self._operators.joined().launching(named, task_call, calls)
+        tasks = replace(tasks, launch_ns=calls.moments_ns(task_call), op_type=launching)
         ops = replace(ops, launch_ns=calls.moments_ns(op_call))
         flows = self._arrows(calls, task_call, tasks, host)
         _, first = np.unique(steps.iteration, return_index=True)
@@ -213,7 +220,7 @@ class _Reader:
             flows=flows,
             omissions=self._omissions(rank),
             warnings=_several_devices(tasks, rank),
-            hardware="GPU",
+            hardware=GPU,
         )
 
     def _arrows(

@@ -34,7 +34,7 @@
       const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
       let shown = 0;
       for (const row of rows) {
-        const text = row.textContent.toLowerCase();
+        const text = [...row.cells].map((cell) => cell.title || cell.textContent).join(' ').toLowerCase();
         row.hidden = !words.every((word) => text.includes(word));
         shown += !row.hidden;
       }
