@@ -20,9 +20,9 @@ from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Steps
 from timeline.table import Table
 from timeline.tracks.facts import RankFacts
 
-__all__ = ["PARTS", "Figures"]
+__all__ = ["PARTS", "Figures", "extent_ns"]
 
-PARTS = ("computing_ns", "communication_ns", "not_overlapped_ns", "free_ns")
+PARTS = ("computing_ns", "communication_ns", "not_overlapped_ns", "free_ns", "copies_ns", "idle_ns")
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,9 @@ class Figures:
     overlap: Table
     """A row per rank: rank, steps, step_ns (the mean span of the steps that have device work),
     span_ns (computing, not overlapped and free together), computing_ns, communication_ns,
-    not_overlapped_ns, free_ns."""
+    not_overlapped_ns, free_ns; of free copies_ns, idle_ns and outside_ns, of which before_ns lies
+    before the first computing or communication. outside_ns and before_ns are masked where nothing
+    tells whether there is any."""
     steps: Table
     """A row per rank, graph and step: start_ns and end_ns as marked; device_start_ns, span_ns and
     the parts of its device work; receive_ns and preparing_ns (see `StepWaits`); fp_bp_ns, tail_ns
@@ -97,10 +99,20 @@ def _overlap(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
         "steps": len(facts.steps),
         "step_ns": mean_ns,
         "span_ns": span_ns,
-        **{part: whole[part] for part in PARTS},
+        **whole,
+        **{name: NO_ID if value is None else value for name, value in facts.free_parts_ns.items()},
     }
     columns = {name: np.array([value], np.int64) for name, value in row.items()}
-    return {**columns, "step_ns": _given(columns["step_ns"], NO_ID)}
+    maybe = ("step_ns", "outside_ns", "before_ns")
+    return {**columns, **{name: _given(columns[name], NO_ID) for name in maybe}}
+
+
+def extent_ns(overlap: Table) -> Int64:
+    """The time from the first to the last computing or communication, of which shares are.
+
+    overlap: rows with the columns of `Figures.overlap`.
+    """
+    return np.asarray(overlap["span_ns"] - np.ma.filled(overlap["outside_ns"], 0))
 
 
 def _steps(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
