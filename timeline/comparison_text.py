@@ -138,19 +138,23 @@ def _grid(
     """Times of both runs, and what changed; only what is notable of the whole has a colour."""
     grid = plain_grid(page, [title], _TIMES)
     for name, row in zip(names, table.to_dicts(), strict=True):
-        delta_ns = row["delta_ns"]
+        delta_ns = row["delta_ns"] or 0
         style = _WORSE if delta_ns > 0 else _BETTER
         if abs(delta_ns) < NOTABLE * whole_ns:
             style = ""
         grid.add_row(
             name_text(str(name), page),
-            spell_short(row["base_ns"]),
-            spell_short(row["new_ns"]),
-            Text(f"{'+' if delta_ns > 0 else ''}{spell_short(delta_ns)}", style=style),
+            _time(row["base_ns"]),
+            _time(row["new_ns"]),
+            Text(f"{'+' if delta_ns > 0 else ''}{_time(row['delta_ns'])}", style=style),
             Text(_share(row), style=style),
             style="bold" if name == bold else None,
         )
     return grid
+
+
+def _time(time_ns: int | None) -> str:
+    return "-" if time_ns is None else spell_short(time_ns)
 
 
 def _share(row: dict[str, Any]) -> str:

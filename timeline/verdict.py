@@ -302,5 +302,6 @@ def _longest(totals: Table, chosen: Bool) -> Table:
 
 
 def _stragglers(waiting: Table) -> Table:
-    order = np.argsort(-waiting["caused_ns"], kind="stable")
-    return waiting.take(order[waiting["caused_ns"][order] > 0])
+    caused_ns = np.ma.filled(waiting["caused_ns"], 0)
+    order = np.argsort(-caused_ns, kind="stable")
+    return waiting.take(order[caused_ns[order] > 0])

@@ -13,6 +13,7 @@ from timeline.records.counting import INNER, FreeRule
 from timeline.records.tables import Records, Spans, Tasks
 
 __all__ = [
+    "FreeParts",
     "Overlap",
     "OverlapTotals",
     "communication_of",
@@ -93,14 +94,24 @@ class Overlap:
             "free_ns": self.free.total_ns,
         }
 
-    def free_parts_ns(self) -> dict[str, int | None]:
-        """The parts of free under the names of the report, and of outside what lies before."""
-        return {
-            "copies_ns": self.copies.total_ns,
-            "outside_ns": self.outside_ns,
-            "idle_ns": self.idle.total_ns,
-            "before_ns": self.before_ns,
-        }
+    def free_parts(self) -> FreeParts:
+        """The summed lengths that add up to free."""
+        return FreeParts(
+            self.copies.total_ns, self.outside_ns, self.idle.total_ns, self.before_ns
+        )
+
+
+@dataclass(frozen=True)
+class FreeParts:
+    """What free time consists of; before_ns is the part of outside_ns before the first kernel.
+
+    Both are None where nothing tells whether the profiler counts any time outside.
+    """
+
+    copies_ns: int
+    outside_ns: int | None
+    idle_ns: int
+    before_ns: int | None
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from timeline.analysis.contents import graphs_of, is_monotonic
 from timeline.analysis.cut import device_span_ns
 from timeline.analysis.links import RankLinks, rank_links
 from timeline.analysis.operators import OperatorFigures, operator_figures
-from timeline.analysis.overlap import OverlapTotals
+from timeline.analysis.overlap import FreeParts, OverlapTotals
 from timeline.analysis.step_waits import StepWaits, step_waits
 from timeline.records.clock import ClockMove
 from timeline.records.columns import Int64
@@ -70,8 +70,7 @@ class RankFacts:
     other_rows: int
     """Host events and counter samples."""
     overlap_ns: Mapping[str, int]
-    free_parts_ns: Mapping[str, int | None]
-    """Copies, outside and idle, and what of outside lies before the first computing."""
+    free_parts: FreeParts
     graphs: frozenset[int]
     tasks: int
     communication_tasks: int
@@ -148,7 +147,7 @@ def facts_of(
         sum((np.bincount(own[own >= 0], minlength=count) for own in rows), np.zeros(count, int)),
         len(records.host) + len(records.samples),
         picture.overlap.totals_ns(),
-        picture.overlap.free_parts_ns(),
+        picture.overlap.free_parts(),
         graphs_of(records),
         len(records.tasks),
         len(records.planes),
