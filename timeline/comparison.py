@@ -196,9 +196,7 @@ def _overall(sides: tuple[Figures, Figures], shares: tuple[float, float]) -> Tab
     told = all(tells_vector(own.operators["core"].tolist()) for own in sides)
     found = [_metrics(own, share, told=told) for own, share in zip(sides, shares, strict=True)]
     names = [name for name in _ALL if any(name in own for own in found)]
-    unknown = [
-        [name == _WAITING and not _knows_waiting(own) for name in names] for own in sides
-    ]
+    unknown = [[name == _WAITING and not _knows_waiting(own) for name in names] for own in sides]
     columns = [
         np.ma.masked_array([own.get(name, 0) for name in names], mask, np.int64)
         for own, mask in zip(found, unknown, strict=True)

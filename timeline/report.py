@@ -84,8 +84,8 @@ class RankReport:
     align: str
     spread_ns: int | None
     matched_ops: int
-    free_rule: FreeRule
-    communication_rule: CommunicationRule
+    free_rule: FreeRule = FreeRule()
+    communication_rule: CommunicationRule = CommunicationRule()
 
 
 @dataclass(frozen=True)

@@ -169,9 +169,7 @@ def _picture(part: Cut, request: Request) -> RankPicture:
     records, membership = part.records, part.membership
     tasks, selection = records.tasks, request.selection
     communication, its_step = communication_of(records, membership)
-    by_step = totals_by_step(
-        tasks, communication, membership.tasks, its_step, len(records.steps)
-    )
+    by_step = totals_by_step(tasks, communication, membership.tasks, its_step, len(records.steps))
     if selection.steps is None:
         is_whole = selection.graphs is None and request.window_ns is None
         whole = overlap_of(tasks, communication, records.free_rule if is_whole else INNER)

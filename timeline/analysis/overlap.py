@@ -96,9 +96,7 @@ class Overlap:
 
     def free_parts(self) -> FreeParts:
         """The summed lengths that add up to free."""
-        return FreeParts(
-            self.copies.total_ns, self.outside_ns, self.idle.total_ns, self.before_ns
-        )
+        return FreeParts(self.copies.total_ns, self.outside_ns, self.idle.total_ns, self.before_ns)
 
 
 @dataclass(frozen=True)

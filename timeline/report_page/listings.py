@@ -147,7 +147,7 @@ def _parts(table: Table) -> list[Column | None]:
     own = with_parts(table)
     span_ns = _largest_ns(own)
     has_copies = bool(np.ma.filled(own["copies_ns"], 0).any())
-    outside_ns = np.ma.filled(own["outside_ns"], 0) if "outside_ns" in own.columns else own["rank"][:0]
+    outside_ns = np.ma.filled(own.columns.get("outside_ns", np.zeros(len(own), np.int64)), 0)
     return [
         times("Device time", own["span_ns"], bars=True),
         times("Computing", own["computing_ns"], like_ns=span_ns),

@@ -25,7 +25,7 @@ from timeline.records.tables import (
     Tasks,
 )
 from timeline.sources.base import Clock, Identity, Wanted
-from timeline.sources.common.task_kinds import COMPUTE_TYPES
+from timeline.sources.common.task_kinds import COMPUTE_TYPES, COPY_TYPES
 from timeline.sources.damage import left_out
 from timeline.sources.database_joins import covering_parents
 from timeline.sources.identity import how_to_export
@@ -166,6 +166,7 @@ class _Reader:
         types = [log.types.get(code, f"type {code}") for code in range(_KINDS)]
         types += [SUBTASK_TYPES.get(code, f"sub-task type {code}") for code in range(_KINDS)]
         computes = np.array([name in COMPUTE_TYPES for name in types])
+        copies = np.array([name in COPY_TYPES for name in types])
         held = distinct(kind)
         codes = np.zeros(2 * _KINDS, np.int32)
         codes[held] = self.strings.codes(types[code] for code in held.tolist())
@@ -182,6 +183,7 @@ class _Reader:
                 "name": self._names(log, found, kind, types),
                 "task_type": codes[kind],
                 "compute": computes[kind],
+                "copy": copies[kind],
             },
         )
 
@@ -237,7 +239,7 @@ class _Reader:
         """What the records do not tell, and what would."""
         found = [
             "raw data, read without CANN. Names and shapes of operators, communication with its "
-            "planes, host calls and counters are not known; communication shows as free time. "
+            "planes, host calls and counters are not known; communication shows as idle time and copies. "
             f"To have them: msprof --export=on --output={directory}"
         ]
         if self.unanchored:

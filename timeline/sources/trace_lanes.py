@@ -38,7 +38,7 @@ class LaneKind(enum.Enum):
     OPS = enum.auto()
     HOST = enum.auto()
     DERIVED = enum.auto()
-    """Overlap Analysis: recomputed from records, never copied."""
+    """Overlap Analysis: recomputed from records, never copied; it tells the rule of free time."""
 
 
 @dataclass

@@ -35,6 +35,7 @@ from timeline.sources.damage import Damage
 from timeline.sources.event_scanner import EventScanner, is_compiled
 from timeline.sources.json_events import look_for_metadata, read_events
 from timeline.sources.lane_events import DecodedLanes, LaneEvents
+from timeline.sources.own_overlap import OwnOverlap
 from timeline.sources.scanned_arrows import add_arrows
 from timeline.sources.scanned_counters import scanned_counters
 from timeline.sources.scanned_events import ARROWS, COMPLETE, COUNTER, ScannedEvents
@@ -131,6 +132,7 @@ class _Reader:
         self._read_as: dict[LaneKey, LaneMeaning] = {}
         self._tables = _Tables()
         self._counters, self._flows = CounterReader(), FlowReader(strings)
+        self._own_overlap = OwnOverlap()
         self._lanes: dict[LaneKey, list[Complete]] = defaultdict(list)
         self._samples: dict[CounterKey, list[Counter]] = defaultdict(list)
         self._ends: list[FlowStart | FlowStep | FlowFinish] = []
@@ -281,6 +283,7 @@ class _Reader:
             samples=samples,
             flows=resolved.flows if Layer.ARROWS in self._layers else Flows.empty(),
             omissions=self._omissions(resolved, rank),
+            free_rule=self._own_overlap.rule(self._files.paths[0].name),
         )
 
     def _omissions(self, resolved: ResolvedFlows, rank: int) -> tuple[Omission, ...]:
@@ -332,6 +335,8 @@ class _Reader:
                 every_arg=every_arg,
             )
             self._append(tables.planes, planes, FlowEnd.PLANE, lanes)
+        if kind is LaneKind.DERIVED:
+            self._own_overlap.add(lanes)
         if kind is LaneKind.STEP_TRACE:
             graphs = [names.graph(key) for key in keys]
             steps, parts = step_tables(

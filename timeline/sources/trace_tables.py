@@ -25,7 +25,7 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
-from timeline.sources.common.task_kinds import COMPUTE_TYPES, are_of
+from timeline.sources.common.task_kinds import COMPUTE_TYPES, COPY_TYPES, are_of
 from timeline.sources.lane_events import LaneEvents
 
 __all__ = [
@@ -72,6 +72,7 @@ def tasks_table(
             "task_type": types,
             "context": lanes.ids(NO_CONTEXT, "subtask"),
             "compute": are_of(COMPUTE_TYPES, types, lanes.strings),
+            "copy": are_of(COPY_TYPES, types, lanes.strings),
         }
         | ({"batch": lanes.ids(NO_ID, "batch")} if every_arg else {}),
     )

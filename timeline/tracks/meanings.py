@@ -95,8 +95,8 @@ OVERLAP = {
     "Free": "Neither computes nor communicates, between the first and the last of both.",
 }
 FREE_OUTSIDE = (
-    "Neither computes nor communicates, as msprof counts it since CANN 9: also before the first and "
-    "after the last of both, while the device has other tasks."
+    "Neither computes nor communicates, as newer versions of msprof count it: also before the "
+    "first and after the last of both, while the device has other tasks."
 )
 COMMUNICATION_BY_TASKS = (
     "Union of the HCCL tasks of all groups, as torch_npu counted it before October 2024."

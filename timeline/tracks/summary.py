@@ -46,8 +46,7 @@ def paint_overlap(painter: Painter, parent: int, picture: RankPicture) -> None:
         told["Free"] = meanings.FREE_OUTSIDE
     parts = (overlap.computing, overlap.communication, overlap.not_overlapped, overlap.free)
     rows = [
-        (name, intervals, told[name])
-        for name, intervals in zip(OVERLAP_ROWS, parts, strict=True)
+        (name, intervals, told[name]) for name, intervals in zip(OVERLAP_ROWS, parts, strict=True)
     ]
     if len(overlap.copies):
         rows.append((COPIES, overlap.copies, meanings.COPIES))

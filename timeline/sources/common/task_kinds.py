@@ -7,7 +7,7 @@ import numpy as np
 from timeline.records.columns import Bool, Codes
 from timeline.records.strings import StringPool
 
-__all__ = ["COMPUTE_TYPES", "COPY_TYPES", "are_of"]
+__all__ = ["COMPUTE_TYPES", "COPY_TYPES", "UNCOUNTED_TYPES", "are_of"]
 
 COMPUTE_TYPES = frozenset(
     {
@@ -28,8 +28,37 @@ COMPUTE_TYPES = frozenset(
 )
 """Types that compute, where no table tells which tasks ran an operator."""
 
-COPY_TYPES = frozenset({"MEMCPY_ASYNC", "SDMA", "SDMA_SQE", "gpu_memcpy", "gpu_memset"})
-"""Types that move or fill memory; those that a communication op made are no copies."""
+COPY_TYPES = frozenset(
+    {
+        "MEMCPY_ASYNC",
+        "SDMA",
+        "SDMA_SQE",
+        "PCIE_DMA",
+        "PCIE_DMA_SQE",
+        "ASYNCDMA",
+        "UBDMA",
+        "gpu_memcpy",
+        "gpu_memset",
+        "memcpy",
+        "memset",
+        "Memcpy",
+        "Memset",
+    }
+)
+"""Types that move or fill memory: of the runtime, of the device, and of PyTorch's GPU traces."""
+
+UNCOUNTED_TYPES = frozenset(
+    {
+        "KERNEL_AICORE",
+        "KERNEL_AIVEC",
+        "FFTS_PLUS",
+        "KERNEL_MIX_AIC",
+        "KERNEL_MIX_AIV",
+        "PROFILING_ENABLE",
+        "PROFILING_DISABLE",
+    }
+)
+"""Types that do not widen the time in which msprof counts what is free, by its outer rule."""
 
 
 def are_of(kinds: frozenset[str], codes: Codes, strings: StringPool) -> Bool:
