@@ -134,9 +134,9 @@ def _contents(source: Source, operators: StepOperators) -> RankContents:
 def _rules_of(contents: RankContents) -> Iterator[str]:
     free, communication = contents.free_rule, contents.communication_rule
     if free.evidence:
-        yield f"free time is counted by the {free.name} rule: {free.evidence}."
+        yield f"free time by the {free.name} rule, as {free.evidence} tells."
     if communication.of_tasks:
-        yield f"communication is the union of HCCL tasks: {communication.evidence}."
+        yield f"communication is the union of HCCL tasks ({communication.evidence})."
 
 
 def _where(source: Source) -> str:

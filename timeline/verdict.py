@@ -178,7 +178,8 @@ def _where_time_goes(row: dict[str, Any], *, several: bool) -> str:
         "idle": row["idle_ns"],
     }
     parts = sorted(spent.items(), key=lambda item: -item[1])
-    shares = ", ".join(f"{part_ns / whole_ns:.0%} {name}" for name, part_ns in parts if part_ns)
+    told = [(round(100 * part_ns / whole_ns), name) for name, part_ns in parts]
+    shares = ", ".join(f"{percent}% {name}" for percent, name in told if percent)
     where = f" of rank {row['rank']}" if several else ""
     return f"Device time{where}: {shares}."
 

@@ -58,12 +58,12 @@ def _told(database: Database, device: int | None) -> tuple[bool, str]:
     """Whether the rule is the outer one, and what tells it; nothing may."""
     drawn = _outer_as_drawn(database, device)
     if drawn is not None:
-        return drawn, "its table OVERLAP_ANALYSIS"
+        return drawn, "table OVERLAP_ANALYSIS"
     version = _schema_version(database)
     match = _VERSION.fullmatch(version)
     if not match:
         return False, ""
-    return (int(match[1]), int(match[2])) >= _OUTER_SINCE, f"its SCHEMA_VERSION {version}"
+    return (int(match[1]), int(match[2])) >= _OUTER_SINCE, f"SCHEMA_VERSION {version}"
 
 
 def _outer_as_drawn(database: Database, device: int | None) -> bool | None:

@@ -61,4 +61,4 @@ class OwnOverlap:
         if free.end_ns is not None and free.end_ns > busy.end_ns:
             after_ns = free.end_ns
         outer = before_ns is not None or after_ns is not None
-        return FreeRule(f"the Overlap Analysis in {where}", outer, before_ns, after_ns)
+        return FreeRule(f"Overlap Analysis of {where}", outer, before_ns, after_ns)

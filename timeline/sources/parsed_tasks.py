@@ -27,6 +27,8 @@ __all__ = [
 
 NO_CONNECTION = 4294967295
 """Connection of a task that no call launched, as newer versions write it; older ones write -1."""
+EXACT_REAL = 2.0**52
+"""Reals below this hold at least half a ns."""
 _IDS = ("stream_id", "task_id", "batch_id", "context_id")
 _FIRST_QUEUE_TYPES = (
     "AI_CORE",
@@ -88,8 +90,9 @@ def read_device_tasks(table: LooseTable, device: int, strings: StringPool) -> De
     types = table.texts(("host_task_type", "device_task_type"), strings)
     overwritten = strings.matching("\0" in text for text in strings)
     whole = ~np.any([np.isin(codes, overwritten) for codes in types.values()], axis=0)
-    start_ns, length_ns = np.where(whole, raw["start_time"], NO_TIME), raw["duration"]
-    known = (start_ns != NO_TIME) & (length_ns != NO_TIME)
+    start_ns, end_ns = _whole_ns(
+        table, np.where(whole, raw["start_time"], NO_TIME), raw["duration"]
+    )
     unknown = strings.find("UNKNOWN")
     ran = ~((start_ns == -1) | (types["device_task_type"] == (-1 if unknown is None else unknown)))
     connection, graph = raw["connection_id"], raw["model_id"]
@@ -99,7 +102,7 @@ def read_device_tasks(table: LooseTable, device: int, strings: StringPool) -> De
         len(start_ns),
         {
             "start_ns": start_ns,
-            "end_ns": np.where(known, start_ns + np.where(known, length_ns, 0), NO_TIME),
+            "end_ns": end_ns,
             "device": np.full(len(start_ns), device),
             "stream": raw["stream_id"],
             "task": raw["task_id"],
@@ -113,6 +116,23 @@ def read_device_tasks(table: LooseTable, device: int, strings: StringPool) -> De
         },
     )
     return DeviceTasks(tasks.take(ran), device_type[ran], int(np.count_nonzero(~ran)))
+
+
+def _whole_ns(table: LooseTable, start_ns: Int64, length_ns: Int64) -> tuple[Int64, Int64]:
+    """Starts and ends without their fractions of a ns, as msprof has them in its database.
+
+    An end is cut where start and length together have it, so they are added as they are written;
+    a clock that shows more than a real can hold has no fractions.
+    """
+    known = (start_ns != NO_TIME) & (length_ns != NO_TIME)
+    end_ns = np.where(known, start_ns + np.where(known, length_ns, 0), NO_TIME)
+    reals = table.reals(("start_time", "duration"))
+    if len(reals) < 2:
+        return start_ns, end_ns
+    start, end = reals["start_time"], reals["start_time"] + reals["duration"]
+    fine = known & (np.abs(start) < EXACT_REAL) & (np.abs(end) < EXACT_REAL)
+    whole = [np.floor(np.where(fine, own, 0)).astype(np.int64) for own in (start, end)]
+    return np.where(fine, whole[0], start_ns), np.where(fine, whole[1], end_ns)
 
 
 def _device_types(codes: Codes, strings: StringPool) -> Codes:

@@ -239,7 +239,8 @@ class _Reader:
         """What the records do not tell, and what would."""
         found = [
             "raw data, read without CANN. Names and shapes of operators, communication with its "
-            "planes, host calls and counters are not known; communication shows as idle time and copies. "
+            "planes, host calls and counters are not known; communication shows as idle time "
+            "and copies. "
             f"To have them: msprof --export=on --output={directory}"
         ]
         if self.unanchored:
