@@ -15,6 +15,7 @@ import numpy as np
 
 from timeline.records.clock import ClockMove
 from timeline.records.columns import Bool, Codes, Columns, Float64, Int64, column
+from timeline.records.counting import CommunicationRule, FreeRule
 from timeline.records.strings import NO_NAME, StringPool
 
 __all__ = [
@@ -104,7 +105,8 @@ class Tasks(Spans):
     blocks: Int64 = column(np.int64, NO_ID)
     compute: Bool = column(np.bool_, 0)
     copy: Bool = column(np.bool_, 0)
-    """Whether it moves or fills memory, for no communication op."""
+    """Whether it moves or fills memory; those of a communication op lie inside that, and count as
+    communication."""
     size_bytes: Int64 = column(np.int64, NO_ID)
     """What a copy or fill moves, where the source tells it of the task itself."""
     occupancy: Int64 = column(np.int64, NO_ID)
@@ -275,6 +277,8 @@ class Records:
     warnings: tuple[str, ...] = ()
     hardware: str = "Ascend Hardware"
     """What the devices are, as the layer of their tasks is called."""
+    free_rule: FreeRule = FreeRule()
+    communication_rule: CommunicationRule = CommunicationRule()
 
     def holds_layer(self, name: str) -> bool:
         """Whether there are host events of a layer of this name."""

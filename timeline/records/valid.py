@@ -9,6 +9,7 @@ import numpy as np
 from timeline.ranges import FURTHEST_NS
 from timeline.records.columns import Bool, Int64
 from timeline.records.copies import copies_in
+from timeline.records.counting import FreeRule
 from timeline.records.ids import with_ids_given
 from timeline.records.paging import let_go, parts_of
 from timeline.records.tables import CounterSamples, Omission, Records, Spans
@@ -75,7 +76,11 @@ def valid(records: Records) -> Records:
         samples=check_samples(records.samples),
     )
     cut_flows = kept.omissions[len(records.omissions) :]
-    return replace(kept, omissions=(*omissions, *cut_flows))
+    rule = records.free_rule
+    bounds = [time_ns for time_ns in (rule.start_ns, rule.end_ns) if time_ns is not None]
+    if not middle.holds(np.array(bounds, np.int64)).all():
+        rule = FreeRule()
+    return replace(kept, omissions=(*omissions, *cut_flows), free_rule=rule)
 
 
 def _with_ids_given(records: Records) -> Records:

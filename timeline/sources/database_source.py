@@ -11,6 +11,7 @@ import numpy as np
 from timeline.errors import SourceError
 from timeline.records.columns import Bool, Codes, Float64, Int64, Rows, compacted
 from timeline.records.constant import constant
+from timeline.records.counting import CommunicationRule, FreeRule
 from timeline.records.distinct import distinct_values
 from timeline.records.ids import IDS
 from timeline.records.paging import by_parts, kept
@@ -34,8 +35,9 @@ from timeline.records.tables import (
 from timeline.selection import Layer
 from timeline.sources.base import Clock, Identity, Wanted
 from timeline.sources.common.ai_cpu import ai_cpu_remark
-from timeline.sources.common.task_kinds import compute_by_type
+from timeline.sources.common.task_kinds import COPY_TYPES, compute_by_type
 from timeline.sources.database_counters import read_counters
+from timeline.sources.database_counting import communication_rule, free_rule, own_step_sums
 from timeline.sources.database_host import read_cann_calls, read_host
 from timeline.sources.database_joins import Lookup, common_keys, covering_parents, values_at
 from timeline.sources.database_names import DatabaseNames
@@ -77,6 +79,9 @@ class _Reader:
         self.omissions: list[Omission] = []
         self.group_numbers: dict[int, int] = {}
         self.steps = self._steps()
+        self.warnings: list[str] = []
+        self.free_rule = FreeRule()
+        self.communication_rule = self._communication_rule()
         # Where steps are not marked they are found by the names of operators.
         # Those of HCCL tasks may be known of the device task alone.
         self.named = (
@@ -101,7 +106,7 @@ class _Reader:
             tasks = replace(tasks, launch_ns=_launches(tasks.connection, lookup))
             ops = replace(ops, launch_ns=_launches(ops.connection, lookup))
         planes = PlaneTasks.empty()
-        if Layer.COMMUNICATION in self.layers:
+        if self._reads_planes:
             planes = self._planes(tasks, task_ids, communication)
         host, flows = HostEvents.empty(), Flows.empty()
         if with_host:
@@ -126,8 +131,24 @@ class _Reader:
             samples=samples,
             flows=flows if Layer.ARROWS in self.layers else Flows.empty(),
             omissions=(*self.omissions, *self.database.damage.omissions(self.rank)),
-            warnings=self._warnings(),
+            warnings=(*self.warnings, *self._warnings()),
+            free_rule=self.free_rule,
+            communication_rule=self.communication_rule,
         )
+
+    @property
+    def _reads_planes(self) -> bool:
+        """Whether HCCL tasks are drawn, or may be what counts as communication."""
+        return Layer.COMMUNICATION in self.layers or self.communication_rule.of_tasks
+
+    def _communication_rule(self) -> CommunicationRule:
+        ops = self._integers("COMMUNICATION_OP", {"startNs": NO_TIME, "endNs": NO_TIME})
+        own_ns: dict[int, int] = {}
+        try:
+            own_ns = own_step_sums(self.database.path)
+        except SourceError as error:
+            self.warnings.append(f"rank {self.rank}: {error}")
+        return communication_rule(self.database, ops, own_ns)
 
     def _warnings(self) -> tuple[str, ...]:
         found = [self.remark] if self.remark else []
@@ -161,14 +182,17 @@ class _Reader:
                 "streamId": NO_ID,
                 "taskId": NO_ID,
                 "modelId": NO_GRAPH,
+                "taskType": NO_ID,
             }
-            | ({"taskType": NO_ID} if self.named or self.untold else {})
             | ({} if self._of_one_device() else {"deviceId": NO_ID})
             | self._rest({"batchId": NO_ID}),
             where,
         )
         if self.database.is_lost("TASK"):
             raise SourceError(self.database.path, "the table TASK is damaged from its first page.")
+        types = self.names.by_id
+        self.free_rule = free_rule(self.database, raw, types, self.device)
+        copying = [number for number, name in types.items() if name in COPY_TYPES]
         row = compute.find(raw["globalTaskId"])
         own = ~covering_parents(_unnamed_tasks(raw, row))
         self._omit("FFTS+ tasks that only repeat the span of their sub-tasks", own)
@@ -178,6 +202,7 @@ class _Reader:
         tasks = replace(_unnamed_tasks(raw, row), **self._names_of(raw, codes, row))
         if self.untold:
             tasks = self._by_type(tasks, self.names.codes(raw["taskType"]))
+        tasks = replace(tasks, copy=np.isin(raw["taskType"], copying))
         if self.every_arg:
             tasks = replace(
                 tasks,
@@ -261,7 +286,7 @@ class _Reader:
 
     def _communication(self, tasks: Tasks) -> dict[str, Int64]:
         """HCCL tasks as they are in the database, as far as they are drawn or tell of ops."""
-        drawn = Layer.COMMUNICATION in self.layers
+        drawn = self._reads_planes
         make_ops = not self.database.count("COMMUNICATION_OP")
         of_ops = make_ops or self.device is not None or bool((tasks.graph != NO_GRAPH).any())
         columns = {"globalTaskId": NO_ID} if drawn or of_ops else {}

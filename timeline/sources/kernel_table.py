@@ -11,11 +11,12 @@ import numpy as np
 from timeline.records.columns import Codes, Int64, Rows
 from timeline.records.distinct import distinct
 from timeline.records.strings import NO_NAME, StringPool
-from timeline.records.tables import NO_ID, Omission, Tasks
+from timeline.records.tables import NO_ID, NO_TIME, Omission, Tasks
 from timeline.sources.damage import Damage
 from timeline.sources.kernel_rows import (
     ARGS,
     DESCRIPTION,
+    LENGTH,
     SHAPES,
     KernelTable,
     TableFile,
@@ -25,6 +26,7 @@ from timeline.sources.kernel_rows import (
 __all__ = [
     "MATCH_TOLERANCE_NS",
     "describe_tasks",
+    "end_tasks",
     "following_rows",
     "matching_rows",
     "read_kernel_table",
@@ -45,7 +47,7 @@ def read_kernel_table(
     Raises:
         SourceError: a file cannot be read, or has no column of start times.
     """
-    wanted = {**DESCRIPTION, **SHAPES, **ARGS}
+    wanted = {**DESCRIPTION, **LENGTH, **SHAPES, **ARGS}
     damages = [Damage(path) for path in paths]
     parts = [
         read_kernel_rows(TableFile(path), strings, wanted, damage)
@@ -90,6 +92,20 @@ def describe_tasks(tasks: Tasks, table: KernelTable) -> tuple[Tasks, int]:
         compute=has,
     )
     return described, len(table) - len(distinct(row[has]))
+
+
+def end_tasks(tasks: Tasks, table: KernelTable) -> Tasks:
+    """Tasks that end as their rows in op_summary do, which is what databases say.
+
+    A trace has lost the fraction of a start, with which the end was rounded.
+    """
+    if not len(table):
+        return tasks
+    row = matching_rows(tasks.name, tasks.start_ns, table.name, table.start_ns)
+    own_ns = table.end_ns[np.maximum(row, 0)]
+    own_ns = np.where((row >= 0) & (own_ns != NO_TIME), own_ns, tasks.end_ns)
+    near = np.abs(own_ns - tasks.end_ns) <= MATCH_TOLERANCE_NS
+    return replace(tasks, end_ns=np.where(near, own_ns, tasks.end_ns))
 
 
 def matching_rows(

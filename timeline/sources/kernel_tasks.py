@@ -12,6 +12,7 @@ from timeline.records.columns import Bool, Codes
 from timeline.records.distinct import distinct_pairs
 from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_GRAPH, NO_ID, CommunicationOps, Steps, Tasks
+from timeline.sources.common.task_kinds import COPY_TYPES, are_of
 from timeline.sources.kernel_rows import KernelTable
 from timeline.sources.kernel_table import MATCH_TOLERANCE_NS, following_rows, matching_rows
 
@@ -21,7 +22,7 @@ _OP_NAME = re.compile(r".*hcom_\w+?__(\d+)_\d+_\d+")
 """An op's name holds the last digits of its group's id, its index there, and the iteration."""
 
 
-def tasks_of(rows: KernelTable, compute: Bool) -> Tasks:
+def tasks_of(rows: KernelTable, compute: Bool, strings: StringPool) -> Tasks:
     """The device tasks among rows, ordered by start."""
     order = np.argsort(rows.start_ns, kind="stable")
     order = order[~rows.is_op[order]]
@@ -45,6 +46,7 @@ def tasks_of(rows: KernelTable, compute: Bool) -> Tasks:
             "input_types": own.input_types,
             "blocks": own.blocks,
             "compute": compute[order],
+            "copy": are_of(COPY_TYPES, own.core, strings),
         },
     )
 

@@ -12,7 +12,7 @@ from timeline.records.distinct import distinct, translated
 from timeline.records.ids import IDS
 from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME, Tasks
-from timeline.sources.common.task_kinds import compute_by_type
+from timeline.sources.common.task_kinds import COPY_TYPES, are_of, compute_by_type
 from timeline.sources.database_joins import Lookup, common_keys
 from timeline.sources.loose_table import LooseTable
 from timeline.sources.whole_numbers import whole_number
@@ -107,6 +107,7 @@ def read_device_tasks(table: LooseTable, device: int, strings: StringPool) -> De
             "connection": IDS["connection"].given(raw["connection_id"]),
             "name": kind,
             "task_type": kind,
+            "copy": are_of(COPY_TYPES, kind, strings),
         },
     )
     return DeviceTasks(tasks.take(ran), device_type[ran], int(np.count_nonzero(~ran)))

@@ -26,7 +26,7 @@ from timeline.records.tables import (
 )
 from timeline.sources.base import Clock, Identity, Wanted
 from timeline.sources.common.ai_cpu import ai_cpu_remark
-from timeline.sources.common.task_kinds import compute_by_type
+from timeline.sources.common.task_kinds import COPY_TYPES, compute_by_type
 from timeline.sources.damage import left_out
 from timeline.sources.database_joins import covering_parents
 from timeline.sources.device_clock import CounterClock, read_anchor
@@ -162,6 +162,7 @@ class _Reader:
         kind = found.kind + np.where(inside, _KINDS, 0)
         types = [log.types.get(code, f"type {code}") for code in range(_KINDS)]
         types += [SUBTASK_TYPES.get(code, f"sub-task type {code}") for code in range(_KINDS)]
+        copies = np.array([name in COPY_TYPES for name in types])
         held = distinct(kind)
         codes = np.zeros(2 * _KINDS, np.int32)
         codes[held] = self.strings.codes(types[code] for code in held.tolist())
@@ -181,6 +182,7 @@ class _Reader:
                 "task_type": task_type,
                 "op_type": np.where(compute, task_type, NO_NAME),
                 "compute": compute,
+                "copy": copies[kind],
             },
         )
 
@@ -236,7 +238,8 @@ class _Reader:
         """What the records do not tell, and what would."""
         found = [
             "raw data, read without CANN. Names and shapes of operators, communication with its "
-            "planes, host calls and counters are not known; communication shows as free time. "
+            "planes, host calls and counters are not known; communication shows as idle time "
+            "and copies. "
             f"To have them: msprof --export=on --output={directory}"
         ]
         if remark := ai_cpu_remark(tasks, self.strings, "the host's record of operators"):

@@ -211,7 +211,7 @@ class _Reading:
         return Records(
             self.identity.rank,
             self.strings,
-            tasks=tasks_of(rows, compute),
+            tasks=tasks_of(rows, compute, self.strings),
             ops=ops_of(rows, self.strings, groups),
         )
 

@@ -37,6 +37,7 @@ from timeline.sources.event_scanner import EventScanner, is_compiled
 from timeline.sources.json_events import look_for_metadata, read_events
 from timeline.sources.lane_events import DecodedLanes, LaneEvents
 from timeline.sources.own_computing import computing_spans, settle_by_computing
+from timeline.sources.own_overlap import OwnOverlap
 from timeline.sources.scanned_arrows import add_arrows
 from timeline.sources.scanned_counters import scanned_counters
 from timeline.sources.scanned_events import ARROWS, COMPLETE, COUNTER, ScannedEvents
@@ -133,6 +134,7 @@ class _Reader:
         self._read_as: dict[LaneKey, LaneMeaning] = {}
         self._tables = _Tables()
         self._counters, self._flows = CounterReader(), FlowReader(strings)
+        self._own_overlap = OwnOverlap()
         self._lanes: dict[LaneKey, list[Complete]] = defaultdict(list)
         self._samples: dict[CounterKey, list[Counter]] = defaultdict(list)
         self._ends: list[FlowStart | FlowStep | FlowFinish] = []
@@ -286,6 +288,7 @@ class _Reader:
             samples=samples,
             flows=flows,
             omissions=self._omissions(half, rank),
+            free_rule=self._own_overlap.rule(self._files.paths[0].name),
         )
 
     def _omissions(self, half: int, rank: int) -> tuple[Omission, ...]:
@@ -343,6 +346,7 @@ class _Reader:
             tables.steps.add(steps)
             tables.parts.add(parts)
         if kind is LaneKind.DERIVED:
+            self._own_overlap.add(lanes)
             tables.computing.add(computing_spans(lanes))
         if kind is LaneKind.HOST:
             rows, numbers = lanes.numbered(PROFILER_STEP)

@@ -25,7 +25,7 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
-from timeline.sources.common.task_kinds import compute_by_type
+from timeline.sources.common.task_kinds import COPY_TYPES, are_of, compute_by_type
 from timeline.sources.lane_events import LaneEvents
 
 __all__ = [
@@ -72,6 +72,7 @@ def tasks_table(
             "task_type": types,
             "context": lanes.ids(NO_CONTEXT, "subtask"),
             "compute": compute_by_type(types, lanes.strings, names),
+            "copy": are_of(COPY_TYPES, types, lanes.strings),
         }
         | ({"batch": lanes.ids(NO_ID, "batch")} if every_arg else {}),
     )

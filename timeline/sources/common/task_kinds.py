@@ -10,7 +10,14 @@ from timeline.records.columns import Bool, Codes
 from timeline.records.distinct import distinct
 from timeline.records.strings import NO_NAME, StringPool
 
-__all__ = ["COPY_TYPES", "are_of", "compute_by_type", "may_compute", "run_on_ai_cpu"]
+__all__ = [
+    "COPY_TYPES",
+    "UNCOUNTED_TYPES",
+    "are_of",
+    "compute_by_type",
+    "may_compute",
+    "run_on_ai_cpu",
+]
 
 CORE_TYPES = frozenset(
     {
@@ -37,8 +44,37 @@ UNTOLD_TYPES = frozenset({"", "Other"})
 KERNEL = "KERNEL_"
 """What the runtime puts before the unit that a kernel runs on."""
 
-COPY_TYPES = frozenset({"MEMCPY_ASYNC", "SDMA", "SDMA_SQE", "gpu_memcpy", "gpu_memset"})
-"""Types that move or fill memory; those that a communication op made are no copies."""
+COPY_TYPES = frozenset(
+    {
+        "MEMCPY_ASYNC",
+        "SDMA",
+        "SDMA_SQE",
+        "PCIE_DMA",
+        "PCIE_DMA_SQE",
+        "ASYNCDMA",
+        "UBDMA",
+        "gpu_memcpy",
+        "gpu_memset",
+        "memcpy",
+        "memset",
+        "Memcpy",
+        "Memset",
+    }
+)
+"""Types that move or fill memory: of the runtime, of the device, and of PyTorch's GPU traces."""
+
+UNCOUNTED_TYPES = frozenset(
+    {
+        "KERNEL_AICORE",
+        "KERNEL_AIVEC",
+        "FFTS_PLUS",
+        "KERNEL_MIX_AIC",
+        "KERNEL_MIX_AIV",
+        "PROFILING_ENABLE",
+        "PROFILING_DISABLE",
+    }
+)
+"""Types that do not widen the time in which msprof counts what is free, by its outer rule."""
 
 
 def are_of(kinds: frozenset[str], codes: Codes, strings: StringPool) -> Bool:
