@@ -190,6 +190,19 @@ def test_arrows_of_a_connection_need_no_events(
     assert omitted(whole, "arrows") == omitted(found, "arrows") == []
 
 
+@pytest.mark.parametrize("layout", ["torch-text", "mindstudio"])
+def test_a_trace_has_the_arrows_of_a_database(shelf: ProfileShelf, layout: str) -> None:
+    """Those from calls of CANN: the exporter draws no flow to tasks that copy, record or wait."""
+
+    def launches(layout: str) -> Multiset[tuple[Any, ...]]:
+        found = arrows(read(shelf.get(layout, ranks=1, ops_per_step=24).path))
+        return Multiset(
+            {arrow: count for arrow, count in found.items() if arrow[0] == "HostToDevice"}
+        )
+
+    assert launches(layout) == launches("torch-db")
+
+
 # -- tables alone ----------------------------------------------------------------------------------
 
 
