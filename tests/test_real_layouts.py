@@ -50,7 +50,7 @@ class Alone:
         """The length of each task that computes, in order of start."""
         tasks = self.records.tasks.take(self.records.tasks.compute)
         order = np.lexsort((tasks.end_ns, tasks.start_ns))
-        return (tasks.end_ns - tasks.start_ns)[order].tolist()
+        return list(map(int, (tasks.end_ns - tasks.start_ns)[order]))
 
     @property
     def launches(self) -> set[int]:

@@ -183,7 +183,7 @@ def test_arrows_of_a_connection_need_no_events(
     whole = read(shelf.get("mindstudio", ranks=1).path)
     profile = shelf.copy("mindstudio", tmp_path / "run", ranks=1)
     for path in profile.path.rglob("msprof_[0-9]*.json"):
-        change_events(path, lambda event: None if event.get("ph") in phases else event)
+        change_events(path, lambda event: None if event["ph"] in phases else event)
     found = read(profile.path)
     assert len(whole.flows) > 10
     assert arrows(found) == arrows(whole)
