@@ -264,7 +264,7 @@ def test_raw_data_does_not_tell_what_ai_cpus_ran(shelf: ProfileShelf, tmp_path: 
     assert sorted(spelled) == ["", "", "AI_CORE", "AI_VECTOR_CORE"]
     assert np.count_nonzero(records.tasks.compute) == 2
     (warning,) = ai_cpu_warnings(records)
-    assert "2 AI CPU tasks of 3.000 us in all" in warning
+    assert "2 AI CPU tasks (3.000 us) do not count as computing" in warning
 
 
 def device_alone(profile: Profile) -> Path:
