@@ -95,20 +95,21 @@ def write_msprof_sqlite(
     parsed: bool = True,
     cann_9: bool = False,
     operators: bool = True,
+    distributed: bool = True,
 ) -> list[Path]:
     """Write one `PROF_*` directory per rank and return them.
 
     hccl is one of HCCL_VERSIONS; without `parsed` there is what surrounds the databases alone.
     With `cann_9` there are tasks of the runtime that AI CPUs run; without `operators` the host
-    recorded none.
+    recorded none; what is not `distributed` has no rank.
     """
     if hccl not in HCCL_VERSIONS:
         raise ValueError(f"{hccl} is none of {', '.join(HCCL_VERSIONS)}")
     sessions = []
     for rank in run.ranks:
         session = Path(directory) / session_name(run, rank)
-        write_host_info(run, rank, session)
-        write_device_info(run, rank, session)
+        write_host_info(run, rank, session, distributed=distributed)
+        write_device_info(run, rank, session, distributed=distributed)
         clock = DeviceCounter(run, rank)
         clock.write(session / f"device_{rank.device}")
         if parsed:

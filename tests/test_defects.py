@@ -616,13 +616,31 @@ def drawn_records(picture: TraceProcessor) -> int:
 
 
 def recorded_arrows(profile: Profile) -> int:
-    """Ends of flows of a text profile whose beginning is there too."""
+    """Flows of a text profile with both ends, and tasks that only their connection ties to a call.
+
+    A task is known by its stream and its start; those of a communication op belong to the op.
+    """
     count = 0
     for capture in profile.captures:
         events = json.loads(only(capture, "trace_view.json").read_text(encoding="utf-8"))
         starts = {(event["cat"], event["id"]) for event in events if event["ph"] == "s"}
-        count += sum(
-            (event["cat"], event["id"]) in starts for event in events if event["ph"] == "f"
+        ends = [
+            event
+            for event in events
+            if event["ph"] == "f" and (event["cat"], event["id"]) in starts
+        ]
+        launched = {
+            (end["pid"], end["tid"], end["ts"]) for end in ends if end["cat"] == "HostToDevice"
+        }
+        connected = [event for event in events if "connection_id" in event.get("args", {})]
+        calls, tasks, ops = (
+            [(event["args"]["connection_id"], event) for event in connected if arg in event["args"]]
+            for arg in ("level", "Task Type", "alg_type")
+        )
+        connections = {number for number, _ in calls} - {number for number, _ in ops}
+        count += len(ends) + sum(
+            number in connections and (task["pid"], task["tid"], task["ts"]) not in launched
+            for number, task in tasks
         )
     return count
 

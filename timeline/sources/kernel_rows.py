@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -52,6 +53,7 @@ ARGS: Spellings = {
 """The rest of that, which only `--args all` shows."""
 PLACE: Spellings = {
     "duration": ("Duration(us)", "Task Duration(us)", "task_time(us)"),
+    "stop": ("task_stop(us)",),
     "stream": ("Stream ID", "stream_id"),
     "task": ("Task ID", "task_id"),
     "graph": ("Model ID",),
@@ -146,11 +148,16 @@ def read_kernel_rows(
 
 
 def _rows_of(block: Block, file: TableFile, strings: StringPool) -> KernelTable:
-    columns: dict[str, object] = {}
+    columns: dict[str, Any] = {}
     starts = block.cells("start")
     if "duration" in block:
         durations = [cell or b"N/A" for cell in block.cells("duration")]
         columns["start_ns"], columns["end_ns"] = interval_ns(starts, durations)
+        if "stop" in block:
+            # Both ends were cut down by themselves, so the duration may be 1 ns short.
+            stop_ns = moments_ns(block.cells("stop"))
+            near = np.abs(stop_ns - columns["end_ns"]) <= 1
+            columns["end_ns"] = np.where(near, stop_ns, columns["end_ns"])
     else:
         columns["start_ns"] = moments_ns(starts)
     if "length" in block:

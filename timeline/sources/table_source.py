@@ -16,6 +16,7 @@ from timeline.records.strings import StringPool
 from timeline.records.tables import NO_ID, Omission, Records, StepParts, Steps
 from timeline.selection import Layer
 from timeline.sources.base import Clock, Identity, Wanted
+from timeline.sources.common.ai_cpu import ai_cpu_remark
 from timeline.sources.common.task_kinds import compute_by_type
 from timeline.sources.communication_groups import read_groups
 from timeline.sources.damage import Damage, left_out
@@ -208,10 +209,13 @@ class _Reading:
         else:
             compute = compute_by_type(others.core, self.strings, others.name)
         rows = KernelTable.concat([kernels, others])
+        tasks = tasks_of(rows, compute, self.strings)
+        if not len(kernels) and (remark := ai_cpu_remark(tasks, self.strings, "op_summary")):
+            self.warnings.append(f"rank {self.identity.rank}: {remark}")
         return Records(
             self.identity.rank,
             self.strings,
-            tasks=tasks_of(rows, compute, self.strings),
+            tasks=tasks,
             ops=ops_of(rows, self.strings, groups),
         )
 

@@ -23,7 +23,8 @@ def ai_cpu_remark(tasks: Tasks, strings: StringPool, knower: str) -> str | None:
     if not count:
         return None
     length_ns = int((tasks.end_ns[rows] - tasks.start_ns[rows]).sum())
+    counts = "does not count" if count == 1 else "do not count"
     return (
-        f"{spell_count(count, 'AI CPU task')} of {spell_duration(length_ns)} in all may have run "
-        f"operators or not, which only {knower} tells; none of them counts as computing."
+        f"{spell_count(count, 'AI CPU task')} ({spell_duration(length_ns)}) {counts} as "
+        f"computing: only {knower} would tell which of them ran operators."
     )
