@@ -24,7 +24,7 @@ from timeline.options import Args
 from timeline.records.tables import Records
 from timeline.records.valid import valid
 from timeline.report import ExportReport
-from timeline.selection import DETAIL_LAYERS
+from timeline.selection import DETAIL_LAYERS, Kind
 from timeline.sources.base import Wanted
 from timeline.sources.discovery import discover
 
@@ -93,6 +93,11 @@ def records_of(path: Path) -> Records:
     return valid(first.read(Wanted(DETAIL_LAYERS)))
 
 
+def texts(records: Records, table: str, column: str) -> list[str]:
+    """What a column of codes spells, row by row."""
+    return [records.strings[code] for code in getattr(getattr(records, table), column).tolist()]
+
+
 def spelled(slices: list[Shown]) -> set[object]:
     """Every name, row and arg of slices."""
     return {
@@ -123,9 +128,9 @@ def test_hccl_tasks_of_which_little_is_known_are_drawn(
     assert [row.to_dict() for row in report.overlap] == [row.to_dict() for row in whole.overlap]
 
 
-@pytest.mark.parametrize("kind", ["summary", "detail"])
+@pytest.mark.parametrize("kind", Kind)
 def test_types_that_stand_for_none_are_told_by_names(
-    shelf: ProfileShelf, tmp_path: Path, kind: str
+    shelf: ProfileShelf, tmp_path: Path, kind: Kind
 ) -> None:
     """Also where no name is drawn; what ran an operator is its device task's type then."""
     profile = changed(shelf, tmp_path / "run", to_lowest_level)
@@ -148,12 +153,9 @@ def test_a_database_without_communication_ops_has_those_of_its_tasks(
     profile = changed(shelf, tmp_path / "run", to_early_2024)
     made, listed = (records_of(path) for path in (profile.path, shelf.get("torch-db").path))
     assert (len(made.ops), len(made.host)) == (len(listed.ops), len(listed.host))
-    names, given = ([own.strings[code] for code in own.ops.name.tolist()] for own in (made, listed))
-    assert names == given
-    levels, given = (
-        Multiset(own.strings[code] for code in own.host.level.tolist()) for own in (made, listed)
-    )
-    assert levels == given
+    for column in ("ops", "name"), ("host", "level"), ("host", "name"):
+        ours, theirs = (texts(own, *column) for own in (made, listed))
+        assert ours == theirs
     columns = [own.ops for own in (made, listed)]
     spans = zip(*(getattr(ops, edge).tolist() for ops in columns for edge in EDGES), strict=True)
     for start_ns, end_ns, first_ns, last_ns in spans:

@@ -20,6 +20,7 @@ from timeline.analysis.operators import LONGEST_OPS, OperatorFigures, operator_f
 from timeline.exporting import export
 from timeline.records.strings import StringPool
 from timeline.records.tables import CommunicationOps, Records, Tasks
+from timeline.selection import Kind
 from timeline.table import Table
 from timeline.verdict import total_by_type
 
@@ -241,8 +242,8 @@ def test_tasks_without_a_name_have_the_type_of_what_ran_them(
     shelf: ProfileShelf, tmp_path: Path
 ) -> None:
     """Raw data tells neither names nor types of operators."""
-    for kind in ("summary", "detail"):
-        target = tmp_path / f"{kind}.pftrace"
+    for kind in Kind:
+        target = tmp_path / f"{kind.value}.pftrace"
         report = export(shelf.get("raw").path, target, kind=kind).to_dict()
         operators = report["verdict"]["operators"]
         assert operators
@@ -250,7 +251,7 @@ def test_tasks_without_a_name_have_the_type_of_what_ran_them(
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason=f"the real captures are not in {DATA}")
-@pytest.mark.parametrize("kind", ["summary", "detail"])
+@pytest.mark.parametrize("kind", Kind)
 @pytest.mark.parametrize(
     ("capture", "types"),
     [
@@ -262,7 +263,7 @@ def test_tasks_without_a_name_have_the_type_of_what_ran_them(
     ],
 )
 def test_types_of_real_captures_that_name_none(
-    tmp_path: Path, capture: str, types: set[str], kind: str
+    tmp_path: Path, capture: str, types: set[str], kind: Kind
 ) -> None:
     """Each ran one operator, of which only the name is known; one tells its type."""
     (path,) = (DATA / "msprof-single").glob(capture)
