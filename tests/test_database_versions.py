@@ -128,6 +128,28 @@ def test_hccl_tasks_of_which_little_is_known_are_drawn(
     assert [row.to_dict() for row in report.overlap] == [row.to_dict() for row in whole.overlap]
 
 
+def test_hccl_tasks_that_msprof_did_not_export_are_named_alike(
+    shelf: ProfileShelf, tmp_path: Path
+) -> None:
+    """The databases that msprof parses a capture into hold the same texts for none."""
+    profile = shelf.copy("msprof-sqlite", tmp_path / "run")
+    for file in profile.path.rglob("hccl_single_device.db"):
+        with closing(sqlite3.connect(file)) as database, database:
+            database.execute(
+                "UPDATE HCCLTaskSingleDevice SET hccl_name = 'N/A', plane_id = ?1, "
+                "local_rank = ?1, remote_rank = ?1, link_type = 'INVALID_TYPE', size = -1, "
+                "transport_type = 'N/A', data_type = 'N/A', notify_id = '18446744073709551615'",
+                (NO_UINT32,),
+            )
+    _, slices = drawn(profile.path, tmp_path / "timeline.pftrace")
+    planes = [one for one in slices if "Plane" in one.row]
+    assert planes
+    assert {one.row.rpartition("Plane")[2] for one in planes} == {" not given"}
+    assert all(one.name for one in slices)
+    values = spelled(slices)
+    assert not values & {"N/A", "INVALID_TYPE", NO_UINT32, "18446744073709551615", "src_rank"}
+
+
 @pytest.mark.parametrize("kind", Kind)
 def test_types_that_stand_for_none_are_told_by_names(
     shelf: ProfileShelf, tmp_path: Path, kind: Kind
