@@ -90,7 +90,7 @@ def test_options_of_the_library_are_checked_alike() -> None:
         Selection(graphs=-1)
     with pytest.raises(UsageError, match="no id is negative"):
         ReadingOptions(assigned_ranks={"PROF": -1})
-    assert Selection(ranks=LARGEST_ID).ranks == {LARGEST_ID}
+    assert Selection(ranks=LARGEST_ID).ranks == frozenset({LARGEST_ID})
 
 
 def test_no_move_wraps() -> None:

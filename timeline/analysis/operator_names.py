@@ -18,7 +18,9 @@ _HASH = re.compile(r"_(?:[0-9a-f]{32,}|\d{16,})(?:_.*)?$")
 _ENTRY = re.compile(r"(?:__kernel\d*|(?:_\d+)?_mix_ai[cv])$")
 """Endings of entry points in a compiled kernel."""
 _CALL = re.compile(r"aclnn([^_]*)(?:_[^_]+_(.+))?$")
-_PART = re.compile(r"_([A-Z][A-Za-z0-9]*[a-z][A-Za-z0-9]*)$")
+_PART = re.compile(r"(?:trans|.*[A-Za-z]\d+)_([A-Z]\w*)$")
+"""What a graph inserted, or a part of a numbered operator; other names are whole: Fused_Mul."""
+_LAST_TYPE = re.compile(r"_([A-Z][A-Za-z0-9]*)$")
 """The last piece of a name, if it is written as types are."""
 _INSIDE = re.compile(r".*[a-z]\d+(?:Left|Right)?(?=[A-Z][a-z])")
 """The operator that another one was split from, with its number."""
@@ -73,7 +75,7 @@ def operator_type(name: str) -> str:
     last = _NUMBERED.sub("", name.rpartition("/")[2]) or name
     if call := _CALL.match(last):
         kernel = call[2] or call[1]
-        part = _PART.search(kernel)
+        part = _LAST_TYPE.search(kernel)
         return part[1] if part else kernel
     symbol = _function(last)
     kernel = _HASH.sub("", symbol)
@@ -82,8 +84,7 @@ def operator_type(name: str) -> str:
     if kernel != symbol:
         kernel = kernel.removeprefix("te_")
     kind = _COPIES.sub("", kernel) or kernel
-    part = _PART.search(kind)
-    if part:
+    if part := _PART.fullmatch(kind):
         kind = part[1]
     if not _TYPE.fullmatch(kind):
         return _NAMED_OTHERWISE.get(kind.partition("-")[0], kind)
@@ -101,7 +102,7 @@ def _function(symbol: str) -> str:
     if mangled := _MANGLED.match(symbol):
         return mangled[2][: int(mangled[1])]
     words = re.split(r"[<(]", symbol, maxsplit=1)[0].split()
-    return words[-1].rpartition("::")[2] if words else symbol.strip("<()> ")
+    return words[-1].rpartition("::")[2] if words else ""
 
 
 def collective_kind(name: str) -> str:

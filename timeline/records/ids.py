@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -41,7 +41,8 @@ class Id:
         found: Bool = (values < self.least) | (values > self.most)
         for spelled in self.none:
             found |= values == spelled
-        return found & (values != self.nothing)
+        found &= values != self.nothing
+        return found
 
     def given(self, values: Int64) -> Int64:
         """The values; those that stand for none, in whatever way, as tables hold that."""
@@ -103,7 +104,7 @@ _Table = TypeVar("_Table", bound=Spans)
 
 def with_ids_given(table: _Table, strings: StringPool) -> _Table:
     """The table, in which ids that stand for none are spelled as tables do."""
-    made: dict[str, Int64 | Codes] = {}
+    made: dict[str, Any] = {}
     for column in fields(table):
         values = getattr(table, column.name)
         if column.name in IDS:

@@ -80,8 +80,8 @@ def read_host(
         },
     )
     levels: Codes = constant(NO_NAME, len(calls["name"]), np.int32)
+    kinds = "ENUM_API_TYPE" if database.has("ENUM_API_TYPE") else "ENUM_API_LEVEL"
     if "type" in calls:
-        kinds = "ENUM_API_TYPE" if database.has("ENUM_API_TYPE") else "ENUM_API_LEVEL"
         levels = names.enum(kinds, calls["type"])
     host = HostEvents.concat(
         [
@@ -91,7 +91,7 @@ def read_host(
                 "Python",
                 framework,
                 framework["name"],
-                names.enum("ENUM_API_TYPE", framework["type"]),
+                names.enum(kinds, framework["type"]),
             ),
             _calls(
                 names,

@@ -73,21 +73,16 @@ _NUMBERS = {
 }
 
 
-def _name(cell: str) -> str:
-    cell = cell.strip()
-    return "" if cell == "N/A" else cell
-
-
 def _shapes(cell: str) -> str:
     """Shapes without the quotes that are part of them."""
-    return _name(cell).strip('"')
+    return cell.strip().strip('"')
 
 
 _NAMES: Mapping[str, Callable[[str], str]] = {
-    "name": _name,
-    "core": _name,
-    "op_type": _name,
-    "input_types": _name,
+    "name": str.strip,
+    "core": str.strip,
+    "op_type": str.strip,
+    "input_types": str.strip,
     "input_shapes": _shapes,
     "output_shapes": _shapes,
 }

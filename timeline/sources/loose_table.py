@@ -122,7 +122,7 @@ class _CodesByCell(dict[bytes, int]):
     """The code of each text, which is decoded when it is seen first."""
 
     def __init__(self, strings: StringPool) -> None:
-        super().__init__({b"": NO_NAME, b"N/A": NO_NAME})
+        super().__init__({b"": NO_NAME})
         self._strings = strings
 
     def __missing__(self, cell: bytes) -> int:

@@ -191,7 +191,7 @@ class _Reader:
     def _communication(self, tasks: Tasks) -> Communication:
         transfers, never_ran = read_transfers(self.databases, self.device, tasks, self.strings)
         found = read_communication(
-            self.databases, self.device, transfers, self.strings, every_arg=self.every_arg
+            self.databases, self.device, transfers, tasks, self.strings, every_arg=self.every_arg
         )
         self._omit("HCCL tasks whose device task is not in the profile", never_ran)
         self._omit("communication ops of which nothing tells when they ran", found.timeless)
