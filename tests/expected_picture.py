@@ -19,7 +19,6 @@ from timeline.records.tables import (
     NO_CONTEXT,
     NO_GRAPH,
     NO_ID,
-    NO_RANK,
     CommunicationOps,
     FlowEnd,
     HostEvents,
@@ -403,7 +402,7 @@ def _plane(records: Records, row: int) -> Shown:
     }
     numbers = {
         "src_rank": _given(table.source_rank[row]),
-        "dst_rank": _given(table.target_rank[row], NO_RANK),
+        "dst_rank": _given(table.target_rank[row], NO_ID),
         "size_bytes": int(table.size_bytes[row]) if moves else None,
         "bandwidth_gb_s": rounded(bandwidth) if moves and not math.isnan(bandwidth) else None,
         "stream_id": _given(table.stream[row]),

@@ -141,14 +141,18 @@ class _Reading:
         return list(zip(moved.start_ns.tolist(), moved.end_ns.tolist(), strict=True))
 
     def _kernels(self) -> Iterator[tuple[Span, dict[str, Any]]]:
-        """Names are those of the framework, or of its graph; a type is not a name."""
+        """Names are those of the framework, or of its graph; a type is not a name.
+
+        The unit that ran a task is no type of operators.
+        """
         tasks = self._records.tasks.take(self._records.tasks.compute)
-        for span, stream, graph, name, kind, *shapes in zip(
+        for span, stream, graph, name, kind, unit, *shapes in zip(
             self._spans(tasks),
             tasks.stream.tolist(),
             tasks.graph.tolist(),
             self._spelled(tasks.name),
             self._spelled(tasks.op_type),
+            self._spelled(tasks.task_type),
             self._spelled(tasks.input_shapes),
             self._spelled(tasks.output_shapes),
             strict=True,
@@ -161,7 +165,7 @@ class _Reading:
                     graph=None if graph == NO_GRAPH else graph,
                     name=name if name == kernel.name else None,
                     scope=name if name == kernel.scope else None,
-                    op_type=kind,
+                    op_type=None if kind == unit else kind,
                     input_shapes=shapes[0],
                     output_shapes=shapes[1],
                 ),

@@ -17,14 +17,15 @@ from profile_shelf import ProfileShelf
 import timeline
 
 PACKAGE = Path(timeline.__file__).parent
-WORDS = frozenset({"errors", "selection", "units", "version"})
+WORDS = frozenset({"errors", "ranges", "selection", "units", "version"})
 """Modules that say what things are called; every layer may use them."""
 BELOW: dict[str, frozenset[str]] = {
     "errors": frozenset(),
     "version": frozenset(),
+    "ranges": frozenset({"errors"}),
     "units": frozenset({"errors"}),
-    "selection": frozenset({"errors", "units"}),
-    "records": frozenset({"errors"}),
+    "selection": frozenset({"errors", "ranges", "units"}),
+    "records": frozenset({"errors", "ranges"}),
     "sources": WORDS | {"records"},
     "analysis": WORDS | {"records"},
     "tracks": WORDS | {"records", "analysis"},

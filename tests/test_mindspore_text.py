@@ -33,7 +33,7 @@ from timeline.analysis.steps import StepOperators, with_steps
 from timeline.cli import main
 from timeline.errors import RankIdentityError, SourceError
 from timeline.records.strings import StringPool
-from timeline.records.tables import NO_GRAPH, NO_ID, NO_RANK, NO_TIME, Records, Tasks
+from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Records, Tasks
 from timeline.records.valid import valid
 from timeline.selection import DETAIL_LAYERS
 from timeline.sources.base import Wanted
@@ -167,7 +167,7 @@ def test_hccl_tasks_equal_the_run(shelf: ProfileShelf) -> None:
             device_ns(run, task.start_ns),
             device_ns(run, task.end_ns),
             task.transfer.size_bytes,
-            NO_RANK if task.transfer.target_rank == 0xFFFFFFFF else task.transfer.target_rank,
+            NO_ID if task.transfer.target_rank == 0xFFFFFFFF else task.transfer.target_rank,
         )
         for own in collectives
         for task in own.tasks

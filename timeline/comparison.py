@@ -10,7 +10,7 @@ import numpy as np
 
 from timeline.analysis.computing_classes import CLASSES, computing_class, tells_vector
 from timeline.errors import spell_ids
-from timeline.figures import Figures
+from timeline.figures import Figures, extent_ns
 from timeline.operator_pairs import operator_pairs
 from timeline.short_names import operator_label, shortened
 from timeline.table import Table
@@ -35,7 +35,8 @@ class Comparison:
     So they hold what lies between steps too, and runs of other lengths and numbers of ranks
     compare; where a rank has no steps, sums of both runs are divided by their ranks.
 
-    overall: metric, part_of (another metric, or ""), base_ns, new_ns, delta_ns. steps: a row per
+    overall: metric, part_of (another metric, or ""), base_ns, new_ns, delta_ns, masked where a run
+    does not tell. steps: a row per
     step in order, its own span on the rank where it took longest: base_graph, base_step, base_rank,
     new_graph, new_step, new_rank, base_ns, new_ns, delta_ns. ranks: those of both runs: rank,
     base_ns, new_ns, delta_ns. operators, collectives: see `operator_pairs`. warnings: in what the
@@ -183,7 +184,8 @@ _COUNTED = "hcom_"
 _PARTS = (
     ("computing", "computing_ns"),
     ("communication, not overlapped", "not_overlapped_ns"),
-    ("free", "free_ns"),
+    ("copies", "copies_ns"),
+    ("idle", "idle_ns"),
 )
 """What together is the whole, under the names of metrics and of columns."""
 
@@ -198,7 +200,11 @@ def _overall(sides: tuple[Figures, Figures], shares: tuple[float, float]) -> Tab
     told = all(tells_vector(own.operators["core"].tolist()) for own in sides)
     found = [_metrics(own, share, told=told) for own, share in zip(sides, shares, strict=True)]
     names = [name for name in _ALL if any(name in own for own in found)]
-    columns = [np.array([own.get(name, 0) for name in names], np.int64) for own in found]
+    unknown = [[name == _WAITING and not _knows_waiting(own) for name in names] for own in sides]
+    columns = [
+        np.ma.masked_array([own.get(name, 0) for name in names], mask, np.int64)
+        for own, mask in zip(found, unknown, strict=True)
+    ]
     return Table(
         {
             "metric": np.array([name for name, _ in names], object),
@@ -210,13 +216,14 @@ def _overall(sides: tuple[Figures, Figures], shares: tuple[float, float]) -> Tab
     )
 
 
+_WAITING = ("waiting for other ranks", "communication")
 _ALL = (
     (_PARTS[0][0], WHOLE),
     *((name, _PARTS[0][0]) for name in CLASSES),
     *((name, WHOLE) for name, _ in _PARTS[1:]),
     (WHOLE, ""),
     ("communication", ""),
-    ("waiting for other ranks", "communication"),
+    _WAITING,
 )
 """Metrics, and of what they are part, in the order in which they are told."""
 
@@ -229,10 +236,17 @@ def _metrics(figures: Figures, share: float, *, told: bool) -> dict[tuple[str, s
     for kind, name, core, total_ns in zip(*columns, strict=True):
         key = computing_class(kind, name, core, told=told), "computing"
         found[key] = found.get(key, 0) + total_ns
-    found[WHOLE, ""] = int(figures.overlap["span_ns"].sum())
+    found[WHOLE, ""] = int(extent_ns(figures.overlap).sum())
     found["communication", ""] = int(figures.overlap["communication_ns"].sum())
-    found["waiting for other ranks", "communication"] = int(figures.waiting["waited_ns"].sum())
+    if figures.waiting["shared"].any() or figures.waiting["alone"].any():
+        found[_WAITING] = int(np.ma.filled(figures.waiting["waited_ns"], 0).sum())
     return {name: round(total_ns * share) for name, total_ns in found.items()}
+
+
+def _knows_waiting(figures: Figures) -> bool:
+    """Whether ranks share collectives, or have none to wait in."""
+    waiting = figures.waiting
+    return bool(waiting["shared"].any() or not waiting["alone"].any())
 
 
 def _steps(base: Figures, new: Figures) -> Table:
@@ -267,7 +281,7 @@ def _ranks(sides: tuple[Figures, Figures], counts: list[dict[int, int]]) -> Tabl
 
 def _rank_times(figures: Figures, counts: dict[int, int]) -> dict[int, int]:
     used = _used(figures)
-    spans = zip(used["rank"].tolist(), used["span_ns"].tolist(), strict=True)
+    spans = zip(used["rank"].tolist(), extent_ns(used).tolist(), strict=True)
     return {rank: round(span_ns / counts[rank]) for rank, span_ns in spans}
 
 

@@ -128,20 +128,24 @@ def _grid(
     cells, styles = [], []
     spelled = [str(name) for name in names]
     for name, row in zip(spelled, table.to_dicts(), strict=True):
-        delta_ns = row["delta_ns"]
+        delta_ns = row["delta_ns"] or 0
         style = _WORSE if delta_ns > 0 else _BETTER
         if abs(delta_ns) < NOTABLE * whole_ns:
             style = ""
         cells.append(
             (
-                spell_short(row["base_ns"]),
-                spell_short(row["new_ns"]),
-                Text(f"{'+' if delta_ns > 0 else ''}{spell_short(delta_ns)}", style=style),
+                _time(row["base_ns"]),
+                _time(row["new_ns"]),
+                Text(f"{'+' if delta_ns > 0 else ''}{_time(row['delta_ns'])}", style=style),
                 Text(_share(row), style=style),
             )
         )
         styles.append("bold" if name == bold else "")
     return named_grid(page, page.width, [title], _TIMES, spelled, cells, styles)
+
+
+def _time(time_ns: int | None) -> str:
+    return "-" if time_ns is None else spell_short(time_ns)
 
 
 def _share(row: dict[str, Any]) -> str:

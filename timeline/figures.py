@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from itertools import pairwise
 from typing import Any
 
@@ -20,9 +20,9 @@ from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Steps
 from timeline.table import Table
 from timeline.tracks.facts import RankFacts
 
-__all__ = ["PARTS", "Figures"]
+__all__ = ["PARTS", "Figures", "extent_ns"]
 
-PARTS = ("computing_ns", "communication_ns", "not_overlapped_ns", "free_ns")
+PARTS = ("computing_ns", "communication_ns", "not_overlapped_ns", "free_ns", "copies_ns", "idle_ns")
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,9 @@ class Figures:
     overlap: Table
     """A row per rank: rank, steps, step_ns (the mean span of the steps that have device work),
     span_ns (computing, not overlapped and free together), computing_ns, communication_ns,
-    not_overlapped_ns, free_ns."""
+    not_overlapped_ns, free_ns; of free copies_ns, idle_ns and outside_ns, of which before_ns lies
+    before the first computing or communication. outside_ns and before_ns are masked where nothing
+    tells whether there is any."""
     steps: Table
     """A row per rank, graph and step: start_ns and end_ns as marked; device_start_ns, span_ns and
     the parts of its device work; receive_ns and preparing_ns (see `StepWaits`); fp_bp_ns, tail_ns
@@ -48,10 +50,12 @@ class Figures:
     waiting: Table
     """A row per rank: shared and alone (collectives of which other ranks are, or are not, in the
     selection), times_last, waited_ns, caused_ns (what others waited for it), of which
-    compute_late_ns and host_late_ns, and slowest_ns (the longest that it kept one waiting)."""
+    compute_late_ns and host_late_ns, and slowest_ns (the longest that it kept one waiting); all
+    but the first two are masked where a rank shares none of its collectives."""
     collectives: Table
     """A row per rank, kind and group of collectives: count, size_bytes, total_ns, waited_ns,
-    transfer_ns (from the last arrival on) and bandwidth_gb_s of the bus."""
+    transfer_ns (from the last arrival on) and bandwidth_gb_s of the bus; the last three are masked
+    where nothing tells when other ranks arrived."""
     links: Table
     """A row per rank and link: source_rank, target_rank, link, count, size_bytes, total_ns,
     bandwidth_gb_s; only where HCCL tasks are read, which is for a detail."""
@@ -97,10 +101,20 @@ def _overlap(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
         "steps": len(facts.steps),
         "step_ns": mean_ns,
         "span_ns": span_ns,
-        **{part: whole[part] for part in PARTS},
+        **whole,
+        **{name: NO_ID if own is None else own for name, own in asdict(facts.free_parts).items()},
     }
     columns = {name: np.array([value], np.int64) for name, value in row.items()}
-    return {**columns, "step_ns": _given(columns["step_ns"], NO_ID)}
+    maybe = ("step_ns", "outside_ns", "before_ns")
+    return {**columns, **{name: _given(columns[name], NO_ID) for name in maybe}}
+
+
+def extent_ns(overlap: Table) -> Int64:
+    """The time from the first to the last computing or communication, of which shares are.
+
+    overlap: rows with the columns of `Figures.overlap`.
+    """
+    return np.asarray(overlap["span_ns"] - np.ma.filled(overlap["outside_ns"], 0))
 
 
 def _steps(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
@@ -170,14 +184,21 @@ def _longest_ops(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
 
 def _waiting(facts: Sequence[RankFacts], stragglers: Stragglers) -> Table:
     ranks = np.array([own.rank for own in facts], np.int64)
-    names = [field.name for field in fields(stragglers)]
-    return Table({"rank": ranks, **{name: getattr(stragglers, name) for name in names}})
+    own = {field.name: getattr(stragglers, field.name) for field in fields(stragglers)}
+    unknown = (own["shared"] == 0) & (own["alone"] > 0)
+    told = {
+        name: values if name in ("shared", "alone") else np.ma.masked_array(values, unknown)
+        for name, values in own.items()
+    }
+    return Table({"rank": ranks, **told})
 
 
 def _collectives(facts: RankFacts, waits: Waits) -> dict[str, npt.NDArray[Any]]:
     ops, strings = facts.collectives.ops, np.array(facts.collectives.strings, object)
     nothing = np.zeros(len(ops), np.int64)
     waited_ns, transfer_ns, moved = nothing.copy(), nothing.copy(), np.zeros(len(ops))
+    known = nothing.copy()
+    known[waits.row] = 1
     waited_ns[waits.row] = waits.waited_ns
     transfer_ns[waits.row] = waits.transfer_ns
     moved[waits.row] = np.nan_to_num(waits.bandwidth * waits.transfer_ns)
@@ -194,6 +215,7 @@ def _collectives(facts: RankFacts, waits: Waits) -> dict[str, npt.NDArray[Any]]:
         return summed
 
     carried, over_ns = total(moved), total(timed_ns)
+    unknown = total(known) == 0
     return {
         "rank": np.full(len(pairs), facts.rank, np.int64),
         "kind": kinds[pairs[:, 0]],
@@ -201,8 +223,8 @@ def _collectives(facts: RankFacts, waits: Waits) -> dict[str, npt.NDArray[Any]]:
         "count": total(nothing + 1),
         "size_bytes": total(size_bytes),
         "total_ns": total(ops.end_ns - ops.start_ns),
-        "waited_ns": total(waited_ns),
-        "transfer_ns": total(transfer_ns),
+        "waited_ns": np.ma.masked_array(total(waited_ns), unknown),
+        "transfer_ns": np.ma.masked_array(total(transfer_ns), unknown),
         "bandwidth_gb_s": np.ma.masked_array(carried / np.maximum(over_ns, 1), over_ns == 0),
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,7 +92,17 @@ class Listing:
             )
             for row in table
         ]
-        return [*(row.rstrip() for row in rows), *self.notes]
+        return [*(row.rstrip() for row in rows), *self._rules(), *self.notes]
+
+    def _rules(self) -> Iterator[str]:
+        """By which rules time is counted, where the profile tells; a line for each, with ranks."""
+        said: dict[str, list[int]] = {}
+        for rank in self.ranks:
+            for line in _rules_of(rank.contents):
+                said.setdefault(line, []).append(rank.source.identity.rank)
+        for line, ranks in said.items():
+            noun = "rank" if len(ranks) == 1 else "ranks"
+            yield f"{noun} {spell_ids(ranks)}: {line}"
 
 
 def listing(profile: Profile, selection: Selection) -> Listing:
@@ -120,6 +131,14 @@ def _contents(source: Source, operators: StepOperators) -> RankContents:
     return contents_of(rank_records(source, Wanted(SUMMARY_LAYERS, every_arg=False), operators))
 
 
+def _rules_of(contents: RankContents) -> Iterator[str]:
+    free, communication = contents.free_rule, contents.communication_rule
+    if free.evidence:
+        yield f"free time by the {free.name} rule, as {free.evidence} tells."
+    if communication.of_tasks:
+        yield f"communication is the union of HCCL tasks ({communication.evidence})."
+
+
 def _where(source: Source) -> str:
     return f"{source.identity.directory} ({source.layout})"
 
@@ -139,4 +158,8 @@ def _to_dict(rank: ListedRank) -> dict[str, Any]:
         "layout": rank.source.layout,
         "source": str(rank.source.identity.directory),
         "evidence": rank.source.identity.evidence,
+        "free_rule": rank.contents.free_rule.name,
+        "free_evidence": rank.contents.free_rule.evidence or None,
+        "communication_rule": rank.contents.communication_rule.name,
+        "communication_evidence": rank.contents.communication_rule.evidence or None,
     }

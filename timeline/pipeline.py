@@ -350,11 +350,22 @@ def _rank_report(facts: RankFacts, source: Source, move: RankMove) -> RankReport
         align=move.method,
         spread_ns=move.spread_ns,
         matched_ops=move.ops,
+        free_rule=facts.profile.free_rule,
+        communication_rule=facts.profile.communication_rule,
     )
 
 
 def _overlap_rows(facts: RankFacts) -> Iterator[OverlapRow]:
-    yield OverlapRow(facts.rank, None, None, **facts.overlap_ns)
+    parts = facts.free_parts
+    yield OverlapRow(
+        facts.rank,
+        None,
+        None,
+        **facts.overlap_ns,
+        copies_ns=parts.copies_ns,
+        outside_ns=parts.outside_ns,
+        idle_ns=parts.idle_ns,
+    )
     steps, totals = facts.steps, facts.step_totals
     for row in np.flatnonzero(totals.known).tolist():
         yield OverlapRow(
@@ -365,4 +376,7 @@ def _overlap_rows(facts: RankFacts) -> Iterator[OverlapRow]:
             communication_ns=int(totals.communication_ns[row]),
             not_overlapped_ns=int(totals.not_overlapped_ns[row]),
             free_ns=int(totals.free_ns[row]),
+            copies_ns=int(totals.copies_ns[row]),
+            outside_ns=0,
+            idle_ns=int(totals.idle_ns[row]),
         )

@@ -12,6 +12,7 @@ import orjson
 from timeline.errors import spell_ids
 from timeline.figures import Figures
 from timeline.notebook import link_html, paragraph_html, table_html
+from timeline.records.counting import CommunicationRule, FreeRule
 from timeline.records.tables import NO_GRAPH, Omission
 from timeline.step_times import step_times
 from timeline.table import Table
@@ -66,7 +67,7 @@ class RankReport:
 
     spread_ns: what is left between the ends of the collectives that it shares with others,
     `matched_ops` of them; None where clocks were not compared by them. drift_ppb: by how much more
-    its clock was moved each second, in ns.
+    its clock was moved each second, in ns. free_rule, communication_rule: how its time is counted.
     """
 
     rank: int
@@ -83,11 +84,17 @@ class RankReport:
     align: str
     spread_ns: int | None
     matched_ops: int
+    free_rule: FreeRule = FreeRule()
+    communication_rule: CommunicationRule = CommunicationRule()
 
 
 @dataclass(frozen=True)
 class OverlapRow:
-    """Overlap of one rank: of the whole selection (no step), or of one step."""
+    """Overlap of one rank: of the whole selection (no step), or of one step.
+
+    free_ns is copies, outside and idle together; outside_ns is None where it is not told whether
+    the profiler counts what lies before the first and after the last kernel.
+    """
 
     rank: int
     graph: int | None
@@ -96,6 +103,9 @@ class OverlapRow:
     communication_ns: int
     not_overlapped_ns: int
     free_ns: int
+    copies_ns: int
+    outside_ns: int | None
+    idle_ns: int
 
     def to_dict(self) -> dict[str, Any]:
         """The row under the names of the report."""
@@ -107,6 +117,9 @@ class OverlapRow:
             "communication_ns": self.communication_ns,
             "not_overlapped_ns": self.not_overlapped_ns,
             "free_ns": self.free_ns,
+            "copies_ns": self.copies_ns,
+            "outside_ns": self.outside_ns,
+            "idle_ns": self.idle_ns,
         }
 
 
@@ -218,6 +231,10 @@ class ExportReport:
                     "align": rank.align,
                     "spread_ns": rank.spread_ns,
                     "matched_ops": rank.matched_ops,
+                    "free_rule": rank.free_rule.name,
+                    "free_evidence": rank.free_rule.evidence or None,
+                    "communication_rule": rank.communication_rule.name,
+                    "communication_evidence": rank.communication_rule.evidence or None,
                 }
                 for rank in self.ranks
             ],

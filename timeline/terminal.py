@@ -12,8 +12,8 @@ from rich.console import Console, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
-from timeline.figures import PARTS, Figures
-from timeline.page import Page
+from timeline.figures import PARTS, Figures, extent_ns
+from timeline.page import ONE_LINE_WIDTH, Page
 from timeline.printable import encoded, printable
 from timeline.records.columns import Int64
 from timeline.short_names import CUT, shortened, two_lines
@@ -33,6 +33,8 @@ MOST_STRAGGLERS = 3
 GAP = 2
 ID_WIDTH, TIME_WIDTH, CELL_WIDTH = 4, 7, 12
 LEAST_NAME = 16
+LEAST_PARTS = 4
+"""Columns of times for which a page of ONE_LINE_WIDTH has room."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +58,12 @@ _PARTS = (
     _Part("computing_ns", "computing", "computing", "green", "█", "#"),
     _Part("communication_ns", "communication", "comm.", ""),
     _Part("not_overlapped_ns", "not\noverlapped", "not\noverlapped", "yellow", "▒", "="),
-    _Part("free_ns", "free", "free", "bright_black", "·", "."),
+    _Part("copies_ns", "copies", "copies", "cyan", "░", ":"),
+    _Part("idle_ns", "idle", "idle", "bright_black", "·", "."),
 )
-assert tuple(part.column for part in _PARTS) == PARTS
+assert {part.column for part in _PARTS} <= set(PARTS)
+_RARE = "copies_ns"
+"""A part that has a column only where there is any of it."""
 _SLOW, _FAST = "bold red", "green"
 
 
@@ -150,7 +155,8 @@ class _Blocks:
     verbose: bool
 
     def all(self) -> Iterator[Sequence[RenderableType]]:
-        used = self.verdict.ranks.take(self.verdict.ranks["span_ns"] > 0)
+        ranks = self.verdict.ranks
+        used = Table({**ranks.columns, "span_ns": extent_ns(ranks)}).take(ranks["span_ns"] > 0)
         sentences = [Text(line) for line in self.verdict.sentences()]
         if not len(used):
             yield [Text("The selection holds no device records: there is nothing to compare.")]
@@ -239,8 +245,8 @@ class _Blocks:
         grid = Grid(box=None, pad_edge=False, padding=(0, self._gap, 0, 0), header_style="bold")
         for label in heads:
             grid.add_column(label, justify="right", no_wrap=True, vertical="top")
-        for part in _PARTS:
-            title = part.short_title if self.page.narrow else part.title
+        for part in self._parts:
+            title = part.short_title if self._stacked else part.title
             mark = f"{self._mark(part)} " if part.mark and self._bar_width(heads) else ""
             head = Text(mark, style=part.style) + Text(title)
             grid.add_column(head, justify="right", no_wrap=True)
@@ -250,8 +256,8 @@ class _Blocks:
 
     def _add(self, grid: Grid, labels: Sequence[str], row: dict[str, Any], style: str) -> None:
         cells: list[Text] = [Text(label, style=style) for label in labels]
-        between = "\n" if self.page.narrow else " "
-        for part in _PARTS:
+        between = "\n" if self._stacked else " "
+        for part in self._parts:
             own_ns = row[part.column]
             share = spell_share(own_ns, row["span_ns"])
             cells.append(Text(f"{spell_short(own_ns)}{between}{share:>4}"))
@@ -267,23 +273,36 @@ class _Blocks:
 
     def _bar_width(self, labels: Sequence[str]) -> int:
         """The columns that are left for a bar; a pipe has none."""
-        if self.page.narrow or not self.page.terminal:
+        if self._stacked or not self.page.terminal:
             return 0
-        used = ID_WIDTH + (len(labels) - 1) * TIME_WIDTH + sum(part.width for part in _PARTS)
-        left = self.page.width - used - (len(labels) + len(_PARTS)) * GAP
+        used = ID_WIDTH + (len(labels) - 1) * TIME_WIDTH + sum(part.width for part in self._parts)
+        left = self.page.width - used - (len(labels) + len(self._parts)) * GAP
         return min(left, MOST_BAR) if left >= LEAST_BAR else 0
 
     @property
+    def _parts(self) -> tuple[_Part, ...]:
+        """The parts of device time that have columns."""
+        tables = (self.verdict.ranks, self.verdict.steps)
+        held = any(np.ma.filled(own[_RARE], 0).any() for own in tables if len(own))
+        return tuple(part for part in _PARTS if held or part.column != _RARE)
+
+    @property
+    def _stacked(self) -> bool:
+        """Whether shares stand below their times."""
+        more = (len(self._parts) - LEAST_PARTS) * (CELL_WIDTH + GAP)
+        return self.page.width < ONE_LINE_WIDTH + more
+
+    @property
     def _gap(self) -> int:
-        return 1 if self.page.narrow else GAP
+        return 1 if self._stacked else GAP
 
     def _mark(self, part: _Part) -> str:
-        return part.mark if self.page.holds("█▒·") else part.plain_mark
+        return part.mark if self.page.holds("█▒░·") else part.plain_mark
 
     def _bar(self, row: dict[str, Any], width: int) -> Text:
         bar = Text()
         span_ns, upto_ns, drawn = row["span_ns"], 0, 0
-        for part in _PARTS:
+        for part in self._parts:
             if part.mark:
                 upto_ns += row[part.column]
                 cells = round(width * upto_ns / span_ns) - drawn

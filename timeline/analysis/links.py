@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from timeline.analysis.groups import groups_of
-from timeline.records.columns import Bool, Codes, Columns, Int64, column
+from timeline.records.columns import Codes, Columns, Int64, column
 from timeline.records.paging import parts_of
 from timeline.records.strings import NO_NAME, StringPool
-from timeline.records.tables import NO_RANK, Records
+from timeline.records.tables import NO_ID, Records
 
 __all__ = ["LinkTimes", "RankLinks", "rank_links"]
 
@@ -42,8 +42,8 @@ def rank_links(records: Records) -> RankLinks:
     for part in parts_of(len(planes)):
         moving = (
             (planes.size_bytes[part] > 0)
-            & _is_rank(planes.source_rank[part])
-            & _is_rank(planes.target_rank[part])
+            & (planes.source_rank[part] != NO_ID)
+            & (planes.target_rank[part] != NO_ID)
             & (planes.source_rank[part] != planes.target_rank[part])
         )
         rows = np.flatnonzero(moving) + part.start
@@ -76,8 +76,3 @@ def _summed(times: LinkTimes) -> LinkTimes:
         groups.sums(times.size_bytes),
         groups.sums(times.total_ns),
     )
-
-
-def _is_rank(ids: Int64) -> Bool:
-    known: Bool = (ids >= 0) & (ids != NO_RANK)
-    return known

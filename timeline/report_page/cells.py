@@ -156,20 +156,31 @@ def _in_unit(value_ns: int, scale: Scale, *, sign: str = "") -> str:
 
 
 def before_and_now(base_ns: Int64, new_ns: Int64) -> list[Column]:
-    """Times of two runs, all in one unit and with bars of one scale, and how they changed."""
+    """Times of two runs, all in one unit and with bars of one scale, and how they changed.
+
+    Those that a run does not tell are masked.
+    """
     delta_ns = new_ns - base_ns
-    largest_ns = int(max(base_ns.max(initial=0), new_ns.max(initial=0)))
-    furthest_ns = int(np.abs(delta_ns).max(initial=0))
+    base_given, new_given, delta_given = (
+        np.ma.filled(own, 0) for own in (base_ns, new_ns, delta_ns)
+    )
+    largest_ns = int(max(base_given.max(initial=0), new_given.max(initial=0)))
+    furthest_ns = int(np.abs(delta_given).max(initial=0))
     scale = _scale_of(largest_ns)
 
     def column(title: str, values_ns: Int64) -> Column:
         cells = (
-            Cell(_in_unit(own, scale), own, own / max(1, largest_ns)) for own in values_ns.tolist()
+            Cell(NOTHING, -1)
+            if own is None
+            else Cell(_in_unit(own, scale), own, own / max(1, largest_ns))
+            for own in values_ns.tolist()
         )
         return Column(f"{title} ({scale.unit})", True, tuple(cells))
 
     changes = (
-        Cell(
+        Cell(NOTHING, 0)
+        if own is None
+        else Cell(
             _in_unit(own, scale, sign="+" if own > 0 else ""),
             own,
             own / furthest_ns if own else None,
@@ -179,7 +190,7 @@ def before_and_now(base_ns: Int64, new_ns: Int64) -> list[Column]:
     )
     shares = (
         Cell(*_change(delta, base))
-        for delta, base in zip(delta_ns.tolist(), base_ns.tolist(), strict=True)
+        for delta, base in zip(delta_given.tolist(), base_given.tolist(), strict=True)
     )
     return [
         column("Before", base_ns),

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from timeline.records.counting import FreeRule
 from timeline.records.tables import (
     CommunicationOps,
     CounterSamples,
@@ -58,6 +59,8 @@ def join_records(parts: Sequence[Records]) -> Records:
         omissions=tuple(omission for part in parts for omission in part.omissions),
         warnings=tuple(warning for part in parts for warning in part.warnings),
         hardware=parts[0].hardware,
+        free_rule=FreeRule.joined([part.free_rule for part in parts]),
+        communication_rule=parts[0].communication_rule,
     )
 
 

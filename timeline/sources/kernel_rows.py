@@ -17,7 +17,16 @@ from timeline.sources.damage import Damage
 from timeline.sources.microseconds import interval_ns, moments_ns
 from timeline.sources.table_blocks import Block, Spellings, read_blocks
 
-__all__ = ["ARGS", "DESCRIPTION", "PLACE", "SHAPES", "KernelTable", "TableFile", "read_kernel_rows"]
+__all__ = [
+    "ARGS",
+    "DESCRIPTION",
+    "LENGTH",
+    "PLACE",
+    "SHAPES",
+    "KernelTable",
+    "TableFile",
+    "read_kernel_rows",
+]
 
 COMMUNICATION_CORES = frozenset({"HCCL", "COMMUNICATION"})
 """Rows of communication: the older and the newer spelling."""
@@ -49,6 +58,8 @@ PLACE: Spellings = {
     "iteration": ("Step Id", "Step ID"),
 }
 """Where and when it runs."""
+LENGTH: Spellings = {"length": PLACE["duration"]}
+"""How long it runs, for tables whose rows are of use without that too."""
 _NUMBERS = {
     "device": NO_ID,
     "stream": NO_ID,
@@ -142,6 +153,9 @@ def _rows_of(block: Block, file: TableFile, strings: StringPool) -> KernelTable:
         columns["start_ns"], columns["end_ns"] = interval_ns(starts, durations)
     else:
         columns["start_ns"] = moments_ns(starts)
+    if "length" in block:
+        lengths = [cell or b"N/A" for cell in block.cells("length")]
+        columns["end_ns"] = interval_ns(starts, lengths)[1]
     for key, absent in _NUMBERS.items():
         if key in block:
             columns[key] = block.integers(key, absent)

@@ -9,12 +9,12 @@ import numpy as np
 
 from timeline.records.columns import Codes, Columns, Int64, column
 from timeline.records.distinct import distinct, distinct_values
+from timeline.records.ids import IDS
 from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, CommunicationOps, PlaneTasks
 from timeline.sources.database_joins import Lookup, common_keys
 from timeline.sources.loose_table import LooseTable
 from timeline.sources.parsed_databases import ParsedDatabases
-from timeline.sources.parsed_tasks import NO_CONNECTION
 from timeline.sources.parsed_transfers import Transfers
 
 __all__ = ["Communication", "read_communication"]
@@ -102,8 +102,6 @@ def _listed(table: LooseTable, strings: StringPool, source: int | None = None) -
         {
             "start": NO_TIME,
             "end": NO_TIME,
-            "timestamp": NO_TIME,
-            "duration": NO_TIME,
             "connection_id": NO_ID,
             "iter_id": NO_ID,
             "model_id": NO_GRAPH,
@@ -114,10 +112,10 @@ def _listed(table: LooseTable, strings: StringPool, source: int | None = None) -
     texts = table.texts(("op_name", "group_name", "data_type", "alg_type"), strings)
     start_ns, end_ns = raw["start"], raw["end"]
     if table.has("timestamp", "duration"):
-        start_ns, end_ns = raw["timestamp"], raw["timestamp"] + np.maximum(raw["duration"], 0)
+        start_ns, end_ns = table.intervals("timestamp", "duration")
+        end_ns = np.maximum(start_ns, end_ns)
     elif not table.has("start", "end"):  # HCCLOP holds `end` as a time of the host
         start_ns = end_ns = np.full(len(start_ns), NO_TIME)
-    connection = raw["connection_id"]
     found = _Ops.of(
         len(start_ns),
         {
@@ -125,9 +123,9 @@ def _listed(table: LooseTable, strings: StringPool, source: int | None = None) -
             "end_ns": end_ns,
             "name": texts["op_name"],
             "group": texts["group_name"],
-            "connection": np.where(connection == NO_CONNECTION, NO_ID, connection),
+            "connection": IDS["connection"].given(raw["connection_id"]),
             "turn": raw["iter_id"],
-            "graph": np.where(raw["model_id"] < 0, NO_GRAPH, raw["model_id"]),
+            "graph": IDS["graph"].given(raw["model_id"]),
             "count": raw["count"],
             "data_type": texts["data_type"],
             "algorithm": texts["alg_type"],

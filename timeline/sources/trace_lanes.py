@@ -38,7 +38,8 @@ class LaneKind(enum.Enum):
     OPS = enum.auto()
     HOST = enum.auto()
     DERIVED = enum.auto()
-    """Overlap Analysis: recomputed from records, never copied."""
+    """Overlap Analysis: recomputed from records, never drawn; it tells the rule of free time, and
+    what computes where tasks do not."""
 
 
 @dataclass

@@ -12,10 +12,11 @@ from timeline.analysis.contents import graphs_of, is_monotonic
 from timeline.analysis.cut import device_span_ns
 from timeline.analysis.links import RankLinks, rank_links
 from timeline.analysis.operators import OperatorFigures, operator_figures
-from timeline.analysis.overlap import OverlapTotals
+from timeline.analysis.overlap import FreeParts, OverlapTotals
 from timeline.analysis.step_waits import StepWaits, step_waits
 from timeline.records.clock import ClockMove
 from timeline.records.columns import Int64
+from timeline.records.counting import CommunicationRule, FreeRule
 from timeline.records.tables import NO_TIME, RUNTIME_LAYERS, Omission, Records, Steps
 from timeline.selection import Layer
 from timeline.tracks.fit import omission_of, row_count
@@ -46,6 +47,8 @@ class ProfileFacts:
     """Layers of which there is not one record."""
     omissions: tuple[Omission, ...]
     warnings: tuple[str, ...]
+    free_rule: FreeRule
+    communication_rule: CommunicationRule
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,7 @@ class RankFacts:
     other_rows: int
     """Host events and counter samples."""
     overlap_ns: Mapping[str, int]
+    free_parts: FreeParts
     graphs: frozenset[int]
     tasks: int
     communication_tasks: int
@@ -113,6 +117,8 @@ def profile_facts(records: Records) -> ProfileFacts:
         frozenset(layer for layer, holds in _HOLDERS.items() if not holds(records)),
         records.omissions,
         records.warnings,
+        records.free_rule,
+        records.communication_rule,
     )
 
 
@@ -141,6 +147,7 @@ def facts_of(
         sum((np.bincount(own[own >= 0], minlength=count) for own in rows), np.zeros(count, int)),
         len(records.host) + len(records.samples),
         picture.overlap.totals_ns(),
+        picture.overlap.free_parts(),
         graphs_of(records),
         len(records.tasks),
         len(records.planes),
