@@ -19,7 +19,7 @@ from timeline.analysis.operator_names import collective_kind, operator_type
 from timeline.analysis.operators import LONGEST_OPS, OperatorFigures, operator_figures
 from timeline.exporting import export
 from timeline.records.strings import StringPool
-from timeline.records.tables import CommunicationOps, Records, Tasks
+from timeline.records.tables import GPU, CommunicationOps, Records, Tasks
 from timeline.selection import Kind
 from timeline.table import Table
 from timeline.verdict import total_by_type
@@ -120,6 +120,37 @@ def test_times_are_those_of_a_plain_walk(records: Records, by_name: bool) -> Non
     found = list(_found(figures))
     assert len({key for key, _ in found}) == len(found)
     assert dict(found) == _walked(records, by_name=by_name)
+
+
+def test_types_of_gpus_are_those_of_launching_operators() -> None:
+    """Else the kernel's own; kernels of one graph of a compiler are one type."""
+    strings = StringPool()
+    gemm = "void cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_64x64>(cutlass_80_x::Params)"
+    rows = [
+        (gemm, "aten::mm", "aten::mm"),
+        (gemm, "", "CUTLASS GEMM"),
+        (gemm, "## Call CompiledFxGraph 1 ##", "CUTLASS GEMM"),
+        ("triton_poi_fused_add_1", "triton_poi_fused_add_1", "triton_poi_fused_add"),
+        ("triton_poi_fused_add_2", "", "triton_poi_fused_add"),
+    ]
+    tasks = Tasks.of(
+        len(rows),
+        {
+            "start_ns": range(len(rows)),
+            "end_ns": range(1, len(rows) + 1),
+            "name": strings.codes(own[0] for own in rows),
+            "op_type": strings.codes(own[1] for own in rows),
+            "compute": [True] * len(rows),
+        },
+    )
+    figures = operator_figures(Records(0, strings, tasks=tasks, hardware=GPU), np.arange(0))
+    found = {
+        figures.strings[kind]: count
+        for kind, count in zip(
+            figures.times.type.tolist(), figures.times.count.tolist(), strict=True
+        )
+    }
+    assert found == {"aten::mm": 1, "CUTLASS GEMM": 2, "triton_poi_fused_add": 2}
 
 
 @given(records=_records())
