@@ -165,7 +165,7 @@ class _Blocks:
             self._add(grid, labels, row, self._style_of(row["rank"]))
         if not few:
             mean = {name: _mean_ns(used[name]) for name in (time, "span_ns", *PARTS)}
-            self._add(grid, ["mean", spell_short(mean[time])], mean, "bold")
+            self._add(grid, ["mean", spell_short(mean[time] or 0)], mean, "bold")
         yield grid
         if steps and any(row["steps"] > 1 for row in rows):
             yield Text("Other times are sums over all steps and what is between them.", style="dim")
@@ -221,6 +221,9 @@ class _Blocks:
         between = "\n" if self._stacked else " "
         for part in self._parts:
             own_ns = row[part.column]
+            if own_ns is None:
+                cells.append(Text("-"))
+                continue
             share = spell_share(own_ns, row["span_ns"])
             cells.append(Text(f"{spell_short(own_ns)}{between}{share:>4}"))
         if len(grid.columns) > len(cells):
@@ -266,7 +269,7 @@ class _Blocks:
         span_ns, upto_ns, drawn = row["span_ns"], 0, 0
         for part in self._parts:
             if part.mark:
-                upto_ns += row[part.column]
+                upto_ns += row[part.column] or 0
                 cells = round(width * upto_ns / span_ns) - drawn
                 bar.append(self._mark(part) * cells, style=part.style)
                 drawn += cells
@@ -323,5 +326,6 @@ class _Blocks:
         return grid
 
 
-def _mean_ns(times_ns: Int64) -> int:
-    return round(float(np.mean(times_ns)))
+def _mean_ns(times_ns: Int64) -> int | None:
+    known = np.ma.compressed(times_ns)
+    return round(float(np.mean(known))) if len(known) else None

@@ -195,6 +195,7 @@ class _Reading:
         self, kernels: KernelTable, others: KernelTable, groups: Mapping[str, str]
     ) -> Records:
         """The tasks of both tables, each once, and the ops."""
+        tells_copies = len(others) > 0
         if len(kernels):
             again = repeats(others, kernels)
             reason = "rows of task_time that are kernels, which are drawn from their own table"
@@ -210,6 +211,7 @@ class _Reading:
             self.strings,
             tasks=tasks_of(rows, compute, self.strings),
             ops=ops_of(rows, self.strings, groups),
+            tells_copies=tells_copies,
         )
 
 
