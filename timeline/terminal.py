@@ -62,6 +62,8 @@ _PARTS = (
 assert {part.column for part in _PARTS} <= set(PARTS)
 _RARE = "copies_ns"
 """A part that has a column only where there is any of it."""
+_LEAST_TELLING = "communication_ns"
+"""What makes room for that on a narrow page: shares add up without it."""
 _SLOW, _FAST = "bold red", "green"
 
 
@@ -246,10 +248,11 @@ class _Blocks:
 
     @property
     def _parts(self) -> tuple[_Part, ...]:
-        """The parts of device time that have columns."""
+        """The parts of device time that have columns, as far as there is room."""
         tables = (self.verdict.ranks, self.verdict.steps)
         held = any(np.ma.filled(own[_RARE], 0).any() for own in tables if len(own))
-        return tuple(part for part in _PARTS if held or part.column != _RARE)
+        left_out = (_LEAST_TELLING if self.page.narrow else "") if held else _RARE
+        return tuple(part for part in _PARTS if part.column != left_out)
 
     @property
     def _stacked(self) -> bool:
