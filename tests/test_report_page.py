@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 HOSTILE = "</script><img src=x onerror=\"document.title='owned'\"><b>$x_{1}$\x1b[31m\u202e'\"&amp;"
 """Ends scripts and attributes, is markup, a formula, and obeyed by terminals."""
-MOST_BYTES = 500_000
+MOST_BYTES = 550_000
 Open = Callable[..., "Page"]
 
 
@@ -140,7 +140,8 @@ def test_numbers_of_ranks_and_steps_are_those_of_the_figures(
         "Computing": "computing_ns",
         "Overlapped": "overlapped_ns",
         "Not overlapped": "not_overlapped_ns",
-        "Free": "free_ns",
+        "Copies": "copies_ns",
+        "Idle": "idle_ns",
     }
     for name, table, keys in (
         ("ranks", report.verdict.ranks, {"Rank": "rank", "Mean step": "step_ns"}),
@@ -148,6 +149,8 @@ def test_numbers_of_ranks_and_steps_are_those_of_the_figures(
     ):
         whole = with_parts(table)
         for title, column in {**keys, **columns}.items():
+            if title == "Copies" and not whole[column].any():
+                continue
             assert shown.column(name, title) == given(whole[column]), (name, title)
     phases = {"FP/BP": "fp_bp_ns", "Tail": "tail_ns", "Interval": "interval_ns"}
     for title, column in phases.items():

@@ -119,7 +119,7 @@ class Comparison:
 
 def _is_part(overall: Table) -> Any:
     """The rows that together are the whole."""
-    return np.isin(overall["metric"].astype(str), [name for name, _ in _PARTS])
+    return overall["part_of"] == WHOLE
 
 
 def _most_changed(noun: str, table: Table, whole_ns: int) -> Iterator[str]:
@@ -198,7 +198,11 @@ def _overall(sides: tuple[Figures, Figures], shares: tuple[float, float]) -> Tab
     their arrivals here, and from tasks named Notify_Wait there.
     """
     told = all(tells_vector(own.operators["core"].tolist()) for own in sides)
-    found = [_metrics(own, share, told=told) for own, share in zip(sides, shares, strict=True)]
+    apart = all(_knows_copies(own) for own in sides)
+    found = [
+        _metrics(own, share, told=told, copies_apart=apart)
+        for own, share in zip(sides, shares, strict=True)
+    ]
     names = [name for name in _ALL if any(name in own for own in found)]
     unknown = [[name == _WAITING and not _knows_waiting(own) for name in names] for own in sides]
     columns = [
@@ -216,11 +220,14 @@ def _overall(sides: tuple[Figures, Figures], shares: tuple[float, float]) -> Tab
     )
 
 
+_COPIES_AND_IDLE = "copies and idle"
+"""One part where a run does not tell copies from idle time."""
 _WAITING = ("waiting for other ranks", "communication")
 _ALL = (
     (_PARTS[0][0], WHOLE),
     *((name, _PARTS[0][0]) for name in CLASSES),
     *((name, WHOLE) for name, _ in _PARTS[1:]),
+    (_COPIES_AND_IDLE, WHOLE),
     (WHOLE, ""),
     ("communication", ""),
     _WAITING,
@@ -228,8 +235,13 @@ _ALL = (
 """Metrics, and of what they are part, in the order in which they are told."""
 
 
-def _metrics(figures: Figures, share: float, *, told: bool) -> dict[tuple[str, str], int]:
-    sums = {name: int(figures.overlap[column].sum()) for name, column in _PARTS}
+def _metrics(
+    figures: Figures, share: float, *, told: bool, copies_apart: bool
+) -> dict[tuple[str, str], int]:
+    overlap = figures.overlap
+    sums = {name: int(np.ma.filled(overlap[column], 0).sum()) for name, column in _PARTS}
+    if not copies_apart:
+        sums[_COPIES_AND_IDLE] = sums.pop("copies") + sums.pop("idle")
     found = {(name, WHOLE): total_ns for name, total_ns in sums.items()}
     operators = _operators(figures)
     columns = (operators[name].tolist() for name in ("type", "name", "core", "total_ns"))
@@ -241,6 +253,11 @@ def _metrics(figures: Figures, share: float, *, told: bool) -> dict[tuple[str, s
     if figures.waiting["shared"].any() or figures.waiting["alone"].any():
         found[_WAITING] = int(np.ma.filled(figures.waiting["waited_ns"], 0).sum())
     return {name: round(total_ns * share) for name, total_ns in found.items()}
+
+
+def _knows_copies(figures: Figures) -> bool:
+    """Whether copies are told from idle time on all ranks."""
+    return not np.ma.getmaskarray(figures.overlap["copies_ns"]).any()
 
 
 def _knows_waiting(figures: Figures) -> bool:

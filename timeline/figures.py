@@ -33,8 +33,8 @@ class Figures:
     """A row per rank: rank, steps, step_ns (the mean span of the steps that have device work),
     span_ns (computing, not overlapped and free together), computing_ns, communication_ns,
     not_overlapped_ns, free_ns; of free copies_ns, idle_ns and outside_ns, of which before_ns lies
-    before the first computing or communication. outside_ns and before_ns are masked where nothing
-    tells whether there is any."""
+    before the first computing or communication. The first and the last two are masked where
+    nothing tells whether there are any."""
     steps: Table
     """A row per rank, graph and step: start_ns and end_ns as marked; device_start_ns, span_ns and
     the parts of its device work; receive_ns and preparing_ns (see `StepWaits`); fp_bp_ns, tail_ns
@@ -105,7 +105,7 @@ def _overlap(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
         **{name: NO_ID if own is None else own for name, own in asdict(facts.free_parts).items()},
     }
     columns = {name: np.array([value], np.int64) for name, value in row.items()}
-    maybe = ("step_ns", "outside_ns", "before_ns")
+    maybe = ("step_ns", "copies_ns", "outside_ns", "before_ns")
     return {**columns, **{name: _given(columns[name], NO_ID) for name in maybe}}
 
 
@@ -123,6 +123,8 @@ def _steps(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
         name: np.ma.masked_array(getattr(totals, name), ~totals.known)
         for name in ("span_ns", *PARTS)
     }
+    if facts.free_parts.copies_ns is None:
+        measured["copies_ns"] = np.ma.masked_equal(np.full(len(steps), NO_ID), NO_ID)
     return {
         "rank": np.full(len(steps), facts.rank, np.int64),
         "graph": _given(steps.graph, NO_GRAPH),

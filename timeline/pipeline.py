@@ -376,7 +376,7 @@ def _overlap_rows(facts: RankFacts) -> Iterator[OverlapRow]:
             communication_ns=int(totals.communication_ns[row]),
             not_overlapped_ns=int(totals.not_overlapped_ns[row]),
             free_ns=int(totals.free_ns[row]),
-            copies_ns=int(totals.copies_ns[row]),
+            copies_ns=None if parts.copies_ns is None else int(totals.copies_ns[row]),
             outside_ns=0,
             idle_ns=int(totals.idle_ns[row]),
         )

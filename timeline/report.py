@@ -93,7 +93,8 @@ class OverlapRow:
     """Overlap of one rank: of the whole selection (no step), or of one step.
 
     free_ns is copies, outside and idle together; outside_ns is None where it is not told whether
-    the profiler counts what lies before the first and after the last kernel.
+    the profiler counts what lies before the first and after the last kernel, and copies_ns where
+    copies are not in the profile.
     """
 
     rank: int
@@ -103,7 +104,7 @@ class OverlapRow:
     communication_ns: int
     not_overlapped_ns: int
     free_ns: int
-    copies_ns: int
+    copies_ns: int | None
     outside_ns: int | None
     idle_ns: int
 

@@ -64,6 +64,8 @@ _PARTS = (
 assert {part.column for part in _PARTS} <= set(PARTS)
 _RARE = "copies_ns"
 """A part that has a column only where there is any of it."""
+_LEAST_TELLING = "communication_ns"
+"""What makes room for that on a narrow page: shares add up without it."""
 _SLOW, _FAST = "bold red", "green"
 
 
@@ -203,7 +205,7 @@ class _Blocks:
             self._add(grid, labels, row, self._style_of(row["rank"]))
         if not few:
             mean = {name: _mean_ns(used[name]) for name in (time, "span_ns", *PARTS)}
-            self._add(grid, ["mean", spell_short(mean[time])], mean, "bold")
+            self._add(grid, ["mean", spell_short(mean[time] or 0)], mean, "bold")
         yield grid
         if steps and any(row["steps"] > 1 for row in rows):
             yield Text("Other times are sums over all steps and what is between them.", style="dim")
@@ -259,6 +261,9 @@ class _Blocks:
         between = "\n" if self._stacked else " "
         for part in self._parts:
             own_ns = row[part.column]
+            if own_ns is None:
+                cells.append(Text("-"))
+                continue
             share = spell_share(own_ns, row["span_ns"])
             cells.append(Text(f"{spell_short(own_ns)}{between}{share:>4}"))
         if len(grid.columns) > len(cells):
@@ -281,10 +286,11 @@ class _Blocks:
 
     @property
     def _parts(self) -> tuple[_Part, ...]:
-        """The parts of device time that have columns."""
+        """The parts of device time that have columns, as far as there is room."""
         tables = (self.verdict.ranks, self.verdict.steps)
         held = any(np.ma.filled(own[_RARE], 0).any() for own in tables if len(own))
-        return tuple(part for part in _PARTS if held or part.column != _RARE)
+        left_out = (_LEAST_TELLING if self.page.narrow else "") if held else _RARE
+        return tuple(part for part in _PARTS if part.column != left_out)
 
     @property
     def _stacked(self) -> bool:
@@ -304,7 +310,7 @@ class _Blocks:
         span_ns, upto_ns, drawn = row["span_ns"], 0, 0
         for part in self._parts:
             if part.mark:
-                upto_ns += row[part.column]
+                upto_ns += row[part.column] or 0
                 cells = round(width * upto_ns / span_ns) - drawn
                 bar.append(self._mark(part) * cells, style=part.style)
                 drawn += cells
@@ -368,5 +374,6 @@ class _Blocks:
         return named_grid(self.page, self.page.width, *heads, shown["name"].tolist(), cells)
 
 
-def _mean_ns(times_ns: Int64) -> int:
-    return round(float(np.mean(times_ns)))
+def _mean_ns(times_ns: Int64) -> int | None:
+    known = np.ma.compressed(times_ns)
+    return round(float(np.mean(known))) if len(known) else None

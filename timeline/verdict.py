@@ -174,7 +174,7 @@ def _where_time_goes(row: dict[str, Any], *, several: bool) -> str:
     spent = {
         "computing": row["computing_ns"],
         "communication that nothing overlaps": row["not_overlapped_ns"],
-        "copies": row["copies_ns"],
+        "copies": row["copies_ns"] or 0,
         "idle": row["idle_ns"],
     }
     parts = sorted(spent.items(), key=lambda item: -item[1])

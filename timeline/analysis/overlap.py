@@ -94,19 +94,25 @@ class Overlap:
             "free_ns": self.free.total_ns,
         }
 
-    def free_parts(self) -> FreeParts:
-        """The summed lengths that add up to free."""
-        return FreeParts(self.copies.total_ns, self.outside_ns, self.idle.total_ns, self.before_ns)
+    def free_parts(self, *, tells_copies: bool = True) -> FreeParts:
+        """The summed lengths that add up to free; copies that are not told count as idle."""
+        return FreeParts(
+            self.copies.total_ns if tells_copies else None,
+            self.outside_ns,
+            self.idle.total_ns,
+            self.before_ns,
+        )
 
 
 @dataclass(frozen=True)
 class FreeParts:
     """What free time consists of; before_ns is the part of outside_ns before the first kernel.
 
-    Both are None where nothing tells whether the profiler counts any time outside.
+    Those are None where nothing tells whether the profiler counts any time outside, and copies_ns
+    where copies are not among the tasks, so that idle_ns holds them.
     """
 
-    copies_ns: int
+    copies_ns: int | None
     outside_ns: int | None
     idle_ns: int
     before_ns: int | None

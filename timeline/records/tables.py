@@ -277,6 +277,8 @@ class Records:
     warnings: tuple[str, ...] = ()
     hardware: str = "Ascend Hardware"
     """What the devices are, as the layer of their tasks is called."""
+    tells_copies: bool = True
+    """Whether tasks that copy or fill memory are among the tasks, if there were any."""
     free_rule: FreeRule = FreeRule()
     communication_rule: CommunicationRule = CommunicationRule()
 

@@ -54,9 +54,10 @@ def _tiles(report: ExportReport) -> Iterator[Tile]:
             ("copies_ns", "copies"),
             ("idle_ns", "idle"),
         ):
-            if column == "copies_ns" and not ranks[column].any():
+            own_ns = np.ma.filled(ranks[column], 0)
+            if column == "copies_ns" and not own_ns.any():
                 continue
-            yield Tile(f"{int(ranks[column].sum()) / span_ns:.0%}", label)
+            yield Tile(f"{int(own_ns.sum()) / span_ns:.0%}", label)
 
 
 def _pictured(report: ExportReport, sheet: StyleSheet) -> dict[str, object]:

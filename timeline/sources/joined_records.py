@@ -59,6 +59,7 @@ def join_records(parts: Sequence[Records]) -> Records:
         omissions=tuple(omission for part in parts for omission in part.omissions),
         warnings=tuple(warning for part in parts for warning in part.warnings),
         hardware=parts[0].hardware,
+        tells_copies=all(part.tells_copies for part in parts),
         free_rule=FreeRule.joined([part.free_rule for part in parts]),
         communication_rule=parts[0].communication_rule,
     )

@@ -88,7 +88,7 @@ class MindSporeRawSource:
     def read(self, wanted: Wanted) -> Records:
         """See `Source.read`."""
         strings, rank = StringPool(), self.identity.rank
-        made = GrowingRecords(Records(rank, strings))
+        made = GrowingRecords(Records(rank, strings, tells_copies=False))
         if paths := self._hardware():
             events, omissions = read_events_of(paths, HARDWARE_EVENT, _is_hardware_event, rank)
             made.report(omissions)

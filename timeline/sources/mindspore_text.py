@@ -96,7 +96,7 @@ class MindSporeTextSource:
 
     def _of_text(self, wanted: Wanted) -> Records:
         strings, rank = StringPool(), self.identity.rank
-        made = GrowingRecords(Records(rank, strings))
+        made = GrowingRecords(Records(rank, strings, tells_copies=False))
         if path := self._file("output_timeline_data_{}.txt"):
             made.add_tasks(*read_device_rows(path, strings, rank))
         if path := self._file("aicpu_intermediate_{}.csv"):
@@ -133,7 +133,7 @@ class MindSporeTextSource:
         display = read_display(path, strings, rank)
         ticks = self._ticks(strings)
         origin_ns = self._origin_ns(display, ticks)
-        made = GrowingRecords(Records(rank, strings))
+        made = GrowingRecords(Records(rank, strings, tells_copies=False))
         made.report(display.omissions)
         moved_ns = origin_ns or 0
         made.add_tasks(display.tasks.shifted(moved_ns))

@@ -196,6 +196,7 @@ class _Reading:
         self, kernels: KernelTable, others: KernelTable, groups: Mapping[str, str]
     ) -> Records:
         """The tasks of both tables, each once, and the ops."""
+        tells_copies = len(others) > 0
         if len(kernels):
             again, whole = repeats(others, kernels)
             beside = {
@@ -217,6 +218,7 @@ class _Reading:
             self.strings,
             tasks=tasks,
             ops=ops_of(rows, self.strings, groups),
+            tells_copies=tells_copies,
         )
 
 

@@ -147,7 +147,7 @@ def facts_of(
         sum((np.bincount(own[own >= 0], minlength=count) for own in rows), np.zeros(count, int)),
         len(records.host) + len(records.samples),
         picture.overlap.totals_ns(),
-        picture.overlap.free_parts(),
+        picture.overlap.free_parts(tells_copies=records.tells_copies),
         graphs_of(records),
         len(records.tasks),
         len(records.planes),

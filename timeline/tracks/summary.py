@@ -140,7 +140,7 @@ def _step_args(picture: RankPicture, owner: Int64, is_step: Bool) -> list[ArgCol
     """Graph and iteration on every slice; how the step was spent on the step itself."""
     return [
         *_ids(picture.records.steps, owner),
-        *spent_args(picture.step_totals, owner, is_step),
+        *spent_args(picture.step_totals, owner, is_step, tells_copies=picture.records.tells_copies),
     ]
 
 
@@ -151,7 +151,9 @@ def _ids(steps: Steps | StepParts, rows: Int64) -> list[ArgColumn]:
     ]
 
 
-def spent_args(totals: OverlapTotals, owner: Int64, shown: Bool) -> list[ArgColumn]:
+def spent_args(
+    totals: OverlapTotals, owner: Int64, shown: Bool, *, tells_copies: bool
+) -> list[ArgColumn]:
     """How the steps of some slices were spent, on those that are shown and have device work."""
     known = shown & totals.known[owner]
     whole_ns = np.maximum(totals.span_ns, 1)
@@ -161,7 +163,7 @@ def spent_args(totals: OverlapTotals, owner: Int64, shown: Bool) -> list[ArgColu
         "communication_ns": totals.communication_ns,
         "not_overlapped_ns": totals.not_overlapped_ns,
         "free_ns": totals.free_ns,
-        "copies_ns": totals.copies_ns,
+        **({"copies_ns": totals.copies_ns} if tells_copies else {}),
         "idle_ns": totals.idle_ns,
         "not_overlapped_percent": rounded_percent(totals.not_overlapped_ns, whole_ns),
         "idle_percent": rounded_percent(totals.idle_ns, whole_ns),
