@@ -36,9 +36,11 @@ BELOW: dict[str, frozenset[str]] = {
     "figures": WORDS | {"records", "analysis", "tracks", "table"},
     "verdict": WORDS | {"records", "table", "figures"},
     "operator_pairs": frozenset({"table"}),
+    "check_text": WORDS | {"table"},
     "comparison": WORDS | {"analysis", "table", "figures", "operator_pairs", "verdict"},
     "step_times": WORDS | {"records", "table", "figures"},
-    "report": WORDS | {"records", "notebook", "table", "figures", "verdict", "step_times"},
+    "report": WORDS
+    | {"check_text", "records", "notebook", "table", "figures", "verdict", "step_times"},
     "page": frozenset({"printable"}),
     "terminal": WORDS | {"page", "printable", "records", "table", "figures", "verdict"},
     "comparison_text": WORDS | {"page", "table", "comparison", "operator_pairs", "terminal"},
@@ -99,7 +101,9 @@ LATER: dict[str, frozenset[str]] = {
     "jobs": frozenset({"processes"}),
     "pipeline": frozenset({"report_page"}),
     "profile": frozenset({"figures", "reading"}),
-    "sources.companions": frozenset({"sources.companion_tables", "sources.mindspore_host"}),
+    "sources.companions": frozenset(
+        {"sources.companion_measures", "sources.companion_tables", "sources.mindspore_host"}
+    ),
     "sources.profile_place": frozenset({"sources.unpacking"}),
     "sources.readers": frozenset(
         {

@@ -31,8 +31,10 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
+from timeline.records.vendor import UnusedFile
 from timeline.selection import Layer
 from timeline.sources.base import Clock, Identity, Wanted
+from timeline.sources.companion_kinds import UNUSED_TABLES
 from timeline.sources.database_counters import read_counters
 from timeline.sources.database_host import read_cann_calls, read_host
 from timeline.sources.database_joins import Lookup, covering_parents, values_at
@@ -118,6 +120,11 @@ class _Reader:
             flows=flows if Layer.ARROWS in self.layers else Flows.empty(),
             omissions=(*self.omissions, *self.database.damage.omissions(self.rank)),
             warnings=self._warnings(),
+            unused=tuple(
+                UnusedFile(f"{self.database.path.name}, table {table}", what)
+                for table, what in UNUSED_TABLES.items()
+                if self.database.has_rows(table)
+            ),
         )
 
     def _warnings(self) -> tuple[str, ...]:

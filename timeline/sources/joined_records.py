@@ -20,6 +20,7 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
+from timeline.records.vendor import VendorFigures, VendorLinks
 
 __all__ = ["join_records"]
 
@@ -57,6 +58,9 @@ def join_records(parts: Sequence[Records]) -> Records:
         flows=Flows.concat(flows),
         omissions=tuple(omission for part in parts for omission in part.omissions),
         warnings=tuple(warning for part in parts for warning in part.warnings),
+        vendor=VendorFigures.concat(part.vendor for part in parts),
+        vendor_links=VendorLinks.concat(part.vendor_links for part in parts),
+        unused=tuple(unused for part in parts for unused in part.unused),
         hardware=parts[0].hardware,
     )
 

@@ -29,6 +29,7 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
+from timeline.records.vendor import VendorFigures
 from timeline.selection import Layer
 from timeline.sources.base import Wanted
 from timeline.sources.damage import Damage
@@ -64,6 +65,7 @@ from timeline.sources.trace_tables import (
     step_tables,
     tasks_table,
 )
+from timeline.sources.vendor_overlap import overlap_figures
 from timeline.sources.whole_numbers import whole_number
 
 __all__ = ["TraceFiles", "read_trace"]
@@ -310,6 +312,10 @@ class _Reader:
         """Add the events of lanes of one kind to its table, if it has one."""
         names, files, tables = self.names, self._files, self._tables
         every_arg, keys = self._wanted.every_arg, lanes.keys
+        if kind is LaneKind.DERIVED:
+            tables.vendor.add(
+                overlap_figures(lanes, _file_name(files), files.iteration, self._strings)
+            )
         if kind is LaneKind.STREAM:
             tasks = tasks_table(
                 lanes,
@@ -376,6 +382,11 @@ def _scanner(strings: StringPool, wanted: Wanted) -> EventScanner | None:
     return EventScanner(strings, counters=Layer.COUNTERS in wanted.layers)
 
 
+def _file_name(files: TraceFiles) -> str:
+    """What files are called together of which each holds an iteration or a slice."""
+    return files.paths[0].name if files.iteration == NO_ID else "the files of iterations"
+
+
 HOST_DEVICE = 31
 """Device number that msprof packs into the pid of host processes."""
 
@@ -409,6 +420,7 @@ class _Tables:
         self.steps = Pile(Steps)
         self.parts = Pile(StepParts)
         self.calls = Pile(Calls)
+        self.vendor = Pile(VendorFigures)
 
     def records(self, rank: int, strings: StringPool, iteration: int) -> Records:
         """Join the parts, which are gone then; rows take the iteration of their file."""
@@ -422,6 +434,7 @@ class _Tables:
             host=_at_iteration(self.host.joined(), iteration),
             steps=self.steps.joined(),
             parts=self.parts.joined(),
+            vendor=self.vendor.joined(),
         )
 
 
