@@ -13,7 +13,8 @@ from timeline.units import spell_count
 __all__ = ["check_lines", "check_warnings", "unused_lines"]
 
 MOST_FILES = 12
-_STAMP = re.compile(r"_\d{14}(?=\.)")
+_NUMBERS = re.compile(r"(?:_\d+)+(?=\.)")
+"""The rank and the time stamp in the name of a file."""
 
 
 def check_lines(checks: Table) -> Iterator[str]:
@@ -51,7 +52,7 @@ def unused_lines(unused: Table) -> Iterator[str]:
     """Which files and tables are not used, a line for all ranks that have the same."""
     alike: dict[tuple[tuple[str, str], ...], list[int]] = {}
     for rank, rows in _by(unused, "rank").items():
-        files = dict.fromkeys((_STAMP.sub("", row["file"]), row["what"]) for row in rows)
+        files = dict.fromkeys((_NUMBERS.sub("", row["file"]), row["what"]) for row in rows)
         alike.setdefault(tuple(files), []).append(rank)
     for named_files, ranks in alike.items():
         which = f"{'rank' if len(ranks) == 1 else 'ranks'} {spell_ids(ranks)}"

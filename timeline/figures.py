@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.analysis.checks import PARTS as CHECKED
-from timeline.analysis.checks import RankChecks, known_reason
+from timeline.analysis.checks import RankChecks, known_reasons
 from timeline.analysis.collectives import NO_KIND
 from timeline.analysis.operator_names import KINDS
 from timeline.analysis.steps import data_aug_bounds
@@ -255,16 +255,7 @@ def checks_of(facts: Sequence[RankFacts]) -> Table:
 
 def _checks(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
     rows, strings = facts.checks.rows, facts.checks.strings
-    equal = rows.equal
     files = [strings[code] for code in rows.file.tolist()]
-    columns = (rows.measure, rows.ours_ns, rows.theirs_ns, equal)
-    compared = zip(files, *(own.tolist() for own in columns), strict=True)
-    reasons = [
-        None
-        if same
-        else known_reason(Measure(measure), file, None if ours == NO_TIME else ours - theirs)
-        for file, measure, ours, theirs, same in compared
-    ]
     return {
         "rank": np.full(len(rows), facts.rank, np.int64),
         "file": _texts(files),
@@ -273,8 +264,8 @@ def _checks(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
         "ours": _given(rows.ours_ns, NO_TIME),
         "theirs": rows.theirs_ns,
         "tolerance": rows.tolerance_ns,
-        "equal": equal.astype(object),
-        "reason": _texts(reasons),
+        "equal": rows.equal.astype(object),
+        "reason": _texts(known_reasons(facts.checks)),
     }
 
 

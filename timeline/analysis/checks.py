@@ -15,7 +15,7 @@ from timeline.records.tables import NO_ID, NO_TIME, CommunicationOps, Records, S
 from timeline.records.vendor import Measure, VendorFigures
 from timeline.selection import Selection
 
-__all__ = ["PARTS", "Checks", "Measured", "RankChecks", "known_reason", "rank_checks"]
+__all__ = ["PARTS", "Checks", "Measured", "RankChecks", "known_reasons", "rank_checks"]
 
 PARTS = {
     Measure.COMPUTING: "computing_ns",
@@ -219,24 +219,38 @@ def _alike(checks: Checks, rows: Rows) -> Iterator[Rows]:
         yield rows[group.reshape(-1) == number]
 
 
-def known_reason(measure: Measure, file: str, off_ns: int | None) -> str | None:
-    """Why ours is more or less than what a file says, as far as versions of profilers tell it.
+def known_reasons(checks: RankChecks) -> list[str | None]:
+    """Why each of our numbers is not the profiler's, as far as versions of profilers tell it.
 
-    off_ns: ours less theirs, None where there is none of ours.
+    What is free follows from the other parts of the same step, and is explained by them first.
     """
-    of_steps = file.endswith(".db") or file.startswith("step_trace_time")
-    if off_ns is None:
-        return "nothing of that name, or no such step, was read"
-    if measure is Measure.FREE and off_ns < 0 and not of_steps:
-        return _OUTER
-    if measure in (Measure.COMMUNICATION, Measure.NOT_OVERLAPPED) and off_ns > 0 and of_steps:
-        return _OF_TASKS
-    if measure is Measure.FREE and of_steps:
-        return _OF_TASKS if off_ns < 0 else None
-    if measure is Measure.COLLECTIVE and off_ns > 0:
-        return "newer profilers measure the main plane of an op alone"
-    return None
+    rows, equal = checks.rows, checks.rows.equal
+    reasons: list[str | None] = []
+    others: dict[tuple[int, int], str | None] = {}
+    for row in range(len(rows)):
+        measure, at = Measure(int(rows.measure[row])), (int(rows.file[row]), int(rows.step[row]))
+        ours_ns, theirs_ns = int(rows.ours_ns[row]), int(rows.theirs_ns[row])
+        reason = None
+        if not equal[row] and ours_ns == NO_TIME:
+            reason = "nothing of that name, or no such step, was read"
+        elif not equal[row]:
+            file = checks.strings[at[0]]
+            reason = others.get(at) if at in others else _reason(measure, file, ours_ns - theirs_ns)
+        if not equal[row] and measure in (Measure.COMPUTING, Measure.COMMUNICATION):
+            others[at] = reason
+        reasons.append(reason)
+    return reasons
 
 
-_OUTER = "its writer counts Free between the first and the last task of any kind"
-_OF_TASKS = "profilers before 2024-10-24 measure the tasks of communication, and not its ops"
+def _reason(measure: Measure, file: str, off_ns: int) -> str | None:
+    """off_ns: ours less theirs."""
+    in_steps = file.endswith(".db") or file.startswith("step_trace_time")
+    match measure:
+        case Measure.FREE if off_ns < 0 and not in_steps:
+            return "its writer counts Free between the first and the last task of any kind"
+        case Measure.COMMUNICATION | Measure.NOT_OVERLAPPED if off_ns > 0 and in_steps:
+            return "profilers before 2024-10-24 measure the tasks of communication, not its ops"
+        case Measure.COLLECTIVE if off_ns > 0:
+            return "newer profilers measure the main plane of an op alone"
+        case _:
+            return None

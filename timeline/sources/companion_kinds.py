@@ -21,6 +21,8 @@ class Use(enum.Enum):
     LINKS = enum.auto()
     MEASURES = enum.auto()
     """A database of step sums, ops and links."""
+    TRACE = enum.auto()
+    """The same capture as a trace, of which Overlap Analysis is looked at."""
     NONE = enum.auto()
 
 
@@ -77,8 +79,6 @@ _UNUSED_CSV = {
 }
 _UNUSED_JSON = {
     "prof_rule": "advice of msprof",
-    "msprof": _SAME,
-    "trace_view": _SAME,
     "step_trace": _SAME,
     "msprof_tx": "marks and ranges, which are in the trace too",
 }
@@ -140,6 +140,8 @@ _KINDS = (
     CompanionKind("communication_matrix", "json", "measures of links", Use.LINKS),
     CompanionKind("analysis", "db", "sums of steps, measures of communication", Use.MEASURES),
     CompanionKind("communication_analyzer", "db", "measures of communication", Use.MEASURES),
+    CompanionKind("msprof", "json", _SAME, Use.TRACE),
+    CompanionKind("trace_view", "json", _SAME, Use.TRACE),
     *(CompanionKind(name, "csv", what) for name, what in _UNUSED_CSV.items()),
     *(CompanionKind(name, "json", what) for name, what in _UNUSED_JSON.items()),
     *(CompanionKind(name, "db", what) for name, what in _UNUSED_SQLITE.items()),

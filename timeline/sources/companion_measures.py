@@ -7,10 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from timeline.errors import SourceError
+from timeline.records.strings import StringPool
 from timeline.records.tables import Omission, Records
 from timeline.records.vendor import VendorFigures, VendorLinks
+from timeline.sources.base import Wanted
 from timeline.sources.damage import Damage, unread
 from timeline.sources.sqlite_columns import open_database
+from timeline.sources.trace_reader import TraceFiles, read_trace
 from timeline.sources.vendor_communication import (
     MeasuredOps,
     read_link_file,
@@ -85,6 +88,13 @@ class _Reading:
                 self.links.append(read_link_table(database, self.strings))
                 self.omissions += database.damage.omissions(self.records.rank)
 
+    def overlap(self, paths: tuple[Path, ...]) -> None:
+        """Overlap Analysis of a trace."""
+        strings = StringPool()
+        files = TraceFiles(paths, self.device or 0, only_device=self.device is not None)
+        found = read_trace(files, self.records.rank, strings, Wanted(frozenset())).vendor
+        self.figures.append(replace(found, file=self.strings.translated(found.file, strings)))
+
     def _add_ops(self, measured: MeasuredOps, file: str) -> None:
         if measured.names:
             self.figures.append(measured.figures(file, self.strings))
@@ -106,6 +116,8 @@ _READERS: Mapping[str, Callable[[_Reading, tuple[Path, ...]], None]] = {
     "op_statistic.csv": _Reading.operator_sums,
     "communication.json": _Reading.ops,
     "communication_matrix.json": _Reading.link_sums,
+    "msprof.json": _Reading.overlap,
+    "trace_view.json": _Reading.overlap,
     "analysis.db": _Reading.database,
     "communication_analyzer.db": _Reading.database,
 }

@@ -22,8 +22,17 @@ from timeline.sources.own_operators import own_operators
 
 __all__ = ["CompanionSource", "with_companions"]
 
-_OF_MEASURES = (Use.STEP_SUMS, Use.OPERATOR_SUMS, Use.OPS, Use.LINKS, Use.MEASURES)
+_OF_MEASURES = (
+    Use.STEP_SUMS,
+    Use.OPERATOR_SUMS,
+    Use.OPS,
+    Use.LINKS,
+    Use.MEASURES,
+    Use.TRACE,
+)
 """What a capture is compared with, and what it takes sizes and links from."""
+MOST_TRACE_BYTES = 4 << 20
+"""A trace beside a capture is read to compare with it where that takes next to no time."""
 _WRITTEN_BY_PROFILERS = frozenset({"csv", "json", "db"})
 
 
@@ -144,9 +153,15 @@ class CompanionSource:
             for kind in kinds:
                 plain = held.get(f"{kind.name}.{kind.suffix}")
                 paths = (plain,) if plain else newest_of(held, kind.name, kind.suffix)
-                if paths:
+                if paths and (kind.use is not Use.TRACE or self._is_beside(paths)):
                     found.setdefault(f"{kind.name}.{kind.suffix}", paths)
         return found
+
+    def _is_beside(self, traces: tuple[Path, ...]) -> bool:
+        """Whether traces are not the capture itself, and small."""
+        if {*traces} & {*self.main.files} or any(path.suffix != ".json" for path in traces):
+            return False
+        return sum(path.stat().st_size for path in traces) <= MOST_TRACE_BYTES
 
     def _unused(self) -> Iterator[UnusedFile]:
         """What lies in the capture's directories and is not used."""
@@ -158,8 +173,8 @@ class CompanionSource:
                 if path in used or path.is_dir():
                     continue
                 if kind is not None:
-                    of_older = ", of an older export" if kind.use is not Use.NONE else ""
-                    yield UnusedFile(name, kind.what + of_older)
+                    is_older = kind.use not in (Use.NONE, Use.TRACE)
+                    yield UnusedFile(name, kind.what + ", of an older export" * is_older)
                 elif own and name.rpartition(".")[2] in _WRITTEN_BY_PROFILERS:
                     yield UnusedFile(name, "not known")
         parsed = self.capture.layout is Layout.PARSED

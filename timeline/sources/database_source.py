@@ -40,6 +40,7 @@ from timeline.sources.database_host import read_cann_calls, read_host
 from timeline.sources.database_joins import Lookup, covering_parents, values_at
 from timeline.sources.database_names import DatabaseNames
 from timeline.sources.sqlite_columns import Database, open_database
+from timeline.sources.vendor_overlap import read_overlap_table
 
 __all__ = ["DatabaseSource"]
 
@@ -120,8 +121,9 @@ class _Reader:
             flows=flows if Layer.ARROWS in self.layers else Flows.empty(),
             omissions=(*self.omissions, *self.database.damage.omissions(self.rank)),
             warnings=self._warnings(),
+            vendor=read_overlap_table(self.database, self.device, self.strings),
             unused=tuple(
-                UnusedFile(f"{self.database.path.name}, table {table}", what)
+                UnusedFile(f"table {table} of {self.database.path.name}", what)
                 for table, what in UNUSED_TABLES.items()
                 if self.database.has_rows(table)
             ),

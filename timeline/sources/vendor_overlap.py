@@ -9,8 +9,9 @@ from timeline.records.strings import StringPool
 from timeline.records.tables import NO_ID
 from timeline.records.vendor import Measure, VendorFigures
 from timeline.sources.lane_events import LaneEvents
+from timeline.sources.sqlite_columns import Database
 
-__all__ = ["MEASURES", "overlap_figures"]
+__all__ = ["MEASURES", "overlap_figures", "read_overlap_table"]
 
 MEASURES = {
     "Computing": Measure.COMPUTING,
@@ -19,8 +20,25 @@ MEASURES = {
     "Free": Measure.FREE,
 }
 """How the profiler names the parts of device time, in its events and in step_trace_time.csv."""
+_TYPES = dict(enumerate(MEASURES.values()))
+"""The same by number, in tables (ENUM_OVERLAP_ANALYSIS_TYPE)."""
 SEGMENT_NS = 1
 """How far either writer rounds a segment."""
+
+
+def read_overlap_table(
+    database: Database, device: int | None, strings: StringPool
+) -> VendorFigures:
+    """The summed length of the rows of OVERLAP_ANALYSIS, which msprof and Insight write."""
+    columns = {"startNs": 0, "endNs": 0, "type": NO_ID}
+    if not database.has("OVERLAP_ANALYSIS", *columns):
+        return VendorFigures.empty()
+    only = device is not None and database.has("OVERLAP_ANALYSIS", "deviceId")
+    where = f'WHERE "deviceId" = {device}' if only else ""
+    found = database.integers("OVERLAP_ANALYSIS", columns, where)
+    lengths_ns = found["endNs"] - found["startNs"]
+    parts = {measure: lengths_ns[found["type"] == kind] for kind, measure in _TYPES.items()}
+    return _summed(parts, f"OVERLAP_ANALYSIS of {database.path.name}", NO_ID, strings)
 
 
 def overlap_figures(lanes: LaneEvents, file: str, step: int, strings: StringPool) -> VendorFigures:
