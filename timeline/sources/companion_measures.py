@@ -13,7 +13,6 @@ from timeline.records.vendor import VendorFigures, VendorLinks
 from timeline.sources.base import Wanted
 from timeline.sources.damage import Damage, unread
 from timeline.sources.sqlite_columns import open_database
-from timeline.sources.trace_reader import TraceFiles, read_trace
 from timeline.sources.vendor_communication import (
     MeasuredOps,
     read_link_file,
@@ -90,6 +89,8 @@ class _Reading:
 
     def overlap(self, paths: tuple[Path, ...]) -> None:
         """Overlap Analysis of a trace."""
+        from timeline.sources.trace_reader import TraceFiles, read_trace
+
         strings = StringPool()
         files = TraceFiles(paths, self.device or 0, only_device=self.device is not None)
         found = read_trace(files, self.records.rank, strings, Wanted(frozenset())).vendor
