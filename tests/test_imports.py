@@ -101,7 +101,6 @@ LATER: dict[str, frozenset[str]] = {
     "jobs": frozenset({"processes"}),
     "pipeline": frozenset({"report_page"}),
     "profile": frozenset({"figures", "reading"}),
-    "sources.companion_measures": frozenset({"sources.trace_reader"}),
     "sources.companions": frozenset(
         {"sources.companion_measures", "sources.companion_tables", "sources.mindspore_host"}
     ),
@@ -252,7 +251,6 @@ def test_imports_inside_functions_are_of_what_is_chosen_there(module: Module) ->
 
 MEASURES = "sources.companion_measures"
 DATABASE = frozenset({"sources.database_source", MEASURES})
-TRACE = frozenset({"sources.trace_reader", "sources.trace_sources"})
 PERFETTO = frozenset({"encoders.perfetto", "encoders.perfetto_tracks"})
 EXPORT = frozenset({"exporting", "figures", "page", "profile", "progress", "reading", "terminal"})
 
@@ -266,7 +264,7 @@ EXPORT = frozenset({"exporting", "figures", "page", "profile", "progress", "read
             "torch-text",
             2,
             "-o a.json",
-            {*EXPORT, MEASURES, *TRACE, "analysis.alignment", "encoders.chrome"},
+            {*EXPORT, MEASURES, "analysis.alignment", "encoders.chrome", "sources.trace_sources"},
         ),
     ],
 )

@@ -7,10 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from timeline.errors import SourceError
-from timeline.records.strings import StringPool
 from timeline.records.tables import Omission, Records
 from timeline.records.vendor import VendorFigures, VendorLinks
-from timeline.sources.base import Wanted
 from timeline.sources.damage import Damage, unread
 from timeline.sources.sqlite_columns import open_database
 from timeline.sources.vendor_communication import (
@@ -21,6 +19,7 @@ from timeline.sources.vendor_communication import (
     read_op_table,
     with_moved_bytes,
 )
+from timeline.sources.vendor_overlap import read_overlap_events
 from timeline.sources.vendor_tables import read_operator_sums, read_step_sums, read_step_table
 
 __all__ = ["with_measures"]
@@ -89,12 +88,9 @@ class _Reading:
 
     def overlap(self, paths: tuple[Path, ...]) -> None:
         """Overlap Analysis of a trace."""
-        from timeline.sources.trace_reader import TraceFiles, read_trace
-
-        strings = StringPool()
-        files = TraceFiles(paths, self.device or 0, only_device=self.device is not None)
-        found = read_trace(files, self.records.rank, strings, Wanted(frozenset())).vendor
-        self.figures.append(replace(found, file=self.strings.translated(found.file, strings)))
+        self.figures += [
+            read_overlap_events(path, paths[0].name, self.device, self.strings) for path in paths
+        ]
 
     def _add_ops(self, measured: MeasuredOps, file: str) -> None:
         if measured.names:

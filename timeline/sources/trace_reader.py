@@ -53,7 +53,14 @@ from timeline.sources.trace_events import (
     Other,
 )
 from timeline.sources.trace_flows import FlowReader, LaneRows, ResolvedFlows
-from timeline.sources.trace_lanes import LaneKey, LaneKind, LaneMeaning, LaneNames
+from timeline.sources.trace_lanes import (
+    HOST_DEVICE,
+    LaneKey,
+    LaneKind,
+    LaneMeaning,
+    LaneNames,
+    device_of,
+)
 from timeline.sources.trace_records import with_launches, without_connections
 from timeline.sources.trace_tables import (
     PROFILER_STEP,
@@ -200,7 +207,7 @@ class _Reader:
         return isinstance(event, Other) or self._of_device(event.pid)
 
     def _of_device(self, pid: object) -> bool:
-        return not self._files.only_device or _device_of(pid) in (self._files.device, HOST_DEVICE)
+        return not self._files.only_device or device_of(pid) in (self._files.device, HOST_DEVICE)
 
     def _flush(self) -> None:
         """Turn events into columns, but for those of lanes whose names are still to come."""
@@ -385,15 +392,6 @@ def _scanner(strings: StringPool, wanted: Wanted) -> EventScanner | None:
 def _file_name(files: TraceFiles) -> str:
     """What files are called together of which each holds an iteration or a slice."""
     return files.paths[0].name if files.iteration == NO_ID else "the files of iterations"
-
-
-HOST_DEVICE = 31
-"""Device number that msprof packs into the pid of host processes."""
-
-
-def _device_of(pid: object) -> int | None:
-    """The device packed into the low bits of every pid that msprof writes."""
-    return pid & 31 if isinstance(pid, int) else None
 
 
 def _lane_rows(runs: Sequence[_Run], records: Records) -> LaneRows:

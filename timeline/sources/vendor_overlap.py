@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import msgspec
 import numpy as np
 
+from timeline.errors import SourceError
 from timeline.records.columns import Int64
 from timeline.records.strings import StringPool
-from timeline.records.tables import NO_ID
+from timeline.records.tables import NO_ID, NO_TIME
 from timeline.records.vendor import Measure, VendorFigures
 from timeline.sources.lane_events import LaneEvents
+from timeline.sources.microseconds import moments_ns
+from timeline.sources.opened import opened
 from timeline.sources.sqlite_columns import Database
+from timeline.sources.trace_lanes import OVERLAP, device_of
 
-__all__ = ["MEASURES", "overlap_figures", "read_overlap_table"]
+__all__ = ["MEASURES", "overlap_figures", "read_overlap_events", "read_overlap_table"]
 
 MEASURES = {
     "Computing": Measure.COMPUTING,
@@ -22,6 +29,7 @@ MEASURES = {
 """How the profiler names the parts of device time, in its events and in step_trace_time.csv."""
 _TYPES = dict(enumerate(MEASURES.values()))
 """The same by number, in tables (ENUM_OVERLAP_ANALYSIS_TYPE)."""
+_EMPTY = msgspec.Raw(b"")
 SEGMENT_NS = 1
 """How far either writer rounds a segment."""
 
@@ -47,6 +55,55 @@ def overlap_figures(lanes: LaneEvents, file: str, step: int, strings: StringPool
     lengths_ns = spans["end_ns"] - spans["start_ns"]
     parts = {measure: lengths_ns[names == strings.code(name)] for name, measure in MEASURES.items()}
     return _summed(parts, f"Overlap Analysis of {file}", step, strings)
+
+
+class _Event(msgspec.Struct, gc=False):
+    name: str = ""
+    pid: int | str | None = None
+    dur: msgspec.Raw = _EMPTY
+    args: msgspec.Raw = _EMPTY
+
+
+class _Names(msgspec.Struct):
+    name: str = ""
+
+
+_decode_events = msgspec.json.Decoder(list[_Event]).decode
+_decode_names = msgspec.json.Decoder(_Names).decode
+
+
+def read_overlap_events(
+    path: Path, file: str, device: int | None, strings: StringPool
+) -> VendorFigures:
+    """The same of a trace that is not read otherwise, and is small.
+
+    Args:
+        file: what the trace is called, of which this may be a slice.
+        device: the one whose processes are meant; None is all.
+
+    Raises:
+        SourceError: the file cannot be read, or is no trace.
+    """
+    try:
+        with opened(path) as file:
+            events = _decode_events(file.read())
+        own = {
+            event.pid
+            for event in events
+            if event.name == "process_name"
+            and _decode_names(event.args).name == OVERLAP
+            and (device is None or device_of(event.pid) == device)
+        }
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise SourceError(path, f"is no trace: {error}.") from error
+    lengths: dict[Measure, list[bytes]] = {measure: [] for measure in MEASURES.values()}
+    for event in events:
+        if event.pid in own and event.name in MEASURES and len(bytes(event.dur)):
+            lengths[MEASURES[event.name]].append(bytes(event.dur))
+    parts = {measure: moments_ns(texts) for measure, texts in lengths.items()}
+    if any((lengths_ns == NO_TIME).any() for lengths_ns in parts.values()):
+        raise SourceError(path, "has events of Overlap Analysis without a valid length.")
+    return _summed(parts, f"Overlap Analysis of {file}", NO_ID, strings)
 
 
 def _summed(
