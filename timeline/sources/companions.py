@@ -13,9 +13,11 @@ from timeline.records.tables import Records
 from timeline.records.vendor import UnusedFile
 from timeline.selection import Layer
 from timeline.sources.base import Clock, Identity, Source, Wanted
+from timeline.sources.captures import text_ids
 from timeline.sources.companion_kinds import UNUSED_OF_MINDSPORE, Use, kind_of, kinds_for
 from timeline.sources.exports import newest_of
 from timeline.sources.file_names import held_file, named_files
+from timeline.sources.hccl_files import UNNUMBERED
 from timeline.sources.host_files import host_files
 from timeline.sources.layouts import MINDSTUDIO_OUTPUT, OUTPUT, SQLITE, Capture, Layout
 from timeline.sources.own_operators import own_operators
@@ -188,3 +190,7 @@ class CompanionSource:
                 held = held_file(self.capture.content, template.format(self.capture.device))
                 if held is not None:
                     yield UnusedFile(held.name, what)
+            unnumbered = self.capture.content / UNNUMBERED
+            if unnumbered.is_dir() and len(text_ids(self.capture.content)) > 1:
+                what = "tasks of communication, whose rank the directory does not tell"
+                yield UnusedFile(unnumbered.name, what)

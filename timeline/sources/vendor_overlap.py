@@ -85,8 +85,8 @@ def read_overlap_events(
         SourceError: the file cannot be read, or is no trace.
     """
     try:
-        with opened(path) as file:
-            events = _decode_events(file.read())
+        with opened(path) as stream:
+            events = _decode_events(stream.read())
         own = {
             event.pid
             for event in events
