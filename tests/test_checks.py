@@ -258,6 +258,52 @@ def test_a_file_that_is_broken_is_left_out(
         assert any(name in reason for reason in reasons), name
 
 
+EXTREMES = ("1e400", "-1", "1e300", "99999999999999999999", "9" * 400, "null", '"x"', "[" * 99999)
+
+
+@pytest.mark.parametrize("value", EXTREMES)
+def test_extreme_numbers_end_no_export(
+    shelf: ProfileShelf, tmp_path: Path, export: Export, value: str
+) -> None:
+    """Whatever a number is, the capture is drawn and its own figures stay."""
+    profile = measured(shelf, "torch-text", tmp_path / "run")
+    whole = export(profile.path)
+    output = profile.captures[0] / OUTPUT
+    op = f'{{"Communication Time Info": {{"Elapse Time(ms)": {value}}}}}'
+    link = f'{{"Transit Size(MB)": {value}, "Transit Time(ms)": 1}}'
+    for name, own in (("communication", op), ("communication_matrix", f'{{"0-1": {link}}}')):
+        text = f'{{"step1": {{"collective": {{"a-total@1": {own}}}}}}}'
+        (output / f"{name}.json").write_text(text, encoding="utf-8")
+    if len(value) < 999:
+        for name in ("step_trace_time.csv", "op_statistic.csv"):
+            header, first, *rows = (output / name).read_text(encoding="utf-8").splitlines()
+            cells = [first.split(",")[0], *([value] * first.count(","))]
+            text = "\n".join([header, ",".join(cells), *rows])
+            (output / name).write_text(text, encoding="utf-8")
+    report = export(profile.path)
+    assert report["overlap"] == whole["overlap"]
+
+
+@pytest.mark.parametrize("value", [1e300, -1.0, float("inf"), "x", None, 1 << 62])
+def test_extreme_numbers_of_a_database_end_no_export(
+    shelf: ProfileShelf, tmp_path: Path, export: Export, value: object
+) -> None:
+    """The same of each column of numbers in analysis.db."""
+    profile = measured(shelf, "torch-db", tmp_path / "run")
+    whole = export(profile.path)
+    path = profile.captures[0] / OUTPUT / "analysis.db"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for table, column in (
+            ("StepTraceTime", "computing"),
+            ("CommAnalyzerTime", "elapse_time"),
+            ("CommAnalyzerTime", "start_timestamp"),
+            ("CommAnalyzerBandwidth", "transit_size"),
+            ("CommAnalyzerMatrix", "transit_time"),
+        ):
+            connection.execute(f"UPDATE {table} SET {column} = ?", (value,))
+    assert export(profile.path)["overlap"] == whole["overlap"]
+
+
 def checks_of(*rows: tuple[Measure, str, int, int]) -> RankChecks:
     """Checks of one step from measure, file, ours and theirs, with no tolerance."""
     files = ["", *dict.fromkeys(file for _, file, _, _ in rows)]

@@ -28,6 +28,8 @@ __all__ = [
 ]
 
 ELAPSED_NS = 1
+MOST = 1 << 53
+"""No size in bytes and no time in ns is larger: that is 9 PB and 104 days."""
 _ALL_OPS = "Total Op Info"
 _OVER_NETWORK, _OVER_BUS = "RDMA", "SDMA"
 _LOCAL = "LOCAL"
@@ -105,16 +107,17 @@ def read_op_file(path: Path) -> MeasuredOps:
                 name = key.partition("@")[0]
                 if name != _ALL_OPS and op.times.elapsed_ms is not None:
                     sizes_mb = {kind: own.size_mb for kind, own in op.transfers.items()}
-                    _add(found, name, step, op.times.start_us, op.times.elapsed_ms, sizes_mb)
+                    start_us = op.times.start_us or 0.0
+                    _add(found, name, step, start_us, op.times.elapsed_ms, sizes_mb, path)
     return found
 
 
 def read_op_table(database: Database) -> MeasuredOps:
     """Read the ops of analysis.db, which says the same as communication.json."""
-    times = ("hccl_op_name", "group_name", "step", "start_timestamp", "elapse_time")
+    measured = ("hccl_op_name", "group_name", "step", "start_timestamp", "elapse_time")
     sizes = ("hccl_op_name", "group_name", "step", "transport_type", "transit_size")
     found = MeasuredOps()
-    if not database.has("CommAnalyzerTime", *times):
+    if not database.has("CommAnalyzerTime", *measured):
         return found
     moved: dict[tuple[Any, ...], dict[str, float]] = {}
     if database.has("CommAnalyzerBandwidth", *sizes):
@@ -122,11 +125,12 @@ def read_op_table(database: Database) -> MeasuredOps:
         for *key, transport, size_mb in database.rows(query):
             moved.setdefault(tuple(key), {})[str(transport)] = _real(size_mb)
     for name, group, step, start_us, elapsed_ms in database.rows(
-        f"SELECT {', '.join(times)} FROM CommAnalyzerTime"
+        f"SELECT {', '.join(measured)} FROM CommAnalyzerTime"
     ):
         if name != _ALL_OPS:
             sizes_mb = moved.get((name, group, step), {})
-            _add(found, str(name), str(step), _real(start_us), _real(elapsed_ms), sizes_mb)
+            times = _real(start_us), _real(elapsed_ms)
+            _add(found, str(name), str(step), *times, sizes_mb, database.path)
     return found
 
 
@@ -134,18 +138,19 @@ def _add(
     into: MeasuredOps,
     name: str,
     step: str,
-    start_us: float | None,
+    start_us: float,
     elapsed_ms: float,
     sizes_mb: dict[str, float],
+    path: Path,
 ) -> None:
     """Add an op; SDMA is the sum of all buses, beside which RDMA is what goes over the network."""
     into.names.append(name)
     into.steps.append(_step_of(step))
-    into.start_us.append(start_us or 0.0)
-    into.elapsed_ns.append(round(elapsed_ms * 1_000_000))
+    into.start_us.append(start_us)
+    into.elapsed_ns.append(_whole(elapsed_ms, path))
     buses = {kind: own for kind, own in sizes_mb.items() if kind not in (_OVER_BUS, _OVER_NETWORK)}
     moved_mb = sizes_mb.get(_OVER_BUS, sum(buses.values())) + sizes_mb.get(_OVER_NETWORK, 0.0)
-    into.moved_bytes.append(round(moved_mb * 1_000_000) if sizes_mb else NO_ID)
+    into.moved_bytes.append(_whole(moved_mb, path) if sizes_mb else NO_ID)
 
 
 def with_moved_bytes(
@@ -185,7 +190,7 @@ def read_link_file(path: Path, strings: StringPool) -> VendorLinks:
         for key, pairs in own.items()
         for pair, link in pairs.items()
     ]
-    return _links(cells, strings)
+    return _links(cells, strings, path)
 
 
 def read_link_table(database: Database, strings: StringPool) -> VendorLinks:
@@ -204,10 +209,12 @@ def read_link_table(database: Database, strings: StringPool) -> VendorLinks:
         )
         for step, name, source, target, transport, size_mb, taken_ms in rows
     ]
-    return _links(cells, strings)
+    return _links(cells, strings, database.path)
 
 
-def _links(cells: Sequence[tuple[str, str, str, _Link]], strings: StringPool) -> VendorLinks:
+def _links(
+    cells: Sequence[tuple[str, str, str, _Link]], strings: StringPool, path: Path
+) -> VendorLinks:
     """The sums of each kind of op; where there are none, the ops themselves.
 
     What stays on its own rank is no link.
@@ -226,8 +233,8 @@ def _links(cells: Sequence[tuple[str, str, str, _Link]], strings: StringPool) ->
             "source_rank": [source for _, source, _, _ in rows],
             "target_rank": [target for _, _, target, _ in rows],
             "link": strings.codes(link.transport for *_, link in rows),
-            "size_bytes": [round(link.size_mb * 1_000_000) for *_, link in rows],
-            "total_ns": [round(link.taken_ms * 1_000_000) for *_, link in rows],
+            "size_bytes": [_whole(link.size_mb, path) for *_, link in rows],
+            "total_ns": [_whole(link.taken_ms, path) for *_, link in rows],
         },
     )
 
@@ -236,13 +243,24 @@ def _document(path: Path, decode: Any) -> Any:
     try:
         with opened(path) as file:
             return decode(file.read())
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise SourceError(path, f"does not tell what communication moved: {error}.") from error
 
 
 def _step_of(key: str) -> int:
     match = _STEP.fullmatch(key)
     return int(match[1]) if match else NO_ID
+
+
+def _whole(value: float, path: Path) -> int:
+    """Bytes of MB, or ns of ms.
+
+    Raises:
+        SourceError: it is no size or time.
+    """
+    if not 0 <= value * 1_000_000 <= MOST:
+        raise SourceError(path, f"holds {value}, which is no size in MB and no time in ms.")
+    return round(value * 1_000_000)
 
 
 def _real(value: Any) -> float:

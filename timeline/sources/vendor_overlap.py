@@ -94,7 +94,7 @@ def read_overlap_events(
             and _decode_names(event.args).name == OVERLAP
             and (device is None or device_of(event.pid) == device)
         }
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise SourceError(path, f"is no trace: {error}.") from error
     lengths: dict[Measure, list[bytes]] = {measure: [] for measure in MEASURES.values()}
     for event in events:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 
-from timeline.errors import SourceError
 from timeline.records.columns import Bool, Float64, Int64
 from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_ID
@@ -25,6 +24,8 @@ STEP_SUM_NS = 25
 DATABASE_NS = 2
 OPERATOR_SUM_NS = 5
 """Of few operators; of many, one for each: tables and databases round each to whole ns."""
+MOST_US = 1e12
+"""No time is longer: that is 11 days."""
 _STEPS = ("Step", "Step ID", "Step Id")
 _OF_COMMUNICATION = frozenset({"HCCL", "COMMUNICATION"})
 """Cores of op_statistic that are no operators which compute."""
@@ -51,7 +52,11 @@ def read_step_sums(
         own = rows_of_device(block, device)
         if steps is None:
             steps = np.full(len(block), NO_ID)
-        values = {measure: block.reals(name)[0] for name, measure in MEASURES.items()}
+        values = {}
+        for name, measure in MEASURES.items():
+            values[measure], given = block.reals(name)
+            bad = own & given & ~_are_times(values[measure])
+            damage.add_lines("values that are no times", block.lines[bad])
         parts.append(_step_figures(values, steps, own, path.name, STEP_SUM_NS, strings))
     return VendorFigures.concat(parts)
 
@@ -85,7 +90,7 @@ def _step_figures(
     """
     measures = np.repeat(list(values_us), np.count_nonzero(own))
     values = np.concatenate([column[own] for column in values_us.values()])
-    given = np.isfinite(values)
+    given = _are_times(values)
     return VendorFigures.of(
         int(np.count_nonzero(given)),
         {
@@ -111,7 +116,7 @@ def read_operator_sums(
     for path in paths:
         for block in read_blocks(path, None, _OPERATOR_COLUMNS, damage):
             own = rows_of_device(block, device)
-            for name, count, total_ns in _operator_sums(block, own, path):
+            for name, count, total_ns in _operator_sums(block, own, damage):
                 sums[name] = sums.get(name, 0) + total_ns
                 counts[name] = counts.get(name, 0) + count
     return VendorFigures.of(
@@ -126,16 +131,17 @@ def read_operator_sums(
     )
 
 
-def _operator_sums(block: Block, own: Bool, path: Path) -> list[tuple[str, int, int]]:
+def _operator_sums(block: Block, own: Bool, damage: Damage) -> list[tuple[str, int, int]]:
     totals, given = block.reals("Total Time(us)")
-    own = own & given & np.isfinite(totals)
-    if (given & ~np.isfinite(totals)).any():
-        raise SourceError(path, "has a total time that is no number.")
+    counts = block.integers("Count", 1)
+    good = _are_times(totals) & (counts >= 0) & (counts < MOST_US)
+    damage.add_lines("values that are no times", block.lines[own & given & ~good])
+    own = own & good
     rows = zip(
         own.tolist(),
         block.texts("OP Type"),
         block.texts("Core Type"),
-        block.integers("Count", 1).tolist(),
+        counts.tolist(),
         totals.tolist(),
         strict=True,
     )
@@ -144,6 +150,11 @@ def _operator_sums(block: Block, own: Bool, path: Path) -> list[tuple[str, int, 
         for of_device, name, core, count, total_us in rows
         if of_device and core not in _OF_COMMUNICATION
     ]
+
+
+def _are_times(values_us: Float64) -> Bool:
+    good: Bool = (values_us >= 0) & (values_us <= MOST_US)
+    return good
 
 
 def _ns(values_us: Float64) -> Int64:
