@@ -390,8 +390,9 @@ def _scanner(strings: StringPool, wanted: Wanted) -> EventScanner | None:
 
 
 def _file_name(files: TraceFiles) -> str:
-    """What files are called together of which each holds an iteration or a slice."""
-    return files.paths[0].name if files.iteration == NO_ID else "the files of iterations"
+    """What a file is called, or files together of which each holds an iteration."""
+    name = files.paths[0].name
+    return name if files.iteration == NO_ID else f"{name.partition('_')[0]}_*.json"
 
 
 def _lane_rows(runs: Sequence[_Run], records: Records) -> LaneRows:
