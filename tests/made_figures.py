@@ -161,6 +161,7 @@ def _collectives(chance: np.random.Generator, ranks: int, word: str) -> Table:
             "group": np.array([f"Group {rank % 3}{word}" for rank in range(ranks)], object),
             "count": np.full(ranks, 5),
             "size_bytes": chance.integers(1, 10**9, ranks),
+            "moved_bytes": chance.integers(1, 10**9, ranks),
             "total_ns": waited_ns + transfer_ns,
             "waited_ns": waited_ns,
             "transfer_ns": transfer_ns,

@@ -212,7 +212,8 @@ def _tell(report: ExportReport, asked: argparse.Namespace) -> None:
     page = Page.of(words)
     words.write(verdict_text(report.verdict, report.figures, page, verbose=asked.verbose) + "\n")
     drawn = [f"Look at: {own}" for own in (asked.report, asked.png) if own is not None]
-    say(*report.lines(), *drawn, *_see_why(report, asked), stream=words)
+    more = report.verbose_lines() if asked.verbose else []
+    say(*report.lines(), *more, *drawn, *_see_why(report, asked), stream=words)
     if not (asked.open or asked.offline):
         say(OPEN_HINT, stream=words)
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from timeline.analysis.checks import PARTS as CHECKED
+from timeline.analysis.checks import RankChecks, known_reasons
 from timeline.analysis.collectives import NO_KIND
 from timeline.analysis.operator_names import KINDS
 from timeline.analysis.steps import data_aug_bounds
@@ -17,10 +19,11 @@ from timeline.analysis.waiting import Stragglers, Waiting, Waits
 from timeline.records.columns import Int64
 from timeline.records.distinct import distinct_pairs
 from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Steps
+from timeline.records.vendor import Measure
 from timeline.table import Table
 from timeline.tracks.facts import RankFacts
 
-__all__ = ["PARTS", "Figures", "extent_ns"]
+__all__ = ["PARTS", "Figures", "checks_of", "extent_ns"]
 
 PARTS = ("computing_ns", "communication_ns", "not_overlapped_ns", "free_ns", "copies_ns", "idle_ns")
 
@@ -53,12 +56,21 @@ class Figures:
     compute_late_ns and host_late_ns, and slowest_ns (the longest that it kept one waiting); all
     but the first two are masked where a rank shares none of its collectives."""
     collectives: Table
-    """A row per rank, kind and group of collectives: count, size_bytes, total_ns, waited_ns,
-    transfer_ns (from the last arrival on) and bandwidth_gb_s of the bus; the last three are masked
-    where nothing tells when other ranks arrived."""
+    """A row per rank, kind and group of collectives: count, size_bytes (what the rank puts in),
+    moved_bytes (what it sends over links, as the profiler sums it up), total_ns, waited_ns,
+    transfer_ns (from the last arrival on) and bandwidth_gb_s of the bus. Sizes are masked where
+    no op tells them, the last three where nothing tells when other ranks arrived."""
     links: Table
     """A row per rank and link: source_rank, target_rank, link, count, size_bytes, total_ns,
-    bandwidth_gb_s; only where HCCL tasks are read, which is for a detail."""
+    bandwidth_gb_s; of HCCL tasks, which are read for a detail, else of the profiler's own sums,
+    which have no count."""
+
+    checks: Table = field(default_factory=lambda: Table({}))
+    """A row per number of the profiler that ours was compared with: rank, file, what, numbers (how
+    many equal ones the row sums up), ours and theirs (masked where there is none of ours),
+    tolerance, equal, and the reason that is known where it is not."""
+    unused: Table = field(default_factory=lambda: Table({}))
+    """A row per file or table that lies with a rank's capture and is not used: rank, file, what."""
 
     @classmethod
     def of(cls, facts: Sequence[RankFacts], waiting: Waiting) -> Figures:
@@ -73,6 +85,8 @@ class Figures:
             _waiting(facts, waiting.stragglers),
             _joined([_collectives(own, its) for own, its in zip(facts, waits, strict=True)]),
             _joined([_links(own) for own in facts]),
+            checks_of(facts),
+            _joined([_unused(own) for own in facts]),
         )
 
 
@@ -209,12 +223,15 @@ def _collectives(facts: RankFacts, waits: Waits) -> dict[str, npt.NDArray[Any]]:
     kinds, kind = np.unique(_kind_names(facts, own), return_inverse=True)
     pairs, which = distinct_pairs(kind.reshape(-1), ops.group[own].astype(np.int64))
     which = which.reshape(-1)
-    size_bytes = np.where(ops.size_bytes == NO_ID, 0, ops.size_bytes)
 
     def total(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         summed = np.zeros(len(pairs), values.dtype)
         np.add.at(summed, which, values[own])
         return summed
+
+    def total_known(values: Int64) -> npt.NDArray[Any]:
+        none = total((values != NO_ID).astype(np.int64)) == 0
+        return np.ma.masked_array(total(np.where(values == NO_ID, 0, values)), none)
 
     carried, over_ns = total(moved), total(timed_ns)
     unknown = total(known) == 0
@@ -223,7 +240,8 @@ def _collectives(facts: RankFacts, waits: Waits) -> dict[str, npt.NDArray[Any]]:
         "kind": kinds[pairs[:, 0]],
         "group": strings[pairs[:, 1]],
         "count": total(nothing + 1),
-        "size_bytes": total(size_bytes),
+        "size_bytes": total_known(ops.size_bytes),
+        "moved_bytes": total_known(ops.moved_bytes),
         "total_ns": total(ops.end_ns - ops.start_ns),
         "waited_ns": np.ma.masked_array(total(waited_ns), unknown),
         "transfer_ns": np.ma.masked_array(total(transfer_ns), unknown),
@@ -246,8 +264,63 @@ def _links(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
         "source_rank": times.source_rank,
         "target_rank": times.target_rank,
         "link": np.array(facts.links.strings, object)[times.link],
-        "count": times.count,
+        "count": _given(times.count, 0),
         "size_bytes": times.size_bytes,
         "total_ns": times.total_ns,
         "bandwidth_gb_s": times.size_bytes / np.maximum(times.total_ns, 1),
     }
+
+
+def checks_of(facts: Sequence[RankFacts]) -> Table:
+    """What was compared with the numbers of the profiler, see `Figures.checks`."""
+    return _joined([_checks(own) for own in facts])
+
+
+def _checks(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
+    rows, strings = facts.checks.rows, facts.checks.strings
+    files = [strings[code] for code in rows.file.tolist()]
+    return {
+        "rank": np.full(len(rows), facts.rank, np.int64),
+        "file": _texts(files),
+        "what": _texts([*_compared(facts.checks)]),
+        "numbers": rows.numbers,
+        "ours": _given(rows.ours_ns, NO_TIME),
+        "theirs": rows.theirs_ns,
+        "tolerance": rows.tolerance_ns,
+        "equal": rows.equal.astype(object),
+        "reason": _texts(known_reasons(facts.checks)),
+    }
+
+
+def _compared(checks: RankChecks) -> Iterator[str]:
+    """What each number is."""
+    rows = checks.rows
+    columns = (rows.measure, rows.step, rows.name, rows.numbers)
+    for measure, step, name, numbers in zip(*(own.tolist() for own in columns), strict=True):
+        part = CHECKED.get(Measure(measure), "total_ns")
+        if numbers > 1:
+            yield f"{part} of {numbers} {_NUMBERED[Measure(measure)]}"
+            continue
+        ends = [f"of {checks.strings[name]}"] if name else []
+        ends += [f"of step {step}"] if step != NO_ID else []
+        yield " ".join([part, *ends])
+
+
+_NUMBERED = dict.fromkeys(CHECKED, "steps") | {
+    Measure.OPERATOR: "types of operators",
+    Measure.COLLECTIVE: "communication ops",
+}
+"""What equal numbers that are summed up are of."""
+
+
+def _unused(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
+    unused = facts.profile.unused
+    return {
+        "rank": np.full(len(unused), facts.rank, np.int64),
+        "file": _texts([own.file for own in unused]),
+        "what": _texts([own.what for own in unused]),
+    }
+
+
+def _texts(values: Sequence[str | None]) -> npt.NDArray[Any]:
+    return np.array(values, object)

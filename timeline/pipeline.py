@@ -10,11 +10,12 @@ import numpy as np
 import orjson
 
 from timeline.analysis.clocks import RankMove
+from timeline.check_text import check_warnings
 from timeline.chosen_ranks import choose_ranks
 from timeline.encoders.formats import format_of
 from timeline.encoders.sink import Draft, write_drafts
 from timeline.errors import LimitError, spell_ids
-from timeline.figures import Figures
+from timeline.figures import Figures, checks_of
 from timeline.fitting import About, Describe, Written, fit, steps_of
 from timeline.jobs import crew_for
 from timeline.options import ExportOptions, Fit, ReadingOptions
@@ -127,6 +128,7 @@ def warnings_of(
     yield from _waiting_warnings(joined)
     yield from _empty_warnings(joined.facts, selection)
     yield from _absent_layers(joined.facts, layers)
+    yield from check_warnings(checks_of(joined.facts))
 
 
 def _finish(

@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 
+from timeline.check_text import check_lines, unused_lines
 from timeline.errors import spell_ids
 from timeline.figures import Figures
 from timeline.notebook import link_html, paragraph_html, table_html
@@ -244,6 +245,8 @@ class ExportReport:
             "waiting": self.figures.waiting.to_dicts(),
             "collectives": self.figures.collectives.to_dicts(),
             "links": self.figures.links.to_dicts(),
+            "checks": self.figures.checks.to_dicts(),
+            "unused": self.figures.unused.to_dicts(),
             "omitted": [
                 {
                     "reason": omission.reason,
@@ -275,6 +278,10 @@ class ExportReport:
             *(f"  {row.spelled()}" for row in self.resolutions),
             *self._omitted_lines(),
         ]
+
+    def verbose_lines(self) -> list[str]:
+        """What was compared with the profiler's own numbers, and what is not used."""
+        return [*check_lines(self.figures.checks), *unused_lines(self.figures.unused)]
 
     def __str__(self) -> str:
         return "\n".join(self.lines())

@@ -137,7 +137,14 @@ def _drawn(
     if request.leading is not None:
         picture = with_leading_detail(picture, request.leading)
     collectives = rank_collectives(records, part.op_iterations, part.op_rows)
-    facts = facts_of(profile, picture, collectives, named_operators=request.named_operators)
+    facts = facts_of(
+        profile,
+        picture,
+        collectives,
+        request.selection,
+        windowed=request.window_ns is not None,
+        named_operators=request.named_operators,
+    )
     if not request.draw:
         return facts, RankTracks(records.rank, (), 0)
     return facts, draw_rank(picture, request.options, _wanted(request.args))

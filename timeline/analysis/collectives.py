@@ -44,7 +44,8 @@ class Collectives(Spans):
     kind: position in KINDS, NO_KIND for an op whose name does not tell what it does. key: the same
     number on every rank that takes part in the op, and on no other op. pair: the same for a send
     and the receive that gets it, NO_ID for what is neither. size_bytes: what one rank puts in
-    (count and data type), NO_ID where that is not known. computing_before_ns and idle_before_ns:
+    (count and data type), NO_ID where that is not known. moved_bytes: what it sends over links as
+    the profiler sums it up, NO_ID likewise. computing_before_ns and idle_before_ns:
     how long the device computed, and did nothing, since its op before. selected: whether it is in
     the picture; clocks are aligned by all ops, so that a part of a profile lies where the whole
     does.
@@ -57,6 +58,7 @@ class Collectives(Spans):
     group: Codes = column(np.int32)
     iteration: Int64 = column(np.int64, NO_ID)
     size_bytes: Int64 = column(np.int64, NO_ID)
+    moved_bytes: Int64 = column(np.int64, NO_ID)
     computing_before_ns: Int64 = column(np.int64, 0)
     idle_before_ns: Int64 = column(np.int64, 0)
     selected: Bool = column(np.bool_, 1)
@@ -113,6 +115,7 @@ def rank_collectives(
         strings.translated(ops.group, pool),
         iterations,
         _sizes_bytes(ops, pool),
+        ops.moved_bytes,
         computing_ns,
         idle_ns,
         np.ones(len(ops), np.bool_) if selected is None else np.isin(order, selected),

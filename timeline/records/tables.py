@@ -17,6 +17,7 @@ from timeline.records.clock import ClockMove
 from timeline.records.columns import Bool, Codes, Columns, Float64, Int64, column
 from timeline.records.counting import CommunicationRule, FreeRule
 from timeline.records.strings import NO_NAME, StringPool
+from timeline.records.vendor import UnusedFile, VendorFigures, VendorLinks
 
 __all__ = [
     "FLOAT_NOT_GIVEN",
@@ -157,6 +158,8 @@ class CommunicationOps(Spans):
     count: Int64 = column(np.int64, NO_ID)
     data_type: Codes = column(np.int32, NO_NAME)
     algorithm: Codes = column(np.int32, NO_NAME)
+    moved_bytes: Int64 = column(np.int64, NO_ID)
+    """What its rank sent over links, as the profiler sums it up."""
 
 
 @dataclass(frozen=True)
@@ -275,6 +278,9 @@ class Records:
     flows: Flows = field(default_factory=Flows.empty)
     omissions: tuple[Omission, ...] = ()
     warnings: tuple[str, ...] = ()
+    vendor: VendorFigures = field(default_factory=VendorFigures.empty)
+    vendor_links: VendorLinks = field(default_factory=VendorLinks.empty)
+    unused: tuple[UnusedFile, ...] = ()
     hardware: str = "Ascend Hardware"
     """What the devices are, as the layer of their tasks is called."""
     tells_copies: bool = True

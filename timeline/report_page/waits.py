@@ -63,7 +63,7 @@ def _stragglers(waiting: Table) -> Listing:
     )
 
 
-_SUMMED = ("count", "size_bytes", "total_ns", "waited_ns", "transfer_ns")
+_SUMMED = ("count", "size_bytes", "moved_bytes", "total_ns", "waited_ns", "transfer_ns")
 
 
 def _collectives(collectives: Table) -> Listing:
@@ -83,6 +83,7 @@ def _collectives(collectives: Table) -> Listing:
             integers("Ranks", shown["ranks"]),
             integers("Count", shown["count"]),
             sizes("Size", shown["size_bytes"]),
+            sizes("Moved", shown["moved_bytes"]),
             times("Total", shown["total_ns"], bars=True),
             times("Waiting", shown["waited_ns"], like_ns=longest_ns),
             times("Transfer", shown["transfer_ns"], like_ns=longest_ns),
@@ -132,7 +133,7 @@ def _slowest(links: Table) -> Listing:
             integers("From", shown["source_rank"]),
             integers("To", shown["target_rank"]),
             texts("Link", shown["link"]),
-            integers("Count", shown["count"]),
+            integers("Count", np.ma.masked_equal(shown["count"], 0)),
             sizes("Size", shown["size_bytes"]),
             times("Time", shown["total_ns"]),
             rates("Bandwidth", shown["speed"]),

@@ -32,16 +32,19 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
+from timeline.records.vendor import UnusedFile
 from timeline.selection import Layer
 from timeline.sources.base import Clock, Identity, Wanted
 from timeline.sources.common.ai_cpu import ai_cpu_remark
 from timeline.sources.common.task_kinds import COPY_TYPES, compute_by_type
+from timeline.sources.companion_kinds import UNUSED_TABLES
 from timeline.sources.database_counters import read_counters
 from timeline.sources.database_counting import communication_rule, free_rule, own_step_sums
 from timeline.sources.database_host import read_cann_calls, read_host
 from timeline.sources.database_joins import Lookup, common_keys, covering_parents, values_at
 from timeline.sources.database_names import DatabaseNames
 from timeline.sources.sqlite_columns import Database, open_database
+from timeline.sources.vendor_overlap import read_overlap_table
 
 __all__ = ["DatabaseSource"]
 
@@ -134,6 +137,12 @@ class _Reader:
             warnings=(*self.warnings, *self._warnings()),
             free_rule=self.free_rule,
             communication_rule=self.communication_rule,
+            vendor=read_overlap_table(self.database, self.device, self.strings),
+            unused=tuple(
+                UnusedFile(f"table {table} of {self.database.path.name}", what)
+                for table, what in UNUSED_TABLES.items()
+                if self.database.has_rows(table)
+            ),
         )
 
     @property

@@ -17,6 +17,7 @@ from timeline.records.tables import (
 )
 from timeline.selection import Layer
 from timeline.sources.base import Clock, Identity, Wanted
+from timeline.sources.captures import text_ids
 from timeline.sources.damage import left_out
 from timeline.sources.device_rows import read_aicpu_rows, read_device_rows
 from timeline.sources.display_limit import CutOff, cut_off_by_limit
@@ -70,7 +71,10 @@ class MindSporeTextSource:
             self._file("framework_raw_{}.csv"),
         )
         named = [path for path in (*chosen, *shared) if path is not None]
-        return (*named, *hccl_files(self.directory, self.number))
+        return (*named, *self._hccl_files())
+
+    def _hccl_files(self) -> tuple[Path, ...]:
+        return hccl_files(self.directory, self.number, lambda: text_ids(self.directory))
 
     def _file(self, name: str) -> Path | None:
         return held_file(self.directory, name.format(self.number))
@@ -115,7 +119,7 @@ class MindSporeTextSource:
             made.describe(path)
 
     def _add_communication(self, made: GrowingRecords, wanted: Wanted) -> None:
-        paths = hccl_files(self.directory, self.number)
+        paths = self._hccl_files()
         if not paths:
             return
         runs = read_hccl_files(
@@ -152,7 +156,7 @@ class MindSporeTextSource:
         self._add_operators(made)
         if origin_ns is not None:
             self._add_communication(made, wanted)
-        elif files := hccl_files(self.directory, self.number):
+        elif files := self._hccl_files():
             reason = f"HCCL files, whose clock nothing relates to {path.name}"
             made.report(left_out({reason: len(files)}, rank))
         return made.finished()

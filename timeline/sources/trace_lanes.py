@@ -10,7 +10,15 @@ from operator import itemgetter
 from timeline.sources.trace_events import Metadata, text
 from timeline.sources.whole_numbers import whole_number
 
-__all__ = ["LaneKey", "LaneKind", "LaneMeaning", "LaneNames"]
+__all__ = [
+    "HOST_DEVICE",
+    "OVERLAP",
+    "LaneKey",
+    "LaneKind",
+    "LaneMeaning",
+    "LaneNames",
+    "device_of",
+]
 
 LaneKey = tuple[object, object]
 """(pid, tid) as the file spells them."""
@@ -27,6 +35,15 @@ _STREAM = re.compile(r"Stream ([0-9]{1,9})")
 _PLANE = re.compile(r"Plane ([0-9]{1,9})")
 _MODEL = re.compile(r"(?:Step Trace\()?Model ID\)?:\s*([0-9]{1,10})\)?")
 _GROUP = re.compile(r"(.+?) Communication")
+
+
+HOST_DEVICE = 31
+"""Device number that msprof packs into the pid of host processes."""
+
+
+def device_of(pid: object) -> int | None:
+    """The device packed into the low bits of every pid that msprof writes."""
+    return pid & 31 if isinstance(pid, int) else None
 
 
 class LaneKind(enum.Enum):

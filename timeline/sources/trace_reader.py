@@ -29,6 +29,7 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
+from timeline.records.vendor import VendorFigures
 from timeline.selection import Layer
 from timeline.sources.base import Wanted
 from timeline.sources.connected_flows import connected_flows
@@ -55,7 +56,14 @@ from timeline.sources.trace_events import (
     Other,
 )
 from timeline.sources.trace_flows import FlowReader, LaneRows
-from timeline.sources.trace_lanes import LaneKey, LaneKind, LaneMeaning, LaneNames
+from timeline.sources.trace_lanes import (
+    HOST_DEVICE,
+    LaneKey,
+    LaneKind,
+    LaneMeaning,
+    LaneNames,
+    device_of,
+)
 from timeline.sources.trace_records import with_launches, without_connections
 from timeline.sources.trace_tables import (
     PROFILER_STEP,
@@ -67,6 +75,7 @@ from timeline.sources.trace_tables import (
     step_tables,
     tasks_table,
 )
+from timeline.sources.vendor_overlap import overlap_figures
 from timeline.sources.whole_numbers import whole_number
 
 __all__ = ["TraceFiles", "read_trace"]
@@ -202,7 +211,7 @@ class _Reader:
         return isinstance(event, Other) or self._of_device(event.pid)
 
     def _of_device(self, pid: object) -> bool:
-        return not self._files.only_device or _device_of(pid) in (self._files.device, HOST_DEVICE)
+        return not self._files.only_device or device_of(pid) in (self._files.device, HOST_DEVICE)
 
     def _flush(self) -> None:
         """Turn events into columns, but for those of lanes whose names are still to come."""
@@ -348,6 +357,9 @@ class _Reader:
         if kind is LaneKind.DERIVED:
             self._own_overlap.add(lanes)
             tables.computing.add(computing_spans(lanes))
+            tables.vendor.add(
+                overlap_figures(lanes, _file_name(files), files.iteration, self._strings)
+            )
         if kind is LaneKind.HOST:
             rows, numbers = lanes.numbered(PROFILER_STEP)
             tables.steps.add(profiler_steps(numbers, lanes.spans(rows)))
@@ -385,13 +397,10 @@ def _scanner(strings: StringPool, wanted: Wanted) -> EventScanner | None:
     return EventScanner(strings, counters=Layer.COUNTERS in wanted.layers)
 
 
-HOST_DEVICE = 31
-"""Device number that msprof packs into the pid of host processes."""
-
-
-def _device_of(pid: object) -> int | None:
-    """The device packed into the low bits of every pid that msprof writes."""
-    return pid & 31 if isinstance(pid, int) else None
+def _file_name(files: TraceFiles) -> str:
+    """What a file is called, or files together of which each holds an iteration."""
+    name = files.paths[0].name
+    return name if files.iteration == NO_ID else f"{name.partition('_')[0]}_*.json"
 
 
 def _lane_rows(runs: Sequence[_Run], records: Records) -> LaneRows:
@@ -419,6 +428,7 @@ class _Tables:
         self.parts = Pile(StepParts)
         self.calls = Pile(Calls)
         self.computing = Pile(Spans)
+        self.vendor = Pile(VendorFigures)
 
     def records(self, rank: int, strings: StringPool, iteration: int) -> Records:
         """Join the parts, which are gone then; rows take the iteration of their file."""
@@ -432,6 +442,7 @@ class _Tables:
             host=_at_iteration(self.host.joined(), iteration),
             steps=self.steps.joined(),
             parts=self.parts.joined(),
+            vendor=self.vendor.joined(),
         )
 
 
