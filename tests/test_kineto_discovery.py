@@ -13,7 +13,7 @@ from profile_shelf import ProfileShelf
 
 from timeline.cli import main
 from timeline.errors import NoProfileError, RankIdentityError, SourceError
-from timeline.sources.discovery import discover
+from timeline.sources.discovery import Finding, discover
 from timeline.sources.kineto_header import GLANCE_BYTES, KinetoHeader, is_kineto, read_header
 from timeline.sources.kineto_names import KinetoName, read_name
 
@@ -221,7 +221,7 @@ def test_a_named_trace_that_cannot_be_read_is_an_error(tmp_path: Path, data: byt
     with pytest.raises(SourceError, match=r"host_1\.1736424000142\.pt\.trace\.json, byte \d+"):
         discover(tmp_path)
     write(tmp_path / "rank1.json", 1)
-    found = discover(tmp_path, keep_going=True)
+    found = discover(tmp_path, finding=Finding(keep_going=True))
     assert [source.identity.rank for source in found.sources] == [1]
     assert "is left out" in found.notes[0]
 

@@ -156,10 +156,11 @@ def _compare(asked: argparse.Namespace) -> int:
 
 def _list(asked: argparse.Namespace) -> int:
     with signals_held():
+        from timeline.exporting import opened
         from timeline.listing import listing
-        from timeline.profile import open_profile
+        from timeline.sources.discovery import Finding
 
-    with open_profile(asked.path, **_opening(asked)) as profile:
+    with opened(asked.path, _opening(asked), Finding(lists_all=True)) as profile:
         found = listing(profile, _selection(asked))
     _print_json(found.to_json()) if asked.json else say(*found.lines())
     _flush()

@@ -28,6 +28,8 @@ class Layout(enum.Enum):
     KERNEL_TABLE = enum.auto()
     TEXT = enum.auto()
     """Text outputs of MindSpore 0.7 to 2.2."""
+    STEP_TICKS = enum.auto()
+    """Step traces of MindSpore 0.7 to 2.2 alone."""
     HARDWARE_LOG = enum.auto()
     """Raw files of MindSpore 0.x and 1.x."""
     RAW_SLICES = enum.auto()
