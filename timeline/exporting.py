@@ -12,11 +12,11 @@ from typing import Any, Literal
 from timeline.errors import UsageError
 from timeline.options import Args, ExportOptions, Fit
 from timeline.pipeline import exported
-from timeline.profile import Profile, profile_at, reading_of
+from timeline.profile import Profile, profile_at
 from timeline.progress import Progress
 from timeline.report import ExportReport
 from timeline.selection import Align, Kind, Layer, Selection, choice_of
-from timeline.sources.discovery import Finding
+from timeline.sources.discovery import EXPORT, Finding
 from timeline.targets import check_can_draw
 from timeline.units import parse_bytes
 
@@ -151,7 +151,7 @@ def drawn_of(selection: Selection | None, options: ExportOptions, *, scopes: boo
 def opened(
     profile: Profile | str | os.PathLike[str],
     opening: Mapping[str, Any],
-    finding: Finding = Finding(),
+    finding: Finding = EXPORT,
 ) -> Iterator[Profile]:
     """A profile that is open, or a path that is, as long as it is needed.
 
@@ -165,9 +165,7 @@ def opened(
         _check_not_given(**opening)
         yield profile
         return
-    how = dict(opening)
-    progress = how.pop("progress", None)
-    with profile_at(profile, reading_of(**how), progress, finding) as own:
+    with profile_at(profile, opening, finding) as own:
         yield own
 
 

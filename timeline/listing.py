@@ -18,13 +18,15 @@ from timeline.rank_records import rank_records
 from timeline.records.tables import NO_GRAPH
 from timeline.selection import SUMMARY_LAYERS, Selection
 from timeline.sources.base import Source, Wanted
-from timeline.sources.discovery import Unclear
+from timeline.sources.discovery import Finding, Unclear
 from timeline.sources.found_runs import FoundRun
 from timeline.units import spell_bytes, spell_duration
 
-__all__ = ["Listing", "listing"]
+__all__ = ["LISTED", "Listing", "listing"]
 
 SCHEMA_VERSION = 1
+LISTED = Finding(lists_all=True)
+"""What a listing asks of finding captures."""
 TEXTS = frozenset({"steps", "clock", "source", "run started", "ranks", "path"})
 """Columns that are no numbers."""
 

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from timeline.progress import Progress, Silent
 from timeline.records.tables import Omission
 from timeline.selection import Align, Selection, choice_of
 from timeline.sources.base import Source
-from timeline.sources.discovery import Discovered, Finding
+from timeline.sources.discovery import EXPORT, Discovered, Finding
 from timeline.sources.profile_place import found_at
 from timeline.table import Table
 from timeline.units import parse_duration_ns
@@ -32,7 +32,7 @@ from timeline.units import parse_duration_ns
 if TYPE_CHECKING:
     from timeline.figures import Figures
 
-__all__ = ["Profile", "open_profile", "profile_at", "reading_of"]
+__all__ = ["Profile", "open_profile", "profile_at"]
 
 MOST_SELECTIONS = 16
 """So many selections are remembered; their figures are small, their records are not kept."""
@@ -231,7 +231,7 @@ def open_profile(
     Raises:
         TimelineError: there is none, or a rank is not known.
     """
-    reading = reading_of(
+    reading = _reading_of(
         assign_rank=assign_rank,
         align=align,
         offset=offset,
@@ -241,10 +241,10 @@ def open_profile(
         executor=executor,
         keep_going=keep_going,
     )
-    return profile_at(path, reading, progress)
+    return _opened(path, reading, progress or Silent(), EXPORT)
 
 
-def reading_of(
+def _reading_of(
     *,
     assign_rank: Mapping[str, int] | None = None,
     align: Align | Literal["recorded", "collectives", "start", "none"] | None = None,
@@ -270,19 +270,23 @@ def reading_of(
 
 
 def profile_at(
-    path: str | os.PathLike[str],
-    reading: ReadingOptions,
-    progress: Progress | None = None,
-    finding: Finding = Finding(),
+    path: str | os.PathLike[str], opening: Mapping[str, Any], finding: Finding
 ) -> Profile:
-    """The profile at a path; see `open_profile`.
+    """The profile at a path, of which more is asked than of one that is exported alone.
 
-    finding: what else is asked of finding captures.
+    opening: keywords of `open_profile`.
 
     Raises:
         TimelineError: there is none, or ranks are not clear and not only listed.
     """
-    progress = progress or Silent()
+    how = dict(opening)
+    progress = how.pop("progress", None)
+    return _opened(path, _reading_of(**how), progress or Silent(), finding)
+
+
+def _opened(
+    path: str | os.PathLike[str], reading: ReadingOptions, progress: Progress, finding: Finding
+) -> Profile:
     path = Path(path)
     progress.report("Looking for profiles", 0, 0)
     with ExitStack() as stack:

@@ -94,7 +94,7 @@ def find_captures(
     if not found:
         raise NoProfileError(
             path.resolve() if path == Path() else path,
-            "holds no profile.",
+            "holds no Ascend profile.",
             do="Pass what the profiler wrote, or any directory above that: tlexport PATH",
             hints=(*remarks, *_LOOKED_FOR, f"  msprof --export=on --output={path}"),
         )

@@ -18,7 +18,7 @@ from timeline.sources.readers import nothing_in, source_of
 from timeline.sources.rivals import without_twins
 from timeline.sources.settled_ranks import Settled, settled
 
-__all__ = ["Discovered", "Finding", "Unclear", "discover"]
+__all__ = ["EXPORT", "Discovered", "Finding", "Unclear", "discover"]
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,10 @@ class Finding:
     keep_going: bool = False
     lists_all: bool = False
     of_several: bool = False
+
+
+EXPORT = Finding()
+"""What an export of one profile asks."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,7 @@ def discover(
     path: Path,
     assigned: Mapping[str, int] | None = None,
     *,
-    finding: Finding = Finding(),
+    finding: Finding = EXPORT,
     above: tuple[Path, ...] | None = None,
     unpacked: Callable[[Path], Path] | None = None,
 ) -> Discovered:
@@ -104,7 +108,8 @@ class _Search:
             return Discovered((), tuple(self._notes), (), tuple(self._unclear), self._unassigned)
         newest = settled(runs[-1].claims, self._root.path)
         self._check(newest)
-        self._notes += note_of_runs(runs, self._root.path)
+        if not self._finding.lists_all:
+            self._notes += note_of_runs(runs, self._root.path)
         if newest.note:
             self._notes.append(newest.note)
         return Discovered(
@@ -163,7 +168,7 @@ class _Search:
         """
         made = list(claims)
         for name, rank in assigned.items():
-            hits = [at for at, claim in enumerate(claims) if _is_named(claim, name)]
+            hits = [at for at, claim in enumerate(claims) if claim.is_named(name)]
             if not hits:
                 error = _not_there(name, rank, claims, self._root.path)
                 if not self._finding.of_several:
@@ -177,9 +182,9 @@ class _Search:
     def _check_one_of_a_run(self, name: str, rank: int, hits: Sequence[Claim]) -> None:
         for run in found_runs(hits) if len(hits) > 1 else ():
             if len(run.claims) > 1:
-                names = ", ".join(
-                    own.name if own.several else str(own.capture.directory) for own in run.claims
-                )
+                own_names = {own.name for own in run.claims}
+                is_enough = len(own_names) == len(run.claims) and name not in own_names
+                names = ", ".join(own.name if is_enough else own.path for own in run.claims)
                 raise UsageError(
                     f"--assign-rank {name}={rank} fits several captures of one run: {names}.",
                     do="Write one of these instead, for each that has no rank.",
@@ -195,17 +200,6 @@ class _Search:
         if not self._finding.keep_going or not found.ranks or not found.is_partial:
             raise found.error
         self._notes += [f"{path.name} is left out: {said}" for path, said in found.problems]
-
-
-def _is_named(claim: Claim, name: str) -> bool:
-    """Whether a name or path is that of a capture, of its device, or of a directory around it."""
-    wanted, directory = Path(name), claim.capture.directory
-    if name in (directory.name, f"{directory.name}/device_{claim.device}"):
-        return True
-    own = directory.resolve()
-    if wanted.exists() and wanted.resolve() in (own, *own.parents):
-        return True
-    return wanted.name == f"device_{claim.device}" and wanted.parent.resolve() == own
 
 
 def _not_there(name: str, rank: int, claims: Sequence[Claim], path: Path) -> UsageError:

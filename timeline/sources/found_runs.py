@@ -154,7 +154,7 @@ def _path(own: Sequence[Claim], claims: Sequence[Claim]) -> Path | None:
 
 
 def note_of_runs(runs: Sequence[FoundRun], path: Path) -> list[str]:
-    """A note on the runs that are passed over, and how to read each; none where there is one run."""
+    """A note on the runs that are passed over, and how to read each; none for one run."""
     if len(runs) < 2:
         return []
     older = runs[-2::-1]

@@ -18,7 +18,7 @@ from timeline.sources.counter_clock import counter_clock
 from timeline.sources.file_names import held_file, named_files, plain_database
 from timeline.sources.kineto_header import rank_of
 from timeline.sources.kineto_names import read_name
-from timeline.sources.layouts import Capture, Layout
+from timeline.sources.layouts import NUMBERED_LAYOUTS, Capture, Layout
 from timeline.sources.opened import opened, readable
 from timeline.sources.sqlite_columns import Database, open_database
 from timeline.sources.whole_numbers import whole_number
@@ -98,8 +98,30 @@ class Claim:
     @property
     def name(self) -> str:
         """The capture as --assign-rank names it."""
-        own = self.capture.directory.name
-        return f"{own}/device_{self.device}" if self.several else own
+        return self.named(self.capture.directory.name)
+
+    @property
+    def path(self) -> str:
+        """The same, where names of directories are not enough."""
+        return self.named(str(self.capture.directory))
+
+    def named(self, directory: str) -> str:
+        """A name or path of its directory, with the device or id where that holds several."""
+        is_numbered = self.capture.layout in NUMBERED_LAYOUTS
+        if not self.several and not is_numbered:
+            return directory
+        return f"{directory}/device_{self.capture.device if is_numbered else self.device}"
+
+    def is_named(self, name: str) -> bool:
+        """Whether a name or path is that of the capture, its device, or what lies around it."""
+        wanted, directory = Path(name), self.capture.directory
+        devices = {f"device_{own}" for own in (self.device, self.capture.device) if own is not None}
+        if name in (directory.name, *(f"{directory.name}/{own}" for own in devices)):
+            return True
+        own = directory.resolve()
+        if wanted.exists() and wanted.resolve() in (own, *own.parents):
+            return True
+        return wanted.name in devices and wanted.parent.resolve() == own
 
     def assigned(self, rank: int) -> Claim:
         """The same capture, of a rank that somebody gave it."""

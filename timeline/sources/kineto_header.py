@@ -117,7 +117,7 @@ def _kind_by_events(path: Path, text: bytes, *, in_object: bool) -> JsonKind:
         return JsonKind.OTHER_TRACE
     if _CATEGORY.search(text):
         return JsonKind.KINETO
-    if in_object and any(_OWN & _tail(path, tuple(_OWN)).keys()):
+    if in_object and _is_named_by_keys({_EVENTS: b""} | _tail(path, tuple(_OWN))):
         return JsonKind.KINETO
     return JsonKind.OTHER_TRACE if _EVENT.search(text) else JsonKind.NO_TRACE
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from timeline.errors import NoProfileError, SourceError, TimelineError, UsageError
 from timeline.records.tables import Records
 from timeline.sources.base import Clock, Identity, Source, Wanted
-from timeline.sources.discovery import Discovered, Finding, Unclear, discover
+from timeline.sources.discovery import EXPORT, Discovered, Finding, Unclear, discover
 from timeline.sources.file_names import plain_database
 from timeline.sources.member_names import archive_stem, is_archive
 from timeline.sources.opened import readable
@@ -32,7 +32,7 @@ def found_at(
     assigned: Mapping[str, int],
     report: Report,
     *,
-    finding: Finding = Finding(),
+    finding: Finding = EXPORT,
     executor: str = "",
 ) -> Iterator[Discovered]:
     """Find the profile of every rank at a path; see `discover`.

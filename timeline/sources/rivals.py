@@ -69,7 +69,7 @@ def _without_nameless_raw(claims: list[Claim]) -> tuple[list[Claim], list[str]]:
     for claim in claims:
         directory = claim.capture.directory
         if claim.rank is None and directory.parent in texts:
-            said = claim.contradiction or "nothing tells its rank"
+            said = claim.contradiction or "no rank id in its metadata or name"
             notes.append(f"{directory}: {said}. The text outputs beside it are read instead.")
         elif claim.capture.layout in poor and not claim.evidence:
             notes.append(str(raw_error(directory)))
@@ -103,7 +103,7 @@ def _without_raw_twins(candidates: list[Claim], around: list[Claim]) -> list[Cla
         for found in around
         if found.capture.directory.name.endswith(("_ascend_ms", "_ascend_pt"))
     }
-    kept = [
+    return [
         found
         for found in candidates
         if not (
@@ -111,7 +111,6 @@ def _without_raw_twins(candidates: list[Claim], around: list[Claim]) -> list[Cla
             and found.capture.directory.parent in made
         )
     ]
-    return kept
 
 
 def _without_text_twins(rank: int, candidates: list[Claim]) -> tuple[list[Claim], list[str]]:

@@ -70,26 +70,30 @@ def are_certain(sessions: Sequence[Session], runs: Sequence[Sequence[int]]) -> b
     """Whether no better times could change the runs.
 
     They are where all times are known from start to end, or all sessions are different ranks that
-    start together; or where each run has the same ranks, because they follow each other then.
+    start together; or where runs that follow each other have the same ranks, or one lacks some of
+    the other's, and they start far apart.
     """
     if len(sessions) < 2 or all(own.end_ns is not None for own in sessions):
         return True
     if any(own.rank is None or own.start_ns is None for own in sessions):
         return False
-    ranks = [sorted(sessions[at].rank or 0 for at in members) for members in runs]
+    ranks = [[sessions[at].rank for at in members] for members in runs]
     if any(len(set(own)) < len(own) for own in ranks):
         return False
-    return all(own == ranks[0] for own in ranks) and all(
-        _are_successive(sessions[before], sessions[behind])
-        for first, second in zip(runs, runs[1:], strict=False)
-        for before, behind in zip(
-            _by_rank(sessions, first), _by_rank(sessions, second), strict=True
+    starts = [[sessions[at].start_ns or 0 for at in members] for members in runs]
+    return all(
+        set(ranks[at]) == set(ranks[at + 1])
+        or (
+            _is_part(ranks[at], ranks[at + 1])
+            and min(starts[at + 1]) - max(starts[at]) >= SAME_RUN_NS
         )
+        for at in range(len(runs) - 1)
     )
 
 
-def _by_rank(sessions: Sequence[Session], members: Sequence[int]) -> list[int]:
-    return sorted(members, key=lambda at: sessions[at].rank or 0)
+def _is_part(one: Sequence[object], other: Sequence[object]) -> bool:
+    """Whether one holds all of the other."""
+    return set(one) <= set(other) or set(other) <= set(one)
 
 
 @dataclass

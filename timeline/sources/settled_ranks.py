@@ -154,10 +154,7 @@ def _command(path: Path, ranks: Sequence[tuple[Claim, int]], claims: Sequence[Cl
     names = [claim.name for claim in claims]
     words = ["tlexport", str(path)]
     for claim, rank in ranks[:MOST_NAMED]:
-        name = claim.name
-        if names.count(name) > 1:
-            directory = claim.capture.directory
-            name = f"{directory}/device_{claim.device}" if claim.several else str(directory)
+        name = claim.name if names.count(claim.name) == 1 else claim.path
         words += ["--assign-rank", f"{name}={rank}"]
     rest = len(ranks) - MOST_NAMED
     more = f" ... (and {rest} more)" if rest > 0 else ""
