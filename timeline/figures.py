@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.analysis.collectives import NO_KIND
-from timeline.analysis.operator_names import KINDS
 from timeline.analysis.steps import data_aug_bounds
 from timeline.analysis.waiting import Stragglers, Waiting, Waits
+from timeline.records.collective_kinds import KINDS
 from timeline.records.columns import Int64
 from timeline.records.distinct import distinct_pairs
 from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Steps

@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.analysis.intervals import Intervals, union
-from timeline.analysis.operator_names import KINDS, collective_kind
 from timeline.records.clock import ClockMove
+from timeline.records.collective_kinds import KINDS, collective_kind
 from timeline.records.columns import Bool, Codes, Int64, Rows, column
+from timeline.records.data_types import element_bytes
 from timeline.records.distinct import distinct, distinct_pairs
 from timeline.records.strings import StringPool
 from timeline.records.tables import NO_ID, CommunicationOps, Records, Spans, Tasks
@@ -32,7 +33,6 @@ POINT_TO_POINT = ("Send", "Receive", "SendRecv", "BatchSendRecv")
 NO_KIND = -1
 _PAIRED = ("Send", "Receive")
 _VERB = re.compile(r"send|receive|recv", re.IGNORECASE)
-_BITS = re.compile(r"\d+")
 
 _Hashes = npt.NDArray[np.uint64]
 
@@ -161,11 +161,10 @@ def _turns(which: Rows, iterations: Int64) -> Int64:
 
 
 def _sizes_bytes(ops: CommunicationOps, pool: StringPool) -> Int64:
-    """Count times the width of the data type, whose name tells its bits (FP32, int8, bfp16)."""
+    """Count times the bytes of an element."""
     widths = np.full(len(pool), NO_ID, np.int64)
     for code in distinct(ops.data_type).tolist():
-        bits = _BITS.search(pool[code])
-        widths[code] = int(bits[0]) // 8 if bits else NO_ID
+        widths[code] = element_bytes(pool[code]) or NO_ID
     width = widths[ops.data_type]
     known = (ops.count != NO_ID) & (width > 0)
     return np.where(known, ops.count * width, NO_ID)
