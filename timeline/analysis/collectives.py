@@ -21,15 +21,12 @@ from timeline.records.tables import NO_ID, CommunicationOps, Records, Spans, Tas
 
 __all__ = [
     "NO_KIND",
-    "POINT_TO_POINT",
     "Collectives",
     "RankCollectives",
     "kind_numbers",
     "rank_collectives",
 ]
 
-POINT_TO_POINT = ("Send", "Receive", "SendRecv", "BatchSendRecv")
-"""Kinds of ops that do not join a whole group."""
 NO_KIND = -1
 _PAIRED = ("Send", "Receive")
 _VERB = re.compile(r"send|receive|recv", re.IGNORECASE)

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from timeline.analysis.collectives import POINT_TO_POINT, RankCollectives, kind_numbers
+from timeline.analysis.collectives import RankCollectives, kind_numbers
 from timeline.analysis.matching import Segments, SharedOps, shared_ops
+from timeline.records.collective_kinds import POINT_TO_POINT
 from timeline.records.columns import Bool, Columns, Float64, Int64, Rows, column
 from timeline.records.tables import NO_ID
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-__all__ = ["KINDS", "collective_kind", "spelled_kind"]
+__all__ = ["KINDS", "POINT_TO_POINT", "collective_kind", "spelled_kind"]
 
 _NUMBERS = "0123456789_"
 STEMS = 1 << 10
@@ -32,6 +32,8 @@ _COLLECTIVES = {
 """Longer names before those that are part of them."""
 KINDS = tuple(dict.fromkeys(_COLLECTIVES.values()))
 """What communication ops do, where their names tell."""
+POINT_TO_POINT = ("Send", "Receive", "SendRecv", "BatchSendRecv")
+"""Kinds of ops that do not join a whole group."""
 
 
 def collective_kind(name: str) -> str:

@@ -150,7 +150,7 @@ class CommunicationOps(Spans):
 
     group: Codes = column(np.int32)
     group_name: Codes = column(np.int32, NO_NAME)
-    """What the group is called inside HCCL, where that is not its label."""
+    """What all ranks of the group call it, where that is not its label."""
     name: Codes = column(np.int32)
     graph: Int64 = column(np.int64, NO_GRAPH)
     iteration: Int64 = column(np.int64, NO_ID)
@@ -159,6 +159,8 @@ class CommunicationOps(Spans):
     count: Int64 = column(np.int64, NO_ID)
     data_type: Codes = column(np.int32, NO_NAME)
     algorithm: Codes = column(np.int32, NO_NAME)
+    sequence: Int64 = column(np.int64, NO_ID)
+    """Its place among all ops of its group, as every rank of the group counts them."""
 
 
 @dataclass(frozen=True)
@@ -279,6 +281,9 @@ class Records:
     warnings: tuple[str, ...] = ()
     hardware: str = "Ascend Hardware"
     """What the devices are, as the layer of their tasks is called."""
+    numbered_ops: bool = True
+    """Whether names tell the communication ops of a step apart, as HCCL's numbers do; otherwise
+    they say what ops do, and ops are told apart by the order in which they were launched."""
 
     def holds_layer(self, name: str) -> bool:
         """Whether there are host events of a layer of this name."""

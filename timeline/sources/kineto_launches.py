@@ -9,6 +9,7 @@ import numpy as np
 from timeline.records.columns import Columns, Int64, Rows, column
 from timeline.records.constant import constant
 from timeline.records.tables import NO_ID, NO_TIME, FlowEnd, Flows
+from timeline.sources.kineto_operators import TaskLaunches
 
 __all__ = ["NOT_LAUNCHED", "RuntimeCalls"]
 
@@ -18,13 +19,15 @@ NOT_LAUNCHED = -1
 
 @dataclass(frozen=True)
 class RuntimeCalls(Columns):
-    """Calls with a correlation: that, their start, and their row in the host table.
+    """Calls with a correlation: that, their start and thread, and their row in the host table.
 
     The row has no meaning where the host table was not read.
     """
 
     connection: Int64 = column(np.int64)
     start_ns: Int64 = column(np.int64)
+    process: Int64 = column(np.int64)
+    thread: Int64 = column(np.int64)
     row: Int64 = column(np.int64)
 
     def in_order(self) -> RuntimeCalls:
@@ -43,6 +46,11 @@ class RuntimeCalls(Columns):
         if not len(self):
             return constant(NO_TIME, len(call), np.int64)
         return np.where(call != NOT_LAUNCHED, self.start_ns[call], NO_TIME)
+
+    def launches(self, call: Rows) -> TaskLaunches:
+        """From where the calls launched."""
+        own = self.take(call)
+        return TaskLaunches(own.process, own.thread, own.start_ns)
 
     def arrows(self, task_call: Rows, category: int) -> Flows:
         """Arrows from calls on the host to tasks, given the call of each task."""

@@ -13,7 +13,7 @@ import numpy as np
 from timeline.errors import spell_ids
 from timeline.records.columns import Int64, Pile, Rows
 from timeline.records.distinct import distinct
-from timeline.records.strings import StringPool
+from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import (
     NO_ID,
     NO_TIME,
@@ -31,22 +31,32 @@ from timeline.sources.base import Wanted
 from timeline.sources.damage import Damage
 from timeline.sources.event_columns import numbered, spans_of
 from timeline.sources.json_events import read_as
+from timeline.sources.kineto_collectives import (
+    Descriptions,
+    communicating,
+    communication_ops,
+    told_of,
+)
 from timeline.sources.kineto_events import (
     KINETO,
     LAUNCHING,
+    NO_ARGS,
     Activity,
+    Args,
     Instant,
     KinetoEvent,
     Place,
     place_of,
 )
 from timeline.sources.kineto_launches import NOT_LAUNCHED, RuntimeCalls
+from timeline.sources.kineto_operators import NO_OPERATOR, OPERATORS, HostOperators
 from timeline.sources.kineto_tables import (
     MEMORY,
     correlations,
-    device_tables,
+    device_table,
     host_table,
     memory_counter,
+    operator_table,
 )
 from timeline.sources.trace_counters import CounterKey, CounterReader, decoded_counters
 from timeline.sources.trace_events import (
@@ -110,7 +120,8 @@ class _Reader:
         self._flow_ends: list[FlowStart | FlowStep | FlowFinish] = []
         self._launch_ends: list[FlowStart | FlowStep | FlowFinish] = []
         self._held = 0
-        self._tasks, self._ops = Pile(Tasks), Pile(CommunicationOps)
+        self._tasks, self._operators = Pile(Tasks), Pile(HostOperators)
+        self._told, self._task_told = Pile(Descriptions), list[Int64]()
         self._host, self._steps, self._calls = Pile(HostEvents), Pile(Steps), Pile(RuntimeCalls)
         self._counters, self._flows = CounterReader(), FlowReader(strings)
         self._launches: list[Int64] = []
@@ -151,14 +162,16 @@ class _Reader:
         """Turn events into columns."""
         for place in (Place.KERNEL, Place.DEVICE):
             if events := self._activities[place]:
-                tasks, ops = device_tables(
-                    events, place, self._strings, every_arg=self._wanted.every_arg
-                )
+                described = self._described([event.args for event in events])
+                tasks = device_table(events, place, self._strings, every_arg=self._wanted.every_arg)
                 self._tasks.add(tasks)
-                self._ops.add(ops)
+                self._task_told.append(described)
         calls = self._activities[Place.HOST]
         rows, numbers = numbered([call.name for call in calls], PROFILER_STEP)
         self._steps.add(profiler_steps(numbers, spans_of([calls[row] for row in rows])))
+        operators = [call for call in calls if call.cat.lower() in OPERATORS]
+        described = self._described([call.args for call in operators])
+        self._operators.add(operator_table(operators, described, self._strings))
         for place in (Place.RUNTIME, Place.HOST):
             if events := self._activities[place]:
                 self._add_host(events, place)
@@ -182,7 +195,7 @@ class _Reader:
         host = host_table(events, place, self._strings, every_arg=self._wanted.every_arg)
         if place is Place.RUNTIME:
             rows = self._host.rows + np.arange(len(host))
-            calls = RuntimeCalls(host.connection, host.start_ns, rows)
+            calls = RuntimeCalls(host.connection, host.start_ns, host.process, host.thread, rows)
             self._calls.add(calls.take(calls.connection != NO_ID))
         if self._has_host:
             self._host.add(host)
@@ -192,11 +205,10 @@ class _Reader:
         self._flush()
         calls = self._calls.joined()
         calls = calls.in_order()
-        tasks, ops = self._tasks.joined(), self._ops.joined()
-        host, steps = self._host.joined(), self._steps.joined()
-        task_call, op_call = calls.launching(tasks.connection), calls.launching(ops.connection)
+        tasks, host, steps = self._tasks.joined(), self._host.joined(), self._steps.joined()
+        task_call = calls.launching(tasks.connection)
         tasks = replace(tasks, launch_ns=calls.moments_ns(task_call))
-        ops = replace(ops, launch_ns=calls.moments_ns(op_call))
+        tasks, ops = self._communication(tasks, calls, task_call)
         flows = self._arrows(calls, task_call, tasks, host)
         _, first = np.unique(steps.iteration, return_index=True)
         self._left_out[_SAME_STEPS] += len(steps) - len(first)
@@ -214,7 +226,44 @@ class _Reader:
             omissions=self._omissions(rank),
             warnings=_several_devices(tasks, rank),
             hardware="GPU",
+            numbered_ops=False,
         )
+
+    def _described(self, args: Sequence[Args | None]) -> Int64:
+        """The row of what the args of each event tell of a collective, NO_ID for nothing."""
+        rows = np.full(len(args), NO_ID, np.int64)
+        held = [at for at, own in enumerate(args) if own is not None and own.of_collective]
+        rows[held] = self._told.rows + np.arange(len(held))
+        self._told.add(Descriptions.read([args[at] or NO_ARGS for at in held], self._strings))
+        return rows
+
+    def _communication(
+        self, tasks: Tasks, calls: RuntimeCalls, task_call: Rows
+    ) -> tuple[Tasks, CommunicationOps]:
+        """The tasks, of which those that communicate do not compute, and the ops of these."""
+        kernels = np.flatnonzero(tasks.compute)
+        own = tasks.take(kernels)
+        operators, launched = self._operators.joined(), task_call[kernels] != NOT_LAUNCHED
+        launches = calls.launches(task_call[kernels][launched])
+        by = np.full(len(kernels), NO_OPERATOR, np.intp)
+        by[launched] = operators.innermost_of(launches)
+        names = np.append(operators.name, np.int32(NO_NAME))  # NO_OPERATOR picks the last
+        is_op = communicating(own, names[by], self._strings)
+        rows = kernels[is_op]
+        told = np.concatenate([np.empty(0, np.int64), *self._task_told])[rows]
+        describing = operators.take(operators.row != NO_ID)
+        around = np.full(len(kernels), NO_OPERATOR, np.intp)
+        around[launched] = describing.innermost_of(launches)
+        of_launch = np.append(describing.row, NO_ID)[around[is_op]]
+        ops = communication_ops(
+            own.take(is_op),
+            names[by[is_op]],
+            told_of(self._told.joined(), np.where(told != NO_ID, told, of_launch)),
+            self._strings,
+        )
+        compute = tasks.compute.copy()
+        compute[rows] = False
+        return replace(tasks, compute=compute), ops
 
     def _arrows(
         self, calls: RuntimeCalls, task_call: Rows, tasks: Tasks, host: HostEvents
