@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-__all__ = ["KINDS", "POINT_TO_POINT", "collective_kind", "spelled_kind"]
+__all__ = ["KINDS", "POINT_TO_POINT", "UNKNOWN_OP", "collective_kind", "spelled_kind"]
 
 _NUMBERS = "0123456789_"
 STEMS = 1 << 10
@@ -34,6 +34,10 @@ KINDS = tuple(dict.fromkeys(_COLLECTIVES.values()))
 """What communication ops do, where their names tell."""
 POINT_TO_POINT = ("Send", "Receive", "SendRecv", "BatchSendRecv")
 """Kinds of ops that do not join a whole group."""
+
+
+UNKNOWN_OP = "collective"
+"""The op of a kernel that serves several, where nothing tells which of them it was."""
 
 
 def collective_kind(name: str) -> str:

@@ -8,13 +8,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from timeline.records.collective_kinds import POINT_TO_POINT, collective_kind, spelled_kind
+from timeline.records.collective_kinds import (
+    POINT_TO_POINT,
+    UNKNOWN_OP,
+    collective_kind,
+    spelled_kind,
+)
 from timeline.records.columns import Bool, Codes, Columns, Int64, Rows, column
 from timeline.records.distinct import distinct, distinct_pairs
 from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_ID, CommunicationOps, Tasks
 from timeline.sources.common.kernel_kinds import (
-    UNKNOWN_OP,
     Communication,
     communication_of,
     function_path,
@@ -162,7 +166,7 @@ def _as_others(names: Codes, functions: Codes, known: Bool, strings: StringPool)
 
 
 def _of_stream(told: Descriptions, stream: Int64) -> tuple[Codes, Codes]:
-    """Label and name of the group of each op; one that is not told is the only one of its stream."""
+    """Label and name of each op's group; where not told, that of its stream if it has but one."""
     label, name = told.group.copy(), told.group_name.copy()
     for own in distinct(stream[label == NO_NAME]).tolist():
         here = stream == own

@@ -6,12 +6,10 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from timeline.records.collective_kinds import spelled_kind
+from timeline.records.collective_kinds import UNKNOWN_OP, spelled_kind
 
-__all__ = ["UNKNOWN_OP", "Communication", "communication_of", "function_path", "launched_op"]
+__all__ = ["Communication", "communication_of", "function_path", "launched_op"]
 
-UNKNOWN_OP = "collective"
-"""The op of a kernel that serves several, where nothing tells which of them it was."""
 NAMES = 1 << 14
 
 
