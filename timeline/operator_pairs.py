@@ -25,7 +25,8 @@ _NEVER: _Sums = (0, 0)
 def operator_pairs(base: Table, new: Table, shares: tuple[float, float]) -> Table:
     """Match by name and shapes, else by name, by type and shapes, or by type; who lost most first.
 
-    Every operator of both runs is in exactly one row, so that totals stay what they are.
+    Every operator of both runs is in exactly one row, so that totals stay what they are. Names
+    match of one type first, and then of any, because one run may tell other types: its own.
 
     Args:
         base, new: type, name, shapes, count and total_ns of operators.
@@ -61,10 +62,13 @@ def _pairs(base: Mapping[_Key, _Sums], new: Mapping[_Key, _Sums]) -> list[_Pair]
     A name may hold a number that changes from run to run, and a layout may not tell shapes.
     """
     found = list[_Pair]()
+    types = {key[1]: key[0] for key in base}
     for telling in _TELLING:
         sums = [_summed(_told(side, telling)) for side in (base, new)]
         both = sums[0].keys() & sums[1].keys()
-        found += [(_how(key), key, sums[0][key], sums[1][key]) for key in both]
+        for key in both:
+            told = key if key[0] else (types[key[1]], *key[1:])
+            found.append((_how(key), told, sums[0][key], sums[1][key]))
         base, new = (
             {key: own for key, own in side.items() if telling(key) not in both}
             for side in (base, new)
@@ -82,6 +86,10 @@ def _with_name_alone(key: _Key) -> _Key | None:
     return (key[0], key[1], "") if key[1] else None
 
 
+def _with_name_of_any_type(key: _Key) -> _Key | None:
+    return ("", key[1], "") if key[1] else None
+
+
 def _with_shapes(key: _Key) -> _Key | None:
     return (key[0], "", key[2]) if key[2] else None
 
@@ -90,7 +98,13 @@ def _with_type(key: _Key) -> _Key | None:
     return (key[0], "", "")
 
 
-_TELLING = (_with_name_and_shapes, _with_name_alone, _with_shapes, _with_type)
+_TELLING = (
+    _with_name_and_shapes,
+    _with_name_alone,
+    _with_name_of_any_type,
+    _with_shapes,
+    _with_type,
+)
 """What of a key must be the same, ever less; None where it is not given."""
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+
+from timeline.analysis.kernel_names import kernel_type
 
 __all__ = ["CLASSES", "computing_class", "tells_vector"]
 
@@ -31,13 +34,46 @@ _VECTOR_CORES = frozenset({"AI_VECTOR_CORE", "AIV", "AIV_SQE", "VECTOR_CORE", "K
 _MIXED_VECTOR_CORES = frozenset({"MIX_AIV", "KERNEL_MIX_AIV"})
 _CUBE_CORES = frozenset({"AI_CORE", "AIC", "MIX_AIC", "KERNEL_AICORE", "KERNEL_MIX_AIC"})
 _AI_CPU_CORES = frozenset({"AI_CPU", "AI_CPU_SQE", "AICPU", "KERNEL_AICPU"})
-_GPU_CORE = "kernel"
-_GPU_NAMES = (
-    (FLASH_ATTENTION, ("flash", "fmha", "fusion_attention", "efficient_attention")),
-    (CONVOLUTION, ("conv", "wgrad", "dgrad", "fprop")),
-    (MATMUL, ("gemm", "gemv", "matmul", "cutlass", "cublas")),
-    (TRANSPOSES, ("transpose", "nchwtonhwc", "nhwctonchw")),
+_GPU_CORES = frozenset({"kernel", "Kernel"})
+_WORD = r"(?<![a-z0-9])(?:{})(?![a-z0-9])"
+"""A whole word between underscores and colons."""
+_GPU_CLASSES = tuple(
+    (own, re.compile(pattern))
+    for own, pattern in (
+        # Compiled kernels are named after operators beside which they only move or add up.
+        (VECTOR, r"^triton_(?:poi|red|per|for|spl|unk)_"),
+        (
+            PAGED_ATTENTION,
+            r"paged_?attention|unified_attention|withpagedkvcache|decode_attention"
+            r"|fwd_(?:grouped_)?kernel_stage",
+        ),
+        (
+            FLASH_ATTENTION,
+            r"flash(?!infer)|fmha|sdpa|scaled_dot_product|(?:efficient|fusion|fused)_?att|attn_(?:fwd|bwd)"
+            r"|efficient attention|^bwd_kernel_d|"
+            + _WORD.format("mha|mla|attention|flex_attention"),
+        ),
+        (
+            CONVOLUTION,
+            r"conv(?!ert)|igemm|im2d?2?col|col2im|winograd|[wd]grad_|fprop|bwd_weight|bwd_data",
+        ),
+        (
+            MATMUL,
+            _WORD.format(
+                r"\w*(?<!fb)gemm\w*|\w*matmul\w*|gemv|(?:add|b|badd|addb)?mm|(?:add)?mv|bmm"
+                r"|linear|nvjet\w*|cijk\w*|marlin\w*|fused_moe_kernel|wvsplitk\w*|splitkreduce_kernel"
+            )
+            + r"|^cublas|split-k",
+        ),
+        (
+            TRANSPOSES,
+            r"transpose|nchwtonhwc|nhwctonchw|^aten::(?:_?to_copy|_foreach_copy_|copy_|clone"
+            r"|contiguous|permute)$",
+        ),
+    )
 )
+"""What the launching operator or the kernel of a GPU is called, in small letters; the first that
+matches counts, and all else is vector."""
 
 
 def tells_vector(cores: Iterable[str]) -> bool:
@@ -56,8 +92,8 @@ def computing_class(kind: str, name: str, core: str, *, told: bool) -> str:
     PagedAttention*, Conv* and *MatMul*, then cube or vector by what ran it; vector operators that
     only change layout or type (TransData, Transpose, Cast) are apart. Otherwise than there, types
     decide on those too and not names, all tensor moves are apart and not those of copies alone,
-    and so is the AI CPU, which counts as vector there. Kernels of GPUs have no type: their names
-    decide.
+    and so is the AI CPU, which counts as vector there. Of kernels of GPUs the operator that
+    launched them decides, and then their own name.
 
     Args:
         kind: the type.
@@ -66,6 +102,9 @@ def computing_class(kind: str, name: str, core: str, *, told: bool) -> str:
         told: whether cube and vector are told apart; see `tells_vector`.
     """
     lower = kind.lower()
+    if core in _GPU_CORES:
+        found = _gpu_class(kind) or _gpu_class(kernel_type(name)) or VECTOR
+        return EITHER if found == VECTOR and not told else found
     if "flashattention" in lower:
         return FLASH_ATTENTION
     if "pagedattention" in lower:
@@ -80,8 +119,6 @@ def computing_class(kind: str, name: str, core: str, *, told: bool) -> str:
         return TRANSPOSES
     if lower.startswith("tensormove"):
         return MOVES
-    if core == _GPU_CORE:
-        return _gpu_class(f"{name} {kind}".lower(), told=told)
     if core in _CUBE_CORES:
         return OTHER_CUBE if told else EITHER
     if core in _VECTOR_CORES or core in _MIXED_VECTOR_CORES:
@@ -89,6 +126,7 @@ def computing_class(kind: str, name: str, core: str, *, told: bool) -> str:
     return OTHER
 
 
-def _gpu_class(name: str, *, told: bool) -> str:
-    found = (own for own, marks in _GPU_NAMES if any(mark in name for mark in marks))
-    return next(found, VECTOR if told else EITHER)
+def _gpu_class(name: str) -> str:
+    """The class that a name tells, empty for none."""
+    lower = name.lower()
+    return next((own for own, pattern in _GPU_CLASSES if pattern.search(lower)), "")

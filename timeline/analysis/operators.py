@@ -8,13 +8,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from timeline.analysis.groups import groups_of
+from timeline.analysis.kernel_names import kernel_type, launched_type
 from timeline.analysis.operator_names import operator_type
 from timeline.records.clock import ClockMove
 from timeline.records.collective_kinds import collective_kind
 from timeline.records.columns import Bool, Codes, Columns, Int64, Rows, column
 from timeline.records.paging import parts_of
 from timeline.records.strings import NO_NAME, StringPool
-from timeline.records.tables import NO_GRAPH, NO_ID, CommunicationOps, Records, Spans, Tasks
+from timeline.records.tables import GPU, NO_GRAPH, NO_ID, CommunicationOps, Records, Spans, Tasks
 
 __all__ = ["LongestOps", "OperatorFigures", "OperatorTimes", "operator_figures"]
 
@@ -90,8 +91,9 @@ def _computing(records: Records, strings: StringPool, most_names: int) -> Operat
         types[tasks.op_type[rows]] = cores[tasks.task_type[rows]] = True
         names[tasks.name[rows]] = True
         np.add.at(name_ns, tasks.name[rows], tasks.end_ns[rows] - tasks.start_ns[rows])
-    given = _translation(strings, pool, types)
-    derived = _translation(strings, pool, names, operator_type)
+    on_gpu = records.hardware == GPU
+    given = _translation(strings, pool, types, launched_type if on_gpu else str)
+    derived = _translation(strings, pool, names, kernel_type if on_gpu else operator_type)
     core = _translation(strings, pool, cores)
     told = names & _longest_names(name_ns, most_names)
     if most_names:

@@ -10,7 +10,7 @@ import numpy as np
 from timeline.records.columns import Bool, Int64, Rows, picked
 from timeline.records.paging import kept
 
-__all__ = ["Edges", "edges_of", "innermost", "parents_of", "pieces_of"]
+__all__ = ["Edges", "edges_of", "innermost", "latest_open", "parents_of", "pieces_of"]
 
 PIECE_ROWS = 1 << 16
 """Intervals that are worked on at a time, where nothing is open in between."""
@@ -185,4 +185,35 @@ def _innermost(start_ns: Int64, end_ns: Int64, moments_ns: Int64) -> Rows:
     closed, outer = edges.row[last[here]], found[here]
     alone = (outer < 0) | (start_ns[outer] < moments_ns[here])
     found[here] = np.where((start_ns[closed] == end_ns[closed]) & alone, closed, outer)
+    return found
+
+
+def latest_open(start_ns: Int64, end_ns: Int64, moments_ns: Int64) -> Rows:
+    """Of the intervals that are open at a moment the one that began last, (m,) rows, -1 for none.
+
+    Intervals may cross, as those do whose times were rounded; of nested ones it is the innermost.
+    """
+    order = np.lexsort((-end_ns, start_ns))
+    above = np.searchsorted(start_ns[order], moments_ns, side="right")
+    latest_ns = [end_ns[order]]
+    while len(latest_ns[-1]) > 1:
+        ends_ns = latest_ns[-1]
+        odd = ends_ns[-1:] if len(ends_ns) % 2 else ends_ns[:0]
+        latest_ns.append(np.append(np.maximum(ends_ns[:-1:2], ends_ns[1::2]), odd))
+    # Each level holds the latest end of twice as many intervals. Going up, the block left of those
+    # that were looked at is next; going down, the later half that reaches the moment.
+    block, level = above, np.full(len(above), -1)
+    for own, ends_ns in enumerate(latest_ns):
+        left = np.flatnonzero((level < 0) & (block % 2 == 1))
+        reaches = left[ends_ns[block[left] - 1] > moments_ns[left]]
+        level[reaches] = own
+        block = np.where(level < 0, block // 2, np.where(level == own, block - 1, block))
+    for own in range(len(latest_ns) - 1, 0, -1):
+        down = np.flatnonzero(level == own)
+        last = np.minimum(2 * block[down] + 1, len(latest_ns[own - 1]) - 1)
+        reaches = latest_ns[own - 1][last] > moments_ns[down]
+        block[down] = np.where(reaches, last, 2 * block[down])
+        level[down] = own - 1
+    found = np.full(len(above), -1, np.intp)
+    found[level == 0] = order[block[level == 0]]
     return found

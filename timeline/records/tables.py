@@ -19,6 +19,7 @@ from timeline.records.strings import NO_NAME, StringPool
 
 __all__ = [
     "FLOAT_NOT_GIVEN",
+    "GPU",
     "NO_CONTEXT",
     "NO_GRAPH",
     "NO_ID",
@@ -53,6 +54,8 @@ NO_ID = -1
 NO_TIME = np.iinfo(np.int64).min
 """A moment that the source does not give."""
 FLOAT_NOT_GIVEN = float("nan")
+GPU = "GPU"
+"""What the devices of PyTorch's own profiles are called."""
 RUNTIME = "Runtime"
 """Host layer of the calls of a GPU's runtime and driver."""
 RUNTIME_LAYERS = frozenset({"CANN", RUNTIME})

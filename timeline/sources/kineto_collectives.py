@@ -24,11 +24,13 @@ from timeline.sources.common.kernel_kinds import (
     function_path,
     launched_op,
 )
-from timeline.sources.event_columns import ids_of, names_of
-from timeline.sources.kineto_events import Args
+from timeline.sources.event_columns import ids_of, names_of, spans_of
+from timeline.sources.kineto_events import Activity, Args
+from timeline.sources.kineto_launches import NOT_LAUNCHED, RuntimeCalls
+from timeline.sources.kineto_operators import OnThreads, open_at
 from timeline.sources.trace_events import text
 
-__all__ = ["Descriptions", "communicating", "communication_ops", "told_of"]
+__all__ = ["Announcements", "Descriptions", "announces", "communicating", "communication_ops"]
 
 _ALGORITHM = re.compile(r"_((?:RING|TREE|COLLNET_\w+?|NVLS(?:_TREE)?|PAT)_(?:LL128|LL|SIMPLE))")
 _UNDEFINED = frozenset({"", "undefined"})
@@ -64,6 +66,61 @@ class Descriptions(Columns):
             },
         )
 
+    def at(self, rows: Int64) -> Descriptions:
+        """What rows say, nothing where the row is NO_ID."""
+        nothing = Descriptions.of(1, {})
+        return Descriptions.concat([self, nothing]).take(np.where(rows < 0, len(self), rows))
+
+
+def announces(event: Activity) -> bool:
+    """Whether an event of the host says which collective it launches."""
+    said = event.args is not None and event.args.of_collective
+    return said or bool(launched_op(event.name))
+
+
+@dataclass(frozen=True)
+class Announcements(OnThreads):
+    """What the host says of the collectives that it launches.
+
+    op: what is launched; described: the row of Descriptions with more, NO_ID for none.
+    """
+
+    op: Codes = column(np.int32)
+    described: Int64 = column(np.int64)
+
+    @classmethod
+    def read(
+        cls, events: Sequence[Activity], described: Int64, strings: StringPool
+    ) -> Announcements:
+        """What some events say, given the rows of what their args describe."""
+        return cls.of(
+            len(events),
+            spans_of(events)
+            | {
+                "process": ids_of([event.pid for event in events], NO_ID),
+                "thread": ids_of([event.tid for event in events], NO_ID),
+                "op": strings.codes([launched_op(event.name) for event in events]),
+                "described": described,
+            },
+        )
+
+    def around(self, call: Rows, calls: RuntimeCalls) -> tuple[Codes, Int64]:
+        """What is said of what each call launched: the op, and the row of its description.
+
+        Nothing is said of graphs, whose ops were announced when they were captured.
+        """
+        op = np.full(len(call), NO_NAME, np.int32)
+        described = np.full(len(call), NO_ID, np.int64)
+        asked = np.flatnonzero(call != NOT_LAUNCHED)
+        asked = asked[~calls.graph[call[asked]]]
+        saying = self.take(self.op != NO_NAME)
+        row = open_at(saying, calls.take(call[asked]))
+        op[asked[row >= 0]] = saying.op[row[row >= 0]]
+        saying = self.take(self.described != NO_ID)
+        row = open_at(saying, calls.take(call[asked]))
+        described[asked[row >= 0]] = saying.described[row[row >= 0]]
+        return op, described
+
 
 def _label(args: Args) -> str:
     """The process group: descriptions repeat ("undefined"), names do not."""
@@ -83,24 +140,18 @@ def _group_name(args: Args) -> str:
     return f"{text(args.group)} {members}".strip()
 
 
-def communicating(tasks: Tasks, launcher: Codes, strings: StringPool) -> Bool:
-    """Which of the tasks that ran kernels communicate.
-
-    Args:
-        launcher: (n,) the name of what launched each, NO_NAME where that is not known.
-    """
-    pairs, which = distinct_pairs(tasks.name.astype(np.int64), launcher.astype(np.int64))
+def communicating(name: Codes, launcher: Codes, strings: StringPool) -> Bool:
+    """Which kernels communicate, by their names and those of the operators that launched them."""
+    pairs, which = distinct_pairs(name.astype(np.int64), launcher.astype(np.int64))
     told = [
         communication_of(strings[kernel], strings[by]) is not None for kernel, by in pairs.tolist()
     ]
-    return np.array(told, np.bool_)[which] if len(which) else np.zeros(0, np.bool_)
+    found: Bool = np.array(told, np.bool_)[which]
+    return found
 
 
 def communication_ops(
-    tasks: Tasks,
-    launcher: Codes,
-    told: Descriptions,
-    strings: StringPool,
+    tasks: Tasks, announced: Codes, told: Descriptions, strings: StringPool
 ) -> CommunicationOps:
     """Communication ops from the kernels that ran them.
 
@@ -110,22 +161,22 @@ def communication_ops(
 
     Args:
         tasks: those that communicate.
-        launcher: (n,) the name of what launched each, NO_NAME where that is not known.
+        announced: (n,) the op that was to be launched, NO_NAME where that is not known.
         told: (n,) what the trace says of each.
     """
     kernels = [strings[code] for code in tasks.name.tolist()]
     kinds = [
         communication_of(kernel, strings[by]) or Communication("", UNKNOWN_OP)
-        for kernel, by in zip(kernels, launcher.tolist(), strict=True)
+        for kernel, by in zip(kernels, tasks.op_type.tolist(), strict=True)
     ]
     names = strings.codes(
-        _op_name(strings[said], strings[by], kind.op)
-        for said, by, kind in zip(told.name.tolist(), launcher.tolist(), kinds, strict=True)
+        [
+            _op_name(strings[said], strings[by], kind.op)
+            for said, by, kind in zip(told.name.tolist(), announced.tolist(), kinds, strict=True)
+        ]
     )
-    known = np.array([bool(launched_op(strings[by])) for by in launcher.tolist()], np.bool_)
-    known |= told.name != NO_NAME
-    functions = strings.codes(function_path(kernel) for kernel in kernels)
-    names = _as_others(names, functions, known, strings)
+    known = (announced != NO_NAME) | (told.name != NO_NAME)
+    functions = strings.codes([function_path(kernel) for kernel in kernels])
     label, group_name = _of_stream(told, tasks.stream)
     library = strings.codes([kind.library for kind in kinds])
     label, group_name = _of_library(label, group_name, library, tasks.stream, strings)
@@ -136,7 +187,7 @@ def communication_ops(
             "end_ns": tasks.end_ns,
             "group": label,
             "group_name": group_name,
-            "name": names,
+            "name": _as_others(names, functions, known, strings),
             "connection": tasks.connection,
             "launch_ns": tasks.launch_ns,
             "count": told.count,
@@ -147,9 +198,9 @@ def communication_ops(
     )
 
 
-def _op_name(said: str, launcher: str, of_kernel: str) -> str:
+def _op_name(said: str, announced: str, of_kernel: str) -> str:
     """The first of what is said that tells what the op does."""
-    given = [name for name in (said, launched_op(launcher), of_kernel) if name]
+    given = [name for name in (said, announced, of_kernel) if name]
     return next((name for name in given if spelled_kind(name)), given[-1])
 
 
@@ -205,9 +256,3 @@ def _of_library(
 def _algorithm(kernel: str) -> str:
     match = _ALGORITHM.search(kernel)
     return match[1] if match else ""
-
-
-def told_of(held: Descriptions, rows: Rows) -> Descriptions:
-    """What is said by rows of a table, nothing where the row is NO_ID."""
-    empty = Descriptions.of(1, {})
-    return Descriptions.concat([held, empty]).take(np.where(rows < 0, len(held), rows))

@@ -93,6 +93,8 @@ class Args(
         "group_ranks": "Process Group Ranks",
         "group_size": "Group size",
         "sequence": "Seq",
+        "external": "External id",
+        "external_small": "external id",
     },
 ):
     """The args of kernels, copies, calls of the runtime and collectives."""
@@ -112,6 +114,8 @@ class Args(
     group_ranks: Any = None
     group_size: Value = None
     sequence: Any = None
+    external: Value = None
+    external_small: Value = None
 
     @property
     def of_collective(self) -> bool:

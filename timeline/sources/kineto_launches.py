@@ -6,29 +6,52 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from timeline.records.columns import Columns, Int64, Rows, column
+from timeline.records.columns import Bool, Columns, Int64, Rows, column
 from timeline.records.constant import constant
-from timeline.records.tables import NO_ID, NO_TIME, FlowEnd, Flows
-from timeline.sources.kineto_operators import TaskLaunches
+from timeline.records.distinct import distinct
+from timeline.records.strings import StringPool
+from timeline.records.tables import NO_ID, NO_TIME, FlowEnd, Flows, HostEvents
 
 __all__ = ["NOT_LAUNCHED", "RuntimeCalls"]
 
 NOT_LAUNCHED = -1
 """The call of what no call of the trace launched."""
+_GRAPH_LAUNCH = "graphlaunch"
+"""cudaGraphLaunch, cuGraphLaunch, hipGraphLaunch."""
 
 
 @dataclass(frozen=True)
 class RuntimeCalls(Columns):
-    """Calls with a correlation: that, their start and thread, and their row in the host table.
+    """Calls with a correlation: that, their times and thread, and their row in the host table.
 
     The row has no meaning where the host table was not read.
     """
 
     connection: Int64 = column(np.int64)
     start_ns: Int64 = column(np.int64)
+    end_ns: Int64 = column(np.int64)
+    row: Int64 = column(np.int64)
     process: Int64 = column(np.int64)
     thread: Int64 = column(np.int64)
-    row: Int64 = column(np.int64)
+    graph: Bool = column(np.bool_)
+    """Whether it launches a graph, which was captured before."""
+
+    @classmethod
+    def among(cls, host: HostEvents, first_row: int, strings: StringPool) -> RuntimeCalls:
+        """Those of a part of the host table that starts at a row."""
+        graphs = [
+            code for code in distinct(host.name).tolist() if _GRAPH_LAUNCH in strings[code].lower()
+        ]
+        calls = cls(
+            host.connection,
+            host.start_ns,
+            host.end_ns,
+            first_row + np.arange(len(host)),
+            host.process,
+            host.thread,
+            np.isin(host.name, np.array(graphs, np.int32)),
+        )
+        return calls.take(calls.connection != NO_ID)
 
     def in_order(self) -> RuntimeCalls:
         """The same by correlation, then start, as the methods below need them."""
@@ -46,11 +69,6 @@ class RuntimeCalls(Columns):
         if not len(self):
             return constant(NO_TIME, len(call), np.int64)
         return np.where(call != NOT_LAUNCHED, self.start_ns[call], NO_TIME)
-
-    def launches(self, call: Rows) -> TaskLaunches:
-        """From where the calls launched."""
-        own = self.take(call)
-        return TaskLaunches(own.process, own.thread, own.start_ns)
 
     def arrows(self, task_call: Rows, category: int) -> Flows:
         """Arrows from calls on the host to tasks, given the call of each task."""

@@ -13,8 +13,9 @@ import numpy as np
 from timeline.errors import spell_ids
 from timeline.records.columns import Int64, Pile, Rows
 from timeline.records.distinct import distinct
-from timeline.records.strings import NO_NAME, StringPool
+from timeline.records.strings import StringPool
 from timeline.records.tables import (
+    GPU,
     NO_ID,
     NO_TIME,
     CommunicationOps,
@@ -32,10 +33,11 @@ from timeline.sources.damage import Damage
 from timeline.sources.event_columns import numbered, spans_of
 from timeline.sources.json_events import read_as
 from timeline.sources.kineto_collectives import (
+    Announcements,
     Descriptions,
+    announces,
     communicating,
     communication_ops,
-    told_of,
 )
 from timeline.sources.kineto_events import (
     KINETO,
@@ -49,14 +51,13 @@ from timeline.sources.kineto_events import (
     place_of,
 )
 from timeline.sources.kineto_launches import NOT_LAUNCHED, RuntimeCalls
-from timeline.sources.kineto_operators import NO_OPERATOR, OPERATORS, HostOperators
+from timeline.sources.kineto_operators import Operators, external_ids, is_operator
 from timeline.sources.kineto_tables import (
     MEMORY,
     correlations,
     device_table,
     host_table,
     memory_counter,
-    operator_table,
 )
 from timeline.sources.trace_counters import CounterKey, CounterReader, decoded_counters
 from timeline.sources.trace_events import (
@@ -120,9 +121,11 @@ class _Reader:
         self._flow_ends: list[FlowStart | FlowStep | FlowFinish] = []
         self._launch_ends: list[FlowStart | FlowStep | FlowFinish] = []
         self._held = 0
-        self._tasks, self._operators = Pile(Tasks), Pile(HostOperators)
+        self._tasks, self._announced = Pile(Tasks), Pile(Announcements)
         self._told, self._task_told = Pile(Descriptions), list[Int64]()
         self._host, self._steps, self._calls = Pile(HostEvents), Pile(Steps), Pile(RuntimeCalls)
+        self._operators = Pile(Operators)
+        self._named: list[Int64] = []
         self._counters, self._flows = CounterReader(), FlowReader(strings)
         self._launches: list[Int64] = []
         self._left_out: Multiset[str] = Multiset()
@@ -166,12 +169,13 @@ class _Reader:
                 tasks = device_table(events, place, self._strings, every_arg=self._wanted.every_arg)
                 self._tasks.add(tasks)
                 self._task_told.append(described)
+                self._named.append(external_ids(events))
         calls = self._activities[Place.HOST]
         rows, numbers = numbered([call.name for call in calls], PROFILER_STEP)
         self._steps.add(profiler_steps(numbers, spans_of([calls[row] for row in rows])))
-        operators = [call for call in calls if call.cat.lower() in OPERATORS]
-        described = self._described([call.args for call in operators])
-        self._operators.add(operator_table(operators, described, self._strings))
+        announcing = [call for call in calls if announces(call)]
+        described = self._described([call.args for call in announcing])
+        self._announced.add(Announcements.read(announcing, described, self._strings))
         for place in (Place.RUNTIME, Place.HOST):
             if events := self._activities[place]:
                 self._add_host(events, place)
@@ -191,12 +195,12 @@ class _Reader:
 
     def _add_host(self, events: Sequence[Activity], place: Place) -> None:
         if not self._has_host and place is Place.HOST:
-            return
+            events = [event for event in events if is_operator(event)]
         host = host_table(events, place, self._strings, every_arg=self._wanted.every_arg)
         if place is Place.RUNTIME:
-            rows = self._host.rows + np.arange(len(host))
-            calls = RuntimeCalls(host.connection, host.start_ns, host.process, host.thread, rows)
-            self._calls.add(calls.take(calls.connection != NO_ID))
+            self._calls.add(RuntimeCalls.among(host, self._host.rows, self._strings))
+        else:
+            self._operators.add(Operators.among(events, host))
         if self._has_host:
             self._host.add(host)
 
@@ -207,7 +211,9 @@ class _Reader:
         calls = calls.in_order()
         tasks, host, steps = self._tasks.joined(), self._host.joined(), self._steps.joined()
         task_call = calls.launching(tasks.connection)
-        tasks = replace(tasks, launch_ns=calls.moments_ns(task_call))
+        named = np.concatenate([np.empty(0, np.int64), *self._named])
+        launching = self._operators.joined().launching(named, task_call, calls)
+        tasks = replace(tasks, launch_ns=calls.moments_ns(task_call), op_type=launching)
         tasks, ops = self._communication(tasks, calls, task_call)
         flows = self._arrows(calls, task_call, tasks, host)
         _, first = np.unique(steps.iteration, return_index=True)
@@ -225,7 +231,7 @@ class _Reader:
             flows=flows,
             omissions=self._omissions(rank),
             warnings=_several_devices(tasks, rank),
-            hardware="GPU",
+            hardware=GPU,
             numbered_ops=False,
         )
 
@@ -243,24 +249,12 @@ class _Reader:
         """The tasks, of which those that communicate do not compute, and the ops of these."""
         kernels = np.flatnonzero(tasks.compute)
         own = tasks.take(kernels)
-        operators, launched = self._operators.joined(), task_call[kernels] != NOT_LAUNCHED
-        launches = calls.launches(task_call[kernels][launched])
-        by = np.full(len(kernels), NO_OPERATOR, np.intp)
-        by[launched] = operators.innermost_of(launches)
-        names = np.append(operators.name, np.int32(NO_NAME))  # NO_OPERATOR picks the last
-        is_op = communicating(own, names[by], self._strings)
-        rows = kernels[is_op]
+        communicates = communicating(own.name, own.op_type, self._strings)
+        rows, own = kernels[communicates], own.take(communicates)
+        announced, described = self._announced.joined().around(task_call[rows], calls)
         told = np.concatenate([np.empty(0, np.int64), *self._task_told])[rows]
-        describing = operators.take(operators.row != NO_ID)
-        around = np.full(len(kernels), NO_OPERATOR, np.intp)
-        around[launched] = describing.innermost_of(launches)
-        of_launch = np.append(describing.row, NO_ID)[around[is_op]]
-        ops = communication_ops(
-            own.take(is_op),
-            names[by[is_op]],
-            told_of(self._told.joined(), np.where(told != NO_ID, told, of_launch)),
-            self._strings,
-        )
+        told = np.where(told != NO_ID, told, described)
+        ops = communication_ops(own, announced, self._told.joined().at(told), self._strings)
         compute = tasks.compute.copy()
         compute[rows] = False
         return replace(tasks, compute=compute), ops

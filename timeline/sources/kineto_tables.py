@@ -18,10 +18,9 @@ from timeline.records.tables import (
 )
 from timeline.sources.event_columns import first_ids, ids_of, spans_of
 from timeline.sources.kineto_events import NO_ARGS, Activity, Instant, Place
-from timeline.sources.kineto_operators import HostOperators
 from timeline.sources.trace_events import Counter, number
 
-__all__ = ["MEMORY", "device_table", "host_table", "memory_counter", "operator_table"]
+__all__ = ["MEMORY", "device_table", "host_table", "memory_counter"]
 
 PYTHON = "Python"
 """What torch_npu calls the process of the same events."""
@@ -68,22 +67,6 @@ def device_table(
         columns["occupancy"] = ids_of([arg.occupancy for arg in args], NO_ID)
         columns["size_bytes"] = ids_of([arg.size for arg in args], NO_ID)
     return Tasks.of(count, spans | columns)
-
-
-def operator_table(
-    events: Sequence[Activity], described: Int64, strings: StringPool
-) -> HostOperators:
-    """Operators and annotations, and the row of what is said of each as a collective."""
-    return HostOperators.of(
-        len(events),
-        spans_of(events)
-        | {
-            "process": ids_of([event.pid for event in events], NO_ID),
-            "thread": ids_of([event.tid for event in events], NO_ID),
-            "name": strings.codes([event.name for event in events]),
-            "row": described,
-        },
-    )
 
 
 def _blocks(grid: object) -> int:
