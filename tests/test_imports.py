@@ -34,7 +34,7 @@ BELOW: dict[str, frozenset[str]] = {
     "notebook": frozenset(),
     "table": frozenset({"notebook"}),
     "figures": WORDS | {"records", "analysis", "tracks", "table"},
-    "verdict": WORDS | {"records", "table", "figures"},
+    "verdict": WORDS | {"records", "analysis", "table", "figures"},
     "operator_pairs": frozenset({"table"}),
     "comparison": WORDS | {"analysis", "table", "figures", "operator_pairs", "verdict"},
     "step_times": WORDS | {"records", "table", "figures"},

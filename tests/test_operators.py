@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from timeline.analysis.operator_names import operator_type
-from timeline.records.collective_kinds import collective_kind
 from timeline.analysis.operators import LONGEST_OPS, OperatorFigures, operator_figures
+from timeline.records.collective_kinds import collective_kind
 from timeline.records.strings import StringPool
 from timeline.records.tables import CommunicationOps, Records, Tasks
 from timeline.table import Table

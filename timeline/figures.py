@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from itertools import pairwise
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from timeline.analysis.collectives import NO_KIND
 from timeline.analysis.steps import data_aug_bounds
-from timeline.analysis.waiting import Stragglers, Waiting, Waits
+from timeline.analysis.waiting import Basis, Stragglers, Waiting, Waits
 from timeline.records.collective_kinds import KINDS
 from timeline.records.columns import Int64
 from timeline.records.distinct import distinct_pairs
@@ -46,15 +46,19 @@ class Figures:
     duration_ns."""
 
     waiting: Table
-    """A row per rank: shared and alone (collectives of which other ranks are, or are not, in the
-    selection), times_last, waited_ns, caused_ns (what others waited for it), of which
-    compute_late_ns and host_late_ns, and slowest_ns (the longest that it kept one waiting)."""
+    """A row per rank: shared, unmatched and alone (collectives that were compared with those of
+    other ranks, could not be, or of whose group no other rank is in the selection), the time that
+    they and sends and receives took, times_last, waited_ns, caused_ns (what others waited for it),
+    of which compute_late_ns and host_late_ns, and slowest_ns (the longest that it kept one
+    waiting)."""
     collectives: Table
     """A row per rank, kind and group of collectives: count, size_bytes, total_ns, waited_ns,
     transfer_ns (from the last arrival on) and bandwidth_gb_s of the bus."""
     links: Table
     """A row per rank and link: source_rank, target_rank, link, count, size_bytes, total_ns,
     bandwidth_gb_s; only where HCCL tasks are read, which is for a detail."""
+    basis: Basis = field(default_factory=Basis)
+    """What is told of waiting stands on."""
 
     @classmethod
     def of(cls, facts: Sequence[RankFacts], waiting: Waiting) -> Figures:
@@ -69,6 +73,7 @@ class Figures:
             _waiting(facts, waiting.stragglers),
             _joined([_collectives(own, its) for own, its in zip(facts, waits, strict=True)]),
             _joined([_links(own) for own in facts]),
+            waiting.basis,
         )
 
 
@@ -170,7 +175,7 @@ def _longest_ops(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
 
 def _waiting(facts: Sequence[RankFacts], stragglers: Stragglers) -> Table:
     ranks = np.array([own.rank for own in facts], np.int64)
-    names = [field.name for field in fields(stragglers)]
+    names = [own.name for own in fields(stragglers)]
     return Table({"rank": ranks, **{name: getattr(stragglers, name) for name in names}})
 
 
