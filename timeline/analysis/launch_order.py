@@ -33,8 +33,14 @@ MOST_ROWS = 1 << 12
 """Pairs by which an order is judged."""
 LEAST_PAIRS = 3
 """So many ops two ranks must share before their ends say anything."""
-LEAST_SHARE = 0.5
-"""So much of the shorter order must lie beside the longer one."""
+CLOSE = 0.1
+"""In the right order ends are apart by less than this share of the time from one to the next."""
+NOT_FAR = 0.5
+"""The same where ends alone do not have to tell."""
+MANY_PAIRS = 6
+"""So many agree by chance in no wrong order."""
+LEAST_HALF = 6
+"""An order of fewer ops is not looked at in halves."""
 WORST = 0.9
 """This share of the ends must be apart by what they are apart by in the middle."""
 CLEARER = 4.0
@@ -138,6 +144,11 @@ class _Order(Spans):
         launched = np.flatnonzero(self.launched)
         return int(launched[0]) if len(launched) else None
 
+    def close_ns(self, share: float) -> float:
+        """A share of the mean time from one end to the next, as far as clocks tell it."""
+        between_ns = float(np.ptp(self.end_ns)) / max(len(self) - 1, 1)
+        return max(CLEARER * FINEST_NS, share * between_ns)
+
 
 _KNOWN = (("sequence", NO_ID), ("sign", NO_SIGN), ("bytes", NO_ID), ("step", NO_ID))
 """What ops that are one collective have in common, as far as it is known."""
@@ -159,21 +170,42 @@ def _unlike(orders: Sequence[_Order], places: Sequence[Int64]) -> Int64:
 def _places(order: _Order, own: _Order) -> Int64:
     """Where in another order each op of an order stands, NO_PLACE where that is not known.
 
-    If no shift fits the whole, records are lost in between: then each step is looked at alone.
+    If no shift fits the whole, records may be lost in between: then its halves are looked at.
     """
-    shift = _shift(order, own)
-    if shift is not None:
-        return np.arange(len(own)) + shift
-    places = np.full(len(own), NO_PLACE)
-    for step in np.intersect1d(own.step, order.step).tolist():
-        if step != NO_ID:
-            mine, theirs = np.flatnonzero(own.step == step), np.flatnonzero(order.step == step)
-            shift = _shift(order.take(theirs), own.take(mine))
-            if shift is not None:
-                at = np.arange(len(mine)) + shift
-                inside = (at >= 0) & (at < len(theirs))
-                places[mine[inside]] = theirs[at[inside]]
-    return places
+    fit = _best_fit(order, own, _by_launch(order, own))
+    return _places_of_halves(order, own) if fit is None else _placed(order, own, fit)
+
+
+def _places_of_halves(order: _Order, own: _Order) -> Int64:
+    if len(own) < 2 * LEAST_HALF:
+        return np.full(len(own), NO_PLACE)
+    middle = len(own) // 2
+    places = []
+    for half in (own.part(slice(0, middle)), own.part(slice(middle, len(own)))):
+        fit = _best_fit(order, half, None)
+        places.append(_places_of_halves(order, half) if fit is None else _placed(order, half, fit))
+    return np.concatenate(places)
+
+
+def _placed(order: _Order, own: _Order, fit: _Fit) -> Int64:
+    """The places of all ops by one shift, but for those that ended with another op.
+
+    A record that is lost near an end of the order shifts the few behind it.
+    """
+    places = np.arange(len(own)) + fit.shift
+    by_end = np.argsort(order.end_ns, kind="stable")
+    end_ns = own.end_ns - round(fit.offset_ns)
+    after = np.searchsorted(order.end_ns, end_ns, sorter=by_end)
+    inside = (places >= 0) & (places < len(order))
+    partner = np.clip(places, 0, len(order) - 1)
+    close_ns = CLEARER * max(fit.apart_ns, FINEST_NS)
+    far = inside & (np.abs(order.end_ns[partner] - end_ns) > close_ns)
+    other = np.zeros(len(own), np.bool_)
+    for at in (after - 1, after):
+        near = by_end[np.clip(at, 0, len(order) - 1)]
+        alike = own.sign == order.sign[near]
+        other |= alike & (near != places) & (np.abs(order.end_ns[near] - end_ns) <= close_ns)
+    return np.where(far & other, NO_PLACE, places)
 
 
 @dataclass(frozen=True)
@@ -190,22 +222,29 @@ class _Fit:
     apart_ns: float
 
 
-def _shift(order: _Order, own: _Order) -> int | None:
-    """How many places an order begins behind another, None where that cannot be told."""
-    by_launch = _by_launch(order, own)
+def _best_fit(order: _Order, own: _Order, by_launch: int | None) -> _Fit | None:
+    """The shift in which two orders agree, None where that cannot be told.
+
+    by_launch: the shift that makes the first launched ops of both one collective. Where ends do
+    not tell it from others, it stands if both launched as many ops, and so the same.
+    """
     fits = [fit for shift in _likely(order, own, by_launch) if (fit := _fit(order, own, shift))]
+    if not fits:
+        return None
     chosen = next((fit for fit in fits if fit.shift == by_launch), None)
-    most = max((fit.pairs for fit in fits), default=0)
-    judged = [fit for fit in fits if fit.pairs >= max(LEAST_PAIRS, LEAST_SHARE * most)]
+    as_many = np.count_nonzero(order.launched) == np.count_nonzero(own.launched)
+    most = max(fit.pairs for fit in fits)
+    judged = [fit for fit in fits if fit.pairs >= min(MANY_PAIRS, max(LEAST_PAIRS, most / 2))]
     if not judged:  # too few ops to tell anything by their ends
-        as_many = np.count_nonzero(order.launched) == np.count_nonzero(own.launched)
-        return chosen.shift if chosen is not None and as_many else None
+        return chosen if as_many else None
     best = min(judged, key=lambda fit: (max(fit.apart_ns, FINEST_NS), abs(fit.offset_ns)))
     as_good = CLEARER * max(best.apart_ns, FINEST_NS)
-    if chosen in judged and chosen is not None and chosen.apart_ns <= as_good:
-        return chosen.shift
     rivals = [fit for fit in judged if fit is not best and fit.apart_ns <= as_good]
-    return None if rivals else best.shift
+    if not rivals and best.apart_ns <= order.close_ns(CLOSE):
+        return best
+    if chosen is None or not as_many or chosen.apart_ns > order.close_ns(NOT_FAR):
+        return None
+    return chosen if chosen is best or chosen in rivals else None
 
 
 def _by_launch(order: _Order, own: _Order) -> int | None:
