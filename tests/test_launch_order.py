@@ -145,13 +145,67 @@ def test_pairs_are_true_or_none(
 
 @given(held=st.lists(held_parts, min_size=2, max_size=4), seed=st.integers(0, 1 << 30))
 @settings(max_examples=60)
-def test_few_ops_make_no_false_pairs(held: list[Held], seed: int) -> None:
+def test_few_ops_make_no_false_waits(held: list[Held], seed: int) -> None:
     """Of a short run ranks may hold none in common, or so few that nothing can be told."""
     whole = run(len(held), 13, kinds=("all_reduce",), seed=seed)
+    assert_true_waits(whole, held)
+
+
+@given(lost=st.lists(st.integers(0, 59), min_size=2, max_size=4), seed=st.integers(0, 1 << 30))
+@settings(max_examples=40)
+def test_records_lost_in_between_make_no_false_waits(lost: list[int], seed: int) -> None:
+    """A profiler that drops records shifts all behind them."""
+    held = [Held(lost=(number,)) for number in lost]
+    assert_true_waits(run(len(held), 60, seed=seed), held)
+
+
+def assert_true_waits(whole: Run, held: Sequence[Held]) -> None:
+    """Whoever is said to have waited did so in the op that the last rank came to."""
     ranks = [whole.recorded(rank, part) for rank, part in enumerate(held)]
+    waits = waiting_of(matched_by_order(ranks)).waits
+    numbers = [whole.numbers(part) for part in held]
+    for rank, row, last, last_row in zip(
+        waits.rank.tolist(),
+        waits.row.tolist(),
+        waits.last.tolist(),
+        waits.last_row.tolist(),
+        strict=True,
+    ):
+        assert numbers[rank][row] == numbers[last][last_row]
+
+
+def test_ops_that_ran_before_the_capture_began_are_matched_from_the_back() -> None:
+    """Ranks hold four, four, three and four of them, and the late rank is named."""
+    held = [Held(0, 0, 4), Held(0, 0, 4), Held(1, 0, 3), Held(0, 0, 4)]
+    whole = run(4, 30, late=2)
+    waiting = waiting_of(
+        matched_by_order([whole.recorded(rank, part) for rank, part in enumerate(held)])
+    )
+    assert waiting.stragglers.shared.tolist() == [30, 30, 29, 30]
+    assert int(np.argmax(waiting.stragglers.caused_ns)) == 2
+    assert waiting.stragglers.times_last.tolist()[2] >= 28
+
+
+@pytest.mark.parametrize("offset_ns", [0, 3_000_000])
+def test_groups_are_not_mixed(offset_ns: int) -> None:
+    """Two groups of two ranks run the same kinds at other times: no clock moves, nobody waits."""
+    one, other = run(2, 12, seed=1, group="0 [0, 1]"), run(2, 12, seed=2, group="1 [2, 3]")
+    late = Run(other.start_ns + offset_ns, other.end_ns + offset_ns, other.kinds, other.group)
+    ranks = [part.recorded(rank, Held()) for part in (one, late) for rank in (0, 1)]
     matched = matched_by_order(ranks)
-    waiting = waiting_of(matched)
-    true, false = pairs(whole, held, matched)
-    if false:  # so few that only their times tell that they did not run together
-        assert waiting.mismatched == false
-    assert waiting.basis.compared <= true
+    found = align(matched)
+    assert np.abs(found.offsets_ns).max() < 2000
+    assert found.island.tolist() in ([0, 0, 2, 2], [-1, -1, -1, -1])
+    stragglers = waiting_of(matched).stragglers
+    assert stragglers.shared.tolist() == [12] * 4
+    assert waiting_of(matched[:3]).stragglers.alone.tolist() == [0, 0, 12]
+
+
+def test_kinds_that_differ_are_no_pair() -> None:
+    """Ranks that did other things at one place did not do one thing there."""
+    whole = run(2, 20, kinds=("all_reduce",))
+    odd = Run(whole.start_ns, whole.end_ns, ("all_gather",) * 20)
+    matched = matched_by_order([whole.recorded(0, Held()), odd.recorded(1, Held())])
+    told = waiting_of(matched)
+    assert told.stragglers.unmatched.tolist() == [20, 20]
+    assert (told.basis.compared, told.basis.collectives) == (0, 20)

@@ -42,7 +42,9 @@ def skewed(shelf: ProfileShelf, tmp_path: Path) -> Path:
     return profile.path
 
 
-@pytest.mark.parametrize("layout", ["torch-text", "torch-db", "mindspore-2.1", "kineto"])
+@pytest.mark.parametrize(
+    "layout", ["torch-text", "torch-db", "mindspore-2.1", "kineto", "kineto-announced"]
+)
 def test_the_straggler_is_named_in_every_layout(
     layout: str, shelf: ProfileShelf, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
