@@ -56,6 +56,7 @@ WRITERS: dict[str, Callable[[Run, Path], list[Path]]] = {
     "summary-directory": write_summary_directory,
     "kineto": write_kineto,
     "kineto-2.2": functools.partial(write_kineto, base_ns=0),
+    "kineto-announced": functools.partial(write_kineto, announced=True),
     "kineto-alone": functools.partial(write_kineto, distributed=False),
     "mindspore-text": write_mindspore_text,
     "mindspore-text-2.1": functools.partial(write_mindspore_text, version="2.1"),

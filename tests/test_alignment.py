@@ -12,6 +12,7 @@ from simulated_cluster import Cluster, simulate
 
 from timeline.analysis.alignment import align
 from timeline.analysis.clocks import RankClock, join_clocks
+from timeline.analysis.collectives import Collectives, RankCollectives
 from timeline.records.clock import Clock, ClockMove
 from timeline.records.columns import Int64
 
@@ -160,3 +161,65 @@ def test_moves_keep_order_and_have_a_way_back(
     for time in moved:
         back = move.back(time)
         assert move.of_moment(back) >= time > move.of_moment(back - 1)
+
+
+def _at_microseconds(cluster: Cluster, ops: int) -> list[RankCollectives]:
+    """The first ops of each rank, with times that were rounded down to microseconds."""
+    made = []
+    for own in cluster.ranks:
+        held = own.ops.take(np.arange(ops))
+        start_ns, end_ns = held.start_ns // 1000 * 1000, held.end_ns // 1000 * 1000
+        made.append(replace(own, ops=replace(held, start_ns=start_ns, end_ns=end_ns)))
+    return made
+
+
+@given(seed=st.integers(0, 1 << 30), ranks=st.integers(2, 8))
+@settings(max_examples=40, deadline=None)
+def test_few_rounded_ends_move_no_clock(seed: int, ranks: int) -> None:
+    """Three AllReduces of integer microseconds cannot tell clocks that are off by less."""
+    group = tuple(range(ranks))
+    cluster = simulate(ranks, groups=[group], ops=3, noise_ns=700, offset_ns=1500, seed=seed)
+    found = align(_at_microseconds(cluster, 3))
+    assert not found.used.any()
+    assert found.offsets_ns.tolist() == [0] * ranks
+
+
+def test_rounded_ends_find_clocks_that_are_far_off() -> None:
+    """What is much more than a microsecond is seen by few ends too."""
+    cluster = simulate(4, groups=[(0, 1, 2, 3)], ops=3, noise_ns=300, offset_ns=400_000)
+    found = align(_at_microseconds(cluster, 3))
+    true = cluster.offsets_ns - cluster.offsets_ns[0]
+    assert np.abs(found.offsets_ns - true).max() < 3000
+
+
+def test_one_host_is_doubted_less_easily() -> None:
+    """Ranks of one host have one clock, unless ends say clearly that they do not."""
+    cluster = simulate(4, groups=[(0, 1, 2, 3)], ops=16, noise_ns=9000, offset_ns=40_000, seed=4)
+    assert align(cluster.ranks).used.all()
+    assert align(cluster.ranks, ["a", "a", "b", "b"]).used.all()
+    assert not align(cluster.ranks, ["a"] * 4).used.any()
+    far = simulate(4, groups=[(0, 1, 2, 3)], ops=16, noise_ns=9000, offset_ns=900_000, seed=4)
+    assert align(far.ranks, ["a"] * 4).used.all()
+
+
+def test_collectives_that_were_not_fitted_have_a_say() -> None:
+    """Clocks that AllReduces alone would move stay if all other collectives agree as they are."""
+    ends = simulate(4, groups=[(0, 1, 2, 3)], ops=6, noise_ns=300, offset_ns=9000, seed=2)
+    others = simulate(4, groups=[(0, 1, 2, 3)], ops=6, noise_ns=100, kind="alltoall", seed=2)
+    assert align(ends.ranks).used.all()
+    both = [
+        replace(own, ops=Collectives.concat([own.ops, other.ops]))
+        for own, other in zip(ends.ranks, others.ranks, strict=True)
+    ]
+    found = align(both)
+    assert not found.used.any()
+    assert "other collectives would end" in found.reasons[0]
+
+
+def test_the_spread_of_clocks_that_stay_is_theirs() -> None:
+    """How well recorded clocks agree is told of them, and not of clocks that were refused."""
+    cluster = simulate(2, groups=[(0, 1)], ops=12, noise_ns=3000, offset_ns=9000, seed=5)
+    found = align(cluster.ranks, ["a", "a"])
+    assert not found.used.any()
+    off_ns = abs(int(cluster.offsets_ns[1] - cluster.offsets_ns[0]))
+    assert found.spreads_ns.min() > off_ns / 2

@@ -36,7 +36,7 @@ BELOW: dict[str, frozenset[str]] = {
     "short_names": frozenset(),
     "table": frozenset({"notebook", "short_names"}),
     "figures": WORDS | {"records", "analysis", "tracks", "table"},
-    "verdict": WORDS | {"records", "table", "figures"},
+    "verdict": WORDS | {"records", "analysis", "table", "figures"},
     "operator_pairs": frozenset({"table"}),
     "check_text": WORDS | {"table"},
     "comparison": WORDS

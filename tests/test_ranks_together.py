@@ -42,7 +42,9 @@ def skewed(shelf: ProfileShelf, tmp_path: Path) -> Path:
     return profile.path
 
 
-@pytest.mark.parametrize("layout", ["torch-text", "torch-db", "mindspore-2.1", "kineto"])
+@pytest.mark.parametrize(
+    "layout", ["torch-text", "torch-db", "mindspore-2.1", "kineto", "kineto-announced"]
+)
 def test_the_straggler_is_named_in_every_layout(
     layout: str, shelf: ProfileShelf, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -52,11 +54,13 @@ def test_the_straggler_is_named_in_every_layout(
     worst = report["verdict"]["stragglers"][0]
     assert worst["rank"] == SLOW_RANK
     assert worst["compute_late_ns"] > worst["host_late_ns"]
-    assert worst["alone"] == 0
+    assert worst["alone"] == worst["unmatched"] == 0
     (told,) = [line for line in report["verdict"]["sentences"] if "wait" in line]
     assert told.startswith("Others waited ")
     assert f" for rank {SLOW_RANK} " in told
-    assert told.endswith("late by computing.")
+    assert "late by computing (stands on all " in told
+    assert told.endswith(" collectives, 100% of communication time).")
+    assert report["verdict"]["waiting_basis"]["share"] == 1.0
 
 
 def test_a_wrong_clock_is_found_and_put_right(

@@ -63,6 +63,9 @@ def test_the_last_arrival_and_all_waits_are_exact(
     assert (stragglers.compute_late_ns + stragglers.host_late_ns == stragglers.caused_ns).all()
     assert stragglers.times_last.sum() == len(by_name)
     assert (stragglers.shared + stragglers.alone == [len(own.ops) for own in cluster.ranks]).all()
+    assert not stragglers.unmatched.any()
+    assert waiting.basis.compared == len(by_name)
+    assert waiting.basis.compared_ns == stragglers.shared_ns.sum()
 
 
 @pytest.mark.parametrize("starved", [False, True])
@@ -92,7 +95,9 @@ def test_ops_that_cannot_be_one_are_told_apart() -> None:
     waiting = waiting_of([cluster.ranks[0], moved])
     assert waiting.mismatched == 6
     assert len(waiting.waits) == 0
-    assert waiting.stragglers.alone.tolist() == [6, 6]
+    assert waiting.stragglers.unmatched.tolist() == [6, 6]
+    assert waiting.stragglers.alone.tolist() == [0, 0]
+    assert (waiting.basis.compared, waiting.basis.collectives, waiting.basis.share) == (0, 6, 0.0)
 
 
 def test_a_group_without_its_other_ranks_is_told() -> None:

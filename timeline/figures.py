@@ -13,9 +13,9 @@ import numpy.typing as npt
 from timeline.analysis.checks import PARTS as CHECKED
 from timeline.analysis.checks import RankChecks, known_reasons
 from timeline.analysis.collectives import NO_KIND
-from timeline.analysis.operator_names import KINDS
 from timeline.analysis.steps import data_aug_bounds
-from timeline.analysis.waiting import Stragglers, Waiting, Waits
+from timeline.analysis.waiting import Basis, Stragglers, Waiting, Waits
+from timeline.records.collective_kinds import KINDS
 from timeline.records.columns import Int64
 from timeline.records.distinct import distinct_pairs
 from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Steps
@@ -25,6 +25,10 @@ from timeline.tracks.facts import RankFacts
 
 __all__ = ["PARTS", "Figures", "checks_of", "extent_ns"]
 
+_COUNTED = frozenset(
+    {"shared", "unmatched", "alone", "shared_ns", "unmatched_ns", "alone_ns", "point_to_point_ns"}
+)
+"""Columns of `waiting` that say what it stands on, and are known even where nothing of it is."""
 PARTS = ("computing_ns", "communication_ns", "not_overlapped_ns", "free_ns", "copies_ns", "idle_ns")
 
 
@@ -51,10 +55,11 @@ class Figures:
     duration_ns."""
 
     waiting: Table
-    """A row per rank: shared and alone (collectives of which other ranks are, or are not, in the
-    selection), times_last, waited_ns, caused_ns (what others waited for it), of which
-    compute_late_ns and host_late_ns, and slowest_ns (the longest that it kept one waiting); all
-    but the first two are masked where a rank shares none of its collectives."""
+    """A row per rank: shared, unmatched and alone (collectives that were compared with those of
+    other ranks, could not be, or of whose group no other rank is in the selection), the time that
+    they and sends and receives took, times_last, waited_ns, caused_ns (what others waited for it),
+    of which compute_late_ns and host_late_ns, and slowest_ns (the longest that it kept one
+    waiting); what tells of waiting is masked where a rank shares none of its collectives."""
     collectives: Table
     """A row per rank, kind and group of collectives: count, size_bytes (what the rank puts in),
     moved_bytes (what it sends over links, as the profiler sums it up), total_ns, waited_ns,
@@ -71,6 +76,8 @@ class Figures:
     tolerance, equal, and the reason that is known where it is not."""
     unused: Table = field(default_factory=lambda: Table({}))
     """A row per file or table that lies with a rank's capture and is not used: rank, file, what."""
+    basis: Basis = field(default_factory=Basis)
+    """What is told of waiting stands on."""
 
     @classmethod
     def of(cls, facts: Sequence[RankFacts], waiting: Waiting) -> Figures:
@@ -87,6 +94,7 @@ class Figures:
             _joined([_links(own) for own in facts]),
             checks_of(facts),
             _joined([_unused(own) for own in facts]),
+            waiting.basis,
         )
 
 
@@ -201,9 +209,9 @@ def _longest_ops(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
 def _waiting(facts: Sequence[RankFacts], stragglers: Stragglers) -> Table:
     ranks = np.array([own.rank for own in facts], np.int64)
     own = {field.name: getattr(stragglers, field.name) for field in fields(stragglers)}
-    unknown = (own["shared"] == 0) & (own["alone"] > 0)
+    unknown = (own["shared"] == 0) & (own["alone"] + own["unmatched"] > 0)
     told = {
-        name: values if name in ("shared", "alone") else np.ma.masked_array(values, unknown)
+        name: values if name in _COUNTED else np.ma.masked_array(values, unknown)
         for name, values in own.items()
     }
     return Table({"rank": ranks, **told})

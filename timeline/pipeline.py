@@ -125,7 +125,7 @@ def warnings_of(
 ) -> Iterator[str]:
     """What is wrong with the profiles, or not in them."""
     yield from joined.warnings
-    yield from _waiting_warnings(joined)
+    yield from _waiting_warnings(joined, selection)
     yield from _empty_warnings(joined.facts, selection)
     yield from _absent_layers(joined.facts, layers)
     yield from check_warnings(checks_of(joined.facts))
@@ -260,22 +260,27 @@ def _empty_warnings(ranks: Sequence[RankFacts], selection: Selection) -> Iterato
             )
 
 
-def _waiting_warnings(joined: JoinedShares) -> Iterator[str]:
-    """Collectives whose other ranks are not in the selection, or cannot be told."""
-    if len(joined.facts) > 1:
-        alone = joined.waiting.stragglers.alone
-        ranks = [own.rank for own, count in zip(joined.facts, alone.tolist(), strict=True) if count]
+def _waiting_warnings(joined: JoinedShares, selection: Selection) -> Iterator[str]:
+    """Collectives that could not be compared with those of other ranks."""
+    if len(joined.facts) < 2:
+        return
+    told = joined.waiting.stragglers
+    where = "in the profile" if selection.ranks is None else "selected"
+    left = (
+        (told.alone, told.alone_ns, f"no other rank of the group is {where}"),
+        (told.unmatched, told.unmatched_ns, "the other ranks have none that ran with them"),
+    )
+    all_ns = max(joined.waiting.basis.communication_ns, 1)
+    for counts, took_ns, why in left:
+        ranks = [
+            own.rank for own, count in zip(joined.facts, counts.tolist(), strict=True) if count
+        ]
         if ranks:
-            count = spell_count(int(alone.sum()), "collective")
             yield (
-                f"ranks {spell_ids(ranks)}: of {count} no other rank is in the selection, so who "
-                "waits in them is not known."
+                f"ranks {spell_ids(ranks)}: of {spell_count(int(counts.sum()), 'collective')} "
+                f"({int(took_ns.sum()) / all_ns:.0%} of communication time) {why}, so who waits in "
+                "them is not known."
             )
-    if joined.waiting.mismatched:
-        yield (
-            f"{spell_count(joined.waiting.mismatched, 'collective')} of several ranks look alike "
-            "but did not run together; who waits in them is not told."
-        )
 
 
 def _absent_layers(ranks: Sequence[RankFacts], layers: frozenset[Layer]) -> Iterator[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from timeline.analysis.clocks import ClockOptions, JoinedClock, RankClock, join_clocks
+from timeline.analysis.launch_order import matched_by_order
 from timeline.analysis.waiting import Waiting, waiting_of
 from timeline.chosen_ranks import check_any, check_known, choose_ranks
 from timeline.errors import SelectionError
@@ -151,12 +152,22 @@ def _read(
             held = sum(element_count(own.tracks) for own in tracks)
             most = max(most, 2 * held)
     asked = [wanted[source.identity.rank] for source in read]
+    shares = _with_collectives_matched(shares)
     if clock is None:
         clock = _clock_of(read, [share.facts for share in shares], requests[0].clock)
     else:
         moves = dict(zip(ranks, clock.moves, strict=True))
         clock = replace(clock, moves=tuple(moves[source.identity.rank] for source in read))
     return _joined(read, asked, shares, clock)
+
+
+def _with_collectives_matched(shares: Sequence[Share]) -> list[Share]:
+    """The shares with the collectives that ranks share recognised, as far as names do not tell."""
+    matched = matched_by_order([share.facts.collectives for share in shares])
+    return [
+        replace(share, facts=replace(share.facts, collectives=own))
+        for share, own in zip(shares, matched, strict=True)
+    ]
 
 
 def _joined(
@@ -211,7 +222,8 @@ def _read_window(
     cheap = replace(selection, layers=SUMMARY_LAYERS, window=None)
     spans = replace(request, selection=cheap, draw=False)
     read = list(crew.shares(sources, share_of, [spans] * len(sources)))
-    here, facts = [source for source, _ in read], [share.facts for _, share in read]
+    here = [source for source, _ in read]
+    facts = [share.facts for share in _with_collectives_matched([share for _, share in read])]
     check_any(here, crew.failures, path)
     check_selection(facts, selection, path)
     clock = _clock_of(here, facts, request.clock)

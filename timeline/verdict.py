@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from timeline.analysis.waiting import Basis
 from timeline.figures import Figures, extent_ns
 from timeline.records.columns import Bool, Int64
 from timeline.records.distinct import distinct
@@ -68,7 +69,8 @@ class Verdict:
     ranks: a row per rank, `step_ns` the mean span of its steps on the device. steps: a row per
     graph and step, of the rank where it took longest. operators, collectives: the types that took
     longest over all ranks, with their share of all computing or communicating. stragglers: a row
-    per rank that kept others waiting in collectives, who cost most first.
+    per rank that kept others waiting in collectives, who cost most first. basis: what that stands
+    on.
     """
 
     ranks: Table
@@ -78,6 +80,7 @@ class Verdict:
     operators: Table
     collectives: Table
     stragglers: Table
+    basis: Basis
 
     @classmethod
     def of(cls, figures: Figures) -> Verdict:
@@ -93,6 +96,7 @@ class Verdict:
             _longest(totals, ~communication),
             _longest(totals, communication),
             _stragglers(figures.waiting),
+            figures.basis,
         )
 
     def sentences(self) -> Iterator[str]:
@@ -153,7 +157,8 @@ class Verdict:
         yield (
             f"Others waited {spell_duration(worst['caused_ns'])} for rank {worst['rank']} "
             f"({worst['caused_ns'] / all_ns:.0%} of all waiting), which came last to "
-            f"{spell_count(worst['times_last'], 'collective')}, late by {late}."
+            f"{spell_count(worst['times_last'], 'collective')}, late by {late} "
+            f"({_stands_on(self.basis)})."
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -166,7 +171,15 @@ class Verdict:
             "operators": self.operators.to_dicts(),
             "collectives": self.collectives.to_dicts(),
             "stragglers": self.stragglers.to_dicts(),
+            "waiting_basis": {**asdict(self.basis), "share": round(self.basis.share, 6)},
         }
+
+
+def _stands_on(basis: Basis) -> str:
+    """How much of all communication tells who waited for whom."""
+    of = basis.compared == basis.collectives
+    counted = f"all {basis.collectives}" if of else f"{basis.compared} of {basis.collectives}"
+    return f"stands on {counted} collectives, {basis.share:.0%} of communication time"
 
 
 def _where_time_goes(row: dict[str, Any], *, several: bool) -> str:

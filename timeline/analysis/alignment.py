@@ -9,6 +9,7 @@ import numpy as np
 
 from timeline.analysis.collectives import RankCollectives, kind_numbers
 from timeline.analysis.matching import Segments, SharedOps, shared_ops
+from timeline.records.collective_kinds import POINT_TO_POINT
 from timeline.records.columns import Bool, Float64, Int64, Rows
 from timeline.records.distinct import distinct, distinct_values
 from timeline.units import spell_duration
@@ -26,6 +27,12 @@ DRIFT_OPS = 20
 """So many ops each rank must share before a drift is looked for."""
 DRIFT_GAIN = 0.7
 """A drift must leave at most this share of what lies between the ends without it."""
+RESOLUTIONS = 2
+"""Start and length of an op are rounded each, so that ends differ by so many resolutions."""
+SURE = 4.0
+"""On one host the clocks must differ so many times more than the ends of collectives do."""
+WORSE = 1.5
+"""Ends that were not fitted may be apart this much more when clocks are moved, by chance."""
 ROUNDS = 3
 SIGMA_OF_MAD = 1.4826
 """A normal distribution's standard deviation over its median absolute deviation."""
@@ -61,7 +68,7 @@ class Alignment:
         return self.island >= 0
 
 
-def align(ranks: Sequence[RankCollectives]) -> Alignment:
+def align(ranks: Sequence[RankCollectives], hosts: Sequence[str] = ()) -> Alignment:
     """Find the offset of each rank's clock.
 
     The same collective ends at nearly the same moment on all ranks of its group. So for every
@@ -70,14 +77,22 @@ def align(ranks: Sequence[RankCollectives]) -> Alignment:
     Huber weights. Ranks that share no group are connected through others. The lowest rank of each
     island keeps its clock.
 
-    A drift is fitted only where it leaves much less between the ends than offsets alone.
+    A drift is fitted only where it leaves much less between the ends than offsets alone. Clocks
+    are moved only by more than ends tell at all: what lies between them after the fit, the more
+    the fewer of them there are for each clock, and what their times are rounded to. Other
+    collectives, which were not fitted, must not end further apart then. Ranks of one host have one
+    clock; more is asked to doubt that.
+
+    Args:
+        hosts: (ranks,) the host of each rank, empty where that is not known.
     """
     shared = _ending_together(ranks)
     ends_ns = shared.taken([own.ops for own in ranks], "end_ns")
     origin_ns = int(ends_ns.min()) if len(ends_ns) else 0
     fit = _Fit(shared, (ends_ns - origin_ns).astype(np.float64), len(ranks))
     plain = fit.clocks(with_drift=False)
-    return _trusted(fit, origin_ns, _with_drift_where_seen(fit, plain))
+    clocks = _with_drift_where_seen(fit, plain)
+    return _trusted(fit, origin_ns, clocks, _Doubts(ranks, hosts or [""] * len(ranks)))
 
 
 @dataclass(frozen=True)
@@ -113,10 +128,12 @@ class _Fit:
                 drifts += _solved_drifts(
                     self._edges, deviations, self.ends, self.ranks, self.island
                 )
-        # The median of all ends holds each itself: without it they would lie further apart.
+        return _Clocks(offsets, drifts, self.left_ns(offsets, drifts))
+
+    def left_ns(self, offsets: Float64, drifts: Float64) -> Float64:
+        """How far each end is from those of the others; the median of all holds it itself."""
         apart = np.abs(self._deviations(offsets, drifts))
-        left_ns = apart * self._size / np.maximum(self._size - 1, 1)
-        return _Clocks(offsets, drifts, left_ns)
+        return apart * self._size / np.maximum(self._size - 1, 1)
 
     def _deviations(self, offsets: Float64, drifts: Float64) -> Float64:
         """How far each end is behind the median of its op."""
@@ -284,11 +301,65 @@ def _least_squares(
     return x / scale
 
 
-def _trusted(fit: _Fit, origin_ns: int, clocks: _Clocks) -> Alignment:
+class _Doubts:
+    """What speaks against moving clocks although the ends that were fitted agree."""
+
+    def __init__(self, ranks: Sequence[RankCollectives], hosts: Sequence[str]) -> None:
+        self._ranks, self._hosts = ranks, hosts
+        self._other = _other_ends(ranks)
+        self._ends_ns = self._other.taken([own.ops for own in ranks], "end_ns")
+        self.resolution_ns = _resolution_ns([own.ops.end_ns for own in ranks])
+
+    def one_host(self, island: Bool) -> bool:
+        """Whether all ranks of an island are known to be on one host."""
+        hosts = {host for host, own in zip(self._hosts, island.tolist(), strict=True) if own}
+        return len(hosts) == 1 and "" not in hosts
+
+    def ends_apart(self, island: Bool, clocks: _Clocks, origin_ns: int) -> tuple[float, float]:
+        """How far the ends that were not fitted are apart, as recorded and with clocks moved."""
+        shared = self._other
+        rows = island[shared.rank]
+        if np.count_nonzero(rows) < LEAST_OPS:
+            return 0.0, 0.0
+        ends = (self._ends_ns - origin_ns).astype(np.float64)
+        moved = ends - clocks.offsets[shared.rank] - clocks.drifts[shared.rank] * ends
+        ops = Segments(shared.op, shared.count)
+        before, after = (
+            float(np.median(np.abs(own - ops.medians(own)[shared.op])[rows]))
+            for own in (ends, moved)
+        )
+        return before, after
+
+
+def _other_ends(ranks: Sequence[RankCollectives]) -> SharedOps:
+    """The collectives of whole groups that are not fitted."""
+    kinds = kind_numbers((*ENDING_TOGETHER, *POINT_TO_POINT))
+    return shared_ops([own.ops for own in ranks], [~np.isin(own.ops.kind, kinds) for own in ranks])
+
+
+def _resolution_ns(ends_ns: Sequence[Int64]) -> int:
+    """The power of ten, a microsecond at most, of which all times of a rank are multiples."""
+    between_ns = np.concatenate([np.empty(0, np.int64), *(own - own[:1] for own in ends_ns)])
+    return next(own for own in (1000, 100, 10, 1) if not (between_ns % own).any())
+
+
+def _left_ns(fit: _Fit, clocks: _Clocks, own: Bool) -> float:
+    """What lies between most ends of an island, as far as so few of them can tell it.
+
+    A clock that is fitted to few ends leaves less between them than there is.
+    """
+    shared = fit.shared
+    rows = own[shared.rank]
+    free = int(np.count_nonzero(rows)) - len(distinct(shared.op[rows]))
+    fitted = (int(np.count_nonzero(own)) - 1) * (2 if clocks.drifts[own].any() else 1)
+    worst_ns = float(np.quantile(clocks.left_ns[rows], WORST, method="higher"))
+    return worst_ns * float(np.sqrt(free / max(free - fitted, 1)))
+
+
+def _trusted(fit: _Fit, origin_ns: int, clocks: _Clocks, doubts: _Doubts) -> Alignment:
     """Give up an island whose ops differ more among themselves than its clocks do."""
     shared, island = fit.shared, fit.island
     ops = np.bincount(shared.rank, minlength=fit.ranks)
-    spreads = Segments(shared.rank, fit.ranks).medians(clocks.left_ns) * SIGMA_OF_MAD
     span = float(fit.ends.max()) if len(fit.ends) else 0.0
     kept, reasons = island, list[str]()
     if not shared.count:
@@ -297,14 +368,27 @@ def _trusted(fit: _Fit, origin_ns: int, clocks: _Clocks) -> Alignment:
         own = island == lowest
         moved_ns = np.abs(clocks.offsets[own]) + np.abs(clocks.drifts[own]) * span
         corrected_ns = float(moved_ns.max())
-        worst_ns = float(np.quantile(clocks.left_ns[own[shared.rank]], WORST, method="higher"))
-        if worst_ns >= corrected_ns:
+        told_ns = _left_ns(fit, clocks, own) + RESOLUTIONS * doubts.resolution_ns
+        if doubts.one_host(own):
+            told_ns *= SURE
+        before_ns, after_ns = doubts.ends_apart(own, clocks, origin_ns)
+        if told_ns >= corrected_ns:
             reasons.append(
-                f"the ends of shared collectives differ by up to {spell_duration(round(worst_ns))},"
+                f"the ends of shared collectives differ by up to {spell_duration(round(told_ns))},"
                 f" no less than the clocks ({spell_duration(round(corrected_ns))})"
             )
-            kept = np.where(own, -1, kept)
+        elif after_ns > WORSE * before_ns + doubts.resolution_ns:
+            reasons.append(
+                f"other collectives would end {spell_duration(round(after_ns))} apart instead of "
+                f"{spell_duration(round(before_ns))}"
+            )
+        else:
+            continue
+        kept = np.where(own, -1, kept)
     used = kept >= 0
+    still = np.zeros(fit.ranks)
+    left_ns = np.where(used[shared.rank], clocks.left_ns, fit.left_ns(still, still))
+    spreads = Segments(shared.rank, fit.ranks).medians(left_ns) * SIGMA_OF_MAD
     return Alignment(
         np.where(used, np.round(clocks.offsets), 0).astype(np.int64),
         np.where(used, np.round(clocks.drifts * 1e9), 0).astype(np.int64),

@@ -159,7 +159,8 @@ def _by_collectives(ranks: Sequence[RankClock], joined: JoinedClock, *, asked: b
     from timeline.analysis.alignment import align  # one rank alone needs none
 
     found = align(
-        [rank.collectives.moved(move.move) for rank, move in zip(ranks, joined.moves, strict=True)]
+        [rank.collectives.moved(move.move) for rank, move in zip(ranks, joined.moves, strict=True)],
+        [rank.clock.host for rank in ranks],
     )
     moves = tuple(_corrected(found, at, move) for at, move in enumerate(joined.moves))
     warnings = joined.warnings

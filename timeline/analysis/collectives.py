@@ -4,35 +4,36 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from timeline.analysis.intervals import Intervals, union
-from timeline.analysis.operator_names import KINDS, collective_kind
 from timeline.records.clock import ClockMove
+from timeline.records.collective_kinds import KINDS, UNKNOWN_OP, collective_kind
 from timeline.records.columns import Bool, Codes, Int64, Rows, column
+from timeline.records.data_types import element_bytes
 from timeline.records.distinct import distinct, distinct_pairs
-from timeline.records.strings import StringPool
-from timeline.records.tables import NO_ID, CommunicationOps, Records, Spans, Tasks
+from timeline.records.strings import NO_NAME, StringPool
+from timeline.records.tables import NO_ID, NO_TIME, CommunicationOps, Records, Spans, Tasks
 
 __all__ = [
     "NO_KIND",
-    "POINT_TO_POINT",
+    "NO_SIGN",
     "Collectives",
     "RankCollectives",
     "kind_numbers",
+    "mixed",
     "rank_collectives",
 ]
 
-POINT_TO_POINT = ("Send", "Receive", "SendRecv", "BatchSendRecv")
-"""Kinds of ops that do not join a whole group."""
 NO_KIND = -1
+NO_SIGN = -1
 _PAIRED = ("Send", "Receive")
+_NUMBERED = re.compile(r"__(\d+)_\d+_\d+$")
 _VERB = re.compile(r"send|receive|recv", re.IGNORECASE)
-_BITS = re.compile(r"\d+")
 
 _Hashes = npt.NDArray[np.uint64]
 
@@ -42,17 +43,24 @@ class Collectives(Spans):
     """The communication ops of one rank, in order of their start.
 
     kind: position in KINDS, NO_KIND for an op whose name does not tell what it does. key: the same
-    number on every rank that takes part in the op, and on no other op. pair: the same for a send
-    and the receive that gets it, NO_ID for what is neither. size_bytes: what one rank puts in
-    (count and data type), NO_ID where that is not known. moved_bytes: what it sends over links as
-    the profiler sums it up, NO_ID likewise. computing_before_ns and idle_before_ns:
-    how long the device computed, and did nothing, since its op before. selected: whether it is in
-    the picture; clocks are aligned by all ops, so that a part of a profile lies where the whole
-    does.
+    number on every rank that takes part in the op, and on no other op, NO_ID where that is not
+    known (see `matched_by_order`). pair: the same for a send and the receive that gets it, NO_ID
+    for what is neither. communicator: the same for all ops of a group of ranks. sign: the same for
+    all ops that do the same, NO_SIGN where that is not known. sequence: its place among the ops of
+    its communicator, NO_ID where the source does not count them. launched: whether its launch is
+    in the profile. size_bytes: what one rank puts in (count and data type), NO_ID where that is
+    not known. moved_bytes: what it sends over links as the profiler sums it up, NO_ID likewise.
+    computing_before_ns and idle_before_ns: how long the device computed, and did nothing, since
+    its op before. selected: whether it is in the picture; clocks are aligned by all
+    ops, so that a part of a profile lies where the whole does.
     """
 
     key: Int64 = column(np.int64)
     pair: Int64 = column(np.int64, NO_ID)
+    communicator: Int64 = column(np.int64)
+    sign: Int64 = column(np.int64)
+    sequence: Int64 = column(np.int64, NO_ID)
+    launched: Bool = column(np.bool_, 0)
     kind: Codes = column(np.int32)
     name: Codes = column(np.int32)
     group: Codes = column(np.int32)
@@ -87,7 +95,8 @@ def rank_collectives(
     (`hcom_allReduce__GROUP_INDEX_ITERATION`), and a graph has the same names on every rank. So an
     op is recognised by its name, its group where the source tells the group's own name, its step,
     and how often that name came before in the step. Labels of groups ("Group 0") are numbered by
-    each rank for itself and tell nothing; neither do graph ids.
+    each rank for itself and tell nothing; neither do graph ids. Ops whose names only say what
+    they do have no key yet: that needs the other ranks.
 
     Args:
         records: all of the profile.
@@ -97,20 +106,22 @@ def rank_collectives(
     order = np.argsort(records.ops.start_ns, kind="stable")
     ops, iterations = records.ops.take(order), iterations[order]
     pool, strings = records.strings, StringPool()
-    distinct, which = distinct_pairs(ops.name.astype(np.int64), ops.group_name.astype(np.int64))
+    called = ops.group_name if records.numbered_ops else _called(ops)
+    distinct, which = distinct_pairs(ops.name.astype(np.int64), called.astype(np.int64))
     named = [(pool[name], pool[group]) for name, group in distinct.tolist()]
-    turn = _turns(which, iterations)
-    pairs = _hashed(
-        f"{group}\0{_VERB.sub('', name)}" if collective_kind(name) in _PAIRED else ""
-        for name, group in named
-    )
+    kinds = [collective_kind(name) for name, _ in named]
+    key, pair = _keys_by_name(named, which, iterations) if records.numbered_ops else _no_keys(ops)
     computing_ns, idle_ns = _since_op_before(records.tasks, ops)
     made = Collectives(
         ops.start_ns,
         ops.end_ns,
-        _mixed(_hashed(f"{group}\0{name}" for name, group in named)[which], iterations, turn),
-        np.where(pairs[which] == 0, NO_ID, _mixed(pairs[which], iterations, turn)),
-        kind_numbers(collective_kind(name) for name, _ in named)[which],
+        key,
+        pair,
+        mixed(_hashed(group or _group_in(name) for name, group in named))[which],
+        _signs(kinds)[which],
+        ops.sequence,
+        ops.launch_ns != NO_TIME,
+        kind_numbers(kinds)[which],
         strings.translated(ops.name, pool),
         strings.translated(ops.group, pool),
         iterations,
@@ -121,6 +132,41 @@ def rank_collectives(
         np.ones(len(ops), np.bool_) if selected is None else np.isin(order, selected),
     )
     return RankCollectives(tuple(strings), made)
+
+
+def _called(ops: CommunicationOps) -> Codes:
+    """What ranks call the group of each op; its label where no other name is told."""
+    return np.where(ops.group_name == NO_NAME, ops.group, ops.group_name)
+
+
+def _group_in(name: str) -> str:
+    """The group in the name of an op of HCCL; empty for other names."""
+    found = _NUMBERED.search(name)
+    return found[1] if found else ""
+
+
+def _keys_by_name(
+    named: Sequence[tuple[str, str]], which: Rows, iterations: Int64
+) -> tuple[Int64, Int64]:
+    """Keys of ops, and of sends with their receives, given distinct names and groups."""
+    turn = _turns(which, iterations)
+    pairs = _hashed(
+        f"{group}\0{_VERB.sub('', name)}" if collective_kind(name) in _PAIRED else ""
+        for name, group in named
+    )
+    key = mixed(_hashed(f"{group}\0{name}" for name, group in named)[which], iterations, turn)
+    return key, np.where(pairs[which] == 0, NO_ID, mixed(pairs[which], iterations, turn))
+
+
+def _no_keys(ops: CommunicationOps) -> tuple[Int64, Int64]:
+    nothing = np.full(len(ops), NO_ID, np.int64)
+    return nothing, nothing
+
+
+def _signs(kinds: Sequence[str]) -> Int64:
+    """What ops do, as numbers that are the same on all ranks."""
+    own = mixed(_hashed(kinds))
+    return np.where(np.array([kind in ("", UNKNOWN_OP) for kind in kinds], np.bool_), NO_SIGN, own)
 
 
 def kind_numbers(kinds: Iterable[str]) -> Codes:
@@ -141,7 +187,7 @@ def _hashed(texts: Iterable[str]) -> _Hashes:
     )
 
 
-def _mixed(hashes: _Hashes, *columns: Int64) -> Int64:
+def mixed(hashes: _Hashes, *columns: Int64) -> Int64:
     """One number of several, never negative (SplitMix64)."""
     mixed = hashes
     for own in columns:
@@ -164,11 +210,10 @@ def _turns(which: Rows, iterations: Int64) -> Int64:
 
 
 def _sizes_bytes(ops: CommunicationOps, pool: StringPool) -> Int64:
-    """Count times the width of the data type, whose name tells its bits (FP32, int8, bfp16)."""
+    """Count times the bytes of an element."""
     widths = np.full(len(pool), NO_ID, np.int64)
     for code in distinct(ops.data_type).tolist():
-        bits = _BITS.search(pool[code])
-        widths[code] = int(bits[0]) // 8 if bits else NO_ID
+        widths[code] = element_bytes(pool[code]) or NO_ID
     width = widths[ops.data_type]
     known = (ops.count != NO_ID) & (width > 0)
     return np.where(known, ops.count * width, NO_ID)

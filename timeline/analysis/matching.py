@@ -10,6 +10,7 @@ import numpy as np
 from timeline.analysis.collectives import Collectives
 from timeline.records.columns import Bool, Float64, Int64, Rows
 from timeline.records.distinct import distinct, distinct_values
+from timeline.records.tables import NO_ID
 
 __all__ = ["Segments", "SharedOps", "shared_ops"]
 
@@ -59,9 +60,12 @@ def shared_ops(parts: Sequence[Collectives], wanted: Sequence[Bool], by: str = "
 
     Args:
         wanted: for each rank, which of its collectives are looked at.
-        by: the column that is the same on all ranks of an op.
+        by: the column that is the same on all ranks of an op, NO_ID where that is not known.
     """
-    rows = [np.flatnonzero(own) for own in wanted]
+    rows = [
+        np.flatnonzero(own & (getattr(part, by) != NO_ID))
+        for part, own in zip(parts, wanted, strict=True)
+    ]
     rank = np.repeat(np.arange(len(parts)), [len(own) for own in rows])
     row = np.concatenate([np.empty(0, np.intp), *rows])
     key = np.concatenate(

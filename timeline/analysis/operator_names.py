@@ -1,16 +1,13 @@
-"""Turns names of operators and collectives into what kind of operator or collective they are."""
+"""Turns names of operators into what kind of operator they are."""
 
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 
-__all__ = ["KINDS", "collective_kind", "operator_type"]
+__all__ = ["operator_type"]
 
 _NUMBERED = re.compile(r"-op\d+$")
 _NUMBERS = "0123456789_"
-STEMS = 1 << 10
-"""Names differ by their numbers, and ops have few others."""
 _PLACE = re.compile(r"(?:stream \d+ )?task \d+(?: context \d+)? \(.*\)")
 """What a task is called of which only its place is known."""
 _HASH = re.compile(r"_(?:[0-9a-f]{32,}|\d{16,})(?:_.*)?$")
@@ -33,27 +30,6 @@ _COPIES = re.compile(r"(?:_\d+)+$")
 _MANGLED = re.compile(r"_Z(\d+)(.+)")
 _NAMED_OTHERWISE = {"atomic_memset": "MemSet"}
 """Types of operators that a graph adds by itself, by their names."""
-_COLLECTIVES = {
-    "batchsendrecv": "BatchSendRecv",
-    "alltoallvc": "AlltoAllVC",
-    "alltoallv": "AlltoAllV",
-    "alltoall": "AlltoAll",
-    "allgather": "AllGather",
-    "allreduce": "AllReduce",
-    "reducescatter": "ReduceScatter",
-    "broadcast": "Broadcast",
-    "barrier": "Barrier",
-    "scatter": "Scatter",
-    "gather": "Gather",
-    "reduce": "Reduce",
-    "sendrecv": "SendRecv",
-    "receive": "Receive",
-    "recv": "Receive",
-    "send": "Send",
-}
-"""Longer names before those that are part of them."""
-KINDS = tuple(dict.fromkeys(_COLLECTIVES.values()))
-"""What communication ops do, where their names tell."""
 
 
 def operator_type(name: str) -> str:
@@ -103,20 +79,3 @@ def _function(symbol: str) -> str:
         return mangled[2][: int(mangled[1])]
     words = re.split(r"[<(]", symbol, maxsplit=1)[0].split()
     return words[-1].rpartition("::")[2] if words else ""
-
-
-def collective_kind(name: str) -> str:
-    """What a communication op does, the same for all ways in which ops are named.
-
-    >>> collective_kind("hcom_allReduce__586_0_1"), collective_kind("Default/AllReduce-op7")
-    ('AllReduce', 'AllReduce')
-    """
-    last = name.rpartition("/")[2]
-    return _spelled_kind(last.rstrip(_NUMBERS)) or _NUMBERED.sub("", last).partition("__")[0]
-
-
-@lru_cache(maxsize=STEMS)
-def _spelled_kind(stem: str) -> str:
-    """What the name of a communication op spells, given without the numbers at its end."""
-    plain = stem.lower().replace("_", "")
-    return next((kind for spelled, kind in _COLLECTIVES.items() if spelled in plain), "")

@@ -9,8 +9,9 @@ import numpy as np
 
 from timeline.analysis.groups import groups_of
 from timeline.analysis.kernel_names import kernel_type, launched_type
-from timeline.analysis.operator_names import collective_kind, operator_type
+from timeline.analysis.operator_names import operator_type
 from timeline.records.clock import ClockMove
+from timeline.records.collective_kinds import collective_kind
 from timeline.records.columns import Bool, Codes, Columns, Int64, Rows, column
 from timeline.records.paging import parts_of
 from timeline.records.strings import NO_NAME, StringPool

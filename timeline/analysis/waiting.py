@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from timeline.analysis.collectives import POINT_TO_POINT, RankCollectives, kind_numbers
+from timeline.analysis.collectives import RankCollectives, kind_numbers
 from timeline.analysis.matching import Segments, SharedOps, shared_ops
+from timeline.records.collective_kinds import POINT_TO_POINT
 from timeline.records.columns import Bool, Columns, Float64, Int64, Rows, column
+from timeline.records.distinct import distinct
 from timeline.records.tables import NO_ID
 
-__all__ = ["NO_BANDWIDTH", "Pairs", "Stragglers", "Waiting", "Waits", "waiting_of"]
+__all__ = ["NO_BANDWIDTH", "Basis", "Pairs", "Stragglers", "Waiting", "Waits", "waiting_of"]
 
 NO_BANDWIDTH = float("nan")
 _PASSES = {"AllReduce": 2, "AllGather": 1, "ReduceScatter": 1, "AlltoAll": 1, "AlltoAllV": 1}
@@ -49,14 +52,22 @@ class Waits(Columns):
 class Stragglers(Columns):
     """One row per rank, in order of rank.
 
-    shared: its collectives that others take part in; alone: those of which no other rank is in the
-    selection. times_last: how often it came last. waited_ns: how long it waited. caused_ns: how
-    long others waited for it, of which compute_late_ns while it computed longer than they did, and
-    host_late_ns while its device had idled longer. slowest_ns: the longest it kept one waiting.
+    shared: its collectives that are compared with those of others; unmatched: those that other
+    ranks of the group have nothing to compare with; alone: those of whose group no other rank is
+    in the selection. shared_ns, unmatched_ns, alone_ns: the time that they took, point_to_point_ns
+    what sends and receives took. times_last: how often it came last. waited_ns: how long it waited.
+    caused_ns: how long others waited for it, of which compute_late_ns while it computed longer than
+    they did, and host_late_ns while its device had idled longer. slowest_ns: the longest it kept
+    one waiting.
     """
 
     shared: Int64 = column(np.int64)
+    unmatched: Int64 = column(np.int64)
     alone: Int64 = column(np.int64)
+    shared_ns: Int64 = column(np.int64)
+    unmatched_ns: Int64 = column(np.int64)
+    alone_ns: Int64 = column(np.int64)
+    point_to_point_ns: Int64 = column(np.int64)
     times_last: Int64 = column(np.int64)
     waited_ns: Int64 = column(np.int64)
     caused_ns: Int64 = column(np.int64)
@@ -76,6 +87,24 @@ class Pairs(Columns):
 
 
 @dataclass(frozen=True)
+class Basis:
+    """What is said of waiting stands on: collectives that were compared, of so many.
+
+    compared_ns: what they took on all ranks, of communication_ns that all ops took.
+    """
+
+    compared: int = 0
+    collectives: int = 0
+    compared_ns: int = 0
+    communication_ns: int = 0
+
+    @property
+    def share(self) -> float:
+        """The share of communication time that was compared."""
+        return self.compared_ns / self.communication_ns if self.communication_ns else 0.0
+
+
+@dataclass(frozen=True)
 class Waiting:
     """Who waited for whom.
 
@@ -87,6 +116,7 @@ class Waiting:
     stragglers: Stragglers
     pairs: Pairs
     mismatched: int
+    basis: Basis = field(default_factory=Basis)
 
 
 def waiting_of(ranks: Sequence[RankCollectives], slack_ns: int = 0) -> Waiting:
@@ -127,17 +157,64 @@ def waiting_of(ranks: Sequence[RankCollectives], slack_ns: int = 0) -> Waiting:
         np.maximum(end_ns - last_ns, 0),
         _bandwidths(ranks, shared, end_ns - last_ns),
     )
+    parties = _parties(ranks, joint, shared)
     return Waiting(
         waits.take(np.lexsort((waits.row, waits.rank))),
-        _stragglers(ranks, joint, shared, waits, is_last),
+        _stragglers(ranks, parties, shared, waits, is_last),
         _pairs(ranks),
         mismatched,
+        _basis(ranks, parties, shared.count),
     )
 
 
 def _joint(own: RankCollectives) -> Bool:
     """The selected ops that a whole group joins."""
     return own.ops.selected & ~np.isin(own.ops.kind, kind_numbers(POINT_TO_POINT))
+
+
+class _Party(enum.IntEnum):
+    """Who else takes part in an op, as far as it is known."""
+
+    NOT_SELECTED = 0
+    """The op itself is not in the picture."""
+    POINT_TO_POINT = 1
+    SHARED = 2
+    UNMATCHED = 3
+    ALONE = 4
+
+
+def _parties(
+    ranks: Sequence[RankCollectives], joint: Sequence[Bool], shared: SharedOps
+) -> list[Int64]:
+    """For each rank the `_Party` of each of its ops."""
+    groups = [distinct(own.ops.communicator[its]) for own, its in zip(ranks, joint, strict=True)]
+    found, on = np.unique(np.concatenate([np.empty(0, np.int64), *groups]), return_counts=True)
+    several = found[on > 1]
+    parties = []
+    for at, (own, its) in enumerate(zip(ranks, joint, strict=True)):
+        party = np.where(own.ops.selected, _Party.POINT_TO_POINT, _Party.NOT_SELECTED)
+        grouped = np.isin(own.ops.communicator, several)
+        party[its] = np.where(grouped[its], _Party.UNMATCHED, _Party.ALONE)
+        party[shared.row[shared.rank == at]] = _Party.SHARED
+        parties.append(party.astype(np.int64))
+    return parties
+
+
+def _basis(ranks: Sequence[RankCollectives], parties: Sequence[Int64], compared: int) -> Basis:
+    """How much of communication was compared.
+
+    Of what was not, a group has as many collectives as the rank that has most of them.
+    """
+    left = dict[int, int]()
+    compared_ns = communication_ns = 0
+    for own, party in zip(ranks, parties, strict=True):
+        took_ns = own.ops.end_ns - own.ops.start_ns
+        compared_ns += int(took_ns[party == _Party.SHARED].sum())
+        communication_ns += int(took_ns[party != _Party.NOT_SELECTED].sum())
+        rest = own.ops.communicator[(party == _Party.UNMATCHED) | (party == _Party.ALONE)]
+        for group, count in zip(*np.unique(rest, return_counts=True), strict=True):
+            left[int(group)] = max(left.get(int(group), 0), int(count))
+    return Basis(compared, compared + sum(left.values()), compared_ns, communication_ns)
 
 
 def _over_ops(what: np.ufunc, values: Int64, heads: Rows) -> Int64:
@@ -176,7 +253,7 @@ def _bandwidths(ranks: Sequence[RankCollectives], shared: SharedOps, transfer_ns
 
 def _stragglers(
     ranks: Sequence[RankCollectives],
-    joint: Sequence[Bool],
+    parties: Sequence[Int64],
     shared: SharedOps,
     waits: Waits,
     is_last: Bool,
@@ -190,13 +267,17 @@ def _stragglers(
     late_rank, late_op = shared.rank[is_last], shared.op[is_last]
     caused_ns = waited_by_op[late_op]
     compute_ns = np.round(caused_ns * compute_share).astype(np.int64)
-    took_part = np.array([np.count_nonzero(own) for own in joint], np.int64)
-    in_shared = np.bincount(shared.rank, minlength=count)
+    took_part, took_ns = _by_party(ranks, parties)
     slowest_ns = np.zeros(count, np.int64)
     np.maximum.at(slowest_ns, late_rank, longest_by_op[late_op])
     return Stragglers(
-        in_shared.astype(np.int64),
-        took_part - in_shared,
+        took_part[_Party.SHARED],
+        took_part[_Party.UNMATCHED],
+        took_part[_Party.ALONE],
+        took_ns[_Party.SHARED],
+        took_ns[_Party.UNMATCHED],
+        took_ns[_Party.ALONE],
+        took_ns[_Party.POINT_TO_POINT],
         np.bincount(late_rank, minlength=count).astype(np.int64),
         _summed(shared.rank, waits.waited_ns, count),
         _summed(late_rank, caused_ns, count),
@@ -204,6 +285,15 @@ def _stragglers(
         _summed(late_rank, caused_ns - compute_ns, count),
         slowest_ns,
     )
+
+
+def _by_party(ranks: Sequence[RankCollectives], parties: Sequence[Int64]) -> tuple[Int64, Int64]:
+    """The number of ops, and what they took: (parties, ranks) each."""
+    count, took_ns = np.zeros((2, len(_Party), len(ranks)), np.int64)
+    for at, (own, party) in enumerate(zip(ranks, parties, strict=True)):
+        np.add.at(count[:, at], party, 1)
+        np.add.at(took_ns[:, at], party, own.ops.end_ns - own.ops.start_ns)
+    return count, took_ns
 
 
 def _summed(rank: Rows, values: Int64, count: int) -> Int64:

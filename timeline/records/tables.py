@@ -149,7 +149,7 @@ class CommunicationOps(Spans):
 
     group: Codes = column(np.int32)
     group_name: Codes = column(np.int32, NO_NAME)
-    """What the group is called inside HCCL, where that is not its label."""
+    """What all ranks of the group call it, where that is not its label."""
     name: Codes = column(np.int32)
     graph: Int64 = column(np.int64, NO_GRAPH)
     iteration: Int64 = column(np.int64, NO_ID)
@@ -160,6 +160,8 @@ class CommunicationOps(Spans):
     algorithm: Codes = column(np.int32, NO_NAME)
     moved_bytes: Int64 = column(np.int64, NO_ID)
     """What its rank sent over links, as the profiler sums it up."""
+    sequence: Int64 = column(np.int64, NO_ID)
+    """Its place among all ops of its group, as every rank of the group counts them."""
 
 
 @dataclass(frozen=True)
@@ -287,6 +289,9 @@ class Records:
     """Whether tasks that copy or fill memory are among the tasks, if there were any."""
     free_rule: FreeRule = FreeRule()
     communication_rule: CommunicationRule = CommunicationRule()
+    numbered_ops: bool = True
+    """Whether names tell the communication ops of a step apart, as HCCL's numbers do; otherwise
+    they say what ops do, and ops are told apart by the order in which they were launched."""
 
     def holds_layer(self, name: str) -> bool:
         """Whether there are host events of a layer of this name."""

@@ -61,9 +61,15 @@ _PLACES = {
     "runtime": Place.RUNTIME,
     "xpu_runtime": Place.RUNTIME,
     "mtia_runtime": Place.RUNTIME,
+    "mtia_ccp_events": Place.KERNEL,
     "glow_runtime": Place.RUNTIME,
     "privateuse1_runtime": Place.RUNTIME,
     "privateuse1_driver": Place.RUNTIME,
+    "cpu_op": Place.HOST,
+    "operator": Place.HOST,
+    "user_annotation": Place.HOST,
+    "python_function": Place.HOST,
+    "python": Place.HOST,
     "gpu_user_annotation": Place.ANNOTATION,
     "trace": Place.PROFILER,
 }
@@ -84,6 +90,9 @@ class Args(
         "data_type": "dtype",
         "group": "Process Group Name",
         "group_description": "Process Group Description",
+        "group_ranks": "Process Group Ranks",
+        "group_size": "Group size",
+        "sequence": "Seq",
         "external": "External id",
         "external_small": "external id",
     },
@@ -102,8 +111,16 @@ class Args(
     data_type: Value = None
     group: Value = None
     group_description: Value = None
+    group_ranks: Any = None
+    group_size: Value = None
+    sequence: Any = None
     external: Value = None
     external_small: Value = None
+
+    @property
+    def of_collective(self) -> bool:
+        """Whether they tell of a collective."""
+        return self.collective is not None or self.group is not None
 
 
 NO_ARGS = Args()

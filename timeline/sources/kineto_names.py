@@ -6,12 +6,13 @@ import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
-__all__ = ["KinetoName", "is_named_json", "is_named_kineto", "read_name"]
+__all__ = ["KinetoName", "host_of", "is_named_json", "is_named_kineto", "read_name"]
 
 _NAMED = re.compile(r"(.+)\.pt\.trace\.json(?:\.gz)?", re.DOTALL)
 _JSON = re.compile(r".+\.json(?:\.gz)?", re.DOTALL)
 _STAMP = re.compile(r"(.+)\.(\d{13}|\d{19})", re.DOTALL)
 _RANK = re.compile(r"(?<![a-z])(?<!local[-_])rank[-_]?(\d{1,9})(?!\d)", re.IGNORECASE)
+_WORKER = re.compile(r"(?!rank|worker|node|gpu|local|trace)([a-z0-9.-]+)_\d{2,}", re.IGNORECASE)
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -45,6 +46,12 @@ def read_name(name: str) -> KinetoName:
     if stamped is None:
         return KinetoName(ranks)
     return KinetoName(ranks, stamped[1], _taken(int(stamped[2][:13])))
+
+
+def host_of(worker: str) -> str:
+    """The machine of a worker that is named by the handler, as HOST_PID; empty for other names."""
+    found = _WORKER.fullmatch(worker)
+    return found[1] if found else ""
 
 
 def _taken(time_ms: int) -> str:

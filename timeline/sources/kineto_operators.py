@@ -16,7 +16,7 @@ from timeline.sources.event_columns import first_ids
 from timeline.sources.kineto_events import NO_ARGS, Activity
 from timeline.sources.kineto_launches import NOT_LAUNCHED, RuntimeCalls
 
-__all__ = ["Operators", "external_ids", "is_operator"]
+__all__ = ["OnThreads", "Operators", "external_ids", "is_operator", "open_at"]
 
 _OPERATOR_CATEGORIES = frozenset({"cpu_op", "operator"})
 _NEVER_LAUNCHING = frozenset(
@@ -48,12 +48,18 @@ def external_ids(events: Sequence[Activity]) -> Int64:
 
 
 @dataclass(frozen=True)
-class Operators(Spans):
+class OnThreads(Spans):
+    """Intervals on threads of the host."""
+
+    process: Int64 = column(np.int64)
+    thread: Int64 = column(np.int64)
+
+
+@dataclass(frozen=True)
+class Operators(OnThreads):
     """Calls of operators that may launch, with the id by which others name them."""
 
     number: Int64 = column(np.int64)
-    process: Int64 = column(np.int64)
-    thread: Int64 = column(np.int64)
     name: Codes = column(np.int32)
 
     @classmethod
@@ -66,9 +72,9 @@ class Operators(Spans):
         return cls(
             host.start_ns[rows],
             host.end_ns[rows],
-            first_ids([arg.external for arg in args], small, NO_ID),
             host.process[rows],
             host.thread[rows],
+            first_ids([arg.external for arg in args], small, NO_ID),
             host.name[rows],
         )
 
@@ -89,7 +95,7 @@ class Operators(Spans):
         alone[launched] = ~calls.graph[call[launched]]
         row[launched & ~alone] = -1
         asked = np.flatnonzero((row < 0) & alone)
-        row[asked] = self._open_at(calls.take(call[asked]))
+        row[asked] = open_at(self, calls.take(call[asked]))
         found = np.full(len(row), NO_NAME, np.int32)
         found[row >= 0] = self.name[row[row >= 0]]
         return found
@@ -106,25 +112,26 @@ class Operators(Spans):
         found[known] = rows[known]
         return found
 
-    def _open_at(self, calls: RuntimeCalls) -> Rows:
-        """The innermost operator that is open on the thread of each call, -1 for none.
 
-        It is looked for in the middle of the call, because the clocks of both differ by
-        microseconds, to which some versions round as well.
-        """
-        found = np.full(len(calls), -1, np.intp)
-        _, lane = distinct_pairs(
-            np.concatenate([self.process, calls.process]),
-            np.concatenate([self.thread, calls.thread]),
-        )
-        own, asked = lane[: len(self)], lane[len(self) :]
-        order, of_asked = np.argsort(own, kind="stable"), np.argsort(asked, kind="stable")
-        own, asked = own[order], asked[of_asked]
-        middle_ns = calls.start_ns + (calls.end_ns - calls.start_ns) // 2
-        for number in np.unique(asked).tolist():
-            rows = order[slice(*np.searchsorted(own, [number, number + 1]))]
-            moments = of_asked[slice(*np.searchsorted(asked, [number, number + 1]))]
-            at = latest_open(self.start_ns[rows], self.end_ns[rows], middle_ns[moments])
-            inside = at >= 0
-            found[moments[inside]] = rows[at[inside]]
-        return found
+def open_at(held: OnThreads, calls: RuntimeCalls) -> Rows:
+    """The innermost interval that is open on the thread of each call, -1 for none.
+
+    It is looked for in the middle of the call, because the clocks of both differ by
+    microseconds, to which some versions round as well.
+    """
+    found = np.full(len(calls), -1, np.intp)
+    _, lane = distinct_pairs(
+        np.concatenate([held.process, calls.process]),
+        np.concatenate([held.thread, calls.thread]),
+    )
+    own, asked = lane[: len(held)], lane[len(held) :]
+    order, of_asked = np.argsort(own, kind="stable"), np.argsort(asked, kind="stable")
+    own, asked = own[order], asked[of_asked]
+    middle_ns = calls.start_ns + (calls.end_ns - calls.start_ns) // 2
+    for number in np.unique(asked).tolist():
+        rows = order[slice(*np.searchsorted(own, [number, number + 1]))]
+        moments = of_asked[slice(*np.searchsorted(asked, [number, number + 1]))]
+        at = latest_open(held.start_ns[rows], held.end_ns[rows], middle_ns[moments])
+        inside = at >= 0
+        found[moments[inside]] = rows[at[inside]]
+    return found

@@ -32,10 +32,19 @@ from timeline.sources.base import Wanted
 from timeline.sources.damage import Damage
 from timeline.sources.event_columns import numbered, spans_of
 from timeline.sources.json_events import read_as
+from timeline.sources.kineto_collectives import (
+    Announcements,
+    Descriptions,
+    announces,
+    communicating,
+    communication_ops,
+)
 from timeline.sources.kineto_events import (
     KINETO,
     LAUNCHING,
+    NO_ARGS,
     Activity,
+    Args,
     Instant,
     KinetoEvent,
     Place,
@@ -46,7 +55,7 @@ from timeline.sources.kineto_operators import Operators, external_ids, is_operat
 from timeline.sources.kineto_tables import (
     MEMORY,
     correlations,
-    device_tables,
+    device_table,
     host_table,
     memory_counter,
 )
@@ -112,7 +121,8 @@ class _Reader:
         self._flow_ends: list[FlowStart | FlowStep | FlowFinish] = []
         self._launch_ends: list[FlowStart | FlowStep | FlowFinish] = []
         self._held = 0
-        self._tasks, self._ops = Pile(Tasks), Pile(CommunicationOps)
+        self._tasks, self._announced = Pile(Tasks), Pile(Announcements)
+        self._told, self._task_told = Pile(Descriptions), list[Int64]()
         self._host, self._steps, self._calls = Pile(HostEvents), Pile(Steps), Pile(RuntimeCalls)
         self._operators = Pile(Operators)
         self._named: list[Int64] = []
@@ -155,15 +165,17 @@ class _Reader:
         """Turn events into columns."""
         for place in (Place.KERNEL, Place.DEVICE):
             if events := self._activities[place]:
-                tasks, ops = device_tables(
-                    events, place, self._strings, every_arg=self._wanted.every_arg
-                )
+                described = self._described([event.args for event in events])
+                tasks = device_table(events, place, self._strings, every_arg=self._wanted.every_arg)
                 self._tasks.add(tasks)
-                self._ops.add(ops)
+                self._task_told.append(described)
                 self._named.append(external_ids(events))
         calls = self._activities[Place.HOST]
         rows, numbers = numbered([call.name for call in calls], PROFILER_STEP)
         self._steps.add(profiler_steps(numbers, spans_of([calls[row] for row in rows])))
+        announcing = [call for call in calls if announces(call)]
+        described = self._described([call.args for call in announcing])
+        self._announced.add(Announcements.read(announcing, described, self._strings))
         for place in (Place.RUNTIME, Place.HOST):
             if events := self._activities[place]:
                 self._add_host(events, place)
@@ -197,13 +209,12 @@ class _Reader:
         self._flush()
         calls = self._calls.joined()
         calls = calls.in_order()
-        tasks, ops = self._tasks.joined(), self._ops.joined()
-        host, steps = self._host.joined(), self._steps.joined()
-        task_call, op_call = calls.launching(tasks.connection), calls.launching(ops.connection)
+        tasks, host, steps = self._tasks.joined(), self._host.joined(), self._steps.joined()
+        task_call = calls.launching(tasks.connection)
         named = np.concatenate([np.empty(0, np.int64), *self._named])
         launching = self._operators.joined().launching(named, task_call, calls)
         tasks = replace(tasks, launch_ns=calls.moments_ns(task_call), op_type=launching)
-        ops = replace(ops, launch_ns=calls.moments_ns(op_call))
+        tasks, ops = self._communication(tasks, calls, task_call)
         flows = self._arrows(calls, task_call, tasks, host)
         _, first = np.unique(steps.iteration, return_index=True)
         self._left_out[_SAME_STEPS] += len(steps) - len(first)
@@ -221,7 +232,32 @@ class _Reader:
             omissions=self._omissions(rank),
             warnings=_several_devices(tasks, rank),
             hardware=GPU,
+            numbered_ops=False,
         )
+
+    def _described(self, args: Sequence[Args | None]) -> Int64:
+        """The row of what the args of each event tell of a collective, NO_ID for nothing."""
+        rows = np.full(len(args), NO_ID, np.int64)
+        held = [at for at, own in enumerate(args) if own is not None and own.of_collective]
+        rows[held] = self._told.rows + np.arange(len(held))
+        self._told.add(Descriptions.read([args[at] or NO_ARGS for at in held], self._strings))
+        return rows
+
+    def _communication(
+        self, tasks: Tasks, calls: RuntimeCalls, task_call: Rows
+    ) -> tuple[Tasks, CommunicationOps]:
+        """The tasks, of which those that communicate do not compute, and the ops of these."""
+        kernels = np.flatnonzero(tasks.compute)
+        own = tasks.take(kernels)
+        communicates = communicating(own.name, own.op_type, self._strings)
+        rows, own = kernels[communicates], own.take(communicates)
+        announced, described = self._announced.joined().around(task_call[rows], calls)
+        told = np.concatenate([np.empty(0, np.int64), *self._task_told])[rows]
+        told = np.where(told != NO_ID, told, described)
+        ops = communication_ops(own, announced, self._told.joined().at(told), self._strings)
+        compute = tasks.compute.copy()
+        compute[rows] = False
+        return replace(tasks, compute=compute), ops
 
     def _arrows(
         self, calls: RuntimeCalls, task_call: Rows, tasks: Tasks, host: HostEvents

@@ -2,40 +2,32 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from itertools import compress
 from typing import Any
 
 import numpy as np
 
-from timeline.records.columns import Bool, Codes, Int64
+from timeline.records.columns import Int64
 from timeline.records.constant import constant
-from timeline.records.distinct import distinct
 from timeline.records.strings import StringPool
 from timeline.records.tables import (
     NO_ID,
     RUNTIME,
-    CommunicationOps,
     HostEvents,
     Tasks,
 )
 from timeline.sources.common.task_kinds import COPY_TYPES, are_of
-from timeline.sources.event_columns import first_ids, ids_of, names_of, spans_of
-from timeline.sources.kineto_events import NO_ARGS, Activity, Args, Instant, Place
-from timeline.sources.trace_events import Counter, number, text
+from timeline.sources.event_columns import first_ids, ids_of, spans_of
+from timeline.sources.kineto_events import NO_ARGS, Activity, Instant, Place
+from timeline.sources.trace_events import Counter, number
 
-__all__ = ["MEMORY", "device_tables", "host_table", "memory_counter"]
+__all__ = ["MEMORY", "device_table", "host_table", "memory_counter"]
 
 PYTHON = "Python"
 """What torch_npu calls the process of the same events."""
 MEMORY = "Memory"
 _NOT_A_STREAM = 4294967295
 """Stream of a wait for all streams, in older versions."""
-_COLLECTIVE = re.compile(r"(?:void )?nccl\w*Kernel")
-"""NCCL's kernels and RCCL's, of all versions: ncclKernel_*, ncclDevKernel_*, ncclSymkDevKernel_*"""
-_ALGORITHM = re.compile(r"_((?:RING|TREE|COLLNET_\w+?|NVLS(?:_TREE)?|PAT)_(?:LL128|LL|SIMPLE))")
-_UNDEFINED = frozenset({"", "undefined"})
 _DEVICE_KINDS = {0: "CPU", 1: "GPU", 20: "GPU"}
 """c10::DeviceType: CPU, CUDA, HIP as CUDA; others keep their number."""
 _LAYERS = {
@@ -47,17 +39,16 @@ _LAYERS = {
 }
 
 
-def device_tables(
+def device_table(
     events: Sequence[Activity], place: Place, strings: StringPool, *, every_arg: bool
-) -> tuple[Tasks, CommunicationOps]:
-    """What ran on devices, and again those kernels of it that communicate.
+) -> Tasks:
+    """What ran on devices.
 
-    Only kernels compute; copies, fills and waits do not.
+    Only kernels compute; copies, fills and waits do not. Which kernels communicate instead is
+    known when all that launched them is.
     """
     args, count = [event.args or NO_ARGS for event in events], len(events)
     spans, names = spans_of(events), strings.codes([event.name for event in events])
-    is_kernel = constant(place is Place.KERNEL, count, np.bool_)
-    communicates = is_kernel & _matching(names, strings, _COLLECTIVE)
     stream = first_ids([arg.stream for arg in args], [event.tid for event in events], NO_ID)
     device = first_ids(
         [arg.device if arg.device is not None else arg.device_inside for arg in args],
@@ -71,55 +62,14 @@ def device_tables(
         "connection": correlations([arg.correlation for arg in args]),
         "name": names,
         "task_type": kinds,
-        "compute": is_kernel & ~communicates,
+        "compute": constant(place is Place.KERNEL, count, np.bool_),
         "copy": are_of(COPY_TYPES, kinds, strings),
     }
     if every_arg:
         columns["blocks"] = [_blocks(arg.grid) for arg in args]
         columns["occupancy"] = ids_of([arg.occupancy for arg in args], NO_ID)
         columns["size_bytes"] = ids_of([arg.size for arg in args], NO_ID)
-    tasks = Tasks.of(count, spans | columns)
-    return tasks, _ops(list(compress(args, communicates)), tasks.take(communicates), strings)
-
-
-def _ops(args: Sequence[Args], tasks: Tasks, strings: StringPool) -> CommunicationOps:
-    """Communication ops from kernels: named by the collective where the trace tells it."""
-    if not args:
-        return CommunicationOps.empty()
-    kernels = [strings[code] for code in tasks.name.tolist()]
-    return CommunicationOps.of(
-        len(args),
-        {
-            "start_ns": tasks.start_ns,
-            "end_ns": tasks.end_ns,
-            "group": strings.codes([_group(arg) for arg in args]),
-            "name": strings.codes(
-                [
-                    text(arg.collective) or name.partition("(")[0]
-                    for arg, name in zip(args, kernels, strict=True)
-                ]
-            ),
-            "connection": tasks.connection,
-            "count": ids_of([arg.elements for arg in args], NO_ID),
-            "data_type": names_of([arg.data_type for arg in args], strings),
-            "algorithm": strings.codes([_algorithm(name) for name in kernels]),
-        },
-    )
-
-
-def _group(args: Args) -> str:
-    """The process group: descriptions repeat ("undefined"), names do not."""
-    if args.group is None:
-        return "NCCL"
-    described = args.group_description
-    if not isinstance(described, str) or described in _UNDEFINED:
-        return f"Group {text(args.group)}"
-    return f"Group {text(args.group)} {described}"
-
-
-def _algorithm(kernel: str) -> str:
-    match = _ALGORITHM.search(kernel)
-    return match[1] if match else ""
+    return Tasks.of(count, spans | columns)
 
 
 def _blocks(grid: object) -> int:
@@ -128,11 +78,6 @@ def _blocks(grid: object) -> int:
         return NO_ID
     x, y, z = (value if type(value) is int and value >= 0 else NO_ID for value in grid)
     return number(x * y * z, NO_ID) if min(x, y, z) >= 0 else NO_ID
-
-
-def _matching(names: Codes, strings: StringPool, pattern: re.Pattern[str]) -> Bool:
-    found = [code for code in distinct(names).tolist() if pattern.match(strings[code])]
-    return np.isin(names, np.array(found, np.int32))
 
 
 def correlations(values: list[Any]) -> Int64:

@@ -5,8 +5,11 @@ Each reader is imported where it is needed: of a dozen, a profile needs one.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from timeline.errors import NoProfileError
 from timeline.sources.base import Clock, Identity, Source
+from timeline.sources.kineto_names import host_of
 from timeline.sources.layouts import Capture, Layout
 
 __all__ = ["nothing_in", "source_of"]
@@ -36,7 +39,8 @@ def source_of(capture: Capture, identity: Identity, clock: Clock, several: bool)
         case Layout.KINETO:
             from timeline.sources.kineto_source import KinetoSource
 
-            return KinetoSource(identity, clock, capture.content)
+            host = clock.host or host_of(identity.worker)
+            return KinetoSource(identity, replace(clock, host=host), capture.content)
         case Layout.TEXT | Layout.STEP_TICKS:
             from timeline.sources.mindspore_text import STEP_TRACE, TEXT, MindSporeTextSource
 

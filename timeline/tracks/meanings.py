@@ -143,7 +143,7 @@ def layer(name: str, hardware: str) -> str:
 
 def communication_group(called: str) -> str:
     """The group of ops and planes of one communicator; called: its own names, maybe none."""
-    also = f" HCCL calls it {called}." if called else ""
+    also = f" All of them call it {called}." if called else ""
     return f"Ranks that communicate with each other.{also}"
 
 

@@ -1,0 +1,124 @@
+"""Tells which kernels of GPUs communicate, by what launched them and by their names."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+from timeline.records.collective_kinds import UNKNOWN_OP, spelled_kind
+
+__all__ = ["Communication", "communication_of", "function_path", "launched_op"]
+
+NAMES = 1 << 14
+
+
+@dataclass(frozen=True)
+class Communication:
+    """What a kernel moves data by.
+
+    library: for people, who name groups by it. op: what it does, as far as the kernel tells.
+    """
+
+    library: str
+    op: str
+
+
+_COLLECTIVE = r"(?:all_?reduce|all_?gather|reduce_?scatter|all_?to_?all)"
+_FUNCTIONS = (
+    ("NCCL", UNKNOWN_OP, r"(?:nccl|rccl|msccl(?!pp))\w*"),
+    ("MSCCL++", UNKNOWN_OP, r"(?:\w+::)*mscclpp::.*"),
+    ("oneCCL", UNKNOWN_OP, r"(?:one)?ccl_\w+|oneccl\w*(?:::.*)?"),
+    ("NVSHMEM", "", r"(?:\w+::)*nvshmem\w*(?:::.*)?"),
+    ("DeepEP", "", r"(?:\w+::)*(?:deep_)?ep::(?:\w+::)*(?:inter|intra)node\w*::\w+"),
+    ("DeepEP", "", r"(?:\w+::)*(?:deep|hybrid)_ep::(?:\w+::)*(?!get_)\w*(?:dispatch|combine)\w*"),
+    ("MORI", "", r"mori::(?:\w+::)*Ep(?:Dispatch|Combine)\w*"),
+    ("MoE all-to-all", "all_to_all", r"(?:\w+::)*moe(?:A2A|AllToAll)\w*"),
+    ("Symmetric memory", "", r"c10d::symmetric_memory::.*|(?:\w+::)*multimem_\w+"),
+    ("Symmetric memory", "", r"(?:\w+::)*(?:one|two)_shot_\w*reduce\w*"),
+    ("User buffers", "", r"(?:\w+::)*userbuffers_\w+"),
+    ("Custom all-reduce", "all_reduce", r"(?:\w+::)*cross_device_reduce\w*"),
+    ("Custom all-reduce", "all_reduce", r"(?:\w+::)*quickreduce::.*"),
+    ("Custom collective", "", rf"(?!triton_|.*(?:gemm|matmul))(?:\w+::)*\w*{_COLLECTIVE}\w*"),
+)  # fmt: skip
+"""Who kernels are of, what they do where their own name does not tell, and their functions.
+
+Kernels that Triton fused are named after all operators around them, collectives included; those
+that multiply too compute.
+"""
+_LAUNCHERS = (
+    ("NCCL", r"(?:\w*ccl|gloo|ucc|mpi):.*|record_param_comms|_?c10d(?:_functional)?::.*"),
+    ("Symmetric memory", r"symm_mem::(?!_async|fused).*"),
+    ("Custom collective", rf"(?!aten::|.*(?:_mm|gemm|matmul|linear))\w+::\w*{_COLLECTIVE}\w*"),
+)
+"""Whose kernels the operators and annotations launch that communicate."""
+_ANONYMOUS = "(anonymous namespace)::"
+_PATH = re.compile(r"(?:[\w ]*\s)?((?:~?\w+::)*\w+)")
+_MANGLED = re.compile(r"_ZN?K?(?=\d)")
+_PIECE = re.compile(r"(\d+)")
+
+
+@lru_cache(maxsize=NAMES)
+def function_path(kernel: str) -> str:
+    """The function of a kernel with its namespaces, without types, templates and parameters.
+
+    >>> function_path("void ns::(anonymous namespace)::reduce_1stage<float, 4>(ns::Data*)")
+    'ns::reduce_1stage'
+    >>> function_path("_ZN2ns13reduce_1stageIfLi4EEEvPT_")
+    'ns::reduce_1stage'
+    """
+    mangled = _MANGLED.match(kernel)
+    if mangled:
+        return _demangled(kernel, mangled.end())
+    found = _PATH.match(kernel.replace(_ANONYMOUS, ""))
+    return found[1] if found else kernel
+
+
+def _demangled(name: str, at: int) -> str:
+    """The source names at the beginning of a mangled name (Itanium C++ ABI)."""
+    parts = []
+    while piece := _PIECE.match(name, at):
+        at = piece.end() + int(piece[1])
+        parts.append(name[piece.end() : at])
+    return "::".join(part for part in parts if not part.startswith("_GLOBAL__N"))
+
+
+@lru_cache(maxsize=NAMES)
+def communication_of(kernel: str, launcher: str = "") -> Communication | None:
+    """What a kernel communicates, None if it computes.
+
+    Its own name tells, or else what launched it.
+
+    Args:
+        kernel: its name.
+        launcher: the innermost operator or annotation around its launch, empty where not known.
+    """
+    path = function_path(kernel)
+    for library, does, pattern in _FUNCTIONS:
+        if _whole(pattern, path):
+            return Communication(library, _op_of(path.rpartition("::")[2], does))
+    for library, pattern in _LAUNCHERS:
+        if _whole(pattern, launcher):
+            return Communication(library, launched_op(launcher) or UNKNOWN_OP)
+    return None
+
+
+def launched_op(launcher: str) -> str:
+    """What an operator or annotation says that it launches; empty where it says nothing.
+
+    >>> launched_op("nccl:all_to_all"), launched_op("nccl:send 0->1"), launched_op("aten::mm")
+    ('all_to_all', 'send', '')
+    """
+    if not any(_whole(pattern, launcher) for _, pattern in _LAUNCHERS):
+        return ""
+    return launcher.rpartition(":")[2].partition(" ")[0] if ":" in launcher else ""
+
+
+def _op_of(own_name: str, does: str) -> str:
+    if does == UNKNOWN_OP and spelled_kind(own_name):
+        return own_name
+    return does or own_name
+
+
+def _whole(pattern: str, text: str) -> bool:
+    return re.fullmatch(pattern, text) is not None
