@@ -119,6 +119,18 @@ def test_names_say_what_is_compared(shelf: ProfileShelf, tmp_path: Path, export:
         assert row["theirs"] == total_ns
 
 
+def test_types_are_compared_only_where_they_are_told(
+    shelf: ProfileShelf, tmp_path: Path, export: Export
+) -> None:
+    """Without the table of kernels a trace tells names and no types of operators."""
+    profile = measured(shelf, "torch-text", tmp_path / "run")
+    for capture in profile.captures:
+        (capture / OUTPUT / "kernel_details.csv").unlink()
+    report = export(profile.path)
+    assert not [row for row in report["checks"] if row["file"] == "op_statistic.csv"]
+    assert not warned(report, "op_statistic.csv")
+
+
 def test_a_difference_is_told(
     shelf: ProfileShelf, tmp_path: Path, export: Export, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -94,6 +94,10 @@ def rank_checks(
     else:
         chosen = np.fromiter(selection.steps or (), np.int64)
         vendor = vendor.take(np.isin(vendor.step, chosen))
+    tasks = records.tasks
+    if not (tasks.op_type[tasks.compute] != NO_NAME).any():
+        # This layout tells no types, and names need not follow from those of the profiler.
+        vendor = vendor.take(vendor.measure != Measure.OPERATOR)
     # Steps that ops are told apart by count only where ours are told apart too.
     op_steps = measured.op_steps
     are_ops = vendor.measure == Measure.COLLECTIVE
