@@ -13,8 +13,14 @@ from profile_shelf import ProfileShelf
 
 from timeline.cli import main
 from timeline.errors import NoProfileError, RankIdentityError, SourceError
-from timeline.sources.discovery import discover
-from timeline.sources.kineto_header import GLANCE_BYTES, KinetoHeader, is_kineto, read_header
+from timeline.sources.discovery import Finding, discover
+from timeline.sources.kineto_header import (
+    GLANCE_BYTES,
+    JsonKind,
+    KinetoHeader,
+    kind_of_json,
+    read_header,
+)
 from timeline.sources.kineto_names import KinetoName, read_name
 
 EVENT = {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 10, "dur": 5}
@@ -78,7 +84,7 @@ def test_other_files_are_not_taken_for_traces(tmp_path: Path, text: str) -> None
     for data in (text.encode(), gzip.compress(text.encode()), gzip.compress(text.encode())[:12]):
         path = tmp_path / "some.json"
         path.write_bytes(data)
-        assert not is_kineto(path)
+        assert kind_of_json(path) is not JsonKind.KINETO
         with pytest.raises(NoProfileError):
             discover(tmp_path)
         with pytest.raises(NoProfileError):
@@ -129,7 +135,7 @@ def test_the_head_may_be_long(tmp_path: Path) -> None:
     groups = [{"pg_name": str(name), "ranks": list(range(64))} for name in range(2_000)]
     path = write(tmp_path / "trace.json", None, pg_config=groups, distributedInfo={"rank": 9})
     assert path.stat().st_size > 8 * GLANCE_BYTES
-    assert is_kineto(path)
+    assert kind_of_json(path) is JsonKind.KINETO
     assert read_header(path).rank == 9
 
 
@@ -221,7 +227,7 @@ def test_a_named_trace_that_cannot_be_read_is_an_error(tmp_path: Path, data: byt
     with pytest.raises(SourceError, match=r"host_1\.1736424000142\.pt\.trace\.json, byte \d+"):
         discover(tmp_path)
     write(tmp_path / "rank1.json", 1)
-    found = discover(tmp_path, keep_going=True)
+    found = discover(tmp_path, finding=Finding(keep_going=True))
     assert [source.identity.rank for source in found.sources] == [1]
     assert "is left out" in found.notes[0]
 

@@ -156,10 +156,10 @@ def _compare(asked: argparse.Namespace) -> int:
 
 def _list(asked: argparse.Namespace) -> int:
     with signals_held():
-        from timeline.listing import listing
-        from timeline.profile import open_profile
+        from timeline.listing import LISTED, listing
+        from timeline.profile import profile_at
 
-    with open_profile(asked.path, **_opening(asked)) as profile:
+    with profile_at(asked.path, _opening(asked), LISTED) as profile:
         found = listing(profile, _selection(asked))
     _print_json(found.to_json()) if asked.json else say(*found.lines())
     _flush()

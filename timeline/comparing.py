@@ -31,6 +31,7 @@ from timeline.records.tables import NO_GRAPH, Omission
 from timeline.report import OutputFile, ResolutionRow, spelled_omissions
 from timeline.selection import Align, Kind, Selection
 from timeline.share import Request
+from timeline.sources.discovery import Finding
 from timeline.table import Table
 from timeline.targets import check_can_draw, check_targets
 from timeline.tracks.facts import RankFacts
@@ -195,9 +196,13 @@ def compare(
         "progress": progress,
     }
     check_can_draw(options)
-    with opened(base, opening) as before, opened(new, opening) as after:
+    either = Finding(of_several=True)
+    with opened(base, opening, either) as before, opened(new, opening, either) as after:
         before.check_open()
         after.check_open()
+        for name, error in before.found.unassigned.items():
+            if name in after.found.unassigned:
+                raise error
         drawn = drawn_of(selection, options, scopes=scopes)
         try:
             return _Runs(before, after, drawn, options, target).compared()

@@ -37,7 +37,7 @@ def source_of(capture: Capture, identity: Identity, clock: Clock, several: bool)
             from timeline.sources.kineto_source import KinetoSource
 
             return KinetoSource(identity, clock, capture.content)
-        case Layout.TEXT:
+        case Layout.TEXT | Layout.STEP_TICKS:
             from timeline.sources.mindspore_text import MindSporeTextSource
 
             assert capture.device is not None
