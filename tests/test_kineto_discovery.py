@@ -166,11 +166,13 @@ def test_the_trace_knows_better_than_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["trace.json", "local_rank_3.json", "franken3.json", "rank.json"])
-def test_a_trace_of_no_rank_asks_for_one(tmp_path: Path, name: str) -> None:
-    """It is never guessed; the message says how to give it."""
+def test_a_trace_of_no_rank_is_rank_0(tmp_path: Path, name: str) -> None:
+    """It was not distributed; that is assumed and said, and another rank can be given."""
     write(tmp_path / name)
-    with pytest.raises(RankIdentityError, match=f"--assign-rank {name}=RANK"):
-        discover(tmp_path)
+    found = discover(tmp_path)
+    assert [source.identity.rank for source in found.sources] == [0]
+    assert "not distributed" in found.notes[0]
+    assert name in found.notes[0]
     assert ranks_of(tmp_path, {name: 4}) == [4]
     assert ranks_of(tmp_path, {str(tmp_path / name): 4}) == [4]
 

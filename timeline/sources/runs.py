@@ -51,7 +51,7 @@ def runs_of(sessions: Sequence[Session]) -> list[list[int]]:
     for start_ns, at in timed:
         own = sessions[at]
         open_runs = [run for run in open_runs if run.may_go_on(start_ns)]
-        fitting = [run for run in open_runs if run.takes(own)]
+        fitting = [run for run in _not_before(open_runs, own) if run.takes(own)]
         overlapping = [run for run in fitting if start_ns < run.end_ns]
         chosen = (overlapping or fitting)[-1:]
         if not chosen:
@@ -121,11 +121,16 @@ class _Run:
         """Whether a session that starts then or later may still be of the run."""
         return start_ns <= self.end_ns or start_ns - self.latest_ns < SAME_RUN_NS
 
+    def is_before(self, session: Session) -> bool:
+        """Whether it holds an earlier turn of the same rank, card or process."""
+        return any(
+            _are_successive(own, session)
+            for place in session.places()
+            for own in self.at_place.get(place, ())
+        )
+
     def takes(self, session: Session) -> bool:
-        """Whether a session that starts no earlier than all others is of the run."""
-        for place in session.places():
-            if any(_are_successive(own, session) for own in self.at_place.get(place, ())):
-                return False
+        """Whether a session that starts no earlier than all others is of the run by its time."""
         start_ns = session.start_ns
         assert start_ns is not None
         if start_ns < self.end_ns or start_ns == self.latest_ns:
@@ -137,6 +142,14 @@ class _Run:
             if _are_different(own, session):
                 return True
         return False
+
+
+def _not_before(runs: Sequence[_Run], session: Session) -> list[_Run]:
+    """The runs behind the last one that holds an earlier turn of a session."""
+    for number, run in reversed(list(enumerate(runs))):
+        if run.is_before(session):
+            return list(runs[number + 1 :])
+    return list(runs)
 
 
 def _end_ns(session: Session) -> int:
