@@ -30,7 +30,11 @@ from timeline.sources.opened import whole_text
 from timeline.sources.step_ticks import StepTicks, read_step_ticks
 from timeline.sources.trace_reader import TraceFiles, read_trace
 
-__all__ = ["MindSporeTextSource"]
+__all__ = ["STEP_TRACE", "TEXT", "MindSporeTextSource"]
+
+TEXT = "MindSpore text"
+STEP_TRACE = "MindSpore step trace"
+"""The steps and reduces of a rank, and nothing of its device tasks."""
 
 _DISPLAYS = ("ascend_timeline_display", "timeline_display")
 _SUMMARIES = {
@@ -53,7 +57,7 @@ class MindSporeTextSource:
     clock: Clock
     directory: Path
     number: int
-    layout: str = "MindSpore text"
+    layout: str = TEXT
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -102,6 +106,9 @@ class MindSporeTextSource:
         if path := self._file("aicpu_intermediate_{}.csv"):
             made.add_tasks(*read_aicpu_rows(path, strings, rank))
         made.add_steps(self._ticks(strings))
+        if self.layout == STEP_TRACE:
+            said = "only its step trace is here, so what it computed is not known"
+            made.report((), (f"rank {rank}: {said}.",))
         self._add_operators(made)
         self._add_communication(made, wanted)
         return made.finished()

@@ -38,10 +38,11 @@ def source_of(capture: Capture, identity: Identity, clock: Clock, several: bool)
 
             return KinetoSource(identity, clock, capture.content)
         case Layout.TEXT | Layout.STEP_TICKS:
-            from timeline.sources.mindspore_text import MindSporeTextSource
+            from timeline.sources.mindspore_text import STEP_TRACE, TEXT, MindSporeTextSource
 
             assert capture.device is not None
-            return MindSporeTextSource(identity, clock, capture.content, capture.device)
+            name = TEXT if capture.layout is Layout.TEXT else STEP_TRACE
+            return MindSporeTextSource(identity, clock, capture.content, capture.device, name)
         case Layout.HARDWARE_LOG:
             from timeline.sources.mindspore_raw import MindSporeRawSource
 
