@@ -228,3 +228,15 @@ def test_names_of_captures_in_several_places(shelf: ProfileShelf, tmp_path: Path
         discover(profile.path, {str(places[0]): 3})
     assert f"{places[1]}=0" in str(half.value)
     assert ranks_of(profile.path, {str(places[0]): 3, str(places[1]): 0}) == [0, 3]
+
+
+def test_an_empty_database_of_steps_is_no_loss(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """msprof makes the files of tables before it knows whether there are rows."""
+    profile = shelf.copy("msprof-sqlite", tmp_path / "run", ranks=1)
+    steps = only(profile.path, "trace.db")
+    steps.unlink()
+    steps.with_name("step_trace.db").write_bytes(b"")
+    (source,) = discover(profile.path).sources
+    records = read(source)
+    assert not [own for own in records.omissions if own.loss]
+    assert not len(records.steps)
