@@ -280,7 +280,7 @@ def test_names_that_are_far_apart_do_not_part_what_overlaps(
     """The session of a capture tells when it was taken better than its name does."""
     profile = shelf.copy("torch-db", tmp_path / "run")
     later = profile.captures[1]
-    later.rename(later.with_name(later.name.replace("20250109120000123", NEWER)))
+    later.rename(later.with_name(later.name.replace("20250109120000123", "20250109121000123")))
     assert ranks_of(profile.path) == [0, 1]
     assert discover(profile.path).notes == ()
 

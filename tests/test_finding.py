@@ -85,7 +85,7 @@ def test_in_a_comparison_each_run_is_identified_by_itself(
     assert main(["compare", "base", "new", "-q"]) == 0
     given = ["--assign-rank", f"{name}=3", "--assign-rank", f"{new.captures[0].name}=3"]
     assert main(["compare", "base", "new", "-q", "--force", *given]) == 0
-    with pytest.raises(UsageError, match="there is no such capture"):
+    with pytest.raises(UsageError, match="neither run has such a capture"):
         timeline.compare("base", "new", "c.pftrace", assign_rank={"PROF_absent": 3})
 
 

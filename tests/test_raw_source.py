@@ -32,7 +32,7 @@ from profile_shelf import Profile, ProfileShelf, change_fields
 
 from timeline.analysis.overlap import overlap_of
 from timeline.cli import main
-from timeline.errors import RankIdentityError, SourceError
+from timeline.errors import SourceError
 from timeline.records.tables import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME, Records, StepPart
 from timeline.records.valid import valid
 from timeline.selection import DETAIL_LAYERS, Selection
@@ -393,12 +393,12 @@ def without_rank(capture: Path) -> None:
 
 
 def test_raw_without_a_rank_can_be_given_one(shelf: ProfileShelf, tmp_path: Path) -> None:
-    """Raw data of an unknown rank is never rank 0; the error says how to name it."""
+    """Raw data that was not distributed is rank 0, unless another rank is given."""
     profile = shelf.copy("raw", tmp_path / "run", ranks=1)
     capture = profile.captures[0]
     without_rank(capture)
-    with pytest.raises(RankIdentityError, match=f"--assign-rank {capture.name}="):
-        discover(profile.path)
+    (source,) = discover(profile.path).sources
+    assert source.identity.rank == 0
     (source,) = discover(profile.path, {capture.name: 7}).sources
     assert source.identity.rank == 7
 

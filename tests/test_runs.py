@@ -164,6 +164,13 @@ def test_unknown_cards_are_not_taken_for_different_ones() -> None:
     assert not are_certain(held, runs_of(held))
 
 
+def test_hours_apart_is_certain_whatever_else_is_known() -> None:
+    """Benchmarks of many days need not be read to tell that they are no ranks."""
+    held = [session(5_000 * number) for number in range(3)]
+    assert runs_of(held) == [[0], [1], [2]]
+    assert are_certain(held, runs_of(held))
+
+
 def test_captures_without_a_time_are_of_the_newest_run() -> None:
     """Nothing says that they are not."""
     held = [session(0, 0, lasts_s=1), session(500, 0, lasts_s=1), Session("x", 1)]

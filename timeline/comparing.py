@@ -15,6 +15,7 @@ from timeline.chosen_ranks import choose_ranks
 from timeline.comparison import Comparison
 from timeline.encoders.formats import format_of
 from timeline.encoders.sink import Draft, write_drafts
+from timeline.errors import UsageError
 from timeline.exporting import drawn_of, opened, options_of
 from timeline.figures import Figures
 from timeline.fitting import About, Written, fit
@@ -200,9 +201,11 @@ def compare(
     with opened(base, opening, either) as before, opened(new, opening, either) as after:
         before.check_open()
         after.check_open()
-        for name, error in before.found.unassigned.items():
-            if name in after.found.unassigned:
-                raise error
+        for name in sorted(before.found.unassigned & after.found.unassigned):
+            raise UsageError(
+                f"--assign-rank {name}: neither run has such a capture.",
+                do="Use --list to see what each has.",
+            )
         drawn = drawn_of(selection, options, scopes=scopes)
         try:
             return _Runs(before, after, drawn, options, target).compared()

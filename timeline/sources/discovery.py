@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from timeline.errors import SourceError, UsageError, did_you_mean
@@ -52,14 +52,14 @@ class Discovered:
     """One source per rank of the newest run, ascending, and what else was found.
 
     notes: what was assumed and passed over. runs: all that lie there, oldest first. unclear: what
-    has no source. unassigned: captures that were given a rank and are not there, with the error.
+    has no source. unassigned: what was given a rank and is not there.
     """
 
     sources: tuple[Source, ...]
     notes: tuple[str, ...]
     runs: tuple[FoundRun, ...] = ()
     unclear: tuple[Unclear, ...] = ()
-    unassigned: Mapping[str, UsageError] = field(default_factory=dict)
+    unassigned: frozenset[str] = frozenset()
 
 
 def discover(
@@ -96,7 +96,7 @@ class _Search:
         self._root, self._finding, self._unpacked = root, finding, unpacked
         self._notes: list[str] = []
         self._unclear: list[Unclear] = []
-        self._unassigned: dict[str, UsageError] = {}
+        self._unassigned: frozenset[str] = frozenset()
 
     def found(self, assigned: Mapping[str, int]) -> Discovered:
         """All that was found."""
@@ -170,10 +170,9 @@ class _Search:
         for name, rank in assigned.items():
             hits = [at for at, claim in enumerate(claims) if claim.is_named(name)]
             if not hits:
-                error = _not_there(name, rank, claims, self._root.path)
                 if not self._finding.of_several:
-                    raise error
-                self._unassigned[name] = error
+                    raise _not_there(name, rank, claims, self._root.path)
+                self._unassigned |= {name}
             for at in hits:
                 made[at] = claims[at].assigned(rank)
             self._check_one_of_a_run(name, rank, [claims[at] for at in hits])

@@ -147,7 +147,8 @@ def _path(own: Sequence[Claim], claims: Sequence[Claim]) -> Path | None:
     """The nearest directory around a run, or its one capture, if no other run lies there."""
     places = {claim.capture.directory for claim in own}
     around = Path(os.path.commonpath(places))
-    others = [claim.capture.directory for claim in claims if claim not in own]
+    ours = set(map(id, own))
+    others = [claim.capture.directory for claim in claims if id(claim) not in ours]
     if any(other == around or around in other.parents for other in others):
         return None
     return around

@@ -170,6 +170,8 @@ def _of_database(capture: Capture, root: Root, database: Database) -> list[Claim
         pairs = sorted(set(zip(*(own.tolist() for own in columns.values()), strict=True)))
     if capture.device is not None:
         pairs = [pair for pair in pairs if pair[1] == capture.device]
+    known = [pair for pair in pairs if _is_rank(pair[0])]
+    pairs = known or [pair for pair in pairs if pair[1] >= 0]
     if len(pairs) > 1:
         return [
             _claim(capture, _mapped(capture, rank), device, clock, several=True)

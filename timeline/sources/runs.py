@@ -10,6 +10,8 @@ __all__ = ["SAME_RUN_NS", "Session", "are_certain", "runs_of"]
 
 SAME_RUN_NS = 60 * 10**9
 """Captures of different devices whose starts are closer than this belong to one run."""
+LONGEST_NS = 3_600 * 10**9
+"""No capture lasts as long: what starts further apart does not overlap."""
 
 
 @dataclass(frozen=True)
@@ -69,31 +71,30 @@ def runs_of(sessions: Sequence[Session]) -> list[list[int]]:
 def are_certain(sessions: Sequence[Session], runs: Sequence[Sequence[int]]) -> bool:
     """Whether no better times could change the runs.
 
-    They are where all times are known from start to end, or all sessions are different ranks that
-    start together; or where runs that follow each other have the same ranks, or one lacks some of
-    the other's, and they start far apart.
+    They are where all times are known from start to end. Else each run is one session or different
+    ranks, and those that follow each other start hours apart, have the same ranks, or one lacks
+    some of the other's and they start far apart.
     """
     if len(sessions) < 2 or all(own.end_ns is not None for own in sessions):
         return True
-    if any(own.rank is None or own.start_ns is None for own in sessions):
+    if any(own.start_ns is None for own in sessions):
         return False
     ranks = [[sessions[at].rank for at in members] for members in runs]
-    if any(len(set(own)) < len(own) for own in ranks):
+    if any(len(own) > 1 and (None in own or len(set(own)) < len(own)) for own in ranks):
         return False
     starts = [[sessions[at].start_ns or 0 for at in members] for members in runs]
+    gaps = [min(starts[at + 1]) - max(starts[at]) for at in range(len(runs) - 1)]
     return all(
-        set(ranks[at]) == set(ranks[at + 1])
-        or (
-            _is_part(ranks[at], ranks[at + 1])
-            and min(starts[at + 1]) - max(starts[at]) >= SAME_RUN_NS
-        )
-        for at in range(len(runs) - 1)
+        gap >= LONGEST_NS or (None not in one + other and _are_turns(one, other, gap))
+        for one, other, gap in zip(ranks[:-1], ranks[1:], gaps, strict=True)
     )
 
 
-def _is_part(one: Sequence[object], other: Sequence[object]) -> bool:
-    """Whether one holds all of the other."""
-    return set(one) <= set(other) or set(other) <= set(one)
+def _are_turns(one: Sequence[int | None], other: Sequence[int | None], gap_ns: int) -> bool:
+    """Whether the ranks of two runs are the same, or part of each other with a gap between."""
+    if set(one) == set(other):
+        return True
+    return gap_ns >= SAME_RUN_NS and (set(one) < set(other) or set(other) < set(one))
 
 
 @dataclass

@@ -125,7 +125,7 @@ def _claimed_twice(by_rank: Mapping[int, Sequence[Claim]], path: Path) -> Settle
     error = RankIdentityError(
         path,
         f"rank {rank} appears twice, in captures of one time: {places}. Using neither.",
-        do=f"Read one of them: {_open(own[-1].capture.directory)}; "
+        do=f"Pass one of them: {_open(own[-1].capture.directory)}; "
         f"or give the others ranks of their own: {command}",
     )
     alone = {rank: own[0] for rank, own in by_rank.items() if rank not in twice}
