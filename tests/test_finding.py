@@ -40,6 +40,20 @@ def test_an_export_as_path_beside_a_database(shelf: ProfileShelf, tmp_path: Path
         assert overlap_ns(read(source)) == expected_overlap(profile.run, rank)
 
 
+def test_a_trace_of_an_npu_under_any_name_as_path(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """Passed as PATH it is read for what it holds; in a directory a note names it."""
+    profile = shelf.get("torch-text", ranks=1)
+    path = tmp_path / "run" / "my model.json"
+    path.parent.mkdir()
+    shutil.copyfile(only(profile.path, "trace_view.json"), path)
+    (source,) = discover(path).sources
+    assert (source.identity.rank, source.layout) == (0, "trace_view.json")
+    assert overlap_ns(read(source)) == expected_overlap(profile.run, 0)
+    with pytest.raises(NoProfileError) as caught:
+        discover(path.parent)
+    assert "my model.json was not read: it is a trace of an NPU" in "\n".join(caught.value.lines())
+
+
 # -- captures of no rank ---------------------------------------------------------------------------
 
 

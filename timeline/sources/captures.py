@@ -42,6 +42,7 @@ _HARDWARE_LOG = re.compile(
 """The raw files of MindSpore 0.x and 1.x, which need no export."""
 _STEP_TICKS = re.compile(r"step_trace_raw_(?P<id>0|[1-9]\d{0,8})_detail_time\.csv", re.ASCII)
 """The steps of MindSpore 0.7 to 2.2, a profile where nothing finer is."""
+_LOOKS_LIKE_ONE = frozenset({JsonKind.EXECUTION_TRACE, JsonKind.NPU_TRACE, JsonKind.OTHER_TRACE})
 _CLUSTER_OUTPUT = "cluster_analysis_output"
 _CLUSTER = re.compile(
     r"cluster_analysis\.db|cluster_(?:step_trace_time\.csv|communication.*\.json)"
@@ -135,6 +136,8 @@ def _of_file(path: Path) -> list[Capture]:
     kind = _kind_of(resolved)
     if kind is JsonKind.KINETO:
         return [Capture(Layout.KINETO, resolved, resolved)]
+    if kind is JsonKind.NPU_TRACE and not _TEXT.fullmatch(plain):
+        return [Capture(Layout.TRACE_VIEW, parent, resolved)]
     for layout, pattern in _NUMBERED:
         if match := pattern.fullmatch(plain):
             return [Capture(layout, parent, parent, _id_in(match))]
@@ -408,7 +411,7 @@ def _loose(directory: Path, files: list[str], remarks: list[str]) -> Iterator[Ca
             kind = _kind_of(path)
             if kind is JsonKind.KINETO:
                 yield Capture(Layout.KINETO, path, path)
-            elif kind in (JsonKind.EXECUTION_TRACE, JsonKind.OTHER_TRACE) and not known:
+            elif kind in _LOOKS_LIKE_ONE and not known:
                 remarks.append(f"{path} was not read: it is {kind.value}.")
     if any(map(_is_of_cluster, (directory / name for name in files))):
         remarks.append(f"{directory} holds {_CLUSTER_SAID}.")

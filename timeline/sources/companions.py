@@ -39,7 +39,7 @@ def _table_directories(capture: Capture) -> tuple[Path, ...]:
     """Where the tables of a capture lie, those of the framework before those of msprof."""
     match capture.layout:
         case Layout.TRACE_VIEW | Layout.MINDSTUDIO:
-            return (capture.content,)
+            return (capture.content,) if capture.content.is_dir() else ()
         case Layout.DATABASE:
             inside = capture.content.parent
             return (inside, inside / MINDSTUDIO_OUTPUT)

@@ -103,7 +103,7 @@ class _Search:
         claims = self._assigned(self._claims(), assigned)
         claims, notes = without_twins(claims)
         self._notes += notes
-        runs = found_runs(claims)
+        runs = found_runs(claims, with_times=self._finding.lists_all)
         if not runs:
             return Discovered((), tuple(self._notes), (), tuple(self._unclear), self._unassigned)
         newest = settled(runs[-1].claims, self._root.path)

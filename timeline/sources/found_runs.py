@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -52,45 +52,55 @@ class FoundRun:
         return f"{self.when}, {noun} {spell_ids(self.ranks)}"
 
 
-def found_runs(claims: Sequence[Claim]) -> list[FoundRun]:
+def found_runs(claims: Sequence[Claim], *, with_times: bool = False) -> list[FoundRun]:
     """The runs that captures are of, oldest first.
 
-    Their names tell when they were taken, then what their files say, and what they recorded only
-    where that leaves it open which belong together.
+    Names tell when they were taken, then files, and what they recorded only where that leaves it
+    open which belong together.
+
+    with_times: whether files are asked for start and end where names tell runs apart, too.
     """
     if not claims:
         return []
-    extents: list[Extent] = [(None, None)] * len(claims)
-    sessions = _sessions(claims, extents)
-    groups = runs_of(sessions)
-    stamped = [named_time(claim) for claim in claims]
-    is_named = len(claims) > 1 and all(own != (None, None) for own in stamped)
-    is_named &= len({claim.capture.layout is Layout.KINETO for claim in claims}) == 1
-    tried: list[Callable[[], list[Extent]]] = [
-        lambda: [recorded_time(claim) for claim in claims],
-        lambda: _read(claims, extents),
-    ]
-    if is_named:
-        sessions = _sessions(claims, stamped)
-        groups = runs_of(sessions)
-    if not (is_named and are_certain(sessions, groups)):
-        for times in tried:
-            extents = times()
-            sessions = _sessions(claims, extents)
-            groups = runs_of(sessions)
-            if are_certain(sessions, groups):
-                break
-        if is_named and any(own.start_ns is None for own in sessions):
-            groups = runs_of(_sessions(claims, stamped))
+    groups, extents = _grouped(claims)
+    if extents == _named(claims):
+        # Names tell the order, and not the wall time.
+        extents = [recorded_time(claim) if with_times else (None, None) for claim in claims]
     return [_run([claims[at] for at in own], [extents[at] for at in own], claims) for own in groups]
 
 
-def _read(claims: Sequence[Claim], extents: Sequence[Extent]) -> list[Extent]:
-    """The times that are known, and those of what the other captures recorded."""
-    return [
+def _grouped(claims: Sequence[Claim]) -> tuple[list[list[int]], list[Extent]]:
+    """The runs as places of claims, and the times that tell them apart."""
+    tried = list[tuple[list[list[int]], list[Extent]]]()
+    for extents in _ever_better(claims):
+        sessions = _sessions(claims, extents)
+        groups = runs_of(sessions)
+        if are_certain(sessions, groups):
+            return groups, extents
+        tried.append((groups, extents))
+    whole = [own for own in tried if all(start is not None for start, _ in own[1])]
+    return (whole or tried)[-1]
+
+
+def _ever_better(claims: Sequence[Claim]) -> Iterator[list[Extent]]:
+    """When captures were taken, by what takes ever longer to ask."""
+    named = _named(claims)
+    if named is not None:
+        yield named
+    recorded = [recorded_time(claim) for claim in claims]
+    yield recorded
+    yield [
         known if known[1] is not None else _better(known, read_time(claim))
-        for claim, known in zip(claims, extents, strict=True)
+        for claim, known in zip(claims, recorded, strict=True)
     ]
+
+
+def _named(claims: Sequence[Claim]) -> list[Extent] | None:
+    """The times in names, where all have one: those of PyTorch's traces are in UTC, others not."""
+    named = [named_time(claim) for claim in claims]
+    of_kineto = {claim.capture.layout is Layout.KINETO for claim in claims}
+    is_whole = len(of_kineto) == 1 and all(start is not None for start, _ in named)
+    return named if is_whole else None
 
 
 def _better(known: Extent, read: Extent) -> Extent:

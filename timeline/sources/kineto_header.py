@@ -48,6 +48,7 @@ class JsonKind(enum.Enum):
 
     KINETO = "a PyTorch trace"
     EXECUTION_TRACE = "an execution trace (operators of PyTorch without times of a device)"
+    NPU_TRACE = "a trace of an NPU, which is read when it is passed as PATH itself"
     OTHER_TRACE = "a trace of another program"
     OWN_TIMELINE = "a timeline that tlexport wrote"
     NO_TRACE = "no trace"
@@ -114,7 +115,7 @@ def _is_named_by_keys(values: dict[bytes, bytes]) -> bool:
 
 def _kind_by_events(path: Path, text: bytes, *, in_object: bool) -> JsonKind:
     if _OF_ASCEND.search(text):
-        return JsonKind.OTHER_TRACE
+        return JsonKind.NPU_TRACE
     if _CATEGORY.search(text):
         return JsonKind.KINETO
     if in_object and _is_named_by_keys({_EVENTS: b""} | _tail(path, tuple(_OWN))):

@@ -37,7 +37,10 @@ _STEP_TRACE_NAME = re.compile(r"step_trace_([0-9]{1,10})_([0-9]{1,10})_([0-9]{1,
 
 @dataclass(frozen=True)
 class TraceViewSource:
-    """`ASCEND_PROFILER_OUTPUT/trace_view.json` of torch_npu and MindSpore."""
+    """`ASCEND_PROFILER_OUTPUT/trace_view.json` of torch_npu and MindSpore.
+
+    output: the directory, or a trace that lies anywhere and is called anything.
+    """
 
     identity: Identity
     clock: Clock
@@ -48,6 +51,8 @@ class TraceViewSource:
     def files(self) -> tuple[Path, ...]:
         """The trace, and the kernel table where there is one."""
         name = "trace_view.json"
+        if self.output.is_file():
+            return (self.output,)
         trace = held_file(self.output, name) or self.output / name
         kernels = held_file(self.output, "kernel_details.csv")
         return (trace, *([kernels] if kernels else []))
