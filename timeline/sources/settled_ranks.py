@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from timeline.errors import RankIdentityError
+from timeline.errors import RankIdentityError, spell_ids
 from timeline.sources.identity import NOT_DISTRIBUTED, Claim
 
 __all__ = ["Settled", "settled"]
@@ -93,10 +93,9 @@ def _half_told(claims: Sequence[Claim], nameless: Sequence[Claim], path: Path) -
     told = _by_rank([claim for claim in claims if claim.rank is not None])
     free = (rank for rank in range(len(claims) + len(told)) if rank not in told)
     command = _command(path, list(zip(sorted(nameless, key=_order), free, strict=False)), claims)
-    said = f"tells no rank, while {_short(next(iter(told.values()))[0])} beside it is rank"
-    problems = tuple(
-        (claim.capture.directory, f"{said} {min(told)}.") for claim in sorted(nameless, key=_order)
-    )
+    noun = "rank" if len(told) == 1 else "ranks"
+    said = f"tells no rank, while others of its run are {noun} {spell_ids(told)}."
+    problems = tuple((claim.capture.directory, said) for claim in sorted(nameless, key=_order))
     error = RankIdentityError(*problems[0], do=f"Say which it is, as in: {command}")
     if any(len(own) > 1 for own in told.values()):
         return Settled({}, problems, error)
