@@ -172,10 +172,12 @@ def test_hours_apart_is_certain_whatever_else_is_known() -> None:
 
 
 def test_captures_without_a_time_are_of_the_newest_run() -> None:
-    """Nothing says that they are not."""
+    """Nothing says that they are not, unless it has their rank or is of another hardware."""
     held = [session(0, 0, lasts_s=1), session(500, 0, lasts_s=1), Session("x", 1)]
     assert runs_of(held) == [[0], [1, 2]]
     assert runs_of([Session("x", 1), Session("y", 2)]) == [[0, 1]]
+    assert runs_of([*held, Session("y", 0)]) == [[2, 3], [0], [1]]
+    assert runs_of([*held[:2], Session("y", 1, hardware="GPU")]) == [[2], [0], [1]]
 
 
 def test_ten_thousand_ranks_are_one_run_at_once() -> None:

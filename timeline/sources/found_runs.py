@@ -117,6 +117,7 @@ def _sessions(claims: Sequence[Claim], extents: Sequence[Extent]) -> list[Sessio
             claim.worker,
             start_ns,
             end_ns,
+            "GPU" if claim.capture.layout is Layout.KINETO else "NPU",
         )
         for claim, (start_ns, end_ns) in zip(claims, extents, strict=True)
     ]

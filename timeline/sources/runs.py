@@ -19,7 +19,7 @@ class Session:
     """Who was captured, and when, as far as it is known; all times are of one clock.
 
     rank: None where none is told. host and worker: empty where not known. end_ns: None where only
-    the start, or some moment near it, is known.
+    the start, or some moment near it, is known. hardware: what kind of device it is of.
     """
 
     path: str
@@ -29,6 +29,7 @@ class Session:
     worker: str = ""
     start_ns: int | None = None
     end_ns: int | None = None
+    hardware: str = ""
 
     def places(self) -> Iterator[tuple[str, Hashable]]:
         """What can be in one capture at a time only: a rank, a card of a host, a process."""
@@ -45,7 +46,7 @@ def runs_of(sessions: Sequence[Session]) -> list[list[int]]:
 
     Sessions belong together where they overlap, or where they start within SAME_RUN_NS and are
     of different ranks, cards or processes. Two of one rank, card or process that do not overlap
-    are of two runs, however close. What has no time is of the newest run.
+    are of two runs, however close.
     """
     timed = [(own.start_ns, at) for at, own in enumerate(sessions) if own.start_ns is not None]
     timed.sort(key=lambda own: (own[0], sessions[own[1]].path, own[1]))
@@ -62,10 +63,29 @@ def runs_of(sessions: Sequence[Session]) -> list[list[int]]:
             runs += chosen
         chosen[0].add(at, own)
     runs.sort(key=lambda run: run.latest_ns)
-    timeless = [at for at, own in enumerate(sessions) if own.start_ns is None]
-    found = [run.members for run in runs] or [[]]
-    found[-1] = found[-1] + timeless
-    return [sorted(members) for members in found if members]
+    return _with_timeless(sessions, [sorted(run.members) for run in runs])
+
+
+def _with_timeless(sessions: Sequence[Session], runs: list[list[int]]) -> list[list[int]]:
+    """The runs with sessions of which no time is known, those of one hardware together.
+
+    They are of the newest run where nothing in it is of their ranks, cards or processes, and else
+    a run of which nobody knows when it was: it comes first.
+    """
+    blocks: dict[str, list[int]] = defaultdict(list)
+    for at, own in enumerate(sessions):
+        if own.start_ns is None:
+            blocks[own.hardware].append(at)
+    newest = runs[-1] if runs else []
+    for hardware, block in blocks.items():
+        is_same = {sessions[at].hardware for at in newest} == {hardware}
+        taken = {place for at in newest for place in sessions[at].places()}
+        if is_same and not any(taken.intersection(sessions[at].places()) for at in block):
+            newest += block
+            newest.sort()
+        else:
+            runs.insert(0, block)
+    return runs
 
 
 def are_certain(sessions: Sequence[Session], runs: Sequence[Sequence[int]]) -> bool:
