@@ -54,6 +54,19 @@ def test_a_trace_of_an_npu_under_any_name_as_path(shelf: ProfileShelf, tmp_path:
     assert "my model.json was not read: it is a trace of an NPU" in "\n".join(caught.value.lines())
 
 
+@pytest.mark.parametrize(("taken", "runs"), [("20250109115958000", 1), ("20250301115958000", 2)])
+def test_data_of_msprof_beside_the_output_of_a_framework(
+    shelf: ProfileShelf, tmp_path: Path, taken: str, runs: int
+) -> None:
+    """It is what that output was made of, unless it was taken at another time."""
+    profile = shelf.copy("torch-db", tmp_path / "run", ranks=1)
+    (capture,) = shelf.get("mindstudio", ranks=1).captures
+    shutil.copytree(capture, profile.path / f"PROF_000001_{taken}_AHJCDGNJNLNHIKFN")
+    found = discover(profile.path)
+    assert len(found.runs) == runs
+    assert [own.identity.taken[:8] for own in found.sources] == [("20250109", taken[:8])[runs - 1]]
+
+
 # -- captures of no rank ---------------------------------------------------------------------------
 
 

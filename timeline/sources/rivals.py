@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from pathlib import Path
 
 from timeline.errors import spell_ids
+from timeline.sources.capture_times import named_time, recorded_time
 from timeline.sources.identity import Claim, how_to_export, raw_error
 from timeline.sources.layouts import RAW_LAYOUTS, Layout
+from timeline.sources.runs import LONGEST_NS
 
 __all__ = ["without_twins"]
 
@@ -98,19 +101,26 @@ def _without_poorer(rank: int, candidates: list[Claim]) -> tuple[list[Claim], li
 
 def _without_raw_twins(candidates: list[Claim], around: list[Claim]) -> list[Claim]:
     """Drop msprof's own data that lies beside what the framework made of it (MindSpore to 2.4)."""
-    made = {
-        found.capture.directory.parent
-        for found in around
-        if found.capture.directory.name.endswith(("_ascend_ms", "_ascend_pt"))
-    }
-    return [
-        found
-        for found in candidates
-        if not (
-            found.capture.directory.name.startswith("PROF_")
-            and found.capture.directory.parent in made
-        )
-    ]
+    made: dict[Path, list[Claim]] = defaultdict(list)
+    for found in around:
+        if found.capture.directory.name.endswith(("_ascend_ms", "_ascend_pt")):
+            made[found.capture.directory.parent].append(found)
+
+    def is_twin(found: Claim) -> bool:
+        directory = found.capture.directory
+        beside = made.get(directory.parent, []) if directory.name.startswith("PROF_") else []
+        return any(_may_be_of_one_time(found, own) for own in beside)
+
+    return [found for found in candidates if not is_twin(found)]
+
+
+def _may_be_of_one_time(one: Claim, other: Claim) -> bool:
+    """Whether neither names nor files tell that two captures were taken at different times."""
+    for time_of in (named_time, recorded_time):
+        (one_ns, _), (other_ns, _) = time_of(one), time_of(other)
+        if one_ns is not None and other_ns is not None:
+            return abs(one_ns - other_ns) < LONGEST_NS
+    return True
 
 
 def _without_text_twins(rank: int, candidates: list[Claim]) -> tuple[list[Claim], list[str]]:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-__all__ = ["SAME_RUN_NS", "Session", "are_certain", "runs_of"]
+__all__ = ["LONGEST_NS", "SAME_RUN_NS", "Session", "are_certain", "runs_of"]
 
 SAME_RUN_NS = 60 * 10**9
 """Captures of different devices whose starts are closer than this belong to one run."""
