@@ -19,6 +19,7 @@ from profile_mindspore_raw import write_mindspore_raw
 from profile_mindspore_text import write_mindspore_text
 from profile_mindstudio import write_mindformers, write_mindstudio
 from profile_model import Iteration, RankRun, Run, Step, Task
+from profile_msprof import CANN_9, UNKNOWN_TYPES
 from profile_msprof_sqlite import write_msprof_sqlite
 from profile_overlap import Segment, expected_overlap, overlap_segments
 from profile_raw import write_raw
@@ -28,7 +29,9 @@ from profile_torch_database import write_torch_database
 from profile_torch_text import write_torch_text
 
 __all__ = [
+    "CANN_9",
     "LAYOUTS",
+    "UNKNOWN_TYPES",
     "Iteration",
     "RankRun",
     "Run",

@@ -38,10 +38,11 @@ def write_kineto(
 ) -> list[Path]:
     """Write one trace per rank, every other one packed, and return them.
 
-    A base of 0 writes no base, as versions before 2.3 did. A run that is not distributed does not
-    say which rank a trace is of. Collectives that are announced are all-to-alls, of which nothing
-    tells but the annotation and the operator around their launch, as before 2.2: NCCL runs them as
-    sends and receives.
+    A base of 0 writes no base, as versions before 2.3 did, and a kernel names its own correlation
+    instead of its operator, as some of those did. A run that is not distributed does not say which
+    rank a trace is of. Collectives that are announced are all-to-alls, of which nothing tells but
+    the annotation and the operator around their launch, as before 2.2: NCCL runs them as sends and
+    receives.
     """
     written = []
     for rank in run.ranks:
@@ -94,6 +95,7 @@ class _Events:
         self._announced = announced
         self._tasks = [task for one in rank.iterations for task in one.local_tasks]
         self._collectives = [op for one in rank.iterations for op in one.collectives]
+        self._operators = dict(launching_operators(rank))
 
     def all(self) -> Iterator[Event]:
         yield from self._names()
@@ -189,7 +191,10 @@ class _Events:
 
     def _on_device(self, stream: int, correlation: int) -> dict[str, Any]:
         device, number = self._place(stream)
-        return {"device": device, "context": 1, "stream": number, "correlation": correlation}
+        operator, _ = self._operators.get(correlation, (correlation, ""))
+        named = operator if self._base_ns else correlation
+        args = {"device": device, "context": 1, "stream": number, "correlation": correlation}
+        return args | {"External id": named}
 
     def _device(self, task: Task) -> Iterator[Event]:
         args = self._on_device(task.stream, task.connection_id)
@@ -261,6 +266,23 @@ class _Events:
     def _mark(self, name: str, place: str, time_ns: int) -> Event:
         where = {"pid": place, "tid": place}
         return {"name": name, "ph": "i", "s": "g", **where, "ts": self._us(time_ns)}
+
+
+def launching_operators(rank: RankRun) -> Iterator[tuple[int, tuple[int, str]]]:
+    """By correlation, the number and name of the operator that launched; leaves are inside of one.
+
+    A GPU has no leaves, but they are written like operators.
+    """
+    around: dict[int, tuple[int, int, str]] = {}
+    for number, call in enumerate(rank.framework_calls, 1):
+        if call.category != "cpu_op":
+            continue
+        if not call.launches:
+            around[call.thread] = (call.end_ns, number, call.name)
+        end_ns, outer, name = around.get(call.thread, (0, 0, ""))
+        told = (outer, name) if end_ns >= call.end_ns else (number, call.name)
+        for connection in call.launches:
+            yield connection, told
 
 
 def memory_samples(rank: RankRun) -> Iterable[tuple[int, int]]:

@@ -11,6 +11,7 @@ from profile_msprof import (
     CANN_8_3_GRAPH,
     PMU_COLUMNS,
     SHAPE_COLUMNS,
+    Dialect,
     msprof_events,
     msprof_metadata,
     operator_rows,
@@ -53,17 +54,31 @@ STEP_TRACE = (
 
 
 def write_mindstudio(
-    run: Run, directory: str | Path, *, older_export: bool = False, slices: int = 1
+    run: Run,
+    directory: str | Path,
+    *,
+    older_export: bool = False,
+    slices: int = 1,
+    dialect: Dialect = CANN_8_3_GRAPH,
+    operators: bool = True,
+    distributed: bool = True,
 ) -> list[Path]:
     """Write one `PROF_*` directory per rank and return them.
 
     `older_export` puts the files of an earlier, different export next to the right ones; `slices`
     above one cuts the timeline into as many files, of which only the first names its tracks.
+    Without `operators` there is no op_summary; what is not `distributed` has no rank.
     """
-    return [
-        write_mindstudio_session(run, rank, Path(directory), older_export, slices)
-        for rank in run.ranks
-    ]
+    sessions = []
+    for rank in run.ranks:
+        session = write_mindstudio_session(
+            run, rank, Path(directory), older_export, slices, dialect, distributed
+        )
+        if not operators:
+            for path in session.rglob("op_summary_*.csv"):
+                path.unlink()
+        sessions.append(session)
+    return sessions
 
 
 def write_mindformers(run: Run, directory: str | Path, *, layout: str = "mindstudio") -> list[Path]:
@@ -81,12 +96,18 @@ def write_mindformers(run: Run, directory: str | Path, *, layout: str = "mindstu
 
 
 def write_mindstudio_session(
-    run: Run, rank: RankRun, directory: Path, older_export: bool = False, slices: int = 1
+    run: Run,
+    rank: RankRun,
+    directory: Path,
+    older_export: bool = False,
+    slices: int = 1,
+    dialect: Dialect = CANN_8_3_GRAPH,
+    distributed: bool = True,
 ) -> Path:
     """Write the `PROF_*` directory of one rank."""
     session = directory / session_name(run, rank)
-    write_host_info(run, rank, session)
-    write_device_info(run, rank, session)
+    write_host_info(run, rank, session, distributed=distributed)
+    write_device_info(run, rank, session, distributed=distributed)
     output = session / "mindstudio_profiler_output"
     if older_export:
         earlier = make_run(
@@ -99,20 +120,22 @@ def write_mindstudio_session(
             monotonic=run.monotonic,
         )
         exported = stamp(run, rank.end_ns + 20 * SECOND_NS)
-        _write_export(earlier, earlier.rank(rank.rank), output, exported, slices)
-    _write_export(run, rank, output, stamp(run, rank.end_ns + 60 * SECOND_NS), slices)
+        _write_export(earlier, earlier.rank(rank.rank), output, exported, slices, dialect)
+    _write_export(run, rank, output, stamp(run, rank.end_ns + 60 * SECOND_NS), slices, dialect)
     return session
 
 
-def _write_export(run: Run, rank: RankRun, output: Path, exported: str, slices: int) -> None:
-    hardware_pid = CANN_8_3_GRAPH.pid(rank, "Ascend Hardware")
+def _write_export(
+    run: Run, rank: RankRun, output: Path, exported: str, slices: int, dialect: Dialect
+) -> None:
+    hardware_pid = dialect.pid(rank, "Ascend Hardware")
     clock = wall_clock(run)
     models = _model_threads(run, hardware_pid)
     step_trace = text_step_trace(rank, hardware_pid, clock)
     ranges = _range_events(run, rank)
     range_names = _range_metadata(rank)
-    metadata = [*msprof_metadata(run, rank, CANN_8_3_GRAPH), *models, *range_names]
-    events = [*msprof_events(run, rank, CANN_8_3_GRAPH), *step_trace, *ranges]
+    metadata = [*msprof_metadata(run, rank, dialect), *models, *range_names]
+    events = [*msprof_events(run, rank, dialect), *step_trace, *ranges]
     if slices > 1:
         events.sort(key=lambda event: str(event["ts"]))
         size = -(-len(events) // slices)
@@ -122,12 +145,12 @@ def _write_export(run: Run, rank: RankRun, output: Path, exported: str, slices: 
             write_json(path, part if index else [*metadata, *part])
     else:
         write_json(output / f"msprof_{exported}.json", [*metadata, *events])
-    label, layer = CANN_8_3_GRAPH.label(rank), CANN_8_3_GRAPH.layers["Ascend Hardware"]
+    label, layer = dialect.label(rank), dialect.layers["Ascend Hardware"]
     hardware = process(hardware_pid, "Ascend Hardware", label, layer)
     write_json(output / f"step_trace_{exported}.json", [*hardware, *models, *step_trace])
     write_json(output / f"msprof_tx_{exported}.json", [*range_names, *ranges])
     write_step_table(run, rank, output / f"step_trace_{exported}.csv")
-    rows = [[str(rank.device), *cells] for _, cells in operator_rows(run, rank, CANN_8_3_GRAPH)]
+    rows = [[str(rank.device), *cells] for _, cells in operator_rows(run, rank, dialect)]
     write_table(output / f"op_summary_{exported}.csv", OP_SUMMARY, rows, "\n")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from profile_events import (
     Event,
@@ -34,6 +34,15 @@ DEVICE_TYPES = {
     "PROFILING_ENABLE": "PLACE_HOLDER_SQE",
     "PROFILING_DISABLE": "PLACE_HOLDER_SQE",
 }
+RUNTIME_TYPES = {
+    "AI_CORE": "KERNEL_AICORE",
+    "AI_VECTOR_CORE": "KERNEL_AIVEC",
+    "MIX_AIV": "KERNEL_MIX_AIV",
+    "AI_CPU": "KERNEL_AICPU",
+    "PROFILING_ENABLE": "TASK_TIMEOUT_SET",
+    "PROFILING_DISABLE": "KERNEL_AICPU",
+}
+"""What CANN 9 calls tasks. The switches stand for tasks of the runtime that AI CPUs run, too."""
 PMU_COLUMNS = ("aicore_time(us)", "aic_total_cycles", "aiv_time(us)", "aiv_total_cycles")
 SHAPE_COLUMNS = (
     "HF32 Eligible",
@@ -57,6 +66,8 @@ class Dialect:
     host_device: int | None
     graph_mode: bool
     layers: dict[str, int] = field(hash=False)
+    types: str = "queue"
+    """How tasks are called: by the "queue" they are in, by the "runtime", or kernels as "Other"."""
 
     def pid(self, rank: RankRun, layer: str) -> int:
         device = rank.device
@@ -109,6 +120,10 @@ CANN_8_3_GRAPH = Dialect(
         "Overlap Analysis": 24,
     },
 )
+
+
+CANN_9 = replace(CANN_8_3_GRAPH, types="runtime")
+UNKNOWN_TYPES = replace(CANN_8_3_GRAPH, types="Other")
 
 
 def msprof_metadata(run: Run, rank: RankRun, dialect: Dialect) -> list[Event]:
@@ -243,11 +258,14 @@ def _hardware_events(run: Run, rank: RankRun, dialect: Dialect) -> Iterator[Even
 
 def hardware_name(task: Task, dialect: Dialect) -> tuple[str, str]:
     if task.kernel:
-        return dialect.kernel_name(task.kernel), DEVICE_TYPES.get(
-            task.kernel.core, task.kernel.core
-        )
+        core = task.kernel.core
+        kinds = {"queue": DEVICE_TYPES, "runtime": RUNTIME_TYPES, "Other": {core: "Other"}}
+        return dialect.kernel_name(task.kernel), kinds[dialect.types].get(core, core)
     if task.transfer:
         return TWIN_NAMES[task.kind], TWIN_NAMES[task.kind]
+    if dialect.types == "runtime":
+        kind = RUNTIME_TYPES.get(task.kind, task.kind)
+        return kind, kind
     return task.kind, DEVICE_TYPES[task.kind]
 
 

@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 from profile_model import MIB, NO_ID, Collective, Iteration, Kernel, RankRun, Run, Task
-from profile_msprof import TWIN_NAMES
+from profile_msprof import RUNTIME_TYPES, TWIN_NAMES
 from profile_session import session_name, write_device_info, write_host_info
 from profile_step_trace import wait_for_data_ns
 
@@ -88,23 +88,32 @@ DEVICE_TYPES = {"AI_VECTOR_CORE": "AIV"}
 
 
 def write_msprof_sqlite(
-    run: Run, directory: str | Path, *, hccl: str = "named", parsed: bool = True
+    run: Run,
+    directory: str | Path,
+    *,
+    hccl: str = "named",
+    parsed: bool = True,
+    cann_9: bool = False,
+    operators: bool = True,
+    distributed: bool = True,
 ) -> list[Path]:
     """Write one `PROF_*` directory per rank and return them.
 
     hccl is one of HCCL_VERSIONS; without `parsed` there is what surrounds the databases alone.
+    With `cann_9` there are tasks of the runtime that AI CPUs run; without `operators` the host
+    recorded none; what is not `distributed` has no rank.
     """
     if hccl not in HCCL_VERSIONS:
         raise ValueError(f"{hccl} is none of {', '.join(HCCL_VERSIONS)}")
     sessions = []
     for rank in run.ranks:
         session = Path(directory) / session_name(run, rank)
-        write_host_info(run, rank, session)
-        write_device_info(run, rank, session)
+        write_host_info(run, rank, session, distributed=distributed)
+        write_device_info(run, rank, session, distributed=distributed)
         clock = DeviceCounter(run, rank)
         clock.write(session / f"device_{rank.device}")
         if parsed:
-            databases = _Databases(run, rank, clock, hccl)
+            databases = _Databases(run, rank, clock, hccl, cann_9, operators)
             _write(session / f"device_{rank.device}" / "sqlite", databases.of_device())
             _write(session / "host" / "sqlite", databases.of_host())
         sessions.append(session)
@@ -150,8 +159,17 @@ def _write(directory: Path, databases: dict[str, Tables]) -> None:
 class _Databases:
     """The databases of one device and its host."""
 
-    def __init__(self, run: Run, rank: RankRun, clock: DeviceCounter, hccl: str) -> None:
+    def __init__(
+        self,
+        run: Run,
+        rank: RankRun,
+        clock: DeviceCounter,
+        hccl: str,
+        cann_9: bool,
+        operators: bool,
+    ) -> None:
         self._run, self._rank, self._clock, self._hccl = run, rank, clock, hccl
+        self._cann_9, self._with_operators = cann_9, operators
 
     def of_device(self) -> dict[str, Tables]:
         """Everything in `device_N/sqlite`."""
@@ -171,7 +189,9 @@ class _Databases:
     def of_host(self) -> dict[str, Tables]:
         """Everything in `host/sqlite`."""
         found: dict[str, Tables] = {
-            "ge_info.db": {"TaskInfo": (TASK_INFO, list(self._operators()))},
+            "ge_info.db": {
+                "TaskInfo": (TASK_INFO, list(self._operators()) if self._with_operators else [])
+            },
             "api_event.db": {"ApiData": (API_DATA, list(self._calls()))},
             "msproftx.db": {"MsprofTx": (MSPROF_TX, list(self._marks()))},
             "ge_hash.db": {
@@ -219,12 +239,16 @@ class _Databases:
                 0,
                 self._monotonic_ns(task.start_ns),
                 task.duration_ns,
-                "FFTS_PLUS" if (task.stream, task.task_id) in parents else task.kind,
-                _device_type(task),
+                "FFTS_PLUS" if (task.stream, task.task_id) in parents else self._kind(task),
+                "AI_CPU" if self._kind(task) != task.kind else _device_type(task),
                 task.connection_id,
             )
             for task, graph in placed
         ]
+
+    def _kind(self, task: Task) -> str:
+        is_switch = self._cann_9 and task in self._rank.switches
+        return RUNTIME_TYPES[task.kind] if is_switch else task.kind
 
     def _steps(self) -> Iterator[Row]:
         count = self._clock.count

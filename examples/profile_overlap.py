@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 
 from profile_model import Iteration, Run
 
@@ -16,6 +17,9 @@ NOT_OVERLAPPED = "Communication(Not Overlapped)"
 FREE = "Free"
 CATEGORIES = (COMPUTING, COMMUNICATION, NOT_OVERLAPPED, FREE)
 """In the order in which profilers number their threads."""
+COPIES = "Copies"
+IDLE = "Idle"
+COPY_KIND = "MEMCPY_ASYNC"
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,44 @@ def overlap_segments(
         for iteration in one.iterations
         if graph is None or iteration.graph == graph
     )
+
+
+def free_segments(
+    run: Run, rank: int, step: int | None = None, graph: int | None = None, *, copies: bool = True
+) -> list[Segment]:
+    """What the free segments consist of: copies, and idle time.
+
+    copies: whether what records the rank tells copies; else all is idle.
+    """
+    iterations = [
+        iteration
+        for one in run.rank(rank).steps
+        if step is None or one.id == step
+        for iteration in one.iterations
+        if graph is None or iteration.graph == graph
+    ]
+    tasks = [
+        task
+        for iteration in iterations
+        for task in iteration.local_tasks
+        if copies and task.kind == COPY_KIND
+    ]
+    found: list[Segment] = []
+    for free in sweep(iterations):
+        if free.category != FREE:
+            continue
+        inside = {free.start_ns, free.end_ns}
+        inside |= {time_ns for task in tasks for time_ns in (task.start_ns, task.end_ns)}
+        edges = sorted(time_ns for time_ns in inside if free.start_ns <= time_ns <= free.end_ns)
+        for start_ns, end_ns in pairwise(edges):
+            copied = any(task.start_ns < end_ns and start_ns < task.end_ns for task in tasks)
+            category = COPIES if copied else IDLE
+            last = found[-1] if found else None
+            if last and last.category == category and last.end_ns == start_ns:
+                found[-1] = Segment(category, last.start_ns, end_ns)
+            else:
+                found.append(Segment(category, start_ns, end_ns))
+    return found
 
 
 def totals(segments: Iterable[Segment]) -> dict[str, int]:

@@ -108,24 +108,33 @@ def write_raw(
     log: str = "stars",
     megahertz: str = "100",
     slices: int = 3,
+    distributed: bool = True,
 ) -> list[Path]:
     """Write one `PROF_*` directory per rank, with nothing exported, and return them.
 
     Args:
         log: "stars" (910B), "hwts" (910A) or "v6", whose records are laid out in a newer way.
         slices: how many files each log is cut into, wherever that is in a record.
+        distributed: whether the captures have ranks.
     """
     return [
-        _write_session(run, rank, Path(directory), log, megahertz, slices) for rank in run.ranks
+        _write_session(run, rank, Path(directory), log, megahertz, slices, distributed)
+        for rank in run.ranks
     ]
 
 
 def _write_session(
-    run: Run, rank: RankRun, directory: Path, log: str, megahertz: str, slices: int
+    run: Run,
+    rank: RankRun,
+    directory: Path,
+    log: str,
+    megahertz: str,
+    slices: int,
+    distributed: bool,
 ) -> Path:
     session = directory / session_name(run, rank)
-    write_host_info(run, rank, session)
-    write_device_info(run, rank, session)
+    write_host_info(run, rank, session, distributed=distributed)
+    write_device_info(run, rank, session, distributed=distributed)
     device = session / f"device_{rank.device}"
     platform = {"stars": STARS_PLATFORM, "hwts": HWTS_PLATFORM, "v6": V6_PLATFORM}[log]
     change_device_info(device / f"info.json.{rank.device}", megahertz, platform)

@@ -80,11 +80,15 @@ def write_profiler_info(run: Run, rank: RankRun, worker: Path, export_type: str)
     write_json(worker / f"profiler_info_{rank.rank}.json", document, indent=4)
 
 
-def write_device_info(run: Run, rank: RankRun, session: Path) -> None:
-    """Write identity and clock samples of `device_N`, each with its `.done` marker."""
+def write_device_info(run: Run, rank: RankRun, session: Path, *, distributed: bool = True) -> None:
+    """Write identity and clock samples of `device_N`, each with its `.done` marker.
+
+    What is not `distributed` has no rank.
+    """
     device = session / f"device_{rank.device}"
     documents = {
-        "info.json": _host_document(run, rank) | {"rank_id": rank.rank, "pid_name": "python"},
+        "info.json": _host_document(run, rank)
+        | {"rank_id": rank.rank if distributed else -1, "pid_name": "python"},
         "start_info": clock_sample(run, rank.start_ns, "Begin"),
         "end_info": clock_sample(run, rank.end_ns, "End"),
     }
@@ -95,9 +99,10 @@ def write_device_info(run: Run, rank: RankRun, session: Path) -> None:
         path.with_name(f"{path.name}.done").write_text(done, encoding="utf-8", newline="")
 
 
-def write_host_info(run: Run, rank: RankRun, session: Path) -> None:
+def write_host_info(run: Run, rank: RankRun, session: Path, *, distributed: bool = True) -> None:
     """Write what newer msprof says of the host process."""
-    document = _host_document(run, rank) | {"rank_id": rank.rank, "pid_name": "python3"}
+    rank_id = rank.rank if distributed else -1
+    document = _host_document(run, rank) | {"rank_id": rank_id, "pid_name": "python3"}
     document |= {"hostUid": HOST_UID, "devices": str(rank.device), "DeviceInfo": []}
     write_json(session / "host" / "info.json", document)
     write_json(session / "host" / "start_info", clock_sample(run, rank.start_ns, "Begin"))

@@ -7,7 +7,7 @@ from pathlib import Path
 from profile_events import exact_us, write_table
 from profile_mindstudio import OP_SUMMARY, write_mindstudio, write_step_table
 from profile_model import RankRun, Run
-from profile_msprof import CANN_8_3_GRAPH, hardware_name, operator_rows
+from profile_msprof import CANN_8_3_GRAPH, Dialect, hardware_name, operator_rows
 from profile_session import session_name, write_device_info
 from profile_torch_text import write_torch_text
 
@@ -31,15 +31,29 @@ def write_kernel_details(run: Run, directory: str | Path) -> list[Path]:
     return workers
 
 
-def write_op_summary(run: Run, directory: str | Path) -> list[Path]:
-    """Write one `PROF_*` directory per rank, with the tables of its export and no trace."""
-    sessions = write_mindstudio(run, directory)
+def write_op_summary(
+    run: Run,
+    directory: str | Path,
+    *,
+    dialect: Dialect = CANN_8_3_GRAPH,
+    operators: bool = True,
+    wholes: bool = False,
+) -> list[Path]:
+    """Write one `PROF_*` directory per rank, with the tables of its export and no trace.
+
+    Without `operators` there is task_time alone. With `wholes` task_time has the span of the
+    FFTS+ task around a kernel, which op_summary does not count.
+    """
+    sessions = write_mindstudio(run, directory, dialect=dialect)
     for session, rank in zip(sessions, run.ranks, strict=True):
         output = session / "mindstudio_profiler_output"
         (table,) = output.glob("op_summary_*.csv")
         for path in output.glob("*.json"):
             path.unlink()
-        write_task_time(run, rank, output / table.name.replace("op_summary", "task_time"))
+        path = output / table.name.replace("op_summary", "task_time")
+        write_task_time(run, rank, path, dialect, wholes=wholes)
+        if not operators:
+            table.unlink()
     return sessions
 
 
@@ -75,17 +89,27 @@ def _write_iteration(run: Run, rank: RankRun, graph: int, number: int, path: Pat
     write_table(path, OP_SUMMARY, rows, "\n")
 
 
-def write_task_time(run: Run, rank: RankRun, path: Path) -> None:
+def write_task_time(
+    run: Run,
+    rank: RankRun,
+    path: Path,
+    dialect: Dialect = CANN_8_3_GRAPH,
+    *,
+    wholes: bool = False,
+) -> None:
     """Write all hardware tasks of one rank; what is no kernel has no name."""
     tasks = [*rank.switches, *(task for one in rank.iterations for task in one.tasks)]
+    around = {(task.stream, task.task_id): task for one in rank.iterations for task in one.parents}
     rows = []
     for task in sorted(tasks, key=lambda task: task.start_ns):
-        _, kind = hardware_name(task, CANN_8_3_GRAPH)
-        name = "N/A"
+        _, kind = hardware_name(task, dialect)
+        name, span = "N/A", task
         if task.kernel:
             # The name in the binary, not the operator's.
-            name, kind = f"_Z{task.kernel.op_type}_kernel0", task.kernel.core
-        times = [exact_us(task.duration_ns)]
-        times += [exact_us(run.wall_ns(ns)) + "\t" for ns in (task.start_ns, task.end_ns)]
+            name = f"_Z{task.kernel.op_type}_kernel0"
+            kind = kind if dialect.types == "runtime" else task.kernel.core
+            span = around.get((task.stream, task.task_id), task) if wholes else task
+        times = [exact_us(span.duration_ns)]
+        times += [exact_us(run.wall_ns(ns)) + "\t" for ns in (span.start_ns, span.end_ns)]
         rows.append([rank.device, name, kind, task.stream, task.task_id, *times])
     write_table(path, TASK_TIME, rows, "\n")

@@ -103,14 +103,19 @@ ENUMS: dict[str, dict[str, int]] = {
 }
 
 
-def write_torch_database(run: Run, directory: str | Path) -> list[Path]:
-    """Write one `*_ascend_pt` directory per rank and return them."""
+def write_torch_database(run: Run, directory: str | Path, *, operators: bool = True) -> list[Path]:
+    """Write one `*_ascend_pt` directory per rank and return them.
+
+    Without `operators` nothing is known of what computes but the types of tasks.
+    """
     workers = []
     for rank in run.ranks:
         worker = Path(directory) / worker_name(run, rank)
         output = worker / "ASCEND_PROFILER_OUTPUT"
         output.mkdir(parents=True, exist_ok=True)
         tables = _Database(run, rank).tables()
+        if not operators:
+            tables["COMPUTE_TASK_INFO"] = []
         _write_database(output / f"ascend_pytorch_profiler_{rank.rank}.db", SCHEMA, tables)
         steps: Tables = {"StepTraceTime": [_step_row(step) for step in rank.steps]}
         _write_database(output / "analysis.db", ANALYSIS_SCHEMA, steps)

@@ -130,14 +130,16 @@ SELECT
   arg_number(args, 'step', 'computing_ns') AS computing_ns,
   arg_number(args, 'step', 'communication_ns') AS communication_ns,
   arg_number(args, 'step', 'not_overlapped_ns') AS not_overlapped_ns,
-  arg_number(args, 'step', 'free_ns') AS free_ns
+  arg_number(args, 'step', 'free_ns') AS free_ns,
+  arg_number(args, 'step', 'copies_ns') AS copies_ns,
+  arg_number(args, 'step', 'idle_ns') AS idle_ns
 FROM drawn
 WHERE layer = 'Step Trace' AND label != 'ProfilerStep'
   AND arg_number(args, 'step', 'span_ns') IS NOT NULL;
 
 -- 1. Which steps are slow? Slowest first, with the rank that it was slowest on and how that rank
 -- spent it; spread_ns is how much longer it took there than on the fastest rank. A step that is
--- slow because of not_overlapped_ns waits for communication, one with free_ns for the host.
+-- slow because of not_overlapped_ns waits for communication, one with idle_ns for the host.
 CREATE OR REPLACE PERFETTO VIEW slowest_steps AS
 WITH
   -- Ranks number their graphs apart, so graphs tell steps apart only where a rank has several.
@@ -155,7 +157,7 @@ WITH
     FROM matched
   )
 SELECT
-  graph, step, rank AS slowest_rank, span_ns, computing_ns, not_overlapped_ns, free_ns, spread_ns
+  graph, step, rank AS slowest_rank, span_ns, computing_ns, not_overlapped_ns, idle_ns, spread_ns
 FROM placed
 WHERE place = 1
 ORDER BY span_ns DESC, step;
@@ -171,7 +173,7 @@ SELECT
   cast_int!(avg(computing_ns)) AS computing_ns,
   cast_int!(avg(communication_ns)) AS communication_ns,
   cast_int!(avg(not_overlapped_ns)) AS not_overlapped_ns,
-  cast_int!(avg(free_ns)) AS free_ns
+  cast_int!(avg(idle_ns)) AS idle_ns
 FROM device_steps
 GROUP BY rank
 ORDER BY computing_ns DESC, rank;

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from layout_table import ReadLayout, read_layout
 from perfetto_sql import TraceProcessor
-from profile_shelf import COMPARABLE, ProfileShelf
+from profile_shelf import COMPARABLE, VARIANTS, ProfileShelf
 
 from timeline.processes import Processes
 
@@ -60,6 +60,13 @@ def layouts(shelf: ProfileShelf) -> dict[str, ReadLayout]:
     """The same run read through every layout, with tasks of each kind in it."""
     run = {"ops_per_step": 24, "planes": 4}
     return {name: read_layout(shelf.get(name, **run)) for name in COMPARABLE}
+
+
+@pytest.fixture(scope="session")
+def variants(shelf: ProfileShelf) -> dict[str, ReadLayout]:
+    """The same run as other versions write it."""
+    run = {"ops_per_step": 24, "planes": 4}
+    return {name: read_layout(shelf.get(name, **run)) for name in VARIANTS}
 
 
 @pytest.fixture(scope="session")

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from make_profile import Iteration, RankRun, Run, expected_overlap, overlap_segments
+from make_profile import Iteration, RankRun, Run, Segment, expected_overlap, overlap_segments
+from profile_overlap import COPIES, IDLE, free_segments
 
 from timeline.records.tables import (
     NO_CONTEXT,
     NO_GRAPH,
     NO_ID,
-    NO_RANK,
     CommunicationOps,
     FlowEnd,
     HostEvents,
@@ -226,7 +226,13 @@ class ExpectedPicture:
                 else ["ProfilerStep", "Step on device"]
             )
             waited = any(wait.rank == rank and wait.waited_ns for wait in self.waits)
-            found[rank, "Overlap Analysis"] = [*OVERLAP_ROWS, *([WAITING] if waited else [])]
+            free = {one.category for one in self._free(rank)}
+            parts = [name for name in (COPIES, IDLE) if COPIES in free and name in free]
+            found[rank, "Overlap Analysis"] = [
+                *OVERLAP_ROWS,
+                *parts,
+                *([WAITING] if waited else []),
+            ]
             if self.kind is Kind.DETAIL:
                 found |= _detail_rows(self.records[rank])
         return found
@@ -271,7 +277,12 @@ class ExpectedPicture:
         """How a step was spent: in nanoseconds, and in percent of its span."""
         parts = expected_overlap(self.run, rank.rank, step, graph)
         span_ns = parts["computing_ns"] + parts["not_overlapped_ns"] + parts["free_ns"]
-        shares = ("not_overlapped", "free")
+        free = self._free(rank.rank, step, graph)
+        copies_ns = sum(one.duration_ns for one in free if one.category == COPIES)
+        if self.records[rank.rank].tells_copies:
+            parts["copies_ns"] = copies_ns
+        parts["idle_ns"] = parts["free_ns"] - copies_ns
+        shares = ("not_overlapped", "idle")
         return {
             "span_ns": span_ns,
             **parts,
@@ -320,9 +331,16 @@ class ExpectedPicture:
         return Shown(rank.rank, "Step Trace", row, begin, length, name, args)
 
     def _overlap(self, rank: RankRun) -> Iterator[Shown]:
-        for one in overlap_segments(self.run, rank.rank):
+        free = self._free(rank.rank)
+        has_copies = any(one.category == COPIES for one in free)
+        for one in (*overlap_segments(self.run, rank.rank), *(free if has_copies else ())):
             begin, row = self._time_ns(one.start_ns), one.category
             yield Shown(rank.rank, "Overlap Analysis", row, begin, one.duration_ns, row)
+
+    def _free(self, rank: int, step: int | None = None, graph: int | None = None) -> list[Segment]:
+        """What free time consists of, as far as the layout tells."""
+        copies = self.records[rank].tells_copies
+        return free_segments(self.run, rank, step, graph, copies=copies)
 
     def _waiting(self, rank: int) -> Iterator[Shown]:
         for wait in self.waits:
@@ -403,7 +421,7 @@ def _plane(records: Records, row: int) -> Shown:
     }
     numbers = {
         "src_rank": _given(table.source_rank[row]),
-        "dst_rank": _given(table.target_rank[row], NO_RANK),
+        "dst_rank": _given(table.target_rank[row], NO_ID),
         "size_bytes": int(table.size_bytes[row]) if moves else None,
         "bandwidth_gb_s": rounded(bandwidth) if moves and not math.isnan(bandwidth) else None,
         "stream_id": _given(table.stream[row]),

@@ -170,7 +170,7 @@ COLUMNS: dict[str, Callable[[Run, RankTracks], Held]] = {
     "kernels": _kernels,
     "other tasks": _others,
     "names": _attributes("name", "scope"),
-    "op types": _attributes("op_type"),
+    "op types": _attributes("op_type", "launched_by"),
     "shapes": _attributes("input_shapes"),
     "streams": _attributes("stream"),
     "graphs": _graphs,

@@ -18,7 +18,7 @@ from profile_shelf import Profile
 
 from timeline.analysis.steps import StepOperators, with_steps
 from timeline.records.columns import Codes
-from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Records, StepPart
+from timeline.records.tables import GPU, NO_GRAPH, NO_ID, NO_TIME, Records, StepPart
 from timeline.records.valid import valid
 from timeline.selection import DETAIL_LAYERS, Selection
 from timeline.share import Request, share_of_records
@@ -69,7 +69,7 @@ class RankTracks:
     @property
     def gpu(self) -> bool:
         """Whether the devices are GPUs."""
-        return self.records.hardware == "GPU"
+        return self.records.hardware == GPU
 
 
 def sources_of(profile: Profile) -> list[Source]:
@@ -141,14 +141,19 @@ class _Reading:
         return list(zip(moved.start_ns.tolist(), moved.end_ns.tolist(), strict=True))
 
     def _kernels(self) -> Iterator[tuple[Span, dict[str, Any]]]:
-        """Names are those of the framework, or of its graph; a type is not a name."""
+        """Names are those of the framework, or of its graph; a type is not a name.
+
+        The unit that ran a task is no type of operators. On GPUs a type is what launched a kernel.
+        """
         tasks = self._records.tasks.take(self._records.tasks.compute)
-        for span, stream, graph, name, kind, *shapes in zip(
+        gpu = self._records.hardware == GPU
+        for span, stream, graph, name, kind, unit, *shapes in zip(
             self._spans(tasks),
             tasks.stream.tolist(),
             tasks.graph.tolist(),
             self._spelled(tasks.name),
             self._spelled(tasks.op_type),
+            self._spelled(tasks.task_type),
             self._spelled(tasks.input_shapes),
             self._spelled(tasks.output_shapes),
             strict=True,
@@ -161,7 +166,8 @@ class _Reading:
                     graph=None if graph == NO_GRAPH else graph,
                     name=name if name == kernel.name else None,
                     scope=name if name == kernel.scope else None,
-                    op_type=kind,
+                    op_type=None if gpu or kind == unit else kind,
+                    launched_by=kind if gpu else None,
                     input_shapes=shapes[0],
                     output_shapes=shapes[1],
                 ),

@@ -71,12 +71,15 @@ def made_report(
 def _parts(chance: np.random.Generator, count: int, scale: int) -> dict[str, np.ndarray]:
     computing, not_overlapped, free = chance.integers(1, scale * MILLISECOND_NS, (3, count))
     overlapped = chance.integers(0, computing)
+    copies = chance.integers(0, free)
     return {
         "span_ns": computing + not_overlapped + free,
         "computing_ns": computing,
         "communication_ns": overlapped + not_overlapped,
         "not_overlapped_ns": not_overlapped,
         "free_ns": free,
+        "copies_ns": copies,
+        "idle_ns": free - copies,
     }
 
 
@@ -84,7 +87,8 @@ def _overlap(chance: np.random.Generator, ranks: int, steps: int) -> Table:
     parts = _parts(chance, ranks, 100)
     step_ns = np.ma.masked_array(parts["span_ns"] // max(1, steps), np.full(ranks, not steps))
     head = {"rank": np.arange(ranks), "steps": np.full(ranks, steps), "step_ns": step_ns}
-    return Table({**head, **parts})
+    none = np.ma.masked_equal(np.full(ranks, -1), -1)
+    return Table({**head, **parts, "outside_ns": none, "before_ns": none})
 
 
 def _steps(chance: np.random.Generator, overlap: Table, steps: int, *, phases: bool) -> Table:
@@ -134,6 +138,8 @@ def _operators(chance: np.random.Generator, ranks: int, names: int, word: str) -
 
 def _waiting(chance: np.random.Generator, ranks: int) -> Table:
     names = (
+        "shared",
+        "alone",
         "times_last",
         "waited_ns",
         "caused_ns",
@@ -155,6 +161,7 @@ def _collectives(chance: np.random.Generator, ranks: int, word: str) -> Table:
             "group": np.array([f"Group {rank % 3}{word}" for rank in range(ranks)], object),
             "count": np.full(ranks, 5),
             "size_bytes": chance.integers(1, 10**9, ranks),
+            "moved_bytes": chance.integers(1, 10**9, ranks),
             "total_ns": waited_ns + transfer_ns,
             "waited_ns": waited_ns,
             "transfer_ns": transfer_ns,

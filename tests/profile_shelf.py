@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from make_profile import (
+    CANN_9,
+    UNKNOWN_TYPES,
     Run,
     make_run,
     write_kernel_details,
@@ -65,6 +67,22 @@ WRITERS: dict[str, Callable[[Run, Path], list[Path]]] = {
 }
 """Everything that can be on disk, by name."""
 
+VARIANTS: dict[str, Callable[[Run, Path], list[Path]]] = {
+    "mindstudio-cann-9": functools.partial(write_mindstudio, dialect=CANN_9),
+    "mindstudio-cann-9-trace": functools.partial(write_mindstudio, dialect=CANN_9, operators=False),
+    "mindstudio-other-types": functools.partial(
+        write_mindstudio, dialect=UNKNOWN_TYPES, operators=False
+    ),
+    "op-summary-cann-9": functools.partial(write_op_summary, dialect=CANN_9, wholes=True),
+    "task-time-cann-9": functools.partial(write_op_summary, dialect=CANN_9, operators=False),
+    "msprof-sqlite-cann-9": functools.partial(write_msprof_sqlite, cann_9=True),
+    "msprof-sqlite-no-operators": functools.partial(
+        write_msprof_sqlite, cann_9=True, operators=False
+    ),
+    "torch-db-no-operators": functools.partial(write_torch_database, operators=False),
+}
+"""The same layouts as other versions write them, or with some of their tables alone."""
+
 LAYOUTS = ("torch-text", "torch-db", "mindspore-2.1", "mindstudio", "mindformers")
 """The names that stand for a layout of their own; the others are variants."""
 
@@ -96,7 +114,7 @@ class ProfileShelf:
             run = tiny_run(**parameters)
             path = self._root / f"{layout}-{len(self._made)}"
             path.mkdir()
-            self._made[key] = Profile(path, tuple(WRITERS[layout](run, path)), run)
+            self._made[key] = Profile(path, tuple((WRITERS | VARIANTS)[layout](run, path)), run)
             self._states[path] = tree_state(path)
         return self._made[key]
 

@@ -8,7 +8,6 @@ import gc
 import importlib
 import inspect
 import json
-import os
 import pkgutil
 import shutil
 import sqlite3
@@ -23,6 +22,7 @@ import numpy as np
 import pytest
 from profile_archives import write_archive
 from profile_shelf import ProfileShelf
+from test_contract import members
 
 import timeline
 from timeline.arguments import build_parser
@@ -30,7 +30,6 @@ from timeline.cli import main
 from timeline.profile import MOST_SELECTIONS
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Kind, Layer, Selection
 
-PINNED = Path(__file__).parent / "golden" / "api.txt"
 PARTS = ("computing_ns", "communication_ns", "not_overlapped_ns", "free_ns")
 HEAVY = (
     *("numpy", "orjson", "msgspec", "apsw", "perfetto", "google.protobuf", "zlib_ng"),
@@ -38,48 +37,6 @@ HEAVY = (
 )
 
 # -- names -----------------------------------------------------------------------------------------
-
-
-def members() -> Iterator[tuple[str, Any]]:
-    """Every public name with what it stands for; classes with their public members."""
-    for name in timeline.__all__:
-        found = getattr(timeline, name)
-        yield name, found
-        if inspect.isclass(found) and not issubclass(found, Exception):
-            for member, own in sorted(vars(found).items()):
-                if not member.startswith("_") and (callable(own) or isinstance(own, property)):
-                    yield f"{name}.{member}", own
-
-
-def spelled(name: str, found: Any) -> str:
-    """A name with its signature; * marks what is given by keyword only."""
-    if isinstance(found, property):
-        return f"{name}: property"
-    if inspect.isclass(found) and issubclass(found, Exception):
-        return f"{name}: {', '.join(base.__name__ for base in found.__bases__)}"
-    if name in ("Align", "Args", "Fit", "Kind", "Layer"):
-        return f"{name}: {', '.join(one.value for one in found)}"
-    if name in ("ComparisonReport", "ExportReport", "Profile") or not callable(found):
-        return name
-    signature = inspect.signature(found)
-    given = ", ".join(map(parameter_text, signature.parameters.values()))
-    return f"{name}({given}) -> {signature.return_annotation}"
-
-
-def parameter_text(parameter: inspect.Parameter) -> str:
-    only = "*" if parameter.kind is inspect.Parameter.KEYWORD_ONLY else ""
-    if parameter.annotation is inspect.Parameter.empty:
-        return parameter.name
-    default = "" if parameter.default is inspect.Parameter.empty else f" = {parameter.default!r}"
-    return f"{only}{parameter.name}: {parameter.annotation}{default}"
-
-
-def test_names_and_signatures_are_pinned() -> None:
-    """Whoever changes what others call has to say so; UPDATE_GOLDEN=1 writes it down."""
-    text = "".join(f"{spelled(name, found)}\n" for name, found in members())
-    if os.environ.get("UPDATE_GOLDEN"):
-        PINNED.write_text(text, encoding="utf-8")
-    assert text == PINNED.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", [name for name, _ in members() if name != "__version__"])

@@ -382,8 +382,8 @@ def test_the_temporary_directory_does_not_count(
     temporary.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(temporary))
     archive = write_archive(without_ranks(shelf, tmp_path / "plain"), tmp_path / "all.zip")
-    assert main([str(archive), "--list"]) == 1
-    assert f"{archive}/capture: no rank id" in capsys.readouterr().err
+    assert main([str(archive), "--list"]) == 0
+    assert "capture is rank 0" in capsys.readouterr().out
 
 
 def test_ranks_are_assigned_by_any_name(

@@ -326,7 +326,7 @@ def test_words_of_success(command: Command, profile: Profile) -> None:
     assert written.endswith(", steps 1-3")
 
 
-def interrupt(*_: object) -> None:
+def interrupt(*_: object, **_more: object) -> None:
     raise KeyboardInterrupt
 
 
@@ -340,6 +340,19 @@ def test_interrupt_while_reading(
     assert outcome.out == ""
     assert "interrupted" in outcome.err
     assert command.files() == []
+
+
+@pytest.mark.parametrize("arguments", [(), ("--quiet", "--open")], ids=["told", "shown"])
+def test_interrupt_behind_the_writing(
+    command: Command, profile: Profile, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    """What is written stays, and the message does not deny it."""
+    monkeypatch.setattr("timeline.terminal.verdict_text", interrupt)
+    monkeypatch.setattr("timeline.viewer.show", interrupt)
+    outcome = command(profile.path, *arguments)
+    assert outcome.code == 130
+    assert outcome.err == "tlexport: interrupted; the timeline was written before.\n"
+    assert command.files() == ["timeline-summary-r0-1.pftrace"]
 
 
 # -- nothing is left behind ------------------------------------------------------------------------

@@ -32,6 +32,7 @@ from timeline.report_page import comparison_page
 from timeline.table import Table
 from timeline.units import spell_duration
 
+GPU = Path(__file__).resolve().parents[2] / "shared" / "data" / "gpu" / "trace_filter"
 SLOWED = "MatMulV2"
 TIMES = ("base_ns", "new_ns", "delta_ns")
 
@@ -193,19 +194,73 @@ def test_operators_of_one_run_are_all_matched(rows: list[Any]) -> None:
         ("TensorMove", "", "AI_VECTOR_CORE", "tensor moves"),
         ("DropoutGenMask", "", "AI_CPU", "AI CPU"),
         ("DSAGenBitMask", "", "DSA_SQE", "other"),
-        ("tn", "ampere_bf16_s16816gemm_bf16_128x64_tn", "kernel", "matmul"),
-        ("kernel", "void flash_fwd_kernel<...>", "kernel", "flash attention"),
-        ("kernel", "void cudnn::bn_fw_tr_1C11_kernel_NCHW<...>", "kernel", "vector"),
+        # kernels of GPUs by the operator that launched them
+        ("aten::mm", "void own_kernel<4>(int)", "kernel", "matmul"),
+        ("aten::addmm", "void cublasLt::splitKreduce_kernel<32>(int)", "kernel", "matmul"),
+        ("aten::_scaled_mm", "", "kernel", "matmul"),
+        ("aten::upsample_linear1d", "", "kernel", "vector"),
+        ("vllm::rocm_unquantized_gemm", "wvSplitK_hf_sml_", "kernel", "matmul"),
+        ("aten::miopen_convolution", "batched_transpose_32x32_half", "kernel", "convolution"),
+        ("aten::convolution_backward", "Cijk_Alik_Bljk_BBS", "kernel", "convolution"),
+        ("aten::_flash_attention_forward", "attn_fwd", "kernel", "flash attention"),
+        ("aten::_scaled_dot_product_cudnn_attention", "", "kernel", "flash attention"),
+        ("FlashAttnVarlenFunc", "own", "kernel", "flash attention"),
+        (
+            "aten::copy_",
+            "void at::native::elementwise_kernel<4>()",
+            "kernel",
+            "transposes and casts",
+        ),
+        ("aten::embedding", "", "kernel", "vector"),
+        ("aten::_convert_weight_to_int4pack", "", "kernel", "vector"),
+        ("triton_poi_fused_addmm_convolution_transpose", "", "kernel", "vector"),
+        ("triton_tem_fused_addmm", "", "kernel", "matmul"),
+        ("fbgemm::permute_2D_sparse_data", "void fbgemm_gpu::x<int>(int)", "kernel", "vector"),
+        # and else by their names
+        ("fbgemm::f8f8bf16_rowwise", "void cutlass::device_kernel<X::Gemm>", "kernel", "matmul"),
+        ("AddmmBackward0", "volta_sgemm_128x32_nn", "kernel", "matmul"),
+        ("cuBLAS GEMM", "ampere_bf16_s16816gemm_bf16_128x64_tn", "kernel", "matmul"),
+        ("Tensile GEMM", "", "kernel", "matmul"),
+        (
+            "sm90_fp8_gemm_1d2d_impl",
+            "void deep_gemm::sm90_fp8_gemm_1d2d_impl<>",
+            "kernel",
+            "matmul",
+        ),
+        ("fused_moe_kernel", "fused_moe_kernel", "kernel", "matmul"),
+        ("permute_2D_lengths_kernel", "void fbgemm_gpu::permute_2D_<int>(int)", "kernel", "vector"),
+        ("flash attention backward", "", "kernel", "flash attention"),
+        ("create_flashinfer_kv_indices_triton", "", "kernel", "vector"),
+        ("BatchPrefillWithPagedKVCacheKernel", "", "kernel", "paged attention"),
+        ("paged_attention_ll4mi_reduce_kernel", "", "kernel", "paged attention"),
+        ("kernel_batched_gemm_xdlops_bwd_weight", "", "kernel", "convolution"),
+        ("nchwToNhwcKernel", "", "kernel", "transposes and casts"),
+        (
+            "bn_fw_tr_1C11_kernel_NCHW",
+            "void cudnn::bn_fw_tr_1C11_kernel_NCHW<>",
+            "kernel",
+            "vector",
+        ),
+        ("reduce_kernel", "", "Kernel", "vector"),
     ],
 )
 def test_classes_of_computing(kind: str, name: str, core: str, expected: str) -> None:
-    """By type as msprof-analyze does, by the names of kernels on GPUs."""
+    """By type as msprof-analyze does; on GPUs by launching operators, then by names of kernels."""
     assert computing_class(kind, name, core, told=True) == expected
     merged = {"other cube", "vector"}
     either = "other cube and vector" if expected in merged else expected
     assert computing_class(kind, name, core, told=False) == either
     assert expected in CLASSES
     assert either in CLASSES
+
+
+@pytest.mark.skipif(not GPU.is_dir(), reason=f"the real captures are not in {GPU}")
+def test_matrix_products_of_two_real_ranks(tmp_path: Path) -> None:
+    """Only the operators that multiply; a library whose name holds gemm sorts and copies too."""
+    base, new = (GPU / f"sampled_rank-{rank}.json.gz" for rank in (0, 1))
+    report = timeline.compare(base, new, tmp_path / "t.pftrace")
+    matmul = overall(report.comparison)["matmul"]
+    assert matmul["delta_ns"] / matmul["base_ns"] == pytest.approx(0.021, abs=0.001)
 
 
 def test_a_trace_does_not_tell_vector_from_cube() -> None:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from timeline.records.columns import Int64
+from timeline.records.tables import NO_ID
 from timeline.sources.database_joins import Lookup, pairs_by_key
 
 NUMBERS = st.integers(-3, 12) | st.sampled_from([-(2**63), 2**63 - 1, 2**40])
@@ -27,10 +28,11 @@ def test_pairs_are_all_rows_of_equal_keys_in_order(left: Int64, right: Int64) ->
 
 @given(keys=KEYS | NEAR, asked=KEYS)
 def test_a_key_is_found_in_its_first_row(keys: Int64, asked: Int64) -> None:
+    """An id that is not given is no key."""
     lookup = Lookup({"key": keys, "value": np.arange(len(keys)) * 10}, "key")
     rows = lookup.find(asked)
     held = keys.tolist()
-    expected = [held.index(key) if key in held else -1 for key in asked.tolist()]
+    expected = [held.index(key) if key in held and key != NO_ID else -1 for key in asked.tolist()]
     assert rows.tolist() == expected
     assert lookup.of("value", rows, -7).tolist() == [
         row * 10 if row >= 0 else -7 for row in expected

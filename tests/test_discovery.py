@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +35,7 @@ from timeline.sources.discovery import discover
 
 NEWER = "20250109130000123"
 """An hour after every tiny run."""
+HOUR_NS = 3_600 * 10**9
 
 
 def ranks_of(path: Path, assigned: dict[str, int] | None = None) -> list[int]:
@@ -45,6 +48,23 @@ def captures_of(path: Path) -> list[Path]:
 
 def read(source: Source) -> Records:
     return source.read(Wanted(DETAIL_LAYERS))
+
+
+def taken_later(capture: Path, by_ns: int) -> None:
+    """Move the session of a capture, as the profiler noted it, in time."""
+    for path in [*capture.rglob("start_info*"), *capture.rglob("end_info*")]:
+        if path.suffix != ".done":
+            fields = json.loads(path.read_text(encoding="utf-8"))
+            for name, value in fields.items():
+                if name.startswith("collectionTime") and value:
+                    change_fields(path, {name: str(int(value) + by_ns // 1000)})
+    for path in capture.rglob("ascend_pytorch_profiler*.db"):
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute(
+                "UPDATE SESSION_TIME_INFO SET startTimeNs = startTimeNs + ?, "
+                "endTimeNs = endTimeNs + ?",
+                (by_ns, by_ns),
+            )
 
 
 def overlap_ns(records: Records) -> dict[str, int]:
@@ -228,24 +248,41 @@ def test_newest_capture_of_a_rank(
     assert expected_overlap(later.run, 0) != expected_overlap(profile.run, 0)
     found = discover(profile.path)
     assert [source.identity.rank for source in found.sources] == [0, 1]
-    for source, old in zip(found.sources, profile.captures, strict=True):
+    for source in found.sources:
         assert NEWER in source.identity.directory.name
         expected = expected_overlap(later.run, source.identity.rank)
         assert overlap_ns(read(source)) == expected
-        assert any(old.name in note for note in found.notes)
+    (note,) = found.notes
+    assert all(old.name in note for old in profile.captures)
     assert main([str(profile.path), "-o", str(tmp_path / "out.pftrace")]) == 0
     warnings = capsys.readouterr().err
     assert all(old.name in warnings for old in profile.captures)
 
 
-def test_ranks_of_different_runs_are_noted(shelf: ProfileShelf, tmp_path: Path) -> None:
-    """Where one rank's newest capture is older than another's, they may be of different runs."""
+def test_ranks_of_different_runs_never_meet(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """A rank that was captured an hour before another is of another run, and that is said once."""
     profile = shelf.copy("torch-db", tmp_path / "run")
     assert discover(profile.path).notes == ()
-    newer = profile.captures[1]
-    newer.rename(newer.with_name(newer.name.replace("20250109120000123", NEWER)))
-    (note,) = discover(profile.path).notes
-    assert "ranks 0 are older" in note
+    older, newer = profile.captures
+    taken_later(newer, HOUR_NS)
+    newer = newer.rename(newer.with_name(newer.name.replace("20250109120000123", NEWER)))
+    found = discover(profile.path)
+    assert [source.identity.rank for source in found.sources] == [1]
+    (note,) = found.notes
+    assert "2 runs lie in" in note
+    assert f"rank 0: tlexport {older.resolve()}" in note
+    assert ranks_of(older) == [0]
+
+
+def test_names_that_are_far_apart_do_not_part_what_overlaps(
+    shelf: ProfileShelf, tmp_path: Path
+) -> None:
+    """The session of a capture tells when it was taken better than its name does."""
+    profile = shelf.copy("torch-db", tmp_path / "run")
+    later = profile.captures[1]
+    later.rename(later.with_name(later.name.replace("20250109120000123", "20250109121000123")))
+    assert ranks_of(profile.path) == [0, 1]
+    assert discover(profile.path).notes == ()
 
 
 def test_newest_of_many_captures(shelf: ProfileShelf, tmp_path: Path) -> None:
@@ -414,12 +451,11 @@ def test_rank_from_the_name_of_a_capture(
 def test_current_directory_without_a_rank(
     shelf: ProfileShelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The way out that an error names works when the capture is the current directory."""
+    """A capture can be given a rank by its name when it is the current directory."""
     profile = shelf.copy("mindstudio", tmp_path / "run", ranks=1)
     capture = without_rank(profile, 0)
     monkeypatch.chdir(capture)
-    with pytest.raises(RankIdentityError, match=f"--assign-rank {capture.name}="):
-        discover(Path())
+    assert ranks_of(Path()) == [0]
     assert ranks_of(Path(), {capture.name: 7}) == [7]
 
 
@@ -436,19 +472,96 @@ def test_rank_from_a_directory_above(shelf: ProfileShelf, tmp_path: Path, layout
 
 
 @pytest.mark.parametrize("layout", ["torch-text", "torch-db", "mindstudio", "mindspore-2.1"])
-def test_unknown_rank_is_not_zero(shelf: ProfileShelf, tmp_path: Path, layout: str) -> None:
-    """rank_id -1 means unknown: an error that names the directory and the way out, never rank 0."""
+def test_a_capture_of_no_rank_is_rank_0(shelf: ProfileShelf, tmp_path: Path, layout: str) -> None:
+    """rank_id -1 means that it was not distributed: that is assumed, and said once."""
     profile = shelf.copy(layout, tmp_path / "run", ranks=1)
     capture = without_rank(profile, 0)
-    with pytest.raises(RankIdentityError) as caught:
-        discover(profile.path)
-    assert capture.name in str(caught.value)
-    assert f"--assign-rank {capture.name}=" in str(caught.value)
+    found = discover(profile.path)
+    (source,) = found.sources
+    assert source.identity.rank == 0
+    assert source.identity.evidence.startswith("not distributed")
+    (note,) = found.notes
+    assert capture.name in note
+    assert "not distributed" in note
+    assert overlap_ns(read(source)) == expected_overlap(profile.run, 0)
     assert ranks_of(profile.path, {capture.name: 7}) == [7]
 
 
 @pytest.mark.parametrize("layout", ["torch-text", "torch-db", "mindstudio", "mindspore-2.1"])
-def test_duplicate_rank(shelf: ProfileShelf, tmp_path: Path, layout: str) -> None:
+def test_captures_of_no_rank_are_numbered(shelf: ProfileShelf, tmp_path: Path, layout: str) -> None:
+    """Several of one run are ordinals by host, device and path; one note says which is which."""
+    profile = shelf.copy(layout, tmp_path / "run")
+    captures = [without_rank(profile, number) for number in (1, 0)][::-1]
+    found = discover(profile.path)
+    assert [source.identity.rank for source in found.sources] == [0, 1]
+    assert [source.identity.directory for source in found.sources] == [
+        capture.resolve() for capture in captures
+    ]
+    (note,) = found.notes
+    assert all(capture.name in note for capture in captures)
+    for source in found.sources:
+        expected = expected_overlap(profile.run, source.identity.rank)
+        assert overlap_ns(read(source)) == expected
+
+
+@pytest.mark.parametrize("layout", ["torch-text", "torch-db", "mindstudio", "mindspore-2.1"])
+def test_a_capture_of_no_rank_beside_one_with_a_rank(
+    shelf: ProfileShelf, tmp_path: Path, capsys: pytest.CaptureFixture[str], layout: str
+) -> None:
+    """It is not known which it is: an error by path, whose command works as it stands."""
+    profile = shelf.copy(layout, tmp_path / "run")
+    capture = without_rank(profile, 1)
+    with pytest.raises(RankIdentityError) as caught:
+        discover(profile.path)
+    assert str(capture.resolve()) in str(caught.value)
+    command = str(caught.value).partition("as in: tlexport ")[2]
+    assert main([*shlex.split(command), "--list", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert [own["rank"] for own in listed["ranks"]] == [0, 1]
+
+
+def test_two_captures_of_one_card_are_two_runs(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """However close one follows the other: the newer is read, and a note names the older."""
+    profile = shelf.copy("mindstudio", tmp_path / "run", ranks=1)
+    older = without_rank(profile, 0)
+    newer = older.with_name(older.name.replace("20250109120000123", "20250109120011123"))
+    shutil.copytree(older, newer)
+    taken_later(newer, 11 * 10**9)
+    found = discover(profile.path)
+    (source,) = found.sources
+    assert source.identity.directory == newer.resolve()
+    assert source.identity.rank == 0
+    runs, rank = found.notes
+    assert f"tlexport {older.resolve()}" in runs
+    assert newer.name in rank
+    assert [run.path for run in found.runs] == [older.resolve(), newer.resolve()]
+
+
+def test_without_their_sessions_the_records_tell_runs_apart(
+    shelf: ProfileShelf, tmp_path: Path
+) -> None:
+    """An export alone tells neither device nor session: what it recorded does."""
+    profile = shelf.copy("mindstudio", tmp_path / "run")
+    captures = [without_rank(profile, number) for number in (1, 0)][::-1]
+    for capture in captures:
+        for path in capture.iterdir():
+            if path.name != "mindstudio_profiler_output":
+                shutil.rmtree(path)
+    assert ranks_of(profile.path) == [0, 1]
+    later = only(captures[1], "msprof_2*.json")
+    change_events(
+        later,
+        lambda event: (
+            event | {"ts": str(Decimal(event["ts"]) + 9_000_000)} if "ts" in event else event
+        ),
+    )
+    assert captures_of(profile.path) == [captures[1].resolve()]
+
+
+@pytest.mark.parametrize("layout", ["torch-text", "torch-db", "mindstudio", "mindspore-2.1"])
+def test_duplicate_rank(
+    shelf: ProfileShelf, tmp_path: Path, capsys: pytest.CaptureFixture[str], layout: str
+) -> None:
     """Two captures of one moment that claim one rank are an error that lists both."""
     profile = shelf.copy(layout, tmp_path / "run")
     first, second = profile.captures
@@ -464,8 +577,12 @@ def test_duplicate_rank(shelf: ProfileShelf, tmp_path: Path, layout: str) -> Non
         path.rename(path.with_name("ascend_pytorch_profiler_0.db"))
     with pytest.raises(RankIdentityError) as caught:
         discover(profile.path)
-    for said in ("rank 0", "twice", first.name, second.name, "--assign-rank"):
+    for said in ("rank 0", "twice", str(first.resolve()), str(second.resolve())):
         assert said in str(caught.value)
+    command = str(caught.value).partition("ranks of their own: tlexport ")[2]
+    assert main([*shlex.split(command), "--list"]) == 0
+    assert main([str(profile.path), "--list"]) == 0
+    assert str(second.resolve()) in capsys.readouterr().out.splitlines()[-1]
     assert ranks_of(profile.path, {second.name: 4}) == [0, 4]
     assert ranks_of(second) == [0]
 
@@ -637,9 +754,10 @@ def test_unknown_ranks_of_several_devices(shelf: ProfileShelf, tmp_path: Path) -
     capture = join_devices(profile, 12340)
     for path in [*capture.glob("device_*/info.json.?"), capture / "host/info.json"]:
         change_fields(path, {"rank_id": -1})
-    with pytest.raises(RankIdentityError, match=f"--assign-rank {capture.name}"):
-        discover(profile.path)
+    assert ranks_of(profile.path) == [0, 1]
     devices = [f"{capture.name}/device_{number}" for number in (0, 1)]
+    with pytest.raises(RankIdentityError, match=f"--assign-rank {devices[1]}=0"):
+        discover(profile.path, {devices[0]: 4})
     with pytest.raises(UsageError) as caught:
         discover(profile.path, {capture.name: 4})
     assert all(device in str(caught.value) for device in devices)

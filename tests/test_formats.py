@@ -11,9 +11,10 @@ import os
 import re
 import sqlite3
 from collections import Counter as Multiset
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,11 @@ import pytest
 from expected_picture import ALL_RANKS, GRAPH_LAYOUTS, STEPS, Counter, ExpectedPicture, Shown
 from loaded_picture import NOTES, LoadedPicture, LoadedTrack, Place, json_place
 from perfetto_sql import Row, TraceProcessor
-from profile_shelf import LAYOUTS, Profile, ProfileShelf
+from profile_shelf import LAYOUTS, Event, Profile, ProfileShelf, change_events
 from trace_packets import attributes_of
 
 from timeline.encoders.perfetto import encode_perfetto
+from timeline.errors import OutputError
 from timeline.exporting import export
 from timeline.options import Args
 from timeline.records.strings import StringPool
@@ -332,6 +334,57 @@ def facts_of(drawing: Drawing) -> dict[str, str]:
         facts: dict[str, str] = json.loads(drawing.content)["otherData"]
         return facts
     return attributes_of(drawing.content)
+
+
+DAY_NS = 86_400 * 10**9
+
+
+@pytest.fixture
+def ends_late(shelf: ProfileShelf, tmp_path: Path) -> Callable[[int], Path]:
+    """A profile whose last task begins so long after its first, at an odd nanosecond."""
+
+    def made(late_ns: int) -> Path:
+        profile = shelf.copy("torch-text", tmp_path / f"late-{late_ns}", ranks=1, steps=1)
+        seen = list[Event]()
+
+        def late(event: Event) -> Event:
+            if event["ph"] == "X" and "Task Type" in event.get("args", {}) and not seen:
+                seen.append(event)
+                start_ns = round(Fraction(event["ts"]) * 1000) + late_ns
+                return event | {"ts": f"{start_ns // 1000}.{start_ns % 1000:03d}", "dur": 1.001}
+            return event
+
+        change_events(profile.captures[0] / "ASCEND_PROFILER_OUTPUT" / "trace_view.json", late)
+        return profile.path
+
+    return made
+
+
+def test_json_is_exact_as_long_as_it_is_written(
+    ends_late: Callable[[int], Path], tmp_path: Path
+) -> None:
+    """Times of a capture of weeks are those of the records, to the nanosecond."""
+    path = ends_late(50 * DAY_NS + 777)
+    (records,) = records_of(path).values()
+    export(path, tmp_path / "a.json", kind="detail", limit=0)
+    content = (tmp_path / "a.json").read_bytes()
+    first_ns = json.loads(content)["baseTimeNanoseconds"]
+    processor = TraceProcessor.load(content)
+    ((last_ns, length_ns),) = processor.rows("SELECT ts, dur FROM slice ORDER BY ts DESC LIMIT 1")
+    assert length_ns == 1001
+    assert last_ns + first_ns == int(records.tasks.start_ns.max())
+
+
+def test_json_that_would_be_rounded_is_refused(
+    ends_late: Callable[[int], Path], tmp_path: Path
+) -> None:
+    """Viewers would move its slices onto each other, and drop some: nothing is written."""
+    path = ends_late(60 * DAY_NS)
+    for suffix in (".json", ".json.gz"):
+        with pytest.raises(OutputError, match=r"60.0 days.* 50 days.*\.pftrace"):
+            export(path, tmp_path / f"a{suffix}", kind="detail")
+    assert not [own for own in tmp_path.iterdir() if own.is_file()]
+    export(path, tmp_path / "a.pftrace", kind="detail")
 
 
 @pytest.mark.parametrize("suffix", [".pftrace", ".json"])

@@ -17,14 +17,15 @@ from profile_shelf import ProfileShelf
 import timeline
 
 PACKAGE = Path(timeline.__file__).parent
-WORDS = frozenset({"errors", "selection", "units", "version"})
+WORDS = frozenset({"errors", "ranges", "selection", "units", "version"})
 """Modules that say what things are called; every layer may use them."""
 BELOW: dict[str, frozenset[str]] = {
     "errors": frozenset(),
     "version": frozenset(),
+    "ranges": frozenset({"errors"}),
     "units": frozenset({"errors"}),
-    "selection": frozenset({"errors", "units"}),
-    "records": frozenset({"errors"}),
+    "selection": frozenset({"errors", "ranges", "units"}),
+    "records": frozenset({"errors", "ranges"}),
     "sources": WORDS | {"records"},
     "analysis": WORDS | {"records"},
     "tracks": WORDS | {"records", "analysis"},
@@ -32,16 +33,22 @@ BELOW: dict[str, frozenset[str]] = {
     "printable": frozenset(),
     "progress": WORDS | {"printable"},
     "notebook": frozenset(),
-    "table": frozenset({"notebook"}),
+    "short_names": frozenset(),
+    "table": frozenset({"notebook", "short_names"}),
     "figures": WORDS | {"records", "analysis", "tracks", "table"},
     "verdict": WORDS | {"records", "analysis", "table", "figures"},
     "operator_pairs": frozenset({"table"}),
-    "comparison": WORDS | {"analysis", "table", "figures", "operator_pairs", "verdict"},
+    "check_text": WORDS | {"table"},
+    "comparison": WORDS
+    | {"analysis", "table", "figures", "operator_pairs", "short_names", "verdict"},
     "step_times": WORDS | {"records", "table", "figures"},
-    "report": WORDS | {"records", "notebook", "table", "figures", "verdict", "step_times"},
+    "report": WORDS
+    | {"check_text", "records", "notebook", "table", "figures", "verdict", "step_times"},
     "page": frozenset({"printable"}),
-    "terminal": WORDS | {"page", "printable", "records", "table", "figures", "verdict"},
-    "comparison_text": WORDS | {"page", "table", "comparison", "operator_pairs", "terminal"},
+    "terminal": WORDS
+    | {"page", "printable", "records", "short_names", "table", "figures", "verdict"},
+    "comparison_text": WORDS
+    | {"page", "table", "comparison", "operator_pairs", "short_names", "terminal"},
     "usage": WORDS,
     "termination": frozenset(),
     "single_command": frozenset(),
@@ -99,7 +106,9 @@ LATER: dict[str, frozenset[str]] = {
     "jobs": frozenset({"processes"}),
     "pipeline": frozenset({"report_page"}),
     "profile": frozenset({"figures", "reading"}),
-    "sources.companions": frozenset({"sources.companion_tables", "sources.mindspore_host"}),
+    "sources.companions": frozenset(
+        {"sources.companion_measures", "sources.companion_tables", "sources.mindspore_host"}
+    ),
     "sources.profile_place": frozenset({"sources.unpacking"}),
     "sources.readers": frozenset(
         {
@@ -245,7 +254,8 @@ def test_imports_inside_functions_are_of_what_is_chosen_there(module: Module) ->
     assert module.later_imports() == LATER.get(module.name, frozenset())
 
 
-DATABASE = frozenset({"sources.database_source"})
+MEASURES = "sources.companion_measures"
+DATABASE = frozenset({"sources.database_source", MEASURES})
 PERFETTO = frozenset({"encoders.perfetto", "encoders.perfetto_tracks"})
 EXPORT = frozenset({"exporting", "figures", "page", "profile", "progress", "reading", "terminal"})
 
@@ -259,7 +269,7 @@ EXPORT = frozenset({"exporting", "figures", "page", "profile", "progress", "read
             "torch-text",
             2,
             "-o a.json",
-            {*EXPORT, "analysis.alignment", "encoders.chrome", "sources.trace_sources"},
+            {*EXPORT, MEASURES, "analysis.alignment", "encoders.chrome", "sources.trace_sources"},
         ),
     ],
 )

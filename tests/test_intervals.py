@@ -15,15 +15,17 @@ from timeline.analysis.overlap import (
     totals_by_step,
 )
 from timeline.records.columns import Int64
+from timeline.records.counting import FreeRule
 from timeline.records.tables import CommunicationOps, Tasks
 
-TaskRow = tuple[Interval, bool]
-"""The interval of a task, and whether it computes."""
+TaskRow = tuple[Interval, str]
+"""The interval of a task, and what it does."""
+COMPUTES, COPIES, WAITS = "computes", "copies", "waits"
 
 task_rows = intervals().flatmap(
-    lambda pairs: st.lists(st.booleans(), min_size=len(pairs), max_size=len(pairs)).map(
-        lambda computes: list(zip(pairs, computes, strict=True))
-    )
+    lambda pairs: st.lists(
+        st.sampled_from([COMPUTES, COPIES, WAITS]), min_size=len(pairs), max_size=len(pairs)
+    ).map(lambda doing: list(zip(pairs, doing, strict=True)))
 )
 
 
@@ -75,7 +77,8 @@ def tasks_of(rows: list[TaskRow]) -> Tasks:
             "start_ns": start_ns,
             "end_ns": end_ns,
             "name": np.zeros(len(rows), np.int32),
-            "compute": np.array([computes for _, computes in rows], np.bool_),
+            "compute": np.array([does == COMPUTES for _, does in rows], np.bool_),
+            "copy": np.array([does == COPIES for _, does in rows], np.bool_),
         },
     )
 
@@ -90,7 +93,16 @@ def ops_of(pairs: list[Interval]) -> CommunicationOps:
 
 def computed_ns(rows: list[TaskRow]) -> set[int]:
     """Nanoseconds in which a task computes; other tasks (waits, copies) do not count."""
-    return covered_ns(*columns_of([pair for pair, computes in rows if computes]))
+    return nanoseconds_of(rows, COMPUTES)
+
+
+def copied_ns(rows: list[TaskRow]) -> set[int]:
+    """Nanoseconds in which a task copies."""
+    return nanoseconds_of(rows, COPIES)
+
+
+def nanoseconds_of(rows: list[TaskRow], doing: str) -> set[int]:
+    return covered_ns(*columns_of([pair for pair, does in rows if does == doing]))
 
 
 def span_of(busy: set[int]) -> set[int]:
@@ -99,10 +111,15 @@ def span_of(busy: set[int]) -> set[int]:
 
 
 def assert_identity(overlap: Overlap) -> None:
-    """Every nanosecond of the span is computing, not overlapped or free, and only one of them."""
-    totals = overlap.totals_ns()
+    """Every nanosecond of the span is computing, not overlapped or free, and only one of them.
+
+    And every free one is a copy, idle or outside.
+    """
+    totals, parts = overlap.totals_ns(), overlap.free_parts()
     spent = totals["computing_ns"] + totals["not_overlapped_ns"] + totals["free_ns"]
     assert spent == overlap.span_ns
+    assert parts.copies_ns is not None
+    assert totals["free_ns"] == parts.copies_ns + parts.idle_ns + (parts.outside_ns or 0)
 
 
 @given(task_rows, intervals())
@@ -115,7 +132,10 @@ def test_overlap_parts_the_span_between_first_and_last_record(
     assert held_by(overlap.computing) == computing
     assert held_by(overlap.communication) == communication
     assert held_by(overlap.not_overlapped) == communication - computing
-    assert held_by(overlap.free) == span - computing - communication
+    free = span - computing - communication
+    assert held_by(overlap.free) == free
+    assert held_by(overlap.copies) == free & copied_ns(tasks)
+    assert held_by(overlap.idle) == free - copied_ns(tasks)
     assert overlap.span_ns == len(span)
     assert overlap.totals_ns() == {
         "computing_ns": len(computing),
@@ -124,6 +144,37 @@ def test_overlap_parts_the_span_between_first_and_last_record(
         "free_ns": len(span - computing - communication),
     }
     assert_identity(overlap)
+
+
+moments = st.none() | st.integers(-40, 140).map(lambda ns: EPOCH_NS + ns)
+
+
+@given(task_rows, intervals(), moments, moments)
+def test_the_outer_rule_adds_what_lies_before_and_after_and_changes_nothing_else(
+    tasks: list[TaskRow], ops: list[Interval], start_ns: int | None, end_ns: int | None
+) -> None:
+    inner = overlap_from(tasks, ops)
+    rule = FreeRule("told", True, start_ns, end_ns)
+    outer = overlap_of(tasks_of(tasks), ops_of(ops), rule)
+    busy = computed_ns(tasks) | covered_ns(*columns_of(ops))
+    before, after = set[int](), set[int]()
+    if busy:
+        before = set(range(min(busy) if start_ns is None else start_ns, min(busy)))
+        after = set(range(max(busy) + 1, max(busy) + 1 if end_ns is None else end_ns))
+    assert held_by(outer.free) == held_by(inner.free) | before | after
+    assert (outer.before_ns, outer.after_ns) == (len(before), len(after))
+    assert outer.free_parts().copies_ns == inner.free_parts().copies_ns
+    assert outer.free_parts().idle_ns == inner.free_parts().idle_ns
+    assert_identity(outer)
+
+
+def test_where_the_rule_is_not_told_outside_is_not_known_and_free_is_the_inner_one() -> None:
+    at = EPOCH_NS
+    rows = [((at, at + 5), COMPUTES), ((at + 9, at + 12), COMPUTES)]
+    found = overlap_of(tasks_of(rows), ops_of([]), FreeRule())
+    assert found.outside_ns is None
+    assert found.totals_ns() == overlap_from(rows, []).totals_ns()
+    assert_identity(found)
 
 
 Stretch = tuple[list[TaskRow], list[Interval]]
@@ -159,6 +210,8 @@ def test_totals_of_steps_are_those_of_each_step_alone(
             "not_overlapped_ns": totals.not_overlapped_ns[step],
             "free_ns": totals.free_ns[step],
         } == alone.totals_ns()
+        assert totals.copies_ns[step] == alone.copies.total_ns
+        assert totals.idle_ns[step] == alone.idle.total_ns
         assert totals.span_ns[step] == alone.span_ns
         assert totals.known[step] == bool(tasks or ops)
 
@@ -171,15 +224,18 @@ def test_stretches_count_shared_time_once_and_time_between_them_never(
     for parts in (stretches, moved):  # on top of each other, and far apart
         joined = overlap_of_stretches(*laid_out(parts, outside), len(parts))
         computing, communication, spans = set[int](), set[int](), set[int]()
+        copied = set[int]()
         for tasks, ops in parts:
             computed, communicated = computed_ns(tasks), covered_ns(*columns_of(ops))
             computing |= computed
             communication |= communicated
             spans |= span_of(computed | communicated)
+            copied |= copied_ns(tasks)
         assert held_by(joined.computing) == computing
         assert held_by(joined.communication) == communication
         assert held_by(joined.not_overlapped) == communication - computing
         assert held_by(joined.free) == spans - computing - communication
+        assert held_by(joined.copies) == (spans - computing - communication) & copied
         assert joined.span_ns == len(spans)
         assert_identity(joined)
 
@@ -188,14 +244,14 @@ def shifted(
     tasks: list[TaskRow], ops: list[Interval], by_ns: int
 ) -> tuple[list[TaskRow], list[Interval]]:
     return (
-        [((start + by_ns, end + by_ns), computes) for (start, end), computes in tasks],
+        [((start + by_ns, end + by_ns), does) for (start, end), does in tasks],
         [(start + by_ns, end + by_ns) for start, end in ops],
     )
 
 
 def test_one_stretch_is_the_whole() -> None:
     at = EPOCH_NS
-    rows = [((at, at + 5), True), ((at + 9, at + 12), True)], [(at + 3, at + 7)]
+    rows = [((at, at + 5), COMPUTES), ((at + 9, at + 12), COMPUTES)], [(at + 3, at + 7)]
     one = overlap_from(*rows)
     joined = overlap_of_stretches(*laid_out([rows], ([], [])), 1)
     assert joined.totals_ns() == one.totals_ns()

@@ -50,7 +50,7 @@ from timeline.records.tables import Records
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Kind, Selection
 from timeline.share import Request, Share, share_of
 from timeline.sources.base import Clock, Identity, Wanted
-from timeline.termination import interrupted_by_sigterm
+from timeline.termination import interrupted_by_signals
 from timeline.tracks.fit import Leading
 from timeline.tracks.rank_picture import PictureOptions
 
@@ -661,18 +661,65 @@ def test_an_interrupt_leaves_nothing(
 
 
 @pytest.mark.skipif(not PROC.is_dir(), reason="processes are found in /proc")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_workers_end_with_their_parent(large: Path, tmp_path: Path, number: signal.Signals) -> None:
-    """However it ends: by `timeout`, by a job scheduler, or for want of memory."""
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGKILL"])
+def test_workers_end_with_their_parent(large: Path, tmp_path: Path, name: str) -> None:
+    """However it ends: by `timeout`, with its terminal, or for want of memory."""
+    number = signal.Signals[name]
     with export_of(large, tmp_path) as process:
         assert wait_until(lambda: is_reading(process.pid), 20)
         process.send_signal(number)
         _, said = process.communicate(timeout=10)
-        ended = number == signal.SIGTERM
-        assert process.returncode == (143 if ended else -number)
+        ended = number != signal.SIGKILL
+        assert process.returncode == (128 + number if ended else -number)
         assert not ended or said == "tlexport: terminated; nothing was written.\n"
         assert contents(tmp_path) == {}
         assert wait_until(lambda: not session_of(process.pid), 3)
+
+
+HALF_MESSAGES = """
+import signal, sys, time
+from timeline.processes import Processes
+
+
+def half_a_result():
+    frame = sys._getframe()
+    while "result_queue" not in frame.f_locals:
+        frame = frame.f_back
+    frame.f_locals["result_queue"]._writer._send((1 << 20).to_bytes(4, "big"))
+    time.sleep(60)
+
+
+def sleep(_letter):
+    time.sleep(60)
+
+
+def main(direction):
+    executor = Processes(1)
+    if direction == "result":
+        executor.submit(half_a_result)
+    else:
+        executor.submit(sleep, b"")
+        executor.submit(sleep, bytes(8 << 20))
+        executor.submit(sleep, bytes(8 << 20))
+    time.sleep(1)
+    executor.shutdown(wait=False, cancel_futures=True)
+"""
+"""Ends with half a message in a pipe: to this process, or to one that takes no more work."""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="processes are copied as on POSIX")
+@pytest.mark.parametrize("direction", ["result", "work"])
+def test_half_a_message_holds_nobody_up(direction: str, tmp_path: Path) -> None:
+    """A worker may be stopped in the midst of what it sends, and before it takes what it is sent.
+
+    The interpreter joins the threads that read and write such messages when it ends.
+    """
+    (tmp_path / "half_messages.py").write_text(HALF_MESSAGES, encoding="utf-8")
+    command = [sys.executable, "-c", f"import half_messages; half_messages.main('{direction}')"]
+    begun = time.monotonic()
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=30)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+    assert time.monotonic() - begun < 10
 
 
 @pytest.mark.skipif(not PROC.is_dir(), reason="threads are counted in /proc")
@@ -706,7 +753,7 @@ def test_a_process_that_starts_others_is_interrupted_later(number: signal.Signal
     beside.start()
     reached = False
     try:
-        with interrupted_by_sigterm(), pytest.raises(KeyboardInterrupt):
+        with interrupted_by_signals(), pytest.raises(KeyboardInterrupt):
             with processes.starting_processes():
                 os.kill(os.getpid(), number)
                 time.sleep(0.05)

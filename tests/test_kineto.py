@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from loaded_picture import LoadedPicture
 from make_profile import RankRun, expected_overlap, write_kineto
 from perfetto_sql import TraceProcessor
-from profile_kineto import STREAMS, memory_samples
+from profile_kineto import STREAMS, launching_operators, memory_samples
 from profile_shelf import Event, Profile, ProfileShelf, tiny_run
 
 from timeline.analysis.collectives import rank_collectives
@@ -147,6 +147,19 @@ def device_rows(rank: RankRun, kinds: dict[str, str]) -> Iterator[tuple[Any, ...
         for op in one.collectives:
             stream = op.tasks[0].stream
             yield op.start_ns, op.end_ns, stream, op.connection_id, "kernel", False
+
+
+def test_kernels_know_the_operator_that_launched_them(
+    profile: Profile, found: dict[int, Records]
+) -> None:
+    """By the id that they name; older versions name none, and no operator called on its thread."""
+    for rank, records in found.items():
+        operators = dict(launching_operators(profile.run.rank(rank)))
+        tasks = records.tasks.take(records.tasks.compute)
+        wanted = [operators[connection][1] for connection in tasks.connection.tolist()]
+        named = not profile.path.name.startswith("kineto-2.2")
+        assert spelled(records, tasks.op_type) == (wanted if named else [""] * len(wanted))
+        assert "aten::convolution" in wanted
 
 
 def test_nccl_kernels_are_communication_ops_of_their_group(
@@ -516,6 +529,69 @@ def test_one_call_may_launch_many_kernels(write: Write) -> None:
     assert records.tasks.launch_ns.tolist() == [1500] * 3
     sources = records.host.name[records.flows.source_row]
     assert spelled(records, sources) == ["cuLaunchKernel"] * 3
+
+
+OPERATOR: Event = {
+    "ph": "X",
+    "cat": "cpu_op",
+    "name": "aten::mm",
+    "pid": 100,
+    "tid": 101,
+    "ts": 0,
+    "dur": 9,
+    "args": {"External id": 77},
+}
+
+
+def launched_by(
+    write: Write, *events: Event, layers: frozenset[Layer] = SUMMARY_LAYERS
+) -> list[str]:
+    """The operators that launched the tasks of a trace."""
+    records = read(write(list(events)), layers=layers)
+    return spelled(records, records.tasks.op_type)
+
+
+@pytest.mark.parametrize("layers", [SUMMARY_LAYERS, DETAIL_LAYERS])
+@pytest.mark.parametrize("key", ["External id", "external id"])
+def test_a_kernel_names_its_operator(write: Write, key: str, layers: frozenset[Layer]) -> None:
+    """Also where the host is not drawn, and as the first versions spelled it."""
+    kernel = KERNEL | {"args": KERNEL["args"] | {key: 77}}
+    unknown = KERNEL | {"args": KERNEL["args"] | {key: 78, "correlation": 4}}
+    assert launched_by(write, kernel, OPERATOR, unknown, layers=layers) == ["aten::mm", ""]
+
+
+def test_a_call_tells_the_operator(write: Write) -> None:
+    """The innermost that is open on its thread in the middle of the call."""
+    outer = OPERATOR | {"name": "aten::linear", "ts": -5, "dur": 90, "args": {}}
+    frame = OPERATOR | {"cat": "python_function", "name": "train.py(1)", "ts": 1, "dur": 1}
+    elsewhere = OPERATOR | {"tid": 102, "name": "aten::add", "ts": 1, "dur": 1}
+    assert launched_by(write, KERNEL, CALL, frame, elsewhere, OPERATOR, outer) == ["aten::mm"]
+    assert launched_by(write, KERNEL, CALL, elsewhere, outer) == ["aten::linear"]
+    assert launched_by(write, KERNEL, CALL, elsewhere) == [""]
+    assert launched_by(write, KERNEL, OPERATOR) == [""]
+
+
+def test_clocks_of_host_and_runtime_differ(write: Write) -> None:
+    """An operator that ends in the call is not around it, nor one that makes a view of memory."""
+    before = OPERATOR | {"name": "aten::add", "ts": 0, "dur": 1.5}
+    view = OPERATOR | {"name": "aten::as_strided", "ts": 1, "dur": 3}
+    around = OPERATOR | {"ts": 0.5, "dur": 2.9}
+    assert launched_by(write, KERNEL, CALL, before, view, around) == ["aten::mm"]
+
+
+def test_the_correlation_is_no_operator(write: Write) -> None:
+    """Some versions write it as the id of the operator, and an operator may have the same."""
+    kernel = KERNEL | {"args": KERNEL["args"] | {"External id": 3}}
+    other = OPERATOR | {"name": "aten::add", "ts": 50, "args": {"External id": 3}}
+    assert launched_by(write, kernel, CALL, OPERATOR, other) == ["aten::mm"]
+    assert launched_by(write, kernel, other) == [""]
+
+
+@pytest.mark.parametrize("name", ["cudaGraphLaunch", "hipGraphLaunch", "cuGraphLaunch"])
+def test_kernels_of_a_graph_have_no_operator(write: Write, name: str) -> None:
+    """Those that ran when it was captured are not in the trace."""
+    kernel = KERNEL | {"args": KERNEL["args"] | {"External id": 77}}
+    assert launched_by(write, kernel, KERNEL, CALL | {"name": name}, OPERATOR) == ["", ""]
 
 
 def test_devices_of_one_process_are_a_remark(write: Write) -> None:

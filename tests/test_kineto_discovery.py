@@ -13,8 +13,16 @@ from profile_shelf import ProfileShelf
 
 from timeline.cli import main
 from timeline.errors import NoProfileError, RankIdentityError, SourceError
-from timeline.sources.discovery import discover
-from timeline.sources.kineto_header import GLANCE_BYTES, KinetoHeader, is_kineto, read_header
+from timeline.selection import DETAIL_LAYERS
+from timeline.sources.base import Wanted
+from timeline.sources.discovery import Finding, discover
+from timeline.sources.kineto_header import (
+    GLANCE_BYTES,
+    JsonKind,
+    KinetoHeader,
+    kind_of_json,
+    read_header,
+)
 from timeline.sources.kineto_names import KinetoName, read_name
 
 EVENT = {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 10, "dur": 5}
@@ -78,7 +86,7 @@ def test_other_files_are_not_taken_for_traces(tmp_path: Path, text: str) -> None
     for data in (text.encode(), gzip.compress(text.encode()), gzip.compress(text.encode())[:12]):
         path = tmp_path / "some.json"
         path.write_bytes(data)
-        assert not is_kineto(path)
+        assert kind_of_json(path) is not JsonKind.KINETO
         with pytest.raises(NoProfileError):
             discover(tmp_path)
         with pytest.raises(NoProfileError):
@@ -96,7 +104,9 @@ def test_other_captures_below_are_found_too(shelf: ProfileShelf, tmp_path: Path)
     """A trace says nothing of the directories beside it."""
     profile = shelf.copy("torch-text", tmp_path / "run")
     write(profile.path / "gpu.json", 7)
-    assert ranks_of(profile.path) == [0, 1, 7]
+    found = discover(profile.path)
+    assert [source.identity.rank for source in found.sources] == [0, 1]
+    assert "time not known, rank 7" in found.notes[0]
 
 
 def test_a_trace_inside_a_capture_of_another_layout_is_not_read(
@@ -129,7 +139,7 @@ def test_the_head_may_be_long(tmp_path: Path) -> None:
     groups = [{"pg_name": str(name), "ranks": list(range(64))} for name in range(2_000)]
     path = write(tmp_path / "trace.json", None, pg_config=groups, distributedInfo={"rank": 9})
     assert path.stat().st_size > 8 * GLANCE_BYTES
-    assert is_kineto(path)
+    assert kind_of_json(path) is JsonKind.KINETO
     assert read_header(path).rank == 9
 
 
@@ -160,11 +170,13 @@ def test_the_trace_knows_better_than_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["trace.json", "local_rank_3.json", "franken3.json", "rank.json"])
-def test_a_trace_of_no_rank_asks_for_one(tmp_path: Path, name: str) -> None:
-    """It is never guessed; the message says how to give it."""
+def test_a_trace_of_no_rank_is_rank_0(tmp_path: Path, name: str) -> None:
+    """It was not distributed; that is assumed and said, and another rank can be given."""
     write(tmp_path / name)
-    with pytest.raises(RankIdentityError, match=f"--assign-rank {name}=RANK"):
-        discover(tmp_path)
+    found = discover(tmp_path)
+    assert [source.identity.rank for source in found.sources] == [0]
+    assert "not distributed" in found.notes[0]
+    assert name in found.notes[0]
     assert ranks_of(tmp_path, {name: 4}) == [4]
     assert ranks_of(tmp_path, {str(tmp_path / name): 4}) == [4]
 
@@ -221,7 +233,7 @@ def test_a_named_trace_that_cannot_be_read_is_an_error(tmp_path: Path, data: byt
     with pytest.raises(SourceError, match=r"host_1\.1736424000142\.pt\.trace\.json, byte \d+"):
         discover(tmp_path)
     write(tmp_path / "rank1.json", 1)
-    found = discover(tmp_path, keep_going=True)
+    found = discover(tmp_path, finding=Finding(keep_going=True))
     assert [source.identity.rank for source in found.sources] == [1]
     assert "is left out" in found.notes[0]
 
@@ -234,3 +246,140 @@ def test_a_head_that_is_no_json_is_an_error(tmp_path: Path) -> None:
     )
     with pytest.raises(SourceError, match="not valid JSON"):
         discover(tmp_path)
+
+
+# -- what is a trace -------------------------------------------------------------------------------
+
+
+def test_a_trace_is_known_by_what_it_holds_in_whatever_order(tmp_path: Path) -> None:
+    """Facts that others put first, events before all else, and no keys but the events."""
+    facts = {"metadata": {"text": "x" * 3 * GLANCE_BYTES}}
+    own = {"schemaVersion": 1, "deviceProperties": [{"id": 0}], "baseTimeNanoseconds": 17}
+    events = {"traceEvents": [EVENT | {"name": "x" * 100} for _ in range(2_000)]}
+    for number, document in enumerate((facts | own | events, events | own, events, events | facts)):
+        path = tmp_path / str(number) / "some.json"
+        path.parent.mkdir()
+        path.write_text(json.dumps(document), encoding="utf-8")
+        assert kind_of_json(path) is JsonKind.KINETO
+        (source,) = discover(path.parent).sources
+        assert len(source.read(Wanted(DETAIL_LAYERS)).tasks) == 2_000
+        assert read_header(path).base_ns == (17 if number < 2 else 0)
+
+
+def test_a_bare_list_of_events_is_a_trace(tmp_path: Path) -> None:
+    """PyTorch wrote them so in 2020, with categories that begin with capitals."""
+    operator = {"ph": "X", "cat": "Operator", "name": "aten::mm", "pid": 1, "tid": 1}
+    named = {"ph": "M", "name": "process_name", "pid": 1, "tid": 0, "args": {"name": "python"}}
+    kernel = EVENT | {"cat": "Kernel", "args": {"stream": 7, "device": 0, "correlation": 3}}
+    events = [named, operator | {"ts": 1, "dur": 20}, kernel]
+    path = tmp_path / "old.json"
+    path.write_text(json.dumps(events), encoding="utf-8")
+    for found in (discover(path), discover(tmp_path)):
+        (source,) = found.sources
+        assert source.identity.rank == 0
+        records = source.read(Wanted(DETAIL_LAYERS))
+        assert records.tasks.start_ns.tolist() == [10_000]
+        assert len(records.host) == 1
+
+
+def test_the_zero_of_times_counts_wherever_it_stands(tmp_path: Path) -> None:
+    """Behind the events, where the rank stands before them."""
+    path = write(tmp_path / "trace.json", 3)
+    document = json.loads(path.read_text(encoding="utf-8")) | {"baseTimeNanoseconds": 10**18}
+    path.write_text(json.dumps(document), encoding="utf-8")
+    assert read_header(path) == KinetoHeader(3, 10**18)
+    (source,) = discover(path).sources
+    assert source.read(Wanted(DETAIL_LAYERS)).tasks.start_ns.tolist() == [10**18 + 10_000]
+
+
+def test_an_execution_trace_does_not_refuse_its_directory(tmp_path: Path) -> None:
+    """Whatever it is called: it is passed over by name, and alone it is said to be none."""
+    write(tmp_path / "trace.json", 0)
+    path = tmp_path / "rank0_et.pt.trace.json"
+    nodes = {"schema": "1.1.1-chakra.0.0.4", "pid": 1, "time": "now", "nodes": [{"id": 1}]}
+    path.write_text(json.dumps(nodes), encoding="utf-8")
+    found = discover(tmp_path)
+    assert [source.identity.directory.name for source in found.sources] == ["trace.json"]
+    (note,) = found.notes
+    assert path.name in note
+    assert "execution trace" in note
+    with pytest.raises(NoProfileError, match="is an execution trace"):
+        discover(path)
+
+
+def test_traces_of_other_programs_are_named(tmp_path: Path) -> None:
+    """What looks like a profile is not passed over without a word; other JSON is."""
+    write(tmp_path / "trace.json", 0)
+    events = {"traceEvents": [{"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 1}]}
+    (tmp_path / "other.json").write_text(json.dumps(events), encoding="utf-8")
+    (tmp_path / "config.json").write_text('{"layers": 3}', encoding="utf-8")
+    (note,) = discover(tmp_path).notes
+    assert "other.json was not read" in note
+
+
+# -- runs of traces --------------------------------------------------------------------------------
+
+
+def written_at(path: Path, at_s: int, rank: int | None) -> Path:
+    """A trace whose one kernel ran so many seconds after some moment."""
+    write(path, rank)
+    document = json.loads(path.read_text(encoding="utf-8"))
+    document["traceEvents"] = [EVENT | {"ts": (1_700_000_000 + at_s) * 1_000_000, "dur": 900_000}]
+    path.write_text(json.dumps(document), encoding="utf-8")
+    return path
+
+
+def test_ranks_of_two_runs_in_one_directory_never_meet(tmp_path: Path) -> None:
+    """Names of the handler tell when each was written; the newer four are read."""
+    for run, written_ns in enumerate((1_698_955_364 * 10**9, 1_698_955_629 * 10**9)):
+        for rank in range(4):
+            name = f"host_{run}{rank}.{written_ns + rank * 10**6}.pt.trace.json"
+            write(tmp_path / name, rank)
+    found = discover(tmp_path)
+    assert [source.identity.rank for source in found.sources] == [0, 1, 2, 3]
+    assert all("1698955629" in source.identity.directory.name for source in found.sources)
+    (note,) = found.notes
+    assert "2 runs" in note
+    assert "2023-11-02 20:02:44 UTC, ranks 0-3" in note
+
+
+def test_times_of_events_tell_runs_apart_where_names_do_not(tmp_path: Path) -> None:
+    """rank0.json of one day and rank1.json of another are no pair."""
+    written_at(tmp_path / "rank0.json", 0, 0)
+    written_at(tmp_path / "rank1.json", 1, 1)
+    assert ranks_of(tmp_path) == [0, 1]
+    written_at(tmp_path / "rank1.json", 86_400, 1)
+    assert ranks_of(tmp_path) == [1]
+
+
+def test_traces_of_no_rank_are_ranks_only_where_they_overlap(tmp_path: Path) -> None:
+    """Benchmarks that one process ran after another are runs, each of rank 0."""
+    written_at(tmp_path / "a.json", 0, None)
+    written_at(tmp_path / "b.json", 0, None)
+    assert ranks_of(tmp_path) == [0, 1]
+    written_at(tmp_path / "a.json", 10, None)
+    (source,) = discover(tmp_path).sources
+    assert (source.identity.rank, source.identity.directory.name) == (0, "a.json")
+
+
+def test_a_listing_refuses_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It lists what is there: all runs, and what is wrong with captures, in JSON too."""
+    written_at(tmp_path / "old.json", -86_400, 0)
+    written_at(tmp_path / "rank0_of_rank8.json", 0, None)
+    written_at(tmp_path / "whole.json", 0, 3)
+    assert main([str(tmp_path), "-o", str(tmp_path / "out.pftrace")]) == 1
+    error = capsys.readouterr().err
+    assert "contradictory rank ids" in error
+    assert main([str(tmp_path), "--list", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert [own["rank"] for own in listed["ranks"]] == [3]
+    assert [own["listed"] for own in listed["runs"]] == [False, True]
+    assert listed["runs"][0]["ranks"] == [0]
+    assert listed["runs"][0]["path"] == str(tmp_path / "old.json")
+    (unclear,) = listed["unclear"]
+    assert unclear["source"].endswith("rank0_of_rank8.json")
+    assert "says 0" in unclear["problem"]
+    assert main([str(tmp_path), "--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any("not clear" in line and "rank0_of_rank8.json" in line for line in lines)
+    assert any("old.json" in line for line in lines)

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
-from layout_table import Held, ReadLayout
+from layout_table import Held, ReadLayout, read_layout
 from layout_tracks import RankTracks, Rows
-from make_profile import expected_overlap
-from profile_shelf import COMPARABLE
+from make_profile import expected_overlap, write_mindstudio, write_msprof_sqlite, write_raw
+from profile_shelf import COMPARABLE, VARIANTS, Profile, tiny_run
 
 LABELS = frozenset({"stream", "group"})
 """Attributes that layouts may number differently, as long as they part the same rows."""
 TICK_NS = 10
 """How far samples lie apart where a layout counts them in whole ticks of a device."""
+
+SWITCHES = 1
+"""Tasks of the runtime that only their type tells from operators of AI CPUs."""
 
 Layouts = dict[str, ReadLayout]
 
@@ -28,17 +32,59 @@ def test_both_hold_the_same(layouts: Layouts, first: str, second: str) -> None:
     """
     one, other = layouts[first], layouts[second]
     assert one.ranks.keys() == other.ranks.keys() == {0, 1}
-    for rank, mine in one.ranks.items():
-        theirs = other.ranks[rank]
-        whole = [own.held["kernels"] is Held.ALL for own in (one, other)]
-        same_rows(mine.kernels, theirs.kernels, whole=whole)
-        if Held.ALL in (one.held["other tasks"], other.held["other tasks"]):
-            same_tasks(one, other, rank)
-        same_communication(mine, theirs)
-        same_steps(mine, theirs)
-        same_calls(mine, theirs)
-        same_counters(mine, theirs)
-        same_overlap(mine, theirs, computing=all(whole))
+    for rank in one.ranks:
+        same_rank(one, other, rank)
+
+
+@pytest.mark.parametrize("first", ["torch-db", "mindstudio", "op-summary", "msprof-sqlite"])
+@pytest.mark.parametrize("second", VARIANTS)
+def test_variants_hold_the_same(
+    layouts: Layouts, variants: Layouts, first: str, second: str
+) -> None:
+    """Other names of types, and tables that are not there, change what is known, not what ran."""
+    one, other = layouts[first], variants[second]
+    for rank in one.ranks:
+        same_rank(one, other, rank)
+
+
+@pytest.mark.parametrize("writer", [write_mindstudio, write_raw, write_msprof_sqlite])
+def test_a_run_without_ranks_holds_the_same(
+    tmp_path: Path, writer: Callable[..., list[Path]]
+) -> None:
+    """A capture of a single card says that it has no rank; nothing else of it differs."""
+    run = tiny_run(ranks=1, ops_per_step=24)
+    both = []
+    for distributed in (True, False):
+        path = tmp_path / str(distributed)
+        captures = writer(run, path, distributed=distributed)
+        both.append(read_layout(Profile(path, tuple(captures), run)))
+    same_rank(both[0], both[1], 0)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_what_computes_in_variants(variants: Layouts, variant: str) -> None:
+    """All kernels and nothing else; of AI CPUs only where something tells which ran an operator."""
+    own = variants[variant]
+    knows = not variant.endswith("no-operators")
+    unnamed = SWITCHES * (variant in ("msprof-sqlite-no-operators", "task-time-cann-9"))
+    assert own.held["kernels"] is (Held.ALL if knows else Held.PART)
+    for rank, tracks in own.ranks.items():
+        on_ai_cpu = [
+            (own.run.wall_ns(task.start_ns), own.run.wall_ns(task.end_ns))
+            for one in tracks.rank.iterations
+            for task, kernel in one.kernels
+            if kernel.core == "AI_CPU"
+        ]
+        assert on_ai_cpu
+        warned = [text for text in tracks.records.warnings if "AI CPU" in text]
+        if knows:
+            wanted = expected_overlap(own.run, rank)["computing_ns"]
+            assert tracks.totals[None]["computing_ns"] == wanted
+        else:
+            assert not {*on_ai_cpu} & tracks.kernels.keys()
+        open_tasks = unnamed + (0 if knows else len(on_ai_cpu))
+        assert len(warned) == bool(open_tasks)
+        assert all(f"{open_tasks} AI CPU task" in text for text in warned)
 
 
 @pytest.mark.parametrize("layout", COMPARABLE)
@@ -56,6 +102,20 @@ def test_overlap_is_that_of_the_run(layouts: Layouts, layout: str) -> None:
             assert {name: tracks.totals[step][name] for name in names} == {
                 name: wanted[name] for name in names
             }
+
+
+def same_rank(one: ReadLayout, other: ReadLayout, rank: int) -> None:
+    """Everything that both hold of a rank."""
+    mine, theirs = one.ranks[rank], other.ranks[rank]
+    whole = [own.held["kernels"] is Held.ALL for own in (one, other)]
+    same_rows(mine.kernels, theirs.kernels, whole=whole)
+    if Held.ALL in (one.held["other tasks"], other.held["other tasks"]):
+        same_tasks(one, other, rank)
+    same_communication(mine, theirs)
+    same_steps(mine, theirs)
+    same_calls(mine, theirs)
+    same_counters(mine, theirs)
+    same_overlap(mine, theirs, computing=all(whole))
 
 
 def same_tasks(one: ReadLayout, other: ReadLayout, rank: int) -> None:

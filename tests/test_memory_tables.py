@@ -305,6 +305,22 @@ def test_tables_beside_a_database_add_what_it_lacks(shelf: ProfileShelf, tmp_pat
     assert Omission("rows of npu_mem.csv that the capture draws itself", 1, 0) in records.omissions
 
 
+def test_tables_beside_tables_of_kernels_are_drawn(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """Where no trace is left, the tables of memory are all the counters that there are."""
+    profile = shelf.copy("kernel-details", tmp_path / "run")
+    for rank, capture in zip(profile.run.ranks, profile.captures, strict=True):
+        write_memory_tables(profile.run, rank, capture / "ASCEND_PROFILER_OUTPUT")
+    for rank, records in zip(profile.run.ranks, read_all(profile.path), strict=True):
+        found = counters_of(records)
+        used = wall(profile.run, application_memory(rank))
+        application = {("Framework Memory", "APP Reserved", "B"): used}
+        own = {label: [*map(tuple, samples)] for label, samples in found.items()}
+        assert {label for label in own if "APP" not in label[1]} == set(expected(profile.run, rank))
+        assert expected(profile.run, rank).items() <= own.items()
+        for label, samples in application.items():
+            assert [time for time, _ in own[label]] == [time for time, _ in samples]
+
+
 # -- broken tables -----------------------------------------------------------------------------
 
 HEADER = "Component,Timestamp(us),Total Allocated(MB),Total Reserved(MB),Total Active(MB)"

@@ -33,7 +33,7 @@ from timeline.analysis.steps import StepOperators, with_steps
 from timeline.cli import main
 from timeline.errors import RankIdentityError, SourceError
 from timeline.records.strings import StringPool
-from timeline.records.tables import NO_GRAPH, NO_ID, NO_RANK, NO_TIME, Records, Tasks
+from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Records, Tasks
 from timeline.records.valid import valid
 from timeline.selection import DETAIL_LAYERS
 from timeline.sources.base import Wanted
@@ -167,7 +167,7 @@ def test_hccl_tasks_equal_the_run(shelf: ProfileShelf) -> None:
             device_ns(run, task.start_ns),
             device_ns(run, task.end_ns),
             task.transfer.size_bytes,
-            NO_RANK if task.transfer.target_rank == 0xFFFFFFFF else task.transfer.target_rank,
+            NO_ID if task.transfer.target_rank == 0xFFFFFFFF else task.transfer.target_rank,
         )
         for own in collectives
         for task in own.tasks
@@ -193,6 +193,54 @@ def test_hccl_tasks_equal_the_run(shelf: ProfileShelf) -> None:
         (device_ns(run, own.start_ns), device_ns(run, own.end_ns)) for own in collectives
     )
     assert len(records.parts) == len(collectives)
+
+
+def read_all(path: Path) -> list[Records]:
+    """The records of every rank, all layers."""
+    return [source.read(Wanted(DETAIL_LAYERS)) for source in discover(path).sources]
+
+
+def unnumbered(profiler: Path) -> None:
+    """Name the directory and the files of HCCL tasks as MindSpore 1.x does."""
+    directory = (profiler / "hccl_info_0").rename(profiler / "hccl_info")
+    for path in directory.rglob("*.json"):
+        path.rename(path.with_name(f"iter{path.stem}.trace"))
+
+
+@pytest.mark.parametrize("as_list", [False, True])
+def test_hccl_tasks_of_a_directory_without_an_id(
+    shelf: ProfileShelf, tmp_path: Path, as_list: bool
+) -> None:
+    """The only rank of a directory is the one that hccl_info and its traces are of."""
+    profile = shelf.copy("mindspore-text-hccl", tmp_path / "copy", ranks=1)
+    (before,) = read_all(profile.path)
+    (directory,) = profile.path.rglob("hccl_info_0")
+    unnumbered(directory.parent)
+    for path in profile.path.rglob("*.trace"):
+        if as_list:
+            events = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
+            path.write_text(json.dumps(events), encoding="utf-8")
+    (after,) = read_all(profile.path)
+    assert len(after.planes) == len(before.planes) > 0
+    for one, other in ((before.planes, after.planes), (before.ops, after.ops)):
+        assert sorted(one.start_ns.tolist()) == sorted(other.start_ns.tolist())
+        assert sorted(one.end_ns.tolist()) == sorted(other.end_ns.tolist())
+    assert not any(own.file == "hccl_info" for own in after.unused)
+
+
+def test_hccl_tasks_of_no_known_rank_are_named(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """Where several ranks share a directory, whose hccl_info it is cannot be told."""
+    profile = shelf.copy("mindspore-text-hccl", tmp_path / "copy", ranks=1)
+    (directory,) = profile.path.rglob("hccl_info_0")
+    profiler = directory.parent
+    unnumbered(profiler)
+    for path in profiler.glob("*_0*"):
+        shutil.copy(path, path.with_name(path.name.replace("_0", "_1", 1)))
+    found = read_all(profile.path)
+    assert len(found) == 2
+    for records in found:
+        assert not len(records.planes)
+        assert any(own.file == "hccl_info" for own in records.unused)
 
 
 def test_reduces_without_hccl_files_stay(shelf: ProfileShelf, tmp_path: Path) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 from hypothesis import given
+from hypothesis import strategies as st
 from random_intervals import (
+    EPOCH_NS,
     Interval,
     columns_of,
     intervals,
@@ -12,7 +14,7 @@ from random_intervals import (
     laminar_intervals,
 )
 
-from timeline.records.nesting import edges_of, innermost, parents_of
+from timeline.records.nesting import edges_of, innermost, latest_open, parents_of
 
 
 def replayed(pairs: list[Interval]) -> list[Interval | None]:
@@ -121,3 +123,15 @@ def test_parents_are_what_is_open_around_a_beginning(pairs: list[Interval]) -> N
             wanted[row] = stack[-1] if stack else -1
             stack.append(row)
     assert parents_of(edges).tolist() == wanted
+
+
+@given(intervals(), st.lists(st.integers(EPOCH_NS - 1, EPOCH_NS + 40), max_size=10))
+def test_latest_open_is_found_among_intervals_that_cross(
+    pairs: list[Interval], moments: list[int]
+) -> None:
+    """The last to begin of those that are open; of nested ones this is the innermost."""
+    found = latest_open(*columns_of(pairs), np.array(moments, np.int64))
+    for moment_ns, row in zip(moments, found.tolist(), strict=True):
+        opened = [own for own in pairs if own[0] <= moment_ns < own[1]]
+        wanted = max(opened, key=lambda own: (own[0], -own[1]), default=None)
+        assert (pairs[row] if row >= 0 else None) == wanted

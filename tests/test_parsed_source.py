@@ -30,9 +30,10 @@ from timeline.records.tables import NO_ID, NO_TIME, Records, StepPart
 from timeline.records.valid import valid
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Layer
 from timeline.sources.base import Source, Wanted
+from timeline.sources.device_clock import Anchor, CounterClock
 from timeline.sources.discovery import discover
 from timeline.sources.loose_table import LooseTable
-from timeline.sources.parsed_clock import CounterClock, ParsedClock
+from timeline.sources.parsed_clock import ParsedClock
 from timeline.sources.sqlite_columns import open_database
 
 VERSIONS = ("msprof-sqlite", "msprof-sqlite-numbered", "msprof-sqlite-launched")
@@ -709,26 +710,12 @@ def test_empty_tables_are_an_empty_profile(copied: Profile) -> None:
 
 # -- invariants --------------------------------------------------------------------------------
 
-COUNTS = st.integers(1, 1 << 52)
-FREQUENCIES = st.sampled_from(["100", "38.4", "50", "25.0", "1000", "19.2"])
-
-
-@given(st.lists(COUNTS, min_size=1), COUNTS, st.integers(1, 1 << 60), FREQUENCIES)
-def test_counts_become_the_nearest_nanosecond(
-    counts: list[int], first: int, time_ns: int, megahertz: str
-) -> None:
-    """Exactly, where floats would be off by hundreds of nanoseconds."""
-    clock = CounterClock(first, time_ns, Fraction(megahertz))
-    found = clock.times_ns(np.array(counts))
-    for count, moment in zip(counts, found.tolist(), strict=True):
-        exact = (count - first) * 1000 / Fraction(megahertz) + time_ns
-        assert abs(moment - exact) <= Fraction(1, 2)
-
 
 @given(st.lists(st.integers(-(1 << 63), (1 << 63) - 1), min_size=1))
 def test_no_count_overflows(counts: list[int]) -> None:
     """A count out of reach has no time."""
-    clock = ParsedClock(CounterClock(10**13, 10**14, Fraction("38.4")), None, 5, 7, 11)
+    counter = CounterClock(1000 / Fraction("38.4"), Anchor(10**13, 10**14))
+    clock = ParsedClock(counter, None, 5, 7, 11)
     values = np.array(counts)
     for found in (clock.counted_ns(values), clock.sampled_ns(values)):
         assert found.dtype == np.int64

@@ -13,6 +13,7 @@ import pytest
 from loaded_picture import LoadedPicture
 from make_profile import RankRun, Run, Task, expected_overlap
 from perfetto_sql import Row, TraceProcessor
+from profile_overlap import IDLE, free_segments
 from profile_shelf import ProfileShelf
 
 from timeline.cli import main
@@ -75,7 +76,9 @@ def steps_of(case: Asked) -> dict[tuple[int, int], dict[str, int]]:
         for step in rank.steps:
             parts = expected_overlap(case.run, rank.rank, step.id)
             span_ns = parts["computing_ns"] + parts["not_overlapped_ns"] + parts["free_ns"]
-            found[rank.rank, step.id] = {**parts, "span_ns": span_ns}
+            free = free_segments(case.run, rank.rank, step.id)
+            idle_ns = sum(one.duration_ns for one in free if one.category == IDLE)
+            found[rank.rank, step.id] = {**parts, "span_ns": span_ns, "idle_ns": idle_ns}
     return found
 
 
@@ -87,10 +90,10 @@ def test_slowest_steps(case: Asked) -> None:
         slowest = max(own, key=lambda rank: own[rank]["span_ns"])
         spans = [parts["span_ns"] for parts in own.values()]
         parts = own[slowest]
-        numbers = (parts[f"{name}_ns"] for name in ("span", "computing", "not_overlapped", "free"))
+        numbers = (parts[f"{name}_ns"] for name in ("span", "computing", "not_overlapped", "idle"))
         wanted.append((step, slowest, *numbers, max(spans) - min(spans)))
     wanted.sort(key=lambda row: -row[2])
-    columns = "step, slowest_rank, span_ns, computing_ns, not_overlapped_ns, free_ns, spread_ns"
+    columns = "step, slowest_rank, span_ns, computing_ns, not_overlapped_ns, idle_ns, spread_ns"
     assert case.rows(f"SELECT {columns} FROM slowest_steps") == wanted
 
 
@@ -99,7 +102,7 @@ def test_rank_times(case: Asked) -> None:
     wanted = []
     for rank in (rank.rank for rank in case.run.ranks):
         own = [parts for (one, _), parts in steps_of(case).items() if one == rank]
-        names = ("span_ns", "computing_ns", "communication_ns", "not_overlapped_ns", "free_ns")
+        names = ("span_ns", "computing_ns", "communication_ns", "not_overlapped_ns", "idle_ns")
         means = [sum(parts[name] for parts in own) // len(own) for name in names]
         wanted.append((rank, len(own), *means))
     wanted.sort(key=lambda row: -row[3])

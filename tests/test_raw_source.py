@@ -32,14 +32,16 @@ from profile_shelf import Profile, ProfileShelf, change_fields
 
 from timeline.analysis.overlap import overlap_of
 from timeline.cli import main
-from timeline.errors import RankIdentityError, SourceError
+from timeline.errors import SourceError
 from timeline.records.tables import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME, Records, StepPart
 from timeline.records.valid import valid
 from timeline.selection import DETAIL_LAYERS, Selection
 from timeline.share import Request, share_of
 from timeline.sources.base import Source, Wanted
+from timeline.sources.device_clock import Anchor, CounterClock
 from timeline.sources.discovery import discover
-from timeline.sources.raw_clock import Anchor, DeviceClock
+from timeline.sources.parsed_clock import read_parsed_clock
+from timeline.sources.raw_clock import read_device_clock, read_device_info
 from timeline.sources.raw_tasks import TaskMarks, matched
 
 LAYOUTS = ("raw", "raw-hwts", "raw-v6")
@@ -221,7 +223,7 @@ def test_tasks_belong_to_the_graph_that_runs(shelf: ProfileShelf) -> None:
 
 
 def test_times_that_are_no_whole_nanoseconds(shelf: ProfileShelf) -> None:
-    """At 49 MHz every moment is that of its tick, rounded to the nearest ns, half up."""
+    """At 49 MHz every moment is that of its tick as float64, cut down."""
     profile = shelf.get("raw-49-MHz")
     rank = profile.run.rank(0)
     tasks = read(discover(profile.path).sources[0]).tasks
@@ -229,7 +231,7 @@ def test_times_that_are_no_whole_nanoseconds(shelf: ProfileShelf) -> None:
 
     def recorded_ns(time_ns: int) -> int:
         ticks = counter.ticks(profile.run.monotonic_ns(time_ns)) - counter.value
-        return math.floor(Fraction(ticks * 1000, 49) + Fraction(1, 2)) + counter.host_ns
+        return math.floor(float(Fraction(ticks * 1000, 49) + counter.host_ns))
 
     wanted = [
         (recorded_ns(task.start_ns), recorded_ns(task.end_ns))
@@ -252,15 +254,19 @@ def test_times_that_are_no_whole_nanoseconds(shelf: ProfileShelf) -> None:
     counter=st.integers(0, 2**61),
     host_ns=st.integers(0, 10**16),
 )
-def test_ticks_become_the_nearest_nanosecond(
+def test_ticks_become_the_nanoseconds_that_msprof_writes(
     ticks: list[int], megahertz: str, counter: int, host_ns: int
 ) -> None:
-    """For any counter the moment is that of exact arithmetic, or none where no clock can be."""
+    """The exact moment as float64, cut down; or none where no clock can be.
+
+    Where float64 holds whole nanoseconds no more, the exact moment itself is cut down.
+    """
     tick_ns = 1000 / Fraction(megahertz)
-    clock = DeviceClock(tick_ns, Anchor(counter, host_ns))
+    clock = CounterClock(tick_ns, Anchor(counter, host_ns))
     found = clock.moments_ns(np.array(ticks, np.uint64)).tolist()
     for value, moment_ns in zip(ticks, found, strict=True):
-        exact_ns = math.floor((value - counter) * tick_ns + Fraction(1, 2)) + host_ns
+        exact = (value - counter) * tick_ns + host_ns
+        exact_ns = math.floor(float(exact) if 0 <= exact < 2**53 else exact)
         far = value >= 2**62 or abs(exact_ns - host_ns) > 10**17
         assert moment_ns in ((NO_TIME, exact_ns) if far else (exact_ns,)) or (
             moment_ns == NO_TIME and not 0 <= exact_ns < 10**17
@@ -393,12 +399,12 @@ def without_rank(capture: Path) -> None:
 
 
 def test_raw_without_a_rank_can_be_given_one(shelf: ProfileShelf, tmp_path: Path) -> None:
-    """Raw data of an unknown rank is never rank 0; the error says how to name it."""
+    """Raw data that was not distributed is rank 0, unless another rank is given."""
     profile = shelf.copy("raw", tmp_path / "run", ranks=1)
     capture = profile.captures[0]
     without_rank(capture)
-    with pytest.raises(RankIdentityError, match=f"--assign-rank {capture.name}="):
-        discover(profile.path)
+    (source,) = discover(profile.path).sources
+    assert source.identity.rank == 0
     (source,) = discover(profile.path, {capture.name: 7}).sources
     assert source.identity.rank == 7
 
@@ -676,6 +682,36 @@ def test_the_host_clock_read_late(device: Device) -> None:
     path.write_text(path.read_text().replace("cntvct_diff: 0", "cntvct_diff: 250"))
     change_fields(device.directory / "info.json.0", {"CPU": [{"Frequency": "100.000000"}]})
     assert device.read().tasks.start_ns.tolist() == [device.ns(1000) + 2500]
+
+
+@pytest.mark.parametrize(
+    ("processors", "late_ns"),
+    [([{"Frequency": "100.000000"}], 2500), ([{"Frequency": ""}], 250), ([], 250), (None, 250)],
+)
+def test_raw_and_parsed_data_are_on_one_clock(
+    device: Device, processors: list[dict[str, str]] | None, late_ns: int
+) -> None:
+    """Both readers relate the counter to the host alike; a host of no frequency has 1000 MHz."""
+    path = device.directory / "host_start.log.0"
+    path.write_text(path.read_text().replace("cntvct_diff: 0", "cntvct_diff: 250"))
+    change_fields(device.directory / "info.json.0", {"CPU": processors})
+    ticks = device.zero + np.arange(0, 5000, 7)
+    raw = read_device_clock(device.directory, *read_device_info(device.directory))
+    parsed = read_parsed_clock(device.directory, device.directory.parent / "host", None)
+    assert raw == parsed.counter
+    assert raw.moments_ns(ticks).tolist() == parsed.counted_ns(ticks).tolist()
+    assert raw.moments_ns(ticks)[0] == device.zero_ns + late_ns
+    assert parsed.host_ns == device.zero_ns + late_ns
+
+
+@pytest.mark.parametrize("name", ["dev_start.log.0", "host_start.log.0"])
+def test_a_log_of_a_clock_that_cannot_be_read(device: Device, name: str) -> None:
+    """It is an error that names the file: without it all times would be wrong in silence."""
+    device.write("stars_soc", device.task(1))
+    (device.directory / name).unlink()
+    (device.directory / name).mkdir()
+    with pytest.raises(SourceError, match=name):
+        read_device_clock(device.directory, *read_device_info(device.directory))
 
 
 def test_no_whole_task(device: Device) -> None:

@@ -27,7 +27,7 @@ from timeline.analysis.cut import cut
 from timeline.analysis.overlap import overlap_of
 from timeline.analysis.steps import StepOperators, with_steps
 from timeline.cli import main
-from timeline.errors import RankIdentityError, SourceError
+from timeline.errors import SourceError
 from timeline.records.columns import Codes
 from timeline.records.strings import StringPool
 from timeline.records.tables import NO_CONTEXT, NO_ID, NO_TIME, Records, Tasks
@@ -289,11 +289,11 @@ def loose(profile: Profile, target: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_loose_tables_need_a_rank(shelf: ProfileShelf, tmp_path: Path, layout: str) -> None:
-    """It comes from --assign-rank or from the name of a directory, and is never guessed."""
+def test_loose_tables_tell_no_rank(shelf: ProfileShelf, tmp_path: Path, layout: str) -> None:
+    """It comes from --assign-rank or from the name of a directory; else they are numbered."""
     folders = loose(shelf.get(layout), tmp_path / "run")
-    with pytest.raises(RankIdentityError, match="--assign-rank card"):
-        discover(tmp_path / "run")
+    assert [one.identity.rank for one in sources_of(tmp_path / "run")] == [0, 1]
+    assert "not distributed" in discover(tmp_path / "run").notes[0]
     assigned = {folder.name: 7 - number for number, folder in enumerate(folders)}
     assert [one.identity.rank for one in sources_of(tmp_path / "run", assigned)] == [6, 7]
     for number, folder in enumerate(folders):

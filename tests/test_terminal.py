@@ -61,7 +61,9 @@ def test_every_number_is_there(
     if terminal:
         assert max(map(len, text.splitlines())) <= width
     for row in report.verdict.ranks.to_dicts():
-        for part in PARTS:
+        for part in (part for part in PARTS if part != "free_ns"):
+            if part == "communication_ns" and page.narrow:
+                continue
             assert spell_short(row[part]) in text
             assert spell_share(row[part], row["span_ns"]) in text
         assert spell_short(row["step_ns"]) in text
@@ -85,14 +87,14 @@ def test_a_pipe_has_a_shape_of_its_own(
     assert "\x1b" not in text
     rows = [line.split() for line in text.splitlines() if re.match(r" +\d+ ", line)]
     assert [row[0] for row in rows] == ["0", "1", "1", "0"]
-    assert {len(row) for row in rows[:2]} == {3 + 4 * 3}
+    assert {len(row) for row in rows[:2]} == {3 + 5 * 3}
     assert {len(row) for row in rows[2:]} == {1 + 3 + 4 * 2}
 
 
 def test_the_bar_has_the_parts(report: ExportReport) -> None:
     """A bar is as long as its column, and each part as long as its share."""
     text = plain(said(report, Page(120, "utf-8", True)))
-    bars = re.findall("█+▒*·*", text)
+    bars = re.findall("█+▒*░*·*", text)
     assert len(bars) == 1 + 2  # the mark of the title, and a bar for each rank
     for bar, row in zip(bars[1:], report.verdict.ranks.to_dicts(), strict=True):
         assert len(bar) == len(bars[1])
@@ -102,7 +104,7 @@ def test_the_bar_has_the_parts(report: ExportReport) -> None:
 @pytest.mark.parametrize("ranks", [9, 1000])
 def test_many_ranks_are_few_lines(report: ExportReport, ranks: int) -> None:
     """The slowest, the fastest and the mean, however many there are, and where all of them are."""
-    text = plain(said(many(report, ranks), Page(80, "utf-8", True)))
+    text = plain(said(many(report, ranks), Page(100, "utf-8", True)))
     lines = [line.split() for line in text.splitlines()]
     head = next(at for at, words in enumerate(lines) if words[:1] == ["rank"])
     shown = [words[0] for words in lines[head + 1 : head + SLOWEST_RANKS + 4]]
@@ -116,7 +118,7 @@ def test_many_steps_are_few_lines(report: ExportReport) -> None:
     """Of many steps the slowest are shown, in their own order."""
     one = report.figures.steps.to_dicts()[0]
     names = [name for name, value in one.items() if value is not None]
-    one |= dict.fromkeys(PARTS, 2500)
+    one |= dict.fromkeys(PARTS, 1000)
     rows = [{**one, "step": step, "start_ns": step, "span_ns": 5000 + step} for step in range(500)]
     columns: dict[str, Any] = {name: np.array([row[name] for row in rows]) for name in names}
     columns["graph"] = np.ma.masked_array(columns["step"], True)

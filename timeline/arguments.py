@@ -243,7 +243,8 @@ def _add_print(group: argparse._ArgumentGroup) -> None:
         "-v",
         "--verbose",
         action="store_true",
-        help="print the times of each step and the longest communication ops too",
+        help="print the times of each step, the longest communication ops, what was compared and "
+        "what is not used too",
     )
     group.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors")
     group.add_argument(

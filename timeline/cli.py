@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -14,7 +16,7 @@ from timeline.errors import TimelineError, UsageError
 from timeline.printable import command_line, printable_json, say
 from timeline.selection import Kind, Selection
 from timeline.single_command import settle_in
-from timeline.termination import Terminated, interrupted_by_sigterm, signals_held
+from timeline.termination import Terminated, interrupted_by_signals, signals_held
 from timeline.units import parse_duration_ns
 
 if TYPE_CHECKING:
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-INTERRUPTED, TERMINATED = 130, 143
+SIGNALLED = 128
+"""What shells add to the number of the signal that ended a command."""
 OPEN_HINT = "Open: https://ui.perfetto.dev (drag the file in, or add --open)"
 COMPARE = "compare"
 """The word that asks for a comparison; a profile of that name is ./compare."""
@@ -40,11 +43,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Returns:
         0 written; 1 input, output or data error; 2 usage; 3 the selection is not there; 4 the
-        limit or --strict forbids it; 130 interrupted; 143 terminated.
+        limit or --strict forbids it; 129 its terminal was closed; 130 interrupted; 143
+        terminated.
     """
     settle_in()
     try:
-        with interrupted_by_sigterm():
+        with interrupted_by_signals():
             words = list(sys.argv[1:] if arguments is None else arguments)
             if words[:1] == [COMPARE]:
                 return _compare(build_compare_parser().parse(words[1:]))
@@ -58,12 +62,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         first, *more = error.lines()
         say(f"tlexport: {first}", *more, stream=sys.stderr)
         return error.exit_code
-    except Terminated:
-        say("tlexport: terminated; nothing was written.", stream=sys.stderr)
-        return TERMINATED
-    except KeyboardInterrupt:
-        say("tlexport: interrupted; nothing was written.", stream=sys.stderr)
-        return INTERRUPTED
+    except KeyboardInterrupt as interrupt:
+        what = "terminated" if isinstance(interrupt, Terminated) else "interrupted"
+        with contextlib.suppress(OSError):  # a terminal that is closed shows nothing
+            say(f"tlexport: {what}; {_outcome(interrupt)}", stream=sys.stderr)
+        return SIGNALLED + (
+            interrupt.number if isinstance(interrupt, Terminated) else signal.SIGINT
+        )
     except OSError as error:
         if error.filename is not None:
             say(f"tlexport: {error.filename}: {error.strerror}.", stream=sys.stderr)
@@ -107,11 +112,27 @@ def _run(asked: argparse.Namespace) -> int:
         strict=asked.strict,
         **_opening(asked),
     )
-    _tell(report, asked)
-    _flush()
-    if view is not None:
-        view(report)
+    with _telling():
+        _tell(report, asked)
+        _flush()
+        if view is not None:
+            view(report)
     return 0
+
+
+@contextlib.contextmanager
+def _telling() -> Iterator[None]:
+    """While what was written is told: an interrupt does not undo it."""
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        interrupt.args = ("the timeline was written before.",)
+        raise
+
+
+def _outcome(interrupt: KeyboardInterrupt) -> str:
+    """What became of the output of a command that was interrupted."""
+    return str(interrupt.args[0]) if interrupt.args else "nothing was written."
 
 
 def _selection(asked: argparse.Namespace) -> Selection:
@@ -149,17 +170,18 @@ def _compare(asked: argparse.Namespace) -> int:
         force=asked.force,
         **_opening(asked),
     )
-    _tell_change(report, asked)
-    _flush()
+    with _telling():
+        _tell_change(report, asked)
+        _flush()
     return 0
 
 
 def _list(asked: argparse.Namespace) -> int:
     with signals_held():
-        from timeline.listing import listing
-        from timeline.profile import open_profile
+        from timeline.listing import LISTED, listing
+        from timeline.profile import profile_at
 
-    with open_profile(asked.path, **_opening(asked)) as profile:
+    with profile_at(asked.path, _opening(asked), LISTED) as profile:
         found = listing(profile, _selection(asked))
     _print_json(found.to_json()) if asked.json else say(*found.lines())
     _flush()
@@ -190,7 +212,8 @@ def _tell(report: ExportReport, asked: argparse.Namespace) -> None:
     page = Page.of(words)
     words.write(verdict_text(report.verdict, report.figures, page, verbose=asked.verbose) + "\n")
     drawn = [f"Look at: {own}" for own in (asked.report, asked.png) if own is not None]
-    say(*report.lines(), *drawn, *_see_why(report, asked), stream=words)
+    more = report.verbose_lines() if asked.verbose else []
+    say(*report.lines(), *more, *drawn, *_see_why(report, asked), stream=words)
     if not (asked.open or asked.offline):
         say(OPEN_HINT, stream=words)
 

@@ -15,6 +15,7 @@ from timeline.chosen_ranks import choose_ranks
 from timeline.comparison import Comparison
 from timeline.encoders.formats import format_of
 from timeline.encoders.sink import Draft, write_drafts
+from timeline.errors import UsageError
 from timeline.exporting import drawn_of, opened, options_of
 from timeline.figures import Figures
 from timeline.fitting import About, Written, fit
@@ -31,6 +32,7 @@ from timeline.records.tables import NO_GRAPH, Omission
 from timeline.report import OutputFile, ResolutionRow, spelled_omissions
 from timeline.selection import Align, Kind, Selection
 from timeline.share import Request
+from timeline.sources.discovery import Finding
 from timeline.table import Table
 from timeline.targets import check_can_draw, check_targets
 from timeline.tracks.facts import RankFacts
@@ -195,9 +197,15 @@ def compare(
         "progress": progress,
     }
     check_can_draw(options)
-    with opened(base, opening) as before, opened(new, opening) as after:
+    either = Finding(of_several=True)
+    with opened(base, opening, either) as before, opened(new, opening, either) as after:
         before.check_open()
         after.check_open()
+        for name in sorted(before.found.unassigned & after.found.unassigned):
+            raise UsageError(
+                f"--assign-rank {name}: neither run has such a capture.",
+                do="Use --list to see what each has.",
+            )
         drawn = drawn_of(selection, options, scopes=scopes)
         try:
             return _Runs(before, after, drawn, options, target).compared()

@@ -10,14 +10,17 @@ import numpy as np
 
 from timeline.analysis.computing_classes import CLASSES, computing_class, tells_vector
 from timeline.errors import spell_ids
-from timeline.figures import Figures
+from timeline.figures import Figures, extent_ns
 from timeline.operator_pairs import operator_pairs
+from timeline.short_names import operator_label, shortened
 from timeline.table import Table
 from timeline.units import spell_count, spell_duration
 from timeline.verdict import slowest_rank_of_each_step
 
 __all__ = ["NOTABLE", "WHOLE", "Comparison"]
 
+MOST_OF_NAME = 160
+"""Characters of a name in a sentence."""
 NOTABLE = 0.01
 """A change by less than this share of a step is no change worth a sentence."""
 WHOLE = "end to end"
@@ -32,7 +35,8 @@ class Comparison:
     So they hold what lies between steps too, and runs of other lengths and numbers of ranks
     compare; where a rank has no steps, sums of both runs are divided by their ranks.
 
-    overall: metric, part_of (another metric, or ""), base_ns, new_ns, delta_ns. steps: a row per
+    overall: metric, part_of (another metric, or ""), base_ns, new_ns, delta_ns, masked where a run
+    does not tell. steps: a row per
     step in order, its own span on the rank where it took longest: base_graph, base_step, base_rank,
     new_graph, new_step, new_rank, base_ns, new_ns, delta_ns. ranks: those of both runs: rank,
     base_ns, new_ns, delta_ns. operators, collectives: see `operator_pairs`. warnings: in what the
@@ -115,7 +119,7 @@ class Comparison:
 
 def _is_part(overall: Table) -> Any:
     """The rows that together are the whole."""
-    return np.isin(overall["metric"].astype(str), [name for name, _ in _PARTS])
+    return overall["part_of"] == WHOLE
 
 
 def _most_changed(noun: str, table: Table, whole_ns: int) -> Iterator[str]:
@@ -126,7 +130,8 @@ def _most_changed(noun: str, table: Table, whole_ns: int) -> Iterator[str]:
     for at, word, sign in ((lost, "lost", 1), (won, "won", -1)):
         row = table.take(np.array([at])).to_dicts()[0]
         if sign * row["delta_ns"] > NOTABLE * whole_ns:
-            name = row["metric"] if "metric" in row else row["name"] or row["type"]
+            name = row["metric"] if "metric" in row else operator_label(row["type"], row["name"])
+            (name,) = shortened([name], MOST_OF_NAME)
             yield (
                 f"Most {word} by {noun}: {name}, {spell_duration(abs(row['delta_ns']))} "
                 f"({spell_duration(row['base_ns'])} before, {spell_duration(row['new_ns'])} now)."
@@ -179,7 +184,8 @@ _COUNTED = "hcom_"
 _PARTS = (
     ("computing", "computing_ns"),
     ("communication, not overlapped", "not_overlapped_ns"),
-    ("free", "free_ns"),
+    ("copies", "copies_ns"),
+    ("idle", "idle_ns"),
 )
 """What together is the whole, under the names of metrics and of columns."""
 
@@ -192,9 +198,17 @@ def _overall(sides: tuple[Figures, Figures], shares: tuple[float, float]) -> Tab
     their arrivals here, and from tasks named Notify_Wait there.
     """
     told = all(tells_vector(own.operators["core"].tolist()) for own in sides)
-    found = [_metrics(own, share, told=told) for own, share in zip(sides, shares, strict=True)]
+    apart = all(_knows_copies(own) for own in sides)
+    found = [
+        _metrics(own, share, told=told, copies_apart=apart)
+        for own, share in zip(sides, shares, strict=True)
+    ]
     names = [name for name in _ALL if any(name in own for own in found)]
-    columns = [np.array([own.get(name, 0) for name in names], np.int64) for own in found]
+    unknown = [[name == _WAITING and not _knows_waiting(own) for name in names] for own in sides]
+    columns = [
+        np.ma.masked_array([own.get(name, 0) for name in names], mask, np.int64)
+        for own, mask in zip(found, unknown, strict=True)
+    ]
     return Table(
         {
             "metric": np.array([name for name, _ in names], object),
@@ -206,29 +220,50 @@ def _overall(sides: tuple[Figures, Figures], shares: tuple[float, float]) -> Tab
     )
 
 
+_COPIES_AND_IDLE = "copies and idle"
+"""One part where a run does not tell copies from idle time."""
+_WAITING = ("waiting for other ranks", "communication")
 _ALL = (
     (_PARTS[0][0], WHOLE),
     *((name, _PARTS[0][0]) for name in CLASSES),
     *((name, WHOLE) for name, _ in _PARTS[1:]),
+    (_COPIES_AND_IDLE, WHOLE),
     (WHOLE, ""),
     ("communication", ""),
-    ("waiting for other ranks", "communication"),
+    _WAITING,
 )
 """Metrics, and of what they are part, in the order in which they are told."""
 
 
-def _metrics(figures: Figures, share: float, *, told: bool) -> dict[tuple[str, str], int]:
-    sums = {name: int(figures.overlap[column].sum()) for name, column in _PARTS}
+def _metrics(
+    figures: Figures, share: float, *, told: bool, copies_apart: bool
+) -> dict[tuple[str, str], int]:
+    overlap = figures.overlap
+    sums = {name: int(np.ma.filled(overlap[column], 0).sum()) for name, column in _PARTS}
+    if not copies_apart:
+        sums[_COPIES_AND_IDLE] = sums.pop("copies") + sums.pop("idle")
     found = {(name, WHOLE): total_ns for name, total_ns in sums.items()}
     operators = _operators(figures)
     columns = (operators[name].tolist() for name in ("type", "name", "core", "total_ns"))
     for kind, name, core, total_ns in zip(*columns, strict=True):
         key = computing_class(kind, name, core, told=told), "computing"
         found[key] = found.get(key, 0) + total_ns
-    found[WHOLE, ""] = int(figures.overlap["span_ns"].sum())
+    found[WHOLE, ""] = int(extent_ns(figures.overlap).sum())
     found["communication", ""] = int(figures.overlap["communication_ns"].sum())
-    found["waiting for other ranks", "communication"] = int(figures.waiting["waited_ns"].sum())
+    if figures.waiting["shared"].any() or figures.waiting["alone"].any():
+        found[_WAITING] = int(np.ma.filled(figures.waiting["waited_ns"], 0).sum())
     return {name: round(total_ns * share) for name, total_ns in found.items()}
+
+
+def _knows_copies(figures: Figures) -> bool:
+    """Whether copies are told from idle time on all ranks."""
+    return not np.ma.getmaskarray(figures.overlap["copies_ns"]).any()
+
+
+def _knows_waiting(figures: Figures) -> bool:
+    """Whether ranks share collectives, or have none to wait in."""
+    waiting = figures.waiting
+    return bool(waiting["shared"].any() or not waiting["alone"].any())
 
 
 def _steps(base: Figures, new: Figures) -> Table:
@@ -263,7 +298,7 @@ def _ranks(sides: tuple[Figures, Figures], counts: list[dict[int, int]]) -> Tabl
 
 def _rank_times(figures: Figures, counts: dict[int, int]) -> dict[int, int]:
     used = _used(figures)
-    spans = zip(used["rank"].tolist(), used["span_ns"].tolist(), strict=True)
+    spans = zip(used["rank"].tolist(), extent_ns(used).tolist(), strict=True)
     return {rank: round(span_ns / counts[rank]) for rank, span_ns in spans}
 
 

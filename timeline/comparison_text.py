@@ -13,8 +13,9 @@ from rich.text import Text
 from timeline.comparison import NOTABLE, WHOLE, Comparison
 from timeline.operator_pairs import ONE_RUN_ONLY
 from timeline.page import Page
+from timeline.short_names import operator_label
 from timeline.table import Table
-from timeline.terminal import name_text, plain_grid, rendered
+from timeline.terminal import name_text, named_grid, rendered
 from timeline.units import spell_count, spell_short
 
 __all__ = ["comparison_text"]
@@ -22,8 +23,6 @@ __all__ = ["comparison_text"]
 MOST_STEPS, MOST_RANKS, MOST_OPERATORS = 12, 12, 6
 LEAST = 0.001
 """An operator that changed by less than this share of the whole is not worth a row."""
-ROOM_FOR_TIMES = 38
-"""Columns of three times and a share, and what is between them."""
 _TIMES = ("before", "now", "change", "")
 _WORSE, _BETTER = "red", "green"
 
@@ -94,7 +93,7 @@ def _operators(title: str, table: Table, page: Page, whole_ns: int) -> list[Rend
     rows: list[RenderableType] = []
     shown = table.take(np.concatenate([lost, won]))
     if len(shown):
-        rows.append(_grid(shown, page, title, _names(shown, page), whole_ns))
+        rows.append(_grid(shown, page, title, _names(shown), whole_ns))
     else:
         rows.append(Text(f"No {title} changed by {LEAST:.1%} of a whole."))
     alone = sum(how == ONE_RUN_ONLY for how in table["matched"].tolist())
@@ -104,22 +103,12 @@ def _operators(title: str, table: Table, page: Page, whole_ns: int) -> list[Rend
     return rows
 
 
-def _names(operators: Table, page: Page) -> list[str]:
-    """Names, or types where there are none; shapes too where they tell operators of a name apart.
-
-    Names and scopes end with what tells most: what is too long loses its beginning.
-    """
-    own = [name or kind for kind, name in _columns(operators, "type", "name")]
-    cut = "…" if page.holds("…") else "..."
-    most = page.width - ROOM_FOR_TIMES
-    told = []
-    for name, (shapes,) in zip(own, _columns(operators, "shapes"), strict=True):
-        end = ""
-        if shapes and own.count(name) > 1:
-            end = f" {shapes}" if len(shapes) < most // 2 else f" {shapes[: most // 2]}{cut}"
-        room = most - len(end)
-        told.append((name if len(name) <= room else cut + name[len(cut) - room :]) + end)
-    return told
+def _names(operators: Table) -> list[str]:
+    """Names after types, or types alone; shapes too where they tell operators of a name apart."""
+    kinds = _columns(operators, "type", "name", "shapes")
+    rows = [(operator_label(kind, name), shapes) for kind, name, shapes in kinds]
+    labels = [label for label, _ in rows]
+    return [f"{own} {shapes}" if labels.count(own) > 1 else own for own, shapes in rows]
 
 
 def _columns(table: Table, *names: str) -> Iterator[tuple[str, ...]]:
@@ -136,21 +125,27 @@ def _grid(
     bold: str = "",
 ) -> Grid:
     """Times of both runs, and what changed; only what is notable of the whole has a colour."""
-    grid = plain_grid(page, [title], _TIMES)
-    for name, row in zip(names, table.to_dicts(), strict=True):
-        delta_ns = row["delta_ns"]
+    cells, styles = [], []
+    spelled = [str(name) for name in names]
+    for name, row in zip(spelled, table.to_dicts(), strict=True):
+        delta_ns = row["delta_ns"] or 0
         style = _WORSE if delta_ns > 0 else _BETTER
         if abs(delta_ns) < NOTABLE * whole_ns:
             style = ""
-        grid.add_row(
-            name_text(str(name), page),
-            spell_short(row["base_ns"]),
-            spell_short(row["new_ns"]),
-            Text(f"{'+' if delta_ns > 0 else ''}{spell_short(delta_ns)}", style=style),
-            Text(_share(row), style=style),
-            style="bold" if name == bold else None,
+        cells.append(
+            (
+                _time(row["base_ns"]),
+                _time(row["new_ns"]),
+                Text(f"{'+' if delta_ns > 0 else ''}{_time(row['delta_ns'])}", style=style),
+                Text(_share(row), style=style),
+            )
         )
-    return grid
+        styles.append("bold" if name == bold else "")
+    return named_grid(page, page.width, [title], _TIMES, spelled, cells, styles)
+
+
+def _time(time_ns: int | None) -> str:
+    return "-" if time_ns is None else spell_short(time_ns)
 
 
 def _share(row: dict[str, Any]) -> str:

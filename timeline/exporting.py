@@ -12,10 +12,11 @@ from typing import Any, Literal
 from timeline.errors import UsageError
 from timeline.options import Args, ExportOptions, Fit
 from timeline.pipeline import exported
-from timeline.profile import Profile, open_profile
+from timeline.profile import Profile, profile_at
 from timeline.progress import Progress
 from timeline.report import ExportReport
 from timeline.selection import Align, Kind, Layer, Selection, choice_of
+from timeline.sources.discovery import EXPORT, Finding
 from timeline.targets import check_can_draw
 from timeline.units import parse_bytes
 
@@ -148,11 +149,13 @@ def drawn_of(selection: Selection | None, options: ExportOptions, *, scopes: boo
 
 @contextlib.contextmanager
 def opened(
-    profile: Profile | str | os.PathLike[str], opening: Mapping[str, Any]
+    profile: Profile | str | os.PathLike[str],
+    opening: Mapping[str, Any],
+    finding: Finding = EXPORT,
 ) -> Iterator[Profile]:
     """A profile that is open, or a path that is, as long as it is needed.
 
-    opening: keywords of `open_profile`.
+    opening: keywords of `open_profile`. finding: what else is asked of finding its captures.
 
     Raises:
         UsageError: the profile is open, and something is asked that was to be asked before.
@@ -162,7 +165,7 @@ def opened(
         _check_not_given(**opening)
         yield profile
         return
-    with open_profile(profile, **opening) as own:
+    with profile_at(profile, opening, finding) as own:
         yield own
 
 

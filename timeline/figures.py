@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from timeline.analysis.checks import PARTS as CHECKED
+from timeline.analysis.checks import RankChecks, known_reasons
 from timeline.analysis.collectives import NO_KIND
 from timeline.analysis.steps import data_aug_bounds
 from timeline.analysis.waiting import Basis, Stragglers, Waiting, Waits
@@ -17,12 +19,17 @@ from timeline.records.collective_kinds import KINDS
 from timeline.records.columns import Int64
 from timeline.records.distinct import distinct_pairs
 from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Steps
+from timeline.records.vendor import Measure
 from timeline.table import Table
 from timeline.tracks.facts import RankFacts
 
-__all__ = ["PARTS", "Figures"]
+__all__ = ["PARTS", "Figures", "checks_of", "extent_ns"]
 
-PARTS = ("computing_ns", "communication_ns", "not_overlapped_ns", "free_ns")
+_COUNTED = frozenset(
+    {"shared", "unmatched", "alone", "shared_ns", "unmatched_ns", "alone_ns", "point_to_point_ns"}
+)
+"""Columns of `waiting` that say what it stands on, and are known even where nothing of it is."""
+PARTS = ("computing_ns", "communication_ns", "not_overlapped_ns", "free_ns", "copies_ns", "idle_ns")
 
 
 @dataclass(frozen=True)
@@ -32,7 +39,9 @@ class Figures:
     overlap: Table
     """A row per rank: rank, steps, step_ns (the mean span of the steps that have device work),
     span_ns (computing, not overlapped and free together), computing_ns, communication_ns,
-    not_overlapped_ns, free_ns."""
+    not_overlapped_ns, free_ns; of free copies_ns, idle_ns and outside_ns, of which before_ns lies
+    before the first computing or communication. The first and the last two are masked where
+    nothing tells whether there are any."""
     steps: Table
     """A row per rank, graph and step: start_ns and end_ns as marked; device_start_ns, span_ns and
     the parts of its device work; receive_ns and preparing_ns (see `StepWaits`); fp_bp_ns, tail_ns
@@ -50,13 +59,23 @@ class Figures:
     other ranks, could not be, or of whose group no other rank is in the selection), the time that
     they and sends and receives took, times_last, waited_ns, caused_ns (what others waited for it),
     of which compute_late_ns and host_late_ns, and slowest_ns (the longest that it kept one
-    waiting)."""
+    waiting); what tells of waiting is masked where a rank shares none of its collectives."""
     collectives: Table
-    """A row per rank, kind and group of collectives: count, size_bytes, total_ns, waited_ns,
-    transfer_ns (from the last arrival on) and bandwidth_gb_s of the bus."""
+    """A row per rank, kind and group of collectives: count, size_bytes (what the rank puts in),
+    moved_bytes (what it sends over links, as the profiler sums it up), total_ns, waited_ns,
+    transfer_ns (from the last arrival on) and bandwidth_gb_s of the bus. Sizes are masked where
+    no op tells them, the last three where nothing tells when other ranks arrived."""
     links: Table
     """A row per rank and link: source_rank, target_rank, link, count, size_bytes, total_ns,
-    bandwidth_gb_s; only where HCCL tasks are read, which is for a detail."""
+    bandwidth_gb_s; of HCCL tasks, which are read for a detail, else of the profiler's own sums,
+    which have no count."""
+
+    checks: Table = field(default_factory=lambda: Table({}))
+    """A row per number of the profiler that ours was compared with: rank, file, what, numbers (how
+    many equal ones the row sums up), ours and theirs (masked where there is none of ours),
+    tolerance, equal, and the reason that is known where it is not."""
+    unused: Table = field(default_factory=lambda: Table({}))
+    """A row per file or table that lies with a rank's capture and is not used: rank, file, what."""
     basis: Basis = field(default_factory=Basis)
     """What is told of waiting stands on."""
 
@@ -73,6 +92,8 @@ class Figures:
             _waiting(facts, waiting.stragglers),
             _joined([_collectives(own, its) for own, its in zip(facts, waits, strict=True)]),
             _joined([_links(own) for own in facts]),
+            checks_of(facts),
+            _joined([_unused(own) for own in facts]),
             waiting.basis,
         )
 
@@ -102,10 +123,20 @@ def _overlap(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
         "steps": len(facts.steps),
         "step_ns": mean_ns,
         "span_ns": span_ns,
-        **{part: whole[part] for part in PARTS},
+        **whole,
+        **{name: NO_ID if own is None else own for name, own in asdict(facts.free_parts).items()},
     }
     columns = {name: np.array([value], np.int64) for name, value in row.items()}
-    return {**columns, "step_ns": _given(columns["step_ns"], NO_ID)}
+    maybe = ("step_ns", "copies_ns", "outside_ns", "before_ns")
+    return {**columns, **{name: _given(columns[name], NO_ID) for name in maybe}}
+
+
+def extent_ns(overlap: Table) -> Int64:
+    """The time from the first to the last computing or communication, of which shares are.
+
+    overlap: rows with the columns of `Figures.overlap`.
+    """
+    return np.asarray(overlap["span_ns"] - np.ma.filled(overlap["outside_ns"], 0))
 
 
 def _steps(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
@@ -114,6 +145,8 @@ def _steps(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
         name: np.ma.masked_array(getattr(totals, name), ~totals.known)
         for name in ("span_ns", *PARTS)
     }
+    if facts.free_parts.copies_ns is None:
+        measured["copies_ns"] = np.ma.masked_equal(np.full(len(steps), NO_ID), NO_ID)
     return {
         "rank": np.full(len(steps), facts.rank, np.int64),
         "graph": _given(steps.graph, NO_GRAPH),
@@ -175,14 +208,21 @@ def _longest_ops(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
 
 def _waiting(facts: Sequence[RankFacts], stragglers: Stragglers) -> Table:
     ranks = np.array([own.rank for own in facts], np.int64)
-    names = [own.name for own in fields(stragglers)]
-    return Table({"rank": ranks, **{name: getattr(stragglers, name) for name in names}})
+    own = {field.name: getattr(stragglers, field.name) for field in fields(stragglers)}
+    unknown = (own["shared"] == 0) & (own["alone"] + own["unmatched"] > 0)
+    told = {
+        name: values if name in _COUNTED else np.ma.masked_array(values, unknown)
+        for name, values in own.items()
+    }
+    return Table({"rank": ranks, **told})
 
 
 def _collectives(facts: RankFacts, waits: Waits) -> dict[str, npt.NDArray[Any]]:
     ops, strings = facts.collectives.ops, np.array(facts.collectives.strings, object)
     nothing = np.zeros(len(ops), np.int64)
     waited_ns, transfer_ns, moved = nothing.copy(), nothing.copy(), np.zeros(len(ops))
+    known = nothing.copy()
+    known[waits.row] = 1
     waited_ns[waits.row] = waits.waited_ns
     transfer_ns[waits.row] = waits.transfer_ns
     moved[waits.row] = np.nan_to_num(waits.bandwidth * waits.transfer_ns)
@@ -191,23 +231,28 @@ def _collectives(facts: RankFacts, waits: Waits) -> dict[str, npt.NDArray[Any]]:
     kinds, kind = np.unique(_kind_names(facts, own), return_inverse=True)
     pairs, which = distinct_pairs(kind.reshape(-1), ops.group[own].astype(np.int64))
     which = which.reshape(-1)
-    size_bytes = np.where(ops.size_bytes == NO_ID, 0, ops.size_bytes)
 
     def total(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         summed = np.zeros(len(pairs), values.dtype)
         np.add.at(summed, which, values[own])
         return summed
 
+    def total_known(values: Int64) -> npt.NDArray[Any]:
+        none = total((values != NO_ID).astype(np.int64)) == 0
+        return np.ma.masked_array(total(np.where(values == NO_ID, 0, values)), none)
+
     carried, over_ns = total(moved), total(timed_ns)
+    unknown = total(known) == 0
     return {
         "rank": np.full(len(pairs), facts.rank, np.int64),
         "kind": kinds[pairs[:, 0]],
         "group": strings[pairs[:, 1]],
         "count": total(nothing + 1),
-        "size_bytes": total(size_bytes),
+        "size_bytes": total_known(ops.size_bytes),
+        "moved_bytes": total_known(ops.moved_bytes),
         "total_ns": total(ops.end_ns - ops.start_ns),
-        "waited_ns": total(waited_ns),
-        "transfer_ns": total(transfer_ns),
+        "waited_ns": np.ma.masked_array(total(waited_ns), unknown),
+        "transfer_ns": np.ma.masked_array(total(transfer_ns), unknown),
         "bandwidth_gb_s": np.ma.masked_array(carried / np.maximum(over_ns, 1), over_ns == 0),
     }
 
@@ -227,8 +272,63 @@ def _links(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
         "source_rank": times.source_rank,
         "target_rank": times.target_rank,
         "link": np.array(facts.links.strings, object)[times.link],
-        "count": times.count,
+        "count": _given(times.count, 0),
         "size_bytes": times.size_bytes,
         "total_ns": times.total_ns,
         "bandwidth_gb_s": times.size_bytes / np.maximum(times.total_ns, 1),
     }
+
+
+def checks_of(facts: Sequence[RankFacts]) -> Table:
+    """What was compared with the numbers of the profiler, see `Figures.checks`."""
+    return _joined([_checks(own) for own in facts])
+
+
+def _checks(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
+    rows, strings = facts.checks.rows, facts.checks.strings
+    files = [strings[code] for code in rows.file.tolist()]
+    return {
+        "rank": np.full(len(rows), facts.rank, np.int64),
+        "file": _texts(files),
+        "what": _texts([*_compared(facts.checks)]),
+        "numbers": rows.numbers,
+        "ours": _given(rows.ours_ns, NO_TIME),
+        "theirs": rows.theirs_ns,
+        "tolerance": rows.tolerance_ns,
+        "equal": rows.equal.astype(object),
+        "reason": _texts(known_reasons(facts.checks)),
+    }
+
+
+def _compared(checks: RankChecks) -> Iterator[str]:
+    """What each number is."""
+    rows = checks.rows
+    columns = (rows.measure, rows.step, rows.name, rows.numbers)
+    for measure, step, name, numbers in zip(*(own.tolist() for own in columns), strict=True):
+        part = CHECKED.get(Measure(measure), "total_ns")
+        if numbers > 1:
+            yield f"{part} of {numbers} {_NUMBERED[Measure(measure)]}"
+            continue
+        ends = [f"of {checks.strings[name]}"] if name else []
+        ends += [f"of step {step}"] if step != NO_ID else []
+        yield " ".join([part, *ends])
+
+
+_NUMBERED = dict.fromkeys(CHECKED, "steps") | {
+    Measure.OPERATOR: "types of operators",
+    Measure.COLLECTIVE: "communication ops",
+}
+"""What equal numbers that are summed up are of."""
+
+
+def _unused(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
+    unused = facts.profile.unused
+    return {
+        "rank": np.full(len(unused), facts.rank, np.int64),
+        "file": _texts([own.file for own in unused]),
+        "what": _texts([own.what for own in unused]),
+    }
+
+
+def _texts(values: Sequence[str | None]) -> npt.NDArray[Any]:
+    return np.array(values, object)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,12 +18,16 @@ from timeline.rank_records import rank_records
 from timeline.records.tables import NO_GRAPH
 from timeline.selection import SUMMARY_LAYERS, Selection
 from timeline.sources.base import Source, Wanted
+from timeline.sources.discovery import Finding, Unclear
+from timeline.sources.found_runs import FoundRun
 from timeline.units import spell_bytes, spell_duration
 
-__all__ = ["Listing", "listing"]
+__all__ = ["LISTED", "Listing", "listing"]
 
 SCHEMA_VERSION = 1
-TEXTS = frozenset({"steps", "clock", "source"})
+LISTED = Finding(lists_all=True)
+"""What a listing asks of finding captures."""
+TEXTS = frozenset({"steps", "clock", "source", "run started", "ranks", "path"})
 """Columns that are no numbers."""
 
 
@@ -43,10 +48,15 @@ class ListedRank:
 
 @dataclass(frozen=True)
 class Listing:
-    """All ranks of a profile."""
+    """All ranks of the newest run of a profile, all runs, and what is wrong with the others.
+
+    runs: oldest first; `ranks` are those of the last.
+    """
 
     ranks: tuple[ListedRank, ...]
     notes: tuple[str, ...]
+    runs: tuple[FoundRun, ...] = ()
+    unclear: tuple[Unclear, ...] = ()
 
     def to_json(self) -> bytes:
         """The listing as one JSON object."""
@@ -54,13 +64,26 @@ class Listing:
             {
                 "schema": SCHEMA_VERSION,
                 "ranks": [_to_dict(rank) for rank in self.ranks],
+                "runs": [_run_to_dict(run, run is self.runs[-1]) for run in self.runs],
+                "unclear": [
+                    {"source": str(own.path), "problem": own.problem} for own in self.unclear
+                ],
                 "notes": list(self.notes),
             },
             option=orjson.OPT_INDENT_2,
         )
 
     def lines(self) -> list[str]:
-        """A table for people: a row per rank and graph."""
+        """Tables for people: a row per rank and graph, and one per run where there are several."""
+        return [
+            *(self._rank_lines() if self.ranks else ()),
+            *(f"not clear: {own.path} {own.problem}" for own in self.unclear),
+            *(self._run_lines() if len(self.runs) > 1 else ()),
+            *self._rules(),
+            *self.notes,
+        ]
+
+    def _rank_lines(self) -> list[str]:
         head = ("rank", "graph", "steps", "tasks", "comm ops", "span", "size", "clock", "source")
         table: list[tuple[str, ...]] = [head]
         for rank in self.ranks:
@@ -83,15 +106,43 @@ class Listing:
                         *first[1:],
                     )
                 )
-        widths = [max(len(row[at]) for row in table) for at in range(len(head))]
+        return _aligned(table)
+
+    def _run_lines(self) -> list[str]:
+        newest_first = self.runs[::-1]
         rows = [
-            "  ".join(
-                cell.ljust(width) if name in TEXTS else cell.rjust(width)
-                for name, cell, width in zip(head, row, widths, strict=True)
+            (
+                run.when,
+                spell_ids(run.ranks),
+                str(run.path or f"{run.sources[0]} and {len(run.sources) - 1} beside it"),
             )
-            for row in table
+            for run in newest_first
         ]
-        return [*(row.rstrip() for row in rows), *self.notes]
+        return ["", *_aligned([("run started", "ranks", "path"), *rows])]
+
+    def _rules(self) -> Iterator[str]:
+        """By which rules time is counted, where the profile tells; a line for each, with ranks."""
+        said: dict[str, list[int]] = {}
+        for rank in self.ranks:
+            for line in _rules_of(rank.contents):
+                said.setdefault(line, []).append(rank.source.identity.rank)
+        for line, ranks in said.items():
+            noun = "rank" if len(ranks) == 1 else "ranks"
+            yield f"{noun} {spell_ids(ranks)}: {line}"
+
+
+def _aligned(table: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a table, whose first row names its columns."""
+    head = table[0]
+    widths = [max(len(row[at]) for row in table) for at in range(len(head))]
+    rows = [
+        "  ".join(
+            cell.ljust(width) if name in TEXTS else cell.rjust(width)
+            for name, cell, width in zip(head, row, widths, strict=True)
+        )
+        for row in table
+    ]
+    return [row.rstrip() for row in rows]
 
 
 def listing(profile: Profile, selection: Selection) -> Listing:
@@ -101,27 +152,50 @@ def listing(profile: Profile, selection: Selection) -> Listing:
         SelectionError: a rank is not there.
         SourceError: a profile cannot be read.
     """
-    reading = profile.reading
+    reading, found = profile.reading, profile.found
+    if not profile.sources:
+        return Listing((), profile.notes, found.runs, found.unclear)
     sources = choose_ranks(profile.sources, selection, profile.path)
     try:
         with crew_for(sources, reading, profile.progress) as crew:
-            found = list(crew.shares(sources, _contents, [reading.operators] * len(sources)))
+            read = list(crew.shares(sources, _contents, [reading.operators] * len(sources)))
     finally:
         profile.progress.finish()
-    check_any([source for source, _ in found], crew.failures, profile.path)
+    check_any([source for source, _ in read], crew.failures, profile.path)
     ranks = (
         ListedRank(source, crew.sizes_bytes[source.identity.rank], contents)
-        for source, contents in found
+        for source, contents in read
     )
-    return Listing(tuple(ranks), (*profile.notes, *crew.left_out()))
+    notes = (*profile.notes, *crew.left_out())
+    return Listing(tuple(ranks), notes, found.runs, found.unclear)
 
 
 def _contents(source: Source, operators: StepOperators) -> RankContents:
     return contents_of(rank_records(source, Wanted(SUMMARY_LAYERS, every_arg=False), operators))
 
 
+def _rules_of(contents: RankContents) -> Iterator[str]:
+    free, communication = contents.free_rule, contents.communication_rule
+    if free.evidence:
+        yield f"free time by the {free.name} rule, as {free.evidence} tells."
+    if communication.of_tasks:
+        yield f"communication is the union of HCCL tasks ({communication.evidence})."
+
+
 def _where(source: Source) -> str:
     return f"{source.identity.directory} ({source.layout})"
+
+
+def _run_to_dict(run: FoundRun, is_listed: bool) -> dict[str, Any]:
+    return {
+        "listed": is_listed,
+        "ranks": list(run.ranks),
+        "start": run.when,
+        "start_ns": run.start_ns,
+        "end_ns": run.end_ns,
+        "path": None if run.path is None else str(run.path),
+        "sources": [str(own) for own in run.sources],
+    }
 
 
 def _to_dict(rank: ListedRank) -> dict[str, Any]:
@@ -139,4 +213,8 @@ def _to_dict(rank: ListedRank) -> dict[str, Any]:
         "layout": rank.source.layout,
         "source": str(rank.source.identity.directory),
         "evidence": rank.source.identity.evidence,
+        "free_rule": rank.contents.free_rule.name,
+        "free_evidence": rank.contents.free_rule.evidence or None,
+        "communication_rule": rank.contents.communication_rule.name,
+        "communication_evidence": rank.contents.communication_rule.evidence or None,
     }

@@ -62,10 +62,10 @@ def _pairs(base: Mapping[_Key, _Sums], new: Mapping[_Key, _Sums]) -> list[_Pair]
     A name may hold a number that changes from run to run, and a layout may not tell shapes.
     """
     found = list[_Pair]()
-    types = {key[1]: key[0] for key in base}
     for telling in _TELLING:
         sums = [_summed(_told(side, telling)) for side in (base, new)]
         both = sums[0].keys() & sums[1].keys()
+        types = {name: kind for kind, name, _ in sorted((*base, *new), reverse=True)}
         for key in both:
             told = key if key[0] else (types[key[1]], *key[1:])
             found.append((_how(key), told, sums[0][key], sums[1][key]))

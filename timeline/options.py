@@ -10,6 +10,7 @@ from pathlib import Path
 from timeline.analysis.clocks import ClockOptions
 from timeline.analysis.steps import StepOperators
 from timeline.errors import UsageError
+from timeline.ranges import check_id, check_offset
 from timeline.selection import Kind
 
 __all__ = ["DEFAULT_LIMIT_BYTES", "Args", "ExportOptions", "Fit", "ReadingOptions"]
@@ -56,11 +57,15 @@ class ReadingOptions:
     keep_going: bool = False
 
     def __post_init__(self) -> None:
-        """Check what text did not go through a parser.
+        """Check what is no matter of how it is spelled.
 
         Raises:
-            UsageError: jobs is no number of processes.
+            UsageError: jobs is no number of processes; a rank or an offset is out of range.
         """
+        for directory, rank in self.assigned_ranks.items():
+            check_id(f"the rank of {directory},", rank)
+        for rank, offset_ns in self.clock.offsets_ns.items():
+            check_offset(f"the offset of rank {rank}", offset_ns)
         if self.jobs is not None and self.jobs < 1:
             raise UsageError(f"jobs {self.jobs}: it takes at least one process.")
 

@@ -11,7 +11,7 @@ from rich.console import detect_legacy_windows
 
 from timeline.printable import encoded
 
-__all__ = ["LEAST_WIDTH", "PIPE_WIDTH", "Page"]
+__all__ = ["LEAST_WIDTH", "ONE_LINE_WIDTH", "PIPE_WIDTH", "Page"]
 
 PIPE_WIDTH = 100
 LEAST_WIDTH = 60

@@ -10,11 +10,12 @@ import numpy as np
 import orjson
 
 from timeline.analysis.clocks import RankMove
+from timeline.check_text import check_warnings
 from timeline.chosen_ranks import choose_ranks
 from timeline.encoders.formats import format_of
 from timeline.encoders.sink import Draft, write_drafts
 from timeline.errors import LimitError, spell_ids
-from timeline.figures import Figures
+from timeline.figures import Figures, checks_of
 from timeline.fitting import About, Describe, Written, fit, steps_of
 from timeline.jobs import crew_for
 from timeline.options import ExportOptions, Fit, ReadingOptions
@@ -127,6 +128,7 @@ def warnings_of(
     yield from _waiting_warnings(joined, selection)
     yield from _empty_warnings(joined.facts, selection)
     yield from _absent_layers(joined.facts, layers)
+    yield from check_warnings(checks_of(joined.facts))
 
 
 def _finish(
@@ -355,11 +357,22 @@ def _rank_report(facts: RankFacts, source: Source, move: RankMove) -> RankReport
         align=move.method,
         spread_ns=move.spread_ns,
         matched_ops=move.ops,
+        free_rule=facts.profile.free_rule,
+        communication_rule=facts.profile.communication_rule,
     )
 
 
 def _overlap_rows(facts: RankFacts) -> Iterator[OverlapRow]:
-    yield OverlapRow(facts.rank, None, None, **facts.overlap_ns)
+    parts = facts.free_parts
+    yield OverlapRow(
+        facts.rank,
+        None,
+        None,
+        **facts.overlap_ns,
+        copies_ns=parts.copies_ns,
+        outside_ns=parts.outside_ns,
+        idle_ns=parts.idle_ns,
+    )
     steps, totals = facts.steps, facts.step_totals
     for row in np.flatnonzero(totals.known).tolist():
         yield OverlapRow(
@@ -370,4 +383,7 @@ def _overlap_rows(facts: RankFacts) -> Iterator[OverlapRow]:
             communication_ns=int(totals.communication_ns[row]),
             not_overlapped_ns=int(totals.not_overlapped_ns[row]),
             free_ns=int(totals.free_ns[row]),
+            copies_ns=None if parts.copies_ns is None else int(totals.copies_ns[row]),
+            outside_ns=0,
+            idle_ns=int(totals.idle_ns[row]),
         )

@@ -11,6 +11,7 @@ import threading
 import types
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,6 +23,8 @@ __all__ = ["Processes", "starting_processes"]
 
 THREADS = Path("/proc/self/task")
 """Has an entry for each thread of this process, those of libraries included."""
+SOON_SECONDS = 0.5
+"""In which the thread that manages processes ends once these have; it needs some milliseconds."""
 _Result = TypeVar("_Result")
 
 
@@ -66,12 +69,30 @@ class Processes(ProcessPoolExecutor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """See `Executor.shutdown`; without waiting, what is at work is stopped too."""
+        """See `Executor.shutdown`; without waiting, what is at work is stopped too.
+
+        A worker that is stopped in the midst of a message leaves half of it behind. The thread
+        that reads results, which the interpreter joins when it ends, would wait for the rest for
+        ever, and the one that sends work for somebody to take it: this process holds the other
+        ends of both pipes too. So they are closed, and both threads come to an end.
+        """
         ours = set(multiprocessing.active_children()) - self._others
-        super().shutdown(wait, cancel_futures=cancel_futures)
-        if not wait:
-            for child in ours:
-                child.terminate()
+        with signals_held():
+            ends, manager = self._other_ends(), vars(self)["_executor_manager_thread"]
+            super().shutdown(wait, cancel_futures=cancel_futures)
+            if not wait:
+                for child in ours:
+                    child.kill()
+                for end in ends:
+                    end.close()
+                if manager is not None:
+                    manager.join(SOON_SECONDS)
+
+    def _other_ends(self) -> list[Connection]:
+        """Of the pipes to and from the workers: the ends that only these use."""
+        ends = (("_result_queue", "_writer"), ("_call_queue", "_reader"))
+        queues = [(vars(self)[queue], end) for queue, end in ends]
+        return [vars(queue)[end] for queue, end in queues if queue is not None]
 
 
 def _packed(room: str, asked: Any) -> Any:

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from timeline.progress import Progress, Silent
 from timeline.records.tables import Omission
 from timeline.selection import Align, Selection, choice_of
 from timeline.sources.base import Source
-from timeline.sources.discovery import Discovered
+from timeline.sources.discovery import EXPORT, Discovered, Finding
 from timeline.sources.profile_place import found_at
 from timeline.table import Table
 from timeline.units import parse_duration_ns
@@ -32,7 +32,7 @@ from timeline.units import parse_duration_ns
 if TYPE_CHECKING:
     from timeline.figures import Figures
 
-__all__ = ["Profile", "open_profile"]
+__all__ = ["Profile", "open_profile", "profile_at"]
 
 MOST_SELECTIONS = 16
 """So many selections are remembered; their figures are small, their records are not kept."""
@@ -58,7 +58,8 @@ class Profile:
     them. Where the profile is an archive, it is unpacked until `close`, the end of a `with`, or
     the end of the Profile itself.
 
-    path: as given. sources: a capture per rank, ascending. notes: which captures were passed over.
+    path: as given. sources: a capture per rank, ascending. notes: what was assumed of captures,
+    and which were passed over. found: all that lies there, older runs too.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class Profile:
         self.path = path
         self.sources = found.sources
         self.notes = found.notes
+        self.found = found
         self.reading = reading
         self.progress = progress
         self._place = weakref.finalize(self, place.close)
@@ -229,7 +231,32 @@ def open_profile(
     Raises:
         TimelineError: there is none, or a rank is not known.
     """
-    reading = ReadingOptions(
+    reading = _reading_of(
+        assign_rank=assign_rank,
+        align=align,
+        offset=offset,
+        fp_start=fp_start,
+        bp_end=bp_end,
+        jobs=jobs,
+        executor=executor,
+        keep_going=keep_going,
+    )
+    return _opened(path, reading, progress or Silent(), EXPORT)
+
+
+def _reading_of(
+    *,
+    assign_rank: Mapping[str, int] | None = None,
+    align: Align | Literal["recorded", "collectives", "start", "none"] | None = None,
+    offset: Mapping[int, int | str] | None = None,
+    fp_start: str = "",
+    bp_end: str = "",
+    jobs: int | None = None,
+    executor: str = "",
+    keep_going: bool = False,
+) -> ReadingOptions:
+    """How a profile is read, from the keywords of `open_profile`."""
+    return ReadingOptions(
         assigned_ranks=dict(assign_rank or {}),
         operators=StepOperators(fp_start, bp_end),
         clock=ClockOptions(
@@ -240,7 +267,26 @@ def open_profile(
         executor=executor,
         keep_going=keep_going,
     )
-    progress = progress or Silent()
+
+
+def profile_at(
+    path: str | os.PathLike[str], opening: Mapping[str, Any], finding: Finding
+) -> Profile:
+    """The profile at a path, of which more is asked than of one that is exported alone.
+
+    opening: keywords of `open_profile`.
+
+    Raises:
+        TimelineError: there is none, or ranks are not clear and not only listed.
+    """
+    how = dict(opening)
+    progress = how.pop("progress", None)
+    return _opened(path, _reading_of(**how), progress or Silent(), finding)
+
+
+def _opened(
+    path: str | os.PathLike[str], reading: ReadingOptions, progress: Progress, finding: Finding
+) -> Profile:
     path = Path(path)
     progress.report("Looking for profiles", 0, 0)
     with ExitStack() as stack:
@@ -248,8 +294,8 @@ def open_profile(
             path,
             reading.assigned_ranks,
             progress.report,
-            keep_going=keep_going,
-            executor=executor,
+            finding=replace(finding, keep_going=reading.keep_going),
+            executor=reading.executor,
         )
         try:
             found = stack.enter_context(place)

@@ -6,6 +6,7 @@ import contextlib
 import gc
 from collections.abc import Iterator
 
+from timeline.analysis.communication_rule import with_communication_rule
 from timeline.analysis.steps import StepOperators, with_steps
 from timeline.records.tables import Records
 from timeline.records.valid import valid
@@ -22,7 +23,7 @@ def rank_records(source: Source, wanted: Wanted, operators: StepOperators) -> Re
     """
     with _collector_paused():
         records = source.read(wanted)
-    return with_steps(valid(records), operators)
+    return with_communication_rule(with_steps(valid(records), operators))
 
 
 @contextlib.contextmanager

@@ -9,9 +9,11 @@ from typing import Any
 
 import orjson
 
+from timeline.check_text import check_lines, unused_lines
 from timeline.errors import spell_ids
 from timeline.figures import Figures
 from timeline.notebook import link_html, paragraph_html, table_html
+from timeline.records.counting import CommunicationRule, FreeRule
 from timeline.records.tables import NO_GRAPH, Omission
 from timeline.step_times import step_times
 from timeline.table import Table
@@ -66,7 +68,7 @@ class RankReport:
 
     spread_ns: what is left between the ends of the collectives that it shares with others,
     `matched_ops` of them; None where clocks were not compared by them. drift_ppb: by how much more
-    its clock was moved each second, in ns.
+    its clock was moved each second, in ns. free_rule, communication_rule: how its time is counted.
     """
 
     rank: int
@@ -83,11 +85,18 @@ class RankReport:
     align: str
     spread_ns: int | None
     matched_ops: int
+    free_rule: FreeRule = FreeRule()
+    communication_rule: CommunicationRule = CommunicationRule()
 
 
 @dataclass(frozen=True)
 class OverlapRow:
-    """Overlap of one rank: of the whole selection (no step), or of one step."""
+    """Overlap of one rank: of the whole selection (no step), or of one step.
+
+    free_ns is copies, outside and idle together; outside_ns is None where it is not told whether
+    the profiler counts what lies before the first and after the last kernel, and copies_ns where
+    copies are not in the profile.
+    """
 
     rank: int
     graph: int | None
@@ -96,6 +105,9 @@ class OverlapRow:
     communication_ns: int
     not_overlapped_ns: int
     free_ns: int
+    copies_ns: int | None
+    outside_ns: int | None
+    idle_ns: int
 
     def to_dict(self) -> dict[str, Any]:
         """The row under the names of the report."""
@@ -107,6 +119,9 @@ class OverlapRow:
             "communication_ns": self.communication_ns,
             "not_overlapped_ns": self.not_overlapped_ns,
             "free_ns": self.free_ns,
+            "copies_ns": self.copies_ns,
+            "outside_ns": self.outside_ns,
+            "idle_ns": self.idle_ns,
         }
 
 
@@ -218,6 +233,10 @@ class ExportReport:
                     "align": rank.align,
                     "spread_ns": rank.spread_ns,
                     "matched_ops": rank.matched_ops,
+                    "free_rule": rank.free_rule.name,
+                    "free_evidence": rank.free_rule.evidence or None,
+                    "communication_rule": rank.communication_rule.name,
+                    "communication_evidence": rank.communication_rule.evidence or None,
                 }
                 for rank in self.ranks
             ],
@@ -226,6 +245,8 @@ class ExportReport:
             "waiting": self.figures.waiting.to_dicts(),
             "collectives": self.figures.collectives.to_dicts(),
             "links": self.figures.links.to_dicts(),
+            "checks": self.figures.checks.to_dicts(),
+            "unused": self.figures.unused.to_dicts(),
             "omitted": [
                 {
                     "reason": omission.reason,
@@ -257,6 +278,10 @@ class ExportReport:
             *(f"  {row.spelled()}" for row in self.resolutions),
             *self._omitted_lines(),
         ]
+
+    def verbose_lines(self) -> list[str]:
+        """What was compared with the profiler's own numbers, and what is not used."""
+        return [*check_lines(self.figures.checks), *unused_lines(self.figures.unused)]
 
     def __str__(self) -> str:
         return "\n".join(self.lines())

@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Literal, TypeAlias, TypeVar
 
 from timeline.errors import SelectionError, UsageError, did_you_mean
+from timeline.ranges import FURTHEST_NS, check_id
 from timeline.units import MOST_IDS, parse_duration_ns, parse_ids, spell_duration
 
 __all__ = [
@@ -110,6 +111,8 @@ class Window:
             SelectionError: nothing of the selection lies between the edges.
         """
         start_ns, end_ns = self.start.at(first_ns, last_ns), self.end.at(first_ns, last_ns)
+        # An edge that lies beyond all times is where those end.
+        start_ns, end_ns = max(start_ns, -FURTHEST_NS), min(end_ns, FURTHEST_NS)
         if self.end.share == 1:
             end_ns = last_ns + 1
         if end_ns <= start_ns or start_ns > last_ns or end_ns <= first_ns:
@@ -193,7 +196,8 @@ def _ids(name: str, ids: Ids) -> frozenset[int] | None:
     if ids is None:
         return None
     if isinstance(ids, str):
-        return parse_ids(ids, name)
+        parsed = parse_ids(ids, name)
+        return None if parsed is None else _within_range(name, parsed)
     if isinstance(ids, range) and len(ids) > MOST_IDS:
         raise UsageError(f"{name} {ids}: the range is too long.")
     try:
@@ -202,9 +206,13 @@ def _ids(name: str, ids: Ids) -> frozenset[int] | None:
         found = frozenset(operator.index(own) for own in each)
     except TypeError as error:
         raise UsageError(f"{name} {ids!r}: an id is a whole number ({error}).") from None
-    if any(own < 0 for own in found):
-        raise UsageError(f"{name} {min(found)}: no id is negative.")
-    return found
+    return _within_range(name, found)
+
+
+def _within_range(name: str, ids: frozenset[int]) -> frozenset[int]:
+    for own in (min(ids), max(ids)) if ids else ():
+        check_id(name, own)
+    return ids
 
 
 def _parse_window(text: str) -> Window:

@@ -12,12 +12,18 @@ from timeline.analysis.clocks import ClockOptions
 from timeline.analysis.collectives import rank_collectives
 from timeline.analysis.cut import Cut, cut, cut_window
 from timeline.analysis.membership import NO_STEP
-from timeline.analysis.overlap import overlap_of, overlap_of_stretches, totals_by_step
+from timeline.analysis.overlap import (
+    communication_of,
+    overlap_of,
+    overlap_of_stretches,
+    totals_by_step,
+)
 from timeline.analysis.steps import StepOperators
 from timeline.encoders.formats import format_of
 from timeline.options import Args
 from timeline.rank_records import rank_records
 from timeline.records.clock import ClockMove
+from timeline.records.counting import INNER
 from timeline.records.tables import Records
 from timeline.selection import Kind, Selection
 from timeline.sources.base import Source, Wanted
@@ -127,11 +133,18 @@ def _drawn(
     part = cut(records, request.selection)
     if request.window_ns is not None:
         part = cut_window(part, *request.window_ns)
-    picture = _picture(part, request.selection)
+    picture = _picture(part, request)
     if request.leading is not None:
         picture = with_leading_detail(picture, request.leading)
     collectives = rank_collectives(records, part.op_iterations, part.op_rows)
-    facts = facts_of(profile, picture, collectives, named_operators=request.named_operators)
+    facts = facts_of(
+        profile,
+        picture,
+        collectives,
+        request.selection,
+        windowed=request.window_ns is not None,
+        named_operators=request.named_operators,
+    )
     if not request.draw:
         return facts, RankTracks(records.rank, (), 0)
     return facts, draw_rank(picture, request.options, _wanted(request.args))
@@ -159,15 +172,17 @@ def _wanted(args: Args) -> Callable[[Arg | ArgColumn], bool]:
     return wanted
 
 
-def _picture(part: Cut, selection: Selection) -> RankPicture:
+def _picture(part: Cut, request: Request) -> RankPicture:
     records, membership = part.records, part.membership
-    tasks, ops = records.tasks, records.ops
-    by_step = totals_by_step(tasks, ops, membership.tasks, membership.ops, len(records.steps))
+    tasks, selection = records.tasks, request.selection
+    communication, its_step = communication_of(records, membership)
+    by_step = totals_by_step(tasks, communication, membership.tasks, its_step, len(records.steps))
     if selection.steps is None:
-        whole = overlap_of(tasks, ops)
+        is_whole = selection.graphs is None and request.window_ns is None
+        whole = overlap_of(tasks, communication, records.free_rule if is_whole else INNER)
     else:
         runs = np.append(part.run, NO_STEP)
         whole = overlap_of_stretches(
-            tasks, ops, runs[membership.tasks], runs[membership.ops], int(runs.max()) + 1
+            tasks, communication, runs[membership.tasks], runs[its_step], int(runs.max()) + 1
         )
     return RankPicture(part, whole, by_step, records)

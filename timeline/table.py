@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.notebook import cell_html, paragraph_html, table_html
+from timeline.short_names import shortened
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["Table"]
 
 MOST_ROWS_SHOWN = 60
+MOST_SHOWN = 80
+"""Characters of a name that a notebook shows."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -112,6 +115,12 @@ class Table:
     def _repr_html_(self) -> str:
         shown = self.take(np.arange(min(len(self), MOST_ROWS_SHOWN)))
         rest = len(self) - len(shown)
-        rows = (map(cell_html, row) for row in shown)
+        cells = [
+            shortened([value or "" for value in column.tolist()], MOST_SHOWN)
+            if column.dtype.kind == "O"
+            else column.tolist()
+            for column in shown.columns.values()
+        ]
+        rows = (map(cell_html, row) for row in zip(*cells, strict=True))
         note = paragraph_html(*([f"and {rest} more rows"] if rest else []))
         return table_html(self.columns, rows) + note

@@ -12,15 +12,16 @@ from rich.console import Console, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
-from timeline.figures import PARTS, Figures
-from timeline.page import Page
+from timeline.figures import PARTS, Figures, extent_ns
+from timeline.page import ONE_LINE_WIDTH, Page
 from timeline.printable import encoded, printable
 from timeline.records.columns import Int64
+from timeline.short_names import CUT, shortened, two_lines
 from timeline.table import Table
 from timeline.units import spell_count, spell_share, spell_short
 from timeline.verdict import Verdict
 
-__all__ = ["name_text", "plain_grid", "rendered", "verdict_text"]
+__all__ = ["name_text", "named_grid", "plain_grid", "rendered", "verdict_text"]
 
 SIDE_BY_SIDE_WIDTH = 116
 LEAST_BAR, MOST_BAR = 6, 30
@@ -31,6 +32,9 @@ MOST_OPS = 5
 MOST_STRAGGLERS = 3
 GAP = 2
 ID_WIDTH, TIME_WIDTH, CELL_WIDTH = 4, 7, 12
+LEAST_NAME = 16
+LEAST_PARTS = 4
+"""Columns of times for which a page of ONE_LINE_WIDTH has room."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +58,14 @@ _PARTS = (
     _Part("computing_ns", "computing", "computing", "green", "█", "#"),
     _Part("communication_ns", "communication", "comm.", ""),
     _Part("not_overlapped_ns", "not\noverlapped", "not\noverlapped", "yellow", "▒", "="),
-    _Part("free_ns", "free", "free", "bright_black", "·", "."),
+    _Part("copies_ns", "copies", "copies", "cyan", "░", ":"),
+    _Part("idle_ns", "idle", "idle", "bright_black", "·", "."),
 )
-assert tuple(part.column for part in _PARTS) == PARTS
+assert {part.column for part in _PARTS} <= set(PARTS)
+_RARE = "copies_ns"
+"""A part that has a column only where there is any of it."""
+_LEAST_TELLING = "communication_ns"
+"""What makes room for that on a narrow page: shares add up without it."""
 _SLOW, _FAST = "bold red", "green"
 
 
@@ -102,9 +111,40 @@ def plain_grid(page: Page, titles: Sequence[str], numbers: Sequence[str]) -> Gri
     return grid
 
 
+def named_grid(
+    page: Page,
+    width: int,
+    titles: Sequence[str],
+    numbers: Sequence[str],
+    names: Sequence[str],
+    cells: Sequence[Sequence[str | Text]],
+    styles: Sequence[str] = (),
+) -> Grid:
+    """A table whose first column holds names: what others leave of the width, in two lines.
+
+    titles: of the names and of columns of words. numbers: of the columns behind them. cells: of
+    each row behind its name. styles: of each row, if any.
+    """
+    gap = 1 if page.narrow else GAP
+    grid = plain_grid(page, titles, numbers)
+    columns = zip((*titles, *numbers)[1:], *cells, strict=True)
+    used = gap + sum(max(map(len, column)) + gap for column in columns)
+    lines = _name_lines(names, page, max(width - used, LEAST_NAME))
+    for row, (name, own) in enumerate(zip(lines, cells, strict=True)):
+        grid.add_row(Text(name), *own, style=styles[row] if styles else None)
+    return grid
+
+
 def name_text(name: str, page: Page) -> Text:
     """A name of the profile, in which nothing is obeyed."""
     return Text(encoded(printable(name), page.encoding))
+
+
+def _name_lines(names: Sequence[str], page: Page, width: int) -> list[str]:
+    """Names of the profile in at most two lines of a width, in which nothing is obeyed."""
+    shown = [encoded(printable(name), page.encoding) for name in names]
+    cut = CUT if page.holds(CUT) else "..."
+    return [two_lines(name, width) for name in shortened(shown, 2 * width, cut)]
 
 
 @dataclass(frozen=True)
@@ -117,7 +157,8 @@ class _Blocks:
     verbose: bool
 
     def all(self) -> Iterator[Sequence[RenderableType]]:
-        used = self.verdict.ranks.take(self.verdict.ranks["span_ns"] > 0)
+        ranks = self.verdict.ranks
+        used = Table({**ranks.columns, "span_ns": extent_ns(ranks)}).take(ranks["span_ns"] > 0)
         sentences = [Text(line) for line in self.verdict.sentences()]
         if not len(used):
             yield [Text("The selection holds no device records: there is nothing to compare.")]
@@ -129,14 +170,19 @@ class _Blocks:
             yield list(self._steps())
         if len(self.verdict.stragglers):
             yield [self._stragglers()]
-        totals = [own for own in (self._operators(), self._collectives()) if own is not None]
-        if len(totals) > 1 and self.page.width >= SIDE_BY_SIDE_WIDTH and self.page.terminal:
+        operators, collectives = self.verdict.operators, self.verdict.collectives
+        if len(operators) and len(collectives) and self._side_by_side:
             both = Grid.grid(padding=(0, 3 * GAP, 0, 0))
-            both.add_row(*totals)
+            left = self.page.width - 3 * GAP
+            second = self._collectives(left // 2)
+            room = left - Console(width=left).measure(second).maximum
+            both.add_row(self._operators(room), second)
             yield [both]
         else:
-            for own in totals:
-                yield [own]
+            if len(operators):
+                yield [self._operators(self.page.width)]
+            if len(collectives):
+                yield [self._collectives(self.page.width)]
         if self.verbose and len(self.figures.longest_ops):
             yield [self._longest_ops()]
 
@@ -159,7 +205,7 @@ class _Blocks:
             self._add(grid, labels, row, self._style_of(row["rank"]))
         if not few:
             mean = {name: _mean_ns(used[name]) for name in (time, "span_ns", *PARTS)}
-            self._add(grid, ["mean", spell_short(mean[time])], mean, "bold")
+            self._add(grid, ["mean", spell_short(mean[time] or 0)], mean, "bold")
         yield grid
         if steps and any(row["steps"] > 1 for row in rows):
             yield Text("Other times are sums over all steps and what is between them.", style="dim")
@@ -201,8 +247,8 @@ class _Blocks:
         grid = Grid(box=None, pad_edge=False, padding=(0, self._gap, 0, 0), header_style="bold")
         for label in heads:
             grid.add_column(label, justify="right", no_wrap=True, vertical="top")
-        for part in _PARTS:
-            title = part.short_title if self.page.narrow else part.title
+        for part in self._parts:
+            title = part.short_title if self._stacked else part.title
             mark = f"{self._mark(part)} " if part.mark and self._bar_width(heads) else ""
             head = Text(mark, style=part.style) + Text(title)
             grid.add_column(head, justify="right", no_wrap=True)
@@ -212,9 +258,12 @@ class _Blocks:
 
     def _add(self, grid: Grid, labels: Sequence[str], row: dict[str, Any], style: str) -> None:
         cells: list[Text] = [Text(label, style=style) for label in labels]
-        between = "\n" if self.page.narrow else " "
-        for part in _PARTS:
+        between = "\n" if self._stacked else " "
+        for part in self._parts:
             own_ns = row[part.column]
+            if own_ns is None:
+                cells.append(Text("-"))
+                continue
             share = spell_share(own_ns, row["span_ns"])
             cells.append(Text(f"{spell_short(own_ns)}{between}{share:>4}"))
         if len(grid.columns) > len(cells):
@@ -229,25 +278,39 @@ class _Blocks:
 
     def _bar_width(self, labels: Sequence[str]) -> int:
         """The columns that are left for a bar; a pipe has none."""
-        if self.page.narrow or not self.page.terminal:
+        if self._stacked or not self.page.terminal:
             return 0
-        used = ID_WIDTH + (len(labels) - 1) * TIME_WIDTH + sum(part.width for part in _PARTS)
-        left = self.page.width - used - (len(labels) + len(_PARTS)) * GAP
+        used = ID_WIDTH + (len(labels) - 1) * TIME_WIDTH + sum(part.width for part in self._parts)
+        left = self.page.width - used - (len(labels) + len(self._parts)) * GAP
         return min(left, MOST_BAR) if left >= LEAST_BAR else 0
 
     @property
+    def _parts(self) -> tuple[_Part, ...]:
+        """The parts of device time that have columns, as far as there is room."""
+        tables = (self.verdict.ranks, self.verdict.steps)
+        held = any(np.ma.filled(own[_RARE], 0).any() for own in tables if len(own))
+        left_out = (_LEAST_TELLING if self.page.narrow else "") if held else _RARE
+        return tuple(part for part in _PARTS if part.column != left_out)
+
+    @property
+    def _stacked(self) -> bool:
+        """Whether shares stand below their times."""
+        more = (len(self._parts) - LEAST_PARTS) * (CELL_WIDTH + GAP)
+        return self.page.width < ONE_LINE_WIDTH + more
+
+    @property
     def _gap(self) -> int:
-        return 1 if self.page.narrow else GAP
+        return 1 if self._stacked else GAP
 
     def _mark(self, part: _Part) -> str:
-        return part.mark if self.page.holds("█▒·") else part.plain_mark
+        return part.mark if self.page.holds("█▒░·") else part.plain_mark
 
     def _bar(self, row: dict[str, Any], width: int) -> Text:
         bar = Text()
         span_ns, upto_ns, drawn = row["span_ns"], 0, 0
-        for part in _PARTS:
+        for part in self._parts:
             if part.mark:
-                upto_ns += row[part.column]
+                upto_ns += row[part.column] or 0
                 cells = round(width * upto_ns / span_ns) - drawn
                 bar.append(self._mark(part) * cells, style=part.style)
                 drawn += cells
@@ -270,39 +333,47 @@ class _Blocks:
 
     # -- operators ---------------------------------------------------------------------------------
 
-    def _operators(self) -> Grid | None:
-        return self._totals("operator type", self.verdict.operators, "core")
+    @property
+    def _side_by_side(self) -> bool:
+        return self.page.terminal and self.page.width >= SIDE_BY_SIDE_WIDTH
 
-    def _collectives(self) -> Grid | None:
-        return self._totals("communication", self.verdict.collectives)
+    def _operators(self, width: int) -> Grid:
+        return self._totals(width, "operator type", self.verdict.operators, "core")
 
-    def _totals(self, title: str, rows: Table, *more: str) -> Grid | None:
-        if not len(rows):
-            return None
+    def _collectives(self, width: int) -> Grid:
+        return self._totals(width, "communication", self.verdict.collectives)
+
+    def _totals(self, width: int, title: str, rows: Table, *more: str) -> Grid:
         mean = [] if self.page.narrow else ["mean"]
-        grid = plain_grid(self.page, [title, *more], ["count", "time", *mean, "share"])
-        for row in rows.to_dicts():
-            total_ns, count = row["total_ns"], row["count"]
-            grid.add_row(
-                name_text(row["type"], self.page),
-                *(name_text(row[name], self.page) for name in more),
-                f"{count:,}".replace(",", " "),
-                spell_short(total_ns),
-                *(spell_short(round(total_ns / count)) for _ in mean),
+        cells = [
+            (
+                *(str(name_text(row[name], self.page)) for name in more),
+                f"{row['count']:,}".replace(",", " "),
+                spell_short(row["total_ns"]),
+                *(spell_short(round(row["total_ns"] / row["count"])) for _ in mean),
                 spell_share(row["share"], 1),
             )
-        return grid
+            for row in rows.to_dicts()
+        ]
+        heads = [title, *more], ["count", "time", *mean, "share"]
+        return named_grid(self.page, width, *heads, rows["type"].tolist(), cells)
 
     def _longest_ops(self) -> Grid:
         ops = self.figures.longest_ops
         order = np.argsort(-ops["duration_ns"], kind="stable")[:MOST_OPS]
-        grid = plain_grid(self.page, ["longest communication op"], ["rank", "step", "time"])
-        for row in ops.take(order).to_dicts():
-            step = "-" if row["step"] is None else str(row["step"])
-            time = spell_short(row["duration_ns"])
-            grid.add_row(name_text(row["name"], self.page), str(row["rank"]), step, time)
-        return grid
+        shown = ops.take(order)
+        cells = [
+            (
+                str(row["rank"]),
+                "-" if row["step"] is None else str(row["step"]),
+                spell_short(row["duration_ns"]),
+            )
+            for row in shown.to_dicts()
+        ]
+        heads = ["longest communication op"], ["rank", "step", "time"]
+        return named_grid(self.page, self.page.width, *heads, shown["name"].tolist(), cells)
 
 
-def _mean_ns(times_ns: Int64) -> int:
-    return round(float(np.mean(times_ns)))
+def _mean_ns(times_ns: Int64) -> int | None:
+    known = np.ma.compressed(times_ns)
+    return round(float(np.mean(known))) if len(known) else None

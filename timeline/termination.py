@@ -7,38 +7,48 @@ import signal
 import threading
 from collections.abc import Iterator
 
-__all__ = ["ENDING", "Terminated", "interrupted_by_sigterm", "signals_held"]
+__all__ = ["ENDING", "Terminated", "interrupted_by_signals", "signals_held"]
 
-ENDING = (signal.SIGINT, signal.SIGTERM)
+_BY_OTHERS = tuple(
+    number for name in ("SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None
+)
+"""Of `timeout`, a scheduler or a shutdown; of a terminal that is closed, which Windows lacks."""
+ENDING = (signal.SIGINT, *_BY_OTHERS)
 """The signals that ask a command to end."""
 
 
 class Terminated(KeyboardInterrupt):
-    """Somebody else asked the process to end: `timeout`, a job scheduler, a shutdown."""
+    """Somebody else asked the process to end, by a signal of this number."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
 
 
 @contextlib.contextmanager
-def interrupted_by_sigterm() -> Iterator[None]:
-    """Raise `Terminated` where SIGTERM would end the process at once, and leave things behind.
+def interrupted_by_signals() -> Iterator[None]:
+    """Raise `Terminated` where a signal would end the process at once, and leave things behind.
 
-    Where a program has a use of its own for the signal, or this is not its main thread, nothing
-    changes.
+    Where a program has a use of its own for a signal, `nohup` has switched it off, or this is not
+    the main thread, nothing changes.
     """
     is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-        yield
-        return
-    signal.signal(signal.SIGTERM, _raise)
+    own = [
+        number for number in _BY_OTHERS if is_main and signal.getsignal(number) is signal.SIG_DFL
+    ]
+    for number in own:
+        signal.signal(number, _raise)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for number in own:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _raise(number: int, _frame: object) -> None:
     # Who asks again, as schedulers do, does not keep the first from being carried out.
     signal.signal(number, signal.SIG_IGN)
-    raise Terminated
+    raise Terminated(number)
 
 
 @contextlib.contextmanager

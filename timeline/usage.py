@@ -50,7 +50,9 @@ exit codes:
   2    usage
   3    a rank, graph, step or window that is not there
   4    the limit or --strict forbids it
+  129  its terminal was closed
   130  interrupted
+  143  terminated
 """
 
 

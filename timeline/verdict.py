@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.analysis.waiting import Basis
-from timeline.figures import Figures
+from timeline.figures import Figures, extent_ns
 from timeline.records.columns import Bool, Int64
 from timeline.records.distinct import distinct
 from timeline.table import Table
@@ -105,6 +105,7 @@ class Verdict:
         if worst is None:
             return
         yield _where_time_goes(worst, several=len(self.ranks) > 1)
+        yield from _outside(worst)
         if self.rank_extreme is not None:
             own = self.rank_extreme
             yield (
@@ -182,22 +183,38 @@ def _stands_on(basis: Basis) -> str:
 
 
 def _where_time_goes(row: dict[str, Any], *, several: bool) -> str:
-    span_ns = row["span_ns"]
+    whole_ns = row["span_ns"] - (row["outside_ns"] or 0)
     spent = {
         "computing": row["computing_ns"],
         "communication that nothing overlaps": row["not_overlapped_ns"],
-        "neither": row["free_ns"],
+        "copies": row["copies_ns"] or 0,
+        "idle": row["idle_ns"],
     }
     parts = sorted(spent.items(), key=lambda item: -item[1])
-    shares = ", ".join(f"{part_ns / span_ns:.0%} {name}" for name, part_ns in parts if part_ns)
+    told = [(round(100 * part_ns / whole_ns), name) for name, part_ns in parts]
+    shares = ", ".join(f"{percent}% {name}" for percent, name in told if percent)
     where = f" of rank {row['rank']}" if several else ""
     return f"Device time{where}: {shares}."
+
+
+def _outside(row: dict[str, Any]) -> Iterator[str]:
+    """What the writer of the profile calls free beside the time that shares are of."""
+    if not row["outside_ns"]:
+        return
+    edges = {
+        "before the first kernel": row["before_ns"],
+        "after the last": row["outside_ns"] - row["before_ns"],
+    }
+    if not row["before_ns"]:
+        edges["after the last kernel"] = edges.pop("after the last")
+    told = " and ".join(f"{spell_duration(own)} {where}" for where, own in edges.items() if own)
+    yield f"Not in these shares: {told}, which the profiler counts as free."
 
 
 def _rank_times_ns(ranks: Table) -> npt.NDArray[Any]:
     """The mean step of each rank; all of its time where not every rank has steps."""
     steps_ns = ranks["step_ns"]
-    return ranks["span_ns"] if np.ma.getmaskarray(steps_ns).any() else steps_ns
+    return extent_ns(ranks) if np.ma.getmaskarray(steps_ns).any() else steps_ns
 
 
 def _used(ranks: Table) -> Table:
@@ -254,6 +271,8 @@ def _step_extreme(steps: Table) -> Extreme | None:
     if len(steps) < 2:
         return None
     times_ns = np.asarray(steps["span_ns"])
+    if times_ns.min() == times_ns.max():
+        return None
     at = int(np.argmax(times_ns))
     row = steps.take(np.array([at])).to_dicts()[0]
     return _extreme(steps["step"], times_ns, rank=row["rank"], graph=row["graph"])
@@ -297,5 +316,6 @@ def _longest(totals: Table, chosen: Bool) -> Table:
 
 
 def _stragglers(waiting: Table) -> Table:
-    order = np.argsort(-waiting["caused_ns"], kind="stable")
-    return waiting.take(order[waiting["caused_ns"][order] > 0])
+    caused_ns = np.ma.filled(waiting["caused_ns"], 0)
+    order = np.argsort(-caused_ns, kind="stable")
+    return waiting.take(order[caused_ns[order] > 0])

@@ -49,8 +49,9 @@ class Collectives(Spans):
     all ops that do the same, NO_SIGN where that is not known. sequence: its place among the ops of
     its communicator, NO_ID where the source does not count them. launched: whether its launch is
     in the profile. size_bytes: what one rank puts in (count and data type), NO_ID where that is
-    not known. computing_before_ns and idle_before_ns: how long the device computed, and did
-    nothing, since its op before. selected: whether it is in the picture; clocks are aligned by all
+    not known. moved_bytes: what it sends over links as the profiler sums it up, NO_ID likewise.
+    computing_before_ns and idle_before_ns: how long the device computed, and did nothing, since
+    its op before. selected: whether it is in the picture; clocks are aligned by all
     ops, so that a part of a profile lies where the whole does.
     """
 
@@ -65,6 +66,7 @@ class Collectives(Spans):
     group: Codes = column(np.int32)
     iteration: Int64 = column(np.int64, NO_ID)
     size_bytes: Int64 = column(np.int64, NO_ID)
+    moved_bytes: Int64 = column(np.int64, NO_ID)
     computing_before_ns: Int64 = column(np.int64, 0)
     idle_before_ns: Int64 = column(np.int64, 0)
     selected: Bool = column(np.bool_, 1)
@@ -124,6 +126,7 @@ def rank_collectives(
         strings.translated(ops.group, pool),
         iterations,
         _sizes_bytes(ops, pool),
+        ops.moved_bytes,
         computing_ns,
         idle_ns,
         np.ones(len(ops), np.bool_) if selected is None else np.isin(order, selected),

@@ -34,7 +34,7 @@ _VECTOR_CORES = frozenset({"AI_VECTOR_CORE", "AIV", "AIV_SQE", "VECTOR_CORE", "K
 _MIXED_VECTOR_CORES = frozenset({"MIX_AIV", "KERNEL_MIX_AIV"})
 _CUBE_CORES = frozenset({"AI_CORE", "AIC", "MIX_AIC", "KERNEL_AICORE", "KERNEL_MIX_AIC"})
 _AI_CPU_CORES = frozenset({"AI_CPU", "AI_CPU_SQE", "AICPU", "KERNEL_AICPU"})
-_GPU_CORES = frozenset({"kernel", "Kernel"})
+_GPU_CORES = frozenset({"kernel", "mtia_ccp_events"})
 _WORD = r"(?<![a-z0-9])(?:{})(?![a-z0-9])"
 """A whole word between underscores and colons."""
 _GPU_CLASSES = tuple(
@@ -102,7 +102,7 @@ def computing_class(kind: str, name: str, core: str, *, told: bool) -> str:
         told: whether cube and vector are told apart; see `tells_vector`.
     """
     lower = kind.lower()
-    if core in _GPU_CORES:
+    if core.lower() in _GPU_CORES:
         found = _gpu_class(kind) or _gpu_class(kernel_type(name)) or VECTOR
         return EITHER if found == VECTOR and not told else found
     if "flashattention" in lower:

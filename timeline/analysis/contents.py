@@ -9,6 +9,7 @@ import numpy as np
 
 from timeline.analysis.cut import device_span_ns
 from timeline.records.clock import EARLIEST_WALL_NS
+from timeline.records.counting import CommunicationRule, FreeRule
 from timeline.records.distinct import distinct
 from timeline.records.tables import NO_GRAPH, Records
 
@@ -21,7 +22,8 @@ class RankContents:
 
     steps: iterations by graph, graphs ascending; a graph without any is there only if all are.
     span_ns: from the first start to the last end of what ran on the device and of steps.
-    monotonic: whether its clock counts from the start of its host.
+    monotonic: whether its clock counts from the start of its host. free_rule, communication_rule:
+    how its device time is counted.
     """
 
     steps: Mapping[int, tuple[int, ...]]
@@ -29,6 +31,8 @@ class RankContents:
     communication_ops: int
     span_ns: int
     monotonic: bool
+    free_rule: FreeRule
+    communication_rule: CommunicationRule
 
 
 def contents_of(records: Records) -> RankContents:
@@ -39,6 +43,8 @@ def contents_of(records: Records) -> RankContents:
         len(records.ops),
         _span_ns(records),
         is_monotonic(records),
+        records.free_rule,
+        records.communication_rule,
     )
 
 

@@ -74,6 +74,8 @@ def subtract(left: Intervals, right: Intervals) -> Intervals:
     ([0, 4], [2, 9])
     """
     right = _touching(right, left)
+    if not len(right):
+        return left
     times = np.concatenate([left.start_ns, left.end_ns, right.start_ns, right.end_ns])
     ones_left, ones_right = np.ones(len(left), np.int8), np.ones(len(right), np.int8)
     none_left, none_right = np.zeros(2 * len(left), np.int8), np.zeros(2 * len(right), np.int8)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from timeline.records.kernel_functions import function_parts
+
 __all__ = ["kernel_type", "launched_type"]
 
 _FRAMES = frozenset(
@@ -17,12 +19,6 @@ _FRAMES = frozenset(
 )
 """What PyTorch records like operators, although everything runs inside of it."""
 _OPERATOR = re.compile(r"\w+(?:::[\w.]+)*")
-_UNNAMED = re.compile(r"(?:\(anonymous namespace\)|<unnamed>|\{anonymous\}|\w*_GLOBAL__N_\w*)::")
-_BRACKET = re.compile(r"->|[<>(){}\[\]]")
-_CLOSING = {"<": ">", "(": ")", "{": "}", "[": "]"}
-_MANGLED = re.compile(r"_ZL?(N[rVK]*)?")
-_SOURCE_NAME = re.compile(r"L?([1-9]\d*)")
-_UNNAMED_PART = re.compile(r"_GLOBAL__N|_INTERNAL_")
 _PUNCTUATION = re.compile(r"[()<>{}\[\],*&\s]+")
 _GENERIC = re.compile(
     r"_?(?:device_|global_?|trampoline_|run_|launch_)?kernel(?:_?\d+|_agent|_entry|_func|_impl)?"
@@ -102,7 +98,7 @@ def kernel_type(name: str) -> str:
     >>> kernel_type("Cijk_Alik_Bljk_BBS_BH_MT16x16x512"), kernel_type("ampere_sgemm_32x32_tn")
     ('Tensile GEMM', 'cuBLAS GEMM')
     """
-    parts = _mangled_parts(name) if name.startswith("_Z") else _written_parts(name)
+    parts = function_parts(name)
     if not parts:
         return _PUNCTUATION.sub(" ", name).strip()
     function = parts[-1]
@@ -132,46 +128,3 @@ def _family(subject: str) -> str:
 def _without_number(name: str) -> str:
     """The name without the number that tells the kernels of one compiled graph apart."""
     return _NUMBERED.sub("", name) if _TRITON.match(name) else name
-
-
-def _written_parts(name: str) -> list[str]:
-    """Namespaces and function of a kernel as C++ spells it, or its plain name."""
-    outline = _outline(_UNNAMED.sub("", name).replace("operator()", "operator"))
-    words = outline.split()
-    path = words[-1].partition(".")[0] or words[-1] if words else ""
-    return [part for part in (_PUNCTUATION.sub("", own) for own in path.split("::")) if part]
-
-
-def _outline(name: str) -> str:
-    """What of a name is inside no brackets, up to its parameters; brackets may break off."""
-    kept, opened, first = [], [], 0
-    for found in _BRACKET.finditer(name):
-        bracket = found[0]
-        if bracket in _CLOSING:
-            if not opened:
-                kept.append(name[first : found.start()])
-                if bracket == "(":
-                    return "".join(kept)
-            opened.append(_CLOSING[bracket])
-        elif opened and bracket == opened[-1]:
-            opened.pop()
-            first = found.end()
-    if not opened:
-        kept.append(name[first:])
-    return "".join(kept)
-
-
-def _mangled_parts(name: str) -> list[str]:
-    """Namespaces and function of a kernel as the Itanium ABI mangles it.
-
-    Each part of a name is its length and its letters; template arguments follow the function.
-    """
-    parts = list[str]()
-    start = _MANGLED.match(name)
-    at = start.end() if start else 0
-    while found := _SOURCE_NAME.match(name, at):
-        at = found.end() + int(found[1])
-        parts.append(name[found.end() : at])
-        if start is None or not start[1]:
-            break
-    return [part for part in parts if not _UNNAMED_PART.match(part)]

@@ -7,17 +7,20 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from timeline.analysis.groups import groups_of
-from timeline.records.columns import Bool, Codes, Columns, Int64, column
+from timeline.records.columns import Codes, Columns, Int64, column
 from timeline.records.paging import parts_of
 from timeline.records.strings import NO_NAME, StringPool
-from timeline.records.tables import NO_RANK, Records
+from timeline.records.tables import NO_ID, Records
 
 __all__ = ["LinkTimes", "RankLinks", "rank_links"]
 
 
 @dataclass(frozen=True)
 class LinkTimes(Columns):
-    """One row per link: from which rank to which, over what, and what its tasks moved."""
+    """One row per link: from which rank to which, over what, and what its tasks moved.
+
+    count: 0 where only sums of them are known.
+    """
 
     source_rank: Int64 = column(np.int64)
     target_rank: Int64 = column(np.int64)
@@ -35,15 +38,42 @@ class RankLinks:
     times: LinkTimes = field(default_factory=LinkTimes.empty)
 
 
-def rank_links(records: Records) -> RankLinks:
-    """Sum up the HCCL tasks that move data from one rank to another."""
+def rank_links(records: Records, steps: frozenset[int] | None, *, whole: bool) -> RankLinks:
+    """Sum up the HCCL tasks that move data from one rank to another.
+
+    Where there are none, the profiler's own sums stand for them.
+
+    Args:
+        steps: those that are selected, None for all.
+        whole: whether steps are selected as a whole, as the profiler sums them up.
+    """
+    told = _of_tasks(records)
+    return told if len(told.times) or not whole else _of_profiler(records, steps)
+
+
+def _of_profiler(records: Records, steps: frozenset[int] | None) -> RankLinks:
+    links, strings = records.vendor_links, StringPool()
+    if steps is not None:
+        links = links.take(np.isin(links.step, np.fromiter(steps, np.int64)))
+    times = LinkTimes(
+        links.source_rank,
+        links.target_rank,
+        strings.translated(links.link, records.strings),
+        np.zeros(len(links), np.int64),
+        links.size_bytes,
+        links.total_ns,
+    )
+    return RankLinks(tuple(strings), _summed(times))
+
+
+def _of_tasks(records: Records) -> RankLinks:
     planes, strings = records.planes, StringPool()
     parts = []
     for part in parts_of(len(planes)):
         moving = (
             (planes.size_bytes[part] > 0)
-            & _is_rank(planes.source_rank[part])
-            & _is_rank(planes.target_rank[part])
+            & (planes.source_rank[part] != NO_ID)
+            & (planes.target_rank[part] != NO_ID)
             & (planes.source_rank[part] != planes.target_rank[part])
         )
         rows = np.flatnonzero(moving) + part.start
@@ -76,8 +106,3 @@ def _summed(times: LinkTimes) -> LinkTimes:
         groups.sums(times.size_bytes),
         groups.sums(times.total_ns),
     )
-
-
-def _is_rank(ids: Int64) -> Bool:
-    known: Bool = (ids >= 0) & (ids != NO_RANK)
-    return known

@@ -26,7 +26,8 @@ LONGEST_OPS = 20
 class OperatorTimes(Columns):
     """One row per operator: what it is, and how often and how long it ran.
 
-    type: the operator's type, or the kind of collective. core: what ran it (the task type), not
+    type: the operator's type as the profile tells it, else as its name does, else what ran it; or
+    the kind of collective. core: what ran it (the task type), not
     given for communication. name, shapes (of the inputs): not given where all operators of a type
     are one row.
     """
@@ -104,10 +105,10 @@ def _computing(records: Records, strings: StringPool, most_names: int) -> Operat
     parts = []
     for rows in _computing_rows(tasks):
         codes = tasks.name[rows]
-        types_given = given[tasks.op_type[rows]]
+        cores_given = core[tasks.task_type[rows]]
         keys = {
-            "type": np.where(types_given == NO_NAME, derived[codes], types_given),
-            "core": core[tasks.task_type[rows]],
+            "type": _first_given(given[tasks.op_type[rows]], derived[codes], cores_given),
+            "core": cores_given,
         }
         if most_names:
             keys["name"] = name[codes]
@@ -131,6 +132,14 @@ def _communicating(records: Records, strings: StringPool, most_names: int) -> Op
 def _computing_rows(tasks: Tasks) -> Iterator[Rows]:
     for part in parts_of(len(tasks)):
         yield np.flatnonzero(tasks.compute[part]) + part.start
+
+
+def _first_given(*columns: Codes) -> Codes:
+    """The first name that each row has in any of some columns."""
+    *before, found = columns
+    for own in reversed(before):
+        found = np.where(own == NO_NAME, found, own)
+    return found
 
 
 def _translation(

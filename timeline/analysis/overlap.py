@@ -1,4 +1,4 @@
-"""Turns compute tasks and communication ops into Computing, Communication, Not Overlapped, Free."""
+"""Turns device tasks and communication ops into how device time was spent, and was not."""
 
 from __future__ import annotations
 
@@ -7,32 +7,86 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from timeline.analysis.intervals import Intervals, subtract, union
+from timeline.analysis.membership import Membership
 from timeline.records.columns import Bool, Columns, Int64, Rows, column
-from timeline.records.tables import CommunicationOps, Tasks
+from timeline.records.counting import INNER, FreeRule
+from timeline.records.tables import Records, Spans, Tasks
 
-__all__ = ["Overlap", "OverlapTotals", "overlap_of", "overlap_of_stretches", "totals_by_step"]
+__all__ = [
+    "FreeParts",
+    "Overlap",
+    "OverlapTotals",
+    "communication_of",
+    "overlap_of",
+    "overlap_of_stretches",
+    "totals_by_step",
+]
 
 
 @dataclass(frozen=True)
 class Overlap:
     """How one stretch of device time was spent.
 
-    computing is the union of compute tasks, communication the union of communication ops,
-    not_overlapped is communication without computing, and free is what neither covers between
-    the first start and the last end of both. This is the rule of CANN 6 and 8 ("inner rule"):
-    it equals msprof's Overlap Analysis, step_trace_time.csv and StepTraceTime.
+    computing is the union of compute tasks, communication that of communication ops (or of their
+    HCCL tasks), and not_overlapped is communication without computing. free is what neither covers
+    between the first start and the last end of both; by the outer rule of msprof also what lies
+    between those and the capture's other tasks, before_ns and after_ns (None where the rule is not
+    told). It equals msprof's Overlap Analysis, step_trace_time.csv and StepTraceTime. copies is
+    the part of the gaps in which memory is copied or filled, and idle the rest of the gaps.
 
-    computing + not_overlapped + free == span always holds.
+    computing + not_overlapped + free == span, and free == copies + idle + before + after, always.
     """
 
     computing: Intervals
     communication: Intervals
     not_overlapped: Intervals
     free: Intervals
+    copies: Intervals
+    idle: Intervals
     span_ns: int
+    before_ns: int | None
+    after_ns: int | None
+
+    @classmethod
+    def of(
+        cls,
+        computing: Intervals,
+        communication: Intervals,
+        copies: Intervals,
+        stretches: Intervals,
+        gaps: Intervals,
+        rule: FreeRule,
+    ) -> Overlap:
+        """The overlap of stretches of time that computing or communication begin and end.
+
+        copies: when memory is copied or filled, whatever else runs then. gaps: what neither
+        computing nor communication covers of the stretches.
+        """
+        idle = subtract(gaps, copies)
+        before, after = _outside(stretches, rule)
+        free = _merge([before, gaps, after])
+        told = bool(rule.evidence)
+        return cls(
+            computing,
+            communication,
+            subtract(communication, computing),
+            free,
+            subtract(gaps, idle) if len(copies) else copies,
+            idle,
+            stretches.total_ns + before.total_ns + after.total_ns,
+            before.total_ns if told else None,
+            after.total_ns if told else None,
+        )
+
+    @property
+    def outside_ns(self) -> int | None:
+        """What is free before the first and after the last of computing and communication."""
+        if self.before_ns is None or self.after_ns is None:
+            return None
+        return self.before_ns + self.after_ns
 
     def totals_ns(self) -> dict[str, int]:
-        """The summed lengths under the names of the report."""
+        """The summed lengths that add up to the span, under the names of the report."""
         return {
             "computing_ns": self.computing.total_ns,
             "communication_ns": self.communication.total_ns,
@@ -40,34 +94,71 @@ class Overlap:
             "free_ns": self.free.total_ns,
         }
 
+    def free_parts(self, *, tells_copies: bool = True) -> FreeParts:
+        """The summed lengths that add up to free; copies that are not told count as idle."""
+        return FreeParts(
+            self.copies.total_ns if tells_copies else None,
+            self.outside_ns,
+            self.idle.total_ns,
+            self.before_ns,
+        )
+
+
+@dataclass(frozen=True)
+class FreeParts:
+    """What free time consists of; before_ns is the part of outside_ns before the first kernel.
+
+    Those are None where nothing tells whether the profiler counts any time outside, and copies_ns
+    where copies are not among the tasks, so that idle_ns holds them.
+    """
+
+    copies_ns: int | None
+    outside_ns: int | None
+    idle_ns: int
+    before_ns: int | None
+
 
 @dataclass(frozen=True)
 class OverlapTotals(Columns):
-    """The overlap of each step in numbers; `known` is false for a step without device records."""
+    """The overlap of each step in numbers; `known` is false for a step without device records.
+
+    Steps have no time outside: other tasks around them are those of other steps.
+    """
 
     known: Bool = column(np.bool_)
     computing_ns: Int64 = column(np.int64)
     communication_ns: Int64 = column(np.int64)
     not_overlapped_ns: Int64 = column(np.int64)
     free_ns: Int64 = column(np.int64)
+    copies_ns: Int64 = column(np.int64)
+    idle_ns: Int64 = column(np.int64)
     span_ns: Int64 = column(np.int64)
 
 
-def overlap_of(tasks: Tasks, ops: CommunicationOps) -> Overlap:
-    """Overlap of all compute tasks and communication ops."""
+def communication_of(records: Records, membership: Membership) -> tuple[Spans, Rows]:
+    """What counts as communication by the rule of the capture's writer, and the step of each."""
+    if records.communication_rule.of_tasks:
+        return records.planes, membership.planes
+    return records.ops, membership.ops
+
+
+def overlap_of(tasks: Tasks, communication: Spans, rule: FreeRule = INNER) -> Overlap:
+    """Overlap of all tasks and communication ops."""
     computing = union(tasks.start_ns[tasks.compute], tasks.end_ns[tasks.compute])
-    communication = union(ops.start_ns, ops.end_ns)
-    busy = _merge([computing, communication])
-    span = busy.span_ns
-    if span is None:
-        return Overlap(computing, communication, communication, busy, 0)
-    free = Intervals(busy.end_ns[:-1], busy.start_ns[1:])
-    not_overlapped = subtract(communication, computing)
-    return Overlap(computing, communication, not_overlapped, free, span[1] - span[0])
+    communicating = union(communication.start_ns, communication.end_ns)
+    busy = _merge([computing, communicating])
+    return Overlap.of(
+        computing,
+        communicating,
+        union(tasks.start_ns[tasks.copy], tasks.end_ns[tasks.copy]),
+        Intervals(busy.start_ns[:1], busy.end_ns[-1:]),
+        Intervals(busy.end_ns[:-1], busy.start_ns[1:]),
+        rule,
+    )
 
 
 def overlap_of_stretches(
-    tasks: Tasks, ops: CommunicationOps, task_stretch: Rows, op_stretch: Rows, count: int
+    tasks: Tasks, communication: Spans, task_stretch: Rows, op_stretch: Rows, count: int
 ) -> Overlap:
     """Overlap of several stretches of device time; time between them counts for none.
 
@@ -77,21 +168,23 @@ def overlap_of_stretches(
     Args:
         task_stretch, op_stretch: the stretch of each record below `count`, negative for none.
     """
-    records = _Members.of(tasks, ops, task_stretch, op_stretch)
-    computing, communication = records.computing(), records.communication()
+    records = _Members.of(tasks, communication, task_stretch, op_stretch)
     spans = _spans_of(records, count)
+    computing, communicating = records.computing(), records.communication()
     stretches = union(spans.start_ns, spans.end_ns)
-    return Overlap(
+    copying = tasks.copy & (task_stretch >= 0)
+    return Overlap.of(
         computing,
-        communication,
-        subtract(communication, computing),
-        subtract(stretches, _merge([computing, communication])),
-        stretches.total_ns,
+        communicating,
+        union(tasks.start_ns[copying], tasks.end_ns[copying]),
+        stretches,
+        subtract(stretches, _merge([computing, communicating])),
+        INNER,
     )
 
 
 def totals_by_step(
-    tasks: Tasks, ops: CommunicationOps, task_step: Rows, op_step: Rows, count: int
+    tasks: Tasks, communication: Spans, task_step: Rows, op_step: Rows, count: int
 ) -> OverlapTotals:
     """The overlap of each of `count` steps by itself.
 
@@ -101,23 +194,30 @@ def totals_by_step(
     Args:
         task_step, op_step: the step of each record below `count`, negative for none.
     """
-    records = _Members.of(tasks, ops, task_step, op_step)
+    records = _Members.of(tasks, communication, task_step, op_step)
     spans = _spans_of(records, count)
     # Two steps never touch on that axis.
     bounds = np.concatenate([[0], np.cumsum(spans.end_ns - spans.start_ns + 1)])
-    apart = records.shifted(bounds[:-1] - spans.start_ns)
-    computing, communication = apart.computing(), apart.communication()
-    busy = _merge([computing, communication])
+    moved_ns = bounds[:-1] - spans.start_ns
+    apart = records.shifted(moved_ns)
+    computing, communicating = apart.computing(), apart.communication()
+    busy = _merge([computing, communicating])
+    span_ns = spans.end_ns - spans.start_ns
+    free_ns = span_ns - _lengths_between(busy, bounds)
+    copies = _copies_within(tasks, task_step, spans).shifted(moved_ns)
+    copied = subtract(union(copies.start_ns, copies.end_ns), busy)
+    copies_ns = _lengths_between(copied, bounds)
     known = np.zeros(count, np.bool_)
     known[task_step[task_step >= 0]] = True
     known[op_step[op_step >= 0]] = True
-    span_ns = spans.end_ns - spans.start_ns
     return OverlapTotals(
         known,
         _lengths_between(computing, bounds),
-        _lengths_between(communication, bounds),
-        _lengths_between(subtract(communication, computing), bounds),
-        span_ns - _lengths_between(busy, bounds),
+        _lengths_between(communicating, bounds),
+        _lengths_between(subtract(communicating, computing), bounds),
+        free_ns,
+        copies_ns,
+        free_ns - copies_ns,
         span_ns,
     )
 
@@ -132,7 +232,7 @@ class _Members:
     is_op: Bool
 
     @classmethod
-    def of(cls, tasks: Tasks, ops: CommunicationOps, task_group: Rows, op_group: Rows) -> _Members:
+    def of(cls, tasks: Tasks, ops: Spans, task_group: Rows, op_group: Rows) -> _Members:
         task = np.flatnonzero((task_group >= 0) & tasks.compute & (tasks.end_ns > tasks.start_ns))
         op = np.flatnonzero((op_group >= 0) & (ops.end_ns > ops.start_ns))
         return cls(
@@ -154,6 +254,17 @@ class _Members:
         return replace(self, start_ns=self.start_ns + own, end_ns=self.end_ns + own)
 
 
+def _copies_within(tasks: Tasks, task_step: Rows, spans: Intervals) -> _Members:
+    """What copies or fills in the span of its step; what lies outside is cut off."""
+    at = np.flatnonzero((task_step >= 0) & tasks.copy)
+    step = task_step[at]
+    start_ns = np.maximum(tasks.start_ns[at], spans.start_ns[step])
+    end_ns = np.minimum(tasks.end_ns[at], spans.end_ns[step])
+    inside = end_ns > start_ns
+    step = step[inside]
+    return _Members(start_ns[inside], end_ns[inside], step, np.zeros(len(step), np.bool_))
+
+
 def _spans_of(records: _Members, count: int) -> Intervals:
     """First start and last end of each group; 0 and 0 of one without records."""
     never, latest = np.iinfo(np.int64).max, np.iinfo(np.int64).min
@@ -163,6 +274,20 @@ def _spans_of(records: _Members, count: int) -> Intervals:
     empty = start_ns == never
     start_ns[empty], end_ns[empty] = 0, 0
     return Intervals(start_ns, end_ns)
+
+
+def _outside(stretches: Intervals, rule: FreeRule) -> tuple[Intervals, Intervals]:
+    """What the rule adds before and after."""
+    span = stretches.span_ns
+    start_ns, end_ns = span or (0, 0)
+    before_ns = start_ns if span is None or rule.start_ns is None else rule.start_ns
+    after_ns = end_ns if span is None or rule.end_ns is None else rule.end_ns
+    return _interval(before_ns, start_ns), _interval(end_ns, after_ns)
+
+
+def _interval(start_ns: int, end_ns: int) -> Intervals:
+    """One interval, or none where it ends before it starts."""
+    return union(np.array([start_ns], np.int64), np.array([end_ns], np.int64))
 
 
 def _lengths_between(intervals: Intervals, bounds: Int64) -> Int64:

@@ -12,10 +12,14 @@ from pathlib import Path
 from timeline.encoders.deflate import SMALL, gzipped
 from timeline.encoders.tally import Tally
 from timeline.encoders.workers import Workers
-from timeline.errors import UsageError
+from timeline.errors import OutputError, UsageError
 from timeline.tracks.model import Timeline
 
 __all__ = ["FORMATS", "Format", "format_of"]
+
+DAY_NS = 86_400 * 10**9
+MOST_JSON_NS = (1 << 42) * 1000
+"""Viewers read microseconds into doubles, whose step is below a nanosecond up to 2^42 (50 days)."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,21 @@ class Format:
     suffix: str
     _encode: Callable[[Timeline, Tally | None, int, Workers | None], Iterator[bytes]]
     _start_ns: Callable[[int], int]
+    most_ns: int | None = None
+    """The longest span whose every time the format holds exactly; None for any."""
+
+    def check_span(self, target: Path, span_ns: int) -> None:
+        """Refuse a picture whose times would be rounded where it is opened.
+
+        Raises:
+            OutputError: it spans more than the format holds.
+        """
+        if self.most_ns is not None and span_ns >= self.most_ns:
+            raise OutputError(
+                f"{target}: the picture spans {span_ns / DAY_NS:.1f} days, and viewers read times "
+                f"in {self.suffix} to the nanosecond only up to {self.most_ns // DAY_NS} days.",
+                do="Write .pftrace instead, or take a part of it with --window or --steps.",
+            )
 
     def encode(
         self,
@@ -97,8 +116,8 @@ def _at_zero(_first_ns: int) -> int:
 FORMATS = (
     Format("pftrace", ".pftrace", _perfetto, _perfetto_clock_ns),
     Format("pftrace", ".pftrace.gz", _perfetto_packed, _perfetto_clock_ns),
-    Format("json", ".json", _chrome, _at_zero),
-    Format("json", ".json.gz", _chrome_packed, _at_zero),
+    Format("json", ".json", _chrome, _at_zero, MOST_JSON_NS),
+    Format("json", ".json.gz", _chrome_packed, _at_zero, MOST_JSON_NS),
 )
 
 

@@ -15,6 +15,7 @@ from timeline.encoders.perfetto_tracks import clock_ns, track_uuid
 from timeline.encoders.schema import descriptor_bytes
 from timeline.encoders.tally import Tally
 from timeline.encoders.workers import Workers
+from timeline.ranges import check_order
 from timeline.tracks.model import Samples, Timeline, Track
 
 __all__ = ["encode_perfetto"]
@@ -92,6 +93,7 @@ def _descriptors(tracks: Sequence[Track]) -> Iterator[bytes]:
         descriptor = packet.track_descriptor
         descriptor.uuid = track_uuid(track.id)
         descriptor.name = track.name
+        check_order(track.name, track.order)
         descriptor.sibling_order_rank = track.order
         if track.parent is not None:
             descriptor.parent_uuid = track_uuid(track.parent)

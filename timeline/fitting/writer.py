@@ -169,6 +169,7 @@ class Writer:
         again = f" again, to fit the limit ({len(self.drafts) + 1})" if self.drafts else ""
         self.progress.report(f"Writing{again}", 0, 0)
         made = self._timeline(tracks, self.describe(omissions, resolved, steps), first_ns)
+        self.form.check_span(self.target, last_moment_ns(tracks) - made.first_ns)
         tally = Tally()
         draft = write_draft(
             self.form.encode(made, tally, level=level, workers=self.workers), self.target

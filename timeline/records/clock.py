@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
+from timeline.ranges import FURTHEST_NS, check_span
 from timeline.records.columns import Int64
 
 __all__ = ["EARLIEST_WALL_NS", "Clock", "ClockMove"]
@@ -35,11 +34,16 @@ class ClockMove:
 
     drift_ppb: ns per second. Order is kept, and what lasts ends no earlier than it begins, but with
     a drift lengths change by it. Exact while drift times span stay below 2**63: a day at 100 ppm.
+    Columns may hold moments that are not given, beyond all times: those stay as they are.
     """
 
     offset_ns: int = 0
     drift_ppb: int = 0
     origin_ns: int = 0
+
+    def __post_init__(self) -> None:
+        """Check that no time can wrap."""
+        check_span(self.offset_ns, self.origin_ns)
 
     @property
     def still(self) -> bool:
@@ -47,7 +51,21 @@ class ClockMove:
         return not self.offset_ns and not self.drift_ppb
 
     def of(self, times_ns: Int64) -> Int64:
-        """The times on the other clock."""
+        """The times on the other clock.
+
+        Raises:
+            RecordError: one lies beyond all times there.
+        """
+        if not len(times_ns) or self.still:
+            return times_ns
+        if int(times_ns.min()) < -FURTHEST_NS:
+            moved = times_ns.copy()
+            given = times_ns >= -FURTHEST_NS
+            moved[given] = self.of(times_ns[given])
+            return moved
+        # Order is kept, so that no time lies further than the first or last.
+        first_ns, last_ns = int(times_ns.min()), int(times_ns.max())
+        check_span(self.of_moment(first_ns), self.of_moment(last_ns))
         moved = times_ns + self.offset_ns
         if self.drift_ppb:
             moved += (times_ns - self.origin_ns) * self.drift_ppb // _PARTS
@@ -55,7 +73,8 @@ class ClockMove:
 
     def of_moment(self, time_ns: int) -> int:
         """One time on the other clock."""
-        return int(self.of(np.array([time_ns], np.int64))[0])
+        drifted_ns = (time_ns - self.origin_ns) * self.drift_ppb // _PARTS
+        return time_ns + self.offset_ns + drifted_ns
 
     def back(self, time_ns: int) -> int:
         """The first time on this clock that moves to one on the other clock, or behind it."""

@@ -211,8 +211,7 @@ def latest_open(start_ns: Int64, end_ns: Int64, moments_ns: Int64) -> Rows:
     for own in range(len(latest_ns) - 1, 0, -1):
         down = np.flatnonzero(level == own)
         last = np.minimum(2 * block[down] + 1, len(latest_ns[own - 1]) - 1)
-        reaches = latest_ns[own - 1][last] > moments_ns[down]
-        block[down] = np.where(reaches, last, 2 * block[down])
+        block[down] = np.where(latest_ns[own - 1][last] > moments_ns[down], last, 2 * block[down])
         level[down] = own - 1
     found = np.full(len(above), -1, np.intp)
     found[level == 0] = order[block[level == 0]]

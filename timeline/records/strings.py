@@ -10,17 +10,26 @@ import numpy as np
 from timeline.records.columns import Codes
 from timeline.records.numbering import Numbering
 
-__all__ = ["NO_NAME", "StringPool"]
+__all__ = ["NO_NAME", "NO_TEXT", "StringPool"]
 
 NO_NAME = 0
 """Code of the empty string, which stands for "not given"."""
+NO_TEXT = frozenset({"", "N/A", "INVALID_TYPE"})
+"""Texts with which writers of profiles say that there is none."""
+
+
+class _CodeOfText(Numbering[str]):
+    """The code of each string; all texts that say that there is none have the same."""
+
+    def __missing__(self, string: str) -> int:
+        return NO_NAME if string in NO_TEXT else super().__missing__(string)
 
 
 class StringPool:
     """All distinct strings of one rank, numbered in the order in which they were first seen."""
 
     def __init__(self) -> None:
-        self._codes: Numbering[str] = Numbering({"": NO_NAME})
+        self._codes = _CodeOfText({"": NO_NAME})
         self._strings = [""]
 
     def __len__(self) -> int:
@@ -37,7 +46,7 @@ class StringPool:
 
     def find(self, string: str) -> int | None:
         """The code of a string, or None where it never occurred."""
-        return self._codes.get(string)
+        return NO_NAME if string in NO_TEXT else self._codes.get(string)
 
     def codes(self, strings: Iterable[str]) -> Codes:
         """The codes of many strings, (n,) int32."""

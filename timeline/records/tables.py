@@ -15,7 +15,9 @@ import numpy as np
 
 from timeline.records.clock import ClockMove
 from timeline.records.columns import Bool, Codes, Columns, Float64, Int64, column
+from timeline.records.counting import CommunicationRule, FreeRule
 from timeline.records.strings import NO_NAME, StringPool
+from timeline.records.vendor import UnusedFile, VendorFigures, VendorLinks
 
 __all__ = [
     "FLOAT_NOT_GIVEN",
@@ -23,7 +25,6 @@ __all__ = [
     "NO_CONTEXT",
     "NO_GRAPH",
     "NO_ID",
-    "NO_RANK",
     "NO_TIME",
     "RUNTIME",
     "RUNTIME_LAYERS",
@@ -47,8 +48,6 @@ NO_GRAPH = 4294967295
 """Graph of a task that belongs to none: single operators, step mode (UINT32_MAX in all layouts)."""
 NO_CONTEXT = 4294967295
 """Context of a task that is not a sub-task of an FFTS+ task."""
-NO_RANK = 4294967295
-"""Peer of an HCCL task that stays on its own device."""
 NO_ID = -1
 """An id that the source does not give."""
 NO_TIME = np.iinfo(np.int64).min
@@ -82,11 +81,7 @@ class Spans(Columns):
     def moved(self: _Table, move: ClockMove) -> _Table:
         """All times on another clock; absent times stay absent."""
         times = [field.name for field in fields(self) if field.name.endswith("_ns")]
-        moved = {}
-        for name in times:
-            values = getattr(self, name)
-            moved[name] = np.where(values == NO_TIME, NO_TIME, move.of(values))
-        return replace(self, **moved)
+        return replace(self, **{name: move.of(getattr(self, name)) for name in times})
 
 
 @dataclass(frozen=True)
@@ -111,7 +106,8 @@ class Tasks(Spans):
     blocks: Int64 = column(np.int64, NO_ID)
     compute: Bool = column(np.bool_, 0)
     copy: Bool = column(np.bool_, 0)
-    """Whether it moves or fills memory, for no communication op."""
+    """Whether it moves or fills memory; those of a communication op lie inside that, and count as
+    communication."""
     size_bytes: Int64 = column(np.int64, NO_ID)
     """What a copy or fill moves, where the source tells it of the task itself."""
     occupancy: Int64 = column(np.int64, NO_ID)
@@ -162,6 +158,8 @@ class CommunicationOps(Spans):
     count: Int64 = column(np.int64, NO_ID)
     data_type: Codes = column(np.int32, NO_NAME)
     algorithm: Codes = column(np.int32, NO_NAME)
+    moved_bytes: Int64 = column(np.int64, NO_ID)
+    """What its rank sent over links, as the profiler sums it up."""
     sequence: Int64 = column(np.int64, NO_ID)
     """Its place among all ops of its group, as every rank of the group counts them."""
 
@@ -282,8 +280,15 @@ class Records:
     flows: Flows = field(default_factory=Flows.empty)
     omissions: tuple[Omission, ...] = ()
     warnings: tuple[str, ...] = ()
+    vendor: VendorFigures = field(default_factory=VendorFigures.empty)
+    vendor_links: VendorLinks = field(default_factory=VendorLinks.empty)
+    unused: tuple[UnusedFile, ...] = ()
     hardware: str = "Ascend Hardware"
     """What the devices are, as the layer of their tasks is called."""
+    tells_copies: bool = True
+    """Whether tasks that copy or fill memory are among the tasks, if there were any."""
+    free_rule: FreeRule = FreeRule()
+    communication_rule: CommunicationRule = CommunicationRule()
     numbered_ops: bool = True
     """Whether names tell the communication ops of a step apart, as HCCL's numbers do; otherwise
     they say what ops do, and ops are told apart by the order in which they were launched."""

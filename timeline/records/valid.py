@@ -1,4 +1,4 @@
-"""Turns records as read into records whose times make sense; what does not is counted."""
+"""Turns records as read into records whose times and ids make sense; what does not is counted."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from timeline.ranges import FURTHEST_NS
 from timeline.records.columns import Bool, Int64
 from timeline.records.copies import copies_in
+from timeline.records.counting import FreeRule
+from timeline.records.ids import with_ids_given
 from timeline.records.paging import let_go, parts_of
-from timeline.records.tables import NO_TIME, CounterSamples, Omission, Records, Spans
+from timeline.records.tables import CounterSamples, Omission, Records, Spans
 
 __all__ = ["valid"]
 
@@ -20,13 +23,14 @@ MOST_APART_NS = 10 * 366 * 86_400 * 10**9
 
 
 def valid(records: Records) -> Records:
-    """Drop rows whose times make no sense, and count them.
+    """Drop rows whose times make no sense, and count them; ids that stand for none become so.
 
-    Those have no start, end before they start, or lie more than ten years from the others: a
+    Those rows have no start, end before they start, or lie more than ten years from the others: a
     damaged time puts them there, and they would leave nothing of the picture to see. Host events
     do so where their clock counts from the start of the host in a profile that otherwise has wall
     time, as MindSpore's CPU operators do. Rows that are there twice are dropped too.
     """
+    records = _with_ids_given(records)
     omissions = list(records.omissions)
     middle = _Middle.of(records)
 
@@ -39,7 +43,7 @@ def valid(records: Records) -> Records:
         untimed = distant = 0
         for part in parts_of(len(table)):
             start_ns, end_ns = table.start_ns[part], table.end_ns[part]
-            timed = (start_ns != NO_TIME) & (end_ns != NO_TIME) & (end_ns >= start_ns)
+            timed = (start_ns >= -FURTHEST_NS) & (end_ns >= start_ns) & (end_ns <= FURTHEST_NS)
             near = middle.holds(start_ns) & middle.holds(end_ns)
             untimed += int(np.count_nonzero(~timed))
             distant += int(np.count_nonzero(timed & ~near))
@@ -54,7 +58,8 @@ def valid(records: Records) -> Records:
 
     def check_samples(samples: CounterSamples) -> Bool:
         good: Bool = (
-            (samples.time_ns != NO_TIME)
+            (samples.time_ns >= -FURTHEST_NS)
+            & (samples.time_ns <= FURTHEST_NS)
             & np.isfinite(samples.value)
             & middle.holds(samples.time_ns)
         )
@@ -71,7 +76,24 @@ def valid(records: Records) -> Records:
         samples=check_samples(records.samples),
     )
     cut_flows = kept.omissions[len(records.omissions) :]
-    return replace(kept, omissions=(*omissions, *cut_flows))
+    rule = records.free_rule
+    bounds = [time_ns for time_ns in (rule.start_ns, rule.end_ns) if time_ns is not None]
+    if not middle.holds(np.array(bounds, np.int64)).all():
+        rule = FreeRule()
+    return replace(kept, omissions=(*omissions, *cut_flows), free_rule=rule)
+
+
+def _with_ids_given(records: Records) -> Records:
+    strings = records.strings
+    return replace(
+        records,
+        tasks=with_ids_given(records.tasks, strings),
+        planes=with_ids_given(records.planes, strings),
+        ops=with_ids_given(records.ops, strings),
+        steps=with_ids_given(records.steps, strings),
+        parts=with_ids_given(records.parts, strings),
+        host=with_ids_given(records.host, strings),
+    )
 
 
 @dataclass(frozen=True)
@@ -102,7 +124,10 @@ class _Middle:
 def _some_known(times_ns: Int64) -> Int64:
     """Some of the times that are known, spread evenly; all of a table that is not very large."""
     each = max(1, len(times_ns) // MOST_TIMES)
-    known: Int64 = times_ns[::each][times_ns[::each] != NO_TIME]
-    if each > 1 and not len(known):
-        known = times_ns[times_ns != NO_TIME]
+    known = _known(times_ns[::each])
+    return _known(times_ns) if each > 1 and not len(known) else known
+
+
+def _known(times_ns: Int64) -> Int64:
+    known: Int64 = times_ns[(times_ns >= -FURTHEST_NS) & (times_ns <= FURTHEST_NS)]
     return known

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from timeline.printable import printable
 from timeline.records.columns import Int64
 from timeline.report_page.drawing import Scale
+from timeline.short_names import shortened
 
 __all__ = [
     "MINUS",
@@ -31,6 +32,8 @@ __all__ = [
 THIN = "\u202f"
 """Between thousands."""
 NOTHING = "–"
+SHORT, MIDDLE, LONG = 22, 46, 80
+"""Characters that columns of three widths show in two lines; see `td.word` of the style sheet."""
 MINUS = "\u2212"
 _NEW = 1e9
 _FINER = {"s": Scale("ms", 10**6), "ms": Scale("µs", 10**3), "µs": Scale("ns", 1)}
@@ -42,13 +45,20 @@ _LEAST = 10
 class Cell:
     """What is read, and what it is sorted by where that is a number.
 
-    bar: from 0 to 1; from -1 to 1 with a role, from the middle to either side.
+    bar: from 0 to 1; from -1 to 1 with a role, from the middle to either side. whole: the text
+    before it was shortened, empty where it was not.
     """
 
     text: str
     value: int | float | None = None
     bar: float | None = None
     role: str = ""
+    whole: str = ""
+
+    @property
+    def extent(self) -> str:
+        """How wide a column has to be that shows the text in two lines, as the style sheet says."""
+        return "long" if len(self.text) > MIDDLE else "middle" if len(self.text) > SHORT else ""
 
 
 @dataclass(frozen=True)
@@ -85,7 +95,11 @@ def texts(title: str, values: npt.NDArray[Any]) -> Column | None:
     spelled = [printable(str(value)) for value in values.tolist()]
     if not any(spelled):
         return None
-    return Column(title, False, tuple(Cell(own or NOTHING) for own in spelled))
+    cells = (
+        Cell(short or NOTHING, whole="" if short == own else own)
+        for short, own in zip(shortened(spelled, LONG), spelled, strict=True)
+    )
+    return Column(title, False, tuple(cells))
 
 
 def integers(title: str, values: npt.NDArray[Any]) -> Column | None:
@@ -142,20 +156,31 @@ def _in_unit(value_ns: int, scale: Scale, *, sign: str = "") -> str:
 
 
 def before_and_now(base_ns: Int64, new_ns: Int64) -> list[Column]:
-    """Times of two runs, all in one unit and with bars of one scale, and how they changed."""
+    """Times of two runs, all in one unit and with bars of one scale, and how they changed.
+
+    Those that a run does not tell are masked.
+    """
     delta_ns = new_ns - base_ns
-    largest_ns = int(max(base_ns.max(initial=0), new_ns.max(initial=0)))
-    furthest_ns = int(np.abs(delta_ns).max(initial=0))
+    base_given, new_given, delta_given = (
+        np.ma.filled(own, 0) for own in (base_ns, new_ns, delta_ns)
+    )
+    largest_ns = int(max(base_given.max(initial=0), new_given.max(initial=0)))
+    furthest_ns = int(np.abs(delta_given).max(initial=0))
     scale = _scale_of(largest_ns)
 
     def column(title: str, values_ns: Int64) -> Column:
         cells = (
-            Cell(_in_unit(own, scale), own, own / max(1, largest_ns)) for own in values_ns.tolist()
+            Cell(NOTHING, -1)
+            if own is None
+            else Cell(_in_unit(own, scale), own, own / max(1, largest_ns))
+            for own in values_ns.tolist()
         )
         return Column(f"{title} ({scale.unit})", True, tuple(cells))
 
     changes = (
-        Cell(
+        Cell(NOTHING, 0)
+        if own is None
+        else Cell(
             _in_unit(own, scale, sign="+" if own > 0 else ""),
             own,
             own / furthest_ns if own else None,
@@ -165,7 +190,7 @@ def before_and_now(base_ns: Int64, new_ns: Int64) -> list[Column]:
     )
     shares = (
         Cell(*_change(delta, base))
-        for delta, base in zip(delta_ns.tolist(), base_ns.tolist(), strict=True)
+        for delta, base in zip(delta_given.tolist(), base_given.tolist(), strict=True)
     )
     return [
         column("Before", base_ns),

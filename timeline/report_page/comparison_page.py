@@ -28,6 +28,7 @@ from timeline.report_page.palette import SIDES
 from timeline.report_page.pictures import sides
 from timeline.report_page.rendering import Tile, rendered, short, told
 from timeline.report_page.svg import StyleSheet
+from timeline.short_names import operator_label
 from timeline.table import Table
 from timeline.units import spell_count, spell_duration
 
@@ -133,11 +134,12 @@ def _operators(noun: str, table: Table) -> Listing:
     kept = _most_changed(table)
     shown, rest = table.take(kept), table.take(np.setdiff1d(np.arange(len(table)), kept))
     rest_ns = spell_duration(int(rest["delta_ns"].sum()))
+    labels = list(map(operator_label, shown["type"].tolist(), shown["name"].tolist()))
     return listing(
         f"{noun}s",
         f"{noun.capitalize()}s",
         [
-            texts("Name or type", np.where(shown["name"] == "", shown["type"], shown["name"])),
+            texts("Name or type", np.array(labels, object)),
             texts("Shapes", shown["shapes"]),
             _counts(shown),
             *_times(shown),

@@ -115,7 +115,7 @@ def draw_bars(axes: Axes, ranks: Table, most: int = MOST_BARS, room: int = 0) ->
     left_ns = np.zeros(len(ranks), np.int64)
     axes.set_xlim(0, int(ranks["span_ns"].max()))
     for part in PARTS:
-        values_ns = ranks[part.column]
+        values_ns = np.ma.filled(ranks[part.column], 0)
         axes.barh(at, values_ns, left=left_ns, height=0.72, **filled(part.role))
         _write_shares(axes, part.role, left_ns, values_ns, ranks["span_ns"])
         left_ns = left_ns + values_ns
@@ -150,7 +150,7 @@ def _draw_outline(axes: Axes, ranks: Table) -> None:
         [start + int(np.argmax(ranks["span_ns"][start : start + run])) for start in starts]
     )
     chosen = ranks.take(longest)
-    _draw_stack(axes, {part.column: chosen[part.column] for part in PARTS})
+    _draw_stack(axes, {part.column: np.ma.filled(chosen[part.column], 0) for part in PARTS})
     ids = ranks["rank"][starts]
     label_columns(axes, ids, [str(rank) for rank in ids.tolist()], "rank")
     _label_times(axes, int(chosen["span_ns"].max()))

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from timeline.figures import Figures
+from timeline.figures import Figures, extent_ns
 from timeline.records.columns import Int64, Rows
+from timeline.report_page.palette import PARTS
 from timeline.table import Table
 from timeline.verdict import has_several_graphs
 
@@ -17,7 +18,7 @@ __all__ = ["NOT_GIVEN", "StepGrid", "in_runs", "with_parts"]
 NOT_GIVEN = -1
 """A time that a rank does not have for a step."""
 _NO_GRAPH = -1
-_MEASURED = ("span_ns", "alone_ns", "overlapped_ns", "not_overlapped_ns", "free_ns")
+_MEASURED = ("span_ns", *(part.column for part in PARTS))
 _MARKED = ("marked_ns", "fp_bp_ns", "tail_ns", "interval_ns")
 
 
@@ -136,10 +137,15 @@ def in_runs(count: int, most: int) -> int:
 
 
 def with_parts(table: Table) -> Table:
-    """A table of overlap with computing that overlaps nothing, and overlapped communication."""
+    """A table of overlap with computing that overlaps nothing, and overlapped communication.
+
+    Its span_ns is that of which all parts are, without what lies outside.
+    """
     overlapped_ns = table["communication_ns"] - table["not_overlapped_ns"]
     alone_ns = table["computing_ns"] - overlapped_ns
-    return Table({**table.columns, "overlapped_ns": overlapped_ns, "alone_ns": alone_ns})
+    span_ns = extent_ns(table) if "outside_ns" in table.columns else table["span_ns"]
+    made = {"span_ns": span_ns, "overlapped_ns": overlapped_ns, "alone_ns": alone_ns}
+    return Table({**table.columns, **made})
 
 
 def _columns(steps: Table) -> dict[str, Int64]:

@@ -145,14 +145,18 @@ def sources(report: ExportReport) -> Listing:
 
 def _parts(table: Table) -> list[Column | None]:
     own = with_parts(table)
-    span_ns = _largest_ns(table)
+    span_ns = _largest_ns(own)
+    has_copies = bool(np.ma.filled(own["copies_ns"], 0).any())
+    outside_ns = np.ma.filled(own.columns.get("outside_ns", np.zeros(len(own), np.int64)), 0)
     return [
         times("Device time", own["span_ns"], bars=True),
         times("Computing", own["computing_ns"], like_ns=span_ns),
         times("Overlapped", own["overlapped_ns"], like_ns=span_ns),
         times("Not overlapped", own["not_overlapped_ns"], like_ns=span_ns),
-        times("Free", own["free_ns"], like_ns=span_ns),
+        times("Copies", own["copies_ns"], like_ns=span_ns) if has_copies else None,
+        times("Idle", own["idle_ns"], like_ns=span_ns),
         shares("Share not overlapped", own["not_overlapped_ns"], own["span_ns"]),
+        times("Before and after", outside_ns) if outside_ns.any() else None,
     ]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from timeline.figures import extent_ns
 from timeline.report import ExportReport
 from timeline.report_page import listings, pictures
 from timeline.report_page.drawing import MOST_PLACES
@@ -45,14 +46,18 @@ def _tiles(report: ExportReport) -> Iterator[Tile]:
     means_ns = np.ma.compressed(ranks["step_ns"]) if len(ranks) else np.zeros(0)
     if len(means_ns):
         yield Tile(short(float(means_ns.mean())), "mean step")
-    span_ns = int(ranks["span_ns"].sum()) if len(ranks) else 0
+    span_ns = int(extent_ns(ranks).sum()) if len(ranks) else 0
     if span_ns:
         for column, label in (
             ("computing_ns", "computing"),
             ("not_overlapped_ns", "communication not overlapped"),
-            ("free_ns", "free"),
+            ("copies_ns", "copies"),
+            ("idle_ns", "idle"),
         ):
-            yield Tile(f"{int(ranks[column].sum()) / span_ns:.0%}", label)
+            own_ns = np.ma.filled(ranks[column], 0)
+            if column == "copies_ns" and not own_ns.any():
+                continue
+            yield Tile(f"{int(own_ns.sum()) / span_ns:.0%}", label)
 
 
 def _pictured(report: ExportReport, sheet: StyleSheet) -> dict[str, object]:

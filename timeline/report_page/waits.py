@@ -30,7 +30,7 @@ MOST_ROWS = 50
 
 def waits(figures: Figures) -> Iterator[Listing]:
     """Who waits for whom, collectives by kind and group, and links, as far as they are known."""
-    if len(figures.waiting) and figures.waiting["caused_ns"].any():
+    if np.ma.filled(figures.waiting["caused_ns"], 0).any():
         yield _stragglers(figures.waiting)
     if len(figures.collectives):
         yield _collectives(figures.collectives)
@@ -42,7 +42,8 @@ def waits(figures: Figures) -> Iterator[Listing]:
 
 
 def _stragglers(waiting: Table) -> Listing:
-    order = np.lexsort((-waiting["waited_ns"], -waiting["caused_ns"]))
+    caused_ns, waited_ns = (np.ma.filled(waiting[name], 0) for name in ("caused_ns", "waited_ns"))
+    order = np.lexsort((-waited_ns, -caused_ns))
     shown = waiting.take(order[:MOST_ROWS])
     longest_ns = int(max(shown["caused_ns"].max(), shown["waited_ns"].max()))
     left = len(waiting) - len(shown)
@@ -62,7 +63,7 @@ def _stragglers(waiting: Table) -> Listing:
     )
 
 
-_SUMMED = ("count", "size_bytes", "total_ns", "waited_ns", "transfer_ns")
+_SUMMED = ("count", "size_bytes", "moved_bytes", "total_ns", "waited_ns", "transfer_ns")
 
 
 def _collectives(collectives: Table) -> Listing:
@@ -82,6 +83,7 @@ def _collectives(collectives: Table) -> Listing:
             integers("Ranks", shown["ranks"]),
             integers("Count", shown["count"]),
             sizes("Size", shown["size_bytes"]),
+            sizes("Moved", shown["moved_bytes"]),
             times("Total", shown["total_ns"], bars=True),
             times("Waiting", shown["waited_ns"], like_ns=longest_ns),
             times("Transfer", shown["transfer_ns"], like_ns=longest_ns),
@@ -131,7 +133,7 @@ def _slowest(links: Table) -> Listing:
             integers("From", shown["source_rank"]),
             integers("To", shown["target_rank"]),
             texts("Link", shown["link"]),
-            integers("Count", shown["count"]),
+            integers("Count", np.ma.masked_equal(shown["count"], 0)),
             sizes("Size", shown["size_bytes"]),
             times("Time", shown["total_ns"]),
             rates("Bandwidth", shown["speed"]),
@@ -151,7 +153,7 @@ def _summed(table: Table, keys: tuple[str, ...], names: tuple[str, ...]) -> Tabl
     if "ranks" in names:
         columns["ranks"] = np.ones(len(table), np.int64)
     if "moved" in names:
-        columns["moved"] = np.ma.filled(table["bandwidth_gb_s"], 0) * table["transfer_ns"]
+        columns["moved"] = np.ma.filled(table["bandwidth_gb_s"] * table["transfer_ns"], 0)
     found = list(zip(*(table[name].tolist() for name in keys), strict=True))
     number = {key: at for at, key in enumerate(dict.fromkeys(found))}
     row = np.array([number[key] for key in found], np.intp)
@@ -160,6 +162,9 @@ def _summed(table: Table, keys: tuple[str, ...], names: tuple[str, ...]) -> Tabl
         for at, name in enumerate(keys)
     }
     for name, values in columns.items():
-        made[name] = np.zeros(len(number), values.dtype)
-        np.add.at(made[name], row, values)
+        summed = np.zeros(len(number), values.dtype)
+        np.add.at(summed, row, np.ma.filled(values, 0))
+        known = np.zeros(len(number), np.bool_)
+        known[row[~np.ma.getmaskarray(values)]] = True
+        made[name] = summed if known.all() else np.ma.masked_array(summed, ~known)
     return Table(made)

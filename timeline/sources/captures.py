@@ -10,16 +10,16 @@ from pathlib import Path
 
 from timeline.errors import NoProfileError, SourceError, did_you_mean
 from timeline.sources.file_names import held_file, named_files, plain_database, plain_name
-from timeline.sources.kineto_header import is_kineto
+from timeline.sources.kineto_header import JsonKind, kind_of_json
 from timeline.sources.kineto_names import is_named_json, is_named_kineto
 from timeline.sources.layouts import MINDSTUDIO_OUTPUT, OUTPUT, SQLITE, Capture, Layout
 from timeline.sources.opened import readable
 from timeline.sources.raw_slices import slices_in
 
-__all__ = ["find_captures", "hardware_log_ids", "text_ids"]
+__all__ = ["find_captures", "hardware_log_ids", "step_ids", "text_ids"]
 
 
-_BESIDE_OTHERS = frozenset({Layout.TEXT, Layout.HARDWARE_LOG, Layout.KINETO})
+_BESIDE_OTHERS = frozenset({Layout.TEXT, Layout.STEP_TICKS, Layout.HARDWARE_LOG, Layout.KINETO})
 """Layouts whose directory may hold captures of other layouts."""
 _MAY_HOLD_OTHERS = _BESIDE_OTHERS | {Layout.EMPTY}
 _DATABASE = re.compile(r"(?:ascend_(?:pytorch|mindspore)_profiler(?:_\d+)?|msprof_\d+)\.db")
@@ -40,6 +40,17 @@ _HARDWARE_LOG = re.compile(
     r"(?:hwts\.log\.data|training_trace)\.\d+\.dev\..+\.(?P<id>0|[1-9]\d{0,8})\.slice_\d+", re.ASCII
 )
 """The raw files of MindSpore 0.x and 1.x, which need no export."""
+_STEP_TICKS = re.compile(r"step_trace_raw_(?P<id>0|[1-9]\d{0,8})_detail_time\.csv", re.ASCII)
+"""The steps of MindSpore 0.7 to 2.2, a profile where nothing finer is."""
+_LOOKS_LIKE_ONE = frozenset({JsonKind.EXECUTION_TRACE, JsonKind.NPU_TRACE, JsonKind.OTHER_TRACE})
+_CLUSTER_OUTPUT = "cluster_analysis_output"
+_CLUSTER = re.compile(
+    r"cluster_analysis\.db|cluster_(?:step_trace_time\.csv|communication.*\.json)"
+)
+_CLUSTER_SAID = (
+    "what msprof-analyze made of the profiles of all ranks, which is not read. "
+    "Pass the profiles that it was made of"
+)
 
 
 _LOOKED_FOR = (
@@ -49,12 +60,16 @@ _LOOKED_FOR = (
     "  ascend_pytorch_profiler_*.db, ascend_mindspore_profiler_*.db, msprof_*.db",
     "  kernel_details.csv, op_summary_*.csv, task_time_*.csv",
     "  output_timeline_data_*.txt, *timeline_display_*.json, JOB*/data  (MindSpore)",
-    "  *.pt.trace.json  (PyTorch on GPUs)",
+    "  *.pt.trace.json, or any .json that holds such a trace  (PyTorch on GPUs)",
     "Other raw data must be exported first:",
 )
 
 
-def find_captures(path: Path, unreadable: list[SourceError] | None = None) -> list[Capture]:
+def find_captures(
+    path: Path,
+    unreadable: list[SourceError] | None = None,
+    passed: list[str] | None = None,
+) -> list[Capture]:
     """Find every capture at, below or around a path, in order of their directories.
 
     The path may be a capture, any directory above it, a directory inside it, or one file of it.
@@ -62,6 +77,7 @@ def find_captures(path: Path, unreadable: list[SourceError] | None = None) -> li
     Args:
         path: where to look.
         unreadable: takes the errors of directories that cannot be read; without it they are raised.
+        passed: takes a remark on each file that looks like a profile and is none.
 
     Raises:
         NoProfileError: there is none.
@@ -70,16 +86,21 @@ def find_captures(path: Path, unreadable: list[SourceError] | None = None) -> li
     if not path.exists():
         raise SourceError(path, f"does not exist{_sibling_like(path)}", do="Check the PATH.")
     resolved = path.resolve()
+    remarks: list[str] = []
     found = (
-        [_of_file(path)] if path.is_file() else _richest(_walk(_capture_root(resolved), unreadable))
+        _of_file(path)
+        if path.is_file()
+        else _richest(_walk(_capture_root(resolved), unreadable, remarks))
     )
     if not found:
         raise NoProfileError(
             path.resolve() if path == Path() else path,
             "holds no Ascend profile.",
             do="Pass what the profiler wrote, or any directory above that: tlexport PATH",
-            hints=(*_LOOKED_FOR, f"  msprof --export=on --output={path}"),
+            hints=(*remarks, *_LOOKED_FOR, f"  msprof --export=on --output={path}"),
         )
+    if passed is not None:
+        passed += remarks
     return sorted(found, key=lambda capture: (str(capture.directory), capture.device or 0))
 
 
@@ -92,36 +113,56 @@ def _sibling_like(path: Path) -> str:
     return did_you_mean(path.name, names)
 
 
-def _of_file(path: Path) -> Capture:
-    """The capture that a file is of; of a database, that one, whatever else lies beside it."""
+def _of_file(path: Path) -> list[Capture]:
+    """The captures that a file is of, one a device; of that file, whatever else lies beside it."""
     resolved = path.resolve()
-    parent = resolved.parent
-    found = list(_walk(_capture_root(parent)))
+    parent, plain = resolved.parent, plain_name(path.name)
+    found = list(_walk(_capture_root(parent), None, []))
+    own = [capture for capture in found if capture.content in (resolved, parent)]
     if _DATABASE.fullmatch(plain_database(path.name)):
-        own = [capture for capture in found if capture.content == resolved]
         inside = parent.parent if parent.name == OUTPUT else parent
-        return own[0] if own else Capture(Layout.DATABASE, inside, resolved)
-    if plain_name(path.name) == "trace_view.json":
+        own = [capture for capture in own if capture.content == resolved]
+        return own or [Capture(Layout.DATABASE, inside, resolved)]
+    if plain == "trace_view.json":
         inside = parent.parent if parent.name == OUTPUT else parent
-        return Capture(Layout.TRACE_VIEW, inside, parent)
-    exported = _EXPORTED_TRACE.fullmatch(plain_name(path.name)) or path.name == _TASKS
-    if exported or path in slices_in(path.parent):
-        own = [capture for capture in found if capture.content == parent]
+        return [Capture(Layout.TRACE_VIEW, inside, parent)]
+    if _EXPORTED_TRACE.fullmatch(plain) or path.name == _TASKS or path in slices_in(path.parent):
         if own:
-            return own[0]
-    if _TABLE.fullmatch(plain_name(path.name)):
-        return _of_table(parent, found)
-    if _is_kineto(resolved):
-        return Capture(Layout.KINETO, resolved, resolved)
-    for layout, pattern in ((Layout.TEXT, _TEXT), (Layout.HARDWARE_LOG, _HARDWARE_LOG)):
-        if match := pattern.fullmatch(plain_name(path.name)):
-            return Capture(layout, parent, parent, _id_in(match))
+            return own[:1] if own[0].layout is not Layout.MINDSTUDIO else own
+        if _EXPORTED_TRACE.fullmatch(plain):
+            return _of_exported_trace(parent, found)
+    if _TABLE.fullmatch(plain):
+        return [_of_table(parent, found)]
+    kind = _kind_of(resolved)
+    if kind is JsonKind.KINETO:
+        return [Capture(Layout.KINETO, resolved, resolved)]
+    if kind is JsonKind.NPU_TRACE and not _TEXT.fullmatch(plain):
+        return [Capture(Layout.TRACE_VIEW, parent, resolved)]
+    for layout, pattern in _NUMBERED:
+        if match := pattern.fullmatch(plain):
+            return [Capture(layout, parent, parent, _id_in(match))]
+    if _is_of_cluster(path):
+        raise NoProfileError(path, f"is {_CLUSTER_SAID}.")
     raise NoProfileError(
         path,
-        "is no profile.",
+        "is no profile." if kind is JsonKind.NO_TRACE else f"is {kind.value}, no profile.",
         do="Expected a directory, a .zip or .tar archive of one, trace_view.json, "
         "kernel_details.csv, op_summary_*.csv, an exported msprof_*.json, a trace of PyTorch, or a "
         "database named like ascend_pytorch_profiler_0.db or msprof_20240101120000.db.",
+    )
+
+
+def _of_exported_trace(output: Path, found: list[Capture]) -> list[Capture]:
+    """An export beside what is richer, such as a database of the same capture."""
+    directory = output.parent if output.name == MINDSTUDIO_OUTPUT else output
+    devices = [one.device for one in found if one.directory == directory]
+    return list(
+        _per_device(
+            Layout.MINDSTUDIO,
+            directory,
+            output,
+            sorted({own for own in devices if own is not None}),
+        )
     )
 
 
@@ -161,7 +202,9 @@ def _is_inside(directory: Path) -> bool:
     return bool(_DEVICE_DIRECTORY.fullmatch(directory.name))
 
 
-def _walk(root: Path, unreadable: list[SourceError] | None = None) -> Iterator[Capture]:
+def _walk(
+    root: Path, unreadable: list[SourceError] | None, remarks: list[str]
+) -> Iterator[Capture]:
     def refuse(error: SourceError) -> None:
         if unreadable is None:
             raise error
@@ -175,7 +218,7 @@ def _walk(root: Path, unreadable: list[SourceError] | None = None) -> Iterator[C
         directory = Path(name)
         directories.sort()
         try:
-            found = list(_captures_of(directory, set(directories), sorted(files)))
+            found = list(_captures_of(directory, set(directories), sorted(files), remarks))
         except SourceError as error:
             refuse(error)
             directories.clear()
@@ -203,7 +246,7 @@ def _richest(captures: Iterable[Capture]) -> list[Capture]:
 
     And empty outputs with a capture in their directory.
     """
-    found = _without_empty(list(captures))
+    found = _without_poor_steps(_joined_jobs(_without_empty(list(captures))))
     poor = (Layout.KERNEL_TABLE, Layout.RAW_SLICES, Layout.RAW)
     above_rich = {
         parent for one in found if one.layout not in poor for parent in one.directory.parents
@@ -225,13 +268,40 @@ def _richest(captures: Iterable[Capture]) -> list[Capture]:
     return [one for one in kept if one.layout not in poor or not owners & {*one.directory.parents}]
 
 
+def _joined_jobs(found: list[Capture]) -> list[Capture]:
+    """One capture of the raw files of an id in a job's directory and in its `data`."""
+    logs = [one for one in found if one.layout is Layout.HARDWARE_LOG]
+    outer = {(one.directory, one.device) for one in logs if one.content == one.directory}
+    return [
+        one
+        for one in found
+        if one.layout is not Layout.HARDWARE_LOG
+        or one.content == one.directory
+        or (one.directory, one.device) not in outer
+    ]
+
+
+def _without_poor_steps(found: list[Capture]) -> list[Capture]:
+    """Drop bare step traces at, above and below anything else: that holds or is read with them."""
+    others = [one.directory for one in found if one.layout is not Layout.STEP_TICKS]
+    around = {parent for own in others for parent in (own, *own.parents)}
+    return [
+        one
+        for one in found
+        if one.layout is not Layout.STEP_TICKS
+        or (one.directory not in around and not {*one.directory.parents} & {*others})
+    ]
+
+
 def _without_empty(found: list[Capture]) -> list[Capture]:
     held = [one.directory for one in found if one.layout is not Layout.EMPTY]
     inside = {parent for directory in held for parent in (directory, *directory.parents)}
     return [one for one in found if one.layout is not Layout.EMPTY or one.directory not in inside]
 
 
-def _captures_of(directory: Path, directories: set[str], files: list[str]) -> Iterator[Capture]:
+def _captures_of(
+    directory: Path, directories: set[str], files: list[str], remarks: list[str]
+) -> Iterator[Capture]:
     if OUTPUT in directories and (capture := _of_output(directory, directory / OUTPUT)):
         yield capture
         return
@@ -240,7 +310,7 @@ def _captures_of(directory: Path, directories: set[str], files: list[str]) -> It
     if directory.name.startswith(_PROF) or MINDSTUDIO_OUTPUT in directories:
         yield from _of_prof(directory, directories, files)
     else:
-        yield from _loose(directory, files)
+        yield from _loose(directory, files, remarks)
 
 
 def _of_output(directory: Path, output: Path) -> Capture | None:
@@ -318,7 +388,7 @@ def _per_device(
         yield Capture(layout, directory, content)
 
 
-def _loose(directory: Path, files: list[str]) -> Iterator[Capture]:
+def _loose(directory: Path, files: list[str], remarks: list[str]) -> Iterator[Capture]:
     """Files that were copied out of their capture."""
     databases = _databases(files)
     for name in databases:
@@ -335,24 +405,60 @@ def _loose(directory: Path, files: list[str]) -> Iterator[Capture]:
     elif any(_TABLE.fullmatch(name) for name in names):
         yield Capture(Layout.KERNEL_TABLE, directory, directory)
     else:
-        yield from _of_mindspore(directory, files)
+        known = list(_of_mindspore(directory, files))
+        yield from known
         for path in (directory / name for name in files):
-            if _is_kineto(path):
+            kind = _kind_of(path)
+            if kind is JsonKind.KINETO:
                 yield Capture(Layout.KINETO, path, path)
+            elif kind in _LOOKS_LIKE_ONE and not known:
+                remarks.append(f"{path} was not read: it is {kind.value}.")
+    if any(map(_is_of_cluster, (directory / name for name in files))):
+        remarks.append(f"{directory} holds {_CLUSTER_SAID}.")
 
 
-def _is_kineto(path: Path) -> bool:
-    """Whether a file is a trace of PyTorch's own profiler, each of which is a capture."""
-    return is_named_kineto(path.name) or (is_named_json(path.name) and is_kineto(path))
+def _kind_of(path: Path) -> JsonKind:
+    """What a file is; each trace of PyTorch's own profiler is a capture.
+
+    One that is named as such and is broken is a trace all the same: whoever reads it says so.
+    """
+    if not is_named_json(path.name):
+        return JsonKind.NO_TRACE
+    kind = kind_of_json(path)
+    if is_named_kineto(path.name) and kind is not JsonKind.EXECUTION_TRACE:
+        return JsonKind.KINETO
+    return kind
+
+
+def _is_of_cluster(path: Path) -> bool:
+    """Whether a file is of msprof-analyze's output on all ranks."""
+    return bool(_CLUSTER.fullmatch(path.name)) or path.parent.name == _CLUSTER_OUTPUT
 
 
 def _of_mindspore(directory: Path, files: list[str]) -> Iterator[Capture]:
     """One per id in the names of MindSpore's own files; other captures may lie beside them."""
-    for number in _ids_among(files, _TEXT):
+    texts = _ids_among(files, _TEXT)
+    for number in texts:
         yield Capture(Layout.TEXT, directory, directory, number)
+    if not texts:
+        for number in _ids_among(files, _STEP_TICKS):
+            yield Capture(Layout.STEP_TICKS, directory, directory, number)
     job = directory.parent if directory.name == "data" else directory
     for number in _ids_among(files, _HARDWARE_LOG):
         yield Capture(Layout.HARDWARE_LOG, job, directory, number)
+
+
+_NUMBERED = (
+    (Layout.TEXT, _TEXT),
+    (Layout.HARDWARE_LOG, _HARDWARE_LOG),
+    (Layout.STEP_TICKS, _STEP_TICKS),
+)
+"""Layouts that are told by names with an id."""
+
+
+def step_ids(directory: Path) -> list[int]:
+    """The ids in the names of MindSpore's step traces in a directory, ascending."""
+    return _ids_among(_names_in(directory), _STEP_TICKS)
 
 
 def text_ids(directory: Path) -> list[int]:

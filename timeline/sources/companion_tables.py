@@ -27,7 +27,7 @@ def with_tables(
     A table that cannot be read at all is left out and counted: the capture itself is whole.
 
     Args:
-        files: by kind of table.
+        files: by plain name without a stamp.
         device: the one whose rows are wanted; None is all.
     """
     rank, omissions = records.rank, list[Omission]()
@@ -35,14 +35,14 @@ def with_tables(
     collector = SampleCollector()
     for table in sample_tables():
         before = len(collector)
-        paths = files.get(table.kind, ())
+        paths = files.get(f"{table.kind}.csv", ())
         omissions += _left_out(
             rank,
             partial(read_sample_table, table, paths, frozenset(drawn), device, rank, collector),
         )
         drawn |= {table.group} if len(collector) > before else set()
     if GROUP not in drawn:
-        paths = files.get(OPERATOR_MEMORY, ())
+        paths = files.get(f"{OPERATOR_MEMORY}.csv", ())
         read = partial(read_operator_memory, paths, device, rank, collector)
         omissions += _left_out(rank, read)
     return _with_counters(records, collector, omissions)

@@ -5,23 +5,37 @@ What reads them is imported where there are any.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from timeline.records.tables import Records
+from timeline.records.vendor import UnusedFile
 from timeline.selection import Layer
 from timeline.sources.base import Clock, Identity, Source, Wanted
+from timeline.sources.captures import text_ids
+from timeline.sources.companion_kinds import UNUSED_OF_MINDSPORE, Use, kind_of, kinds_for
 from timeline.sources.exports import newest_of
-from timeline.sources.file_names import named_files
+from timeline.sources.file_names import held_file, named_files
+from timeline.sources.hccl_files import UNNUMBERED
 from timeline.sources.host_files import host_files
-from timeline.sources.layouts import MINDSTUDIO_OUTPUT, OUTPUT, Capture, Layout
+from timeline.sources.layouts import MINDSTUDIO_OUTPUT, OUTPUT, SQLITE, Capture, Layout
 from timeline.sources.own_operators import own_operators
-from timeline.sources.sample_tables import OPERATOR_MEMORY, sample_tables
 
 __all__ = ["CompanionSource", "with_companions"]
 
-COMPANION_TABLES = (*(table.kind for table in sample_tables()), OPERATOR_MEMORY)
-"""The kinds of tables that are read beside a capture."""
+_OF_MEASURES = (
+    Use.STEP_SUMS,
+    Use.OPERATOR_SUMS,
+    Use.OPS,
+    Use.LINKS,
+    Use.MEASURES,
+    Use.TRACE,
+)
+"""What a capture is compared with, and what it takes sizes and links from."""
+MOST_TRACE_BYTES = 4 << 20
+"""A trace beside a capture is read to compare with it where that takes next to no time."""
+_WRITTEN_BY_PROFILERS = frozenset({"csv", "json", "db"})
 
 
 def with_companions(source: Source, capture: Capture, several: bool) -> Source:
@@ -31,20 +45,38 @@ def with_companions(source: Source, capture: Capture, several: bool) -> Source:
     """
     if capture.layout is Layout.RAW:
         return source
-    tables, hosts = _table_directories(capture), _host_directories(capture)
-    return CompanionSource(source, tables, hosts, several)
+    return CompanionSource(
+        source,
+        _table_directories(capture),
+        _host_directories(capture),
+        several,
+        _sqlite_directories(capture),
+        capture,
+    )
 
 
 def _table_directories(capture: Capture) -> tuple[Path, ...]:
     """Where the tables of a capture lie, those of the framework before those of msprof."""
     match capture.layout:
-        case Layout.TRACE_VIEW | Layout.MINDSTUDIO:
-            return (capture.content,)
+        case Layout.TRACE_VIEW | Layout.MINDSTUDIO | Layout.KERNEL_TABLE:
+            return (capture.content,) if capture.content.is_dir() else ()
         case Layout.DATABASE:
             inside = capture.content.parent
             return (inside, inside / MINDSTUDIO_OUTPUT)
+        case Layout.GRAPH_TIMELINE | Layout.PARSED | Layout.RAW_SLICES:
+            summary = capture.content.parent / "summary"
+            return (capture.directory / MINDSTUDIO_OUTPUT, summary)
         case _:
             return ()
+
+
+def _sqlite_directories(capture: Capture) -> tuple[Path, ...]:
+    """Where msprof left the databases of a capture's device and its host."""
+    if capture.layout is Layout.PARSED:
+        return (capture.content, capture.content.parent.parent / "host" / SQLITE)
+    if capture.device is None or not capture.directory.name.startswith("PROF_"):
+        return ()
+    return (capture.directory / f"device_{capture.device}" / SQLITE,)
 
 
 def _host_directories(capture: Capture) -> tuple[Path, ...]:
@@ -68,7 +100,10 @@ class CompanionSource:
     main: Source
     tables: tuple[Path, ...]
     hosts: tuple[Path, ...]
-    several_devices: bool = False
+    several_devices: bool
+    databases: tuple[Path, ...]
+    """The directories of what msprof parsed."""
+    capture: Capture
 
     @property
     def layout(self) -> str:
@@ -88,32 +123,74 @@ class CompanionSource:
     @property
     def files(self) -> tuple[Path, ...]:
         """Those of the capture, and its companions."""
-        tables = [path for paths in self._tables().values() for path in paths]
-        return (*self.main.files, *tables, *host_files(self.hosts, self.identity.rank).values())
+        tables = [path for paths in self._tables(*Use).values() for path in paths]
+        hosts = host_files(self.hosts, self.identity.rank).values()
+        return tuple(dict.fromkeys((*self.main.files, *tables, *hosts)))
 
     def read(self, wanted: Wanted) -> Records:
         """See `Source.read`."""
         records = self.main.read(wanted)
-        if Layer.COUNTERS in wanted.layers and (tables := self._tables()):
+        device = self.identity.device if self.several_devices else None
+        if Layer.COUNTERS in wanted.layers and (tables := self._tables(Use.COUNTERS)):
             from timeline.sources.companion_tables import with_tables
 
-            device = self.identity.device if self.several_devices else None
             records = with_tables(records, tables, device)
+        if measures := self._tables(*_OF_MEASURES):
+            from timeline.sources.companion_measures import with_measures
+
+            records = with_measures(records, measures, device)
         files = host_files(self.hosts, self.identity.rank)
         if files or len(own_operators(records)):
             from timeline.sources.mindspore_host import with_mindspore_host
 
             records = with_mindspore_host(records, files, self.hosts, self.clock, wanted)
-        return records
+        return replace(records, unused=(*records.unused, *sorted(set(self._unused()))))
 
-    def _tables(self) -> dict[str, tuple[Path, ...]]:
-        """The files of each kind of table, from the first directory that has any."""
+    def _tables(self, *uses: Use) -> dict[str, tuple[Path, ...]]:
+        """The newest files of each kind that has such a use, from the first directory of any."""
         found: dict[str, tuple[Path, ...]] = {}
+        kinds = [kind for use in uses if use is not Use.NONE for kind in kinds_for(use)]
         for directory in filter(Path.is_dir, self.tables):
             held = named_files(directory)
-            for kind in COMPANION_TABLES:
-                plain = held.get(f"{kind}.csv")
-                paths = (plain,) if plain else newest_of(held, kind, "csv")
-                if paths:
-                    found.setdefault(kind, paths)
+            for kind in kinds:
+                plain = held.get(f"{kind.name}.{kind.suffix}")
+                paths = (plain,) if plain else newest_of(held, kind.name, kind.suffix)
+                if paths and (kind.use is not Use.TRACE or self._is_beside(paths)):
+                    found.setdefault(f"{kind.name}.{kind.suffix}", paths)
         return found
+
+    def _is_beside(self, traces: tuple[Path, ...]) -> bool:
+        """Whether traces are not the capture itself, and small."""
+        if {*traces} & {*self.main.files} or any(path.suffix != ".json" for path in traces):
+            return False
+        return sum(path.stat().st_size for path in traces) <= MOST_TRACE_BYTES
+
+    def _unused(self) -> Iterator[UnusedFile]:
+        """What lies in the capture's directories and is not used."""
+        used = {*self.files}
+        for directory in filter(Path.is_dir, self.tables):
+            own = directory.name in (OUTPUT, MINDSTUDIO_OUTPUT)
+            for name, path in named_files(directory).items():
+                kind = kind_of(name)
+                if path in used or path.is_dir():
+                    continue
+                if kind is not None:
+                    is_older = kind.use not in (Use.NONE, Use.TRACE)
+                    yield UnusedFile(name, kind.what + ", of an older export" * is_older)
+                elif own and name.rpartition(".")[2] in _WRITTEN_BY_PROFILERS:
+                    yield UnusedFile(name, "not known")
+        parsed = self.capture.layout is Layout.PARSED
+        for directory in filter(Path.is_dir, self.databases):
+            for name in named_files(directory):
+                kind = kind_of(name)
+                if kind is not None and kind.use is Use.NONE and (parsed or kind.beside_any):
+                    yield UnusedFile(name, kind.what)
+        if self.capture.layout is Layout.TEXT:
+            for template, what in UNUSED_OF_MINDSPORE.items():
+                held = held_file(self.capture.content, template.format(self.capture.device))
+                if held is not None:
+                    yield UnusedFile(held.name, what)
+            unnumbered = self.capture.content / UNNUMBERED
+            if unnumbered.is_dir() and len(text_ids(self.capture.content)) > 1:
+                what = "tasks of communication, whose rank the directory does not tell"
+                yield UnusedFile(unnumbered.name, what)

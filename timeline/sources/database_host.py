@@ -6,6 +6,7 @@ import numpy as np
 
 from timeline.records.columns import Codes, Int64, Rows
 from timeline.records.constant import constant
+from timeline.records.ids import IDS
 from timeline.records.paging import by_parts
 from timeline.records.strings import NO_NAME
 from timeline.records.tables import (
@@ -32,12 +33,20 @@ THREAD_MASK = (1 << THREAD_BITS) - 1
 
 
 def read_cann_calls(database: Database, *, whole: bool, every_arg: bool) -> dict[str, Int64]:
-    """The calls of CANN as they are in the database; when they began, unless they are drawn."""
+    """The calls of CANN as they are in the database; when they began, unless they are drawn.
+
+    The table was called API until early in 2024, and its column of types level.
+    """
+    table, level = ("CANN_API", "type") if database.has("CANN_API") else ("API", "level")
     columns = {"startNs": NO_TIME, "connectionId": NO_ID}
     if whole:
         columns |= {"endNs": NO_TIME, "globalTid": NO_ID, "name": NO_ID}
-        columns |= {"type": NO_ID} if every_arg else {}
-    return database.integers("CANN_API", columns)
+        columns |= {level: NO_ID} if every_arg else {}
+    calls = database.integers(table, columns)
+    calls["connectionId"] = IDS["connection"].given(calls["connectionId"])
+    if level in calls:
+        calls["type"] = calls.pop(level)
+    return calls
 
 
 def read_host(
@@ -71,8 +80,9 @@ def read_host(
         },
     )
     levels: Codes = constant(NO_NAME, len(calls["name"]), np.int32)
+    kinds = "ENUM_API_TYPE" if database.has("ENUM_API_TYPE") else "ENUM_API_LEVEL"
     if "type" in calls:
-        levels = names.enum("ENUM_API_TYPE", calls["type"])
+        levels = names.enum(kinds, calls["type"])
     host = HostEvents.concat(
         [
             _calls(names, "CANN", calls, calls["name"], levels),
@@ -81,7 +91,7 @@ def read_host(
                 "Python",
                 framework,
                 framework["name"],
-                names.enum("ENUM_API_TYPE", framework["type"]),
+                names.enum(kinds, framework["type"]),
             ),
             _calls(
                 names,
@@ -119,13 +129,21 @@ def _calls(
             "start_ns": raw["startNs"],
             "end_ns": raw["endNs"],
             "layer": constant(names.strings.code(layer), count, np.int32),
-            "process": by_parts(count, np.int64, lambda part: thread[part] >> THREAD_BITS),
-            "thread": by_parts(count, np.int64, lambda part: thread[part] & THREAD_MASK),
+            "process": by_parts(count, np.int64, lambda part: _process(thread[part])),
+            "thread": by_parts(count, np.int64, lambda part: _thread(thread[part])),
             "name": names.codes(ids),
             "level": level,
             "connection": raw["connectionId"] if layer == "CANN" else none,
         },
     )
+
+
+def _process(global_tid: Int64) -> Int64:
+    return np.where(global_tid == NO_ID, NO_ID, global_tid >> THREAD_BITS)
+
+
+def _thread(global_tid: Int64) -> Int64:
+    return np.where(global_tid == NO_ID, NO_ID, global_tid & THREAD_MASK)
 
 
 def _framework_arrows(

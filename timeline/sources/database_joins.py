@@ -35,7 +35,10 @@ _Number = TypeVar("_Number", np.int64, np.int32)
 
 
 class Lookup:
-    """A table found by a key that is unique, or whose first row stands for all."""
+    """A table found by a key that is unique, or whose first row stands for all.
+
+    An id that is not given is no key: it finds no row.
+    """
 
     def __init__(self, columns: dict[str, Int64], key: str) -> None:
         self._columns = columns
@@ -59,11 +62,14 @@ class Lookup:
 
     def _find(self, keys: Int64) -> Rows | Codes:
         if len(self._row_at):
-            return self._row_at[_offsets(keys, self._least, len(self._row_at) - 1)]
-        if not len(self._sorted):
+            found = self._row_at[_offsets(keys, self._least, len(self._row_at) - 1)]
+        elif not len(self._sorted):
             return np.full(len(keys), -1, np.intp)
-        at = np.minimum(np.searchsorted(self._sorted, keys), len(self._sorted) - 1)
-        return np.where(self._sorted[at] == keys, self._order[at], -1)
+        else:
+            at = np.minimum(np.searchsorted(self._sorted, keys), len(self._sorted) - 1)
+            found = np.where(self._sorted[at] == keys, self._order[at], -1)
+        found[keys == NO_ID] = -1
+        return found
 
     def of(self, column: str, rows: Rows, absent: int | Int64 = NO_ID) -> Int64:
         """A column's values at rows that `find` gave, and where it gave none, another value."""

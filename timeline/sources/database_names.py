@@ -8,6 +8,7 @@ import numpy as np
 
 from timeline.records.columns import Codes, Int64
 from timeline.records.distinct import translated
+from timeline.records.ids import NO_VALUE
 from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_ID
 from timeline.sources.sqlite_columns import Database
@@ -57,9 +58,9 @@ class DatabaseNames:
         self, ids: Int64, names: Mapping[int, str], spelled: Callable[[str], str] = str
     ) -> Codes:
         def code(number: int) -> int:
-            if number == NO_ID:
-                return NO_NAME
-            return self.strings.code(spelled(names[number]) if number in names else str(number))
+            if number in names:
+                return self.strings.code(spelled(names[number]))
+            return NO_NAME if number in NO_VALUE else self.strings.code(str(number))
 
         def codes(distinct: Int64) -> Codes:
             return np.fromiter(map(code, distinct.tolist()), np.int32, len(distinct))

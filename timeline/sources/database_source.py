@@ -11,14 +11,15 @@ import numpy as np
 from timeline.errors import SourceError
 from timeline.records.columns import Bool, Codes, Float64, Int64, Rows, compacted
 from timeline.records.constant import constant
+from timeline.records.counting import CommunicationRule, FreeRule
 from timeline.records.distinct import distinct_values
-from timeline.records.paging import kept
+from timeline.records.ids import IDS
+from timeline.records.paging import by_parts, kept
 from timeline.records.strings import NO_NAME
 from timeline.records.tables import (
     NO_CONTEXT,
     NO_GRAPH,
     NO_ID,
-    NO_RANK,
     NO_TIME,
     CommunicationOps,
     CounterSamples,
@@ -31,13 +32,19 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
+from timeline.records.vendor import UnusedFile
 from timeline.selection import Layer
 from timeline.sources.base import Clock, Identity, Wanted
+from timeline.sources.common.ai_cpu import ai_cpu_remark
+from timeline.sources.common.task_kinds import COPY_TYPES, compute_by_type
+from timeline.sources.companion_kinds import UNUSED_TABLES
 from timeline.sources.database_counters import read_counters
+from timeline.sources.database_counting import communication_rule, free_rule, own_step_sums
 from timeline.sources.database_host import read_cann_calls, read_host
-from timeline.sources.database_joins import Lookup, covering_parents, values_at
+from timeline.sources.database_joins import Lookup, common_keys, covering_parents, values_at
 from timeline.sources.database_names import DatabaseNames
 from timeline.sources.sqlite_columns import Database, open_database
+from timeline.sources.vendor_overlap import read_overlap_table
 
 __all__ = ["DatabaseSource"]
 
@@ -75,8 +82,18 @@ class _Reader:
         self.omissions: list[Omission] = []
         self.group_numbers: dict[int, int] = {}
         self.steps = self._steps()
+        self.warnings: list[str] = []
+        self.free_rule = FreeRule()
+        self.communication_rule = self._communication_rule()
         # Where steps are not marked they are found by the names of operators.
-        self.named = wanted.with_names or not len(self.steps)
+        # Those of HCCL tasks may be known of the device task alone.
+        self.named = (
+            wanted.with_names or not len(self.steps) or Layer.COMMUNICATION in wanted.layers
+        )
+        operators = "COMPUTE_TASK_INFO"
+        self.untold = not (database.count(operators) or database.is_lost(operators))
+        self.remark: str | None = None
+        self.derived_ops = False
 
     def records(self) -> Records:
         """Read every table that a layer needs."""
@@ -92,7 +109,7 @@ class _Reader:
             tasks = replace(tasks, launch_ns=_launches(tasks.connection, lookup))
             ops = replace(ops, launch_ns=_launches(ops.connection, lookup))
         planes = PlaneTasks.empty()
-        if Layer.COMMUNICATION in self.layers:
+        if self._reads_planes:
             planes = self._planes(tasks, task_ids, communication)
         host, flows = HostEvents.empty(), Flows.empty()
         if with_host:
@@ -117,16 +134,43 @@ class _Reader:
             samples=samples,
             flows=flows if Layer.ARROWS in self.layers else Flows.empty(),
             omissions=(*self.omissions, *self.database.damage.omissions(self.rank)),
-            warnings=self._warnings(),
+            warnings=(*self.warnings, *self._warnings()),
+            free_rule=self.free_rule,
+            communication_rule=self.communication_rule,
+            vendor=read_overlap_table(self.database, self.device, self.strings),
+            unused=tuple(
+                UnusedFile(f"table {table} of {self.database.path.name}", what)
+                for table, what in UNUSED_TABLES.items()
+                if self.database.has_rows(table)
+            ),
         )
 
+    @property
+    def _reads_planes(self) -> bool:
+        """Whether HCCL tasks are drawn, or may be what counts as communication."""
+        return Layer.COMMUNICATION in self.layers or self.communication_rule.of_tasks
+
+    def _communication_rule(self) -> CommunicationRule:
+        ops = self._integers("COMMUNICATION_OP", {"startNs": NO_TIME, "endNs": NO_TIME})
+        own_ns: dict[int, int] = {}
+        try:
+            own_ns = own_step_sums(self.database.path)
+        except SourceError as error:
+            self.warnings.append(f"rank {self.rank}: {error}")
+        return communication_rule(self.database, ops, own_ns)
+
     def _warnings(self) -> tuple[str, ...]:
-        if self.database.has("TASK"):
-            return ()
-        return (
-            f"rank {self.rank}: {self.database.path.name} has no table TASK, so that computing "
-            "is not known.",
-        )
+        found = [self.remark] if self.remark else []
+        if not self.database.has("TASK"):
+            found.append(
+                f"{self.database.path.name} has no table TASK, so that computing is not known."
+            )
+        if self.derived_ops:
+            found.append(
+                f"{self.database.path.name} lists no communication ops; each is taken to run from "
+                "the first to the last of its HCCL tasks."
+            )
+        return tuple(f"rank {self.rank}: {text}" for text in found)
 
     def _integers(self, table: str, columns: dict[str, int], where: str = "") -> dict[str, Int64]:
         return self.database.integers(table, columns, where)
@@ -135,6 +179,7 @@ class _Reader:
         """Device tasks without the FFTS+ parents, and their globalTaskId."""
         where = f'WHERE "deviceId" = {self.device}' if self.device is not None else ""
         self.database.require("TASK", "startNs", "endNs")
+        compute, codes = self._compute_tasks()
         raw = self._integers(
             "TASK",
             {
@@ -146,15 +191,17 @@ class _Reader:
                 "streamId": NO_ID,
                 "taskId": NO_ID,
                 "modelId": NO_GRAPH,
+                "taskType": NO_ID,
             }
-            | self._if_named({"taskType": NO_ID})
             | ({} if self._of_one_device() else {"deviceId": NO_ID})
             | self._rest({"batchId": NO_ID}),
             where,
         )
         if self.database.is_lost("TASK"):
             raise SourceError(self.database.path, "the table TASK is damaged from its first page.")
-        compute, codes = self._compute_tasks()
+        types = self.names.by_id
+        self.free_rule = free_rule(self.database, raw, types, self.device)
+        copying = [number for number, name in types.items() if name in COPY_TYPES]
         row = compute.find(raw["globalTaskId"])
         own = ~covering_parents(_unnamed_tasks(raw, row))
         self._omit("FFTS+ tasks that only repeat the span of their sub-tasks", own)
@@ -162,6 +209,9 @@ class _Reader:
             row = compacted(row, own)
             raw = {name: compacted(values, own) for name, values in raw.items()}
         tasks = replace(_unnamed_tasks(raw, row), **self._names_of(raw, codes, row))
+        if self.untold:
+            tasks = self._by_type(tasks, self.names.codes(raw["taskType"]))
+        tasks = replace(tasks, copy=np.isin(raw["taskType"], copying))
         if self.every_arg:
             tasks = replace(
                 tasks,
@@ -172,42 +222,60 @@ class _Reader:
             )
         return tasks, raw["globalTaskId"]
 
+    def _by_type(self, tasks: Tasks, types: Codes) -> Tasks:
+        """Tasks of which nothing but their type tells whether they compute."""
+        compute = compute_by_type(types, self.strings)
+        found = replace(
+            tasks, compute=compute, op_type=np.where(compute, types, NO_NAME), task_type=types
+        )
+        self.remark = ai_cpu_remark(found, self.strings, "COMPUTE_TASK_INFO")
+        return found
+
     def _of_one_device(self) -> bool:
         return self.device is not None or self.database.count("NPU_INFO") == 1
 
     def _compute_tasks(self) -> tuple[Lookup, dict[str, Codes]]:
-        """What is known of the tasks that compute, and the codes of their names."""
-        raw = self._integers(
-            "COMPUTE_TASK_INFO",
-            {"globalTaskId": NO_ID, "taskType": NO_ID, "opType": NO_ID}
-            | self._if_named({"name": NO_ID, "inputShapes": NO_ID})
+        """What is known of the tasks that compute, and the codes of their names.
+
+        Names are read, whatever is drawn, where only they tell the types of operators.
+        """
+        table = "COMPUTE_TASK_INFO"
+        raw = self._integers(table, {"globalTaskId": NO_ID, "taskType": NO_ID, "opType": NO_ID})
+        codes = {name: self.names.codes(raw.pop(name)) for name in ("taskType", "opType")}
+        if any((own == NO_NAME).any() for own in codes.values()):
+            self.named = True
+        raw |= self._integers(
+            table,
+            self._if_named({"name": NO_ID, "inputShapes": NO_ID})
             | self._rest(
                 {"outputShapes": NO_ID, "inputDataTypes": NO_ID, self._blocks_column(): NO_ID}
             ),
         )
         coded = {
             "name": self.names.codes,
-            "taskType": self.names.codes,
-            "opType": self.names.codes,
             "inputShapes": self.names.shapes,
             "outputShapes": self.names.shapes,
             "inputDataTypes": self.names.codes,
         }
-        codes = {name: coded[name](raw.pop(name)) for name in coded if name in raw}
+        codes |= {name: coded[name](raw.pop(name)) for name in coded if name in raw}
         return Lookup(raw, "globalTaskId"), codes
 
     def _names_of(
         self, raw: dict[str, Int64], codes: dict[str, Codes], row: Rows
     ) -> dict[str, Any]:
-        other = self.names.codes(raw["taskType"]) if self.named else NO_NAME
         found = {
-            "task_type": values_at(codes["taskType"], row, other),
+            "task_type": values_at(codes["taskType"], row, NO_NAME),
             "op_type": values_at(codes["opType"], row, NO_NAME),
         }
-        if self.named:
-            found["name"] = values_at(codes["name"], row, other)
-            found["input_shapes"] = values_at(codes["inputShapes"], row, NO_NAME)
-        return found
+        if not self.named:
+            return found
+        # The row of what computes may lack a type or a name; its task has a type in any case.
+        kind = self.names.codes(raw["taskType"])
+        return found | {
+            "task_type": _given_or(found["task_type"], kind),
+            "name": _given_or(values_at(codes["name"], row, NO_NAME), kind),
+            "input_shapes": values_at(codes["inputShapes"], row, NO_NAME),
+        }
 
     def _if_named(self, columns: dict[str, int]) -> dict[str, int]:
         """Columns that tell what tasks are called."""
@@ -227,18 +295,21 @@ class _Reader:
 
     def _communication(self, tasks: Tasks) -> dict[str, Int64]:
         """HCCL tasks as they are in the database, as far as they are drawn or tell of ops."""
-        drawn = Layer.COMMUNICATION in self.layers
-        of_ops = self.device is not None or bool((tasks.graph != NO_GRAPH).any())
+        drawn = self._reads_planes
+        make_ops = not self.database.count("COMMUNICATION_OP")
+        of_ops = make_ops or self.device is not None or bool((tasks.graph != NO_GRAPH).any())
         columns = {"globalTaskId": NO_ID} if drawn or of_ops else {}
         if of_ops:
             columns |= {"opId": NO_ID}
+        if make_ops:
+            columns |= {"name": NO_ID, "groupName": NO_ID}
         if drawn:
             columns |= {
                 "taskType": NO_ID,
                 "planeId": NO_ID,
                 "groupName": NO_ID,
                 "srcRank": NO_ID,
-                "dstRank": NO_RANK,
+                "dstRank": NO_ID,
                 "size": NO_ID,
                 "linkType": NO_ID,
             } | self._rest(
@@ -250,6 +321,8 @@ class _Reader:
         self, tasks: Tasks, task_ids: Int64, communication: dict[str, Int64]
     ) -> CommunicationOps:
         """Communication ops; their graph and device are those of their tasks."""
+        if not self.database.count("COMMUNICATION_OP"):
+            return self._ops_of_tasks(tasks, task_ids, communication)
         self.database.require("COMMUNICATION_OP", "startNs", "endNs")
         raw = self._integers(
             "COMMUNICATION_OP",
@@ -286,7 +359,7 @@ class _Reader:
                 "group_name": label,
                 "name": self.names.codes(raw["opName"]),
                 "graph": graph,
-                "connection": raw["connectionId"],
+                "connection": IDS["connection"].given(raw["connectionId"]),
                 "count": raw["count"],
                 "data_type": self.names.enum("ENUM_HCCL_DATA_TYPE", raw["dataType"]),
                 "algorithm": self.names.codes(raw["algType"]),
@@ -297,6 +370,38 @@ class _Reader:
             here = (raw["deviceId"] == self.device) | ((raw["deviceId"] == NO_ID) & owned)
         return ops.take(here)
 
+    def _ops_of_tasks(
+        self, tasks: Tasks, task_ids: Int64, communication: dict[str, Int64]
+    ) -> CommunicationOps:
+        """Ops of databases that list none, as those of early 2024: what the tasks of each span."""
+        twin = Lookup({"id": task_ids}, "id").find(communication["globalTaskId"])
+        at = np.flatnonzero(twin >= 0)
+        if not len(at):
+            return CommunicationOps.empty()
+        at = at[np.argsort(tasks.start_ns[twin[at]], kind="stable")]
+        rows = twin[at]
+        which = [communication[own][at] for own in ("opId", "name", "groupName")]
+        key, _ = common_keys([*which, tasks.graph[rows]], [np.empty(0, np.int64)] * 4)
+        _, first, op = np.unique(key, return_index=True, return_inverse=True)
+        end_ns = np.full(len(first), NO_TIME)
+        np.maximum.at(end_ns, op, tasks.end_ns[rows])
+        order = np.argsort(first)
+        first, end_ns = first[order], end_ns[order]
+        group, label = self._groups(which[2][first])
+        self.derived_ops = True
+        return CommunicationOps.of(
+            len(first),
+            {
+                "start_ns": tasks.start_ns[rows[first]],
+                "end_ns": end_ns,
+                "group": group,
+                "group_name": label,
+                "name": self.names.codes(which[1][first]),
+                "graph": tasks.graph[rows[first]],
+                "connection": tasks.connection[rows[first]],
+            },
+        )
+
     def _groups(self, ids: Int64) -> tuple[Codes, Codes]:
         """Groups numbered in order of their first op, as exports to text do; and their names."""
         distinct, which = distinct_values(ids)
@@ -306,7 +411,10 @@ class _Reader:
             if number != NO_ID:
                 self.group_numbers.setdefault(number, len(self.group_numbers))
         labels = self.strings.codes(
-            f"Group {self.group_numbers.get(number, number)}" for number in distinct.tolist()
+            "Group not given"
+            if number == NO_ID
+            else f"Group {self.group_numbers.get(number, number)}"
+            for number in distinct.tolist()
         )
         return labels[which], self.names.codes(ids)
 
@@ -330,7 +438,8 @@ class _Reader:
             "end_ns": of_task("end_ns"),
             "group": group if known.all() else group[known],
             "plane": own("planeId"),
-            "name": self.names.codes(own("taskType")),
+            # At the lowest level of profiling only the twin tells what the task is.
+            "name": _given_or(self.names.codes(own("taskType")), of_task("task_type")),
             "graph": of_task("graph"),
             "launch_ns": of_task("launch_ns"),
             "task": of_task("task"),
@@ -382,9 +491,9 @@ def _unnamed_tasks(raw: dict[str, Int64], row: Rows) -> Tasks:
             "end_ns": raw["endNs"],
             "stream": raw["streamId"],
             "task": raw["taskId"],
-            "context": raw["contextId"],
-            "graph": raw["modelId"],
-            "connection": raw["connectionId"],
+            "context": IDS["context"].given(raw["contextId"]),
+            "graph": IDS["graph"].given(raw["modelId"]),
+            "connection": IDS["connection"].given(raw["connectionId"]),
             "name": constant(NO_NAME, len(row), np.int32),
             "compute": row >= 0,
         }
@@ -392,10 +501,17 @@ def _unnamed_tasks(raw: dict[str, Int64], row: Rows) -> Tasks:
     )
 
 
+def _given_or(codes: Codes, others: Codes) -> Codes:
+    """The codes, and where one is of no name, that of others."""
+    if (codes != NO_NAME).all():
+        return codes
+    return by_parts(
+        len(codes),
+        np.int32,
+        lambda part: np.where(codes[part] == NO_NAME, others[part], codes[part]),
+    )
+
+
 def _launches(connection: Int64, calls: Lookup) -> Int64:
     """When the host call of each connection began."""
-    row = calls.find(connection)
-    without = connection == NO_ID
-    if without.any():
-        row = np.where(without, -1, row)
-    return calls.of("startNs", row, NO_TIME)
+    return calls.of("startNs", calls.find(connection), NO_TIME)

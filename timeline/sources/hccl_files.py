@@ -1,9 +1,9 @@
-"""Turns hccl_info_N/<op>/*.json, a file per run of an op, into communication ops and planes."""
+"""Turns hccl_info, with a file for each run of an op, into communication ops and planes."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from timeline.sources.opened import whole_text
 from timeline.sources.step_ticks import GROUP
 from timeline.sources.trace_events import number, text
 
-__all__ = ["HcclRuns", "hccl_files", "read_hccl_files", "told_by"]
+__all__ = ["UNNUMBERED", "HcclRuns", "hccl_files", "read_hccl_files", "told_by"]
 
 _HEXADECIMAL = re.compile(r"0[xX][0-9a-fA-F]{1,16}")
 _EMPTY = msgspec.Raw(b"")
@@ -46,7 +46,9 @@ class _File(msgspec.Struct):
     traceEvents: list[_Event] = []  # noqa: N815 - the key of the format
 
 
-_decode = msgspec.json.Decoder(_File).decode
+_decode = msgspec.json.Decoder(_File | list[_Event]).decode
+UNNUMBERED = "hccl_info"
+_SUFFIXES = (".json", ".trace")
 
 
 @dataclass(frozen=True)
@@ -58,9 +60,19 @@ class HcclRuns:
     omissions: tuple[Omission, ...] = ()
 
 
-def hccl_files(directory: Path, rank: int) -> tuple[Path, ...]:
-    """The files of the rank whose id is in the name of their directory."""
-    return tuple(sorted(directory.glob(f"hccl_info_{rank}/**/*.json")))
+def hccl_files(directory: Path, rank: int, ids: Callable[[], list[int]]) -> tuple[Path, ...]:
+    """The files of the rank whose id is in the name of their directory.
+
+    A name without an id means the only rank of the directory.
+
+    Args:
+        ids: lists those in the directory, which may be shared with thousands of ranks.
+    """
+    own = [directory / f"{UNNUMBERED}_{rank}"]
+    if (directory / UNNUMBERED).is_dir() and ids() == [rank]:
+        own.append(directory / UNNUMBERED)
+    held = (path for place in own for path in place.glob("**/*.*"))
+    return tuple(sorted(path for path in held if path.suffix in _SUFFIXES))
 
 
 def read_hccl_files(
@@ -74,10 +86,11 @@ def read_hccl_files(
     timeless = 0
     for path in paths:
         try:
-            events = _decode(whole_text(path)).traceEvents
+            document = _decode(whole_text(path))
         except (SourceError, msgspec.DecodeError, UnicodeDecodeError):
             bad.append(path)
             continue
+        events = document if isinstance(document, list) else document.traceEvents
         tasks = _planes(events, strings, strings.code(_op_name(path)))
         good = (tasks.start_ns != NO_TIME) & (tasks.end_ns >= tasks.start_ns)
         tasks = tasks.take(good)
@@ -100,7 +113,7 @@ def read_hccl_files(
 
 def _op_name(path: Path) -> str:
     """The directory of an op is named after it; files may also lie in one directory."""
-    return path.stem if path.parent.name.startswith("hccl_info_") else path.parent.name
+    return path.stem if path.parent.name.startswith(UNNUMBERED) else path.parent.name
 
 
 def _op(tasks: PlaneTasks, strings: StringPool) -> CommunicationOps:

@@ -1,40 +1,44 @@
-"""Turns what a capture's files and names say into its rank, device, host and time."""
+"""Turns what a capture's files and names say into claims: its rank, device, host and stamp."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from timeline.errors import RankIdentityError, SourceError
+from timeline.errors import SourceError
 from timeline.records.tables import NO_ID
 from timeline.sources.base import Clock, Identity
-from timeline.sources.captures import hardware_log_ids, text_ids
+from timeline.sources.captures import hardware_log_ids, step_ids, text_ids
 from timeline.sources.counter_clock import counter_clock
 from timeline.sources.file_names import held_file, named_files, plain_database
-from timeline.sources.kineto_header import read_header
+from timeline.sources.kineto_header import rank_of
 from timeline.sources.kineto_names import read_name
-from timeline.sources.layouts import Capture, Layout
+from timeline.sources.layouts import NUMBERED_LAYOUTS, Capture, Layout
 from timeline.sources.opened import opened, readable
 from timeline.sources.sqlite_columns import Database, open_database
 from timeline.sources.whole_numbers import whole_number
 
 __all__ = [
+    "INFO_NAME",
+    "NOT_DISTRIBUTED",
+    "Claim",
     "Evidence",
     "Root",
+    "claims_of",
     "how_to_export",
-    "identify",
-    "is_nameless",
     "raw_error",
     "read_json",
     "start_info_offset_ns",
 ]
 
-_INFO_NAME = re.compile(r"profiler_info_([0-9]{1,9})\.json")
+NOT_DISTRIBUTED = "not distributed"
+MOST_RANKS = 1 << 31
+INFO_NAME = re.compile(r"profiler_info_([0-9]{1,9})\.json")
 _DATABASE_RANK = re.compile(r"ascend_(?:pytorch|mindspore)_profiler_([0-9]{1,9})\.db")
 _NAME_RANK = re.compile(r"rank[-_]?([0-9]{1,9})(?:[-_].*)?")
 _STAMPS = re.compile(r"(?<!\d)(\d{14}|\d{17})(?!\d)")
@@ -61,44 +65,104 @@ class Evidence:
     where: str
 
 
-def identify(
-    capture: Capture, root: Root, assigned: int | None
-) -> list[tuple[Identity, Clock, bool]]:
-    """Who a capture is: one identity per rank in it, with its clock, and whether there are several.
+@dataclass(frozen=True)
+class Claim:
+    """Who a capture says it is, before anything is made of it: one device in one capture.
 
-    Metadata is asked first, then names; an assigned rank overrules both.
+    evidence: all that tells its rank; none where it was not distributed. several: whether the
+    capture holds other devices too. taken: the stamp in its name (YYYYmmddHHMMSSmmm), empty where
+    it has none. worker: the process in its name.
+    """
+
+    capture: Capture
+    evidence: tuple[Evidence, ...]
+    device: int | None = None
+    clock: Clock = Clock()
+    several: bool = False
+    taken: str = ""
+    worker: str = ""
+
+    @property
+    def rank(self) -> int | None:
+        """The rank that all evidence agrees on."""
+        ranks = {item.rank for item in self.evidence}
+        return ranks.pop() if len(ranks) == 1 else None
+
+    @property
+    def contradiction(self) -> str:
+        """What the evidence says, where that is more than one rank."""
+        if len({item.rank for item in self.evidence}) < 2:
+            return ""
+        return "; ".join(f"{item.where} says {item.rank}" for item in self.evidence)
+
+    @property
+    def name(self) -> str:
+        """The capture as --assign-rank names it."""
+        return self.named(self.capture.directory.name)
+
+    @property
+    def path(self) -> str:
+        """The same, where names of directories are not enough."""
+        return self.named(str(self.capture.directory))
+
+    def named(self, directory: str) -> str:
+        """A name or path of its directory, with the device or id where that holds several."""
+        is_numbered = self.capture.layout in NUMBERED_LAYOUTS
+        if not self.several and not is_numbered:
+            return directory
+        return f"{directory}/device_{self.capture.device if is_numbered else self.device}"
+
+    def is_named(self, name: str) -> bool:
+        """Whether a name or path is that of the capture, its device, or what lies around it."""
+        wanted, directory = Path(name), self.capture.directory
+        devices = {f"device_{own}" for own in (self.device, self.capture.device) if own is not None}
+        if name in (directory.name, *(f"{directory.name}/{own}" for own in devices)):
+            return True
+        own = directory.resolve()
+        if wanted.exists() and wanted.resolve() in (own, *own.parents):
+            return True
+        return wanted.name in devices and wanted.parent.resolve() == own
+
+    def assigned(self, rank: int) -> Claim:
+        """The same capture, of a rank that somebody gave it."""
+        return replace(self, evidence=(Evidence(rank, "--assign-rank"),))
+
+    def identity(self, rank: int) -> Identity:
+        """Who the capture is, as the rank that was found for it."""
+        where = self.evidence[0].where if self.evidence else NOT_DISTRIBUTED
+        if not self.evidence and self.device is not None:
+            where = f"{where}, device {self.device}"
+        return Identity(rank, self.capture.directory, self.device, self.taken, self.worker, where)
+
+
+def claims_of(capture: Capture, root: Root) -> list[Claim]:
+    """What a capture says of itself: a claim for each device in it.
+
+    Metadata is asked first, then names.
 
     Raises:
-        RankIdentityError: nothing says which rank it is, or two things say different ones.
+        SourceError: a file that tells it cannot be read.
     """
-    if capture.layout is Layout.DATABASE:
-        with open_database(capture.database) as database:
-            return _of_database(capture, root, assigned, database)
-    if capture.layout is Layout.KINETO:
-        return [(_of_kineto(capture, root, assigned), Clock(), False)]
-    if capture.layout is Layout.TEXT:
-        ids = text_ids(capture.content)
-        return [(_of_numbered(capture, root, assigned, ids), Clock(), False)]
-    if capture.layout is Layout.HARDWARE_LOG:
-        ids = hardware_log_ids(capture.content)
-        return [
-            (
-                _of_numbered(capture, root, assigned, ids),
-                counter_clock(capture.content, capture.device),
-                False,
-            )
-        ]
-    metadata = _of_files(capture)
-    clock = _clock(capture)
-    rank, where = _settle(capture, root, metadata, assigned)
+    match capture.layout:
+        case Layout.DATABASE:
+            with open_database(capture.database) as database:
+                return _of_database(capture, root, database)
+        case Layout.KINETO:
+            return [_of_kineto(capture, root)]
+        case Layout.TEXT:
+            return [_of_numbered(capture, root, text_ids(capture.content))]
+        case Layout.STEP_TICKS:
+            return [_of_numbered(capture, root, step_ids(capture.content))]
+        case Layout.HARDWARE_LOG:
+            claim = _of_numbered(capture, root, hardware_log_ids(capture.content))
+            return [replace(claim, clock=counter_clock(capture.content, capture.device))]
+    evidence = _of_files(capture) + _of_names(capture, root) or _beside_text(capture)
     exported = capture.layout in (Layout.MINDSTUDIO, Layout.KERNEL_TABLE)
     several = exported and _device_count(capture.directory) > 1
-    return [(_identity(capture, rank, _device(capture), where), clock, several)]
+    return [_claim(capture, evidence, _device(capture), _clock(capture), several)]
 
 
-def _of_database(
-    capture: Capture, root: Root, assigned: int | None, database: Database
-) -> list[tuple[Identity, Clock, bool]]:
+def _of_database(capture: Capture, root: Root, database: Database) -> list[Claim]:
     clock = Clock(host=_database_host(database))
     pairs: list[tuple[int, int]] = []
     if database.has("RANK_DEVICE_MAP", "rankId", "deviceId"):
@@ -106,23 +170,28 @@ def _of_database(
         pairs = sorted(set(zip(*(own.tolist() for own in columns.values()), strict=True)))
     if capture.device is not None:
         pairs = [pair for pair in pairs if pair[1] == capture.device]
-    known = [pair for pair in pairs if pair[0] >= 0]
-    if len(known) > 1 and assigned is None:
+    known = [pair for pair in pairs if _is_rank(pair[0])]
+    pairs = known or [pair for pair in pairs if pair[1] >= 0]
+    if len(pairs) > 1:
         return [
-            (_identity(capture, rank, device, "RANK_DEVICE_MAP"), clock, True)
-            for rank, device in known
+            _claim(capture, _mapped(capture, rank), device, clock, several=True)
+            for rank, device in pairs
         ]
-    metadata = [Evidence(rank, f"{capture.content.name}: RANK_DEVICE_MAP") for rank, _ in known]
+    evidence = [own for rank, _ in pairs for own in _mapped(capture, rank)]
     if match := _DATABASE_RANK.fullmatch(plain_database(capture.content.name)):
-        metadata.append(Evidence(int(match[1]), capture.content.name))
-    metadata.extend(_of_files(capture))
-    rank, where = _settle(capture, root, metadata, assigned)
-    device = pairs[0][1] if len(pairs) == 1 else capture.device
+        evidence.append(Evidence(int(match[1]), capture.content.name))
+    evidence += [*_of_files(capture), *_of_names(capture, root)]
+    device = pairs[0][1] if pairs else capture.device
     several = capture.device is not None and _device_count(capture.directory) > 1
-    return [(_identity(capture, rank, device, where), clock, several)]
+    return [_claim(capture, evidence or _beside_text(capture), device, clock, several)]
 
 
-def _of_numbered(capture: Capture, root: Root, assigned: int | None, ids: list[int]) -> Identity:
+def _mapped(capture: Capture, rank: int) -> list[Evidence]:
+    """What the map of a database says; it holds -1 where the process was of no group."""
+    return [Evidence(rank, f"{capture.content.name}: RANK_DEVICE_MAP")] if _is_rank(rank) else []
+
+
+def _of_numbered(capture: Capture, root: Root, ids: list[int]) -> Claim:
     """Who the files of one of several ids in a directory of MindSpore's outputs are.
 
     The id is the rank since MindSpore 1.5 and the device before. So where a directory named after
@@ -131,35 +200,38 @@ def _of_numbered(capture: Capture, root: Root, assigned: int | None, ids: list[i
     number = capture.device
     assert number is not None
     names = [] if len(ids) > 1 else _of_names(capture, root)
-    if assigned is not None:
-        rank, where = assigned, "--assign-rank"
-    elif names:
-        rank, where = names[0].rank, names[0].where
-    else:
-        rank, where = number, f"the {number} in the names of its files"
-    return _identity(capture, rank, None if rank == number else number, where)
+    evidence = names[:1] or [Evidence(number, f"the {number} in the names of its files")]
+    device = None if evidence[0].rank == number else number
+    return _claim(capture, evidence, device, Clock(), several=False)
 
 
 def _database_host(database: Database) -> str:
     for column in ("hostUid", "hostName"):
         if database.has("HOST_INFO", column):
             rows = database.rows(f"SELECT {column} FROM HOST_INFO LIMIT 1")
-            if rows and rows[0][0]:
+            if rows and str(rows[0][0] or "0") != "0":
                 return str(rows[0][0])
     return ""
 
 
-def _identity(capture: Capture, rank: int, device: int | None, where: str) -> Identity:
+def _claim(
+    capture: Capture,
+    evidence: Iterable[Evidence],
+    device: int | None,
+    clock: Clock,
+    several: bool,
+) -> Claim:
     name = capture.directory.name
     worker = _WORKER.fullmatch(name)
     stamps = _STAMPS.findall(name)
-    return Identity(
-        rank=rank,
-        directory=capture.directory,
-        device=device,
-        taken=stamps[-1].ljust(17, "0") if stamps else "",
-        worker=worker[1] if worker else "",
-        evidence=where,
+    return Claim(
+        capture,
+        tuple(evidence),
+        device,
+        clock,
+        several,
+        stamps[-1].ljust(17, "0") if stamps else "",
+        worker[1] if worker else "",
     )
 
 
@@ -188,7 +260,7 @@ def _of_files(capture: Capture) -> list[Evidence]:
 
 def _profiler_info(directory: Path) -> Iterable[Evidence]:
     for name, path in named_files(directory).items():
-        if match := _INFO_NAME.fullmatch(name):
+        if match := INFO_NAME.fullmatch(name):
             yield Evidence(int(match[1]), path.name)
             rank = _rank_in(path)
             if rank is not None:
@@ -224,7 +296,12 @@ def _info_files(capture: Capture) -> list[Path]:
 
 def _rank_in(path: Path) -> int | None:
     rank = whole_number(read_json(path).get("rank_id"))
-    return None if rank is None or rank < 0 else rank
+    return rank if rank is not None and _is_rank(rank) else None
+
+
+def _is_rank(number: int) -> bool:
+    """Whether a number is a rank: writers put -1, or all bits of it, where there is none."""
+    return 0 <= number < MOST_RANKS
 
 
 def raw_error(directory: Path) -> SourceError:
@@ -251,44 +328,6 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise SourceError(path, "holds no JSON object.")
     return value
-
-
-def _settle(
-    capture: Capture,
-    root: Root,
-    metadata: list[Evidence],
-    assigned: int | None,
-    *,
-    with_names: bool = True,
-) -> tuple[int, str]:
-    """The one rank that all evidence agrees on, that of directory names included or not."""
-    if assigned is not None:
-        return assigned, "--assign-rank"
-    names = _of_names(capture, root) if with_names else []
-    evidence = metadata + names or _beside_text(capture)
-    ranks = {item.rank for item in evidence}
-    name = capture.directory.name
-    if not ranks and capture.layout is Layout.RAW:
-        raise raw_error(capture.directory)
-    if not ranks:
-        return 0, "not distributed"
-    if len(ranks) > 1:
-        said = "; ".join(f"{item.where} says {item.rank}" for item in evidence)
-        raise RankIdentityError(
-            capture.directory,
-            f"contradictory rank ids: {said}.",
-            do=f"Say which is right: --assign-rank {name}=RANK",
-        )
-    return evidence[0].rank, evidence[0].where
-
-
-def is_nameless(capture: Capture, root: Root) -> bool:
-    """Whether neither metadata nor names tell the rank of a capture that is no database.
-
-    Raises:
-        SourceError: its metadata cannot be read.
-    """
-    return not _of_files(capture) and not _of_names(capture, root)
 
 
 def _of_names(capture: Capture, root: Root) -> list[Evidence]:
@@ -352,15 +391,16 @@ def start_info_offset_ns(path: Path) -> int | None:
     return whole_number(begin_us * 1000 - monotonic_ns)
 
 
-def _of_kineto(capture: Capture, root: Root, assigned: int | None) -> Identity:
-    """Who a trace of PyTorch is; its names count only where it says nothing itself.
+def _of_kineto(capture: Capture, root: Root) -> Claim:
+    """Who a trace of PyTorch is; names count only where it says nothing itself.
 
-    Names often number the processes of one machine, while the trace tells the rank of the run.
+    They often number the processes of one machine, while the trace tells the rank of the run.
     """
     name = read_name(capture.content.name)
-    told = read_header(capture.content).rank
-    evidence = [Evidence(rank, f"file name {capture.content.name}") for rank in name.ranks]
+    told = rank_of(capture.content)
     if told is not None:
         evidence = [Evidence(told, f"{capture.content.name}: distributedInfo")]
-    rank, where = _settle(capture, root, evidence, assigned, with_names=not evidence)
-    return Identity(rank, capture.directory, None, name.taken, name.worker, where)
+    else:
+        evidence = [Evidence(rank, f"file name {capture.content.name}") for rank in name.ranks]
+        evidence = evidence or _of_names(capture, root)
+    return Claim(capture, tuple(evidence), taken=name.taken, worker=name.worker)

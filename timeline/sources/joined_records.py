@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from timeline.records.counting import FreeRule
 from timeline.records.tables import (
     CommunicationOps,
     CounterSamples,
@@ -20,6 +21,7 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
+from timeline.records.vendor import VendorFigures, VendorLinks
 
 __all__ = ["join_records"]
 
@@ -57,7 +59,13 @@ def join_records(parts: Sequence[Records]) -> Records:
         flows=Flows.concat(flows),
         omissions=tuple(omission for part in parts for omission in part.omissions),
         warnings=tuple(warning for part in parts for warning in part.warnings),
+        vendor=VendorFigures.concat(part.vendor for part in parts),
+        vendor_links=VendorLinks.concat(part.vendor_links for part in parts),
+        unused=tuple(unused for part in parts for unused in part.unused),
         hardware=parts[0].hardware,
+        tells_copies=all(part.tells_copies for part in parts),
+        free_rule=FreeRule.joined([part.free_rule for part in parts]),
+        communication_rule=parts[0].communication_rule,
     )
 
 

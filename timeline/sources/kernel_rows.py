@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,16 @@ from timeline.sources.damage import Damage
 from timeline.sources.microseconds import interval_ns, moments_ns
 from timeline.sources.table_blocks import Block, Spellings, read_blocks
 
-__all__ = ["ARGS", "DESCRIPTION", "PLACE", "SHAPES", "KernelTable", "TableFile", "read_kernel_rows"]
+__all__ = [
+    "ARGS",
+    "DESCRIPTION",
+    "LENGTH",
+    "PLACE",
+    "SHAPES",
+    "KernelTable",
+    "TableFile",
+    "read_kernel_rows",
+]
 
 COMMUNICATION_CORES = frozenset({"HCCL", "COMMUNICATION"})
 """Rows of communication: the older and the newer spelling."""
@@ -43,12 +53,15 @@ ARGS: Spellings = {
 """The rest of that, which only `--args all` shows."""
 PLACE: Spellings = {
     "duration": ("Duration(us)", "Task Duration(us)", "task_time(us)"),
+    "stop": ("task_stop(us)",),
     "stream": ("Stream ID", "stream_id"),
     "task": ("Task ID", "task_id"),
     "graph": ("Model ID",),
     "iteration": ("Step Id", "Step ID"),
 }
 """Where and when it runs."""
+LENGTH: Spellings = {"length": PLACE["duration"]}
+"""How long it runs, for tables whose rows are of use without that too."""
 _NUMBERS = {
     "device": NO_ID,
     "stream": NO_ID,
@@ -60,21 +73,16 @@ _NUMBERS = {
 }
 
 
-def _name(cell: str) -> str:
-    cell = cell.strip()
-    return "" if cell == "N/A" else cell
-
-
 def _shapes(cell: str) -> str:
     """Shapes without the quotes that are part of them."""
-    return _name(cell).strip('"')
+    return cell.strip().strip('"')
 
 
 _NAMES: Mapping[str, Callable[[str], str]] = {
-    "name": _name,
-    "core": _name,
-    "op_type": _name,
-    "input_types": _name,
+    "name": str.strip,
+    "core": str.strip,
+    "op_type": str.strip,
+    "input_types": str.strip,
     "input_shapes": _shapes,
     "output_shapes": _shapes,
 }
@@ -135,13 +143,21 @@ def read_kernel_rows(
 
 
 def _rows_of(block: Block, file: TableFile, strings: StringPool) -> KernelTable:
-    columns: dict[str, object] = {}
+    columns: dict[str, Any] = {}
     starts = block.cells("start")
     if "duration" in block:
         durations = [cell or b"N/A" for cell in block.cells("duration")]
         columns["start_ns"], columns["end_ns"] = interval_ns(starts, durations)
+        if "stop" in block:
+            # Both ends were cut down by themselves, so the duration may be 1 ns short.
+            stop_ns = moments_ns(block.cells("stop"))
+            near = np.abs(stop_ns - columns["end_ns"]) <= 1
+            columns["end_ns"] = np.where(near, stop_ns, columns["end_ns"])
     else:
         columns["start_ns"] = moments_ns(starts)
+    if "length" in block:
+        lengths = [cell or b"N/A" for cell in block.cells("length")]
+        columns["end_ns"] = interval_ns(starts, lengths)[1]
     for key, absent in _NUMBERS.items():
         if key in block:
             columns[key] = block.integers(key, absent)

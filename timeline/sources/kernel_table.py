@@ -11,18 +11,26 @@ import numpy as np
 from timeline.records.columns import Codes, Int64, Rows
 from timeline.records.distinct import distinct
 from timeline.records.strings import NO_NAME, StringPool
-from timeline.records.tables import NO_ID, Omission, Tasks
+from timeline.records.tables import NO_ID, NO_TIME, Omission, Tasks
 from timeline.sources.damage import Damage
 from timeline.sources.kernel_rows import (
     ARGS,
     DESCRIPTION,
+    LENGTH,
     SHAPES,
     KernelTable,
     TableFile,
     read_kernel_rows,
 )
 
-__all__ = ["MATCH_TOLERANCE_NS", "describe_tasks", "matching_rows", "read_kernel_table"]
+__all__ = [
+    "MATCH_TOLERANCE_NS",
+    "describe_tasks",
+    "end_tasks",
+    "following_rows",
+    "matching_rows",
+    "read_kernel_table",
+]
 
 MATCH_TOLERANCE_NS = 1
 """Exports round the same moment in two places."""
@@ -39,7 +47,7 @@ def read_kernel_table(
     Raises:
         SourceError: a file cannot be read, or has no column of start times.
     """
-    wanted = {**DESCRIPTION, **SHAPES, **ARGS}
+    wanted = {**DESCRIPTION, **LENGTH, **SHAPES, **ARGS}
     damages = [Damage(path) for path in paths]
     parts = [
         read_kernel_rows(TableFile(path), strings, wanted, damage)
@@ -54,7 +62,7 @@ def read_kernel_table(
 
 
 def describe_tasks(tasks: Tasks, table: KernelTable) -> tuple[Tasks, int]:
-    """Give tasks the op type, shapes and blocks of their row; also the number of rows unmatched.
+    """Give tasks the unit, op type, shapes and blocks of their row; also the rows unmatched.
 
     A task computes if and only if it has a row: that is how CANN 8 computes its own overlap.
     Rows and tasks are matched by name and start.
@@ -71,8 +79,11 @@ def describe_tasks(tasks: Tasks, table: KernelTable) -> tuple[Tasks, int]:
         values = getattr(table, name)
         return np.where(has, values[at], absent).astype(values.dtype)
 
+    core = column_of("core", NO_NAME)
     described = replace(
         tasks,
+        # The trace calls the unit by the queue of the task, which is AI_CORE for vector cores too.
+        task_type=np.where(core == NO_NAME, tasks.task_type, core),
         op_type=column_of("op_type", NO_NAME),
         input_shapes=column_of("input_shapes", NO_NAME),
         output_shapes=column_of("output_shapes", NO_NAME),
@@ -83,6 +94,20 @@ def describe_tasks(tasks: Tasks, table: KernelTable) -> tuple[Tasks, int]:
     return described, len(table) - len(distinct(row[has]))
 
 
+def end_tasks(tasks: Tasks, table: KernelTable) -> Tasks:
+    """Tasks that end as their rows in op_summary do, which is what databases say.
+
+    A trace has lost the fraction of a start, with which the end was rounded.
+    """
+    if not len(table):
+        return tasks
+    row = matching_rows(tasks.name, tasks.start_ns, table.name, table.start_ns)
+    own_ns = table.end_ns[np.maximum(row, 0)]
+    own_ns = np.where((row >= 0) & (own_ns != NO_TIME), own_ns, tasks.end_ns)
+    near = np.abs(own_ns - tasks.end_ns) <= MATCH_TOLERANCE_NS
+    return replace(tasks, end_ns=np.where(near, own_ns, tasks.end_ns))
+
+
 def matching_rows(
     key: Codes | Int64, start_ns: Int64, of_key: Codes | Int64, of_start_ns: Int64
 ) -> Rows:
@@ -91,6 +116,19 @@ def matching_rows(
     Args:
         key, start_ns: (n,) what is looked for: codes or numbers, none of them negative.
         of_key, of_start_ns: (m,) the rows to find, in any order.
+    """
+    at = following_rows(key, start_ns, of_key, of_start_ns)
+    if not len(of_key):
+        return at
+    return np.where((at >= 0) & (np.abs(of_start_ns[at] - start_ns) <= MATCH_TOLERANCE_NS), at, -1)
+
+
+def following_rows(
+    key: Codes | Int64, start_ns: Int64, of_key: Codes | Int64, of_start_ns: Int64
+) -> Rows:
+    """The first row of each key that starts then or later, within the tolerance, -1 for none.
+
+    Args: as those of `matching_rows`.
     """
     if not len(of_key):
         return np.full(len(key), -1, np.intp)
@@ -105,5 +143,5 @@ def matching_rows(
     places = place(of_key[order], of_start_ns[order])
     wanted = place(key, start_ns - MATCH_TOLERANCE_NS)
     at = order[np.minimum(np.searchsorted(places, wanted), len(order) - 1)]
-    near = np.abs(of_start_ns[at] - start_ns) <= MATCH_TOLERANCE_NS
-    return np.where((of_key[at] == key) & near, at, -1)
+    follows = of_start_ns[at] >= start_ns - MATCH_TOLERANCE_NS
+    return np.where((of_key[at] == key) & follows, at, -1)

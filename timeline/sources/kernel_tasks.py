@@ -12,21 +12,17 @@ from timeline.records.columns import Bool, Codes
 from timeline.records.distinct import distinct_pairs
 from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_GRAPH, NO_ID, CommunicationOps, Steps, Tasks
-from timeline.sources.common.task_kinds import COMPUTE_TYPES
+from timeline.sources.common.task_kinds import COPY_TYPES, are_of
 from timeline.sources.kernel_rows import KernelTable
-from timeline.sources.kernel_table import MATCH_TOLERANCE_NS, matching_rows
+from timeline.sources.kernel_table import MATCH_TOLERANCE_NS, following_rows, matching_rows
 
-__all__ = ["in_their_steps", "ops_of", "repeats", "steps_of", "tasks_of", "types_that_compute"]
+__all__ = ["in_their_steps", "ops_of", "repeats", "steps_of", "tasks_of"]
 
-_HOST_TYPES = frozenset(
-    {"KERNEL_AICORE", "KERNEL_AIVEC", "KERNEL_AICPU", "KERNEL_MIX_AIC", "KERNEL_MIX_AIV"}
-)
-"""What task_time calls kernels that the compiler told nothing of."""
 _OP_NAME = re.compile(r".*hcom_\w+?__(\d+)_\d+_\d+")
 """An op's name holds the last digits of its group's id, its index there, and the iteration."""
 
 
-def tasks_of(rows: KernelTable, compute: Bool) -> Tasks:
+def tasks_of(rows: KernelTable, compute: Bool, strings: StringPool) -> Tasks:
     """The device tasks among rows, ordered by start."""
     order = np.argsort(rows.start_ns, kind="stable")
     order = order[~rows.is_op[order]]
@@ -50,22 +46,17 @@ def tasks_of(rows: KernelTable, compute: Bool) -> Tasks:
             "input_types": own.input_types,
             "blocks": own.blocks,
             "compute": compute[order],
+            "copy": are_of(COPY_TYPES, own.core, strings),
         },
     )
 
 
-def types_that_compute(rows: KernelTable, strings: StringPool) -> Bool:
-    """Whether each row computes, as far as its type tells."""
-    names = sorted(COMPUTE_TYPES | _HOST_TYPES)
-    codes = [code for name in names if (code := strings.find(name)) is not None]
-    return np.isin(rows.core, np.array(codes, np.int32))
-
-
-def repeats(rows: KernelTable, kernels: KernelTable) -> Bool:
-    """Whether each row is a task that one of the kernels is too.
+def repeats(rows: KernelTable, kernels: KernelTable) -> tuple[Bool, Bool]:
+    """Whether each row is one of the kernels, and whether it is the whole of one.
 
     Both name stream and task, but the kernel may go by another name; tables of level 0 name
-    neither, and then both edges must agree.
+    neither, and then both edges must agree. The whole of a kernel that runs as a sub-task of
+    FFTS+ starts before it: its row covers the kernel.
     """
     kernels = kernels.take(~kernels.is_op)
     placed = kernels.take(kernels.stream != NO_ID)
@@ -75,6 +66,10 @@ def repeats(rows: KernelTable, kernels: KernelTable) -> Bool:
     )
     own, of_kernels = key[: len(rows)], key[len(rows) :]
     found: Bool = matching_rows(own, rows.start_ns, of_kernels, placed.start_ns) >= 0
+    whole = np.zeros(len(rows), np.bool_)
+    if len(placed):
+        at = following_rows(own, rows.start_ns, of_kernels, placed.start_ns)
+        whole = (at >= 0) & (placed.end_ns[at] <= rows.end_ns + MATCH_TOLERANCE_NS) & ~found
     if len(bare):
         at = matching_rows(
             np.zeros(len(rows), np.int64),
@@ -83,7 +78,7 @@ def repeats(rows: KernelTable, kernels: KernelTable) -> Bool:
             bare.start_ns,
         )
         found |= (at >= 0) & (np.abs(bare.end_ns[at] - rows.end_ns) <= 2 * MATCH_TOLERANCE_NS)
-    return found
+    return found, whole
 
 
 def ops_of(rows: KernelTable, strings: StringPool, groups: Mapping[str, str]) -> CommunicationOps:

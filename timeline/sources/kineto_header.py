@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import enum
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,20 +13,45 @@ from typing import Any
 import orjson
 
 from timeline.errors import SourceError
+from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.sources.json_values import end_of_value, leading_values
 from timeline.sources.opened import UTF8_MARK, last_bytes, opened
 from timeline.sources.whole_numbers import whole_number
 
-__all__ = ["KinetoHeader", "is_kineto", "read_header"]
+__all__ = ["JsonKind", "KinetoHeader", "a_moment_ns", "kind_of_json", "rank_of", "read_header"]
 
 GLANCE_BYTES = 1 << 16
-"""So many bytes tell what a file is."""
+"""So many bytes tell what most files are."""
+MOST_GLANCE_BYTES = 1 << 20
+"""Others add facts of their own in front of what tells."""
 MOST_HEAD_BYTES = 1 << 24
 """What stands before the events grows with the number of process groups."""
 TAIL_BYTES = 1 << 20
 _OWN = frozenset({b"schemaVersion", b"deviceProperties", b"distributedInfo"})
 _SHARED = frozenset({b"traceEvents", b"baseTimeNanoseconds"})
 _EVENTS, _DISTRIBUTED, _BASE = b"traceEvents", b"distributedInfo", b"baseTimeNanoseconds"
+_NODES, _SCHEMA = b"nodes", b"schema"
+_CATEGORY = re.compile(
+    rb'"cat"\s*:\s*"(?:cpu_op|user_annotation|python_function|cuda_runtime|cuda_driver|kernel'
+    rb'|gpu_memcpy|gpu_memset|Operator|Runtime|Kernel|Memcpy|Memset)"'
+)
+"""What PyTorch calls its events, the oldest versions with capitals."""
+_OF_ASCEND = re.compile(rb'"(?:Ascend Hardware|CANN|Overlap Analysis|HCCL|NPU|async_npu)"')
+"""Rows and arrows of traces of NPUs, whose other categories are those of PyTorch."""
+_EVENT = re.compile(rb'"ph"\s*:\s*"')
+_LIST = re.compile(rb"\s*\[\s*\{")
+_MOMENT = re.compile(rb'"ts"\s*:\s*"?([1-9][0-9]*)')
+
+
+class JsonKind(enum.Enum):
+    """What a JSON file is, as people call it."""
+
+    KINETO = "a PyTorch trace"
+    EXECUTION_TRACE = "an execution trace (operators of PyTorch without times of a device)"
+    NPU_TRACE = "a trace of an NPU, which is read when it is passed as PATH itself"
+    OTHER_TRACE = "a trace of another program"
+    OWN_TIMELINE = "a timeline that tlexport wrote"
+    NO_TRACE = "no trace"
 
 
 @dataclass(frozen=True)
@@ -39,47 +66,120 @@ class KinetoHeader:
     base_ns: int
 
 
-def is_kineto(path: Path) -> bool:
-    """Whether the first bytes of a file are those of a PyTorch trace.
+def kind_of_json(path: Path) -> JsonKind:
+    """What a file is by what it holds, in whatever order.
 
-    Two of the keys that it writes before its events have to be there, one of them its own.
+    A trace of PyTorch has two of the keys that it writes beside its events, one of them its own;
+    or its events have the categories of PyTorch.
     """
     try:
         with opened(path) as file:
             text = file.read(GLANCE_BYTES)
+            values = _values(text)
+            while _is_open(values) and len(text) < MOST_GLANCE_BYTES:
+                more = file.read(len(text))
+                if not more:
+                    break
+                text += more
+                values = _values(text)
     except SourceError:
-        return False  # whoever names the file gets the error when it is read
-    values = {key: text[first:end] for key, first, end in leading_values(text, _first_key(text))}
+        return JsonKind.NO_TRACE  # whoever names the file gets the error when it is read
+    if _is_named_by_keys(values):
+        return JsonKind.KINETO
+    if b"io.tlexport" in values.get(b"otherData", b""):
+        return JsonKind.OWN_TIMELINE
+    if _EVENTS in values or _LIST.match(text.removeprefix(UTF8_MARK)):
+        return _kind_by_events(path, text, in_object=_EVENTS in values)
+    if _NODES in values or values.get(_SCHEMA, b"").startswith(b'"'):
+        return JsonKind.EXECUTION_TRACE if b"nodes" in text else JsonKind.NO_TRACE
+    return JsonKind.NO_TRACE
+
+
+def _values(text: bytes) -> dict[bytes, bytes]:
+    """The values of an object as far as its text goes; those that end behind it are empty."""
+    found = leading_values(text, _first_key(text))
+    return {key: text[first:end] if end else b"" for key, first, end in found}
+
+
+def _is_open(values: dict[bytes, bytes]) -> bool:
+    """Whether a value that may be large ends behind the text, before anything tells what it is."""
+    last = next(reversed(values), None)
+    return last not in (None, _EVENTS, _NODES) and not values[last or b""]
+
+
+def _is_named_by_keys(values: dict[bytes, bytes]) -> bool:
     own = _OWN & values.keys()
     is_text = values.get(b"schemaVersion", b"1").startswith(b'"')
     return bool(own) and len(own | (_SHARED & values.keys())) > 1 and not is_text
 
 
+def _kind_by_events(path: Path, text: bytes, *, in_object: bool) -> JsonKind:
+    if _OF_ASCEND.search(text):
+        return JsonKind.NPU_TRACE
+    if _CATEGORY.search(text):
+        return JsonKind.KINETO
+    if in_object and _is_named_by_keys({_EVENTS: b""} | _tail(path, tuple(_OWN))):
+        return JsonKind.KINETO
+    return JsonKind.OTHER_TRACE if _EVENT.search(text) else JsonKind.NO_TRACE
+
+
+def rank_of(path: Path) -> int | None:
+    """The rank that a trace tells, before its events or, of a capture on demand, behind them.
+
+    Raises:
+        SourceError: the file cannot be read, or what it says of its rank is no JSON.
+    """
+    head = _head(path)
+    if _DISTRIBUTED not in head and _is_object(head):
+        head = _tail(path, (_DISTRIBUTED,)) | head
+    return _rank_in(_decoded(path, head.get(_DISTRIBUTED, b"{}")))
+
+
 def read_header(path: Path) -> KinetoHeader:
-    """Read what stands before the events; the rank of a capture on demand stands behind them.
+    """Read what stands before the events and, where that is not all, behind them.
 
     Raises:
         SourceError: the file cannot be read, or what it says of its rank or time is no JSON.
     """
     head = _head(path)
-    if head.get(_EVENTS) is None:
-        raise SourceError(
-            path,
-            "is no PyTorch trace: it has no list of events, or too much before it.",
-            offset=0,
-            do='Expected an object with "traceEvents".',
-        )
-    if _DISTRIBUTED not in head:
-        head = _tail(path) | head
+    if _is_object(head) and not head.keys() >= {_DISTRIBUTED, _BASE}:
+        head = _tail(path, (_DISTRIBUTED, _BASE)) | head
     info = _decoded(path, head.get(_DISTRIBUTED, b"{}"))
     base = _decoded(path, head.get(_BASE, b"0"))
     return KinetoHeader(_rank_in(info), base if isinstance(base, int) else 0)
 
 
-def _head(path: Path) -> dict[bytes, bytes]:
-    """The values before the events, by key; the events themselves are cut off."""
+def a_moment_ns(path: Path) -> int | None:
+    """A wall time during the capture: that of one of its first events; None where none is told.
+
+    Raises:
+        SourceError: the file cannot be read.
+    """
     with opened(path) as file:
         text = file.read(GLANCE_BYTES)
+        events = text.find(b'"%s"' % _EVENTS)
+        if events < 0 and len(text) == GLANCE_BYTES:
+            text += file.read(MOST_GLANCE_BYTES)
+            events = text.find(b'"%s"' % _EVENTS)
+        text += file.read(GLANCE_BYTES)
+    found = _MOMENT.search(text, max(events, 0))
+    if found is None:
+        return None
+    base = whole_number(_values(text).get(_BASE, b"0").decode("ascii", "replace"))
+    moment_ns = int(found[1]) * 1000 + (base or 0)
+    return moment_ns if moment_ns > EARLIEST_WALL_NS else None
+
+
+def _head(path: Path) -> dict[bytes, bytes]:
+    """The values before the events, by key; the events themselves are cut off.
+
+    Raises:
+        SourceError: there are no events.
+    """
+    with opened(path) as file:
+        text = file.read(GLANCE_BYTES)
+        if _LIST.match(text.removeprefix(UTF8_MARK)):
+            return {}
         while True:
             values = {}
             for key, first, end in leading_values(text, _first_key(text)):
@@ -88,8 +188,19 @@ def _head(path: Path) -> dict[bytes, bytes]:
                     return values
             more = file.read(len(text)) if len(text) < MOST_HEAD_BYTES else b""
             if not more:
-                return values
+                break
             text += more
+    raise SourceError(
+        path,
+        "is no PyTorch trace: it has no list of events, or too much before it.",
+        offset=0,
+        do='Expected an object with "traceEvents", or a list of events.',
+    )
+
+
+def _is_object(head: dict[bytes, bytes]) -> bool:
+    """Whether something may stand behind the events: a bare list of events has no other values."""
+    return _EVENTS in head
 
 
 def _first_key(text: bytes) -> int:
@@ -98,12 +209,12 @@ def _first_key(text: bytes) -> int:
     return len(text) - len(held) + 1 if held.startswith(b"{") else len(text)
 
 
-def _tail(path: Path) -> dict[bytes, bytes]:
-    """The same values where they stand behind the events."""
+def _tail(path: Path, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+    """The values of keys that stand behind the events."""
     text, values = b"", {}
     with contextlib.suppress(SourceError):  # what breaks off has no tail; reading it tells more
         text = last_bytes(path, TAIL_BYTES)
-    for key in (_DISTRIBUTED, _BASE):
+    for key in keys:
         found = list(re.finditer(rb'"%s"\s*:\s*(?=\S)' % key, text))
         end = end_of_value(text, found[-1].end()) if found else None
         if end is not None:

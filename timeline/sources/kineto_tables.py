@@ -16,6 +16,7 @@ from timeline.records.tables import (
     HostEvents,
     Tasks,
 )
+from timeline.sources.common.task_kinds import COPY_TYPES, are_of
 from timeline.sources.event_columns import first_ids, ids_of, spans_of
 from timeline.sources.kineto_events import NO_ARGS, Activity, Instant, Place
 from timeline.sources.trace_events import Counter, number
@@ -54,13 +55,15 @@ def device_table(
         [event.pid for event in events],
         NO_ID,
     )
+    kinds = strings.codes([event.cat for event in events])
     columns: dict[str, Any] = {
         "device": device,
         "stream": np.where((stream < 0) | (stream == _NOT_A_STREAM), NO_ID, stream),
         "connection": correlations([arg.correlation for arg in args]),
         "name": names,
-        "task_type": strings.codes([event.cat for event in events]),
+        "task_type": kinds,
         "compute": constant(place is Place.KERNEL, count, np.bool_),
+        "copy": are_of(COPY_TYPES, kinds, strings),
     }
     if every_arg:
         columns["blocks"] = [_blocks(arg.grid) for arg in args]

@@ -6,7 +6,15 @@ import enum
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["MINDSTUDIO_OUTPUT", "OUTPUT", "RAW_LAYOUTS", "SQLITE", "Capture", "Layout"]
+__all__ = [
+    "MINDSTUDIO_OUTPUT",
+    "NUMBERED_LAYOUTS",
+    "OUTPUT",
+    "RAW_LAYOUTS",
+    "SQLITE",
+    "Capture",
+    "Layout",
+]
 
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
 MINDSTUDIO_OUTPUT = "mindstudio_profiler_output"
@@ -28,6 +36,8 @@ class Layout(enum.Enum):
     KERNEL_TABLE = enum.auto()
     TEXT = enum.auto()
     """Text outputs of MindSpore 0.7 to 2.2."""
+    STEP_TICKS = enum.auto()
+    """Step traces of MindSpore 0.7 to 2.2 alone."""
     HARDWARE_LOG = enum.auto()
     """Raw files of MindSpore 0.x and 1.x."""
     RAW_SLICES = enum.auto()
@@ -39,6 +49,10 @@ class Layout(enum.Enum):
 
 RAW_LAYOUTS = frozenset({Layout.RAW, Layout.RAW_SLICES})
 """What CANN recorded and nothing was made of."""
+
+
+NUMBERED_LAYOUTS = frozenset({Layout.TEXT, Layout.STEP_TICKS, Layout.HARDWARE_LOG})
+"""MindSpore's own files, of several ids in one directory."""
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import numpy as np
 from timeline.records.columns import Bool, Codes, Float64, Int64
 from timeline.records.constant import constant
 from timeline.records.strings import NO_NAME, StringPool
+from timeline.records.tables import NO_TIME
 from timeline.sources.sqlite_columns import Database
 
 __all__ = ["LooseTable"]
@@ -53,10 +54,28 @@ class LooseTable:
 
     def integers(self, columns: Mapping[str, int]) -> dict[str, Int64]:
         """Integer columns by name, each with its default; reals are rounded."""
+        return self._whole(columns, "ROUND")
+
+    def intervals(self, start: str, length: str) -> tuple[Int64, Int64]:
+        """The interval of each row, NO_TIME at both ends that are not given.
+
+        Both ends are cut down to whole numbers, as msprof does when it writes a database of them.
+        """
+        raw = self._whole({start: NO_TIME, length: NO_TIME}, "")
+        start_ns, length_ns = raw[start], raw[length]
+        known = (start_ns != NO_TIME) & (length_ns != NO_TIME)
+        over = np.zeros(len(start_ns))
+        if self.has(start, length) and self._database is not None:
+            cells = [_fraction_cell(name) for name in (start, length)]
+            over = sum(self._database.numbers(self.name, cells, self._where, np.float64), over)
+        end_ns = start_ns + np.where(known, length_ns, 0) + np.floor(over).astype(np.int64)
+        return start_ns, np.where(known, end_ns, NO_TIME)
+
+    def _whole(self, columns: Mapping[str, int], rounding: str) -> dict[str, Int64]:
         present = [name for name in columns if self.has(name)]
         made: dict[str, Int64] = {}
         if present and self._database is not None:
-            cells = [_integer_cell(name, columns[name]) for name in present]
+            cells = [_integer_cell(name, columns[name], rounding) for name in present]
             read = self._database.numbers(self.name, cells, self._where, np.int64)
             for name, values in zip(present, read, strict=True):
                 made[name] = self._counted(name, values, values == UNREADABLE, columns[name])
@@ -103,7 +122,7 @@ class _CodesByCell(dict[bytes, int]):
     """The code of each text, which is decoded when it is seen first."""
 
     def __init__(self, strings: StringPool) -> None:
-        super().__init__({b"": NO_NAME, b"N/A": NO_NAME})
+        super().__init__({b"": NO_NAME})
         self._strings = strings
 
     def __missing__(self, cell: bytes) -> int:
@@ -111,18 +130,30 @@ class _CodesByCell(dict[bytes, int]):
         return code
 
 
-def _integer_cell(name: str, default: int) -> str:
-    """A column as SQL that gives an integer for every cell; most hold one, so that comes first."""
+def _integer_cell(name: str, default: int, rounding: str) -> str:
+    """A column as SQL that gives an integer for every cell; most hold one, so that comes first.
+
+    rounding: the SQL function that makes a real whole; without one it is cut down.
+    """
     column = f'"{name}"'
     text = f"TRIM({column})"
     digits = f"LTRIM({text}, '-')"
     return (
         f"CASE TYPEOF({column}) WHEN 'integer' THEN {column} WHEN 'null' THEN {default} "
         f"WHEN 'real' THEN CASE WHEN ABS({column}) < {LARGEST_REAL} "
-        f"THEN CAST(ROUND({column}) AS INTEGER) ELSE {UNREADABLE} END "
+        f"THEN CAST({rounding}({column}) AS INTEGER) ELSE {UNREADABLE} END "
         f"WHEN 'text' THEN CASE WHEN {text} IN ({_NOT_GIVEN}) THEN {default} "
         f"WHEN {digits} <> '' AND {digits} NOT GLOB '*[^0-9]*' AND LENGTH({digits}) < 19 "
         f"THEN CAST({text} AS INTEGER) ELSE {UNREADABLE} END ELSE {UNREADABLE} END"
+    )
+
+
+def _fraction_cell(name: str) -> str:
+    """What a whole number leaves of a column, as SQL."""
+    column = f'"{name}"'
+    return (
+        f"CASE WHEN TYPEOF({column}) = 'real' AND ABS({column}) < {LARGEST_REAL} "
+        f"THEN {column} - CAST({column} AS INTEGER) ELSE 0.0 END"
     )
 
 

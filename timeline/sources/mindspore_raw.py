@@ -49,7 +49,7 @@ _OPERATOR = re.compile(r"op_name:(\S+) op_type:(\S+)")
 
 @dataclass(frozen=True)
 class MindSporeRawSource:
-    """The raw files of one device id in one directory.
+    """The raw files of one device id in one directory, and in the `data` inside it.
 
     number: the id in the names of the files.
     """
@@ -68,7 +68,8 @@ class MindSporeRawSource:
     def _slices(self, kind: str) -> tuple[Path, ...]:
         found = [
             (int(match[1]), path)
-            for path in self.directory.glob(f"{kind}.{self.number}.slice_*")
+            for directory in (self.directory, self.directory / "data")
+            for path in directory.glob(f"{kind}.{self.number}.slice_*")
             if (match := _SLICE.fullmatch(path.name))
         ]
         return tuple(path for _, path in sorted(found))
@@ -88,7 +89,7 @@ class MindSporeRawSource:
     def read(self, wanted: Wanted) -> Records:
         """See `Source.read`."""
         strings, rank = StringPool(), self.identity.rank
-        made = GrowingRecords(Records(rank, strings))
+        made = GrowingRecords(Records(rank, strings, tells_copies=False))
         if paths := self._hardware():
             events, omissions = read_events_of(paths, HARDWARE_EVENT, _is_hardware_event, rank)
             made.report(omissions)

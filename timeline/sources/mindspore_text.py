@@ -17,6 +17,7 @@ from timeline.records.tables import (
 )
 from timeline.selection import Layer
 from timeline.sources.base import Clock, Identity, Wanted
+from timeline.sources.captures import text_ids
 from timeline.sources.damage import left_out
 from timeline.sources.device_rows import read_aicpu_rows, read_device_rows
 from timeline.sources.display_limit import CutOff, cut_off_by_limit
@@ -30,7 +31,11 @@ from timeline.sources.opened import whole_text
 from timeline.sources.step_ticks import StepTicks, read_step_ticks
 from timeline.sources.trace_reader import TraceFiles, read_trace
 
-__all__ = ["MindSporeTextSource"]
+__all__ = ["STEP_TRACE", "TEXT", "MindSporeTextSource"]
+
+TEXT = "MindSpore text"
+STEP_TRACE = "MindSpore step trace"
+"""The steps and reduces of a rank, and nothing of its device tasks."""
 
 _DISPLAYS = ("ascend_timeline_display", "timeline_display")
 _SUMMARIES = {
@@ -53,7 +58,7 @@ class MindSporeTextSource:
     clock: Clock
     directory: Path
     number: int
-    layout: str = "MindSpore text"
+    layout: str = TEXT
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -70,7 +75,10 @@ class MindSporeTextSource:
             self._file("framework_raw_{}.csv"),
         )
         named = [path for path in (*chosen, *shared) if path is not None]
-        return (*named, *hccl_files(self.directory, self.number))
+        return (*named, *self._hccl_files())
+
+    def _hccl_files(self) -> tuple[Path, ...]:
+        return hccl_files(self.directory, self.number, lambda: text_ids(self.directory))
 
     def _file(self, name: str) -> Path | None:
         return held_file(self.directory, name.format(self.number))
@@ -96,12 +104,15 @@ class MindSporeTextSource:
 
     def _of_text(self, wanted: Wanted) -> Records:
         strings, rank = StringPool(), self.identity.rank
-        made = GrowingRecords(Records(rank, strings))
+        made = GrowingRecords(Records(rank, strings, tells_copies=False))
         if path := self._file("output_timeline_data_{}.txt"):
             made.add_tasks(*read_device_rows(path, strings, rank))
         if path := self._file("aicpu_intermediate_{}.csv"):
             made.add_tasks(*read_aicpu_rows(path, strings, rank))
         made.add_steps(self._ticks(strings))
+        if self.layout == STEP_TRACE:
+            said = "only its step trace is here, so what it computed is not known"
+            made.report((), (f"rank {rank}: {said}.",))
         self._add_operators(made)
         self._add_communication(made, wanted)
         return made.finished()
@@ -115,7 +126,7 @@ class MindSporeTextSource:
             made.describe(path)
 
     def _add_communication(self, made: GrowingRecords, wanted: Wanted) -> None:
-        paths = hccl_files(self.directory, self.number)
+        paths = self._hccl_files()
         if not paths:
             return
         runs = read_hccl_files(
@@ -133,7 +144,7 @@ class MindSporeTextSource:
         display = read_display(path, strings, rank)
         ticks = self._ticks(strings)
         origin_ns = self._origin_ns(display, ticks)
-        made = GrowingRecords(Records(rank, strings))
+        made = GrowingRecords(Records(rank, strings, tells_copies=False))
         made.report(display.omissions)
         moved_ns = origin_ns or 0
         made.add_tasks(display.tasks.shifted(moved_ns))
@@ -152,7 +163,7 @@ class MindSporeTextSource:
         self._add_operators(made)
         if origin_ns is not None:
             self._add_communication(made, wanted)
-        elif files := hccl_files(self.directory, self.number):
+        elif files := self._hccl_files():
             reason = f"HCCL files, whose clock nothing relates to {path.name}"
             made.report(left_out({reason: len(files)}, rank))
         return made.finished()

@@ -9,12 +9,12 @@ import numpy as np
 
 from timeline.records.columns import Codes, Columns, Int64, column
 from timeline.records.distinct import distinct, distinct_values
+from timeline.records.ids import IDS
 from timeline.records.strings import NO_NAME, StringPool
-from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, CommunicationOps, PlaneTasks
-from timeline.sources.database_joins import Lookup, common_keys
+from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, CommunicationOps, PlaneTasks, Tasks
+from timeline.sources.database_joins import Lookup, common_keys, values_at
 from timeline.sources.loose_table import LooseTable
 from timeline.sources.parsed_databases import ParsedDatabases
-from timeline.sources.parsed_tasks import NO_CONNECTION
 from timeline.sources.parsed_transfers import Transfers
 
 __all__ = ["Communication", "read_communication"]
@@ -57,6 +57,7 @@ def read_communication(
     databases: ParsedDatabases,
     device: int,
     transfers: Transfers,
+    tasks: Tasks,
     strings: StringPool,
     *,
     every_arg: bool,
@@ -68,7 +69,7 @@ def read_communication(
     unfolded = databases.of_device("hccl_single_device.db", "KfcOP")
     listed = _Ops.concat([_listed(table, strings), _listed(unfolded, strings, OTHER_SOURCE)])
     given = listed.take(listed.start_ns != NO_TIME)
-    transfers = _named(transfers, listed)
+    transfers = _with_kinds(_named(transfers, listed), tasks)
     ops = _Ops.concat([given, _spanned(transfers, given, listed)])
     ops = ops.take(np.argsort(ops.start_ns, kind="stable"))
     names = _GroupNames(databases, strings)
@@ -102,8 +103,6 @@ def _listed(table: LooseTable, strings: StringPool, source: int | None = None) -
         {
             "start": NO_TIME,
             "end": NO_TIME,
-            "timestamp": NO_TIME,
-            "duration": NO_TIME,
             "connection_id": NO_ID,
             "iter_id": NO_ID,
             "model_id": NO_GRAPH,
@@ -114,10 +113,10 @@ def _listed(table: LooseTable, strings: StringPool, source: int | None = None) -
     texts = table.texts(("op_name", "group_name", "data_type", "alg_type"), strings)
     start_ns, end_ns = raw["start"], raw["end"]
     if table.has("timestamp", "duration"):
-        start_ns, end_ns = raw["timestamp"], raw["timestamp"] + np.maximum(raw["duration"], 0)
+        start_ns, end_ns = table.intervals("timestamp", "duration")
+        end_ns = np.maximum(start_ns, end_ns)
     elif not table.has("start", "end"):  # HCCLOP holds `end` as a time of the host
         start_ns = end_ns = np.full(len(start_ns), NO_TIME)
-    connection = raw["connection_id"]
     found = _Ops.of(
         len(start_ns),
         {
@@ -125,9 +124,9 @@ def _listed(table: LooseTable, strings: StringPool, source: int | None = None) -
             "end_ns": end_ns,
             "name": texts["op_name"],
             "group": texts["group_name"],
-            "connection": np.where(connection == NO_CONNECTION, NO_ID, connection),
+            "connection": IDS["connection"].given(raw["connection_id"]),
             "turn": raw["iter_id"],
-            "graph": np.where(raw["model_id"] < 0, NO_GRAPH, raw["model_id"]),
+            "graph": IDS["graph"].given(raw["model_id"]),
             "count": raw["count"],
             "data_type": texts["data_type"],
             "algorithm": texts["alg_type"],
@@ -195,6 +194,20 @@ def _spanned(transfers: Transfers, given: _Ops, listed: _Ops) -> _Ops:
             "algorithm": known.of("algorithm", row, NO_NAME),
         },
     )
+
+
+def _with_kinds(transfers: Transfers, tasks: Tasks) -> Transfers:
+    """Transfers of which nothing tells the kind, as at the lowest level, have the task's type."""
+    rows = np.flatnonzero(transfers.name == NO_NAME)
+    if not len(rows):
+        return transfers
+    keys, of_task = common_keys(
+        [transfers.stream[rows], transfers.task[rows], transfers.start_ns[rows]],
+        [tasks.stream, tasks.task, tasks.start_ns],
+    )
+    name = transfers.name.copy()
+    name[rows] = values_at(tasks.task_type, Lookup({"key": of_task}, "key").find(keys), NO_NAME)
+    return replace(transfers, name=name)
 
 
 def _planes(transfers: Transfers, labels: Codes, *, every_arg: bool) -> PlaneTasks:

@@ -12,7 +12,10 @@ from timeline.sources.damage import left_out
 from timeline.sources.loose_table import LooseTable
 from timeline.sources.sqlite_columns import Database, open_database
 
-__all__ = ["ParsedDatabases", "open_parsed"]
+__all__ = ["TASKS", "ParsedDatabases", "open_parsed"]
+
+TASKS = "ascend_task.db"
+"""The one database without which there is nothing to read."""
 
 
 class ParsedDatabases:
@@ -39,7 +42,8 @@ class ParsedDatabases:
         self, path: Path, names: tuple[str, ...], where: Mapping[str, int] | None
     ) -> LooseTable:
         if path not in self._opened:
-            there = path.is_file()
+            # msprof makes the files first, so one of zero bytes is a table that it had no rows for.
+            there = path.is_file() and (path.name == TASKS or path.stat().st_size > 0)
             self._opened[path] = self._stack.enter_context(open_database(path)) if there else None
         database = self._opened[path]
         held = [name for name in names if database is not None and database.has(name)]

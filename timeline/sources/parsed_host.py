@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from timeline.records.columns import Codes
+from timeline.records.ids import IDS
 from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import (
     NO_ID,
@@ -18,7 +19,6 @@ from timeline.sources.launch_arrows import DeviceRecords
 from timeline.sources.loose_table import LooseTable
 from timeline.sources.parsed_clock import ParsedClock
 from timeline.sources.parsed_databases import ParsedDatabases
-from timeline.sources.parsed_tasks import NO_CONNECTION
 
 __all__ = ["launch_arrows", "read_calls", "read_marks"]
 
@@ -38,11 +38,10 @@ def read_calls(
     table = databases.of_host("api_event.db", "ApiData")
     raw = table.integers({"start": NO_TIME, "connection_id": NO_ID})
     count = len(raw["start"])
-    connection = raw["connection_id"]
     columns = {
         "start_ns": clock.host_times_ns(raw["start"]),
         "layer": np.full(count, strings.code("CANN")),
-        "connection": np.where(connection == NO_CONNECTION, NO_ID, connection),
+        "connection": IDS["connection"].given(raw["connection_id"]),
     }
     if not whole:
         nothing = np.full(count, NO_ID)

@@ -31,6 +31,7 @@ from timeline.records.tables import (
 )
 from timeline.selection import Layer
 from timeline.sources.base import Clock, Identity, Wanted
+from timeline.sources.common.ai_cpu import ai_cpu_remark
 from timeline.sources.damage import left_out
 from timeline.sources.database_joins import Lookup, covering_parents
 from timeline.sources.layouts import SQLITE
@@ -174,6 +175,8 @@ class _Reader:
         launched = self.databases.of_host("runtime.db", "HostTask", where=where)
         if len(found.tasks) and not len(operators):
             self._warn("no operators in ge_info.db; tasks are named by their type.")
+            if remark := ai_cpu_remark(found.tasks, self.strings, "ge_info.db"):
+                self._warn(remark)
         elif len(operators) and not operators.has("batch_id"):
             self._warn("operators have no batch_id; a task id used again keeps its first name.")
         return described(
@@ -188,7 +191,7 @@ class _Reader:
     def _communication(self, tasks: Tasks) -> Communication:
         transfers, never_ran = read_transfers(self.databases, self.device, tasks, self.strings)
         found = read_communication(
-            self.databases, self.device, transfers, self.strings, every_arg=self.every_arg
+            self.databases, self.device, transfers, tasks, self.strings, every_arg=self.every_arg
         )
         self._omit("HCCL tasks whose device task is not in the profile", never_ran)
         self._omit("communication ops of which nothing tells when they ran", found.timeless)

@@ -9,15 +9,15 @@ import numpy as np
 
 from timeline.records.columns import Bool, Codes, Int64
 from timeline.records.distinct import distinct, translated
+from timeline.records.ids import IDS
 from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME, Tasks
-from timeline.sources.common.task_kinds import COMPUTE_TYPES, are_of
+from timeline.sources.common.task_kinds import COPY_TYPES, are_of, compute_by_type
 from timeline.sources.database_joins import Lookup, common_keys
 from timeline.sources.loose_table import LooseTable
 from timeline.sources.whole_numbers import whole_number
 
 __all__ = [
-    "NO_CONNECTION",
     "DeviceTasks",
     "described",
     "read_device_tasks",
@@ -25,7 +25,6 @@ __all__ = [
     "task_keys",
 ]
 
-NO_CONNECTION = 4294967295
 """Connection of a task that no call launched, as newer versions write it; older ones write -1."""
 _IDS = ("stream_id", "task_id", "batch_id", "context_id")
 _FIRST_QUEUE_TYPES = (
@@ -75,8 +74,6 @@ def read_device_tasks(table: LooseTable, device: int, strings: StringPool) -> De
     """
     raw = table.integers(
         {
-            "start_time": NO_TIME,
-            "duration": NO_TIME,
             "stream_id": NO_ID,
             "task_id": NO_ID,
             "batch_id": NO_ID,
@@ -88,27 +85,29 @@ def read_device_tasks(table: LooseTable, device: int, strings: StringPool) -> De
     types = table.texts(("host_task_type", "device_task_type"), strings)
     overwritten = strings.matching("\0" in text for text in strings)
     whole = ~np.any([np.isin(codes, overwritten) for codes in types.values()], axis=0)
-    start_ns, length_ns = np.where(whole, raw["start_time"], NO_TIME), raw["duration"]
-    known = (start_ns != NO_TIME) & (length_ns != NO_TIME)
+    start_ns, end_ns = (
+        np.where(whole, moments_ns, NO_TIME)
+        for moments_ns in table.intervals("start_time", "duration")
+    )
     unknown = strings.find("UNKNOWN")
     ran = ~((start_ns == -1) | (types["device_task_type"] == (-1 if unknown is None else unknown)))
-    connection, graph = raw["connection_id"], raw["model_id"]
     device_type = _device_types(types["device_task_type"], strings)
     kind = _kinds(types["host_task_type"], device_type, strings)
     tasks = Tasks.of(
         len(start_ns),
         {
             "start_ns": start_ns,
-            "end_ns": np.where(known, start_ns + np.where(known, length_ns, 0), NO_TIME),
+            "end_ns": end_ns,
             "device": np.full(len(start_ns), device),
             "stream": raw["stream_id"],
             "task": raw["task_id"],
             "batch": raw["batch_id"],
             "context": raw["context_id"],
-            "graph": np.where(graph < 0, NO_GRAPH, graph),
-            "connection": np.where(connection == NO_CONNECTION, NO_ID, connection),
+            "graph": IDS["graph"].given(raw["model_id"]),
+            "connection": IDS["connection"].given(raw["connection_id"]),
             "name": kind,
             "task_type": kind,
+            "copy": are_of(COPY_TYPES, kind, strings),
         },
     )
     return DeviceTasks(tasks.take(ran), device_type[ran], int(np.count_nonzero(~ran)))
@@ -165,12 +164,16 @@ def described(
         named: whether more is wanted of operators than which of them compute.
         every_arg: whether args are wanted that only `--args all` shows.
 
-    A task computes if it ran an operator; without any operators, by the type of the task.
+    A task computes if it ran an operator; without any operators, by the type of the task, which
+    leaves open what AI CPUs ran.
     """
     tasks = found.tasks
     if not len(operators) or not operators.has("stream_id", "task_id"):
-        tasks = replace(tasks, compute=are_of(COMPUTE_TYPES, found.device_type, strings))
-        return _with_kernel_names(tasks, launched, strings)
+        by_type = [
+            compute_by_type(types, strings) for types in (tasks.task_type, found.device_type)
+        ]
+        tasks = replace(tasks, compute=by_type[0] | by_type[1])
+        return _typed(_with_kernel_names(tasks, launched, strings))
     own = _Operators(operators, strings, named=named, every_arg=every_arg)
     key, of_operator = task_keys(tasks, own.ids, operators)
     row = Lookup({"key": of_operator}, "key").find(key)
@@ -200,8 +203,8 @@ class _Operators:
         # block_dim was the number of blocks before block_num came, and means something else since.
         column = "block_num" if table.has("block_num") else "block_dim"
         self.blocks = table.integers({column: NO_ID})[column]
-        columns = ["op_name", "task_type"]
-        columns += ["op_type", "input_shapes"] if named else []
+        columns = ["op_name", "op_type", "task_type"]
+        columns += ["input_shapes"] if named else []
         columns += ["output_shapes", "input_data_types"] if named and every_arg else []
         self.texts = table.texts(columns, strings)
         for name in filter(_SHAPES.__contains__, columns):
@@ -236,3 +239,9 @@ def _with_kernel_names(tasks: Tasks, launched: LooseTable, strings: StringPool) 
     name = names[np.maximum(row, 0)] if len(names) else tasks.name
     known = (row >= 0) & (name != NO_NAME) & tasks.compute
     return replace(tasks, name=np.where(known, name, tasks.name))
+
+
+def _typed(tasks: Tasks) -> Tasks:
+    """Tasks that nothing else is known of have the type of their unit as that of their operator."""
+    unnamed = tasks.compute & (tasks.name == tasks.task_type)
+    return replace(tasks, op_type=np.where(unnamed, tasks.task_type, tasks.op_type))

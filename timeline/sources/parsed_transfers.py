@@ -9,8 +9,9 @@ import numpy as np
 
 from timeline.records.columns import Codes, Columns, Float64, Int64, Rows, column
 from timeline.records.distinct import distinct
+from timeline.records.ids import IDS
 from timeline.records.strings import NO_NAME, StringPool
-from timeline.records.tables import NO_CONTEXT, NO_GRAPH, NO_ID, NO_RANK, NO_TIME, Tasks
+from timeline.records.tables import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME, Tasks
 from timeline.sources.database_joins import Lookup, ordinals
 from timeline.sources.loose_table import LooseTable
 from timeline.sources.parsed_databases import ParsedDatabases
@@ -77,20 +78,17 @@ def _of_device(table: LooseTable, strings: StringPool) -> Transfers:
     newer = table.has("op_id")
     raw = table.integers(
         {
-            "timestamp": NO_TIME,
-            "duration": NO_TIME,
             "op_id" if newer else "connection_id": NO_ID,
             "iter_id" if newer else "first_timestamp": NO_ID,
         }
     )
-    known = (raw["timestamp"] != NO_TIME) & (raw["duration"] != NO_TIME)
-    end_ns = np.where(known, raw["timestamp"] + np.where(known, raw["duration"], 0), NO_TIME)
+    start_ns, end_ns = table.intervals("timestamp", "duration")
     texts = table.texts(("hccl_name", "op_name"), strings)
     return Transfers.of(
         len(end_ns),
         _described(table, strings)
         | {
-            "start_ns": raw["timestamp"],
+            "start_ns": start_ns,
             "end_ns": end_ns,
             "name": texts["hccl_name"],
             "op": texts["op_name"],
@@ -166,7 +164,7 @@ def _described(table: LooseTable, strings: StringPool) -> dict[str, Any]:
             "context_id": NO_CONTEXT,
             "model_id": NO_GRAPH,
             "local_rank": NO_ID,
-            "remote_rank": NO_RANK,
+            "remote_rank": NO_ID,
             "size": NO_ID,
         }
     )
@@ -181,7 +179,7 @@ def _described(table: LooseTable, strings: StringPool) -> dict[str, Any]:
         "stream": raw["stream_id"],
         "task": raw["task_id"],
         "context": raw["context_id"],
-        "graph": np.where(raw["model_id"] < 0, NO_GRAPH, raw["model_id"]),
+        "graph": IDS["graph"].given(raw["model_id"]),
         "source_rank": raw["local_rank"],
         "target_rank": raw["remote_rank"],
         "size_bytes": raw["size"],

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from timeline.errors import NoProfileError, SourceError, TimelineError, UsageError
 from timeline.records.tables import Records
 from timeline.sources.base import Clock, Identity, Source, Wanted
-from timeline.sources.discovery import Discovered, discover
+from timeline.sources.discovery import EXPORT, Discovered, Finding, Unclear, discover
 from timeline.sources.file_names import plain_database
 from timeline.sources.member_names import archive_stem, is_archive
 from timeline.sources.opened import readable
@@ -32,7 +32,7 @@ def found_at(
     assigned: Mapping[str, int],
     report: Report,
     *,
-    keep_going: bool = False,
+    finding: Finding = EXPORT,
     executor: str = "",
 ) -> Iterator[Discovered]:
     """Find the profile of every rank at a path; see `discover`.
@@ -43,6 +43,7 @@ def found_at(
 
     Args:
         report: is told how far unpacking is.
+        finding: what is asked of finding captures.
         executor: the address of others that will read the profile; they cannot see what is
             unpacked here.
 
@@ -51,7 +52,7 @@ def found_at(
         UsageError: something is packed and there is an executor, or as `discover`.
     """
     with contextlib.ExitStack() as stack:
-        yield _Unpacking(path, report, executor, stack).found(assigned, keep_going=keep_going)
+        yield _Unpacking(path, report, executor, stack).found(assigned, finding)
 
 
 @dataclass(frozen=True)
@@ -109,26 +110,25 @@ class _Unpacking:
         self._numbers = itertools.count()
         self._names = _Names()
 
-    def found(self, assigned: Mapping[str, int], *, keep_going: bool) -> Discovered:
+    def found(self, assigned: Mapping[str, int], finding: Finding) -> Discovered:
         """The sources of the profile, whatever of it is packed."""
         path = self._path
         if is_archive(path.name) and path.is_file():
-            return self._in_archives(path.parent, [path], assigned, keep_going=keep_going)
+            return self._in_archives(path.parent, [path], assigned, finding)
         try:
-            return self._discovered(path, assigned, (), keep_going=keep_going)
+            return self._discovered(path, assigned, (), finding)
         except NoProfileError:
             archives = _archives_below(path)
             if not archives:
                 raise
-        return self._in_archives(path, archives, assigned, keep_going=keep_going)
+        return self._in_archives(path, archives, assigned, finding)
 
     def _in_archives(
         self,
         around: Path,
         archives: Sequence[Path],
         assigned: Mapping[str, int],
-        *,
-        keep_going: bool,
+        finding: Finding,
     ) -> Discovered:
         """Unpack archives at and below a directory into one of the same name, and look there.
 
@@ -149,7 +149,7 @@ class _Unpacking:
             try:
                 notes += unpack(archive, there, budget_for(archive, temporary), self._report)
             except SourceError as error:
-                if not keep_going or archive == self._path:
+                if not finding.keep_going or archive == self._path:
                     raise
                 notes.append(f"left out: {error}")
                 shutil.rmtree(there, ignore_errors=True)
@@ -158,7 +158,7 @@ class _Unpacking:
         is_one = archives[0] == self._path
         try:
             return self._discovered(
-                there if is_one else root, assigned, notes, copied=True, keep_going=keep_going
+                there if is_one else root, assigned, notes, finding, copied=True
             )
         except NoProfileError as error:
             error.hints = (*notes, *error.hints)
@@ -169,21 +169,27 @@ class _Unpacking:
         root: Path,
         assigned: Mapping[str, int],
         notes: Sequence[str],
+        finding: Finding,
         *,
         copied: bool = False,
-        keep_going: bool,
     ) -> Discovered:
         with self._naming():
             found = discover(
                 root,
                 {self._names.inside(name): rank for name, rank in assigned.items()},
-                keep_going=keep_going,
+                finding=finding,
                 above=tuple(self._path.resolve().parents) if copied else None,
                 unpacked=self._database,
             )
-        return Discovered(
-            tuple(self._shown(source) for source in found.sources),
-            (*notes, *map(self._names.shown, found.notes)),
+        return replace(
+            found,
+            sources=tuple(self._shown(source) for source in found.sources),
+            notes=(*notes, *map(self._names.shown, found.notes)),
+            runs=tuple(run.renamed(self._names.shown) for run in found.runs),
+            unclear=tuple(
+                Unclear(Path(self._names.shown(str(own.path))), self._names.shown(own.problem))
+                for own in found.unclear
+            ),
         )
 
     def _shown(self, source: Source) -> Source:

@@ -25,18 +25,14 @@ from timeline.records.tables import (
     Tasks,
 )
 from timeline.sources.base import Clock, Identity, Wanted
-from timeline.sources.common.task_kinds import COMPUTE_TYPES
+from timeline.sources.common.ai_cpu import ai_cpu_remark
+from timeline.sources.common.task_kinds import COPY_TYPES, compute_by_type
 from timeline.sources.damage import left_out
 from timeline.sources.database_joins import covering_parents
+from timeline.sources.device_clock import CounterClock, read_anchor
 from timeline.sources.identity import how_to_export
 from timeline.sources.opened import open_file, readable
-from timeline.sources.raw_clock import (
-    NO_ANCHOR,
-    DeviceClock,
-    read_anchor,
-    read_device_clock,
-    read_device_info,
-)
+from timeline.sources.raw_clock import NO_ANCHOR, read_device_clock, read_device_info
 from timeline.sources.raw_slices import (
     RecordReader,
     UInt64,
@@ -78,7 +74,8 @@ class RawSlicesSource:
     @property
     def clock(self) -> Clock:
         """That of the host, where the capture says how the device's counter relates to it."""
-        return Clock() if read_anchor(self.data.parent) is None else self.host_clock
+        # Whether there is an anchor does not depend on the frequency of its correction.
+        return Clock() if read_anchor(self.data.parent, {}) is None else self.host_clock
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -121,7 +118,7 @@ def _has_expanded_streams(host_data: Path) -> bool:
 class _Reader:
     """One pass over the logs of one device."""
 
-    def __init__(self, source: RawSlicesSource, clock: DeviceClock, named: bool) -> None:
+    def __init__(self, source: RawSlicesSource, clock: CounterClock, named: bool) -> None:
         self.source, self.clock, self.named = source, clock, named
         self.rank = source.identity.rank
         self.slices = source.files
@@ -165,11 +162,13 @@ class _Reader:
         kind = found.kind + np.where(inside, _KINDS, 0)
         types = [log.types.get(code, f"type {code}") for code in range(_KINDS)]
         types += [SUBTASK_TYPES.get(code, f"sub-task type {code}") for code in range(_KINDS)]
-        computes = np.array([name in COMPUTE_TYPES for name in types])
+        copies = np.array([name in COPY_TYPES for name in types])
         held = distinct(kind)
         codes = np.zeros(2 * _KINDS, np.int32)
         codes[held] = self.strings.codes(types[code] for code in held.tolist())
         device = self.source.identity.device
+        task_type = codes[kind]
+        compute = compute_by_type(task_type, self.strings)
         return Tasks.of(
             count,
             {
@@ -180,8 +179,10 @@ class _Reader:
                 "task": task,
                 "context": np.where(inside, context, NO_CONTEXT),
                 "name": self._names(log, found, kind, types),
-                "task_type": codes[kind],
-                "compute": computes[kind],
+                "task_type": task_type,
+                "op_type": np.where(compute, task_type, NO_NAME),
+                "compute": compute,
+                "copy": copies[kind],
             },
         )
 
@@ -230,16 +231,19 @@ class _Reader:
             steps=self.steps,
             parts=self.parts,
             omissions=(*self.omissions, *left_out(beside, self.rank, loss=False)),
-            warnings=tuple(self._warnings(directory, several)),
+            warnings=tuple(self._warnings(directory, several, tasks)),
         )
 
-    def _warnings(self, directory: Path, several: int) -> list[str]:
+    def _warnings(self, directory: Path, several: int, tasks: Tasks) -> list[str]:
         """What the records do not tell, and what would."""
         found = [
             "raw data, read without CANN. Names and shapes of operators, communication with its "
-            "planes, host calls and counters are not known; communication shows as free time. "
+            "planes, host calls and counters are not known; communication shows as idle time "
+            "and copies. "
             f"To have them: msprof --export=on --output={directory}"
         ]
+        if remark := ai_cpu_remark(tasks, self.strings, "the host's record of operators"):
+            found.append(remark)
         if self.unanchored:
             found.append(
                 "dev_start.log and host_start.log do not relate the counter of the device to the "

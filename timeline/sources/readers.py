@@ -41,11 +41,12 @@ def source_of(capture: Capture, identity: Identity, clock: Clock, several: bool)
 
             host = clock.host or host_of(identity.worker)
             return KinetoSource(identity, replace(clock, host=host), capture.content)
-        case Layout.TEXT:
-            from timeline.sources.mindspore_text import MindSporeTextSource
+        case Layout.TEXT | Layout.STEP_TICKS:
+            from timeline.sources.mindspore_text import STEP_TRACE, TEXT, MindSporeTextSource
 
             assert capture.device is not None
-            return MindSporeTextSource(identity, clock, capture.content, capture.device)
+            name = TEXT if capture.layout is Layout.TEXT else STEP_TRACE
+            return MindSporeTextSource(identity, clock, capture.content, capture.device, name)
         case Layout.HARDWARE_LOG:
             from timeline.sources.mindspore_raw import MindSporeRawSource
 

@@ -1,58 +1,84 @@
-"""Turns the captures that claim one rank into the one to read, and notes on the others."""
+"""Turns captures of one rank that are copies of each other into the best one, and notes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime
+from collections import defaultdict
 
-from timeline.errors import RankIdentityError, spell_ids
-from timeline.sources.base import Identity, Source
-from timeline.sources.identity import how_to_export
-from timeline.sources.layouts import RAW_LAYOUTS, Capture, Layout
+from timeline.errors import spell_ids
+from timeline.sources.identity import Claim, how_to_export, raw_error
+from timeline.sources.layouts import RAW_LAYOUTS, Layout
 
-__all__ = ["Candidate", "newest", "several_runs"]
-
-SAME_RUN_SECONDS = 60
-"""Captures of two processes that start closer than this belong to one run."""
+__all__ = ["without_twins"]
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """A capture with the rank that it claims, and what reads it."""
+def without_twins(claims: list[Claim]) -> tuple[list[Claim], list[str]]:
+    """The captures without those of which another one is made, and a note for each passed over.
 
-    capture: Capture
-    identity: Identity
-    source: Source
-
-
-def newest(rank: int, candidates: list[Candidate]) -> tuple[Candidate, list[str]]:
-    """The newest capture of a rank, and a note for each one passed over.
-
-    Captures follow each other when one process took them or their times are apart; captures of
-    one moment by two processes are two cards that claim one rank.
+    What was recorded and not exported gives way to any export of its rank, MindSpore's text to an
+    export inside its directory, and data of msprof to what lies around it and was made of it.
     """
-    candidates, passed = _without_poorer(rank, _without_raw_twins(candidates))
-    candidates, twins = _without_text_twins(rank, candidates)
-    passed += twins
-    ordered = sorted(candidates, key=lambda found: found.identity.taken)
-    newest = ordered[-1]
-    for older in ordered[:-1]:
-        if not _follows(older.identity, newest.identity):
-            listed = "; ".join(_spell(found) for found in ordered)
-            raise RankIdentityError(
-                newest.capture.directory,
-                f"rank {rank} appears twice: {listed}. Using neither.",
-                do="Pass the one you want as PATH, or give another id: --assign-rank DIR=RANK",
-            )
-    passed += [
-        f"rank {rank}: {older.capture.directory.name} is older than "
-        f"{newest.capture.directory.name} and was not read."
-        for older in ordered[:-1]
+    claims, notes = _without_logs_of_texts(claims)
+    claims, passed = _without_nameless_raw(claims)
+    notes += passed
+    by_rank: dict[int | None, list[Claim]] = defaultdict(list)
+    for claim in claims:
+        by_rank[claim.rank].append(claim)
+    kept = _without_raw_twins(by_rank.pop(None, []), claims)
+    for rank, own in sorted(by_rank.items(), key=lambda found: str(found[0])):
+        assert rank is not None
+        rich, passed = _without_poorer(rank, _without_raw_twins(own, own))
+        notes += passed
+        best, passed = _without_text_twins(rank, rich)
+        notes += passed
+        kept += best
+    return kept, notes
+
+
+def _without_logs_of_texts(claims: list[Claim]) -> tuple[list[Claim], list[str]]:
+    """Pass over raw files beside the text outputs that MindSpore made of them.
+
+    Their ids cannot be compared: those of raw files are devices, those of text may be ranks.
+    """
+    texts = {own.capture.directory for own in claims if own.capture.layout is Layout.TEXT}
+    around = texts | {directory.parent for directory in texts}
+    kept, devices = [], defaultdict(list)
+    for claim in claims:
+        directory = claim.capture.directory
+        if claim.capture.layout is Layout.HARDWARE_LOG and {directory, *directory.parents} & around:
+            devices[directory].append(claim.capture.device or 0)
+        else:
+            kept.append(claim)
+    return kept, [
+        f"the raw files of device {spell_ids(own)} in {directory.name} were not read: MindSpore's "
+        "text outputs are beside them."
+        for directory, own in devices.items()
     ]
-    return newest, passed
 
 
-def _without_poorer(rank: int, candidates: list[Candidate]) -> tuple[list[Candidate], list[str]]:
+def _without_nameless_raw(claims: list[Claim]) -> tuple[list[Claim], list[str]]:
+    """Pass over raw captures of no known rank where better ones are.
+
+    So are PROF_* directories beside text outputs, which MindSpore made of them.
+    """
+    layouts = {own.capture.layout for own in claims}
+    poor = RAW_LAYOUTS if layouts - RAW_LAYOUTS else frozenset({Layout.RAW})
+    texts = {own.capture.directory for own in claims if own.capture.layout is Layout.TEXT}
+    if not layouts - poor:
+        return claims, []
+    kept, notes = [], []
+    for claim in claims:
+        directory = claim.capture.directory
+        if claim.rank is None and directory.parent in texts:
+            said = claim.contradiction or "no rank id in its metadata or name"
+            notes.append(f"{directory}: {said}. The text outputs beside it are read instead.")
+        elif claim.capture.layout in poor and not claim.evidence:
+            notes.append(str(raw_error(directory)))
+        else:
+            kept.append(claim)
+    return kept, notes
+
+
+def _without_poorer(rank: int, candidates: list[Claim]) -> tuple[list[Claim], list[str]]:
     """The captures that were exported; without any, raw ones that can be read; else all.
 
     And a note for each raw capture passed over that is newer than all of those.
@@ -60,39 +86,24 @@ def _without_poorer(rank: int, candidates: list[Candidate]) -> tuple[list[Candid
     for poor in (RAW_LAYOUTS, frozenset({Layout.RAW})):
         kept = [found for found in candidates if found.capture.layout not in poor]
         if kept:
-            latest = max(found.identity.taken for found in kept)
+            latest = max(found.taken for found in kept)
             return kept, [
                 f"rank {rank}: {found.capture.directory.name} is newer, but was not read. "
                 f"{how_to_export(found.capture.directory)}"
                 for found in candidates
-                if found.capture.layout in poor and found.identity.taken > latest
+                if found.capture.layout in poor and found.taken > latest
             ]
     return candidates, []
 
 
-def several_runs(chosen: list[Candidate]) -> list[str]:
-    """A note where the newest captures of ranks were taken far apart."""
-    times = {found.identity.rank: found.identity.taken for found in chosen if found.identity.taken}
-    if not times:
-        return []
-    latest = max(_moment(taken) for taken in times.values())
-    older = [rank for rank, taken in times.items() if latest - _moment(taken) >= SAME_RUN_SECONDS]
-    if not older:
-        return []
-    return [
-        f"the newest captures of ranks {spell_ids(older)} are older than those of the other ranks; "
-        "they may be of another run."
-    ]
-
-
-def _without_raw_twins(candidates: list[Candidate]) -> list[Candidate]:
+def _without_raw_twins(candidates: list[Claim], around: list[Claim]) -> list[Claim]:
     """Drop msprof's own data that lies beside what the framework made of it (MindSpore to 2.4)."""
     made = {
         found.capture.directory.parent
-        for found in candidates
+        for found in around
         if found.capture.directory.name.endswith(("_ascend_ms", "_ascend_pt"))
     }
-    kept = [
+    return [
         found
         for found in candidates
         if not (
@@ -100,12 +111,9 @@ def _without_raw_twins(candidates: list[Candidate]) -> list[Candidate]:
             and found.capture.directory.parent in made
         )
     ]
-    return kept or candidates
 
 
-def _without_text_twins(
-    rank: int, candidates: list[Candidate]
-) -> tuple[list[Candidate], list[str]]:
+def _without_text_twins(rank: int, candidates: list[Claim]) -> tuple[list[Claim], list[str]]:
     """Drop MindSpore's text outputs where the export they were made of lies beside them."""
     exported = [found for found in candidates if found.capture.layout is not Layout.TEXT]
     kept, notes = list(exported), []
@@ -121,24 +129,3 @@ def _without_text_twins(
             else:
                 kept.append(found)
     return kept, notes
-
-
-def _follows(older: Identity, newer: Identity) -> bool:
-    if not older.taken or not newer.taken or older.taken == newer.taken:
-        return False
-    if older.worker and older.worker == newer.worker:
-        return True
-    return (_moment(newer.taken) - _moment(older.taken)) >= SAME_RUN_SECONDS
-
-
-def _moment(taken: str) -> float:
-    try:
-        return datetime.strptime(taken[:14] + "+0000", "%Y%m%d%H%M%S%z").timestamp()
-    except ValueError:
-        return float(int(taken[:14]))
-
-
-def _spell(found: Candidate) -> str:
-    taken = found.identity.taken
-    when = f" ({taken[8:10]}:{taken[10:12]}:{taken[12:14]})" if taken else ""
-    return f"{found.capture.directory.name}{when} by {found.identity.evidence}"

@@ -89,6 +89,13 @@ class Database:
         with reading(self.path):
             return self._count(table, "") if self.has(table) else 0
 
+    def has_rows(self, table: str) -> bool:
+        """Whether a table is there and holds a row that can be read."""
+        if self.has(table):
+            with contextlib.suppress(*_DAMAGES):
+                return bool(list(self._connection.execute(f'SELECT 1 FROM "{table}" LIMIT 1')))
+        return False
+
     def rows(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """The rows of a small query."""
         with reading(self.path):

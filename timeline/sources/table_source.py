@@ -16,6 +16,8 @@ from timeline.records.strings import StringPool
 from timeline.records.tables import NO_ID, Omission, Records, StepParts, Steps
 from timeline.selection import Layer
 from timeline.sources.base import Clock, Identity, Wanted
+from timeline.sources.common.ai_cpu import ai_cpu_remark
+from timeline.sources.common.task_kinds import compute_by_type
 from timeline.sources.communication_groups import read_groups
 from timeline.sources.damage import Damage, left_out
 from timeline.sources.exports import newest_export
@@ -35,7 +37,6 @@ from timeline.sources.kernel_tasks import (
     repeats,
     steps_of,
     tasks_of,
-    types_that_compute,
 )
 from timeline.sources.step_table import read_step_table
 from timeline.sources.table_blocks import read_blocks
@@ -195,21 +196,29 @@ class _Reading:
         self, kernels: KernelTable, others: KernelTable, groups: Mapping[str, str]
     ) -> Records:
         """The tasks of both tables, each once, and the ops."""
+        tells_copies = len(others) > 0
         if len(kernels):
-            again = repeats(others, kernels)
-            reason = "rows of task_time that are kernels, which are drawn from their own table"
-            count = int(np.count_nonzero(again))
-            self.omissions += left_out({reason: count}, self.identity.rank, loss=False)
-            others = others.take(~again)
+            again, whole = repeats(others, kernels)
+            beside = {
+                "rows of task_time that are kernels, which are drawn from their own table": again,
+                "FFTS+ tasks that only repeat the span of their sub-tasks": whole,
+            }
+            counts = {reason: int(np.count_nonzero(rows)) for reason, rows in beside.items()}
+            self.omissions += left_out(counts, self.identity.rank, loss=False)
+            others = others.take(~(again | whole))
             compute = np.concatenate([~kernels.communicates, np.zeros(len(others), np.bool_)])
         else:
-            compute = types_that_compute(others, self.strings)
+            compute = compute_by_type(others.core, self.strings, others.name)
         rows = KernelTable.concat([kernels, others])
+        tasks = tasks_of(rows, compute, self.strings)
+        if not len(kernels) and (remark := ai_cpu_remark(tasks, self.strings, "op_summary")):
+            self.warnings.append(f"rank {self.identity.rank}: {remark}")
         return Records(
             self.identity.rank,
             self.strings,
-            tasks=tasks_of(rows, compute),
+            tasks=tasks,
             ops=ops_of(rows, self.strings, groups),
+            tells_copies=tells_copies,
         )
 
 

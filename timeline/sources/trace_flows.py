@@ -17,11 +17,12 @@ from timeline.sources.microseconds import moments_ns
 from timeline.sources.trace_events import FlowFinish, FlowStart, FlowStep
 from timeline.sources.trace_lanes import LaneKey
 
-__all__ = ["FlowReader", "LaneRows", "Launches", "ResolvedFlows"]
+__all__ = ["NOT_BOUND", "FlowReader", "LaneRows", "Launches", "ResolvedFlows"]
 
 LAUNCH = frozenset({"HostToDevice", "async_npu"})
 """Categories whose start is the moment a task was launched on the host."""
 NOT_BOUND = -1
+"""Row of an end that is missing, or that lies in no row."""
 MOST = b"%d" % np.iinfo(np.int64).max
 """The largest id that a column holds as it is."""
 
@@ -47,11 +48,16 @@ class Launches:
 
 @dataclass(frozen=True)
 class ResolvedFlows:
-    """Arrows, launch times, and how many arrows lack an end."""
+    """Arrows, launch times, and the arrows that lack an end: that one is NOT_BOUND."""
 
     flows: Flows
     launches: Launches
-    half: int
+    lacking: Flows
+
+    @property
+    def half(self) -> int:
+        """How many arrows lack an end."""
+        return len(self.lacking)
 
 
 @dataclass(frozen=True)
@@ -136,19 +142,19 @@ class FlowReader:
             [code for name in LAUNCH if (code := self.strings.find(name)) is not None],
         )
         launched = np.flatnonzero((target != NOT_BOUND) & started & launching)
-        whole = np.flatnonzero((target != NOT_BOUND) & (source != NOT_BOUND))
+        whole = (target != NOT_BOUND) & (source != NOT_BOUND)
         flows = Flows.of(
             len(whole),
             {
-                "category": ends.category[start[whole]],
-                "source_kind": kind[start[whole]],
-                "source_row": source[whole],
-                "target_kind": kind[end[whole]],
-                "target_row": target[whole],
+                "category": ends.category[np.where(started, start, end)],
+                "source_kind": np.where(started, kind[start], NOT_BOUND),
+                "source_row": source,
+                "target_kind": np.where(ended, kind[end], NOT_BOUND),
+                "target_row": target,
             },
         )
         launches = Launches(kind[end[launched]], target[launched], ends.time_ns[start[launched]])
-        return ResolvedFlows(flows, launches, len(start) - len(whole))
+        return ResolvedFlows(flows.take(whole), launches, flows.take(~whole))
 
     def _bind(
         self, ends: _Ends, lane_of: Callable[[LaneKey], LaneRows | None]

@@ -10,7 +10,15 @@ from operator import itemgetter
 from timeline.sources.trace_events import Metadata, text
 from timeline.sources.whole_numbers import whole_number
 
-__all__ = ["LaneKey", "LaneKind", "LaneMeaning", "LaneNames"]
+__all__ = [
+    "HOST_DEVICE",
+    "OVERLAP",
+    "LaneKey",
+    "LaneKind",
+    "LaneMeaning",
+    "LaneNames",
+    "device_of",
+]
 
 LaneKey = tuple[object, object]
 """(pid, tid) as the file spells them."""
@@ -29,6 +37,15 @@ _MODEL = re.compile(r"(?:Step Trace\()?Model ID\)?:\s*([0-9]{1,10})\)?")
 _GROUP = re.compile(r"(.+?) Communication")
 
 
+HOST_DEVICE = 31
+"""Device number that msprof packs into the pid of host processes."""
+
+
+def device_of(pid: object) -> int | None:
+    """The device packed into the low bits of every pid that msprof writes."""
+    return pid & 31 if isinstance(pid, int) else None
+
+
 class LaneKind(enum.Enum):
     """The table a lane's events belong to."""
 
@@ -38,7 +55,8 @@ class LaneKind(enum.Enum):
     OPS = enum.auto()
     HOST = enum.auto()
     DERIVED = enum.auto()
-    """Overlap Analysis: recomputed from records, never copied."""
+    """Overlap Analysis: recomputed from records, never drawn; it tells the rule of free time, and
+    what computes where tasks do not."""
 
 
 @dataclass

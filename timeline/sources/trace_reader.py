@@ -29,12 +29,16 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
+from timeline.records.vendor import VendorFigures
 from timeline.selection import Layer
 from timeline.sources.base import Wanted
+from timeline.sources.connected_flows import connected_flows
 from timeline.sources.damage import Damage
 from timeline.sources.event_scanner import EventScanner, is_compiled
 from timeline.sources.json_events import look_for_metadata, read_events
 from timeline.sources.lane_events import DecodedLanes, LaneEvents
+from timeline.sources.own_computing import computing_spans, settle_by_computing
+from timeline.sources.own_overlap import OwnOverlap
 from timeline.sources.scanned_arrows import add_arrows
 from timeline.sources.scanned_counters import scanned_counters
 from timeline.sources.scanned_events import ARROWS, COMPLETE, COUNTER, ScannedEvents
@@ -51,8 +55,15 @@ from timeline.sources.trace_events import (
     Metadata,
     Other,
 )
-from timeline.sources.trace_flows import FlowReader, LaneRows, ResolvedFlows
-from timeline.sources.trace_lanes import LaneKey, LaneKind, LaneMeaning, LaneNames
+from timeline.sources.trace_flows import FlowReader, LaneRows
+from timeline.sources.trace_lanes import (
+    HOST_DEVICE,
+    LaneKey,
+    LaneKind,
+    LaneMeaning,
+    LaneNames,
+    device_of,
+)
 from timeline.sources.trace_records import with_launches, without_connections
 from timeline.sources.trace_tables import (
     PROFILER_STEP,
@@ -64,6 +75,7 @@ from timeline.sources.trace_tables import (
     step_tables,
     tasks_table,
 )
+from timeline.sources.vendor_overlap import overlap_figures
 from timeline.sources.whole_numbers import whole_number
 
 __all__ = ["TraceFiles", "read_trace"]
@@ -131,6 +143,7 @@ class _Reader:
         self._read_as: dict[LaneKey, LaneMeaning] = {}
         self._tables = _Tables()
         self._counters, self._flows = CounterReader(), FlowReader(strings)
+        self._own_overlap = OwnOverlap()
         self._lanes: dict[LaneKey, list[Complete]] = defaultdict(list)
         self._samples: dict[CounterKey, list[Counter]] = defaultdict(list)
         self._ends: list[FlowStart | FlowStep | FlowFinish] = []
@@ -198,7 +211,7 @@ class _Reader:
         return isinstance(event, Other) or self._of_device(event.pid)
 
     def _of_device(self, pid: object) -> bool:
-        return not self._files.only_device or _device_of(pid) in (self._files.device, HOST_DEVICE)
+        return not self._files.only_device or device_of(pid) in (self._files.device, HOST_DEVICE)
 
     def _flush(self) -> None:
         """Turn events into columns, but for those of lanes whose names are still to come."""
@@ -272,6 +285,9 @@ class _Reader:
             lambda key: _lane_rows(self._runs[key], records) if key in self._runs else None
         )
         records = with_launches(records, self._tables.calls.joined(), resolved.launches)
+        flows, half = Flows.empty(), 0
+        if Layer.ARROWS in self._layers:
+            flows, half = connected_flows(records, resolved)
         if not self._wanted.every_arg:
             records = without_connections(records)
         series, samples = self._counters.tables(self.names.process, self._strings)
@@ -279,16 +295,15 @@ class _Reader:
             records,
             series=series,
             samples=samples,
-            flows=resolved.flows if Layer.ARROWS in self._layers else Flows.empty(),
-            omissions=self._omissions(resolved, rank),
+            flows=flows,
+            omissions=self._omissions(half, rank),
+            free_rule=self._own_overlap.rule(self._files.paths[0].name),
         )
 
-    def _omissions(self, resolved: ResolvedFlows, rank: int) -> tuple[Omission, ...]:
+    def _omissions(self, half: int, rank: int) -> tuple[Omission, ...]:
         made = []
-        if resolved.half and Layer.ARROWS in self._layers:
-            made.append(
-                Omission("arrows whose other end is not in the profile", resolved.half, rank)
-            )
+        if half:
+            made.append(Omission("arrows whose other end is not in the profile", half, rank))
         if self._others:
             made.append(
                 Omission("trace events of a phase that is not drawn", self._others, rank, loss=True)
@@ -339,6 +354,12 @@ class _Reader:
             )
             tables.steps.add(steps)
             tables.parts.add(parts)
+        if kind is LaneKind.DERIVED:
+            self._own_overlap.add(lanes)
+            tables.computing.add(computing_spans(lanes))
+            tables.vendor.add(
+                overlap_figures(lanes, _file_name(files), files.iteration, self._strings)
+            )
         if kind is LaneKind.HOST:
             rows, numbers = lanes.numbered(PROFILER_STEP)
             tables.steps.add(profiler_steps(numbers, lanes.spans(rows)))
@@ -376,13 +397,10 @@ def _scanner(strings: StringPool, wanted: Wanted) -> EventScanner | None:
     return EventScanner(strings, counters=Layer.COUNTERS in wanted.layers)
 
 
-HOST_DEVICE = 31
-"""Device number that msprof packs into the pid of host processes."""
-
-
-def _device_of(pid: object) -> int | None:
-    """The device packed into the low bits of every pid that msprof writes."""
-    return pid & 31 if isinstance(pid, int) else None
+def _file_name(files: TraceFiles) -> str:
+    """What a file is called, or files together of which each holds an iteration."""
+    name = files.paths[0].name
+    return name if files.iteration == NO_ID else f"{name.partition('_')[0]}_*.json"
 
 
 def _lane_rows(runs: Sequence[_Run], records: Records) -> LaneRows:
@@ -409,19 +427,22 @@ class _Tables:
         self.steps = Pile(Steps)
         self.parts = Pile(StepParts)
         self.calls = Pile(Calls)
+        self.computing = Pile(Spans)
+        self.vendor = Pile(VendorFigures)
 
     def records(self, rank: int, strings: StringPool, iteration: int) -> Records:
         """Join the parts, which are gone then; rows take the iteration of their file."""
-
+        tasks = settle_by_computing(self.tasks.joined(), self.computing.joined(), strings)
         return Records(
             rank,
             strings,
-            tasks=_at_iteration(self.tasks.joined(), iteration),
+            tasks=_at_iteration(tasks, iteration),
             planes=_at_iteration(self.planes.joined(), iteration),
             ops=_at_iteration(self.ops.joined(), iteration),
             host=_at_iteration(self.host.joined(), iteration),
             steps=self.steps.joined(),
             parts=self.parts.joined(),
+            vendor=self.vendor.joined(),
         )
 
 

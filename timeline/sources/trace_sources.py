@@ -18,7 +18,7 @@ from timeline.sources.exports import newest_export
 from timeline.sources.file_names import held_file, named_files, plain_name
 from timeline.sources.identity import raw_error
 from timeline.sources.joined_records import join_records
-from timeline.sources.kernel_table import describe_tasks, read_kernel_table
+from timeline.sources.kernel_table import describe_tasks, end_tasks, read_kernel_table
 from timeline.sources.step_table import read_step_table
 from timeline.sources.trace_reader import TraceFiles, read_trace
 
@@ -37,7 +37,10 @@ _STEP_TRACE_NAME = re.compile(r"step_trace_([0-9]{1,10})_([0-9]{1,10})_([0-9]{1,
 
 @dataclass(frozen=True)
 class TraceViewSource:
-    """`ASCEND_PROFILER_OUTPUT/trace_view.json` of torch_npu and MindSpore."""
+    """`ASCEND_PROFILER_OUTPUT/trace_view.json` of torch_npu and MindSpore.
+
+    output: the directory, or a trace that lies anywhere and is called anything.
+    """
 
     identity: Identity
     clock: Clock
@@ -48,6 +51,8 @@ class TraceViewSource:
     def files(self) -> tuple[Path, ...]:
         """The trace, and the kernel table where there is one."""
         name = "trace_view.json"
+        if self.output.is_file():
+            return (self.output,)
         trace = held_file(self.output, name) or self.output / name
         kernels = held_file(self.output, "kernel_details.csv")
         return (trace, *([kernels] if kernels else []))
@@ -112,7 +117,7 @@ class MindStudioSource:
                 found, pieces = read_step_table(path, only, damage)
                 omissions = (*records.omissions, *damage.omissions(rank))
                 records = replace(records, steps=found, parts=pieces, omissions=omissions)
-        return _finish(records, list(self._tables("op_summary", "csv")), only)
+        return _finish(records, list(self._tables("op_summary", "csv")), only, ends=True)
 
 
 @dataclass(frozen=True)
@@ -187,12 +192,18 @@ class RawSource:
         raise raw_error(self.identity.directory)
 
 
-def _finish(records: Records, kernel_tables: list[Path], device: int | None) -> Records:
-    """Describe tasks by their kernel table and keep one copy of each step."""
+def _finish(
+    records: Records, kernel_tables: list[Path], device: int | None, *, ends: bool = False
+) -> Records:
+    """Describe tasks by their kernel table and keep one copy of each step.
+
+    ends: whether the table also tells when tasks end.
+    """
     warnings = records.warnings
     if kernel_tables:
         table, lost = read_kernel_table(kernel_tables, records.strings, records.rank, device)
-        tasks, unmatched = describe_tasks(records.tasks, table)
+        own = end_tasks(records.tasks, table) if ends else records.tasks
+        tasks, unmatched = describe_tasks(own, table)
         records = replace(records, tasks=tasks, omissions=(*records.omissions, *lost))
         if unmatched:
             warnings += (

@@ -25,7 +25,7 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
-from timeline.sources.common.task_kinds import COMPUTE_TYPES, are_of
+from timeline.sources.common.task_kinds import COPY_TYPES, are_of, compute_by_type
 from timeline.sources.lane_events import LaneEvents
 
 __all__ = [
@@ -58,7 +58,7 @@ def tasks_table(
 ) -> Tasks:
     """Device tasks of streams; `graph` is the graph of tasks that name none."""
     count = len(lanes)
-    types = lanes.arg_names("task_type")
+    types, names = lanes.arg_names("task_type"), lanes.names()
     return Tasks.of(
         count,
         lanes.spans()
@@ -68,10 +68,11 @@ def tasks_table(
             "task": lanes.ids(NO_ID, "task"),
             "graph": lanes.ids(graph, "model", "small_model"),
             "connection": lanes.ids(NO_ID, "connection"),
-            "name": lanes.names(),
+            "name": names,
             "task_type": types,
             "context": lanes.ids(NO_CONTEXT, "subtask"),
-            "compute": are_of(COMPUTE_TYPES, types, lanes.strings),
+            "compute": compute_by_type(types, lanes.strings, names),
+            "copy": are_of(COPY_TYPES, types, lanes.strings),
         }
         | ({"batch": lanes.ids(NO_ID, "batch")} if every_arg else {}),
     )

@@ -17,7 +17,6 @@ from timeline.records.tables import (
     NO_CONTEXT,
     NO_GRAPH,
     NO_ID,
-    NO_RANK,
     RUNTIME_LAYERS,
     CommunicationOps,
     FlowEnd,
@@ -119,11 +118,10 @@ def paint_communication(painter: Painter, parent: int, records: Records) -> None
             records.rank,
             meaning,
         )
-        for plane, rows in _by_value(planes.plane[held]):
+        for place, (plane, rows) in enumerate(_by_value(planes.plane[held]), 1):
             drawn = replace(every_task, rows=held[rows])
-            painter.flat(
-                f"Plane {plane}", folder, plane + 1, drawn, strings, records.rank, meanings.PLANE
-            )
+            label = f"Plane {plane}" if plane != NO_ID else "Plane not given"
+            painter.flat(label, folder, place, drawn, strings, records.rank, meanings.PLANE)
 
 
 def _op_args(ops: CommunicationOps) -> list[ArgColumn]:
@@ -140,7 +138,7 @@ def _plane_args(planes: PlaneTasks) -> list[ArgColumn]:
     moved_at = np.where(planes.size_bytes > 0, planes.bandwidth, np.nan)
     return [
         integers("src_rank", planes.source_rank, NO_ID),
-        integers("dst_rank", planes.target_rank, NO_RANK),
+        integers("dst_rank", planes.target_rank, NO_ID),
         sizes("size_bytes", planes.size_bytes),
         numbers("bandwidth_gb_s", moved_at),
         names("link_type", planes.link),
@@ -183,7 +181,7 @@ def paint_host(painter: Painter, parent: int, records: Records, layer: Rows) -> 
     for order, (thread, own) in enumerate(_by_value(picked(host.thread, layer))):
         drawn = replace(every, rows=picked(layer, own))
         painter.nested(
-            f"Thread {thread}",
+            f"Thread {thread}" if thread != NO_ID else "Thread not given",
             parent,
             order,
             drawn,
@@ -209,9 +207,8 @@ def paint_scopes(painter: Painter, parent: int, records: Records) -> None:
                 Schema.SCOPE,
                 [integers("level", scopes.level)],
             )
-            painter.nested(
-                f"Stream {stream}", parent, order, drawn, strings, records.rank, meanings.SCOPES
-            )
+            label = f"Stream {stream}" if stream != NO_ID else "Stream not given"
+            painter.nested(label, parent, order, drawn, strings, records.rank, meanings.SCOPES)
 
 
 def paint_missing(painter: Painter, parent: int, records: Records, missing: Missing) -> None:

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from timeline.analysis.checks import Measured, RankChecks, rank_checks
 from timeline.analysis.collectives import RankCollectives
 from timeline.analysis.contents import graphs_of, is_monotonic
 from timeline.analysis.cut import device_span_ns
 from timeline.analysis.links import RankLinks, rank_links
 from timeline.analysis.operators import OperatorFigures, operator_figures
-from timeline.analysis.overlap import OverlapTotals
+from timeline.analysis.overlap import FreeParts, OverlapTotals
 from timeline.analysis.step_waits import StepWaits, step_waits
 from timeline.records.clock import ClockMove
 from timeline.records.columns import Int64
+from timeline.records.counting import CommunicationRule, FreeRule
 from timeline.records.tables import NO_TIME, RUNTIME_LAYERS, Omission, Records, Steps
-from timeline.selection import Layer
+from timeline.records.vendor import UnusedFile
+from timeline.selection import Layer, Selection
 from timeline.tracks.fit import omission_of, row_count
 from timeline.tracks.rank_picture import RankPicture
 
@@ -46,6 +49,9 @@ class ProfileFacts:
     """Layers of which there is not one record."""
     omissions: tuple[Omission, ...]
     warnings: tuple[str, ...]
+    free_rule: FreeRule
+    communication_rule: CommunicationRule
+    unused: tuple[UnusedFile, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -67,6 +73,7 @@ class RankFacts:
     other_rows: int
     """Host events and counter samples."""
     overlap_ns: Mapping[str, int]
+    free_parts: FreeParts
     graphs: frozenset[int]
     tasks: int
     communication_tasks: int
@@ -77,6 +84,7 @@ class RankFacts:
     operators: OperatorFigures
     collectives: RankCollectives
     links: RankLinks
+    checks: RankChecks = field(default_factory=RankChecks)
     missing: Omission | None = None
     """The detail that is left out to keep a limit."""
 
@@ -113,6 +121,9 @@ def profile_facts(records: Records) -> ProfileFacts:
         frozenset(layer for layer, holds in _HOLDERS.items() if not holds(records)),
         records.omissions,
         records.warnings,
+        records.free_rule,
+        records.communication_rule,
+        records.unused,
     )
 
 
@@ -120,17 +131,30 @@ def facts_of(
     profile: ProfileFacts,
     picture: RankPicture,
     collectives: RankCollectives,
+    selection: Selection,
     *,
+    windowed: bool = False,
     named_operators: int = 0,
 ) -> RankFacts:
     """What the selected records of a rank tell.
 
-    named_operators: how many operators are told apart by name, and not by type alone.
+    windowed: whether a window cuts through the selection. named_operators: how many operators are
+    told apart by name, and not by type alone.
     """
     records, membership = picture.records, picture.cut.membership
     count = len(records.steps)
     op_iterations = picture.cut.op_iterations[picture.cut.op_rows]
     rows = [membership.tasks, membership.ops, membership.planes]
+    operators = operator_figures(records, op_iterations, most_names=named_operators)
+    overlap_ns = picture.overlap.totals_ns()
+    measured = Measured(
+        overlap_ns,
+        records.steps,
+        picture.step_totals,
+        operators.times,
+        operators.strings,
+        op_iterations,
+    )
     return RankFacts(
         profile,
         records.steps,
@@ -140,7 +164,8 @@ def facts_of(
         membership.device_end_ns,
         sum((np.bincount(own[own >= 0], minlength=count) for own in rows), np.zeros(count, int)),
         len(records.host) + len(records.samples),
-        picture.overlap.totals_ns(),
+        overlap_ns,
+        picture.overlap.free_parts(tells_copies=records.tells_copies),
         graphs_of(records),
         len(records.tasks),
         len(records.planes),
@@ -148,8 +173,9 @@ def facts_of(
         row_count(records),
         device_span_ns(records),
         records.omissions,
-        operator_figures(records, op_iterations, most_names=named_operators),
+        operators,
         collectives,
-        rank_links(records),
+        rank_links(records, selection.steps, whole=not windowed and selection.graphs is None),
+        rank_checks(records, selection, windowed, measured),
         omission_of(picture),
     )

@@ -10,10 +10,14 @@ from timeline.units import spell_duration
 
 __all__ = [
     "BASE_AND_NEW",
+    "COMMUNICATION_BY_TASKS",
     "CONTINUED",
+    "COPIES",
     "DATA_AUG_BOUND",
+    "FREE_OUTSIDE",
     "GET_NEXT",
     "HARDWARE",
+    "IDLE",
     "ITERATIONS",
     "NOTES",
     "NOT_IN_THIS_FILE",
@@ -60,7 +64,8 @@ _LAYERS = {
     "Step Trace": "When the steps of the rank ran, and how each was spent.",
     "Overlap Analysis": (
         "How the device spent its time, computed anew from the tasks and ops that were selected: "
-        "computing, communication that nothing overlaps and free time add up to the span."
+        "computing, communication that nothing overlaps and free time add up to the span. Free "
+        "time is copies, idle time, and what lies before the first and after the last kernel."
     ),
     "Communication": "Communication ops by group, each above the HCCL tasks of its planes.",
     "Scope Layer": "Scopes of operator names such as Default/network/Conv2D, by stream.",
@@ -89,6 +94,18 @@ OVERLAP = {
     ),
     "Free": "Neither computes nor communicates, between the first and the last of both.",
 }
+FREE_OUTSIDE = (
+    "Neither computes nor communicates, as newer versions of msprof count it: also before the "
+    "first and after the last of both, while the device has other tasks."
+)
+COMMUNICATION_BY_TASKS = (
+    "Union of the HCCL tasks of all groups, as torch_npu counted it before October 2024."
+)
+COPIES = "Memory is copied or filled while the device neither computes nor communicates."
+IDLE = (
+    "The device neither computes, communicates nor copies, between the first and the last of "
+    "computing and communication."
+)
 
 WAITING = (
     "Time in a collective before its last rank came. Starts of ranks are compared on one clock; "

@@ -156,4 +156,9 @@ def _spent(steps: list[list[_Span]], facts: Sequence[RankFacts]) -> list[ArgColu
         return []
     (own,) = facts
     rows = np.array([spans[0].row for spans in steps], np.int64)
-    return spent_args(own.step_totals, rows, np.array([len(spans) == 1 for spans in steps]))
+    return spent_args(
+        own.step_totals,
+        rows,
+        np.array([len(spans) == 1 for spans in steps]),
+        tells_copies=own.free_parts.copies_ns is not None,
+    )

@@ -100,6 +100,7 @@ def assemble(
     root = paint_overview(painter, facts)
     layers = [(own, track) for own in ranks for track in own.tracks if track.parent is None]
     folders: dict[object, int] = {}
+    places = {rank: place for place, rank in enumerate(sorted(own.rank for own in ranks))}
     if by_layer:
         named = {track.name: track for _, track in layers}
         for name, track in sorted(named.items(), key=lambda item: item[1].order):
@@ -107,7 +108,7 @@ def assemble(
     elif len(ranks) > 1:
         for own in ranks:
             name = f"Rank {own.rank}"
-            folders[own.rank] = painter.group(name, root, own.rank, meanings.RANK, own.rank)
+            folders[own.rank] = painter.group(name, root, places[own.rank], meanings.RANK, own.rank)
     made = list(painter.tracks)
     first_arrow, last_arrow = 0, sum(own.arrows for own in ranks)
     for own in ranks:
@@ -117,7 +118,10 @@ def assemble(
                 moved = replace(track, parent=track.parent + first_id)
             elif by_layer:
                 moved = replace(
-                    track, name=f"Rank {own.rank}", order=own.rank, parent=folders[track.name]
+                    track,
+                    name=f"Rank {own.rank}",
+                    order=places[own.rank],
+                    parent=folders[track.name],
                 )
             else:
                 moved = replace(track, parent=folders.get(own.rank, root))

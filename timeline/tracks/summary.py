@@ -30,22 +30,31 @@ STEP_TRACE = "Step Trace"
 OVERLAP = "Overlap Analysis"
 OVERLAP_ROWS = tuple(meanings.OVERLAP)
 """The vendor's own names, in its order."""
+COPIES, IDLE = "Copies", "Idle"
 
 
 def paint_overlap(painter: Painter, parent: int, picture: RankPicture) -> None:
-    """Draw the four rows of the overlap analysis of one rank."""
-    overlap, strings = picture.overlap, picture.records.strings
-    rows = (overlap.computing, overlap.communication, overlap.not_overlapped, overlap.free)
-    for order, (name, intervals) in enumerate(zip(OVERLAP_ROWS, rows, strict=True)):
-        painter.flat(
-            name,
-            parent,
-            order,
-            _plain(intervals, name, strings),
-            strings,
-            picture.records.rank,
-            meanings.OVERLAP[name],
-        )
+    """Draw the four rows of the overlap analysis of one rank, and what free time consists of.
+
+    Copies and idle have rows only where free time is not all idle.
+    """
+    overlap, records = picture.overlap, picture.records
+    told = dict(meanings.OVERLAP)
+    if records.communication_rule.of_tasks:
+        told["Communication"] = meanings.COMMUNICATION_BY_TASKS
+    if overlap.outside_ns:
+        told["Free"] = meanings.FREE_OUTSIDE
+    parts = (overlap.computing, overlap.communication, overlap.not_overlapped, overlap.free)
+    rows = [
+        (name, intervals, told[name]) for name, intervals in zip(OVERLAP_ROWS, parts, strict=True)
+    ]
+    if len(overlap.copies):
+        rows.append((COPIES, overlap.copies, meanings.COPIES))
+    if overlap.idle.total_ns < overlap.free.total_ns:
+        rows.append((IDLE, overlap.idle, meanings.IDLE))
+    for order, (name, intervals, meaning) in enumerate(rows):
+        drawn = _plain(intervals, name, records.strings)
+        painter.flat(name, parent, order, drawn, records.strings, records.rank, meaning)
 
 
 def _plain(intervals: Intervals, name: str, strings: StringPool) -> Drawn:
@@ -131,7 +140,7 @@ def _step_args(picture: RankPicture, owner: Int64, is_step: Bool) -> list[ArgCol
     """Graph and iteration on every slice; how the step was spent on the step itself."""
     return [
         *_ids(picture.records.steps, owner),
-        *spent_args(picture.step_totals, owner, is_step),
+        *spent_args(picture.step_totals, owner, is_step, tells_copies=picture.records.tells_copies),
     ]
 
 
@@ -142,7 +151,9 @@ def _ids(steps: Steps | StepParts, rows: Int64) -> list[ArgColumn]:
     ]
 
 
-def spent_args(totals: OverlapTotals, owner: Int64, shown: Bool) -> list[ArgColumn]:
+def spent_args(
+    totals: OverlapTotals, owner: Int64, shown: Bool, *, tells_copies: bool
+) -> list[ArgColumn]:
     """How the steps of some slices were spent, on those that are shown and have device work."""
     known = shown & totals.known[owner]
     whole_ns = np.maximum(totals.span_ns, 1)
@@ -152,8 +163,10 @@ def spent_args(totals: OverlapTotals, owner: Int64, shown: Bool) -> list[ArgColu
         "communication_ns": totals.communication_ns,
         "not_overlapped_ns": totals.not_overlapped_ns,
         "free_ns": totals.free_ns,
+        **({"copies_ns": totals.copies_ns} if tells_copies else {}),
+        "idle_ns": totals.idle_ns,
         "not_overlapped_percent": rounded_percent(totals.not_overlapped_ns, whole_ns),
-        "free_percent": rounded_percent(totals.free_ns, whole_ns),
+        "idle_percent": rounded_percent(totals.idle_ns, whole_ns),
     }
     return [
         integers(name, np.where(known, values[owner], NO_ID), NO_ID)

@@ -34,7 +34,7 @@
       const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
       let shown = 0;
       for (const row of rows) {
-        const text = row.textContent.toLowerCase();
+        const text = [...row.cells].map((cell) => cell.title || cell.textContent).join(' ').toLowerCase();
         row.hidden = !words.every((word) => text.includes(word));
         shown += !row.hidden;
       }
@@ -60,9 +60,9 @@
   const values = new Uint16Array(bytes.buffer);
   const columns = data.labels.length;
   const choice = document.getElementById('rank');
-  const parts = {alone_ns: 'computing', overlapped_ns: 'overlapped', not_overlapped_ns: 'exposed', free_ns: 'free'};
+  const parts = {alone_ns: 'computing', overlapped_ns: 'overlapped', not_overlapped_ns: 'exposed', copies_ns: 'copies', idle_ns: 'idle'};
   const phases = {marked_ns: 'step', fp_bp_ns: 'fp-bp', tail_ns: 'tail', interval_ns: 'interval'};
-  const words = {alone_ns: 'computing alone', overlapped_ns: 'overlapped', not_overlapped_ns: 'not overlapped', free_ns: 'free',
+  const words = {alone_ns: 'computing alone', overlapped_ns: 'overlapped', not_overlapped_ns: 'not overlapped', copies_ns: 'copies', idle_ns: 'idle',
     marked_ns: 'step', fp_bp_ns: 'FP/BP', tail_ns: 'tail', interval_ns: 'interval'};
   const at = () => choice ? choice.selectedIndex : 0;
   const series = (name) => {

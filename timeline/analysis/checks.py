@@ -1,0 +1,260 @@
+"""Compares figures with those that the profiler itself worked out of the same capture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from timeline.analysis.operators import OperatorTimes
+from timeline.analysis.overlap import OverlapTotals
+from timeline.records.columns import Bool, Codes, Columns, Int64, Rows, column
+from timeline.records.strings import NO_NAME, StringPool
+from timeline.records.tables import NO_ID, NO_TIME, CommunicationOps, Records, Steps
+from timeline.records.vendor import Measure, VendorFigures
+from timeline.selection import Selection
+
+__all__ = ["PARTS", "Checks", "Measured", "RankChecks", "known_reasons", "rank_checks"]
+
+PARTS = {
+    Measure.COMPUTING: "computing_ns",
+    Measure.COMMUNICATION: "communication_ns",
+    Measure.NOT_OVERLAPPED: "not_overlapped_ns",
+    Measure.FREE: "free_ns",
+}
+"""The parts of device time under the names of the report."""
+MOST_ALIKE = 16
+"""So many equal numbers of one measure and file have rows of their own; more are one row."""
+
+
+@dataclass(frozen=True)
+class Checks(Columns):
+    """One row per number that was compared.
+
+    numbers: how many equal ones a row sums up. ours_ns: NO_TIME where there is nothing to compare.
+    """
+
+    measure: Int64 = column(np.int64)
+    file: Codes = column(np.int32)
+    step: Int64 = column(np.int64)
+    name: Codes = column(np.int32)
+    numbers: Int64 = column(np.int64)
+    ours_ns: Int64 = column(np.int64)
+    theirs_ns: Int64 = column(np.int64)
+    tolerance_ns: Int64 = column(np.int64)
+
+    @property
+    def equal(self) -> Bool:
+        """Which are equal as far as the file's own rounding lets them be."""
+        known = self.ours_ns != NO_TIME
+        off_ns = np.abs(np.where(known, self.ours_ns - self.theirs_ns, 0))
+        same: Bool = known & (off_ns <= self.tolerance_ns)
+        return same
+
+
+@dataclass(frozen=True)
+class RankChecks:
+    """What was compared of one rank; codes are positions in `strings`."""
+
+    strings: tuple[str, ...] = ("",)
+    rows: Checks = field(default_factory=Checks.empty)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What was measured of the selected part of a rank.
+
+    overlap_ns: the parts of its device time by their names in the report. steps, totals: a row per
+    step. operators and strings: its types of operators. op_steps: (ops,) the step of each op.
+    """
+
+    overlap_ns: Mapping[str, int]
+    steps: Steps
+    totals: OverlapTotals
+    operators: OperatorTimes
+    operator_strings: tuple[str, ...]
+    op_steps: Int64
+
+
+def rank_checks(
+    records: Records, selection: Selection, windowed: bool, measured: Measured
+) -> RankChecks:
+    """Compare whatever of the profiler's numbers is wholly selected.
+
+    A window or a choice of graphs cuts through all of them; of a choice of steps, those of the
+    steps themselves remain.
+    """
+    vendor = records.vendor
+    if not len(vendor) or windowed or selection.graphs is not None:
+        return RankChecks()
+    whole = selection.steps is None
+    if whole:
+        vendor = _of_capture(vendor, measured.steps)
+    else:
+        chosen = np.fromiter(selection.steps or (), np.int64)
+        vendor = vendor.take(np.isin(vendor.step, chosen))
+    tasks = records.tasks
+    if not (tasks.op_type[tasks.compute] != NO_NAME).any():
+        # This layout tells no types, and names need not follow from those of the profiler.
+        vendor = vendor.take(vendor.measure != Measure.OPERATOR)
+    # Steps that ops are told apart by count only where ours are told apart too.
+    op_steps = measured.op_steps
+    are_ops = vendor.measure == Measure.COLLECTIVE
+    if not ((vendor.step[are_ops] != NO_ID).any() and (op_steps != NO_ID).any()):
+        op_steps = np.full(len(op_steps), NO_ID)
+        vendor = replace(vendor, step=np.where(are_ops, NO_ID, vendor.step))
+    vendor = _joined(vendor)
+    ours_ns = np.full(len(vendor), NO_TIME)
+    for measure, part in PARTS.items():
+        own = np.flatnonzero(vendor.measure == measure)
+        ours_ns[own] = _parts_ns(vendor.step[own], part, measured, whole=whole)
+    own = np.flatnonzero(vendor.measure == Measure.OPERATOR)
+    ours_ns[own] = _operators_ns(vendor.name[own], records.strings, measured)
+    own = np.flatnonzero(vendor.measure == Measure.COLLECTIVE)
+    ours_ns[own] = _collectives_ns(vendor.step[own], vendor.name[own], op_steps, records.ops)
+    checks = Checks(
+        vendor.measure,
+        vendor.file,
+        vendor.step,
+        vendor.name,
+        np.ones(len(vendor), np.int64),
+        ours_ns,
+        vendor.value_ns,
+        vendor.tolerance_ns,
+    )
+    checks, strings = _summed(checks), StringPool()
+    checks = replace(
+        checks,
+        file=strings.translated(checks.file, records.strings),
+        name=strings.translated(checks.name, records.strings),
+    )
+    return RankChecks(tuple(strings), checks)
+
+
+def _of_capture(vendor: VendorFigures, steps: Steps) -> VendorFigures:
+    """The numbers of the only step of a capture without steps, as those of the capture.
+
+    Profilers call such a step 0, or leave its cell empty.
+    """
+    if len(steps) or not len(vendor) or (vendor.step != vendor.step[0]).any():
+        return vendor
+    return replace(vendor, step=np.full(len(vendor), NO_ID))
+
+
+def _parts_ns(steps: Int64, part: str, measured: Measured, *, whole: bool) -> Int64:
+    """How long a part of device time is in each of some steps; NO_ID is the capture.
+
+    A step that several graphs have is the sum of theirs.
+    """
+    known = np.flatnonzero(measured.totals.known)
+    iterations = measured.steps.iteration[known]
+    order = np.argsort(iterations, kind="stable")
+    iterations = iterations[order]
+    upto_ns = np.concatenate([[0], np.cumsum(getattr(measured.totals, part)[known][order])])
+    begin, end = np.searchsorted(iterations, steps), np.searchsorted(iterations, steps, "right")
+    sums_ns = np.where(end > begin, upto_ns[end] - upto_ns[begin], NO_TIME)
+    all_ns = measured.overlap_ns[part] if whole else NO_TIME
+    return np.where(steps == NO_ID, all_ns, sums_ns)
+
+
+def _operators_ns(names: Codes, strings: StringPool, measured: Measured) -> Int64:
+    """How long the operators of each type took that is named."""
+    totals_ns: dict[str, int] = {}
+    times = measured.operators
+    for row in np.flatnonzero(~times.communication).tolist():
+        name = measured.operator_strings[times.type[row]]
+        totals_ns[name] = totals_ns.get(name, 0) + int(times.total_ns[row])
+    found = [totals_ns.get(strings[code], int(NO_TIME)) for code in names.tolist()]
+    return np.array(found, np.int64)
+
+
+def _joined(vendor: VendorFigures) -> VendorFigures:
+    """One row for each file, measure, step and name: a file may hold a number in parts."""
+    keys = np.stack([vendor.file, vendor.measure, vendor.step - NO_ID, vendor.name], dtype=np.int64)
+    _, first, group = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+    value_ns, tolerance_ns = np.zeros((2, len(first)), np.int64)
+    np.add.at(value_ns, group.reshape(-1), vendor.value_ns)
+    np.add.at(tolerance_ns, group.reshape(-1), vendor.tolerance_ns)
+    return replace(vendor.take(first), value_ns=value_ns, tolerance_ns=tolerance_ns)
+
+
+def _collectives_ns(step: Int64, name: Codes, op_steps: Int64, ops: CommunicationOps) -> Int64:
+    """The length of all ops of each step and name, NO_TIME where there is none."""
+    width = 1 + max(int(name.max(initial=0)), int(ops.name.max(initial=0)))
+    ours = (op_steps - NO_ID) * width + ops.name
+    order = np.argsort(ours, kind="stable")
+    upto_ns = np.concatenate([[0], np.cumsum((ops.end_ns - ops.start_ns)[order])])
+    wanted = (step - NO_ID) * width + name
+    begin = np.searchsorted(ours[order], wanted)
+    end = np.searchsorted(ours[order], wanted, side="right")
+    return np.where(end > begin, upto_ns[end] - upto_ns[begin], NO_TIME)
+
+
+def _summed(checks: Checks) -> Checks:
+    """Numbers that are equal as one row for each measure and file, where there are many."""
+    equal = checks.equal
+    parts = [checks.take(np.flatnonzero(~equal))]
+    for rows in _alike(checks, np.flatnonzero(equal)):
+        own = checks.take(rows)
+        if len(own) <= MOST_ALIKE:
+            parts.append(own)
+            continue
+        parts.append(
+            Checks(
+                own.measure[:1],
+                own.file[:1],
+                np.array([NO_ID]),
+                np.array([NO_NAME], np.int32),
+                np.array([len(own)]),
+                np.array([own.ours_ns.sum()]),
+                np.array([own.theirs_ns.sum()]),
+                np.array([own.tolerance_ns.sum()]),
+            )
+        )
+    return Checks.concat(parts)
+
+
+def _alike(checks: Checks, rows: Rows) -> Iterator[Rows]:
+    """Rows of each file and measure."""
+    keys = np.stack([checks.file[rows].astype(np.int64), checks.measure[rows]])
+    distinct, group = np.unique(keys, axis=1, return_inverse=True)
+    for number in range(distinct.shape[1]):
+        yield rows[group.reshape(-1) == number]
+
+
+def known_reasons(checks: RankChecks) -> list[str | None]:
+    """Why each of our numbers is not the profiler's, as far as versions of profilers tell it.
+
+    What is free follows from the other parts of the same step, and is explained by them first.
+    """
+    rows, equal = checks.rows, checks.rows.equal
+    reasons: list[str | None] = []
+    others: dict[tuple[int, int], str | None] = {}
+    for row in range(len(rows)):
+        measure, at = Measure(int(rows.measure[row])), (int(rows.file[row]), int(rows.step[row]))
+        ours_ns, theirs_ns = int(rows.ours_ns[row]), int(rows.theirs_ns[row])
+        reason = None
+        if not equal[row] and ours_ns == NO_TIME:
+            reason = "nothing of that name, or no such step, was read"
+        elif not equal[row]:
+            file = checks.strings[at[0]]
+            reason = others.get(at) if at in others else _reason(measure, file, ours_ns - theirs_ns)
+        if not equal[row] and measure in (Measure.COMPUTING, Measure.COMMUNICATION):
+            others[at] = reason
+        reasons.append(reason)
+    return reasons
+
+
+def _reason(measure: Measure, file: str, off_ns: int) -> str | None:
+    """off_ns: ours less theirs."""
+    in_steps = file.endswith(".db") or file.startswith("step_trace_time")
+    match measure:
+        case Measure.FREE if off_ns < 0 and not in_steps:
+            return "its writer counts Free between the first and the last task of any kind"
+        case Measure.COMMUNICATION | Measure.NOT_OVERLAPPED if off_ns > 0 and in_steps:
+            return "profilers before 2024-10-24 measure the tasks of communication, not its ops"
+        case Measure.COLLECTIVE if off_ns > 0:
+            return "newer profilers measure the main plane of an op alone"
+        case _:
+            return None

@@ -1,0 +1,126 @@
+"""What the ids of tables can be, and how writers of profiles spell that there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from timeline.ranges import FURTHEST_NS
+from timeline.records.columns import Bool, Codes, Int64
+from timeline.records.constant import constant, is_constant
+from timeline.records.paging import by_parts, parts_of
+from timeline.records.strings import NO_NAME, StringPool
+from timeline.records.tables import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME, Spans
+
+__all__ = ["IDS", "NO_VALUE", "Id", "with_ids_given"]
+
+_UINT16, _UINT32, _INT64 = (1 << 16) - 1, (1 << 32) - 1, (1 << 63) - 1
+
+NO_VALUE = frozenset({-1, _UINT16 - 1, _UINT16, _UINT32, _INT64})
+"""Values of enumerations that stand for none, where their own table does not name them."""
+
+
+@dataclass(frozen=True)
+class Id:
+    """One id: from which value to which it is one, and which values between stand for none.
+
+    nothing: what tables hold where there is none. The largest number of 64 bits is none in every
+    column: it is what SQLite makes of 2**64 - 1.
+    """
+
+    nothing: int = NO_ID
+    least: int = 0
+    most: int = _INT64 - 1
+    none: tuple[int, ...] = ()
+
+    def absent(self, values: Int64) -> Bool:
+        """Which values stand for none, but are spelled otherwise than in tables."""
+        found: Bool = (values < self.least) | (values > self.most)
+        for spelled in self.none:
+            found |= values == spelled
+        found &= values != self.nothing
+        return found
+
+    def given(self, values: Int64) -> Int64:
+        """The values; those that stand for none, in whatever way, as tables hold that."""
+        if is_constant(values):
+            if not len(values) or not self.absent(values[:1])[0]:
+                return values
+            return constant(self.nothing, len(values), np.int64)
+        if not any(self.absent(values[part]).any() for part in parts_of(len(values))):
+            return values
+
+        def of(part: slice) -> Int64:
+            own = values[part]
+            return np.where(self.absent(own), self.nothing, own)
+
+        return by_parts(len(values), np.int64, of)
+
+
+_AMOUNT = Id()
+_MOMENT = Id(NO_TIME, -FURTHEST_NS, FURTHEST_NS)
+_OF_16_BITS = Id(none=(_UINT16, _UINT32))
+"""The hardware has fewer; writers hold them in 16 or 32 bits, of which the largest is none."""
+_OF_32_BITS = Id(none=(_UINT32,))
+_OF_THE_HOST = Id(least=-_INT64, none=(-1, _UINT32))
+"""Threads and processes are opaque; some writers make negative numbers of addresses."""
+
+IDS: Mapping[str, Id] = {
+    "device": _OF_16_BITS,
+    "stream": _OF_16_BITS,
+    # Task ids are 16 bits wide on older chips and use all of them.
+    "task": _OF_32_BITS,
+    "batch": _OF_16_BITS,
+    "context": Id(NO_CONTEXT),
+    "graph": Id(NO_GRAPH),
+    "iteration": _OF_32_BITS,
+    "number": _OF_32_BITS,
+    "connection": _OF_32_BITS,
+    "plane": _OF_16_BITS,
+    "source_rank": _OF_32_BITS,
+    "target_rank": _OF_32_BITS,
+    "process": _OF_THE_HOST,
+    "thread": _OF_THE_HOST,
+    "blocks": _OF_32_BITS,
+    "count": _AMOUNT,
+    "size_bytes": _AMOUNT,
+    "occupancy": _AMOUNT,
+    "launch_ns": _MOMENT,
+    "fp_start_ns": _MOMENT,
+    "bp_end_ns": _MOMENT,
+}
+"""Each id, amount and moment by the name of its column, which is the same in all tables."""
+
+_TEXT_IDS: Mapping[str, frozenset[str]] = {
+    "notify": frozenset(str(none) for none in (-1, _UINT32, _INT64, (1 << 64) - 1)),
+}
+"""Ids that are wider than a column and therefore texts, and the texts that stand for none."""
+
+_Table = TypeVar("_Table", bound=Spans)
+
+
+def with_ids_given(table: _Table, strings: StringPool) -> _Table:
+    """The table, in which ids that stand for none are spelled as tables do."""
+    made: dict[str, Any] = {}
+    for column in fields(table):
+        values = getattr(table, column.name)
+        if column.name in IDS:
+            made[column.name] = IDS[column.name].given(values)
+        elif column.name in _TEXT_IDS:
+            made[column.name] = _texts_given(values, _TEXT_IDS[column.name], strings)
+    changed = {name: own for name, own in made.items() if own is not getattr(table, name)}
+    return replace(table, **changed) if changed else table
+
+
+def _texts_given(codes: Codes, none: frozenset[str], strings: StringPool) -> Codes:
+    held = [code for text in none if (code := strings.find(text)) is not None]
+    if not held:
+        return codes
+    return by_parts(
+        len(codes),
+        np.int32,
+        lambda part: np.where(np.isin(codes[part], held), np.int32(NO_NAME), codes[part]),
+    )

@@ -1,0 +1,123 @@
+"""Turns long names into short ones that remain apart, and into two lines of a table."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from itertools import takewhile
+from operator import eq
+
+__all__ = ["operator_label", "shortened", "two_lines"]
+
+CUT = "…"
+_LEAD = 8
+"""Characters that are shown before the first that differs."""
+_RETURNS = re.compile(r"void (?=\S)")
+_BREAK = re.compile(r"[\s,;]+|(?<=[/_>)\]])|(?=::|[<(\[/])")
+
+
+def operator_label(kind: str, name: str) -> str:
+    """An operator's name, after the call of a framework that launched it, or its type alone.
+
+    >>> operator_label("aten::mm", "ampere_sgemm_32x32_tn"), operator_label("Cast", "")
+    ('aten::mm: ampere_sgemm_32x32_tn', 'Cast')
+    >>> operator_label("MatMulV2", "aclnnMm_MatMulCommon_MatMulV2")
+    'aclnnMm_MatMulCommon_MatMulV2'
+    """
+    if not name or "::" not in kind:
+        return name or kind
+    return f"{kind}: {name}"
+
+
+def shortened(names: Sequence[str], most: int, cut: str = CUT) -> list[str]:
+    """The names in at most so many characters each, different wherever they are different.
+
+    What is too long keeps its beginning and its end; where others would read the same, its
+    beginning and where it differs from them.
+
+    most: at least 20. cut: stands for what is left out.
+    """
+    short = {name: name for name in names if len(name) <= most}
+    long = sorted({name for name in names if len(name) > most})
+    plain = _grouped(long, _plain)
+    spelled = {
+        own if len(group) == 1 else name: name for own, group in plain.items() for name in group
+    }
+    found = dict[str, str]()
+    for text, group in _grouped(sorted(spelled), lambda name: _ends(name, most, cut)).items():
+        found |= {group[0]: text} if len(group) == 1 else _parted(group, most, cut)
+    for own, text in _numbered(found, set(short), most, cut).items():
+        short[spelled[own]] = text
+    return [short[name] for name in names]
+
+
+def two_lines(name: str, width: int) -> str:
+    """A name of at most two widths as at most two lines, broken between words if possible."""
+    if len(name) <= width:
+        return name
+    breaks = [found.end() for found in _BREAK.finditer(name, max(1, len(name) - width), width + 1)]
+    at = next((own for own in reversed(breaks) if own <= width), width)
+    return f"{name[:at].rstrip()}\n{name[at:].lstrip()}"
+
+
+def _plain(name: str) -> str:
+    """A function of C++ without `void` and parameters, any other name as it is."""
+    if not name.endswith(")"):
+        return name
+    return _without_parameters(_RETURNS.sub("", name, count=1)) or name
+
+
+def _ends(name: str, most: int, cut: str) -> str:
+    """The beginning and the end."""
+    if len(name) <= most:
+        return name
+    head = 2 * (most - len(cut)) // 3
+    return name[:head] + cut + name[head + len(cut) - most :]
+
+
+def _without_parameters(name: str) -> str:
+    depth = 0
+    for at in range(len(name) - 1, 0, -1):
+        depth += {")": 1, "(": -1}.get(name[at], 0)
+        if not depth:
+            return name[:at]
+    return name
+
+
+def _parted(group: Sequence[str], most: int, cut: str) -> Mapping[str, str]:
+    """Names that read the same, told by where they differ first."""
+    same = sum(1 for _ in takewhile(bool, map(eq, min(group), max(group))))
+
+    def told(name: str) -> str:
+        head = (most - len(cut)) // 3
+        differing = name[max(head, same - _LEAD) :]
+        text = name[:head] + (cut if same > head + _LEAD else "") + differing
+        return text if len(text) <= most else text[: most - len(cut)] + cut
+
+    found = dict[str, str]()
+    for text, own in _grouped(group, told).items():
+        found |= {own[0]: text} if len(own) == 1 else _parted(own, most, cut)
+    return found
+
+
+def _grouped(names: Sequence[str], text_of: Callable[[str], str]) -> Mapping[str, list[str]]:
+    """Names by what they read as."""
+    groups = defaultdict[str, list[str]](list)
+    for name in names:
+        groups[text_of(name)].append(name)
+    return groups
+
+
+def _numbered(found: Mapping[str, str], taken: set[str], most: int, cut: str) -> dict[str, str]:
+    """Names and what they read as, with a number at the end of what still reads the same."""
+    numbered = {}
+    for name, text in found.items():
+        unique, number = text, 1
+        while unique in taken:
+            number += 1
+            end = f"{cut}{number}"
+            unique = text[: most - len(end)] + end
+        taken.add(unique)
+        numbered[name] = unique
+    return numbered

@@ -1,0 +1,121 @@
+"""Adds what the profiler itself measured of a capture, from the files beside it, to its records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from timeline.errors import SourceError
+from timeline.records.tables import Omission, Records
+from timeline.records.vendor import VendorFigures, VendorLinks
+from timeline.sources.damage import Damage, unread
+from timeline.sources.sqlite_columns import open_database
+from timeline.sources.vendor_communication import (
+    MeasuredOps,
+    read_link_file,
+    read_link_table,
+    read_op_file,
+    read_op_table,
+    with_moved_bytes,
+)
+from timeline.sources.vendor_overlap import read_overlap_events
+from timeline.sources.vendor_tables import read_operator_sums, read_step_sums, read_step_table
+
+__all__ = ["with_measures"]
+
+
+def with_measures(
+    records: Records, files: Mapping[str, tuple[Path, ...]], device: int | None
+) -> Records:
+    """Records with the figures and links of the profiler, and with what communication ops moved.
+
+    A file that cannot be read at all is left out and counted.
+
+    Args:
+        files: by plain name without a stamp.
+        device: the one whose rows are wanted; None is all.
+    """
+    reading = _Reading(records, device)
+    for name, paths in files.items():
+        read = _READERS[name]
+        try:
+            read(reading, paths)
+        except SourceError as error:
+            reading.omissions.append(unread(error, records.rank))
+    return reading.finished()
+
+
+class _Reading:
+    """What is found while the files are read."""
+
+    def __init__(self, records: Records, device: int | None) -> None:
+        self.records, self.strings, self.device = records, records.strings, device
+        self.figures = [records.vendor]
+        self.links = [records.vendor_links]
+        self.omissions: list[Omission] = []
+
+    def step_sums(self, paths: tuple[Path, ...]) -> None:
+        """step_trace_time.csv."""
+        for path in paths:
+            damage = Damage(path)
+            self.figures.append(read_step_sums(path, self.strings, self.device, damage))
+            self.omissions += damage.omissions(self.records.rank)
+
+    def operator_sums(self, paths: tuple[Path, ...]) -> None:
+        """op_statistic."""
+        damage = Damage(paths[0])
+        self.figures.append(read_operator_sums(paths, self.strings, self.device, damage))
+        self.omissions += damage.omissions(self.records.rank)
+
+    def ops(self, paths: tuple[Path, ...]) -> None:
+        """communication.json."""
+        for path in paths:
+            self._add_ops(read_op_file(path), path.name)
+
+    def link_sums(self, paths: tuple[Path, ...]) -> None:
+        """communication_matrix.json."""
+        self.links += [read_link_file(path, self.strings) for path in paths]
+
+    def database(self, paths: tuple[Path, ...]) -> None:
+        """analysis.db."""
+        for path in paths:
+            with open_database(path) as database:
+                self.figures.append(read_step_table(database, self.strings, self.device))
+                self._add_ops(read_op_table(database), path.name)
+                self.links.append(read_link_table(database, self.strings))
+                self.omissions += database.damage.omissions(self.records.rank)
+
+    def overlap(self, paths: tuple[Path, ...]) -> None:
+        """Overlap Analysis of a trace."""
+        self.figures += [
+            read_overlap_events(path, paths[0].name, self.device, self.strings) for path in paths
+        ]
+
+    def _add_ops(self, measured: MeasuredOps, file: str) -> None:
+        if measured.names:
+            self.figures.append(measured.figures(file, self.strings))
+            ops = with_moved_bytes(self.records.ops, measured, self.strings)
+            self.records = replace(self.records, ops=ops)
+
+    def finished(self) -> Records:
+        """The records with all of it."""
+        return replace(
+            self.records,
+            vendor=VendorFigures.concat(self.figures),
+            vendor_links=VendorLinks.concat(self.links),
+            omissions=(*self.records.omissions, *self.omissions),
+        )
+
+
+_READERS: Mapping[str, Callable[[_Reading, tuple[Path, ...]], None]] = {
+    "step_trace_time.csv": _Reading.step_sums,
+    "op_statistic.csv": _Reading.operator_sums,
+    "communication.json": _Reading.ops,
+    "communication_matrix.json": _Reading.link_sums,
+    "msprof.json": _Reading.overlap,
+    "trace_view.json": _Reading.overlap,
+    "analysis.db": _Reading.database,
+    "communication_analyzer.db": _Reading.database,
+}
+"""What reads each kind of file; every kind of `_OF_MEASURES` has one."""

@@ -1,0 +1,167 @@
+"""Turns what a database says of its writer into the rules of free time and communication."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from timeline.records.columns import Int64
+from timeline.records.counting import CommunicationRule, FreeRule
+from timeline.records.tables import NO_ID, NO_TIME
+from timeline.sources.common.task_kinds import UNCOUNTED_TYPES
+from timeline.sources.microseconds import moments_ns
+from timeline.sources.sqlite_columns import Database, open_database
+
+__all__ = ["communication_rule", "free_rule", "own_step_sums"]
+
+_OUTER_SINCE = (1, 2)
+"""The schema whose writers count free time by the outer rule: 1.0 has the inner one."""
+_VERSION = re.compile(r"(\d{1,9})\.(\d{1,9})(?:\.\d{1,9})?")
+_COMPUTING, _COMMUNICATION, _FREE = 0, 1, 3
+"""Kinds of OVERLAP_ANALYSIS."""
+_INSIGHT_TABLES = ("status_info", "connectionCats")
+"""What MindStudio Insight leaves in a database beside an OVERLAP_ANALYSIS by its own rule."""
+_STEPS = "analysis.db"
+OPS_SINCE = datetime(2024, 10, 24, tzinfo=UTC)
+"""torch_npu took the union of HCCL tasks for communication before, and that of ops since."""
+_NS = 10**9
+
+
+def free_rule(
+    database: Database, tasks: Mapping[str, Int64], types: Mapping[int, str], device: int | None
+) -> FreeRule:
+    """By which rule the writer of a database counts free time, and from when to when.
+
+    What it wrote itself (OVERLAP_ANALYSIS) tells, else the version of its schema.
+
+    Args:
+        tasks: startNs, endNs and taskType of all its tasks, parents of FFTS+ tasks too.
+        types: the names of taskType.
+        device: the only device that is wanted, None for all.
+    """
+    outer, evidence = _told(database, device)
+    if not outer:
+        return FreeRule(evidence)
+    inside = [number for number, name in types.items() if name in UNCOUNTED_TYPES]
+    start_ns, end_ns = tasks["startNs"], tasks["endNs"]
+    counts = (start_ns != NO_TIME) & (end_ns >= start_ns) & ~np.isin(tasks["taskType"], inside)
+    if not counts.any():
+        return FreeRule(evidence, outer)
+    return FreeRule(evidence, outer, int(start_ns[counts].min()), int(end_ns[counts].max()))
+
+
+def _told(database: Database, device: int | None) -> tuple[bool, str]:
+    """Whether the rule is the outer one, and what tells it; nothing may."""
+    drawn = _outer_as_drawn(database, device)
+    if drawn is not None:
+        return drawn, "table OVERLAP_ANALYSIS"
+    version = _schema_version(database)
+    match = _VERSION.fullmatch(version)
+    if not match:
+        return False, ""
+    return (int(match[1]), int(match[2])) >= _OUTER_SINCE, f"SCHEMA_VERSION {version}"
+
+
+def _outer_as_drawn(database: Database, device: int | None) -> bool | None:
+    """Whether the database's own free time lies outside of all else, None where it has none."""
+    table = "OVERLAP_ANALYSIS"
+    if not database.has(table, "startNs", "endNs", "type"):
+        return None
+    if any(database.has(own) for own in _INSIGHT_TABLES):
+        return None
+    where = f'WHERE "deviceId" = {device}' if device is not None else ""
+    rows = database.integers(table, {"startNs": NO_TIME, "endNs": NO_TIME, "type": NO_ID}, where)
+    start_ns, end_ns, kind = rows["startNs"], rows["endNs"], rows["type"]
+    timed = (start_ns != NO_TIME) & (end_ns >= start_ns)
+    busy = timed & np.isin(kind, (_COMPUTING, _COMMUNICATION))
+    free = timed & (kind == _FREE)
+    if not busy.any():
+        return None
+    if not free.any():
+        return False
+    return bool(
+        start_ns[free].min() < start_ns[busy].min() or end_ns[free].max() > end_ns[busy].max()
+    )
+
+
+def _schema_version(database: Database) -> str:
+    if not database.has("META_DATA", "name", "value"):
+        return ""
+    rows = database.rows("SELECT value FROM META_DATA WHERE name = 'SCHEMA_VERSION' LIMIT 1")
+    return str(rows[0][0]) if rows else ""
+
+
+def communication_rule(
+    database: Database, ops: Mapping[str, Int64], own_ns: Mapping[int, int]
+) -> CommunicationRule:
+    """What torch_npu took for communication when it summed up steps.
+
+    Its own sums tell; where they are not those of ops they come along, for whoever knows the
+    steps. Without any the date of the capture tells.
+
+    Args:
+        ops: startNs and endNs of all communication ops.
+        own_ns: what `own_step_sums` found.
+    """
+    if not _is_of_torch(database) or not database.has("COMMUNICATION_TASK_INFO", "globalTaskId"):
+        return CommunicationRule()
+    if own_ns:
+        evidence = f"StepTraceTime of {_STEPS}"
+        covered_ns = _covered_ns(ops["startNs"], ops["endNs"])
+        if abs(covered_ns - sum(own_ns.values())) <= len(own_ns):
+            return CommunicationRule(evidence=evidence)
+        return CommunicationRule(True, evidence, own_ns)
+    started_ns = _session_start_ns(database)
+    if started_ns is None:
+        return CommunicationRule()
+    day = datetime.fromtimestamp(started_ns // _NS, UTC)
+    told = f"captured on {day:%Y-%m-%d}, {'before' if day < OPS_SINCE else 'after'} 2024-10-24"
+    return CommunicationRule(day < OPS_SINCE, told)
+
+
+def _is_of_torch(database: Database) -> bool:
+    return "ascend_pytorch_profiler" in database.path.name
+
+
+def own_step_sums(database: Path) -> dict[int, int]:
+    """The communication of each step in ns, as torch_npu summed it up beside its database.
+
+    A step without a number counts as NO_ID. Empty where there are no sums.
+
+    Raises:
+        SourceError: the file is there and cannot be read.
+    """
+    path, table = database.with_name(_STEPS), "StepTraceTime"
+    found: dict[int, int] = {}
+    if not path.is_file():
+        return found
+    with open_database(path) as sums:
+        if not sums.has(table, "step", "communication"):
+            return found
+        rows = sums.rows(f"SELECT step, communication FROM {table}")
+    times_ns = moments_ns([str(microseconds).encode() for _, microseconds in rows]).tolist()
+    for (step, _), time_ns in zip(rows, times_ns, strict=True):
+        number = int(step) if str(step).isdecimal() else NO_ID
+        if time_ns != NO_TIME:
+            found[number] = found.get(number, 0) + time_ns
+    return found
+
+
+def _session_start_ns(database: Database) -> int | None:
+    starts = database.integers("SESSION_TIME_INFO", {"startTimeNs": NO_TIME})["startTimeNs"]
+    known = starts[(starts != NO_TIME) & (starts > 0)]
+    return int(known.min()) if len(known) else None
+
+
+def _covered_ns(start_ns: Int64, end_ns: Int64) -> int:
+    """The length of the union of intervals."""
+    if not len(start_ns):
+        return 0
+    order = np.argsort(start_ns)
+    starts, reach = start_ns[order], np.maximum.accumulate(end_ns[order])
+    before = np.concatenate([starts[:1], reach[:-1]])
+    return int(np.maximum(reach - np.maximum(starts, before), 0).sum())

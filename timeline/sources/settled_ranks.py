@@ -1,0 +1,164 @@
+"""Turns the captures of one run into its ranks, or into what is wrong with them."""
+
+from __future__ import annotations
+
+import shlex
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from timeline.errors import RankIdentityError, spell_ids
+from timeline.sources.identity import NOT_DISTRIBUTED, Claim
+
+__all__ = ["Settled", "settled"]
+
+MOST_NAMED = 4
+"""So many captures are named in one message."""
+
+
+@dataclass(frozen=True)
+class Settled:
+    """The captures of a run by rank, and what is wrong with the others.
+
+    problems: by directory, what is wrong there. error: the same as one error. is_partial: whether
+    the ranks are right without those. note: what was assumed of captures without a rank.
+    """
+
+    ranks: Mapping[int, Claim]
+    problems: tuple[tuple[Path, str], ...] = ()
+    error: RankIdentityError | None = None
+    is_partial: bool = False
+    note: str = field(default="")
+
+
+def settled(claims: Sequence[Claim], path: Path) -> Settled:
+    """The rank of each capture of a run.
+
+    Captures of which none tells a rank are not distributed: they are numbered by host, device and
+    path. Beside captures that tell one, and where two tell the same or one tells two, it is not
+    known which they are.
+
+    path: where they were found, for the commands that errors name.
+    """
+    if not any(claim.evidence for claim in claims):
+        return _numbered(claims)
+    if torn := [claim for claim in claims if claim.contradiction]:
+        return _contradicted(claims, torn, path)
+    if nameless := [claim for claim in claims if claim.rank is None]:
+        return _half_told(claims, nameless, path)
+    by_rank = _by_rank(claims)
+    if any(len(own) > 1 for own in by_rank.values()):
+        return _claimed_twice(by_rank, path)
+    return Settled({rank: own[0] for rank, own in by_rank.items()})
+
+
+def _numbered(claims: Sequence[Claim]) -> Settled:
+    ordered = sorted(claims, key=_order)
+    said = [f"{_short(claim)} is rank {rank}" for rank, claim in enumerate(ordered[:MOST_NAMED])]
+    if len(ordered) > MOST_NAMED:
+        said.append(f"and so on up to rank {len(ordered) - 1}")
+    by = "" if len(ordered) == 1 else " in order of host, device and path"
+    what = "the capture tells" if len(ordered) == 1 else "the captures tell"
+    note = f"{what} no rank ({NOT_DISTRIBUTED}), so they are numbered{by}: {', '.join(said)}."
+    if len(ordered) == 1:
+        note = f"{what} no rank ({NOT_DISTRIBUTED}): {said[0]}."
+    return Settled(dict(enumerate(ordered)), note=note)
+
+
+def _order(claim: Claim) -> tuple[str, int, str]:
+    device = -1 if claim.device is None else claim.device
+    return claim.clock.host, device, str(claim.capture.directory)
+
+
+def _contradicted(claims: Sequence[Claim], torn: Sequence[Claim], path: Path) -> Settled:
+    """Some captures tell several ranks each."""
+    problems = tuple(
+        (claim.capture.directory, f"contradictory rank ids: {claim.contradiction}.")
+        for claim in torn
+    )
+    first = torn[0]
+    command = _command(path, [(own, own.evidence[0].rank) for own in torn], claims)
+    error = RankIdentityError(
+        first.capture.directory, problems[0][1], do=f"Say which is right: {command}"
+    )
+    whole = _by_rank([claim for claim in claims if claim.rank is not None])
+    if any(len(own) > 1 for own in whole.values()):
+        return Settled({}, problems, error)
+    return Settled({rank: own[0] for rank, own in whole.items()}, problems, error, is_partial=True)
+
+
+def _half_told(claims: Sequence[Claim], nameless: Sequence[Claim], path: Path) -> Settled:
+    """Some captures tell a rank, and others of the same run do not."""
+    told = _by_rank([claim for claim in claims if claim.rank is not None])
+    free = (rank for rank in range(len(claims) + len(told)) if rank not in told)
+    command = _command(path, list(zip(sorted(nameless, key=_order), free, strict=False)), claims)
+    noun = "rank" if len(told) == 1 else "ranks"
+    said = f"tells no rank, while others of its run are {noun} {spell_ids(told)}."
+    problems = tuple((claim.capture.directory, said) for claim in sorted(nameless, key=_order))
+    error = RankIdentityError(*problems[0], do=f"Say which it is, as in: {command}")
+    if any(len(own) > 1 for own in told.values()):
+        return Settled({}, problems, error)
+    return Settled({rank: own[0] for rank, own in told.items()}, problems, error, is_partial=True)
+
+
+def _claimed_twice(by_rank: Mapping[int, Sequence[Claim]], path: Path) -> Settled:
+    """Several captures of one run tell the same rank."""
+    twice = {rank: own for rank, own in by_rank.items() if len(own) > 1}
+    claims = [claim for own in by_rank.values() for claim in own]
+    problems = tuple(
+        (
+            claim.capture.directory,
+            f"is rank {rank} by {claim.evidence[0].where}, as {_others(claim, own)} is.",
+        )
+        for rank, own in twice.items()
+        for claim in own
+    )
+    rank, own = min(twice.items())
+    places = "; ".join(
+        f"{claim.capture.directory} by {claim.evidence[0].where}" for claim in own[:MOST_NAMED]
+    )
+    free = (number for number in range(len(claims) + len(by_rank)) if number not in by_rank)
+    moved = [claim for others in twice.values() for claim in others[1:]]
+    command = _command(path, list(zip(moved, free, strict=False)), claims)
+    error = RankIdentityError(
+        path,
+        f"rank {rank} appears twice, in captures of one time: {places}. Using neither.",
+        do=f"Pass one of them: {_open(own[-1].capture.directory)}; "
+        f"or give the others ranks of their own: {command}",
+    )
+    alone = {rank: own[0] for rank, own in by_rank.items() if rank not in twice}
+    return Settled(alone, problems, error)
+
+
+def _others(claim: Claim, own: Sequence[Claim]) -> str:
+    return ", ".join(str(one.capture.directory) for one in own if one is not claim)
+
+
+def _by_rank(claims: Sequence[Claim]) -> dict[int, list[Claim]]:
+    found: dict[int, list[Claim]] = defaultdict(list)
+    for claim in claims:
+        if claim.rank is not None:
+            found[claim.rank].append(claim)
+    return dict(sorted(found.items()))
+
+
+def _short(claim: Claim) -> str:
+    own = claim.capture.directory.name
+    return own if claim.device is None else f"{own} (device {claim.device})"
+
+
+def _command(path: Path, ranks: Sequence[tuple[Claim, int]], claims: Sequence[Claim]) -> str:
+    """The command that gives captures ranks; by path where names are not enough."""
+    names = [claim.name for claim in claims]
+    words = ["tlexport", str(path)]
+    for claim, rank in ranks[:MOST_NAMED]:
+        name = claim.name if names.count(claim.name) == 1 else claim.path
+        words += ["--assign-rank", f"{name}={rank}"]
+    rest = len(ranks) - MOST_NAMED
+    more = f" ... (and {rest} more)" if rest > 0 else ""
+    return shlex.join(words) + more
+
+
+def _open(directory: Path) -> str:
+    return shlex.join(["tlexport", str(directory)])

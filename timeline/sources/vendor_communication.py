@@ -1,0 +1,270 @@
+"""Reads what the profiler measured of each communication op, and of each link between ranks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from timeline.errors import SourceError
+from timeline.records.strings import StringPool
+from timeline.records.tables import NO_ID, CommunicationOps
+from timeline.records.vendor import Measure, VendorFigures, VendorLinks
+from timeline.sources.opened import opened
+from timeline.sources.sqlite_columns import Database
+
+__all__ = [
+    "MeasuredOps",
+    "read_link_file",
+    "read_link_table",
+    "read_op_file",
+    "read_op_table",
+    "with_moved_bytes",
+]
+
+ELAPSED_NS = 1
+MOST = 1 << 53
+"""No size in bytes and no time in ns is larger: that is 9 PB and 104 days."""
+_ALL_OPS = "Total Op Info"
+_OVER_NETWORK, _OVER_BUS = "RDMA", "SDMA"
+_LOCAL = "LOCAL"
+_STEP = re.compile(r"step(\d{1,18})")
+_PICK = re.compile(r".*-(?:top\d*|bottom\d*|middle)")
+"""Single ops that the profiler picks out of those of a kind."""
+_TOTAL = "-total"
+_PAIR = re.compile(r"(\d{1,9})-(\d{1,9})")
+
+
+class _Times(msgspec.Struct):
+    elapsed_ms: float | None = msgspec.field(name="Elapse Time(ms)", default=None)
+    start_us: float | None = msgspec.field(name="Start Timestamp(us)", default=None)
+
+
+class _Transfers(msgspec.Struct):
+    size_mb: float = msgspec.field(name="Transit Size(MB)", default=0.0)
+
+
+class _Op(msgspec.Struct):
+    times: _Times = msgspec.field(name="Communication Time Info", default_factory=_Times)
+    transfers: dict[str, _Transfers] = msgspec.field(
+        name="Communication Bandwidth Info", default_factory=dict
+    )
+
+
+class _Link(msgspec.Struct):
+    transport: str = msgspec.field(name="Transport Type", default="")
+    size_mb: float = msgspec.field(name="Transit Size(MB)", default=0.0)
+    taken_ms: float = msgspec.field(name="Transit Time(ms)", default=0.0)
+
+
+_decode_ops = msgspec.json.Decoder(dict[str, dict[str, dict[str, _Op]]]).decode
+_decode_links = msgspec.json.Decoder(dict[str, dict[str, dict[str, dict[str, _Link]]]]).decode
+
+
+@dataclass(frozen=True)
+class MeasuredOps:
+    """Communication ops as the profiler measured them: columns in order of their start.
+
+    moved_bytes: what the rank sent over all links, NO_ID where that is not told.
+    """
+
+    names: list[str] = field(default_factory=list)
+    steps: list[int] = field(default_factory=list)
+    start_us: list[float] = field(default_factory=list)
+    elapsed_ns: list[int] = field(default_factory=list)
+    moved_bytes: list[int] = field(default_factory=list)
+
+    def figures(self, file: str, strings: StringPool) -> VendorFigures:
+        """The length of each op."""
+        return VendorFigures.of(
+            len(self.names),
+            {
+                "measure": np.full(len(self.names), Measure.COLLECTIVE),
+                "file": np.full(len(self.names), strings.code(file)),
+                "step": self.steps,
+                "name": strings.codes(self.names),
+                "value_ns": self.elapsed_ns,
+                "tolerance_ns": np.full(len(self.names), ELAPSED_NS),
+            },
+        )
+
+
+def read_op_file(path: Path) -> MeasuredOps:
+    """Read communication.json: ops by step and kind.
+
+    Raises:
+        SourceError: the file cannot be read, or holds something else.
+    """
+    found = MeasuredOps()
+    for step, kinds in _document(path, _decode_ops).items():
+        for ops in kinds.values():
+            for key, op in ops.items():
+                name = key.partition("@")[0]
+                if name != _ALL_OPS and op.times.elapsed_ms is not None:
+                    sizes_mb = {kind: own.size_mb for kind, own in op.transfers.items()}
+                    start_us = op.times.start_us or 0.0
+                    _add(found, name, step, start_us, op.times.elapsed_ms, sizes_mb, path)
+    return found
+
+
+def read_op_table(database: Database) -> MeasuredOps:
+    """Read the ops of analysis.db, which says the same as communication.json."""
+    measured = ("hccl_op_name", "group_name", "step", "start_timestamp", "elapse_time")
+    sizes = ("hccl_op_name", "group_name", "step", "transport_type", "transit_size")
+    found = MeasuredOps()
+    if not database.has("CommAnalyzerTime", *measured):
+        return found
+    moved: dict[tuple[Any, ...], dict[str, float]] = {}
+    if database.has("CommAnalyzerBandwidth", *sizes):
+        query = f"SELECT DISTINCT {', '.join(sizes)} FROM CommAnalyzerBandwidth"
+        for *key, transport, size_mb in database.rows(query):
+            moved.setdefault(tuple(key), {})[str(transport)] = _real(size_mb)
+    for name, group, step, start_us, elapsed_ms in database.rows(
+        f"SELECT {', '.join(measured)} FROM CommAnalyzerTime"
+    ):
+        if name != _ALL_OPS:
+            sizes_mb = moved.get((name, group, step), {})
+            times = _real(start_us), _real(elapsed_ms)
+            _add(found, str(name), str(step), *times, sizes_mb, database.path)
+    return found
+
+
+def _add(
+    into: MeasuredOps,
+    name: str,
+    step: str,
+    start_us: float,
+    elapsed_ms: float,
+    sizes_mb: dict[str, float],
+    path: Path,
+) -> None:
+    """Add an op; SDMA is the sum of all buses, beside which RDMA is what goes over the network."""
+    into.names.append(name)
+    into.steps.append(_step_of(step))
+    into.start_us.append(start_us)
+    into.elapsed_ns.append(_whole(elapsed_ms, path))
+    buses = {kind: own for kind, own in sizes_mb.items() if kind not in (_OVER_BUS, _OVER_NETWORK)}
+    moved_mb = sizes_mb.get(_OVER_BUS, sum(buses.values())) + sizes_mb.get(_OVER_NETWORK, 0.0)
+    into.moved_bytes.append(_whole(moved_mb, path) if sizes_mb else NO_ID)
+
+
+def with_moved_bytes(
+    ops: CommunicationOps, measured: MeasuredOps, strings: StringPool
+) -> CommunicationOps:
+    """Ops with what they moved; the n-th of a name is the n-th that was measured.
+
+    Where a name was measured another number of times, which is which cannot be told.
+    """
+    moved_bytes = np.full(len(ops), NO_ID)
+    known = [strings.find(name) for name in measured.names]
+    codes = np.array([NO_ID if code is None else code for code in known], np.int64)
+    theirs = np.lexsort((np.array(measured.start_us), codes))
+    ours = np.lexsort((ops.start_ns, ops.name))
+    names = ops.name[ours].astype(np.int64)
+    values = np.array(measured.moved_bytes, np.int64)[theirs]
+    codes = codes[theirs]
+    begin, end = np.searchsorted(codes, names), np.searchsorted(codes, names, side="right")
+    own_begin = np.searchsorted(names, names)
+    same = (end - begin == np.searchsorted(names, names, side="right") - own_begin) & (end > begin)
+    at = (begin + np.arange(len(names)) - own_begin)[same]
+    moved_bytes[ours[same]] = values[at]
+    return replace(ops, moved_bytes=moved_bytes)
+
+
+def read_link_file(path: Path, strings: StringPool) -> VendorLinks:
+    """Read communication_matrix.json: what each link moved for all ops of a kind.
+
+    Raises:
+        SourceError: the file cannot be read, or holds something else.
+    """
+
+    cells = [
+        (step, key.partition("@")[0], pair, link)
+        for step, kinds in _document(path, _decode_links).items()
+        for own in kinds.values()
+        for key, pairs in own.items()
+        for pair, link in pairs.items()
+    ]
+    return _links(cells, strings, path)
+
+
+def read_link_table(database: Database, strings: StringPool) -> VendorLinks:
+    """Read the links of analysis.db, which says the same as communication_matrix.json."""
+    columns = ("step", "hccl_op_name", "src_rank", "dst_rank")
+    measured = ("transport_type", "transit_size", "transit_time")
+    if not database.has("CommAnalyzerMatrix", *columns, *measured):
+        return VendorLinks.empty()
+    rows = database.rows(f"SELECT {', '.join((*columns, *measured))} FROM CommAnalyzerMatrix")
+    cells = [
+        (
+            str(step),
+            str(name),
+            f"{source}-{target}",
+            _Link(str(transport), _real(size_mb), _real(taken_ms)),
+        )
+        for step, name, source, target, transport, size_mb, taken_ms in rows
+    ]
+    return _links(cells, strings, database.path)
+
+
+def _links(
+    cells: Sequence[tuple[str, str, str, _Link]], strings: StringPool, path: Path
+) -> VendorLinks:
+    """The sums of each kind of op; where there are none, the ops themselves.
+
+    What stays on its own rank is no link.
+    """
+    summed = {step for step, name, _, _ in cells if name.endswith(_TOTAL)}
+    rows = []
+    for step, name, pair, link in cells:
+        wanted = name.endswith(_TOTAL) if step in summed else not _PICK.fullmatch(name)
+        ranks = _PAIR.fullmatch(pair)
+        if wanted and ranks and ranks[1] != ranks[2] and link.transport != _LOCAL:
+            rows.append((_step_of(step), int(ranks[1]), int(ranks[2]), link))
+    return VendorLinks.of(
+        len(rows),
+        {
+            "step": [step for step, _, _, _ in rows],
+            "source_rank": [source for _, source, _, _ in rows],
+            "target_rank": [target for _, _, target, _ in rows],
+            "link": strings.codes(link.transport for *_, link in rows),
+            "size_bytes": [_whole(link.size_mb, path) for *_, link in rows],
+            "total_ns": [_whole(link.taken_ms, path) for *_, link in rows],
+        },
+    )
+
+
+def _document(path: Path, decode: Any) -> Any:
+    try:
+        with opened(path) as file:
+            return decode(file.read())
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise SourceError(path, f"does not tell what communication moved: {error}.") from error
+
+
+def _step_of(key: str) -> int:
+    match = _STEP.fullmatch(key)
+    return int(match[1]) if match else NO_ID
+
+
+def _whole(value: float, path: Path) -> int:
+    """Bytes of MB, or ns of ms.
+
+    Raises:
+        SourceError: it is no size or time.
+    """
+    if not 0 <= value * 1_000_000 <= MOST:
+        raise SourceError(path, f"holds {value}, which is no size in MB and no time in ms.")
+    return round(value * 1_000_000)
+
+
+def _real(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return 0.0

@@ -1,0 +1,123 @@
+"""Sums up the overlap that the profiler worked out itself, which is compared and never drawn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from timeline.errors import SourceError
+from timeline.records.columns import Int64
+from timeline.records.strings import StringPool
+from timeline.records.tables import NO_ID, NO_TIME
+from timeline.records.vendor import Measure, VendorFigures
+from timeline.sources.lane_events import LaneEvents
+from timeline.sources.microseconds import moments_ns
+from timeline.sources.opened import opened
+from timeline.sources.sqlite_columns import Database
+from timeline.sources.trace_lanes import OVERLAP, device_of
+
+__all__ = ["MEASURES", "overlap_figures", "read_overlap_events", "read_overlap_table"]
+
+MEASURES = {
+    "Computing": Measure.COMPUTING,
+    "Communication": Measure.COMMUNICATION,
+    "Communication(Not Overlapped)": Measure.NOT_OVERLAPPED,
+    "Free": Measure.FREE,
+}
+"""How the profiler names the parts of device time, in its events and in step_trace_time.csv."""
+_TYPES = dict(enumerate(MEASURES.values()))
+"""The same by number, in tables (ENUM_OVERLAP_ANALYSIS_TYPE)."""
+_EMPTY = msgspec.Raw(b"")
+SEGMENT_NS = 1
+"""How far either writer rounds a segment."""
+
+
+def read_overlap_table(
+    database: Database, device: int | None, strings: StringPool
+) -> VendorFigures:
+    """The summed length of the rows of OVERLAP_ANALYSIS, which msprof and Insight write."""
+    columns = {"startNs": 0, "endNs": 0, "type": NO_ID}
+    if not database.has("OVERLAP_ANALYSIS", *columns):
+        return VendorFigures.empty()
+    only = device is not None and database.has("OVERLAP_ANALYSIS", "deviceId")
+    where = f'WHERE "deviceId" = {device}' if only else ""
+    found = database.integers("OVERLAP_ANALYSIS", columns, where)
+    lengths_ns = found["endNs"] - found["startNs"]
+    parts = {measure: lengths_ns[found["type"] == kind] for kind, measure in _TYPES.items()}
+    return _summed(parts, f"OVERLAP_ANALYSIS of {database.path.name}", NO_ID, strings)
+
+
+def overlap_figures(lanes: LaneEvents, file: str, step: int, strings: StringPool) -> VendorFigures:
+    """The summed length of the events of Overlap Analysis, by their names."""
+    names, spans = lanes.names(), lanes.spans()
+    lengths_ns = spans["end_ns"] - spans["start_ns"]
+    parts = {measure: lengths_ns[names == strings.code(name)] for name, measure in MEASURES.items()}
+    return _summed(parts, f"Overlap Analysis of {file}", step, strings)
+
+
+class _Event(msgspec.Struct, gc=False):
+    name: str = ""
+    pid: int | str | None = None
+    dur: msgspec.Raw = _EMPTY
+    args: msgspec.Raw = _EMPTY
+
+
+class _Names(msgspec.Struct):
+    name: str = ""
+
+
+_decode_events = msgspec.json.Decoder(list[_Event]).decode
+_decode_names = msgspec.json.Decoder(_Names).decode
+
+
+def read_overlap_events(
+    path: Path, file: str, device: int | None, strings: StringPool
+) -> VendorFigures:
+    """The same of a trace that is not read otherwise, and is small.
+
+    Args:
+        file: what the trace is called, of which this may be a slice.
+        device: the one whose processes are meant; None is all.
+
+    Raises:
+        SourceError: the file cannot be read, or is no trace.
+    """
+    try:
+        with opened(path) as stream:
+            events = _decode_events(stream.read())
+        own = {
+            event.pid
+            for event in events
+            if event.name == "process_name"
+            and _decode_names(event.args).name == OVERLAP
+            and (device is None or device_of(event.pid) == device)
+        }
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise SourceError(path, f"is no trace: {error}.") from error
+    lengths: dict[Measure, list[bytes]] = {measure: [] for measure in MEASURES.values()}
+    for event in events:
+        if event.pid in own and event.name in MEASURES and len(bytes(event.dur)):
+            lengths[MEASURES[event.name]].append(bytes(event.dur))
+    parts = {measure: moments_ns(texts) for measure, texts in lengths.items()}
+    if any((lengths_ns == NO_TIME).any() for lengths_ns in parts.values()):
+        raise SourceError(path, "has events of Overlap Analysis without a valid length.")
+    return _summed(parts, f"Overlap Analysis of {file}", NO_ID, strings)
+
+
+def _summed(
+    parts: dict[Measure, Int64], file: str, step: int, strings: StringPool
+) -> VendorFigures:
+    """A row for each part of device time that has segments; NO_ID is the step of the capture."""
+    known = {measure: lengths_ns for measure, lengths_ns in parts.items() if len(lengths_ns)}
+    return VendorFigures.of(
+        len(known),
+        {
+            "measure": list(known),
+            "file": np.full(len(known), strings.code(file), np.int32),
+            "step": np.full(len(known), NO_ID if step < 0 else step, np.int64),
+            "value_ns": [int(lengths_ns.sum()) for lengths_ns in known.values()],
+            "tolerance_ns": [SEGMENT_NS * len(lengths_ns) for lengths_ns in known.values()],
+        },
+    )

@@ -1,0 +1,161 @@
+"""Reads the profiler's own sums: of each step, and of each type of operator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from timeline.records.columns import Bool, Float64, Int64
+from timeline.records.strings import NO_NAME, StringPool
+from timeline.records.tables import NO_ID
+from timeline.records.vendor import Measure, VendorFigures
+from timeline.sources.damage import Damage
+from timeline.sources.memory_tables import rows_of_device
+from timeline.sources.sqlite_columns import Database
+from timeline.sources.table_blocks import Block, read_blocks
+from timeline.sources.vendor_overlap import MEASURES
+
+__all__ = ["read_operator_sums", "read_step_sums", "read_step_table"]
+
+STEP_SUM_NS = 25
+"""How far sums of floats over the segments of a step are off."""
+DATABASE_NS = 2
+OPERATOR_SUM_NS = 5
+"""Of few operators; of many, one for each: tables and databases round each to whole ns."""
+MOST_US = 1e12
+"""No time is longer: that is 11 days."""
+_STEPS = ("Step", "Step ID", "Step Id")
+_OF_COMMUNICATION = frozenset({"HCCL", "COMMUNICATION"})
+"""Cores of op_statistic that are no operators which compute."""
+_OPERATOR_COLUMNS = ("OP Type", "Core Type", "Count", "Total Time(us)")
+_TABLE_COLUMNS = {
+    "computing": Measure.COMPUTING,
+    "communication": Measure.COMMUNICATION,
+    "communication_not_overlapped": Measure.NOT_OVERLAPPED,
+    "free": Measure.FREE,
+}
+
+
+def read_step_sums(
+    path: Path, strings: StringPool, device: int | None, damage: Damage
+) -> VendorFigures:
+    """Read step_trace_time.csv: how each step's device time is spent, in microseconds.
+
+    Raises:
+        SourceError: the file cannot be read, or is another table.
+    """
+    parts = []
+    for block in read_blocks(path, None, tuple(MEASURES), damage):
+        steps = next((block.integers(name, NO_ID) for name in _STEPS if name in block), None)
+        own = rows_of_device(block, device)
+        if steps is None:
+            steps = np.full(len(block), NO_ID)
+        values = {}
+        for name, measure in MEASURES.items():
+            values[measure], given = block.reals(name)
+            bad = own & given & ~_are_times(values[measure])
+            damage.add_lines("values that are no times", block.lines[bad])
+        parts.append(_step_figures(values, steps, own, path.name, STEP_SUM_NS, strings))
+    return VendorFigures.concat(parts)
+
+
+def read_step_table(database: Database, strings: StringPool, device: int | None) -> VendorFigures:
+    """Read StepTraceTime of a database, which says the same as step_trace_time.csv."""
+    if not database.has("StepTraceTime", *_TABLE_COLUMNS):
+        return VendorFigures.empty()
+    absent = dict.fromkeys(_TABLE_COLUMNS, float("inf"))
+    values = database.floats("StepTraceTime", absent)
+    ids = {"step": NO_ID, "deviceId": NO_ID}
+    numbers = database.integers("StepTraceTime", ids)
+    own = (numbers["deviceId"] == NO_ID) | (device is None) | (numbers["deviceId"] == device)
+    measured = {measure: values[name] for name, measure in _TABLE_COLUMNS.items()}
+    file = database.path.name
+    return _step_figures(measured, numbers["step"], own, file, DATABASE_NS, strings)
+
+
+def _step_figures(
+    values_us: dict[Measure, Float64],
+    steps: Int64,
+    own: Bool,
+    file: str,
+    tolerance_ns: int,
+    strings: StringPool,
+) -> VendorFigures:
+    """One row for each value; writers call the only step of a capture without steps 0, or nothing.
+
+    Args:
+        own: which rows are of the capture's device.
+    """
+    measures = np.repeat(list(values_us), np.count_nonzero(own))
+    values = np.concatenate([column[own] for column in values_us.values()])
+    given = _are_times(values)
+    return VendorFigures.of(
+        int(np.count_nonzero(given)),
+        {
+            "measure": measures[given],
+            "file": np.full(int(np.count_nonzero(given)), strings.code(file)),
+            "step": np.tile(steps[own], len(values_us))[given],
+            "value_ns": _ns(values[given]),
+            "tolerance_ns": np.full(int(np.count_nonzero(given)), tolerance_ns),
+        },
+    )
+
+
+def read_operator_sums(
+    paths: Sequence[Path], strings: StringPool, device: int | None, damage: Damage
+) -> VendorFigures:
+    """Read the slices of op_statistic: how long the operators of each type computed.
+
+    Raises:
+        SourceError: a file cannot be read, or is another table.
+    """
+    sums: dict[str, int] = {}
+    counts: dict[str, int] = {}
+    for path in paths:
+        for block in read_blocks(path, None, _OPERATOR_COLUMNS, damage):
+            own = rows_of_device(block, device)
+            for name, count, total_ns in _operator_sums(block, own, damage):
+                sums[name] = sums.get(name, 0) + total_ns
+                counts[name] = counts.get(name, 0) + count
+    return VendorFigures.of(
+        len(sums),
+        {
+            "measure": np.full(len(sums), Measure.OPERATOR),
+            "file": np.full(len(sums), strings.code(paths[0].name) if paths else NO_NAME),
+            "name": strings.codes(sums),
+            "value_ns": list(sums.values()),
+            "tolerance_ns": [max(OPERATOR_SUM_NS, count) for count in counts.values()],
+        },
+    )
+
+
+def _operator_sums(block: Block, own: Bool, damage: Damage) -> list[tuple[str, int, int]]:
+    totals, given = block.reals("Total Time(us)")
+    counts = block.integers("Count", 1)
+    good = _are_times(totals) & (counts >= 0) & (counts < MOST_US)
+    damage.add_lines("values that are no times", block.lines[own & given & ~good])
+    own = own & good
+    rows = zip(
+        own.tolist(),
+        block.texts("OP Type"),
+        block.texts("Core Type"),
+        counts.tolist(),
+        totals.tolist(),
+        strict=True,
+    )
+    return [
+        (name, count, round(total_us * 1000))
+        for of_device, name, core, count, total_us in rows
+        if of_device and core not in _OF_COMMUNICATION
+    ]
+
+
+def _are_times(values_us: Float64) -> Bool:
+    good: Bool = (values_us >= 0) & (values_us <= MOST_US)
+    return good
+
+
+def _ns(values_us: Float64) -> Int64:
+    return np.rint(values_us * 1000).astype(np.int64)
