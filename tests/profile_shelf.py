@@ -86,7 +86,7 @@ VARIANTS: dict[str, Callable[[Run, Path], list[Path]]] = {
 LAYOUTS = ("torch-text", "torch-db", "mindspore-2.1", "mindstudio", "mindformers")
 """The names that stand for a layout of their own; the others are variants."""
 
-COMPARABLE = tuple(name for name in WRITERS if name != "raw-49-MHz")
+COMPARABLE = tuple(name for name in WRITERS if name not in ("raw-49-MHz", "kineto-announced"))
 """All whose times are whole nanoseconds, so that any two of them say the same."""
 
 

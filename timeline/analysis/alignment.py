@@ -29,7 +29,7 @@ DRIFT_GAIN = 0.7
 """A drift must leave at most this share of what lies between the ends without it."""
 RESOLUTIONS = 2
 """Start and length of an op are rounded each, so that ends differ by so many resolutions."""
-SURE = 4.0
+SURE = 2.0
 """On one host the clocks must differ so many times more than the ends of collectives do."""
 WORSE = 1.5
 """Ends that were not fitted may be apart this much more when clocks are moved, by chance."""
