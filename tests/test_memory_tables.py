@@ -30,7 +30,7 @@ from profile_shelf import Profile, ProfileShelf, change_events
 from timeline.cli import main
 from timeline.errors import SourceError
 from timeline.records.strings import StringPool
-from timeline.records.tables import NO_TIME, Omission, Records
+from timeline.records.tables import NO_TIME, Omission, OmissionCode, Records
 from timeline.records.valid import valid
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Layer
 from timeline.sources.base import Wanted
@@ -134,9 +134,11 @@ def test_what_the_trace_draws_is_not_drawn_again(torch_text: Profile) -> None:
         assert [time for time, _ in in_trace] == [time for time, _ in wall(torch_text.run, moments)]
         assert not [name for _, name, _ in counters if name.startswith("APP ")]
         reason = "rows of memory_record.csv that the capture draws itself"
-        assert Omission(reason, len(moments), rank.rank) in records.omissions
+        repeated = OmissionCode.REPEATED
+        assert Omission(reason, len(moments), rank.rank, code=repeated) in records.omissions
         idle = "samples of npu_module_mem.csv that stay zero all along"
-        assert Omission(idle, 2 * len(moments), rank.rank) in records.omissions
+        still = Omission(idle, 2 * len(moments), rank.rank, code=OmissionCode.IDLE_COUNTER)
+        assert still in records.omissions
 
 
 def test_rows_of_the_process_are_drawn_where_the_trace_lacks_them(torch_text: Profile) -> None:
@@ -302,7 +304,8 @@ def test_tables_beside_a_database_add_what_it_lacks(shelf: ProfileShelf, tmp_pat
     (output / "npu_mem.csv").write_text(text, encoding="utf-8")
     records = read_all(profile.path)[0]
     assert own_groups(counters_of(records)) == expected(run, rank)
-    assert Omission("rows of npu_mem.csv that the capture draws itself", 1, 0) in records.omissions
+    reason = "rows of npu_mem.csv that the capture draws itself"
+    assert Omission(reason, 1, 0, code=OmissionCode.REPEATED) in records.omissions
 
 
 def test_tables_beside_tables_of_kernels_are_drawn(shelf: ProfileShelf, tmp_path: Path) -> None:
@@ -364,7 +367,7 @@ def test_a_cut_line_is_named(tmp_path: Path) -> None:
     table = table_of("memory_record")
     omissions = read_sample_table(table, [path], frozenset(), None, 3, SampleCollector())
     reason = "memory_record.csv: rows with too few or many cells, the first at line 3"
-    assert omissions == [Omission(reason, 1, 3, loss=True)]
+    assert omissions == [Omission(reason, 1, 3, loss=True, code=OmissionCode.DAMAGED)]
 
 
 @pytest.mark.parametrize(("text", "found"), [("", "is empty"), ("a,b\n1,2\n", "Timestamp")])

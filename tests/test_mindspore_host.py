@@ -29,7 +29,7 @@ from profile_shelf import Profile, ProfileShelf, change_fields, change_json
 
 from timeline.cli import main
 from timeline.records.strings import StringPool
-from timeline.records.tables import HostEvents, Omission, Records
+from timeline.records.tables import HostEvents, Omission, OmissionCode, Records
 from timeline.records.valid import valid
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Layer
 from timeline.sources.base import Wanted
@@ -205,7 +205,7 @@ def test_nothing_is_lost_and_sums_are_told(profile: Profile) -> None:
     for rank, records in zip(profile.run.ranks, read_all(profile.path), strict=True):
         assert losses(records) == {}
         reason = f"rows of dataset_{rank.rank}.csv, which are sums without a time"
-        assert Omission(reason, 1, rank.rank) in records.omissions
+        assert Omission(reason, 1, rank.rank, code=OmissionCode.REPEATED) in records.omissions
         (warning,) = (text for text in records.warnings if "steady clock" in text)
         assert warning.startswith(f"rank {rank.rank}:")
 

@@ -16,7 +16,7 @@ from row_totals import rows_of
 from timeline.exporting import export
 from timeline.options import Fit
 from timeline.problems import MOST_CHARACTERS, MOST_NOTES, notes_of
-from timeline.records.tables import Omission
+from timeline.records.tables import Omission, OmissionCode
 from timeline.report import ExportReport
 
 if TYPE_CHECKING:
@@ -128,7 +128,8 @@ def test_notes_are_the_same_whatever_wrote_them(shelf: ProfileShelf, tmp_path: P
 def test_very_many_and_very_long_notes_are_cut() -> None:
     """A thousand ranks that fail alike take a few lines, and the last one says how many more."""
     warnings = [f"rank {rank}: " + "too long " * 100 for rank in range(1_000)]
-    omissions = [Omission(f"reason {number}", 2, loss=True) for number in range(100)]
+    damaged = OmissionCode.DAMAGED
+    omissions = [Omission(f"reason {number}", 2, loss=True, code=damaged) for number in range(100)]
     notes = notes_of(warnings, omissions, [])
     assert notes is not None
     assert notes.headline == "1 000 warnings; 200 records left out"

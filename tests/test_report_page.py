@@ -21,7 +21,7 @@ from profile_shelf import ProfileShelf
 from timeline.cli import main
 from timeline.errors import OutputError
 from timeline.exporting import export
-from timeline.records.tables import Omission
+from timeline.records.tables import Omission, OmissionCode
 from timeline.report import ExportReport
 from timeline.report_page import page, still
 from timeline.report_page.cells import LONG
@@ -230,7 +230,9 @@ def test_who_waits_is_told(shelf: ProfileShelf, here: Path) -> None:
 
 def test_what_is_left_out_is_said(report: ExportReport) -> None:
     """By reason, over all ranks, with the warnings and the size of the timeline."""
-    omissions = tuple(Omission("lost & found", rank + 2, rank) for rank in (0, 1))
+    omissions = tuple(
+        Omission("lost & found", rank + 2, rank, code=OmissionCode.NOT_DRAWN) for rank in (0, 1)
+    )
     text = page(replace(report, omissions=omissions, warnings=("mind the gap",))).decode()
     for said in ("5 records: lost &amp; found", "mind the gap", "1 warning; records were left out"):
         assert said in text

@@ -91,7 +91,8 @@ class ComparisonReport:
             "csv": None if self.csv is None else str(self.csv),
             "page": None if self.page is None else str(self.page),
             "omitted": [
-                {"reason": said, "rows": rows} for said, rows in spelled_omissions(self.omissions)
+                {"code": code.value, "reason": said, "rows": rows}
+                for said, rows, code in spelled_omissions(self.omissions)
             ],
             "resolution": [row.to_dict() for row in self.resolutions],
             "warnings": list(self.warnings),
@@ -110,7 +111,7 @@ class ComparisonReport:
                 for own in self.outputs
             ),
             *(f"  {row.spelled()}" for row in self.resolutions),
-            *(f"  left out: {said}" for said, _ in spelled_omissions(self.omissions)),
+            *(f"  left out: {said}" for said, *_ in spelled_omissions(self.omissions)),
             *([] if self.csv is None else [f"Wrote {self.csv}"]),
         ]
 

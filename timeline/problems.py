@@ -31,7 +31,7 @@ def notes_of(
     left_out = list(spelled_omissions(omissions))
     topics = {
         "Warnings": [Note(text) for text in dict.fromkeys(warnings)],
-        "Left out": [Note(text, (("records", rows),)) for text, rows in left_out],
+        "Left out": [Note(text, (("records", rows),)) for text, rows, _ in left_out],
         "Gathered": [_gathered(row) for row in gathered],
     }
     return Notes(

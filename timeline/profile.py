@@ -335,6 +335,7 @@ def _table_of(omissions: Sequence[Omission]) -> Table:
     return Table(
         {
             "rank": np.array([own.rank for own in omissions], np.int64),
+            "code": _texts([own.code.value for own in omissions]),
             "reason": _texts([own.reason for own in omissions]),
             "rows": np.array([own.rows for own in omissions], np.int64),
             "loss": np.array([own.loss for own in omissions], np.int64),

@@ -14,7 +14,7 @@ from timeline.errors import spell_ids
 from timeline.figures import Figures
 from timeline.notebook import link_html, paragraph_html, table_html
 from timeline.records.counting import CommunicationRule, FreeRule
-from timeline.records.tables import NO_GRAPH, Omission
+from timeline.records.tables import NO_GRAPH, Omission, OmissionCode
 from timeline.step_times import step_times
 from timeline.table import Table
 from timeline.units import spell_bytes, spell_count, spell_duration
@@ -249,6 +249,7 @@ class ExportReport:
             "unused": self.figures.unused.to_dicts(),
             "omitted": [
                 {
+                    "code": omission.code.value,
                     "reason": omission.reason,
                     "rank": omission.rank,
                     "rows": omission.rows,
@@ -344,14 +345,16 @@ class ExportReport:
         return f", {noun} {spell_ids(output.steps)}{of}"
 
     def _omitted_lines(self) -> list[str]:
-        lines = [f"  left out: {text}" for text, _ in spelled_omissions(self.omissions)]
+        lines = [f"  left out: {text}" for text, *_ in spelled_omissions(self.omissions)]
         if self.suggestion:
             lines.append(f"  exact: {self.suggestion}")
         return lines
 
 
-def spelled_omissions(omissions: Iterable[Omission]) -> Iterator[tuple[str, int]]:
-    """What is left out of all ranks, for people, and the number of records; a line per reason."""
+def spelled_omissions(
+    omissions: Iterable[Omission],
+) -> Iterator[tuple[str, int, OmissionCode]]:
+    """What is left out of all ranks, for people, how many records, and the kind of the reason."""
     by_reason: dict[str, list[Omission]] = {}
     for omission in omissions:
         by_reason.setdefault(omission.reason, []).append(omission)
@@ -359,4 +362,4 @@ def spelled_omissions(omissions: Iterable[Omission]) -> Iterator[tuple[str, int]
         rows = sum(omission.rows for omission in found)
         steps = sorted({step for omission in found for step in omission.steps})
         where = f"steps {spell_ids(steps)}: " if steps else ""
-        yield f"{where}{spell_count(rows, 'record')}, {reason}", rows
+        yield f"{where}{spell_count(rows, 'record')}, {reason}", rows, found[0].code

@@ -7,7 +7,7 @@ from dataclasses import replace
 from timeline.encoders.deflate import QUICK, SMALL
 from timeline.fitting.search import WORTH_A_TRY, Search
 from timeline.fitting.writer import AIM, MOST_TRIES, Drawing, Writer, Written, too_small
-from timeline.records.tables import Omission
+from timeline.records.tables import Omission, OmissionCode
 from timeline.tracks.budget import Budget
 from timeline.tracks.gathering import ARROW_REASON
 from timeline.tracks.model import element_count
@@ -108,7 +108,7 @@ def _resolved(writer: Writer, drawing: Drawing, plan: Plan, level: int = SMALL) 
     tracks, resolved, lost = resolve(drawing.tracks, plan)
     omissions = drawing.omissions
     if lost:
-        omissions += (Omission(ARROW_REASON, lost),)
+        omissions += (Omission(ARROW_REASON, lost, code=OmissionCode.ARROW_CUT),)
     shown = tuple(resolved) if any(own.gathered for own in resolved) else ()
     explained = with_resolutions(tracks, resolved)
     part = writer.write(explained, omissions, shown, drawing.steps, level=level)

@@ -18,7 +18,7 @@ from timeline.fitting.writer import (
     first_moment_ns,
     last_moment_ns,
 )
-from timeline.records.tables import Omission
+from timeline.records.tables import Omission, OmissionCode
 from timeline.tracks.model import Track
 from timeline.tracks.resolve import without_half_arrows
 from timeline.tracks.split import between, cut_moments
@@ -59,7 +59,7 @@ def split_up(writer: Writer, drawing: Drawing) -> Written:
         raise _too_small_for_parts(writer, drawing, moments, least, steps)
     omissions = drawing.omissions
     if lost:
-        omissions += (Omission(PART_REASON, lost // 2),)
+        omissions += (Omission(PART_REASON, lost // 2, code=OmissionCode.ARROW_CUT),)
     named = tuple(
         replace(part, target=_part_path(writer.target, writer.form, number, len(parts)))
         for number, part in enumerate(parts, 1)

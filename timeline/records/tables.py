@@ -35,6 +35,7 @@ __all__ = [
     "Flows",
     "HostEvents",
     "Omission",
+    "OmissionCode",
     "PlaneTasks",
     "Records",
     "Spans",
@@ -248,12 +249,47 @@ class Flows(Columns):
     target_row: Int64 = column(np.int64)
 
 
+class OmissionCode(str, enum.Enum):
+    """Kinds of reasons for which records are not in the output; programs may rely on them."""
+
+    DAMAGED = "damaged"
+    """A file or a part of one cannot be read."""
+    NOT_READ = "not_read"
+    """Files that are known and not read."""
+    NOT_DRAWN = "not_drawn"
+    """Records of a kind that has no place in the picture."""
+    NO_TIME = "no_time"
+    """Without a valid time, or a value."""
+    FAR_TIME = "far_time"
+    """At a time that cannot be of this run."""
+    NO_CLOCK = "no_clock"
+    """On a clock that nothing relates to the rest."""
+    UNPAIRED = "unpaired"
+    """A start without an end, or an end without a start."""
+    NO_TASK = "no_task"
+    """Of the host or of HCCL, of which the device recorded nothing."""
+    REPEATED = "repeated"
+    """There twice, or told better by other records."""
+    FFTS_WHOLE = "ffts_whole"
+    """FFTS+ tasks as a whole, beside their sub-tasks."""
+    IDLE_COUNTER = "idle_counter"
+    """Samples of counters that stay zero."""
+    ARROW_HALF = "arrow_half"
+    """Arrows of which the profile has one end only."""
+    ARROW_CUT = "arrow_cut"
+    """Arrows with an end that is not selected, not drawn or gathered with others."""
+    WRITER_LIMIT = "writer_limit"
+    """What the profiler itself cut off."""
+    SIZE_LIMIT = "size_limit"
+    """What the limit of the file left no room for."""
+
+
 @dataclass(frozen=True)
 class Omission:
     """Records that are not in the output, with the reason and their number.
 
     loss: whether something the user asked for is missing; otherwise the rows only repeat others,
-    or one of their ends was not asked for.
+    or one of their ends was not asked for. code: the kind of the reason.
     """
 
     reason: str
@@ -261,6 +297,7 @@ class Omission:
     rank: int | None = None
     steps: tuple[int, ...] = ()
     loss: bool = False
+    code: OmissionCode = field(kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -318,7 +355,14 @@ class Records:
         flows, cut = _follow(self.flows, some) if some else (self.flows, 0)
         omissions = self.omissions
         if cut:
-            omissions += (Omission("arrows with an end outside the selection", cut, self.rank),)
+            omissions += (
+                Omission(
+                    "arrows with an end outside the selection",
+                    cut,
+                    self.rank,
+                    code=OmissionCode.ARROW_CUT,
+                ),
+            )
         return replace(
             self,
             tasks=self.tasks if tasks is None else self.tasks.take(tasks),

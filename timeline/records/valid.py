@@ -12,7 +12,7 @@ from timeline.records.copies import copies_in
 from timeline.records.counting import FreeRule
 from timeline.records.ids import with_ids_given
 from timeline.records.paging import let_go, parts_of
-from timeline.records.tables import CounterSamples, Omission, Records, Spans
+from timeline.records.tables import CounterSamples, Omission, OmissionCode, Records, Spans
 
 __all__ = ["valid"]
 
@@ -34,9 +34,9 @@ def valid(records: Records) -> Records:
     omissions = list(records.omissions)
     middle = _Middle.of(records)
 
-    def omit(count: int, reason: str, *, loss: bool = True) -> None:
+    def omit(count: int, reason: str, code: OmissionCode, *, loss: bool = True) -> None:
         if count:
-            omissions.append(Omission(reason, count, records.rank, loss=loss))
+            omissions.append(Omission(reason, count, records.rank, loss=loss, code=code))
 
     def check(table: Spans, noun: str, far: str = "more than ten years from the others") -> Bool:
         good = np.empty(len(table), np.bool_)
@@ -49,9 +49,10 @@ def valid(records: Records) -> Records:
             distant += int(np.count_nonzero(timed & ~near))
             good[part] = timed & near
         copies = copies_in(table)
-        omit(untimed, f"{noun} without a valid time")
-        omit(distant, f"{noun} {far}")
-        omit(int(np.count_nonzero(good & copies)), f"{noun} that are there twice", loss=False)
+        omit(untimed, f"{noun} without a valid time", OmissionCode.NO_TIME)
+        omit(distant, f"{noun} {far}", OmissionCode.FAR_TIME)
+        twice = int(np.count_nonzero(good & copies))
+        omit(twice, f"{noun} that are there twice", OmissionCode.REPEATED, loss=False)
         let_go()
         good &= ~copies
         return good
@@ -63,7 +64,8 @@ def valid(records: Records) -> Records:
             & np.isfinite(samples.value)
             & middle.holds(samples.time_ns)
         )
-        omit(int(np.count_nonzero(~good)), "counter samples without a valid time")
+        untimed = int(np.count_nonzero(~good))
+        omit(untimed, "counter samples without a valid time", OmissionCode.NO_TIME)
         return good
 
     kept = records.kept(

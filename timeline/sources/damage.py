@@ -8,21 +8,26 @@ from pathlib import Path
 
 from timeline.errors import SourceError
 from timeline.records.columns import Int64
-from timeline.records.tables import Omission
+from timeline.records.tables import Omission, OmissionCode
 
-__all__ = ["Damage", "left_out", "unread"]
+FFTS_REASON = "FFTS+ tasks that only repeat the span of their sub-tasks"
+"""Why a row that stands for several others is not drawn; programs look for its beginning."""
+
+__all__ = ["FFTS_REASON", "Damage", "left_out", "unread"]
 
 
 def left_out(
-    rows: Mapping[str, int], rank: int | None, *, loss: bool = True
+    rows: Mapping[str, int], rank: int | None, code: OmissionCode, *, loss: bool = True
 ) -> tuple[Omission, ...]:
     """Rows by the reason for which they are left out, of each reason that has any."""
-    return tuple(Omission(reason, own, rank, loss=loss) for reason, own in rows.items() if own)
+    return tuple(
+        Omission(reason, own, rank, loss=loss, code=code) for reason, own in rows.items() if own
+    )
 
 
 def unread(error: SourceError, rank: int) -> Omission:
     """A file that adds to a capture and cannot be read at all."""
-    return Omission(str(error), 1, rank, loss=True)
+    return Omission(str(error), 1, rank, loss=True, code=OmissionCode.DAMAGED)
 
 
 @dataclass
@@ -55,6 +60,12 @@ class Damage:
     def omissions(self, rank: int) -> tuple[Omission, ...]:
         """One loss for each kind."""
         return tuple(
-            Omission(f"{self.path.name}: {what}, the first at {first}", rows, rank, loss=True)
+            Omission(
+                f"{self.path.name}: {what}, the first at {first}",
+                rows,
+                rank,
+                loss=True,
+                code=OmissionCode.DAMAGED,
+            )
             for what, (rows, first) in self._found.items()
         )

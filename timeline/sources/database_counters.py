@@ -9,7 +9,14 @@ import numpy as np
 from timeline.records.columns import Codes, Int64
 from timeline.records.distinct import distinct_values
 from timeline.records.strings import StringPool
-from timeline.records.tables import NO_ID, NO_TIME, CounterSamples, CounterSeries, Omission
+from timeline.records.tables import (
+    NO_ID,
+    NO_TIME,
+    CounterSamples,
+    CounterSeries,
+    Omission,
+    OmissionCode,
+)
 from timeline.sources.counter_samples import SampleCollector
 from timeline.sources.database_names import DatabaseNames
 from timeline.sources.database_sample_tables import CounterTable, counter_tables
@@ -36,11 +43,12 @@ def read_counters(
             continue
         if table.twin and database.count(table.twin):
             reason = f"rows of {table.table}, which are in {table.twin} too"
-            omissions.append(Omission(reason, database.count(table.table), rank))
+            rows, code = database.count(table.table), OmissionCode.REPEATED
+            omissions.append(Omission(reason, rows, rank, code=code))
             continue
         if idle := _read_table(database, table, into, names, device):
             reason = f"samples of {table.table} that stay zero all along"
-            omissions.append(Omission(reason, idle, rank))
+            omissions.append(Omission(reason, idle, rank, code=OmissionCode.IDLE_COUNTER))
     return *into.tables(strings), omissions
 
 

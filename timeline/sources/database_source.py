@@ -27,6 +27,7 @@ from timeline.records.tables import (
     Flows,
     HostEvents,
     Omission,
+    OmissionCode,
     PlaneTasks,
     Records,
     Steps,
@@ -38,6 +39,7 @@ from timeline.sources.base import Clock, Identity, Wanted
 from timeline.sources.common.ai_cpu import ai_cpu_remark
 from timeline.sources.common.task_kinds import COPY_TYPES, compute_by_type
 from timeline.sources.companion_kinds import UNUSED_TABLES
+from timeline.sources.damage import FFTS_REASON
 from timeline.sources.database_counters import read_counters
 from timeline.sources.database_counting import communication_rule, free_rule, own_step_sums
 from timeline.sources.database_host import read_cann_calls, read_host
@@ -204,7 +206,7 @@ class _Reader:
         copying = [number for number, name in types.items() if name in COPY_TYPES]
         row = compute.find(raw["globalTaskId"])
         own = ~covering_parents(_unnamed_tasks(raw, row))
-        self._omit("FFTS+ tasks that only repeat the span of their sub-tasks", own)
+        self._omit(FFTS_REASON, own, OmissionCode.FFTS_WHOLE)
         if not own.all():
             row = compacted(row, own)
             raw = {name: compacted(values, own) for name, values in raw.items()}
@@ -289,9 +291,10 @@ class _Reader:
         """blockDim was the block count before blockNum came, and means something else since."""
         return "blockNum" if self.database.has("COMPUTE_TASK_INFO", "blockNum") else "blockDim"
 
-    def _omit(self, reason: str, stays: Bool, *, loss: bool = False) -> None:
+    def _omit(self, reason: str, stays: Bool, code: OmissionCode, *, loss: bool = False) -> None:
         if not stays.all():
-            self.omissions.append(Omission(reason, int((~stays).sum()), self.rank, loss=loss))
+            rows = int((~stays).sum())
+            self.omissions.append(Omission(reason, rows, self.rank, loss=loss, code=code))
 
     def _communication(self, tasks: Tasks) -> dict[str, Int64]:
         """HCCL tasks as they are in the database, as far as they are drawn or tell of ops."""
@@ -424,7 +427,8 @@ class _Reader:
         twin = Lookup({"id": task_ids}, "id").find(raw["globalTaskId"])
         known = twin >= 0
         if self.device is None:
-            self._omit("HCCL tasks whose device task is not in the profile", known, loss=True)
+            reason = "HCCL tasks whose device task is not in the profile"
+            self._omit(reason, known, OmissionCode.NO_TASK, loss=True)
         rows = kept(twin[known])
 
         def own(column: str) -> Any:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from timeline.errors import spell_ids
-from timeline.records.tables import Omission, Steps
+from timeline.records.tables import Omission, OmissionCode, Steps
 from timeline.units import spell_bytes
 
 __all__ = ["CutOff", "cut_off_by_limit"]
@@ -61,5 +61,6 @@ def cut_off_by_limit(
     elif len(later):
         what, rows = "steps", len(later)
     reason = f"{what} behind the size limit of {path.name}"
-    lost = Omission(reason, rows, rank, tuple(later.tolist()), loss=True)
+    code = OmissionCode.WRITER_LIMIT
+    lost = Omission(reason, rows, rank, tuple(later.tolist()), loss=True, code=code)
     return CutOff((lost,), (warning,))

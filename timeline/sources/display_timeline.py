@@ -21,6 +21,7 @@ from timeline.records.tables import (
     CommunicationOps,
     HostEvents,
     Omission,
+    OmissionCode,
     Steps,
     Tasks,
 )
@@ -233,8 +234,8 @@ class _Tables:
             self._steps.joined(),
             (
                 *damage.omissions(rank),
-                *left_out(derived, rank, loss=False),
-                *left_out(unknown, rank),
+                *left_out(derived, rank, OmissionCode.REPEATED, loss=False),
+                *left_out(unknown, rank, OmissionCode.NOT_DRAWN),
             ),
         )
 

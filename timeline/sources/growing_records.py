@@ -7,7 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
-from timeline.records.tables import NO_GRAPH, CommunicationOps, Omission, Records, Tasks
+from timeline.records.tables import (
+    NO_GRAPH,
+    CommunicationOps,
+    Omission,
+    OmissionCode,
+    Records,
+    Tasks,
+)
 from timeline.sources.damage import Damage, left_out
 from timeline.sources.framework_table import describe_operators, read_framework_table
 from timeline.sources.hccl_files import told_by
@@ -46,7 +53,7 @@ class GrowingRecords:
     def leave_out(self, ticks: StepTicks) -> None:
         """Report steps whose clock nothing relates to the other records."""
         reason = "steps of the step trace, whose clock nothing relates to the timeline"
-        self.report(left_out({reason: len(ticks.steps)}, self.records.rank))
+        self.report(left_out({reason: len(ticks.steps)}, self.records.rank, OmissionCode.NO_CLOCK))
 
     def add_ops(self, ops: CommunicationOps, *, better: bool = False) -> None:
         """Put ops to those there are, one of each that is told twice: the older, or the better."""

@@ -20,6 +20,7 @@ from timeline.records.tables import (
     NO_TIME,
     CommunicationOps,
     Omission,
+    OmissionCode,
     PlaneTasks,
 )
 from timeline.sources.damage import left_out
@@ -100,14 +101,15 @@ def read_hccl_files(
             planes.append(tasks)
         elif good.all():
             bad.append(path)
-    reasons = {"HCCL tasks without a valid time": timeless}
+    lost = left_out({"HCCL tasks without a valid time": timeless}, rank, OmissionCode.NO_TIME)
     if bad:
         first = "/".join(bad[0].parts[-3:])
-        reasons[f"HCCL files that hold no tasks or are broken, the first {first}"] = len(bad)
+        reason = f"HCCL files that hold no tasks or are broken, the first {first}"
+        lost += left_out({reason: len(bad)}, rank, OmissionCode.DAMAGED)
     return HcclRuns(
         CommunicationOps.concat(ops),
         PlaneTasks.concat(planes) if with_planes else PlaneTasks.empty(),
-        left_out(reasons, rank),
+        lost,
     )
 
 

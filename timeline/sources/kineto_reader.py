@@ -23,6 +23,7 @@ from timeline.records.tables import (
     Flows,
     HostEvents,
     Omission,
+    OmissionCode,
     Records,
     Steps,
     Tasks,
@@ -87,6 +88,14 @@ _HALF = "arrows whose other end is not in the profile"
 _NO_TOTALS = "memory events without totals"
 _SAME_STEPS = "steps with the number of another step"
 _OTHERS = "trace events of a kind that is not drawn"
+_CODES = {
+    _ANNOTATIONS: OmissionCode.REPEATED,
+    _MARKS: OmissionCode.NOT_DRAWN,
+    _HALF: OmissionCode.ARROW_HALF,
+    _NO_TOTALS: OmissionCode.NO_TIME,
+    _SAME_STEPS: OmissionCode.REPEATED,
+    _OTHERS: OmissionCode.NOT_DRAWN,
+}
 _LOSSES = frozenset({_NO_TOTALS, _SAME_STEPS, _OTHERS})
 
 
@@ -285,7 +294,7 @@ class _Reader:
             _NO_TOTALS: Layer.COUNTERS in layers,
         }
         return tuple(
-            Omission(reason, rows, rank, loss=reason in _LOSSES)
+            Omission(reason, rows, rank, loss=reason in _LOSSES, code=_CODES[reason])
             for reason, rows in self._left_out.items()
             if rows and asked.get(reason, True)
         )

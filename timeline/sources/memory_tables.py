@@ -12,7 +12,7 @@ import numpy as np
 from timeline.errors import SourceError
 from timeline.records.columns import Bool, Codes, Float64, Int64
 from timeline.records.distinct import distinct
-from timeline.records.tables import NO_ID, NO_TIME, Omission
+from timeline.records.tables import NO_ID, NO_TIME, Omission, OmissionCode
 from timeline.sources.counter_samples import SampleCollector, whole_bytes
 from timeline.sources.counter_units import name_of, unit_of
 from timeline.sources.damage import Damage, left_out
@@ -163,11 +163,12 @@ def read_sample_table(
     if not parts:
         return omissions
     idle = _draw(reading, reading.joined(parts), into)
-    beside = {
-        _repeats(paths[0]): reading.repeated,
-        f"samples of {paths[0].name} that stay zero all along": idle,
-    }
-    return [*omissions, *left_out(beside, rank, loss=False)]
+    still = {f"samples of {paths[0].name} that stay zero all along": idle}
+    return [
+        *omissions,
+        *_repeated(paths[0], reading.repeated, rank),
+        *left_out(still, rank, OmissionCode.IDLE_COUNTER, loss=False),
+    ]
 
 
 def _drawn_elsewhere(paths: Sequence[Path], rank: int) -> list[Omission]:
@@ -178,11 +179,12 @@ def _drawn_elsewhere(paths: Sequence[Path], rank: int) -> list[Omission]:
         damage = Damage(path)
         rows += sum(map(len, read_blocks(path, None, (), damage, RowShape.FULL)))
         omissions += damage.omissions(rank)
-    return [*omissions, *(left_out({_repeats(paths[0]): rows}, rank, loss=False) if rows else ())]
+    return [*omissions, *(_repeated(paths[0], rows, rank) if rows else ())]
 
 
-def _repeats(path: Path) -> str:
-    return f"rows of {path.name} that the capture draws itself"
+def _repeated(path: Path, rows: int, rank: int) -> tuple[Omission, ...]:
+    reason = f"rows of {path.name} that the capture draws itself"
+    return left_out({reason: rows}, rank, OmissionCode.REPEATED, loss=False)
 
 
 def _draw(reading: _Reading, rows: _Part, into: SampleCollector) -> int:

@@ -12,7 +12,7 @@ from typing import TypeVar
 from timeline.errors import SourceError
 from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.records.columns import Float64, Int64, Rows
-from timeline.records.tables import NO_TIME, HostEvents, Omission, Records
+from timeline.records.tables import NO_TIME, HostEvents, Omission, OmissionCode, Records
 from timeline.selection import Layer
 from timeline.sources.base import Clock, Wanted
 from timeline.sources.counter_samples import SampleCollector
@@ -105,7 +105,7 @@ class _Reading:
             host=HostEvents.concat(self.events),
             series=series,
             samples=samples,
-            omissions=(*self.omissions, *left_out(lost, rank)),
+            omissions=(*self.omissions, *left_out(lost, rank, OmissionCode.NO_CLOCK)),
             warnings=warnings,
         )
 
@@ -198,4 +198,7 @@ def _without_times(path: Path, rank: int) -> list[Omission]:
     damage = Damage(path)
     count = sum(len(block) for block in read_blocks(path, None, (), damage, RowShape.FULL))
     reason = f"rows of {path.name}, which are sums without a time"
-    return [*damage.omissions(rank), *left_out({reason: count}, rank, loss=False)]
+    return [
+        *damage.omissions(rank),
+        *left_out({reason: count}, rank, OmissionCode.REPEATED, loss=False),
+    ]

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from timeline.errors import SourceError
 from timeline.records.columns import Bool, Codes, Int64
 from timeline.records.strings import NO_NAME, StringPool
-from timeline.records.tables import NO_ID, Omission, Records, Tasks
+from timeline.records.tables import NO_ID, Omission, OmissionCode, Records, Tasks
 from timeline.sources.base import Clock, Identity, Wanted
 from timeline.sources.damage import Damage, left_out
 from timeline.sources.device_rows import AI_CORE
@@ -101,7 +101,7 @@ class MindSporeRawSource:
             made.add_steps(read_training_trace(events, strings, rank))
         if unread := self._slices("DATA_PREPROCESS.*AICPU*"):
             reason = "raw files of AI CPU tasks, which are not read"
-            made.report(left_out({reason: len(unread)}, rank))
+            made.report(left_out({reason: len(unread)}, rank, OmissionCode.NOT_READ))
         return made.finished()
 
 
@@ -250,7 +250,7 @@ def _paired(
         "device tasks that had not ended when the capture did": unfinished,
         "ends of device tasks whose start is not in the capture": int(lone.sum()),
     }
-    return own[start_at[place]], own[end_at], left_out(halves, rank)
+    return own[start_at[place]], own[end_at], left_out(halves, rank, OmissionCode.UNPAIRED)
 
 
 def _below_all_before(change: Int64, group: Int64) -> Bool:

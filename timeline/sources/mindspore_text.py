@@ -13,6 +13,7 @@ from timeline.records.tables import (
     NO_ID,
     NO_TIME,
     CommunicationOps,
+    OmissionCode,
     Records,
 )
 from timeline.selection import Layer
@@ -165,7 +166,7 @@ class MindSporeTextSource:
             self._add_communication(made, wanted)
         elif files := self._hccl_files():
             reason = f"HCCL files, whose clock nothing relates to {path.name}"
-            made.report(left_out({reason: len(files)}, rank))
+            made.report(left_out({reason: len(files)}, rank, OmissionCode.NO_CLOCK))
         return made.finished()
 
     def _origin_ns(self, display: Display, ticks: StepTicks) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from timeline.records.columns import Bool, Float64, Int64
-from timeline.records.tables import NO_TIME, Omission
+from timeline.records.tables import NO_TIME, Omission, OmissionCode
 from timeline.sources.counter_samples import SampleCollector
 from timeline.sources.damage import left_out
 from timeline.sources.sqlite_columns import Database
@@ -53,7 +53,8 @@ def add_held(
     times_ns, sums = times_ns[order], np.cumsum(changes[order])
     last = np.append(times_ns[1:] != times_ns[:-1], True) if len(times_ns) else np.empty(0, bool)
     into.add(GROUP, NAME, "B", times_ns[last], sums[last])
-    return [*left_out({f"rows of {file} {UNSOUND}": int((~good).sum())}, rank)]
+    unsound = {f"rows of {file} {UNSOUND}": int((~good).sum())}
+    return [*left_out(unsound, rank, OmissionCode.NO_TIME)]
 
 
 def are_sound(size_bytes: Float64, taken_ns: Int64, given_back_ns: Int64) -> Bool:

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from timeline.errors import SourceError
-from timeline.records.tables import Omission
+from timeline.records.tables import Omission, OmissionCode
 from timeline.sources.damage import left_out
 from timeline.sources.loose_table import LooseTable
 from timeline.sources.sqlite_columns import Database, open_database
@@ -61,7 +61,7 @@ class ParsedDatabases:
                 f"{path.name}: cells of {table.name}.{column} that hold no number": count
                 for column, count in table.unreadable.items()
             }
-            yield from left_out(cells, rank)
+            yield from left_out(cells, rank, OmissionCode.DAMAGED)
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from timeline.records.tables import (
     Flows,
     HostEvents,
     Omission,
+    OmissionCode,
     PlaneTasks,
     Records,
     StepParts,
@@ -32,7 +33,7 @@ from timeline.records.tables import (
 from timeline.selection import Layer
 from timeline.sources.base import Clock, Identity, Wanted
 from timeline.sources.common.ai_cpu import ai_cpu_remark
-from timeline.sources.damage import left_out
+from timeline.sources.damage import FFTS_REASON, left_out
 from timeline.sources.database_joins import Lookup, covering_parents
 from timeline.sources.layouts import SQLITE
 from timeline.sources.parsed_clock import ParsedClock, read_parsed_clock
@@ -107,7 +108,7 @@ class _Reader:
             ParsedSteps(Steps.empty(), StepParts.empty(), 0),
         )
         reason = "steps and their parts, counted by a clock that nothing relates to the tasks"
-        self._omit(reason, steps.uncounted)
+        self._omit(reason, steps.uncounted, OmissionCode.NO_CLOCK)
         # Where steps are not marked they are found by the names of operators.
         self.named = self.wanted.with_names or not len(steps.steps)
         tasks = self._tasks()
@@ -161,11 +162,10 @@ class _Reader:
             )
         found = read_device_tasks(table, self.device, self.strings)
         reason = "tasks that were launched and of which the device recorded nothing"
-        self._omit(reason, found.never_ran)
+        self._omit(reason, found.never_ran, OmissionCode.NO_TASK)
         parents = covering_parents(found.tasks)
         if parents.any():
-            reason = "FFTS+ tasks that only repeat the span of their sub-tasks"
-            self._omit(reason, int(parents.sum()), loss=False)
+            self._omit(FFTS_REASON, int(parents.sum()), OmissionCode.FFTS_WHOLE, loss=False)
             found = DeviceTasks(found.tasks.take(~parents), found.device_type[~parents], 0)
         return self._attempt(lambda: self._described(found), found.tasks)
 
@@ -193,8 +193,10 @@ class _Reader:
         found = read_communication(
             self.databases, self.device, transfers, tasks, self.strings, every_arg=self.every_arg
         )
-        self._omit("HCCL tasks whose device task is not in the profile", never_ran)
-        self._omit("communication ops of which nothing tells when they ran", found.timeless)
+        reason = "HCCL tasks whose device task is not in the profile"
+        self._omit(reason, never_ran, OmissionCode.NO_TASK)
+        reason = "communication ops of which nothing tells when they ran"
+        self._omit(reason, found.timeless, OmissionCode.NO_TIME)
         return found
 
     def _calls(self) -> HostEvents:
@@ -222,15 +224,16 @@ class _Reader:
         try:
             return read()
         except SourceError as error:
-            self._omit(f"databases that cannot be read ({error.path.name})", 1)
+            reason = f"databases that cannot be read ({error.path.name})"
+            self._omit(reason, 1, OmissionCode.DAMAGED)
             self._warn(str(error))
             return otherwise
 
     def _warn(self, remark: str) -> None:
         self.warnings.append(f"rank {self.rank}: {remark}")
 
-    def _omit(self, reason: str, rows: int, *, loss: bool = True) -> None:
-        self.omissions += left_out({reason: rows}, self.rank, loss=loss)
+    def _omit(self, reason: str, rows: int, code: OmissionCode, *, loss: bool = True) -> None:
+        self.omissions += left_out({reason: rows}, self.rank, code, loss=loss)
 
 
 def _launched(connection: Int64, launches: Lookup) -> Int64:

@@ -19,6 +19,7 @@ from timeline.records.tables import (
     NO_GRAPH,
     NO_ID,
     Omission,
+    OmissionCode,
     Records,
     StepParts,
     Steps,
@@ -27,7 +28,7 @@ from timeline.records.tables import (
 from timeline.sources.base import Clock, Identity, Wanted
 from timeline.sources.common.ai_cpu import ai_cpu_remark
 from timeline.sources.common.task_kinds import COPY_TYPES, compute_by_type
-from timeline.sources.damage import left_out
+from timeline.sources.damage import FFTS_REASON, left_out
 from timeline.sources.database_joins import covering_parents
 from timeline.sources.device_clock import CounterClock, read_anchor
 from timeline.sources.identity import how_to_export
@@ -141,7 +142,10 @@ class _Reader:
             "device tasks that started but never ended": found.unfinished,
             "ends of device tasks without a start": found.unstarted,
         }
-        self.omissions += [*reader.omissions(self.rank), *left_out(lost, self.rank)]
+        self.omissions += [
+            *reader.omissions(self.rank),
+            *left_out(lost, self.rank, OmissionCode.UNPAIRED),
+        ]
         self.others += found.others
         self.tasks.add(self._tasks(log, found))
         self.knows_streams &= log.knows_streams or not len(found.key)
@@ -219,10 +223,12 @@ class _Reader:
             )
         covering = covering_parents(tasks)
         tasks = tasks.take(~covering)
-        beside = {
-            "FFTS+ tasks as a whole, beside their sub-tasks": int(np.count_nonzero(covering)),
-            "raw records of other things than tasks and steps": self.others,
-        }
+        whole = {FFTS_REASON: int(np.count_nonzero(covering))}
+        others = {"raw records of other things than tasks and steps": self.others}
+        beside = (
+            *left_out(whole, self.rank, OmissionCode.FFTS_WHOLE, loss=False),
+            *left_out(others, self.rank, OmissionCode.NOT_DRAWN, loss=False),
+        )
         graph, several = graphs_of(tasks.start_ns, self.steps)
         return Records(
             self.rank,
@@ -230,7 +236,7 @@ class _Reader:
             tasks=replace(tasks, graph=graph),
             steps=self.steps,
             parts=self.parts,
-            omissions=(*self.omissions, *left_out(beside, self.rank, loss=False)),
+            omissions=(*self.omissions, *beside),
             warnings=tuple(self._warnings(directory, several, tasks)),
         )
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from timeline.records.columns import Bool, Columns, Int64, Pile, column
 from timeline.records.distinct import distinct_values
-from timeline.records.tables import NO_GRAPH, NO_TIME, Omission, StepParts, Steps
+from timeline.records.tables import NO_GRAPH, NO_TIME, Omission, OmissionCode, StepParts, Steps
 from timeline.sources.damage import left_out
 from timeline.sources.raw_slices import Log, RecordArray, RecordReader, UInt64, layout
 from timeline.sources.step_tags import StepTags
@@ -95,15 +95,21 @@ def read_step_trace(
     for row in marks.take(~again).rows():
         trace.add(*row)
     trace.close()
-    lost = {
+    strangers = {
         "step trace records without a valid time or graph": strange,
         "step trace records of no step": trace.astray,
+    }
+    halves = {
         "steps that started but never ended": trace.unfinished,
         "steps without a start": trace.unstarted,
         "reduces and data fetches with one end only": trace.halves,
     }
     repeats = {"step trace records that repeat others": int(np.count_nonzero(again))}
-    omissions = (*left_out(lost, rank), *left_out(repeats, rank, loss=False))
+    omissions = (
+        *left_out(strangers, rank, OmissionCode.NO_TIME),
+        *left_out(halves, rank, OmissionCode.UNPAIRED),
+        *left_out(repeats, rank, OmissionCode.REPEATED, loss=False),
+    )
     return StepTrace(*trace.tables(), omissions, others + trace.others)
 
 

@@ -13,13 +13,13 @@ from timeline.errors import SourceError, spell_ids
 from timeline.records.columns import Int64
 from timeline.records.distinct import distinct
 from timeline.records.strings import StringPool
-from timeline.records.tables import NO_ID, Omission, Records, StepParts, Steps
+from timeline.records.tables import NO_ID, Omission, OmissionCode, Records, StepParts, Steps
 from timeline.selection import Layer
 from timeline.sources.base import Clock, Identity, Wanted
 from timeline.sources.common.ai_cpu import ai_cpu_remark
 from timeline.sources.common.task_kinds import compute_by_type
 from timeline.sources.communication_groups import read_groups
-from timeline.sources.damage import Damage, left_out
+from timeline.sources.damage import FFTS_REASON, Damage, left_out
 from timeline.sources.exports import newest_export
 from timeline.sources.file_names import held_file, plain_name
 from timeline.sources.kernel_rows import (
@@ -199,12 +199,13 @@ class _Reading:
         tells_copies = len(others) > 0
         if len(kernels):
             again, whole = repeats(others, kernels)
-            beside = {
-                "rows of task_time that are kernels, which are drawn from their own table": again,
-                "FFTS+ tasks that only repeat the span of their sub-tasks": whole,
-            }
-            counts = {reason: int(np.count_nonzero(rows)) for reason, rows in beside.items()}
-            self.omissions += left_out(counts, self.identity.rank, loss=False)
+            drawn = "rows of task_time that are kernels, which are drawn from their own table"
+            for reason, dropped, code in (
+                (drawn, again, OmissionCode.REPEATED),
+                (FFTS_REASON, whole, OmissionCode.FFTS_WHOLE),
+            ):
+                count = int(np.count_nonzero(dropped))
+                self.omissions += left_out({reason: count}, self.identity.rank, code, loss=False)
             others = others.take(~(again | whole))
             compute = np.concatenate([~kernels.communicates, np.zeros(len(others), np.bool_)])
         else:

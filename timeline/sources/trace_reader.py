@@ -22,6 +22,7 @@ from timeline.records.tables import (
     Flows,
     HostEvents,
     Omission,
+    OmissionCode,
     PlaneTasks,
     Records,
     Spans,
@@ -303,11 +304,11 @@ class _Reader:
     def _omissions(self, half: int, rank: int) -> tuple[Omission, ...]:
         made = []
         if half:
-            made.append(Omission("arrows whose other end is not in the profile", half, rank))
+            reason = "arrows whose other end is not in the profile"
+            made.append(Omission(reason, half, rank, code=OmissionCode.ARROW_HALF))
         if self._others:
-            made.append(
-                Omission("trace events of a phase that is not drawn", self._others, rank, loss=True)
-            )
+            reason, code = "trace events of a phase that is not drawn", OmissionCode.NOT_DRAWN
+            made.append(Omission(reason, self._others, rank, loss=True, code=code))
         return (*made, *(own for damage in self._damages for own in damage.omissions(rank)))
 
     def _add_lanes(self) -> None:

@@ -13,6 +13,7 @@ from timeline.records.tables import (
     NO_GRAPH,
     NO_TIME,
     CommunicationOps,
+    OmissionCode,
     StepPart,
     StepParts,
     Steps,
@@ -65,7 +66,7 @@ def read_training_trace(events: npt.NDArray[Any], strings: StringPool, rank: int
         "marks of a step that had not ended when the capture did": int((~inside).sum()),
         "starts of reduces without an end": odd,
     }
-    return StepTicks(steps.take(good), parts, ops, left_out(lost, rank))
+    return StepTicks(steps.take(good), parts, ops, left_out(lost, rank, OmissionCode.UNPAIRED))
 
 
 def _reduces(

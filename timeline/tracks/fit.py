@@ -9,7 +9,7 @@ import numpy as np
 from timeline.analysis.cut import cut, cut_window, device_span_ns
 from timeline.records.clock import ClockMove
 from timeline.records.columns import Bool, Columns
-from timeline.records.tables import Omission, Records
+from timeline.records.tables import Omission, OmissionCode, Records
 from timeline.selection import Selection
 from timeline.tracks.rank_picture import Missing, RankPicture
 
@@ -96,4 +96,11 @@ def omission_of(picture: RankPicture) -> Omission | None:
     if missing is None:
         return None
     rows = row_count(picture.records) - row_count(picture.detail)
-    return Omission(LIMIT_REASON, rows, picture.records.rank, missing.steps, loss=True)
+    return Omission(
+        LIMIT_REASON,
+        rows,
+        picture.records.rank,
+        missing.steps,
+        loss=True,
+        code=OmissionCode.SIZE_LIMIT,
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from timeline.records.tables import Omission
+from timeline.records.tables import Omission, OmissionCode
 from timeline.tracks.budget import Budget, Measure
 from timeline.tracks.coarsen import EXACT
 from timeline.tracks.layers import LayerKey
@@ -68,6 +68,6 @@ def _at_plan(ranks: Sequence[RankTracks], plan: Plan) -> tuple[RankTracks, ...]:
         resolved, _, lost = resolve(own.tracks, plan)
         omissions = own.omissions
         if lost:
-            omissions += (Omission(ARROW_REASON, lost, own.rank),)
+            omissions += (Omission(ARROW_REASON, lost, own.rank, code=OmissionCode.ARROW_CUT),)
         made.append(replace(own, tracks=tuple(resolved), omissions=omissions, floors=floors))
     return tuple(made)

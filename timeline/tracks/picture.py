@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from timeline.records.clock import ClockMove
-from timeline.records.tables import RUNTIME_LAYERS, Omission
+from timeline.records.tables import RUNTIME_LAYERS, Omission, OmissionCode
 from timeline.selection import Layer
 from timeline.tracks import meanings
 from timeline.tracks.detail import (
@@ -88,7 +88,7 @@ def draw_rank(
         arrows = next_id - 1
         if lost:
             reason = "arrows with an end in a layer that is not drawn"
-            omissions = (Omission(reason, lost, records.rank),)
+            omissions = (Omission(reason, lost, records.rank, code=OmissionCode.ARROW_CUT),)
     return RankTracks(records.rank, tuple(painter.tracks), arrows, omissions)
 
 

@@ -12,7 +12,7 @@ from timeline.analysis.waiting import Pairs, Waiting, Waits
 from timeline.records.columns import Bool, Int64
 from timeline.records.distinct import distinct
 from timeline.records.strings import StringPool
-from timeline.records.tables import Omission
+from timeline.records.tables import Omission, OmissionCode
 from timeline.tracks import meanings
 from timeline.tracks.gathering import ARROW_REASON
 from timeline.tracks.model import Arg, ArgKind, Arrows, Schema, Slices, Track
@@ -157,7 +157,7 @@ def _with_arrows(
     wanted = [*_wait_ends(has_ops, waiting.waits), *_pair_ends(has_ops, waiting.pairs)]
     ends = [own for own in wanted if all(places[rank].track[row] >= 0 for rank, row in own)]
     if len(ends) < len(wanted):
-        lost = Omission(ARROW_REASON, len(wanted) - len(ends))
+        lost = Omission(ARROW_REASON, len(wanted) - len(ends), code=OmissionCode.ARROW_CUT)
         ranks[0] = replace(ranks[0], omissions=(*ranks[0].omissions, lost))
     arrow = -np.arange(1, len(ends) + 1)
     by_rank: dict[int, list[tuple[int, int, int]]] = {}
