@@ -226,9 +226,10 @@ def test_figures_are_those_of_the_command(
     whole = [row for row in report["overlap"] if row["step"] is None]
     assert only(("rank", *PARTS), overlap.to_dicts()) == only(("rank", *PARTS), whole)
     known = [row for row in steps.to_dicts() if row["span_ns"] is not None]
-    assert only(("rank", "graph", "step", *PARTS), known) == [
-        row for row in report["overlap"] if row["step"] is not None
-    ]
+    of_steps = [row for row in report["overlap"] if row["step"] is not None]
+    names = ("rank", "graph", "step", *PARTS, "copies_ns", "idle_ns")
+    assert only(names, known) == only(names, of_steps)
+    assert {row["outside_ns"] for row in of_steps} == {0}
     assert known
     for row in report["verdict"]["operators"]:
         own = operators["total_ns"][(operators["type"] == row["type"])]

@@ -539,7 +539,9 @@ def test_json_overlap(command: Command, shelf: ProfileShelf, layout: str) -> Non
         for row in rows
     ] == expected
     for row in rows:
-        assert set(row) == {"rank", "graph", "step", *OVERLAP_FIELDS}
+        parts = {"copies_ns", "outside_ns", "idle_ns"}
+        assert set(row) == {"rank", "graph", "step", *OVERLAP_FIELDS, *parts}
+        assert row["free_ns"] == sum(row[part] or 0 for part in parts)
         assert {type(row[field]) for field in OVERLAP_FIELDS} == {int}
 
 
