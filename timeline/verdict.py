@@ -104,7 +104,11 @@ class Verdict:
         worst = self._slowest_rank_row()
         if worst is None:
             return
-        yield _where_time_goes(worst, several=len(self.ranks) > 1)
+        several = len(self.ranks) > 1
+        if len(self.operators):
+            yield _where_time_goes(worst, several=several)
+        else:
+            yield _only_communication(worst, several=several)
         yield from _outside(worst)
         if self.rank_extreme is not None:
             own = self.rank_extreme
@@ -195,6 +199,14 @@ def _where_time_goes(row: dict[str, Any], *, several: bool) -> str:
     shares = ", ".join(f"{percent}% {name}" for percent, name in told if percent)
     where = f" of rank {row['rank']}" if several else ""
     return f"Device time{where}: {shares}."
+
+
+def _only_communication(row: dict[str, Any], *, several: bool) -> str:
+    """What can be said where the profile holds no computing: what would overlap is not known."""
+    whole_ns = row["span_ns"] - (row["outside_ns"] or 0)
+    where = f" of rank {row['rank']}" if several else ""
+    percent = round(100 * row["communication_ns"] / whole_ns)
+    return f"Device time{where}: {percent}% communication; the profile holds nothing that computes."
 
 
 def _outside(row: dict[str, Any]) -> Iterator[str]:
