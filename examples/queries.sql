@@ -99,8 +99,9 @@ SELECT
       substr(last_name, 1, instr(last_name || '-op', '-op') - 1)
     )
   ) AS operator,
-  name NOT GLOB 'nccl*' AND (
-    op_type IS NOT NULL OR task_type GLOB 'AI_*' OR task_type GLOB 'MIX_*' OR task_type = 'kernel'
+  name NOT GLOB 'nccl*' AND name != task_type AND coalesce(task_type, '') NOT GLOB 'gpu_*' AND (
+    op_type IS NOT NULL OR task_type = 'kernel' OR task_type GLOB 'AI_*' OR task_type GLOB 'MIX_*'
+    OR task_type GLOB 'KERNEL_*'
   ) AS computes
 FROM (
   SELECT

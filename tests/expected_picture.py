@@ -282,7 +282,7 @@ class ExpectedPicture:
         if self.records[rank.rank].tells_copies:
             parts["copies_ns"] = copies_ns
         parts["idle_ns"] = parts["free_ns"] - copies_ns
-        shares = ("not_overlapped", "idle")
+        shares = ("not_overlapped", "free", "idle")
         return {
             "span_ns": span_ns,
             **parts,

@@ -29,7 +29,7 @@ KINDS = {
     if isinstance(kind, type) and issubclass(kind, TimelineError)
 }
 VERBS = (
-    "Ask|Check|Choose|Copy|Export|Give|Leave|Make|Name|Parse|Pass|Raise|Report|Run|Say|Start|Take"
+    "Ask|Check|Choose|Copy|Export|Give|Leave|Make|Move|Name|Parse|Pass|Raise|Report|Run|Say|Start|Take"
     "|Try|Unpack|Use|Write|Expected|pip"
 )
 ADVICE = rf"(^|[.,;:] )({VERBS})\b"

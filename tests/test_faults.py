@@ -71,6 +71,7 @@ VARIANTS = {
     "mindstudio-sliced": "msprof_slice_1_*.json",
     "kineto-2.2": "*.pt.trace.json",
     "kineto-alone": "*.pt.trace.json",
+    "kineto-announced": "*.pt.trace.json",
     "summary-directory": "op_summary_0_1_1.csv",
     "mindspore-text-2.1": "output_timeline_data_0.txt",
     "mindspore-text-hccl": "output_timeline_data_0.txt",

@@ -279,7 +279,7 @@ def test_large_tables_are_read_once_and_only_their_columns_that_are_shown(
     path = shelf.get("torch-db", ranks=1).path
     queries = columns_read(path, SUMMARY_LAYERS, monkeypatch)
     assert {table: set(columns) for table, columns in queries if table in LARGE} == {
-        "TASK": {*TASK, "modelId"},
+        "TASK": {*TASK, "modelId", "taskType"},
         "COMPUTE_TASK_INFO": {"globalTaskId", "taskType", "opType"},
         "CANN_API": {"startNs", "connectionId"},
     }

@@ -13,6 +13,7 @@ import pytest
 from loaded_picture import LoadedPicture
 from make_profile import RankRun, Run, Task, expected_overlap
 from perfetto_sql import Row, TraceProcessor
+from profile_kineto import launching_operators
 from profile_overlap import IDLE, free_segments
 from profile_shelf import ProfileShelf
 
@@ -198,12 +199,13 @@ def test_step_gaps(case: Asked) -> None:
 
 def test_operator_times(case: Asked) -> None:
     """Count and time of each type of operator, and its share of all."""
-    kernels = [
-        (kernel.op_type, task)
-        for rank in case.run.ranks
-        for one in rank.iterations
-        for task, kernel in one.kernels
-    ]
+    kernels = []
+    for rank in case.run.ranks:
+        launched = dict(launching_operators(rank)) if case.layout == "kineto" else {}
+        for one in rank.iterations:
+            for task, kernel in one.kernels:
+                _, by = launched.get(task.connection_id, (0, kernel.op_type))
+                kernels.append((by, task))
     all_ns = sum(task.duration_ns for _, task in kernels)
     wanted = []
     for operator in {name for name, _ in kernels}:

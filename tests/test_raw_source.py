@@ -33,7 +33,15 @@ from profile_shelf import Profile, ProfileShelf, change_fields
 from timeline.analysis.overlap import overlap_of
 from timeline.cli import main
 from timeline.errors import SourceError
-from timeline.records.tables import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME, Records, StepPart
+from timeline.records.tables import (
+    NO_CONTEXT,
+    NO_GRAPH,
+    NO_ID,
+    NO_TIME,
+    OmissionCode,
+    Records,
+    StepPart,
+)
 from timeline.records.valid import valid
 from timeline.selection import DETAIL_LAYERS, Selection
 from timeline.share import Request, share_of
@@ -200,7 +208,8 @@ def test_computing_equals_that_of_an_export(shelf: ProfileShelf, graphs: tuple[i
         expected = expected_overlap(profile.run, rank.rank)["computing_ns"]
         assert overlap_of(records.tasks, records.ops).totals_ns()["computing_ns"] == expected
         parents = sum(len(one.parents) for one in rank.iterations)
-        assert [one.rows for one in records.omissions if "as a whole" in one.reason] == [parents]
+        wholes = [own for own in records.omissions if own.code is OmissionCode.FFTS_WHOLE]
+        assert [own.rows for own in wholes] == [parents]
 
 
 def test_tasks_belong_to_the_graph_that_runs(shelf: ProfileShelf) -> None:

@@ -11,7 +11,6 @@ import threading
 import types
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -71,28 +70,25 @@ class Processes(ProcessPoolExecutor):
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """See `Executor.shutdown`; without waiting, what is at work is stopped too.
 
-        A worker that is stopped in the midst of a message leaves half of it behind. The thread
-        that reads results, which the interpreter joins when it ends, would wait for the rest for
-        ever, and the one that sends work for somebody to take it: this process holds the other
-        ends of both pipes too. So they are closed, and both threads come to an end.
+        A worker that is stopped in the midst of a result leaves half of it behind. The thread that
+        reads results, which the interpreter joins when it ends, would wait for the rest for ever:
+        this process could write it too. So that end of the pipe is closed. In older versions of
+        Python it would also wait for what is sent to workers to be taken.
         """
         ours = set(multiprocessing.active_children()) - self._others
         with signals_held():
-            ends, manager = self._other_ends(), vars(self)["_executor_manager_thread"]
+            manager = vars(self)["_executor_manager_thread"]
+            ends = [vars(self)[queue] for queue in ("_result_queue", "_call_queue")]
             super().shutdown(wait, cancel_futures=cancel_futures)
-            if not wait:
-                for child in ours:
-                    child.kill()
-                for end in ends:
-                    end.close()
-                if manager is not None:
-                    manager.join(SOON_SECONDS)
-
-    def _other_ends(self) -> list[Connection]:
-        """Of the pipes to and from the workers: the ends that only these use."""
-        ends = (("_result_queue", "_writer"), ("_call_queue", "_reader"))
-        queues = [(vars(self)[queue], end) for queue, end in ends]
-        return [vars(queue)[end] for queue, end in queues if queue is not None]
+            if wait or manager is None:
+                return
+            for child in ours:
+                child.kill()
+            for queue, end in zip(ends, ("_writer", "_reader"), strict=True):
+                vars(queue)[end].close()
+                manager.join(SOON_SECONDS)
+                if not manager.is_alive():
+                    return
 
 
 def _packed(room: str, asked: Any) -> Any:

@@ -23,7 +23,8 @@ __all__ = ["Table"]
 
 MOST_ROWS_SHOWN = 60
 MOST_SHOWN = 80
-"""Characters of a name that a notebook shows."""
+"""Characters of what operators are called; paths and sentences are shown whole."""
+OF_OPERATORS = frozenset({"type", "name", "shapes"})
 
 
 @dataclass(frozen=True, repr=False)
@@ -117,9 +118,9 @@ class Table:
         rest = len(self) - len(shown)
         cells = [
             shortened([value or "" for value in column.tolist()], MOST_SHOWN)
-            if column.dtype.kind == "O"
+            if name in OF_OPERATORS
             else column.tolist()
-            for column in shown.columns.values()
+            for name, column in shown.columns.items()
         ]
         rows = (map(cell_html, row) for row in zip(*cells, strict=True))
         note = paragraph_html(*([f"and {rest} more rows"] if rest else []))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from timeline.ranges import FURTHEST_NS, check_span
 from timeline.records.columns import Int64
 
@@ -70,6 +72,16 @@ class ClockMove:
         if self.drift_ppb:
             moved += (times_ns - self.origin_ns) * self.drift_ppb // _PARTS
         return moved
+
+    def of_recorded(self, times_ns: Int64) -> Int64:
+        """The same of times as they were recorded: damaged ones stay far away, within all times.
+
+        For a move without drift.
+        """
+        latest_ns = FURTHEST_NS - max(self.offset_ns, 0)
+        earliest_ns = -FURTHEST_NS - min(self.offset_ns, 0)
+        is_given = times_ns >= -FURTHEST_NS
+        return self.of(np.where(is_given, np.clip(times_ns, earliest_ns, latest_ns), times_ns))
 
     def of_moment(self, time_ns: int) -> int:
         """One time on the other clock."""

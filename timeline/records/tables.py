@@ -8,6 +8,7 @@ codes of the rank's StringPool. Ids that a source does not give hold the sentine
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from typing import TypeVar
 
@@ -73,16 +74,17 @@ class Spans(Columns):
     end_ns: Int64 = column(np.int64)
 
     def shifted(self: _Table, offset_ns: int) -> _Table:
-        """All times moved by the same constant; absent times stay absent.
-
-        A column is a time if and only if its name ends in _ns.
-        """
-        return self.moved(ClockMove(offset_ns))
+        """All times as recorded moved by the same constant; absent times stay absent."""
+        return self._with_times(ClockMove(offset_ns).of_recorded)
 
     def moved(self: _Table, move: ClockMove) -> _Table:
         """All times on another clock; absent times stay absent."""
+        return self._with_times(move.of)
+
+    def _with_times(self: _Table, moved: Callable[[Int64], Int64]) -> _Table:
+        """A column is a time if and only if its name ends in _ns."""
         times = [field.name for field in fields(self) if field.name.endswith("_ns")]
-        return replace(self, **{name: move.of(getattr(self, name)) for name in times})
+        return replace(self, **{name: moved(getattr(self, name)) for name in times})
 
 
 @dataclass(frozen=True)

@@ -241,18 +241,19 @@ class _Reader:
 
         Names are read, whatever is drawn, where only they tell the types of operators.
         """
-        table = "COMPUTE_TASK_INFO"
-        raw = self._integers(table, {"globalTaskId": NO_ID, "taskType": NO_ID, "opType": NO_ID})
-        codes = {name: self.names.codes(raw.pop(name)) for name in ("taskType", "opType")}
-        if any((own == NO_NAME).any() for own in codes.values()):
-            self.named = True
-        raw |= self._integers(
+        table, names = "COMPUTE_TASK_INFO", {"name": NO_ID, "inputShapes": NO_ID}
+        raw = self._integers(
             table,
-            self._if_named({"name": NO_ID, "inputShapes": NO_ID})
+            {"globalTaskId": NO_ID, "taskType": NO_ID, "opType": NO_ID}
+            | (names if self.named else {})
             | self._rest(
                 {"outputShapes": NO_ID, "inputDataTypes": NO_ID, self._blocks_column(): NO_ID}
             ),
         )
+        codes = {name: self.names.codes(raw.pop(name)) for name in ("taskType", "opType")}
+        if not self.named and any((own == NO_NAME).any() for own in codes.values()):
+            self.named = True
+            raw |= self._integers(table, names)
         coded = {
             "name": self.names.codes,
             "inputShapes": self.names.shapes,
@@ -278,10 +279,6 @@ class _Reader:
             "name": _given_or(values_at(codes["name"], row, NO_NAME), kind),
             "input_shapes": values_at(codes["inputShapes"], row, NO_NAME),
         }
-
-    def _if_named(self, columns: dict[str, int]) -> dict[str, int]:
-        """Columns that tell what tasks are called."""
-        return columns if self.named else {}
 
     def _rest(self, columns: dict[str, int]) -> dict[str, int]:
         """Columns that only `--args all` shows."""

@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 
 from timeline.errors import spell_ids
+from timeline.records.clock import ClockMove
 from timeline.records.columns import Int64, Pile, Rows
 from timeline.records.distinct import distinct
 from timeline.records.strings import StringPool
 from timeline.records.tables import (
     GPU,
     NO_ID,
-    NO_TIME,
     CommunicationOps,
     FlowEnd,
     Flows,
@@ -329,13 +329,13 @@ def _shifted(records: Records, by_ns: int) -> Records:
     """All times moved by a constant."""
     if not by_ns:
         return records
-    times = records.samples.time_ns
-    moved = np.where(times == NO_TIME, NO_TIME, times + by_ns)
     return replace(
         records,
         tasks=records.tasks.shifted(by_ns),
         ops=records.ops.shifted(by_ns),
         steps=records.steps.shifted(by_ns),
         host=records.host.shifted(by_ns),
-        samples=replace(records.samples, time_ns=moved),
+        samples=replace(
+            records.samples, time_ns=ClockMove(by_ns).of_recorded(records.samples.time_ns)
+        ),
     )

@@ -63,9 +63,8 @@ CONTINUED = "Steps that begin on one rank before the step above has ended on ano
 _LAYERS = {
     "Step Trace": "When the steps of the rank ran, and how each was spent.",
     "Overlap Analysis": (
-        "How the device spent its time, computed anew from the tasks and ops that were selected: "
-        "computing, communication that nothing overlaps and free time add up to the span. Free "
-        "time is copies, idle time, and what lies before the first and after the last kernel."
+        "How the device spent its time, of the tasks and ops that were selected: computing, "
+        "communication that nothing overlaps and free time add up to the span."
     ),
     "Communication": "Communication ops by group, each above the HCCL tasks of its planes.",
     "Scope Layer": "Scopes of operator names such as Default/network/Conv2D, by stream.",

@@ -166,6 +166,7 @@ def spent_args(
         **({"copies_ns": totals.copies_ns} if tells_copies else {}),
         "idle_ns": totals.idle_ns,
         "not_overlapped_percent": rounded_percent(totals.not_overlapped_ns, whole_ns),
+        "free_percent": rounded_percent(totals.free_ns, whole_ns),
         "idle_percent": rounded_percent(totals.idle_ns, whole_ns),
     }
     return [

@@ -25,7 +25,8 @@ __all__ = ["MOST_ARROWS", "WAITING", "with_waiting"]
 WAITING = "Waiting"
 MOST_ARROWS = 2000
 """Arrows between ranks, the longest waits first: more of them would hide what they show."""
-_ORDER = 4
+_ORDER = 6
+"""Behind the rows of the overlap analysis, and of what free time consists of."""
 
 
 @dataclass(frozen=True)
