@@ -24,7 +24,7 @@ from timeline.exporting import export
 from timeline.records.tables import Omission, OmissionCode
 from timeline.report import ExportReport
 from timeline.report_page import page, still
-from timeline.report_page.cells import LONG
+from timeline.report_page.cells import LONG, NOTHING, sizes
 from timeline.report_page.grid import with_parts
 from timeline.report_page.palette import DARK, LIGHT, PARTS
 from timeline.short_names import shortened
@@ -226,6 +226,14 @@ def test_who_waits_is_told(shelf: ProfileShelf, here: Path) -> None:
     assert [text for text, _ in head] == ["From", "To 0", "To 1", "To 2"]
     told = {float(value or text) for row in rows for text, value in row[1:] if text}
     assert told == set(slowest)
+
+
+def test_sizes_that_nothing_tells_are_no_sizes() -> None:
+    """Where some rows tell theirs; a column without any is not there."""
+    column = sizes("Size", np.ma.masked_array([2_500_000, 0], [False, True]))
+    assert column is not None
+    assert [cell.text for cell in column.cells] == ["2.5", NOTHING]
+    assert sizes("Size", np.ma.masked_array([1, 2], True)) is None
 
 
 def test_what_is_left_out_is_said(report: ExportReport) -> None:

@@ -215,13 +215,14 @@ def _change(delta_ns: int, base_ns: int) -> tuple[str, float]:
 
 
 def sizes(title: str, values_bytes: npt.NDArray[Any]) -> Column | None:
-    """Sizes in MB; None where all are 0."""
+    """Sizes in MB, nothing where they are masked; None where all are 0 or masked."""
     given = values_bytes.tolist()
     if not any(given):
         return None
-    return Column(
-        f"{title} (MB)", True, tuple(Cell(_thousands(own / 1e6, 1), own) for own in given)
+    cells = (
+        Cell(NOTHING, -1) if own is None else Cell(_thousands(own / 1e6, 1), own) for own in given
     )
+    return Column(f"{title} (MB)", True, tuple(cells))
 
 
 def rates(title: str, values: npt.NDArray[Any]) -> Column | None:
