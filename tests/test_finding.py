@@ -267,3 +267,17 @@ def test_an_empty_database_of_steps_is_no_loss(shelf: ProfileShelf, tmp_path: Pa
     records = read(source)
     assert not [own for own in records.omissions if own.loss]
     assert not len(records.steps)
+
+
+def test_a_list_shows_the_ranks_that_can_be_read(
+    shelf: ProfileShelf, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One whose trace is no trace is noted; alone it is an error."""
+    profile = shelf.copy("torch-text", tmp_path / "run")
+    (broken,) = profile.captures[1].rglob("trace_view.json")
+    broken.write_text("no trace", encoding="utf-8")
+    assert main([str(profile.path), "--list"]) == 0
+    listed, *_ = capsys.readouterr().out.split("rank 1 is left out: ")[::-1]
+    assert "trace_view.json" in listed
+    assert main([str(profile.captures[1]), "--list"]) == 1
+    assert "trace_view.json" in capsys.readouterr().err

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -150,14 +150,15 @@ def listing(profile: Profile, selection: Selection) -> Listing:
 
     Raises:
         SelectionError: a rank is not there.
-        SourceError: a profile cannot be read.
+        SourceError: no rank can be read; one of several that cannot is noted.
     """
     reading, found = profile.reading, profile.found
     if not profile.sources:
         return Listing((), profile.notes, found.runs, found.unclear)
     sources = choose_ranks(profile.sources, selection, profile.path)
+    every = replace(reading, keep_going=True)
     try:
-        with crew_for(sources, reading, profile.progress) as crew:
+        with crew_for(sources, every, profile.progress) as crew:
             read = list(crew.shares(sources, _contents, [reading.operators] * len(sources)))
     finally:
         profile.progress.finish()
