@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from timeline.records.collective_kinds import UNKNOWN_OP, spelled_kind
+from timeline.records.kernel_functions import function_parts
 
 __all__ = ["Communication", "communication_of", "function_path", "launched_op"]
 
@@ -52,10 +53,6 @@ _LAUNCHERS = (
     ("Custom collective", rf"(?!aten::|.*(?:_mm|gemm|matmul|linear))\w+::\w*{_COLLECTIVE}\w*"),
 )
 """Whose kernels the operators and annotations launch that communicate."""
-_ANONYMOUS = "(anonymous namespace)::"
-_PATH = re.compile(r"(?:[\w ]*\s)?((?:~?\w+::)*\w+)")
-_MANGLED = re.compile(r"_ZN?K?(?=\d)")
-_PIECE = re.compile(r"(\d+)")
 
 
 @lru_cache(maxsize=NAMES)
@@ -67,20 +64,7 @@ def function_path(kernel: str) -> str:
     >>> function_path("_ZN2ns13reduce_1stageIfLi4EEEvPT_")
     'ns::reduce_1stage'
     """
-    mangled = _MANGLED.match(kernel)
-    if mangled:
-        return _demangled(kernel, mangled.end())
-    found = _PATH.match(kernel.replace(_ANONYMOUS, ""))
-    return found[1] if found else kernel
-
-
-def _demangled(name: str, at: int) -> str:
-    """The source names at the beginning of a mangled name (Itanium C++ ABI)."""
-    parts = []
-    while piece := _PIECE.match(name, at):
-        at = piece.end() + int(piece[1])
-        parts.append(name[piece.end() : at])
-    return "::".join(part for part in parts if not part.startswith("_GLOBAL__N"))
+    return "::".join(function_parts(kernel)) or kernel
 
 
 @lru_cache(maxsize=NAMES)
