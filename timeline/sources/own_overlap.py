@@ -1,64 +1,90 @@
-"""Turns the Overlap Analysis that a trace holds of itself into the rule of its free time."""
+"""Reads the Overlap Analysis that a trace holds of itself, and what it tells of the tasks."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from timeline.records.columns import Int64
+from timeline.records.columns import Bool, Int64, column
 from timeline.records.counting import FreeRule
-from timeline.records.tables import NO_TIME
+from timeline.records.strings import StringPool
+from timeline.records.tables import NO_TIME, Spans, Tasks
+from timeline.records.vendor import Measure
+from timeline.sources.common.task_kinds import may_compute
 from timeline.sources.lane_events import LaneEvents
 
-__all__ = ["OwnOverlap"]
+__all__ = ["MEASURES", "OwnOverlap", "free_rule_of", "overlap_of_lanes", "settle_by_overlap"]
 
-_FREE, _BUSY = "Free", ("Computing", "Communication")
-
-
-@dataclass
-class _Extent:
-    """First start and last end of some events, None without any."""
-
-    start_ns: int | None = None
-    end_ns: int | None = None
-
-    def add(self, start_ns: Int64, end_ns: Int64) -> None:
-        if not len(start_ns):
-            return
-        first, last = int(start_ns.min()), int(end_ns.max())
-        self.start_ns = first if self.start_ns is None else min(self.start_ns, first)
-        self.end_ns = last if self.end_ns is None else max(self.end_ns, last)
+MEASURES = {
+    "Computing": Measure.COMPUTING,
+    "Communication": Measure.COMMUNICATION,
+    "Communication(Not Overlapped)": Measure.NOT_OVERLAPPED,
+    "Free": Measure.FREE,
+}
+"""How the profiler names the parts of device time, in its events and in step_trace_time.csv."""
+EDGE_NS = 2
+"""Segments are cut down to whole nanoseconds at both ends, tasks are rounded."""
 
 
-@dataclass
-class OwnOverlap:
-    """When the overlap events of a trace begin and end; the events themselves are not kept."""
+@dataclass(frozen=True)
+class OwnOverlap(Spans):
+    """The segments of a trace's Overlap Analysis, each of one `Measure`."""
 
-    free: _Extent = field(default_factory=_Extent)
-    busy: _Extent = field(default_factory=_Extent)
+    measure: Int64 = column(np.int64)
 
-    def add(self, lanes: LaneEvents) -> None:
-        """Take in the events of overlap lanes."""
-        spans, names = lanes.spans(), lanes.names()
-        start_ns, end_ns = spans["start_ns"], spans["end_ns"]
-        timed = (start_ns != NO_TIME) & (end_ns >= start_ns)
-        for extent, called in ((self.free, (_FREE,)), (self.busy, _BUSY)):
-            own = timed & np.isin(names, [lanes.strings.code(name) for name in called])
-            extent.add(start_ns[own], end_ns[own])
 
-    def rule(self, where: str) -> FreeRule:
-        """The outer rule where free time lies before or after all else, and else the inner one.
+def overlap_of_lanes(lanes: LaneEvents) -> OwnOverlap:
+    """The events of overlap lanes; those of other names are left out."""
+    names = lanes.names()
+    measure = np.full(len(names), -1, np.int64)
+    for name, own in MEASURES.items():
+        measure[names == lanes.strings.code(name)] = own
+    rows = np.flatnonzero(measure >= 0)
+    return OwnOverlap.of(len(rows), lanes.spans(rows) | {"measure": measure[rows]})
 
-        where: the file, for the evidence.
-        """
-        busy, free = self.busy, self.free
-        if busy.start_ns is None or busy.end_ns is None:
-            return FreeRule()
-        before_ns = after_ns = None
-        if free.start_ns is not None and free.start_ns < busy.start_ns:
-            before_ns = free.start_ns
-        if free.end_ns is not None and free.end_ns > busy.end_ns:
-            after_ns = free.end_ns
-        outer = before_ns is not None or after_ns is not None
-        return FreeRule(f"Overlap Analysis of {where}", outer, before_ns, after_ns)
+
+def free_rule_of(overlap: OwnOverlap, file: str) -> FreeRule:
+    """The outer rule where free time lies before or after all else, and else the inner one.
+
+    file: what the evidence names.
+    """
+    timed = (overlap.start_ns != NO_TIME) & (overlap.end_ns >= overlap.start_ns)
+    busy = np.isin(overlap.measure, [Measure.COMPUTING, Measure.COMMUNICATION]) & timed
+    if not busy.any():
+        return FreeRule()
+    free = (overlap.measure == Measure.FREE) & timed
+    first_ns, last_ns = int(overlap.start_ns[busy].min()), int(overlap.end_ns[busy].max())
+    before_ns = int(overlap.start_ns[free].min(initial=first_ns))
+    after_ns = int(overlap.end_ns[free].max(initial=last_ns))
+    return FreeRule(
+        f"Overlap Analysis of {file}",
+        before_ns < first_ns or after_ns > last_ns,
+        before_ns if before_ns < first_ns else None,
+        after_ns if after_ns > last_ns else None,
+    )
+
+
+def settle_by_overlap(tasks: Tasks, overlap: OwnOverlap, strings: StringPool) -> Tasks:
+    """Take tasks whose type does not tell for operators if they lie in computing segments.
+
+    A task that is called by its type ran no operator wherever it lies.
+    """
+    computing = overlap.take(overlap.measure == Measure.COMPUTING)
+    if not len(computing):
+        return tasks
+    asked = may_compute(tasks.task_type, strings) & (tasks.name != tasks.task_type)
+    if not asked.any():
+        return tasks
+    compute = tasks.compute.copy()
+    compute[asked] = _within(tasks.take(asked), computing)
+    return replace(tasks, compute=compute)
+
+
+def _within(tasks: Tasks, spans: Spans) -> Bool:
+    """Whether each task lies in one span, of which none overlaps another."""
+    order = np.argsort(spans.start_ns, kind="stable")
+    at = np.searchsorted(spans.start_ns[order], tasks.start_ns + EDGE_NS, side="right") - 1
+    reach_ns = spans.end_ns[order][np.maximum(at, 0)]
+    found: Bool = (at >= 0) & (tasks.end_ns <= reach_ns + EDGE_NS)
+    return found

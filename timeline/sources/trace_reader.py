@@ -30,7 +30,6 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
-from timeline.records.vendor import VendorFigures
 from timeline.selection import Layer
 from timeline.sources.base import Wanted
 from timeline.sources.connected_flows import connected_flows
@@ -38,8 +37,12 @@ from timeline.sources.damage import Damage
 from timeline.sources.event_scanner import EventScanner, is_compiled
 from timeline.sources.json_events import look_for_metadata, read_events
 from timeline.sources.lane_events import DecodedLanes, LaneEvents
-from timeline.sources.own_computing import computing_spans, settle_by_computing
-from timeline.sources.own_overlap import OwnOverlap
+from timeline.sources.own_overlap import (
+    OwnOverlap,
+    free_rule_of,
+    overlap_of_lanes,
+    settle_by_overlap,
+)
 from timeline.sources.scanned_arrows import add_arrows
 from timeline.sources.scanned_counters import scanned_counters
 from timeline.sources.scanned_events import ARROWS, COMPLETE, COUNTER, ScannedEvents
@@ -144,7 +147,6 @@ class _Reader:
         self._read_as: dict[LaneKey, LaneMeaning] = {}
         self._tables = _Tables()
         self._counters, self._flows = CounterReader(), FlowReader(strings)
-        self._own_overlap = OwnOverlap()
         self._lanes: dict[LaneKey, list[Complete]] = defaultdict(list)
         self._samples: dict[CounterKey, list[Counter]] = defaultdict(list)
         self._ends: list[FlowStart | FlowStep | FlowFinish] = []
@@ -281,7 +283,7 @@ class _Reader:
 
     def records(self, rank: int) -> Records:
         """All that was read."""
-        records = self._tables.records(rank, self._strings, self._files.iteration)
+        records = self._tables.records(rank, self._strings, self._files)
         resolved = self._flows.resolve(
             lambda key: _lane_rows(self._runs[key], records) if key in self._runs else None
         )
@@ -298,7 +300,6 @@ class _Reader:
             samples=samples,
             flows=flows,
             omissions=self._omissions(half, rank),
-            free_rule=self._own_overlap.rule(self._files.paths[0].name),
         )
 
     def _omissions(self, half: int, rank: int) -> tuple[Omission, ...]:
@@ -356,11 +357,7 @@ class _Reader:
             tables.steps.add(steps)
             tables.parts.add(parts)
         if kind is LaneKind.DERIVED:
-            self._own_overlap.add(lanes)
-            tables.computing.add(computing_spans(lanes))
-            tables.vendor.add(
-                overlap_figures(lanes, _file_name(files), files.iteration, self._strings)
-            )
+            tables.overlap.add(overlap_of_lanes(lanes))
         if kind is LaneKind.HOST:
             rows, numbers = lanes.numbered(PROFILER_STEP)
             tables.steps.add(profiler_steps(numbers, lanes.spans(rows)))
@@ -428,12 +425,12 @@ class _Tables:
         self.steps = Pile(Steps)
         self.parts = Pile(StepParts)
         self.calls = Pile(Calls)
-        self.computing = Pile(Spans)
-        self.vendor = Pile(VendorFigures)
+        self.overlap = Pile(OwnOverlap)
 
-    def records(self, rank: int, strings: StringPool, iteration: int) -> Records:
+    def records(self, rank: int, strings: StringPool, files: TraceFiles) -> Records:
         """Join the parts, which are gone then; rows take the iteration of their file."""
-        tasks = settle_by_computing(self.tasks.joined(), self.computing.joined(), strings)
+        overlap, iteration = self.overlap.joined(), files.iteration
+        tasks = settle_by_overlap(self.tasks.joined(), overlap, strings)
         return Records(
             rank,
             strings,
@@ -443,7 +440,8 @@ class _Tables:
             host=_at_iteration(self.host.joined(), iteration),
             steps=self.steps.joined(),
             parts=self.parts.joined(),
-            vendor=self.vendor.joined(),
+            vendor=overlap_figures(overlap, _file_name(files), iteration, strings),
+            free_rule=free_rule_of(overlap, files.paths[0].name),
         )
 
 

@@ -12,21 +12,14 @@ from timeline.records.columns import Int64
 from timeline.records.strings import StringPool
 from timeline.records.tables import NO_ID, NO_TIME
 from timeline.records.vendor import Measure, VendorFigures
-from timeline.sources.lane_events import LaneEvents
 from timeline.sources.microseconds import moments_ns
 from timeline.sources.opened import opened
+from timeline.sources.own_overlap import MEASURES, OwnOverlap
 from timeline.sources.sqlite_columns import Database
 from timeline.sources.trace_lanes import OVERLAP, device_of
 
-__all__ = ["MEASURES", "overlap_figures", "read_overlap_events", "read_overlap_table"]
+__all__ = ["overlap_figures", "read_overlap_events", "read_overlap_table"]
 
-MEASURES = {
-    "Computing": Measure.COMPUTING,
-    "Communication": Measure.COMMUNICATION,
-    "Communication(Not Overlapped)": Measure.NOT_OVERLAPPED,
-    "Free": Measure.FREE,
-}
-"""How the profiler names the parts of device time, in its events and in step_trace_time.csv."""
 _TYPES = dict(enumerate(MEASURES.values()))
 """The same by number, in tables (ENUM_OVERLAP_ANALYSIS_TYPE)."""
 _EMPTY = msgspec.Raw(b"")
@@ -49,11 +42,12 @@ def read_overlap_table(
     return _summed(parts, f"OVERLAP_ANALYSIS of {database.path.name}", NO_ID, strings)
 
 
-def overlap_figures(lanes: LaneEvents, file: str, step: int, strings: StringPool) -> VendorFigures:
-    """The summed length of the events of Overlap Analysis, by their names."""
-    names, spans = lanes.names(), lanes.spans()
-    lengths_ns = spans["end_ns"] - spans["start_ns"]
-    parts = {measure: lengths_ns[names == strings.code(name)] for name, measure in MEASURES.items()}
+def overlap_figures(
+    overlap: OwnOverlap, file: str, step: int, strings: StringPool
+) -> VendorFigures:
+    """The summed length of the segments of Overlap Analysis, by measure."""
+    lengths_ns = overlap.end_ns - overlap.start_ns
+    parts = {measure: lengths_ns[overlap.measure == measure] for measure in MEASURES.values()}
     return _summed(parts, f"Overlap Analysis of {file}", step, strings)
 
 
