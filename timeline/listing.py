@@ -172,7 +172,8 @@ def listing(profile: Profile, selection: Selection) -> Listing:
 
 
 def _contents(source: Source, operators: StepOperators) -> RankContents:
-    return contents_of(rank_records(source, Wanted(SUMMARY_LAYERS, every_arg=False), operators))
+    wanted = Wanted(SUMMARY_LAYERS, every_arg=False, measures=False)
+    return contents_of(rank_records(source, wanted, operators))
 
 
 def _rules_of(contents: RankContents) -> Iterator[str]:

@@ -37,11 +37,13 @@ class Wanted:
 
     every_arg: whether args are wanted that only `--args all` shows; columns that hold nothing else
     are then read too. names: whether names of device tasks are wanted, even if no layer shows them.
+    measures: whether what the profiler itself measured is wanted, and what lies unused beside it.
     """
 
     layers: frozenset[Layer]
     every_arg: bool = True
     names: bool = False
+    measures: bool = True
 
     @property
     def with_names(self) -> bool:

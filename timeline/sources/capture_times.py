@@ -113,7 +113,7 @@ def read_time(claim: Claim) -> Extent:
         return _UNKNOWN
     try:
         source = source_of(claim.capture, claim.identity(0), claim.clock, claim.several)
-        records = source.read(Wanted(frozenset({Layer.HARDWARE}), every_arg=False))
+        records = source.read(Wanted(frozenset({Layer.HARDWARE}), every_arg=False, measures=False))
     except SourceError:
         return _UNKNOWN  # whoever reads the capture gets the error
     tables = [own for own in (records.tasks, records.ops, records.steps) if len(own)]

@@ -135,7 +135,7 @@ class CompanionSource:
             from timeline.sources.companion_tables import with_tables
 
             records = with_tables(records, tables, device)
-        if measures := self._tables(*_OF_MEASURES):
+        if wanted.measures and (measures := self._tables(*_OF_MEASURES)):
             from timeline.sources.companion_measures import with_measures
 
             records = with_measures(records, measures, device)
@@ -144,6 +144,8 @@ class CompanionSource:
             from timeline.sources.mindspore_host import with_mindspore_host
 
             records = with_mindspore_host(records, files, self.hosts, self.clock, wanted)
+        if not wanted.measures:
+            return records
         return replace(records, unused=(*records.unused, *sorted(set(self._unused()))))
 
     def _tables(self, *uses: Use) -> dict[str, tuple[Path, ...]]:
