@@ -47,10 +47,8 @@ _CLUSTER_OUTPUT = "cluster_analysis_output"
 _CLUSTER = re.compile(
     r"cluster_analysis\.db|cluster_(?:step_trace_time\.csv|communication.*\.json)"
 )
-_CLUSTER_SAID = (
-    "what msprof-analyze made of the profiles of all ranks, which is not read. "
-    "Pass the profiles that it was made of"
-)
+_CLUSTER_SAID = "what msprof-analyze made of the profiles of all ranks, which is not read."
+_CLUSTER_ADVICE = "Pass the profiles that it was made of."
 
 
 _LOOKED_FOR = (
@@ -142,7 +140,7 @@ def _of_file(path: Path) -> list[Capture]:
         if match := pattern.fullmatch(plain):
             return [Capture(layout, parent, parent, _id_in(match))]
     if _is_of_cluster(path):
-        raise NoProfileError(path, f"is {_CLUSTER_SAID}.")
+        raise NoProfileError(path, f"is {_CLUSTER_SAID}", do=_CLUSTER_ADVICE)
     raise NoProfileError(
         path,
         "is no profile." if kind is JsonKind.NO_TRACE else f"is {kind.value}, no profile.",
@@ -414,7 +412,7 @@ def _loose(directory: Path, files: list[str], remarks: list[str]) -> Iterator[Ca
             elif kind in _LOOKS_LIKE_ONE and not known:
                 remarks.append(f"{path} was not read: it is {kind.value}.")
     if any(map(_is_of_cluster, (directory / name for name in files))):
-        remarks.append(f"{directory} holds {_CLUSTER_SAID}.")
+        remarks.append(f"{directory} holds {_CLUSTER_SAID} {_CLUSTER_ADVICE}")
 
 
 def _kind_of(path: Path) -> JsonKind:
