@@ -255,7 +255,7 @@ def test_imports_inside_functions_are_of_what_is_chosen_there(module: Module) ->
 
 
 MEASURES = "sources.companion_measures"
-DATABASE = frozenset({"sources.database_source", MEASURES})
+DATABASE = frozenset({"sources.database_source"})
 PERFETTO = frozenset({"encoders.perfetto", "encoders.perfetto_tracks"})
 EXPORT = frozenset({"exporting", "figures", "page", "profile", "progress", "reading", "terminal"})
 
@@ -264,7 +264,7 @@ EXPORT = frozenset({"exporting", "figures", "page", "profile", "progress", "read
     ("layout", "ranks", "options", "needed"),
     [
         ("torch-db", 1, "--list", {"listing", "profile", "progress", *DATABASE}),
-        ("torch-db", 1, "--kind detail -o a.pftrace", {*EXPORT, *DATABASE, *PERFETTO}),
+        ("torch-db", 1, "--kind detail -o a.pftrace", {*EXPORT, MEASURES, *DATABASE, *PERFETTO}),
         (
             "torch-text",
             2,
