@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +26,7 @@ _COMPUTING, _COMMUNICATION, _FREE = 0, 1, 3
 _INSIGHT_TABLES = ("status_info", "connectionCats")
 """What MindStudio Insight leaves in a database beside an OVERLAP_ANALYSIS by its own rule."""
 _STEPS = "analysis.db"
-OPS_SINCE = datetime(2024, 10, 24, tzinfo=UTC)
+OPS_SINCE = datetime(2024, 10, 24, tzinfo=timezone.utc)
 """torch_npu took the union of HCCL tasks for communication before, and that of ops since."""
 _NS = 10**9
 
@@ -95,22 +95,19 @@ def _schema_version(database: Database) -> str:
     return str(rows[0][0]) if rows else ""
 
 
-def communication_rule(
-    database: Database, ops: Mapping[str, Int64], own_ns: Mapping[int, int]
-) -> CommunicationRule:
+def communication_rule(database: Database, own_ns: Mapping[int, int]) -> CommunicationRule:
     """What torch_npu took for communication when it summed up steps.
 
     Its own sums tell; where they are not those of ops they come along, for whoever knows the
     steps. Without any the date of the capture tells.
 
-    Args:
-        ops: startNs and endNs of all communication ops.
-        own_ns: what `own_step_sums` found.
+    own_ns: what `own_step_sums` found.
     """
     if not _is_of_torch(database) or not database.has("COMMUNICATION_TASK_INFO", "globalTaskId"):
         return CommunicationRule()
     if own_ns:
         evidence = f"StepTraceTime of {_STEPS}"
+        ops = database.integers("COMMUNICATION_OP", {"startNs": NO_TIME, "endNs": NO_TIME})
         covered_ns = _covered_ns(ops["startNs"], ops["endNs"])
         if abs(covered_ns - sum(own_ns.values())) <= len(own_ns):
             return CommunicationRule(evidence=evidence)
@@ -118,7 +115,7 @@ def communication_rule(
     started_ns = _session_start_ns(database)
     if started_ns is None:
         return CommunicationRule()
-    day = datetime.fromtimestamp(started_ns // _NS, UTC)
+    day = datetime.fromtimestamp(started_ns // _NS, timezone.utc)
     told = f"captured on {day:%Y-%m-%d}, {'before' if day < OPS_SINCE else 'after'} 2024-10-24"
     return CommunicationRule(day < OPS_SINCE, told)
 

@@ -153,13 +153,12 @@ class _Reader:
         return Layer.COMMUNICATION in self.layers or self.communication_rule.of_tasks
 
     def _communication_rule(self) -> CommunicationRule:
-        ops = self._integers("COMMUNICATION_OP", {"startNs": NO_TIME, "endNs": NO_TIME})
         own_ns: dict[int, int] = {}
         try:
             own_ns = own_step_sums(self.database.path)
         except SourceError as error:
             self.warnings.append(f"rank {self.rank}: {error}")
-        return communication_rule(self.database, ops, own_ns)
+        return communication_rule(self.database, own_ns)
 
     def _warnings(self) -> tuple[str, ...]:
         found = [self.remark] if self.remark else []
