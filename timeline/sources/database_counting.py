@@ -14,6 +14,7 @@ from timeline.records.counting import CommunicationRule, FreeRule
 from timeline.records.tables import NO_ID, NO_TIME
 from timeline.sources.common.task_kinds import UNCOUNTED_TYPES
 from timeline.sources.microseconds import moments_ns
+from timeline.sources.own_overlap import TABLE, OwnOverlap, free_rule_of
 from timeline.sources.sqlite_columns import Database, open_database
 
 __all__ = ["communication_rule", "free_rule", "own_step_sums"]
@@ -21,8 +22,6 @@ __all__ = ["communication_rule", "free_rule", "own_step_sums"]
 _OUTER_SINCE = (1, 2)
 """The schema whose writers count free time by the outer rule: 1.0 has the inner one."""
 _VERSION = re.compile(r"(\d{1,9})\.(\d{1,9})(?:\.\d{1,9})?")
-_COMPUTING, _COMMUNICATION, _FREE = 0, 1, 3
-"""Kinds of OVERLAP_ANALYSIS."""
 _INSIGHT_TABLES = ("status_info", "connectionCats")
 """What MindStudio Insight leaves in a database beside an OVERLAP_ANALYSIS by its own rule."""
 _STEPS = "analysis.db"
@@ -32,7 +31,7 @@ _NS = 10**9
 
 
 def free_rule(
-    database: Database, tasks: Mapping[str, Int64], types: Mapping[int, str], device: int | None
+    database: Database, tasks: Mapping[str, Int64], types: Mapping[int, str], overlap: OwnOverlap
 ) -> FreeRule:
     """By which rule the writer of a database counts free time, and from when to when.
 
@@ -41,9 +40,9 @@ def free_rule(
     Args:
         tasks: startNs, endNs and taskType of all its tasks, parents of FFTS+ tasks too.
         types: the names of taskType.
-        device: the only device that is wanted, None for all.
+        overlap: its own, of the devices that are wanted.
     """
-    outer, evidence = _told(database, device)
+    outer, evidence = _told(database, overlap)
     if not outer:
         return FreeRule(evidence)
     inside = [number for number, name in types.items() if name in UNCOUNTED_TYPES]
@@ -54,38 +53,17 @@ def free_rule(
     return FreeRule(evidence, outer, int(start_ns[counts].min()), int(end_ns[counts].max()))
 
 
-def _told(database: Database, device: int | None) -> tuple[bool, str]:
+def _told(database: Database, overlap: OwnOverlap) -> tuple[bool, str]:
     """Whether the rule is the outer one, and what tells it; nothing may."""
-    drawn = _outer_as_drawn(database, device)
-    if drawn is not None:
-        return drawn, "table OVERLAP_ANALYSIS"
+    if not any(database.has(own) for own in _INSIGHT_TABLES):
+        drawn = free_rule_of(overlap, f"table {TABLE}")
+        if drawn.evidence:
+            return drawn.outer, drawn.evidence
     version = _schema_version(database)
     match = _VERSION.fullmatch(version)
     if not match:
         return False, ""
     return (int(match[1]), int(match[2])) >= _OUTER_SINCE, f"SCHEMA_VERSION {version}"
-
-
-def _outer_as_drawn(database: Database, device: int | None) -> bool | None:
-    """Whether the database's own free time lies outside of all else, None where it has none."""
-    table = "OVERLAP_ANALYSIS"
-    if not database.has(table, "startNs", "endNs", "type"):
-        return None
-    if any(database.has(own) for own in _INSIGHT_TABLES):
-        return None
-    where = f'WHERE "deviceId" = {device}' if device is not None else ""
-    rows = database.integers(table, {"startNs": NO_TIME, "endNs": NO_TIME, "type": NO_ID}, where)
-    start_ns, end_ns, kind = rows["startNs"], rows["endNs"], rows["type"]
-    timed = (start_ns != NO_TIME) & (end_ns >= start_ns)
-    busy = timed & np.isin(kind, (_COMPUTING, _COMMUNICATION))
-    free = timed & (kind == _FREE)
-    if not busy.any():
-        return None
-    if not free.any():
-        return False
-    return bool(
-        start_ns[free].min() < start_ns[busy].min() or end_ns[free].max() > end_ns[busy].max()
-    )
 
 
 def _schema_version(database: Database) -> str:

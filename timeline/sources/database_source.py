@@ -45,8 +45,9 @@ from timeline.sources.database_counting import communication_rule, free_rule, ow
 from timeline.sources.database_host import read_cann_calls, read_host
 from timeline.sources.database_joins import Lookup, common_keys, covering_parents, values_at
 from timeline.sources.database_names import DatabaseNames
+from timeline.sources.own_overlap import TABLE, overlap_of_table
 from timeline.sources.sqlite_columns import Database, open_database
-from timeline.sources.vendor_overlap import read_overlap_table
+from timeline.sources.vendor_overlap import overlap_figures
 
 __all__ = ["DatabaseSource"]
 
@@ -85,6 +86,7 @@ class _Reader:
         self.group_numbers: dict[int, int] = {}
         self.steps = self._steps()
         self.warnings: list[str] = []
+        self.own_overlap = overlap_of_table(database, device)
         self.free_rule = FreeRule()
         self.communication_rule = self._communication_rule()
         # Where steps are not marked they are found by the names of operators.
@@ -139,7 +141,9 @@ class _Reader:
             warnings=(*self.warnings, *self._warnings()),
             free_rule=self.free_rule,
             communication_rule=self.communication_rule,
-            vendor=read_overlap_table(self.database, self.device, self.strings),
+            vendor=overlap_figures(
+                self.own_overlap, f"{TABLE} of {self.database.path.name}", NO_ID, self.strings
+            ),
             unused=tuple(
                 UnusedFile(f"table {table} of {self.database.path.name}", what)
                 for table, what in UNUSED_TABLES.items()
@@ -201,7 +205,7 @@ class _Reader:
         if self.database.is_lost("TASK"):
             raise SourceError(self.database.path, "the table TASK is damaged from its first page.")
         types = self.names.by_id
-        self.free_rule = free_rule(self.database, raw, types, self.device)
+        self.free_rule = free_rule(self.database, raw, types, self.own_overlap)
         copying = [number for number, name in types.items() if name in COPY_TYPES]
         row = compute.find(raw["globalTaskId"])
         own = ~covering_parents(_unnamed_tasks(raw, row))

@@ -1,4 +1,4 @@
-"""Reads the Overlap Analysis that a trace holds of itself, and what it tells of the tasks."""
+"""Reads the Overlap Analysis that a profile holds of itself, and what it tells of the tasks."""
 
 from __future__ import annotations
 
@@ -9,12 +9,21 @@ import numpy as np
 from timeline.records.columns import Bool, Int64, column
 from timeline.records.counting import FreeRule
 from timeline.records.strings import StringPool
-from timeline.records.tables import NO_TIME, Spans, Tasks
+from timeline.records.tables import NO_ID, NO_TIME, Spans, Tasks
 from timeline.records.vendor import Measure
 from timeline.sources.common.task_kinds import may_compute
 from timeline.sources.lane_events import LaneEvents
+from timeline.sources.sqlite_columns import Database
 
-__all__ = ["MEASURES", "OwnOverlap", "free_rule_of", "overlap_of_lanes", "settle_by_overlap"]
+__all__ = [
+    "MEASURES",
+    "TABLE",
+    "OwnOverlap",
+    "free_rule_of",
+    "overlap_of_lanes",
+    "overlap_of_table",
+    "settle_by_overlap",
+]
 
 MEASURES = {
     "Computing": Measure.COMPUTING,
@@ -23,13 +32,15 @@ MEASURES = {
     "Free": Measure.FREE,
 }
 """How the profiler names the parts of device time, in its events and in step_trace_time.csv."""
+TABLE = "OVERLAP_ANALYSIS"
+"""Where databases have it; its types are numbers, in the order of the names above."""
 EDGE_NS = 2
 """Segments are cut down to whole nanoseconds at both ends, tasks are rounded."""
 
 
 @dataclass(frozen=True)
 class OwnOverlap(Spans):
-    """The segments of a trace's Overlap Analysis, each of one `Measure`."""
+    """The segments of a profile's Overlap Analysis, each of one `Measure`."""
 
     measure: Int64 = column(np.int64)
 
@@ -44,10 +55,24 @@ def overlap_of_lanes(lanes: LaneEvents) -> OwnOverlap:
     return OwnOverlap.of(len(rows), lanes.spans(rows) | {"measure": measure[rows]})
 
 
-def free_rule_of(overlap: OwnOverlap, file: str) -> FreeRule:
+def overlap_of_table(database: Database, device: int | None) -> OwnOverlap:
+    """The rows of OVERLAP_ANALYSIS, which msprof and Insight write; of one device, None for all."""
+    columns = {"startNs": NO_TIME, "endNs": NO_TIME, "type": NO_ID}
+    if not database.has(TABLE, *columns):
+        return OwnOverlap.empty()
+    only = device is not None and database.has(TABLE, "deviceId")
+    rows = database.integers(TABLE, columns, f'WHERE "deviceId" = {device}' if only else "")
+    start_ns, end_ns, kind = rows["startNs"], rows["endNs"], rows["type"]
+    told = (start_ns != NO_TIME) & (end_ns != NO_TIME) & (kind >= 0) & (kind < len(MEASURES))
+    measure = np.array(list(MEASURES.values()), np.int64)[kind[told]]
+    spans = {"start_ns": start_ns[told], "end_ns": end_ns[told]}
+    return OwnOverlap.of(len(measure), spans | {"measure": measure})
+
+
+def free_rule_of(overlap: OwnOverlap, evidence: str) -> FreeRule:
     """The outer rule where free time lies before or after all else, and else the inner one.
 
-    file: what the evidence names.
+    evidence: what the segments are called; without any that are busy they tell nothing.
     """
     timed = (overlap.start_ns != NO_TIME) & (overlap.end_ns >= overlap.start_ns)
     busy = np.isin(overlap.measure, [Measure.COMPUTING, Measure.COMMUNICATION]) & timed
@@ -58,7 +83,7 @@ def free_rule_of(overlap: OwnOverlap, file: str) -> FreeRule:
     before_ns = int(overlap.start_ns[free].min(initial=first_ns))
     after_ns = int(overlap.end_ns[free].max(initial=last_ns))
     return FreeRule(
-        f"Overlap Analysis of {file}",
+        evidence,
         before_ns < first_ns or after_ns > last_ns,
         before_ns if before_ns < first_ns else None,
         after_ns if after_ns > last_ns else None,

@@ -440,8 +440,10 @@ class _Tables:
             host=_at_iteration(self.host.joined(), iteration),
             steps=self.steps.joined(),
             parts=self.parts.joined(),
-            vendor=overlap_figures(overlap, _file_name(files), iteration, strings),
-            free_rule=free_rule_of(overlap, files.paths[0].name),
+            vendor=overlap_figures(
+                overlap, f"Overlap Analysis of {_file_name(files)}", iteration, strings
+            ),
+            free_rule=free_rule_of(overlap, f"Overlap Analysis of {files.paths[0].name}"),
         )
 
 

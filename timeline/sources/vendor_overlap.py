@@ -15,40 +15,25 @@ from timeline.records.vendor import Measure, VendorFigures
 from timeline.sources.microseconds import moments_ns
 from timeline.sources.opened import opened
 from timeline.sources.own_overlap import MEASURES, OwnOverlap
-from timeline.sources.sqlite_columns import Database
 from timeline.sources.trace_lanes import OVERLAP, device_of
 
-__all__ = ["overlap_figures", "read_overlap_events", "read_overlap_table"]
+__all__ = ["overlap_figures", "read_overlap_events"]
 
-_TYPES = dict(enumerate(MEASURES.values()))
-"""The same by number, in tables (ENUM_OVERLAP_ANALYSIS_TYPE)."""
 _EMPTY = msgspec.Raw(b"")
 SEGMENT_NS = 1
 """How far either writer rounds a segment."""
 
 
-def read_overlap_table(
-    database: Database, device: int | None, strings: StringPool
-) -> VendorFigures:
-    """The summed length of the rows of OVERLAP_ANALYSIS, which msprof and Insight write."""
-    columns = {"startNs": 0, "endNs": 0, "type": NO_ID}
-    if not database.has("OVERLAP_ANALYSIS", *columns):
-        return VendorFigures.empty()
-    only = device is not None and database.has("OVERLAP_ANALYSIS", "deviceId")
-    where = f'WHERE "deviceId" = {device}' if only else ""
-    found = database.integers("OVERLAP_ANALYSIS", columns, where)
-    lengths_ns = found["endNs"] - found["startNs"]
-    parts = {measure: lengths_ns[found["type"] == kind] for kind, measure in _TYPES.items()}
-    return _summed(parts, f"OVERLAP_ANALYSIS of {database.path.name}", NO_ID, strings)
-
-
 def overlap_figures(
     overlap: OwnOverlap, file: str, step: int, strings: StringPool
 ) -> VendorFigures:
-    """The summed length of the segments of Overlap Analysis, by measure."""
+    """The summed length of the segments of Overlap Analysis, by measure.
+
+    file: what they are called to people.
+    """
     lengths_ns = overlap.end_ns - overlap.start_ns
     parts = {measure: lengths_ns[overlap.measure == measure] for measure in MEASURES.values()}
-    return _summed(parts, f"Overlap Analysis of {file}", step, strings)
+    return _summed(parts, file, step, strings)
 
 
 class _Event(msgspec.Struct, gc=False):
