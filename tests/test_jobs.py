@@ -21,7 +21,7 @@ import sysconfig
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -674,6 +674,24 @@ def test_workers_end_with_their_parent(large: Path, tmp_path: Path, name: str) -
         assert not ended or said == "tlexport: terminated; nothing was written.\n"
         assert contents(tmp_path) == {}
         assert wait_until(lambda: not session_of(process.pid), 3)
+
+
+def test_a_pool_that_breaks_while_a_process_starts_is_broken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The pipes that a new process is to get were closed because another one had died."""
+    executor = processes.Processes(2)
+
+    def closed(*_: object) -> None:
+        vars(executor)["_broken"] = "a process died"
+        raise OSError("handle is closed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ProcessPoolExecutor, "_adjust_process_count", closed)
+        patch.setattr(ProcessPoolExecutor, "_start_executor_manager_thread", closed)
+        with pytest.raises(BrokenExecutor, match="a process died"):
+            executor.submit(sum, (1, 2))
+    executor.shutdown()
 
 
 HALF_MESSAGES = """

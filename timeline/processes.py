@@ -11,6 +11,7 @@ import threading
 import types
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -61,8 +62,11 @@ class Processes(ProcessPoolExecutor):
         try:
             with starting_processes():
                 future = super().submit(_packed, room, Letter((fn, args, kwargs)))
-        except BaseException:
+        except BaseException as error:
             forget_room(room)
+            if isinstance(error, OSError) and vars(self)["_broken"]:
+                # Another process died while this one was started, and its pipes were closed.
+                raise BrokenProcessPool(str(vars(self)["_broken"])) from error
             raise
         future.add_done_callback(lambda _: forget_room(room))
         return future
