@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from perfetto_sql import Row, TraceProcessor
 from test_wire import track_of
 
+from timeline.columns.strings import StringPool
 from timeline.encoders import bundles, chunks, track_parts
 from timeline.encoders.bundles import Bundle, bundles_of
 from timeline.encoders.perfetto import encode_perfetto
@@ -22,7 +23,6 @@ from timeline.encoders.tally import Tally
 from timeline.encoders.track_parts import parts_of_track
 from timeline.encoders.workers import Workers
 from timeline.processes import Processes
-from timeline.records.strings import StringPool
 from timeline.tracks.model import (
     Arg,
     ArgKind,

@@ -20,8 +20,8 @@ from random_tracks import (
     some_slices,
 )
 
-from timeline.records.nesting import edges_of
-from timeline.records.strings import StringPool
+from timeline.columns.nesting import edges_of
+from timeline.columns.strings import StringPool
 from timeline.tracks.coarse_slices import drawn
 from timeline.tracks.coarsen import (
     EXACT,

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timeline.records import copies, paging
+from timeline.columns import spill
+from timeline.records import copies
 from timeline.records.copies import copies_in
 from timeline.records.tables import Tasks
 
@@ -40,7 +41,7 @@ def test_the_later_of_equal_rows_is_a_copy(
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(copies, "SORTED_ROWS", sorted_rows)
-        patch.setattr(paging, "PART_ROWS", part_rows)
+        patch.setattr(spill, "PART_ROWS", part_rows)
         found = copies_in(table)
     expected = [
         length > 0 and own in spans[:at] for at, own in enumerate(spans) for length in [own[1]]

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timeline.records.columns import Int64
+from timeline.columns.columns import Int64
 from timeline.records.tables import NO_ID
 from timeline.sources.database_joins import Lookup, pairs_by_key
 

@@ -18,8 +18,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from profile_shelf import ProfileShelf
 
+from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
-from timeline.records.strings import StringPool
 from timeline.records.tables import FlowEnd, Records
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Layer
 from timeline.sources import event_scanner, json_events, trace_reader

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from random_tracks import samples, some_slices
 
+from timeline.columns.strings import StringPool
 from timeline.encoders.formats import format_of
-from timeline.records.strings import StringPool
 from timeline.tracks.budget import Budget
 from timeline.tracks.excerpts import Excerpts
 from timeline.tracks.model import Samples, Schema, Slices, Timeline, Track

@@ -10,8 +10,8 @@ import pytest
 from profile_shelf import ProfileShelf
 
 from timeline.cli import main
+from timeline.columns.strings import StringPool
 from timeline.errors import TimelineError
-from timeline.records.strings import StringPool
 from timeline.sources.damage import Damage
 from timeline.sources.discovery import discover
 from timeline.sources.kernel_table import read_kernel_table

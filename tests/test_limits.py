@@ -28,6 +28,8 @@ from trace_packets import attributes_of
 
 from timeline import fitting
 from timeline.cli import main
+from timeline.columns.columns import Int64
+from timeline.columns.strings import StringPool
 from timeline.encoders.formats import FORMATS, format_of
 from timeline.encoders.sink import Draft, write_draft
 from timeline.errors import LimitError
@@ -35,8 +37,6 @@ from timeline.exporting import export
 from timeline.fitting import About, Written, writer
 from timeline.options import DEFAULT_LIMIT_BYTES, ExportOptions, Fit
 from timeline.progress import Silent
-from timeline.records.columns import Int64
-from timeline.records.strings import StringPool
 from timeline.records.tables import HostEvents, Records, Steps, Tasks
 from timeline.records.valid import valid
 from timeline.report import ExportReport

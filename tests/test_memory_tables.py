@@ -28,8 +28,8 @@ from profile_memory import (
 from profile_shelf import Profile, ProfileShelf, change_events
 
 from timeline.cli import main
+from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
-from timeline.records.strings import StringPool
 from timeline.records.tables import NO_TIME, Omission, OmissionCode, Records
 from timeline.records.valid import valid
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Layer

@@ -19,8 +19,8 @@ from profile_shelf import ProfileShelf
 
 from timeline.analysis.overlap import overlap_of
 from timeline.cli import main
+from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
-from timeline.records.strings import StringPool
 from timeline.records.tables import NO_ID, Records, Steps
 from timeline.records.valid import valid
 from timeline.selection import DETAIL_LAYERS

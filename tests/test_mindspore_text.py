@@ -31,8 +31,8 @@ from timeline.analysis.membership import membership_of
 from timeline.analysis.overlap import overlap_of
 from timeline.analysis.steps import StepOperators, with_steps
 from timeline.cli import main
+from timeline.columns.strings import StringPool
 from timeline.errors import RankIdentityError, SourceError
-from timeline.records.strings import StringPool
 from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Records, Tasks
 from timeline.records.valid import valid
 from timeline.selection import DETAIL_LAYERS

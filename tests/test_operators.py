@@ -17,9 +17,9 @@ from profile_shelf import ProfileShelf
 
 from timeline.analysis.operator_names import operator_type
 from timeline.analysis.operators import LONGEST_OPS, OperatorFigures, operator_figures
+from timeline.columns.strings import StringPool
 from timeline.exporting import export
 from timeline.records.collective_kinds import collective_kind
-from timeline.records.strings import StringPool
 from timeline.records.tables import GPU, CommunicationOps, Records, Tasks
 from timeline.selection import Kind
 from timeline.table import Table

@@ -19,11 +19,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from timeline.columns.constant import constant, is_constant
+from timeline.columns.spill import let_go
 from timeline.errors import OutputError
 from timeline.processes import Processes
 from timeline.records import parcels
-from timeline.records.constant import constant, is_constant
-from timeline.records.paging import let_go
 from timeline.records.parcels import Letter, Parcel, forget_room, room_for_parcel
 
 OPEN_FILES = Path("/proc/self/fd")

@@ -24,8 +24,8 @@ from profile_msprof_sqlite import DEVICE_MONOTONIC_NS, TICK_NS, DeviceCounter
 from profile_shelf import Profile, ProfileShelf, change_fields, tree_state
 
 from timeline.cli import main
+from timeline.columns.strings import StringPool
 from timeline.errors import NoProfileError, SourceError
-from timeline.records.strings import StringPool
 from timeline.records.tables import NO_ID, NO_TIME, Records, StepPart
 from timeline.records.valid import valid
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Layer

@@ -11,13 +11,13 @@ from perfetto_sql import TraceProcessor
 from profile_shelf import ProfileShelf
 
 from timeline.cli import main
+from timeline.columns.strings import StringPool
 from timeline.encoders.perfetto import encode_perfetto
 from timeline.errors import RecordError, UsageError
 from timeline.exporting import export
 from timeline.options import ReadingOptions
 from timeline.ranges import FURTHEST_NS, LARGEST_ID
 from timeline.records.clock import ClockMove
-from timeline.records.strings import StringPool
 from timeline.records.tables import NO_TIME, Records, Tasks
 from timeline.records.valid import valid
 from timeline.selection import Selection

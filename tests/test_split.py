@@ -25,11 +25,11 @@ from random_tracks import flat_slices, nested_slices, samples
 from row_totals import CounterTotals, Row, RowTotals, counter_totals, row_totals, rows_of
 from trace_packets import packets_of
 
+from timeline.columns.nesting import edges_of
+from timeline.columns.strings import StringPool
 from timeline.errors import LimitError, OutputError
 from timeline.exporting import export
 from timeline.options import Fit
-from timeline.records.nesting import edges_of
-from timeline.records.strings import StringPool
 from timeline.report import ExportReport
 from timeline.selection import Kind
 from timeline.tracks.model import Arg, ArgKind, Samples, Schema, Slices, Track

@@ -27,9 +27,9 @@ from timeline.analysis.cut import cut
 from timeline.analysis.overlap import overlap_of
 from timeline.analysis.steps import StepOperators, with_steps
 from timeline.cli import main
+from timeline.columns.columns import Codes
+from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
-from timeline.records.columns import Codes
-from timeline.records.strings import StringPool
 from timeline.records.tables import NO_CONTEXT, NO_ID, NO_TIME, Records, Tasks
 from timeline.selection import DETAIL_LAYERS, Selection
 from timeline.share import Request, share_of

@@ -26,10 +26,10 @@ from hypothesis import strategies as st
 from profile_shelf import ProfileShelf
 from random_intervals import EPOCH_NS, SPAN_NS, Interval, intervals, laminar_intervals
 
+from timeline.columns.columns import Codes, Columns, Float64, Int64, Rows, column
+from timeline.columns.constant import constant
+from timeline.columns.strings import NO_TEXT, StringPool
 from timeline.errors import SourceError
-from timeline.records.columns import Codes, Columns, Float64, Int64, Rows, column
-from timeline.records.constant import constant
-from timeline.records.strings import NO_TEXT, StringPool
 from timeline.records.tables import (
     FLOAT_NOT_GIVEN,
     NO_CONTEXT,
@@ -106,7 +106,7 @@ def pieces(held_events: int, block_bytes: int = TINY_BLOCK) -> Iterator[None]:
     """Read in blocks of a size; as many events are held, and as many rows in small parts."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trace_reader, "HELD_EVENTS", held_events)
-        patch.setattr("timeline.records.columns.PILED_ROWS", held_events)
+        patch.setattr("timeline.columns.columns.PILED_ROWS", held_events)
         patch.setattr(
             trace_reader, "read_events", functools.partial(read_events, block_bytes=block_bytes)
         )

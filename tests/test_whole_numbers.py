@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from timeline.records.strings import StringPool
+from timeline.columns.strings import StringPool
 from timeline.records.tables import NO_ID, NO_TIME, Records
 from timeline.sources.base import Clock
 from timeline.sources.framework_table import OperatorShapes

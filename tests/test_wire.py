@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 
+from timeline.columns.strings import StringPool
 from timeline.encoders import perfetto_tracks, wire
 from timeline.encoders.perfetto_tracks import encode_track
 from timeline.encoders.pieces import Bytes, Fixed64, Message, Piece, Varint, varint
 from timeline.encoders.row_matrix import matrix_rows
 from timeline.encoders.wire import encode_rows, is_compiled
-from timeline.records.strings import StringPool
 from timeline.tracks.model import Arg, ArgKind, Arrows, Schema, Slices, Track
 
 compiled = pytest.mark.skipif(not is_compiled(), reason="the package was built without a compiler")

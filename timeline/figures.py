@@ -15,9 +15,9 @@ from timeline.analysis.checks import RankChecks, known_reasons
 from timeline.analysis.collectives import NO_KIND
 from timeline.analysis.steps import data_aug_bounds
 from timeline.analysis.waiting import Basis, Stragglers, Waiting, Waits
+from timeline.columns.columns import Int64
+from timeline.columns.distinct import distinct_pairs
 from timeline.records.collective_kinds import KINDS
-from timeline.records.columns import Int64
-from timeline.records.distinct import distinct_pairs
 from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Steps
 from timeline.records.vendor import Measure
 from timeline.table import Table

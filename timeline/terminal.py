@@ -12,10 +12,10 @@ from rich.console import Console, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
+from timeline.columns.columns import Int64
 from timeline.figures import PARTS, Figures, extent_ns
 from timeline.page import ONE_LINE_WIDTH, Page
 from timeline.printable import encoded, printable
-from timeline.records.columns import Int64
 from timeline.short_names import CUT, shortened, two_lines
 from timeline.table import Table
 from timeline.units import spell_count, spell_share, spell_short

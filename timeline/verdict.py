@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.analysis.waiting import Basis
+from timeline.columns.columns import Bool, Int64
+from timeline.columns.distinct import distinct
 from timeline.figures import Figures, extent_ns
-from timeline.records.columns import Bool, Int64
-from timeline.records.distinct import distinct
 from timeline.table import Table
 from timeline.units import spell_count, spell_duration
 

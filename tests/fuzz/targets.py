@@ -27,8 +27,8 @@ from fuzz.seeds import (
 )
 from fuzz.shrink import shrink_text
 from fuzz.target import Form, target
+from timeline.columns.strings import StringPool
 from timeline.errors import SourceError, TimelineError
-from timeline.records.strings import StringPool
 from timeline.records.tables import Records, Tasks
 from timeline.selection import DETAIL_LAYERS
 from timeline.sources import trace_reader

@@ -9,9 +9,9 @@ import numpy as np
 
 from timeline.analysis.collectives import RankCollectives, kind_numbers
 from timeline.analysis.matching import Segments, SharedOps, shared_ops
+from timeline.columns.columns import Bool, Float64, Int64, Rows
+from timeline.columns.distinct import distinct, distinct_values
 from timeline.records.collective_kinds import POINT_TO_POINT
-from timeline.records.columns import Bool, Float64, Int64, Rows
-from timeline.records.distinct import distinct, distinct_values
 from timeline.units import spell_duration
 
 __all__ = ["Alignment", "align"]

@@ -9,8 +9,8 @@ import numpy as np
 
 from timeline.analysis.operators import OperatorTimes
 from timeline.analysis.overlap import OverlapTotals
-from timeline.records.columns import Bool, Codes, Columns, Int64, Rows, column
-from timeline.records.strings import NO_NAME, StringPool
+from timeline.columns.columns import Bool, Codes, Columns, Int64, Rows, column
+from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_ID, NO_TIME, CommunicationOps, Records, Steps
 from timeline.records.vendor import Measure, VendorFigures
 from timeline.selection import Selection

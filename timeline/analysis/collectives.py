@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.analysis.intervals import Intervals, union
+from timeline.columns.columns import Bool, Codes, Int64, Rows, column
+from timeline.columns.distinct import distinct, distinct_pairs
+from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.clock import ClockMove
 from timeline.records.collective_kinds import KINDS, UNKNOWN_OP, collective_kind
-from timeline.records.columns import Bool, Codes, Int64, Rows, column
 from timeline.records.data_types import element_bytes
-from timeline.records.distinct import distinct, distinct_pairs
-from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_ID, NO_TIME, CommunicationOps, Records, Spans, Tasks
 
 __all__ = [

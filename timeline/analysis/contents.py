@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from timeline.analysis.cut import device_span_ns
+from timeline.columns.distinct import distinct
 from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.records.counting import CommunicationRule, FreeRule
-from timeline.records.distinct import distinct
 from timeline.records.tables import NO_GRAPH, Records
 
 __all__ = ["RankContents", "contents_of", "graphs_of", "is_monotonic"]

@@ -8,7 +8,7 @@ import numpy as np
 
 from timeline.analysis.intervals import Intervals, union
 from timeline.analysis.membership import NO_STEP, Membership, membership_of
-from timeline.records.columns import Bool, Int64, Rows
+from timeline.columns.columns import Bool, Int64, Rows
 from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Records
 from timeline.selection import Selection
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from timeline.records.columns import Int64
-from timeline.records.paging import kept
+from timeline.columns.columns import Int64
+from timeline.columns.spill import kept
 
 __all__ = ["Intervals", "subtract", "union"]
 

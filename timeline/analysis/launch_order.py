@@ -14,9 +14,9 @@ from timeline.analysis.collectives import (
     kind_numbers,
     mixed,
 )
+from timeline.columns.columns import Bool, Int64, Rows, column
+from timeline.columns.distinct import distinct
 from timeline.records.collective_kinds import POINT_TO_POINT
-from timeline.records.columns import Bool, Int64, Rows, column
-from timeline.records.distinct import distinct
 from timeline.records.tables import NO_ID, Spans
 
 __all__ = ["matched_by_order"]

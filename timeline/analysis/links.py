@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from timeline.analysis.groups import groups_of
-from timeline.records.columns import Codes, Columns, Int64, column
-from timeline.records.paging import parts_of
-from timeline.records.strings import NO_NAME, StringPool
+from timeline.columns.columns import Codes, Columns, Int64, column
+from timeline.columns.group_by import groups_of
+from timeline.columns.spill import parts_of
+from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_ID, Records
 
 __all__ = ["LinkTimes", "RankLinks", "rank_links"]

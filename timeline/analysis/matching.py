@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from timeline.analysis.collectives import Collectives
-from timeline.records.columns import Bool, Float64, Int64, Rows
-from timeline.records.distinct import distinct, distinct_values
+from timeline.columns.columns import Bool, Float64, Int64, Rows
+from timeline.columns.distinct import distinct, distinct_values
 from timeline.records.tables import NO_ID
 
 __all__ = ["Segments", "SharedOps", "shared_ops"]

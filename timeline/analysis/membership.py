@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from timeline.records.columns import Int64, Rows
-from timeline.records.distinct import distinct, distinct_pairs
-from timeline.records.paging import by_parts, parts_of
+from timeline.columns.columns import Int64, Rows
+from timeline.columns.distinct import distinct, distinct_pairs
+from timeline.columns.spill import by_parts, parts_of
 from timeline.records.tables import (
     NO_ID,
     NO_TIME,

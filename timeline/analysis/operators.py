@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from timeline.analysis.groups import groups_of
 from timeline.analysis.kernel_names import kernel_type, launched_type
 from timeline.analysis.operator_names import operator_type
+from timeline.columns.columns import Bool, Codes, Columns, Int64, Rows, column
+from timeline.columns.group_by import groups_of
+from timeline.columns.spill import parts_of
+from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.clock import ClockMove
 from timeline.records.collective_kinds import collective_kind
-from timeline.records.columns import Bool, Codes, Columns, Int64, Rows, column
-from timeline.records.paging import parts_of
-from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import GPU, NO_GRAPH, NO_ID, CommunicationOps, Records, Spans, Tasks
 
 __all__ = ["LongestOps", "OperatorFigures", "OperatorTimes", "operator_figures"]

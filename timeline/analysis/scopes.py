@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from timeline.records.columns import Codes, Int64
-from timeline.records.distinct import distinct
-from timeline.records.strings import StringPool
+from timeline.columns.columns import Codes, Int64
+from timeline.columns.distinct import distinct
+from timeline.columns.strings import StringPool
 
 __all__ = ["Scopes", "scopes_of"]
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from timeline.analysis.membership import NO_STEP, Membership
+from timeline.columns.columns import Columns, Int64, column
+from timeline.columns.distinct import distinct
 from timeline.records.collective_kinds import collective_kind
-from timeline.records.columns import Columns, Int64, column
-from timeline.records.distinct import distinct
 from timeline.records.tables import NO_TIME, Records
 
 __all__ = ["StepWaits", "step_waits"]

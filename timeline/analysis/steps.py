@@ -8,9 +8,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from timeline.records.columns import Bool, Int64
-from timeline.records.distinct import distinct, distinct_pairs
-from timeline.records.strings import StringPool
+from timeline.columns.columns import Bool, Int64
+from timeline.columns.distinct import distinct, distinct_pairs
+from timeline.columns.strings import StringPool
 from timeline.records.tables import NO_ID, NO_TIME, CommunicationOps, Records, Steps, Tasks
 
 __all__ = ["StepOperators", "data_aug_bounds", "with_steps"]

@@ -10,9 +10,9 @@ import numpy as np
 
 from timeline.analysis.collectives import RankCollectives, kind_numbers
 from timeline.analysis.matching import Segments, SharedOps, shared_ops
+from timeline.columns.columns import Bool, Columns, Float64, Int64, Rows, column
+from timeline.columns.distinct import distinct
 from timeline.records.collective_kinds import POINT_TO_POINT
-from timeline.records.columns import Bool, Columns, Float64, Int64, Rows, column
-from timeline.records.distinct import distinct
 from timeline.records.tables import NO_ID
 
 __all__ = ["NO_BANDWIDTH", "Basis", "Pairs", "Stragglers", "Waiting", "Waits", "waiting_of"]

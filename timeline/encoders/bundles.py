@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from timeline.columns.strings import StringPool
 from timeline.encoders.chunks import Chunk, Packed, chunks_of
 from timeline.encoders.perfetto_tracks import encode_track
 from timeline.encoders.track_parts import parts_of_track
 from timeline.encoders.workers import Workers
-from timeline.records.strings import StringPool
 from timeline.tracks.model import ArgKind, Slices, Track
 
 __all__ = ["Bundle", "bundles_of", "packed_by"]

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from timeline.columns.columns import Bool, Int64, Rows
+from timeline.columns.nesting import edges_of, pieces_of
+from timeline.columns.spill import let_go, parts_of
 from timeline.encoders.pieces import Bytes, Fixed64, Message, Piece, Varint, varint
 from timeline.encoders.schema import MESSAGES, REALS
 from timeline.encoders.wire import encode_rows
-from timeline.records.columns import Bool, Int64, Rows
-from timeline.records.nesting import edges_of, pieces_of
-from timeline.records.paging import let_go, parts_of
 from timeline.tracks.model import Arg, ArgKind, Arrows, Samples, Slices, Track
 
 __all__ = ["clock_ns", "encode_track", "track_uuid"]

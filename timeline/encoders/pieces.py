@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from timeline.records.columns import Bool, Float64, Int64
+from timeline.columns.columns import Bool, Float64, Int64
 
 __all__ = ["Bytes", "Fixed64", "Message", "Piece", "Varint", "varint"]
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from timeline.columns.columns import Bool
 from timeline.encoders.pieces import Bytes, Fixed64, Message, Piece, Varint, varint
-from timeline.records.columns import Bool
 
 __all__ = ["matrix_rows"]
 

@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from timeline.records.columns import Int64, Rows
-from timeline.records.nesting import pieces_of
+from timeline.columns.columns import Int64, Rows
+from timeline.columns.nesting import pieces_of
 from timeline.tracks.model import Arrows, Samples, Slices, Track
 
 __all__ = ["PART_ELEMENTS", "parts_of_track"]

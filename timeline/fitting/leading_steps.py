@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from timeline.columns.columns import Int64
 from timeline.fitting.writer import AIM, MOST_TRIES, Drawing, Writer, Written, too_small
-from timeline.records.columns import Int64
 from timeline.share import Share
 from timeline.tracks.fit import Leading
 from timeline.tracks.trimming import trimming_of

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from timeline.columns.spill import let_go
 from timeline.encoders.deflate import SMALL
 from timeline.encoders.formats import Format
 from timeline.encoders.sink import Draft, publish_all, write_draft
@@ -14,7 +15,6 @@ from timeline.encoders.workers import Workers
 from timeline.errors import LimitError
 from timeline.options import ExportOptions
 from timeline.progress import Progress
-from timeline.records.paging import let_go
 from timeline.records.tables import Omission
 from timeline.share import Share, with_args
 from timeline.tracks.budget import bytes_by_layer

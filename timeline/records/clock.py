@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from timeline.columns.columns import Int64
 from timeline.ranges import FURTHEST_NS, check_span
-from timeline.records.columns import Int64
 
 __all__ = ["EARLIEST_WALL_NS", "Clock", "ClockMove"]
 

@@ -9,8 +9,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from timeline.records.columns import Bool, Int64, Rows, picked
-from timeline.records.paging import parts_of
+from timeline.columns.columns import Bool, Int64, Rows, picked
+from timeline.columns.spill import parts_of
 from timeline.records.tables import Spans
 
 __all__ = ["copies_in"]

@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from timeline.columns.columns import Bool, Codes, Int64
+from timeline.columns.constant import constant, is_constant
+from timeline.columns.spill import by_parts, parts_of
+from timeline.columns.strings import NO_NAME, StringPool
 from timeline.ranges import FURTHEST_NS
-from timeline.records.columns import Bool, Codes, Int64
-from timeline.records.constant import constant, is_constant
-from timeline.records.paging import by_parts, parts_of
-from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME, Spans
 
 __all__ = ["IDS", "NO_VALUE", "Id", "with_ids_given"]

@@ -22,9 +22,8 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from timeline.records.constant import constant, is_constant
-from timeline.records.mapped_files import aligned, write_at
-from timeline.records.paging import let_go_with_others
+from timeline.columns.constant import constant, is_constant
+from timeline.columns.spill import aligned, let_go_with_others, write_at
 
 __all__ = ["Letter", "Parcel", "forget_room", "room_for_parcel"]
 

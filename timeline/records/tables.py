@@ -14,10 +14,10 @@ from typing import TypeVar
 
 import numpy as np
 
+from timeline.columns.columns import Bool, Codes, Columns, Float64, Int64, column
+from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.clock import ClockMove
-from timeline.records.columns import Bool, Codes, Columns, Float64, Int64, column
 from timeline.records.counting import CommunicationRule, FreeRule
-from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.vendor import UnusedFile, VendorFigures, VendorLinks
 
 __all__ = [

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from timeline.columns.columns import Bool, Int64
+from timeline.columns.spill import let_go, parts_of
 from timeline.ranges import FURTHEST_NS
-from timeline.records.columns import Bool, Int64
 from timeline.records.copies import copies_in
 from timeline.records.counting import FreeRule
 from timeline.records.ids import with_ids_given
-from timeline.records.paging import let_go, parts_of
 from timeline.records.tables import CounterSamples, Omission, OmissionCode, Records, Spans
 
 __all__ = ["valid"]

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from timeline.records.columns import Codes, Columns, Int64, column
-from timeline.records.strings import NO_NAME
+from timeline.columns.columns import Codes, Columns, Int64, column
+from timeline.columns.strings import NO_NAME
 
 __all__ = ["Measure", "UnusedFile", "VendorFigures", "VendorLinks"]
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from timeline.columns.columns import Int64
 from timeline.printable import printable
-from timeline.records.columns import Int64
 from timeline.report_page.drawing import Scale
 from timeline.short_names import shortened
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from timeline.columns.columns import Rows
 from timeline.comparison import WHOLE, Comparison
 from timeline.printable import printable
-from timeline.records.columns import Rows
 from timeline.report_page.cells import (
     MINUS,
     Cell,

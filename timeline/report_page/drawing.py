@@ -14,7 +14,7 @@ from matplotlib.patches import PathPatch
 from matplotlib.path import Path as Outline
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from timeline.records.columns import Int64, Rows
+from timeline.columns.columns import Int64, Rows
 from timeline.report_page.grid import NOT_GIVEN, StepGrid, in_runs
 from timeline.report_page.palette import LIGHT, PARTS, PHASES, SIDES
 from timeline.table import Table

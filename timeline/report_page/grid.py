@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from timeline.columns.columns import Int64, Rows
 from timeline.figures import Figures, extent_ns
-from timeline.records.columns import Int64, Rows
 from timeline.report_page.palette import PARTS
 from timeline.table import Table
 from timeline.verdict import has_several_graphs

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from timeline.records.columns import Rows
+from timeline.columns.columns import Rows
 from timeline.report import ExportReport
 from timeline.report_page.cells import (
     Column,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from timeline.records.columns import Rows
+from timeline.columns.columns import Rows
 from timeline.report_page.drawing import MOST_PLACES
 from timeline.report_page.grid import NOT_GIVEN, StepGrid
 from timeline.report_page.palette import PARTS, PHASES, Phase

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from timeline.columns.columns import Float64, Int64
 from timeline.errors import SourceError
-from timeline.records.columns import Float64, Int64
 from timeline.records.tables import Omission
 from timeline.sources.counter_samples import SIZES, SampleCollector
 from timeline.sources.counter_units import name_of, unit_of

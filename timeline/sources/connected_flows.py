@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from timeline.records.columns import Int64
+from timeline.columns.columns import Int64
 from timeline.records.tables import FlowEnd, Flows, Records
 from timeline.sources.launch_arrows import DeviceRecords
 from timeline.sources.trace_flows import ResolvedFlows

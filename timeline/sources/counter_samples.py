@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from timeline.records.columns import Float64, Int64
-from timeline.records.constant import constant
-from timeline.records.strings import StringPool
+from timeline.columns.columns import Float64, Int64
+from timeline.columns.constant import constant
+from timeline.columns.strings import StringPool
 from timeline.records.tables import CounterSamples, CounterSeries
 
 __all__ = ["SIZES", "SampleCollector", "whole_bytes"]

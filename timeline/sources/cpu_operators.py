@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from timeline.records.columns import Float64
-from timeline.records.constant import constant
-from timeline.records.strings import StringPool
+from timeline.columns.columns import Float64
+from timeline.columns.constant import constant
+from timeline.columns.strings import StringPool
 from timeline.records.tables import NO_ID, NO_TIME, HostEvents, Omission
 from timeline.sources.damage import Damage
 from timeline.sources.own_operators import CPU_LAYER

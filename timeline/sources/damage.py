@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from timeline.columns.columns import Int64
 from timeline.errors import SourceError
-from timeline.records.columns import Int64
 from timeline.records.tables import Omission, OmissionCode
 
 FFTS_REASON = "FFTS+ tasks that only repeat the span of their sub-tasks"

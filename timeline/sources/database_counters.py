@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from timeline.records.columns import Codes, Int64
-from timeline.records.distinct import distinct_values
-from timeline.records.strings import StringPool
+from timeline.columns.columns import Codes, Int64
+from timeline.columns.distinct import distinct_values
+from timeline.columns.strings import StringPool
 from timeline.records.tables import (
     NO_ID,
     NO_TIME,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from timeline.records.columns import Int64
+from timeline.columns.columns import Int64
 from timeline.records.counting import CommunicationRule, FreeRule
 from timeline.records.tables import NO_ID, NO_TIME
 from timeline.sources.common.task_kinds import UNCOUNTED_TYPES

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from timeline.records.columns import Codes, Int64, Rows
-from timeline.records.constant import constant
+from timeline.columns.columns import Codes, Int64, Rows
+from timeline.columns.constant import constant
+from timeline.columns.spill import by_parts
+from timeline.columns.strings import NO_NAME
 from timeline.records.ids import IDS
-from timeline.records.paging import by_parts
-from timeline.records.strings import NO_NAME
 from timeline.records.tables import (
     NO_ID,
     NO_TIME,

@@ -8,10 +8,10 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from timeline.records.columns import Bool, Codes, Int64, Rows, rows_of_runs
-from timeline.records.constant import constant, is_constant
-from timeline.records.distinct import distinct, distinct_values, spread
-from timeline.records.paging import by_parts, kept, parts_of
+from timeline.columns.columns import Bool, Codes, Int64, Rows, rows_of_runs
+from timeline.columns.constant import constant, is_constant
+from timeline.columns.distinct import distinct, distinct_values, spread
+from timeline.columns.spill import by_parts, kept, parts_of
 from timeline.records.tables import NO_CONTEXT, NO_ID, Tasks
 
 __all__ = [

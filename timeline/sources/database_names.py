@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from timeline.records.columns import Codes, Int64
-from timeline.records.distinct import translated
+from timeline.columns.columns import Codes, Int64
+from timeline.columns.distinct import translated
+from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.ids import NO_VALUE
-from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_ID
 from timeline.sources.sqlite_columns import Database
 

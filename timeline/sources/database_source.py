@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from timeline.columns.columns import Bool, Codes, Float64, Int64, Rows, compacted
+from timeline.columns.constant import constant
+from timeline.columns.distinct import distinct_values
+from timeline.columns.spill import by_parts, kept
+from timeline.columns.strings import NO_NAME
 from timeline.errors import SourceError
-from timeline.records.columns import Bool, Codes, Float64, Int64, Rows, compacted
-from timeline.records.constant import constant
 from timeline.records.counting import CommunicationRule, FreeRule
-from timeline.records.distinct import distinct_values
 from timeline.records.ids import IDS
-from timeline.records.paging import by_parts, kept
-from timeline.records.strings import NO_NAME
 from timeline.records.tables import (
     NO_CONTEXT,
     NO_GRAPH,

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from timeline.columns.columns import Int64
 from timeline.records.clock import EARLIEST_WALL_NS
-from timeline.records.columns import Int64
 from timeline.records.tables import NO_TIME
 from timeline.sources.opened import readable, whole_text
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
+from timeline.columns.columns import Int64, Pile
+from timeline.columns.constant import constant
+from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
-from timeline.records.columns import Int64, Pile
-from timeline.records.constant import constant
-from timeline.records.strings import StringPool
 from timeline.records.tables import NO_ID, NO_TIME, Omission, Tasks
 from timeline.sources.damage import Damage
 from timeline.sources.microseconds import milliseconds_ns, moments_ns

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from timeline.records.columns import Int64, Pile
-from timeline.records.constant import constant
-from timeline.records.strings import NO_NAME, StringPool
+from timeline.columns.columns import Int64, Pile
+from timeline.columns.constant import constant
+from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.tables import (
     NO_GRAPH,
     NO_ID,

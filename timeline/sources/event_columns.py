@@ -9,9 +9,9 @@ from typing import Protocol
 import msgspec
 import numpy as np
 
-from timeline.records.columns import Codes, Int64, Rows
-from timeline.records.constant import constant
-from timeline.records.strings import NO_NAME, StringPool
+from timeline.columns.columns import Codes, Int64, Rows
+from timeline.columns.constant import constant
+from timeline.columns.strings import NO_NAME, StringPool
 from timeline.sources.microseconds import interval_ns
 from timeline.sources.trace_events import Value, number, text
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from timeline.records.columns import Int64
-from timeline.records.strings import StringPool
+from timeline.columns.columns import Int64
+from timeline.columns.strings import StringPool
 from timeline.sources.microseconds import interval_ns
 from timeline.sources.scanned_events import COMPLETE, ScannedEvents
 from timeline.sources.spellings import Spellings

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import orjson
 
-from timeline.records.columns import Codes, Columns, Int64, column
-from timeline.records.strings import NO_NAME, StringPool
+from timeline.columns.columns import Codes, Columns, Int64, column
+from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_GRAPH, NO_ID, Tasks
 from timeline.sources.damage import Damage
 from timeline.sources.table_blocks import Block, RowShape, Spellings, read_blocks

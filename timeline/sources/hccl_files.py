@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from timeline.columns.columns import Bool, Codes, Int64
+from timeline.columns.constant import constant
+from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
-from timeline.records.columns import Bool, Codes, Int64
-from timeline.records.constant import constant
-from timeline.records.strings import StringPool
 from timeline.records.tables import (
     NO_ID,
     NO_TIME,

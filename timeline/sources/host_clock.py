@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
+from timeline.columns.columns import Bool, Int64
 from timeline.errors import SourceError
 from timeline.records.clock import EARLIEST_WALL_NS
-from timeline.records.columns import Bool, Int64
 from timeline.records.tables import NO_TIME, Omission, Records
 from timeline.sources.base import Clock
 from timeline.sources.damage import unread

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import orjson
 
+from timeline.columns.columns import Float64, Int64
+from timeline.columns.constant import constant
+from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
-from timeline.records.columns import Float64, Int64
-from timeline.records.constant import constant
-from timeline.records.strings import StringPool
 from timeline.records.tables import NO_ID, NO_TIME, HostEvents, Omission
 from timeline.sources.counter_samples import SIZES
 from timeline.sources.damage import Damage

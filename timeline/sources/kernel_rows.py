@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from timeline.records.columns import Bool, Codes, Columns, Int64, Pile, column
-from timeline.records.constant import constant
-from timeline.records.distinct import distinct
-from timeline.records.strings import NO_NAME, StringPool
+from timeline.columns.columns import Bool, Codes, Columns, Int64, Pile, column
+from timeline.columns.constant import constant
+from timeline.columns.distinct import distinct
+from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
 from timeline.sources.damage import Damage
 from timeline.sources.microseconds import interval_ns, moments_ns

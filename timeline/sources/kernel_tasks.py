@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from timeline.records.columns import Bool, Codes
-from timeline.records.distinct import distinct_pairs
-from timeline.records.strings import NO_NAME, StringPool
+from timeline.columns.columns import Bool, Codes
+from timeline.columns.distinct import distinct_pairs
+from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_GRAPH, NO_ID, CommunicationOps, Steps, Tasks
 from timeline.sources.common.task_kinds import COPY_TYPES, are_of
 from timeline.sources.kernel_rows import KernelTable

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from timeline.columns.columns import Bool, Codes, Columns, Int64, Rows, column
+from timeline.columns.distinct import distinct, distinct_pairs
+from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.collective_kinds import (
     POINT_TO_POINT,
     UNKNOWN_OP,
     collective_kind,
     spelled_kind,
 )
-from timeline.records.columns import Bool, Codes, Columns, Int64, Rows, column
-from timeline.records.distinct import distinct, distinct_pairs
-from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_ID, CommunicationOps, Tasks
 from timeline.sources.common.kernel_kinds import (
     Communication,

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from timeline.records.columns import Bool, Columns, Int64, Rows, column
-from timeline.records.constant import constant
-from timeline.records.distinct import distinct
-from timeline.records.strings import StringPool
+from timeline.columns.columns import Bool, Columns, Int64, Rows, column
+from timeline.columns.constant import constant
+from timeline.columns.distinct import distinct
+from timeline.columns.strings import StringPool
 from timeline.records.tables import NO_ID, NO_TIME, FlowEnd, Flows, HostEvents
 
 __all__ = ["NOT_LAUNCHED", "RuntimeCalls"]

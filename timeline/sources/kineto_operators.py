@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from timeline.records.columns import Codes, Int64, Rows, column
-from timeline.records.distinct import distinct_pairs
-from timeline.records.nesting import latest_open
-from timeline.records.strings import NO_NAME
+from timeline.columns.columns import Codes, Int64, Rows, column
+from timeline.columns.distinct import distinct_pairs
+from timeline.columns.nesting import latest_open
+from timeline.columns.strings import NO_NAME
 from timeline.records.tables import NO_ID, HostEvents, Spans
 from timeline.sources.event_columns import first_ids
 from timeline.sources.kineto_events import NO_ARGS, Activity

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
+from timeline.columns.columns import Int64, Pile, Rows
+from timeline.columns.distinct import distinct
+from timeline.columns.strings import StringPool
 from timeline.errors import spell_ids
 from timeline.records.clock import ClockMove
-from timeline.records.columns import Int64, Pile, Rows
-from timeline.records.distinct import distinct
-from timeline.records.strings import StringPool
 from timeline.records.tables import (
     GPU,
     NO_ID,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from timeline.records.strings import StringPool
+from timeline.columns.strings import StringPool
 from timeline.records.tables import Records
 from timeline.sources.base import Clock, Identity, Wanted
 from timeline.sources.kineto_header import read_header

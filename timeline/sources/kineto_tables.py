@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from timeline.records.columns import Int64
-from timeline.records.constant import constant
-from timeline.records.strings import StringPool
+from timeline.columns.columns import Int64
+from timeline.columns.constant import constant
+from timeline.columns.strings import StringPool
 from timeline.records.tables import (
     NO_ID,
     RUNTIME,

@@ -11,9 +11,9 @@ from typing import cast
 
 import numpy as np
 
-from timeline.records.columns import Codes, Float64, Int64, Rows
-from timeline.records.constant import constant
-from timeline.records.strings import StringPool
+from timeline.columns.columns import Codes, Float64, Int64, Rows
+from timeline.columns.constant import constant
+from timeline.columns.strings import StringPool
 from timeline.sources.event_columns import first_ids, ids_of, names_of, numbered, spans_of
 from timeline.sources.microseconds import moments_ns
 from timeline.sources.trace_events import NO_ARGS, Complete, Value

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from timeline.records.columns import Int64, Rows, picked
-from timeline.records.constant import constant
-from timeline.records.strings import StringPool
+from timeline.columns.columns import Int64, Rows, picked
+from timeline.columns.constant import constant
+from timeline.columns.strings import StringPool
 from timeline.records.tables import NO_ID, CommunicationOps, FlowEnd, Flows, Tasks
 from timeline.sources.database_joins import pairs_by_key, rows_in
 

@@ -7,9 +7,9 @@ from itertools import chain
 
 import numpy as np
 
-from timeline.records.columns import Bool, Codes, Float64, Int64
-from timeline.records.constant import constant
-from timeline.records.strings import NO_NAME, StringPool
+from timeline.columns.columns import Bool, Codes, Float64, Int64
+from timeline.columns.constant import constant
+from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_TIME
 from timeline.sources.sqlite_columns import Database
 

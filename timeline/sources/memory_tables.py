@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
+from timeline.columns.columns import Bool, Codes, Float64, Int64
+from timeline.columns.distinct import distinct
 from timeline.errors import SourceError
-from timeline.records.columns import Bool, Codes, Float64, Int64
-from timeline.records.distinct import distinct
 from timeline.records.tables import NO_ID, NO_TIME, Omission, OmissionCode
 from timeline.sources.counter_samples import SampleCollector, whole_bytes
 from timeline.sources.counter_units import name_of, unit_of

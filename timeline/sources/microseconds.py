@@ -9,7 +9,7 @@ from decimal import ROUND_FLOOR, Decimal, InvalidOperation, localcontext
 import numpy as np
 import numpy.typing as npt
 
-from timeline.records.columns import Bool, Int64
+from timeline.columns.columns import Bool, Int64
 from timeline.records.tables import NO_TIME
 
 __all__ = ["interval_ns", "milliseconds_ns", "moment_ns", "moments_ns"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from timeline.records.columns import Float64, Int64
+from timeline.columns.columns import Float64, Int64
 from timeline.records.tables import NO_TIME, Omission
 from timeline.sources.damage import Damage
 from timeline.sources.identity import read_json

@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from timeline.columns.columns import Float64, Int64, Rows
 from timeline.errors import SourceError
 from timeline.records.clock import EARLIEST_WALL_NS
-from timeline.records.columns import Float64, Int64, Rows
 from timeline.records.tables import NO_TIME, HostEvents, Omission, OmissionCode, Records
 from timeline.selection import Layer
 from timeline.sources.base import Clock, Wanted

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from timeline.columns.columns import Bool, Codes, Int64
+from timeline.columns.strings import NO_NAME, StringPool
 from timeline.errors import SourceError
-from timeline.records.columns import Bool, Codes, Int64
-from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_ID, Omission, OmissionCode, Records, Tasks
 from timeline.sources.base import Clock, Identity, Wanted
 from timeline.sources.damage import Damage, left_out

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
-from timeline.records.strings import StringPool
 from timeline.records.tables import (
     NO_ID,
     NO_TIME,

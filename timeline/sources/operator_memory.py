@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from timeline.records.columns import Bool, Float64, Int64
+from timeline.columns.columns import Bool, Float64, Int64
 from timeline.records.tables import NO_TIME, Omission, OmissionCode
 from timeline.sources.counter_samples import SampleCollector
 from timeline.sources.damage import left_out

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from timeline.records.columns import Rows
+from timeline.columns.columns import Rows
 from timeline.records.tables import Records
 
 __all__ = ["CPU_LAYER", "own_operators"]

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from timeline.records.columns import Bool, Int64, column
+from timeline.columns.columns import Bool, Int64, column
+from timeline.columns.strings import StringPool
 from timeline.records.counting import FreeRule
-from timeline.records.strings import StringPool
 from timeline.records.tables import NO_ID, NO_TIME, Spans, Tasks
 from timeline.records.vendor import Measure
 from timeline.sources.common.task_kinds import may_compute

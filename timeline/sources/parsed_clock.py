@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from timeline.columns.columns import Float64, Int64
 from timeline.records.clock import EARLIEST_WALL_NS
-from timeline.records.columns import Float64, Int64
 from timeline.records.tables import NO_ID, NO_TIME
 from timeline.sources.device_clock import (
     NANOSECOND,

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from timeline.records.columns import Codes, Columns, Int64, column
-from timeline.records.distinct import distinct, distinct_values
+from timeline.columns.columns import Codes, Columns, Int64, column
+from timeline.columns.distinct import distinct, distinct_values
+from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.ids import IDS
-from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, CommunicationOps, PlaneTasks, Tasks
 from timeline.sources.database_joins import Lookup, common_keys, values_at
 from timeline.sources.loose_table import LooseTable

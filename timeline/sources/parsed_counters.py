@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from timeline.records.columns import Codes, Int64
-from timeline.records.constant import constant
-from timeline.records.distinct import distinct_values
-from timeline.records.strings import StringPool
+from timeline.columns.columns import Codes, Int64
+from timeline.columns.constant import constant
+from timeline.columns.distinct import distinct_values
+from timeline.columns.strings import StringPool
 from timeline.records.tables import NO_ID, NO_TIME, CounterSamples, CounterSeries
 from timeline.sources.database_joins import common_keys
 from timeline.sources.loose_table import LooseTable

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from timeline.records.columns import Codes
+from timeline.columns.columns import Codes
+from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.ids import IDS
-from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import (
     NO_ID,
     NO_TIME,

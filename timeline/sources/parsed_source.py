@@ -9,10 +9,10 @@ from typing import TypeVar
 
 import numpy as np
 
+from timeline.columns.columns import Int64
+from timeline.columns.constant import constant
+from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
-from timeline.records.columns import Int64
-from timeline.records.constant import constant
-from timeline.records.strings import StringPool
 from timeline.records.tables import (
     NO_CONTEXT,
     NO_ID,

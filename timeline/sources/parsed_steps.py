@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from timeline.records.columns import Int64
+from timeline.columns.columns import Int64
 from timeline.records.tables import NO_GRAPH, NO_ID, StepPart, StepParts, Steps
 from timeline.sources.database_joins import Lookup, common_keys, ordinals
 from timeline.sources.loose_table import LooseTable

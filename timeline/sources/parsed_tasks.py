@@ -7,10 +7,10 @@ from functools import cached_property
 
 import numpy as np
 
-from timeline.records.columns import Bool, Codes, Int64
-from timeline.records.distinct import distinct, translated
+from timeline.columns.columns import Bool, Codes, Int64
+from timeline.columns.distinct import distinct, translated
+from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.ids import IDS
-from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME, Tasks
 from timeline.sources.common.task_kinds import COPY_TYPES, are_of, compute_by_type
 from timeline.sources.database_joins import Lookup, common_keys

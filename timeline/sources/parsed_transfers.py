@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from timeline.records.columns import Codes, Columns, Float64, Int64, Rows, column
-from timeline.records.distinct import distinct
+from timeline.columns.columns import Codes, Columns, Float64, Int64, Rows, column
+from timeline.columns.distinct import distinct
+from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.ids import IDS
-from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME, Tasks
 from timeline.sources.database_joins import Lookup, ordinals
 from timeline.sources.loose_table import LooseTable

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from timeline.records.columns import Bool
+from timeline.columns.columns import Bool
 from timeline.records.tables import Omission
 from timeline.sources.damage import Damage
 from timeline.sources.opened import open_file, readable

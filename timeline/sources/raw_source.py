@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
+from timeline.columns.columns import Codes, Pile
+from timeline.columns.constant import constant
+from timeline.columns.distinct import distinct, translated
+from timeline.columns.strings import NO_NAME, StringPool
 from timeline.errors import SourceError
-from timeline.records.columns import Codes, Pile
-from timeline.records.constant import constant
-from timeline.records.distinct import distinct, translated
-from timeline.records.strings import NO_NAME, StringPool
 from timeline.records.tables import (
     NO_CONTEXT,
     NO_GRAPH,

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from timeline.records.columns import Bool, Columns, Int64, Pile, column
-from timeline.records.distinct import distinct_values
+from timeline.columns.columns import Bool, Columns, Int64, Pile, column
+from timeline.columns.distinct import distinct_values
 from timeline.records.tables import NO_GRAPH, NO_TIME, Omission, OmissionCode, StepParts, Steps
 from timeline.sources.damage import left_out
 from timeline.sources.raw_slices import Log, RecordArray, RecordReader, UInt64, layout

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from timeline.records.columns import Bool, Columns, Pile, Rows, column
+from timeline.columns.columns import Bool, Columns, Pile, Rows, column
 from timeline.sources.raw_slices import Log, RecordArray, RecordReader, UInt64, layout
 
 __all__ = [

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from timeline.records.columns import Rows
-from timeline.records.distinct import distinct_values
+from timeline.columns.columns import Rows
+from timeline.columns.distinct import distinct_values
 from timeline.sources.scanned_events import ARROW_START, ScannedEvents
 from timeline.sources.spellings import Spellings
 from timeline.sources.trace_events import text

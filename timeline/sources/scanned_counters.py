@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from timeline.records.columns import Float64, Int64, Rows
+from timeline.columns.columns import Float64, Int64, Rows
 from timeline.sources.scanned_events import ArgValues, ScannedEvents
 from timeline.sources.spellings import Spellings
 from timeline.sources.trace_counters import CounterEvents

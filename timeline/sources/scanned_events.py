@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from timeline.records.columns import Bool, Codes, Float64, Int64, Rows
+from timeline.columns.columns import Bool, Codes, Float64, Int64, Rows
 from timeline.sources.spellings import Spellings
 from timeline.sources.trace_events import Metadata, text
 from timeline.sources.whole_numbers import real

@@ -8,10 +8,10 @@ from typing import TypeVar
 
 import numpy as np
 
-from timeline.records.columns import Codes, Float64, Int64, Rows
-from timeline.records.constant import constant
-from timeline.records.distinct import distinct
-from timeline.records.strings import NO_NAME
+from timeline.columns.columns import Codes, Float64, Int64, Rows
+from timeline.columns.constant import constant
+from timeline.columns.distinct import distinct
+from timeline.columns.strings import NO_NAME
 from timeline.sources.event_scanner import ARG_NUMBERS
 from timeline.sources.lane_events import LaneEvents
 from timeline.sources.microseconds import moments_ns

@@ -9,9 +9,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from timeline.records.columns import Codes, Int64
-from timeline.records.distinct import distinct, translated
-from timeline.records.strings import StringPool
+from timeline.columns.columns import Codes, Int64
+from timeline.columns.distinct import distinct, translated
+from timeline.columns.strings import StringPool
 from timeline.sources.trace_events import number, text
 from timeline.sources.trace_lanes import LaneKey
 

@@ -12,10 +12,10 @@ import apsw
 import numpy as np
 import numpy.typing as npt
 
+from timeline.columns.columns import Float64, Int64
+from timeline.columns.constant import constant
+from timeline.columns.spill import Room
 from timeline.errors import SourceError
-from timeline.records.columns import Float64, Int64
-from timeline.records.constant import constant
-from timeline.records.paging import Room
 from timeline.sources.damage import Damage
 from timeline.sources.row_blocks import column_blocks
 from timeline.sources.sqlite_connection import connected, reading

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from timeline.records.columns import Int64
+from timeline.columns.columns import Int64
 from timeline.records.tables import NO_GRAPH, NO_ID, CommunicationOps, PlaneTasks, Steps, Tasks
 
 __all__ = ["main_graph", "with_iterations", "with_known_graphs"]

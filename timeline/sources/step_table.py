@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from timeline.records.columns import Bool, Int64
-from timeline.records.constant import constant
+from timeline.columns.columns import Bool, Int64
+from timeline.columns.constant import constant
 from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, StepPart, StepParts, Steps
 from timeline.sources.damage import Damage
 from timeline.sources.microseconds import interval_ns, moments_ns

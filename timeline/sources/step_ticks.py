@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from timeline.records.columns import Bool, Int64
-from timeline.records.constant import constant
-from timeline.records.strings import StringPool
+from timeline.columns.columns import Bool, Int64
+from timeline.columns.constant import constant
+from timeline.columns.strings import StringPool
 from timeline.records.tables import (
     NO_GRAPH,
     NO_ID,

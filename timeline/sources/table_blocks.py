@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
+from timeline.columns.columns import Bool, Codes, Float64, Int64
+from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
-from timeline.records.columns import Bool, Codes, Float64, Int64
-from timeline.records.strings import StringPool
 from timeline.sources.damage import Damage
 from timeline.sources.table_cells import Cells, Spans, unquoted
 from timeline.sources.text_lines import Lines, read_lines

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from timeline.records.columns import Bool, Int64
+from timeline.columns.columns import Bool, Int64
 from timeline.sources.text_lines import Lines
 
 __all__ = ["Cells", "Spans", "unquoted"]

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
+from timeline.columns.columns import Int64
+from timeline.columns.distinct import distinct
+from timeline.columns.strings import StringPool
 from timeline.errors import SourceError, spell_ids
-from timeline.records.columns import Int64
-from timeline.records.distinct import distinct
-from timeline.records.strings import StringPool
 from timeline.records.tables import NO_ID, Omission, OmissionCode, Records, StepParts, Steps
 from timeline.selection import Layer
 from timeline.sources.base import Clock, Identity, Wanted

@@ -10,8 +10,8 @@ from typing import BinaryIO
 import numpy as np
 import numpy.typing as npt
 
+from timeline.columns.columns import Int64
 from timeline.errors import SourceError
-from timeline.records.columns import Int64
 from timeline.sources.damage import Damage
 from timeline.sources.opened import UTF8_MARK, opened
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from timeline.records.columns import Float64, Int64, Pile, Rows
-from timeline.records.constant import constant
-from timeline.records.distinct import distinct
-from timeline.records.numbering import Numbering
-from timeline.records.strings import StringPool
+from timeline.columns.columns import Float64, Int64, Pile, Rows
+from timeline.columns.constant import constant
+from timeline.columns.distinct import distinct
+from timeline.columns.numbering import Numbering
+from timeline.columns.strings import StringPool
 from timeline.records.tables import CounterSamples, CounterSeries
 from timeline.sources.counter_units import factor_of, name_and_unit
 from timeline.sources.microseconds import moments_ns

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from timeline.records.columns import Bool, Codes, Columns, Int64, Pile, Rows, column
-from timeline.records.distinct import distinct_pairs
-from timeline.records.nesting import innermost
-from timeline.records.numbering import Numbering
-from timeline.records.strings import StringPool
+from timeline.columns.columns import Bool, Codes, Columns, Int64, Pile, Rows, column
+from timeline.columns.distinct import distinct_pairs
+from timeline.columns.nesting import innermost
+from timeline.columns.numbering import Numbering
+from timeline.columns.strings import StringPool
 from timeline.records.tables import FlowEnd, Flows
 from timeline.sources.microseconds import moments_ns
 from timeline.sources.trace_events import FlowFinish, FlowStart, FlowStep

@@ -10,10 +10,10 @@ from typing import TypeVar
 
 import numpy as np
 
-from timeline.records.columns import Bool, Pile
-from timeline.records.constant import constant
-from timeline.records.distinct import distinct
-from timeline.records.strings import StringPool
+from timeline.columns.columns import Bool, Pile
+from timeline.columns.constant import constant
+from timeline.columns.distinct import distinct
+from timeline.columns.strings import StringPool
 from timeline.records.tables import (
     NO_GRAPH,
     NO_ID,

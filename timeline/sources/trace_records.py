@@ -7,8 +7,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from timeline.records.columns import Int64
-from timeline.records.constant import constant
+from timeline.columns.columns import Int64
+from timeline.columns.constant import constant
 from timeline.records.tables import (
     NO_ID,
     NO_TIME,

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
+from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
-from timeline.records.strings import StringPool
 from timeline.records.tables import NO_ID, Records, StepParts, Steps
 from timeline.sources.base import Clock, Identity, Wanted
 from timeline.sources.damage import Damage

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from timeline.records.columns import Columns, Int64, column
-from timeline.records.constant import constant
-from timeline.records.strings import NO_NAME
+from timeline.columns.columns import Columns, Int64, column
+from timeline.columns.constant import constant
+from timeline.columns.strings import NO_NAME
 from timeline.records.tables import (
     NO_CONTEXT,
     NO_GRAPH,

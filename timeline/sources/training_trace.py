@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from timeline.records.columns import Int64
-from timeline.records.strings import StringPool
+from timeline.columns.columns import Int64
+from timeline.columns.strings import StringPool
 from timeline.records.tables import (
     NO_GRAPH,
     NO_TIME,

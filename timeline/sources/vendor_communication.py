@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
-from timeline.records.strings import StringPool
 from timeline.records.tables import NO_ID, CommunicationOps
 from timeline.records.vendor import Measure, VendorFigures, VendorLinks
 from timeline.sources.opened import opened

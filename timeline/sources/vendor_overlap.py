@@ -7,9 +7,9 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from timeline.columns.columns import Int64
+from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
-from timeline.records.columns import Int64
-from timeline.records.strings import StringPool
 from timeline.records.tables import NO_ID, NO_TIME
 from timeline.records.vendor import Measure, VendorFigures
 from timeline.sources.microseconds import moments_ns

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from timeline.records.columns import Bool, Float64, Int64
-from timeline.records.strings import NO_NAME, StringPool
+from timeline.columns.columns import Bool, Float64, Int64
+from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_ID
 from timeline.records.vendor import Measure, VendorFigures
 from timeline.sources.damage import Damage

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from timeline.records.columns import Bool, Int64
+from timeline.columns.columns import Bool, Int64
 
 __all__ = ["real", "whole_number", "whole_numbers"]
 

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from timeline.records.columns import Float64, Int64
+from timeline.columns.columns import Float64, Int64
 from timeline.tracks.coarse_slices import drawn
 from timeline.tracks.coarsen import (
     EXACT,

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from timeline.records.columns import Codes, Int64, Rows
-from timeline.records.distinct import distinct_pairs
-from timeline.records.paging import kept
-from timeline.records.strings import StringPool
+from timeline.columns.columns import Codes, Int64, Rows
+from timeline.columns.distinct import distinct_pairs
+from timeline.columns.spill import kept
+from timeline.columns.strings import StringPool
 from timeline.tracks.model import GATHERED, Arg, ArgKind, Arrows, Coarse, Schema, Slices
 
 __all__ = ["drawn"]

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from timeline.records.columns import Bool, Codes, Int64, Rows, picked
-from timeline.records.constant import constant
-from timeline.records.nesting import edges_of, parents_of, pieces_of
-from timeline.records.paging import kept
+from timeline.columns.columns import Bool, Codes, Int64, Rows, picked
+from timeline.columns.constant import constant
+from timeline.columns.nesting import edges_of, parents_of, pieces_of
+from timeline.columns.spill import kept
 from timeline.tracks.model import GATHERED, Coarse, Samples, Slices
 
 __all__ = [

@@ -9,10 +9,10 @@ from dataclasses import replace
 import numpy as np
 
 from timeline.analysis.scopes import scopes_of
+from timeline.columns.columns import Int64, Rows, picked
+from timeline.columns.distinct import distinct
+from timeline.columns.spill import by_parts, kept
 from timeline.errors import spell_ids
-from timeline.records.columns import Int64, Rows, picked
-from timeline.records.distinct import distinct
-from timeline.records.paging import by_parts, kept
 from timeline.records.tables import (
     NO_CONTEXT,
     NO_GRAPH,

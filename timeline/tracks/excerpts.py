@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from timeline.records.columns import Rows
-from timeline.records.paging import kept
+from timeline.columns.columns import Rows
+from timeline.columns.spill import kept
 from timeline.tracks.model import Samples, Slices, Track, element_count
 
 __all__ = ["Excerpts", "excerpt"]

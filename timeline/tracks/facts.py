@@ -15,8 +15,8 @@ from timeline.analysis.links import RankLinks, rank_links
 from timeline.analysis.operators import OperatorFigures, operator_figures
 from timeline.analysis.overlap import FreeParts, OverlapTotals
 from timeline.analysis.step_waits import StepWaits, step_waits
+from timeline.columns.columns import Int64
 from timeline.records.clock import ClockMove
-from timeline.records.columns import Int64
 from timeline.records.counting import CommunicationRule, FreeRule
 from timeline.records.tables import NO_TIME, RUNTIME_LAYERS, Omission, Records, Steps
 from timeline.records.vendor import UnusedFile

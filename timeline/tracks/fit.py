@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from timeline.analysis.cut import cut, cut_window, device_span_ns
+from timeline.columns.columns import Bool, Columns
 from timeline.records.clock import ClockMove
-from timeline.records.columns import Bool, Columns
 from timeline.records.tables import Omission, OmissionCode, Records
 from timeline.selection import Selection
 from timeline.tracks.rank_picture import Missing, RankPicture

@@ -6,8 +6,8 @@ import heapq
 
 import numpy as np
 
-from timeline.records.columns import Bool, Int64, Rows
-from timeline.records.nesting import pieces_of
+from timeline.columns.columns import Bool, Int64, Rows
+from timeline.columns.nesting import pieces_of
 
 __all__ = ["flat_lanes", "nested_lanes", "rows_by_lane"]
 

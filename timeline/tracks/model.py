@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
+from timeline.columns.columns import Bool, Codes, Float64, Int64, Rows, rows_of_runs
+from timeline.columns.spill import kept
+from timeline.columns.strings import StringPool
 from timeline.records.clock import ClockMove
-from timeline.records.columns import Bool, Codes, Float64, Int64, Rows, rows_of_runs
-from timeline.records.paging import kept
-from timeline.records.strings import StringPool
 
 __all__ = [
     "GATHERED",

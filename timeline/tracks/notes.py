@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from timeline.records.strings import StringPool
+from timeline.columns.strings import StringPool
 from timeline.records.tables import NO_ID
 from timeline.tracks import meanings
 from timeline.tracks.model import Schema, Track

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from timeline.columns.distinct import distinct
+from timeline.columns.strings import StringPool
 from timeline.errors import spell_ids
-from timeline.records.distinct import distinct
-from timeline.records.strings import StringPool
 from timeline.records.tables import NO_GRAPH, NO_TIME
 from timeline.tracks import meanings
 from timeline.tracks.facts import RankFacts

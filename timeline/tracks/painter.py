@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from timeline.records.columns import Bool, Codes, Float64, Int64, Rows, picked
-from timeline.records.constant import constant, is_constant
-from timeline.records.paging import kept
-from timeline.records.strings import NO_NAME, StringPool
+from timeline.columns.columns import Bool, Codes, Float64, Int64, Rows, picked
+from timeline.columns.constant import constant, is_constant
+from timeline.columns.spill import kept
+from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.tables import FlowEnd
 from timeline.tracks.lanes import flat_lanes, nested_lanes, rows_by_lane
 from timeline.tracks.model import Arg, ArgKind, Arrows, Samples, Schema, Slices, Track

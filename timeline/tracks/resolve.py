@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from timeline.records.columns import Int64
-from timeline.records.distinct import distinct, distinct_values
-from timeline.records.paging import let_go
+from timeline.columns.columns import Int64
+from timeline.columns.distinct import distinct, distinct_values
+from timeline.columns.spill import let_go
 from timeline.tracks import meanings
 from timeline.tracks.coarse_slices import drawn
 from timeline.tracks.coarsen import EXACT, Resolution, coarse_of, coarsen, thin

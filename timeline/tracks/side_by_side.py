@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from timeline.records.columns import Int64
-from timeline.records.strings import StringPool
+from timeline.columns.columns import Int64
+from timeline.columns.strings import StringPool
 from timeline.tracks import meanings
 from timeline.tracks.model import Schema, Slices, Track
 from timeline.tracks.painter import Drawn, Painter, integers

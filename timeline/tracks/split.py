@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from timeline.records.columns import Bool, Int64
-from timeline.records.distinct import distinct
-from timeline.records.nesting import edges_of
+from timeline.columns.columns import Bool, Int64
+from timeline.columns.distinct import distinct
+from timeline.columns.nesting import edges_of
 from timeline.tracks.model import Arg, ArgKind, Arrows, Samples, Slices, Track
 
 __all__ = ["between", "cut_moments"]

@@ -7,9 +7,9 @@ import numpy as np
 from timeline.analysis.intervals import Intervals
 from timeline.analysis.overlap import OverlapTotals
 from timeline.analysis.steps import data_aug_bounds
-from timeline.records.columns import Bool, Int64
-from timeline.records.distinct import distinct
-from timeline.records.strings import StringPool
+from timeline.columns.columns import Bool, Int64
+from timeline.columns.distinct import distinct
+from timeline.columns.strings import StringPool
 from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Records, StepPart, StepParts, Steps
 from timeline.tracks import meanings
 from timeline.tracks.model import Schema

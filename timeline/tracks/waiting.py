@@ -9,9 +9,9 @@ import numpy as np
 
 from timeline.analysis.collectives import Collectives, RankCollectives
 from timeline.analysis.waiting import Pairs, Waiting, Waits
-from timeline.records.columns import Bool, Int64
-from timeline.records.distinct import distinct
-from timeline.records.strings import StringPool
+from timeline.columns.columns import Bool, Int64
+from timeline.columns.distinct import distinct
+from timeline.columns.strings import StringPool
 from timeline.records.tables import Omission, OmissionCode
 from timeline.tracks import meanings
 from timeline.tracks.gathering import ARROW_REASON

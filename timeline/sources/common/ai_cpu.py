@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from timeline.records.strings import StringPool
+from timeline.columns.strings import StringPool
 from timeline.records.tables import Tasks
 from timeline.sources.common.task_kinds import run_on_ai_cpu
 from timeline.units import spell_count, spell_duration

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from timeline.records.columns import Bool, Codes
-from timeline.records.distinct import distinct
-from timeline.records.strings import NO_NAME, StringPool
+from timeline.columns.columns import Bool, Codes
+from timeline.columns.distinct import distinct
+from timeline.columns.strings import NO_NAME, StringPool
 
 __all__ = [
     "COPY_TYPES",

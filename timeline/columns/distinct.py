@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from timeline.records.columns import Codes, Int64, Rows
-from timeline.records.constant import constant, is_constant
-from timeline.records.paging import by_parts, parts_of
+from timeline.columns.columns import Codes, Int64, Rows
+from timeline.columns.constant import constant, is_constant
+from timeline.columns.spill import by_parts, parts_of
 
 __all__ = ["distinct", "distinct_pairs", "distinct_values", "spread", "translated"]
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from timeline.records.columns import Int64
+from timeline.columns.columns import Int64
 
 __all__ = ["Numbering"]
 

@@ -9,9 +9,9 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from timeline.columns.constant import constant, is_constant
+from timeline.columns.spill import by_parts, kept, parts_of
 from timeline.errors import RecordError
-from timeline.records.constant import constant, is_constant
-from timeline.records.paging import by_parts, kept, parts_of
 
 __all__ = [
     "Bool",

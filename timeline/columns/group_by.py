@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from timeline.records.columns import Codes, Int64, Rows
-from timeline.records.distinct import distinct_values
+from timeline.columns.columns import Codes, Int64, Rows
+from timeline.columns.distinct import distinct_values
 
 __all__ = ["Groups", "groups_of"]
 

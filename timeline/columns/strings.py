@@ -7,8 +7,8 @@ from itertools import islice
 
 import numpy as np
 
-from timeline.records.columns import Codes
-from timeline.records.numbering import Numbering
+from timeline.columns.columns import Codes
+from timeline.columns.numbering import Numbering
 
 __all__ = ["NO_NAME", "NO_TEXT", "StringPool"]
 

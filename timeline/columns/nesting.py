@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from timeline.records.columns import Bool, Int64, Rows, picked
-from timeline.records.paging import kept
+from timeline.columns.columns import Bool, Int64, Rows, picked
+from timeline.columns.spill import kept
 
 __all__ = ["Edges", "edges_of", "innermost", "latest_open", "parents_of", "pieces_of"]
 
