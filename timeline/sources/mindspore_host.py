@@ -12,6 +12,7 @@ from typing import TypeVar
 from timeline.columns.columns import Float64, Int64, Rows
 from timeline.errors import SourceError
 from timeline.records.clock import EARLIEST_WALL_NS
+from timeline.records.joining import join_records
 from timeline.records.tables import NO_TIME, HostEvents, Omission, OmissionCode, Records
 from timeline.selection import Layer
 from timeline.sources.base import Clock, Wanted
@@ -20,7 +21,6 @@ from timeline.sources.cpu_operators import read_cpu_operators
 from timeline.sources.damage import Damage, left_out, unread
 from timeline.sources.host_clock import HostClock, host_clock
 from timeline.sources.host_stages import HostStages, read_host_stages, read_host_timeline
-from timeline.sources.joined_records import join_records
 from timeline.sources.minddata import read_cpu_use, read_queue_sizes, read_queue_trace
 from timeline.sources.own_operators import own_operators
 from timeline.sources.table_blocks import RowShape, read_blocks

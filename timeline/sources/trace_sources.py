@@ -11,13 +11,13 @@ import numpy as np
 
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
+from timeline.records.joining import join_records
 from timeline.records.tables import NO_ID, Records, StepParts, Steps
 from timeline.sources.base import Clock, Identity, Wanted
 from timeline.sources.damage import Damage
 from timeline.sources.exports import newest_export
 from timeline.sources.file_names import held_file, named_files, plain_name
 from timeline.sources.identity import raw_error
-from timeline.sources.joined_records import join_records
 from timeline.sources.kernel_table import describe_tasks, end_tasks, read_kernel_table
 from timeline.sources.step_table import read_step_table
 from timeline.sources.trace_reader import TraceFiles, read_trace
