@@ -17,9 +17,9 @@ from profile_mindspore_text import device_ns
 from profile_shelf import Profile
 
 from timeline.analysis.steps import StepOperators, with_steps
+from timeline.analysis.valid import valid
 from timeline.columns.columns import Codes
 from timeline.records.tables import GPU, NO_GRAPH, NO_ID, NO_TIME, Records, StepPart
-from timeline.records.valid import valid
 from timeline.selection import DETAIL_LAYERS, Selection
 from timeline.share import Request, share_of_records
 from timeline.sources.base import Source, Wanted

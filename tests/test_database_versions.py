@@ -19,10 +19,10 @@ from loaded_picture import LoadedPicture
 from perfetto_sql import TraceProcessor
 from profile_shelf import Profile, ProfileShelf
 
+from timeline.analysis.valid import valid
 from timeline.exporting import export
 from timeline.options import Args
 from timeline.records.tables import Records
-from timeline.records.valid import valid
 from timeline.report import ExportReport
 from timeline.selection import DETAIL_LAYERS, Kind
 from timeline.sources.base import Wanted

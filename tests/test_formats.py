@@ -27,13 +27,13 @@ from perfetto_sql import Row, TraceProcessor
 from profile_shelf import LAYOUTS, Event, Profile, ProfileShelf, change_events
 from trace_packets import attributes_of
 
+from timeline.analysis.valid import valid
 from timeline.columns.strings import StringPool
 from timeline.encoders.perfetto import encode_perfetto
 from timeline.errors import OutputError
 from timeline.exporting import export
 from timeline.options import Args
 from timeline.records.tables import Records
-from timeline.records.valid import valid
 from timeline.selection import DETAIL_LAYERS, Kind
 from timeline.sources.base import Wanted
 from timeline.sources.discovery import discover

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from timeline.analysis.valid import valid
 from timeline.columns.constant import constant, is_constant
 from timeline.columns.strings import NO_NAME, NO_TEXT, StringPool
 from timeline.records.ids import IDS, Id, with_ids_given
@@ -26,7 +27,6 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
-from timeline.records.valid import valid
 
 TABLES: tuple[type[Spans], ...] = (
     Tasks,

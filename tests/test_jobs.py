@@ -38,6 +38,8 @@ from random_records import Sizes
 from row_totals import counter_totals, row_totals
 
 from timeline import errors, jobs, processes, reading
+from timeline.analysis.leading import Leading
+from timeline.analysis.selected_rank import PictureOptions
 from timeline.cli import main
 from timeline.encoders.formats import format_of
 from timeline.errors import SourceError, TimelineError, WorkerError
@@ -51,8 +53,6 @@ from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Kind, Selection
 from timeline.share import Request, Share, share_of
 from timeline.sources.base import Clock, Identity, Wanted
 from timeline.termination import interrupted_by_signals
-from timeline.tracks.fit import Leading
-from timeline.tracks.rank_picture import PictureOptions
 
 _Result = TypeVar("_Result")
 PROC = Path("/proc")

@@ -24,13 +24,13 @@ from profile_shelf import Event, Profile, ProfileShelf, tiny_run
 from timeline.analysis.collectives import rank_collectives
 from timeline.analysis.membership import membership_of
 from timeline.analysis.overlap import overlap_of, totals_by_step
+from timeline.analysis.valid import valid
 from timeline.cli import main
 from timeline.columns.columns import Codes
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.records.collective_kinds import collective_kind
 from timeline.records.tables import NO_ID, NO_TIME, FlowEnd, Records
-from timeline.records.valid import valid
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Layer
 from timeline.sources import kineto_reader
 from timeline.sources.base import Wanted

@@ -27,6 +27,9 @@ from row_totals import Row, counter_totals, row_totals, rows_of
 from trace_packets import attributes_of
 
 from timeline import fitting
+from timeline.analysis.leading import Leading
+from timeline.analysis.selected_rank import PictureOptions
+from timeline.analysis.valid import valid
 from timeline.cli import main
 from timeline.columns.columns import Int64
 from timeline.columns.strings import StringPool
@@ -38,14 +41,11 @@ from timeline.fitting import About, Written, writer
 from timeline.options import DEFAULT_LIMIT_BYTES, ExportOptions, Fit
 from timeline.progress import Silent
 from timeline.records.tables import HostEvents, Records, Steps, Tasks
-from timeline.records.valid import valid
 from timeline.report import ExportReport
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Kind, Layer, Selection
 from timeline.share import Request, Share, share_of_records
 from timeline.sources.base import Wanted
 from timeline.sources.discovery import discover
-from timeline.tracks.fit import Leading
-from timeline.tracks.rank_picture import PictureOptions
 
 SUFFIXES = tuple(form.suffix for form in FORMATS)
 LEAST_LIMIT = 64 << 10

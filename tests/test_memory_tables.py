@@ -27,11 +27,11 @@ from profile_memory import (
 )
 from profile_shelf import Profile, ProfileShelf, change_events
 
+from timeline.analysis.valid import valid
 from timeline.cli import main
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.records.tables import NO_TIME, Omission, OmissionCode, Records
-from timeline.records.valid import valid
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Layer
 from timeline.sources.base import Wanted
 from timeline.sources.counter_samples import SampleCollector

@@ -18,11 +18,11 @@ from profile_mindspore_text import device_ns, reduce_names
 from profile_shelf import ProfileShelf
 
 from timeline.analysis.overlap import overlap_of
+from timeline.analysis.valid import valid
 from timeline.cli import main
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.records.tables import NO_ID, Records, Steps
-from timeline.records.valid import valid
 from timeline.selection import DETAIL_LAYERS
 from timeline.sources.base import Wanted
 from timeline.sources.discovery import discover

@@ -27,10 +27,10 @@ from profile_host import (
 )
 from profile_shelf import Profile, ProfileShelf, change_fields, change_json
 
+from timeline.analysis.valid import valid
 from timeline.cli import main
 from timeline.columns.strings import StringPool
 from timeline.records.tables import HostEvents, Omission, OmissionCode, Records
-from timeline.records.valid import valid
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Layer
 from timeline.sources.base import Wanted
 from timeline.sources.cpu_operators import read_cpu_operators

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from profile_shelf import ProfileShelf
 
+from timeline.analysis.selected_rank import PictureOptions
 from timeline.columns import spill
 from timeline.columns.constant import is_constant
 from timeline.columns.spill import MappedFiles, Room, by_parts, kept, let_go
@@ -27,7 +28,6 @@ from timeline.sources.base import Wanted
 from timeline.sources.discovery import discover
 from timeline.sources.sqlite_columns import Database, open_database
 from timeline.tracks.model import element_count
-from timeline.tracks.rank_picture import PictureOptions
 
 LAYOUTS = (
     "torch-db",

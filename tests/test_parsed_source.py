@@ -23,11 +23,11 @@ from perfetto_sql import TraceProcessor
 from profile_msprof_sqlite import DEVICE_MONOTONIC_NS, TICK_NS, DeviceCounter
 from profile_shelf import Profile, ProfileShelf, change_fields, tree_state
 
+from timeline.analysis.valid import valid
 from timeline.cli import main
 from timeline.columns.strings import StringPool
 from timeline.errors import NoProfileError, SourceError
 from timeline.records.tables import NO_ID, NO_TIME, Records, StepPart
-from timeline.records.valid import valid
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Layer
 from timeline.sources.base import Source, Wanted
 from timeline.sources.device_clock import Anchor, CounterClock

@@ -10,6 +10,7 @@ from loaded_picture import LoadedPicture
 from perfetto_sql import TraceProcessor
 from profile_shelf import ProfileShelf
 
+from timeline.analysis.valid import valid
 from timeline.cli import main
 from timeline.columns.strings import StringPool
 from timeline.encoders.perfetto import encode_perfetto
@@ -19,7 +20,6 @@ from timeline.options import ReadingOptions
 from timeline.ranges import FURTHEST_NS, LARGEST_ID
 from timeline.records.clock import ClockMove
 from timeline.records.tables import NO_TIME, Records, Tasks
-from timeline.records.valid import valid
 from timeline.selection import Selection
 from timeline.tracks.model import Timeline, Track
 

@@ -31,6 +31,7 @@ from profile_raw import (
 from profile_shelf import Profile, ProfileShelf, change_fields
 
 from timeline.analysis.overlap import overlap_of
+from timeline.analysis.valid import valid
 from timeline.cli import main
 from timeline.errors import SourceError
 from timeline.records.tables import (
@@ -42,7 +43,6 @@ from timeline.records.tables import (
     Records,
     StepPart,
 )
-from timeline.records.valid import valid
 from timeline.selection import DETAIL_LAYERS, Selection
 from timeline.share import Request, share_of
 from timeline.sources.base import Source, Wanted

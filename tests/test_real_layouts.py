@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from timeline.analysis.valid import valid
 from timeline.records.tables import FlowEnd, Records
-from timeline.records.valid import valid
 from timeline.selection import DETAIL_LAYERS
 from timeline.sources.base import Wanted
 from timeline.sources.discovery import discover

@@ -14,9 +14,9 @@ from make_profile import write_op_summary
 from profile_raw import RawTask, counter_of, stars_record
 from profile_shelf import Profile, ProfileShelf, change_events, tiny_run
 
+from timeline.analysis.valid import valid
 from timeline.columns.strings import StringPool
 from timeline.records.tables import NO_CONTEXT, FlowEnd, Records
-from timeline.records.valid import valid
 from timeline.selection import DETAIL_LAYERS
 from timeline.sources.base import Wanted
 from timeline.sources.common.task_kinds import compute_by_type

@@ -11,6 +11,9 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 import orjson
 
+from timeline.analysis.leading import Leading
+from timeline.analysis.rank_facts import RankFacts
+from timeline.analysis.selected_rank import PictureOptions
 from timeline.chosen_ranks import choose_ranks
 from timeline.comparison import Comparison
 from timeline.encoders.formats import format_of
@@ -35,12 +38,9 @@ from timeline.share import Request
 from timeline.sources.discovery import Finding
 from timeline.table import Table
 from timeline.targets import check_can_draw, check_targets
-from timeline.tracks.facts import RankFacts
-from timeline.tracks.fit import Leading
 from timeline.tracks.model import Track
 from timeline.tracks.overview import step_starts_ns
 from timeline.tracks.picture import RankTracks, assemble
-from timeline.tracks.rank_picture import PictureOptions
 from timeline.tracks.resolve import Resolved
 from timeline.tracks.side_by_side import StepDifferences, side_by_side
 from timeline.units import spell_bytes, spell_count

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from timeline.analysis.checks import PARTS as CHECKED
 from timeline.analysis.checks import RankChecks, known_reasons
 from timeline.analysis.collectives import NO_KIND
+from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.steps import data_aug_bounds
 from timeline.analysis.waiting import Basis, Stragglers, Waiting, Waits
 from timeline.columns.columns import Int64
@@ -21,7 +22,6 @@ from timeline.records.collective_kinds import KINDS
 from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Steps
 from timeline.records.vendor import Measure
 from timeline.table import Table
-from timeline.tracks.facts import RankFacts
 
 __all__ = ["PARTS", "Figures", "checks_of", "extent_ns"]
 

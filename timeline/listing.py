@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from timeline.analysis.contents import RankContents, contents_of
+from timeline.analysis.rank_facts import RankContents, contents_of
 from timeline.analysis.steps import StepOperators
 from timeline.chosen_ranks import check_any, choose_ranks
 from timeline.errors import spell_ids

@@ -10,6 +10,8 @@ import numpy as np
 import orjson
 
 from timeline.analysis.clocks import RankMove
+from timeline.analysis.rank_facts import RankFacts
+from timeline.analysis.selected_rank import PictureOptions
 from timeline.check_text import check_warnings
 from timeline.chosen_ranks import choose_ranks
 from timeline.encoders.formats import format_of
@@ -29,8 +31,6 @@ from timeline.share import Request
 from timeline.sources.base import Source
 from timeline.suggestion import narrower_command
 from timeline.targets import check_target, check_targets, default_target
-from timeline.tracks.facts import RankFacts
-from timeline.tracks.rank_picture import PictureOptions
 from timeline.tracks.resolve import Resolved
 from timeline.units import spell_count
 from timeline.verdict import Verdict

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from timeline.analysis.communication_rule import with_communication_rule
 from timeline.analysis.steps import StepOperators, with_steps
+from timeline.analysis.valid import valid
 from timeline.records.tables import Records
-from timeline.records.valid import valid
 from timeline.sources.base import Source, Wanted
 
 __all__ = ["rank_records"]

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from timeline.analysis.clocks import ClockOptions, JoinedClock, RankClock, join_clocks
 from timeline.analysis.launch_order import matched_by_order
+from timeline.analysis.leading import Leading
+from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.waiting import Waiting, waiting_of
 from timeline.chosen_ranks import check_any, check_known, choose_ranks
 from timeline.errors import SelectionError
@@ -18,8 +20,6 @@ from timeline.records.tables import NO_GRAPH
 from timeline.selection import SUMMARY_LAYERS, Layer, Selection
 from timeline.share import BYTES_OF_ELEMENT, Request, Share, gathered, share_of
 from timeline.sources.base import Source
-from timeline.tracks.facts import RankFacts
-from timeline.tracks.fit import Leading
 from timeline.tracks.model import element_count
 from timeline.tracks.waiting import with_waiting
 

@@ -11,6 +11,7 @@ import numpy as np
 from timeline.analysis.clocks import ClockOptions
 from timeline.analysis.collectives import rank_collectives
 from timeline.analysis.cut import Cut, cut, cut_window
+from timeline.analysis.leading import Leading, with_leading_detail
 from timeline.analysis.membership import NO_STEP
 from timeline.analysis.overlap import (
     communication_of,
@@ -18,6 +19,8 @@ from timeline.analysis.overlap import (
     overlap_of_stretches,
     totals_by_step,
 )
+from timeline.analysis.rank_facts import ProfileFacts, RankFacts, facts_of, profile_facts
+from timeline.analysis.selected_rank import PictureOptions, RankPicture
 from timeline.analysis.steps import StepOperators
 from timeline.encoders.formats import format_of
 from timeline.options import Args
@@ -27,13 +30,10 @@ from timeline.records.counting import INNER
 from timeline.records.tables import Records
 from timeline.selection import Kind, Selection
 from timeline.sources.base import Source, Wanted
-from timeline.tracks.facts import ProfileFacts, RankFacts, facts_of, profile_facts
-from timeline.tracks.fit import Leading, with_leading_detail
 from timeline.tracks.gathering import gathered_within
 from timeline.tracks.model import Arg, Slices, Timeline, Track, element_count
 from timeline.tracks.painter import ArgColumn
 from timeline.tracks.picture import RankTracks, draw_rank
-from timeline.tracks.rank_picture import PictureOptions, RankPicture
 
 __all__ = ["Request", "Share", "gathered", "share_of", "share_of_records", "with_args"]
 

@@ -18,10 +18,10 @@ from types import FrameType
 from fuzz.findings import Fault, fault_of
 from fuzz.promises import BrokenPromise, check_records, check_trace, check_valid
 from fuzz.target import Target
+from timeline.analysis.valid import valid
 from timeline.errors import TimelineError
 from timeline.exporting import export
 from timeline.options import Args, Fit
-from timeline.records.valid import valid
 from timeline.selection import Kind, Layer, Selection
 
 __all__ = ["Trial", "limit_memory"]

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from timeline.analysis.leading import Leading
 from timeline.columns.columns import Int64
 from timeline.fitting.writer import AIM, MOST_TRIES, Drawing, Writer, Written, too_small
 from timeline.share import Share
-from timeline.tracks.fit import Leading
 from timeline.tracks.trimming import trimming_of
 
 __all__ = ["Redraw", "trimmed"]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from timeline.analysis.rank_facts import RankFacts
 from timeline.columns.spill import let_go
 from timeline.encoders.deflate import SMALL
 from timeline.encoders.formats import Format
@@ -18,7 +19,6 @@ from timeline.progress import Progress
 from timeline.records.tables import Omission
 from timeline.share import Share, with_args
 from timeline.tracks.budget import bytes_by_layer
-from timeline.tracks.facts import RankFacts
 from timeline.tracks.gathering import floors_of
 from timeline.tracks.layers import LayerKey
 from timeline.tracks.model import Samples, Slices, Timeline, Track

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from timeline.analysis.scopes import scopes_of
+from timeline.analysis.selected_rank import Missing
 from timeline.columns.columns import Int64, Rows, picked
 from timeline.columns.distinct import distinct
 from timeline.columns.spill import by_parts, kept
@@ -36,7 +37,6 @@ from timeline.tracks.painter import (
     numbers,
     sizes,
 )
-from timeline.tracks.rank_picture import Missing
 from timeline.units import spell_count
 
 __all__ = [

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from timeline.analysis.rank_facts import RankFacts
 from timeline.columns.distinct import distinct
 from timeline.columns.strings import StringPool
 from timeline.errors import spell_ids
 from timeline.records.tables import NO_GRAPH, NO_TIME
 from timeline.tracks import meanings
-from timeline.tracks.facts import RankFacts
 from timeline.tracks.lanes import nested_lanes
 from timeline.tracks.model import Schema
 from timeline.tracks.painter import ArgColumn, Drawn, Painter, integers

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from timeline.analysis.rank_facts import RankFacts
+from timeline.analysis.selected_rank import PictureOptions, RankPicture
 from timeline.records.clock import ClockMove
 from timeline.records.tables import RUNTIME_LAYERS, Omission, OmissionCode
 from timeline.selection import Layer
@@ -22,12 +24,10 @@ from timeline.tracks.detail import (
     paint_missing,
     paint_scopes,
 )
-from timeline.tracks.facts import RankFacts
 from timeline.tracks.layers import LayerKey
 from timeline.tracks.model import Samples, Slices, Track
 from timeline.tracks.overview import paint_overview
 from timeline.tracks.painter import ArgColumn, Painter
-from timeline.tracks.rank_picture import PictureOptions, RankPicture
 from timeline.tracks.summary import OVERLAP, STEP_TRACE, paint_overlap, paint_steps
 
 __all__ = ["RankTracks", "assemble", "draw_rank"]

@@ -6,6 +6,7 @@ import numpy as np
 
 from timeline.analysis.intervals import Intervals
 from timeline.analysis.overlap import OverlapTotals
+from timeline.analysis.selected_rank import RankPicture
 from timeline.analysis.steps import data_aug_bounds
 from timeline.columns.columns import Bool, Int64
 from timeline.columns.distinct import distinct
@@ -14,7 +15,6 @@ from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Records, StepPart,
 from timeline.tracks import meanings
 from timeline.tracks.model import Schema
 from timeline.tracks.painter import ArgColumn, Drawn, Painter, integers
-from timeline.tracks.rank_picture import RankPicture
 
 __all__ = [
     "OVERLAP",

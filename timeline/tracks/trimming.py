@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from timeline.analysis.leading import Leading
+from timeline.analysis.rank_facts import RankFacts
 from timeline.records.tables import NO_TIME
-from timeline.tracks.facts import RankFacts
-from timeline.tracks.fit import Leading
 from timeline.tracks.model import Schema, Slices, Track
 
 __all__ = ["Trimming", "trimming_of"]

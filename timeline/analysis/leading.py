@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from timeline.analysis.cut import cut, cut_window, device_span_ns
+from timeline.analysis.selected_rank import Missing, RankPicture
 from timeline.columns.columns import Bool, Columns
 from timeline.records.clock import ClockMove
 from timeline.records.tables import Omission, OmissionCode, Records
 from timeline.selection import Selection
-from timeline.tracks.rank_picture import Missing, RankPicture
 
 __all__ = ["Leading", "omission_of", "row_count", "with_leading_detail"]
 
