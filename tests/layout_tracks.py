@@ -16,9 +16,10 @@ from profile_mindspore_raw import UNNAMED_TASK
 from profile_mindspore_text import device_ns
 from profile_shelf import Profile
 
-from timeline.analysis.steps import StepOperators, with_steps
+from timeline.analysis.steps import with_steps
 from timeline.analysis.valid import valid
 from timeline.columns.columns import Codes
+from timeline.options import StepOperators
 from timeline.records.tables import GPU, NO_GRAPH, NO_ID, NO_TIME, Records, StepPart
 from timeline.selection import DETAIL_LAYERS, Selection
 from timeline.share import Request, share_of_records

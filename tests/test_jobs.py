@@ -46,13 +46,13 @@ from timeline.errors import SourceError, TimelineError, WorkerError
 from timeline.fitting import About, Written, fit
 from timeline.jobs import AHEAD, WORTH_PROCESSES_BYTES, Crew, crew_for
 from timeline.options import ExportOptions, ReadingOptions
+from timeline.process import interrupted_by_signals
 from timeline.progress import Silent
 from timeline.reading import JoinedShares, read_shares, redrawn
 from timeline.records.tables import Records
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Kind, Selection
 from timeline.share import Request, Share, share_of
 from timeline.sources.base import Clock, Identity, Wanted
-from timeline.termination import interrupted_by_signals
 
 _Result = TypeVar("_Result")
 PROC = Path("/proc")
@@ -747,7 +747,7 @@ def test_only_a_process_of_one_thread_is_copied(threads: int, method: str) -> No
     script = f"""
 import threading
 from timeline.processes import Processes
-from timeline.single_command import settle_in
+from timeline.process import settle_in
 settle_in()
 import numpy
 stop = threading.Event()

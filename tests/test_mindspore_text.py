@@ -29,11 +29,12 @@ from profile_shelf import ProfileShelf, change_fields
 
 from timeline.analysis.membership import membership_of
 from timeline.analysis.overlap import overlap_of
-from timeline.analysis.steps import StepOperators, with_steps
+from timeline.analysis.steps import with_steps
 from timeline.analysis.valid import valid
 from timeline.cli import main
 from timeline.columns.strings import StringPool
 from timeline.errors import RankIdentityError, SourceError
+from timeline.options import StepOperators
 from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Records, Tasks
 from timeline.selection import DETAIL_LAYERS
 from timeline.sources.base import Wanted

@@ -25,11 +25,12 @@ from profile_shelf import Profile, ProfileShelf
 
 from timeline.analysis.cut import cut
 from timeline.analysis.overlap import overlap_of
-from timeline.analysis.steps import StepOperators, with_steps
+from timeline.analysis.steps import with_steps
 from timeline.cli import main
 from timeline.columns.columns import Codes
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
+from timeline.options import StepOperators
 from timeline.records.tables import NO_CONTEXT, NO_ID, NO_TIME, Records, Tasks
 from timeline.selection import DETAIL_LAYERS, Selection
 from timeline.share import Request, share_of

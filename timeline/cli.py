@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 from timeline.arguments import build_compare_parser, build_parser
 from timeline.errors import TimelineError, UsageError
 from timeline.printable import command_line, printable_json, say
+from timeline.process import Terminated, interrupted_by_signals, settle_in, signals_held
 from timeline.selection import Kind, Selection
-from timeline.single_command import settle_in
-from timeline.termination import Terminated, interrupted_by_signals, signals_held
 from timeline.units import parse_duration_ns
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from typing import Any
 import orjson
 
 from timeline.analysis.rank_facts import RankContents, contents_of
-from timeline.analysis.steps import StepOperators
 from timeline.chosen_ranks import check_any, choose_ranks
 from timeline.errors import spell_ids
 from timeline.jobs import crew_for
+from timeline.options import StepOperators
 from timeline.profile import Profile
 from timeline.rank_records import rank_records
 from timeline.records.tables import NO_GRAPH

@@ -6,14 +6,45 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from timeline.analysis.clocks import ClockOptions
-from timeline.analysis.steps import StepOperators
 from timeline.errors import UsageError
 from timeline.ranges import check_id, check_offset
-from timeline.selection import Kind
+from timeline.selection import Align, Kind
 
-__all__ = ["DEFAULT_LIMIT_BYTES", "Args", "ExportOptions", "Fit", "ReadingOptions"]
+if TYPE_CHECKING:
+    pass
+
+__all__ = [
+    "DEFAULT_LIMIT_BYTES",
+    "Args",
+    "ClockOptions",
+    "ExportOptions",
+    "Fit",
+    "ReadingOptions",
+    "StepOperators",
+]
+
+
+@dataclass(frozen=True)
+class StepOperators:
+    """Names of the operators that begin forward and end backward, empty to find them."""
+
+    fp_start: str = ""
+    bp_end: str = ""
+
+
+@dataclass(frozen=True)
+class ClockOptions:
+    """How ranks come on one clock.
+
+    align: None is by collectives where they can be trusted, and as recorded elsewhere.
+    offsets_ns: by rank, what its clock is moved by, instead of any correction.
+    """
+
+    align: Align | None = None
+    offsets_ns: Mapping[int, int] = field(default_factory=dict)
+
 
 DEFAULT_LIMIT_BYTES = 20 * 1024 * 1024
 

@@ -15,9 +15,8 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any, TypeVar
 
+from timeline.process import ENDING, settle_in, signals_held
 from timeline.records.parcels import Letter, Parcel, forget_room, room_for_parcel
-from timeline.single_command import settle_in
-from timeline.termination import ENDING, signals_held
 
 __all__ = ["Processes", "starting_processes"]
 

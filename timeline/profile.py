@@ -15,11 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from timeline.analysis.clocks import ClockOptions
-from timeline.analysis.steps import StepOperators
 from timeline.errors import TimelineWarning, UsageError
 from timeline.notebook import paragraph_html
-from timeline.options import ReadingOptions
+from timeline.options import ClockOptions, ReadingOptions, StepOperators
 from timeline.progress import Progress, Silent
 from timeline.records.tables import Omission
 from timeline.selection import Align, Selection, choice_of

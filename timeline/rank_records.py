@@ -7,8 +7,9 @@ import gc
 from collections.abc import Iterator
 
 from timeline.analysis.communication_rule import with_communication_rule
-from timeline.analysis.steps import StepOperators, with_steps
+from timeline.analysis.steps import with_steps
 from timeline.analysis.valid import valid
+from timeline.options import StepOperators
 from timeline.records.tables import Records
 from timeline.sources.base import Source, Wanted
 

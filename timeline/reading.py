@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from timeline.analysis.clocks import ClockOptions, JoinedClock, RankClock, join_clocks
+from timeline.analysis.clocks import JoinedClock, RankClock, join_clocks
 from timeline.analysis.launch_order import matched_by_order
 from timeline.analysis.leading import Leading
 from timeline.analysis.rank_facts import RankFacts
@@ -14,7 +14,7 @@ from timeline.analysis.waiting import Waiting, waiting_of
 from timeline.chosen_ranks import check_any, check_known, choose_ranks
 from timeline.errors import SelectionError
 from timeline.jobs import Crew, crew_for
-from timeline.options import ReadingOptions
+from timeline.options import ClockOptions, ReadingOptions
 from timeline.progress import Progress
 from timeline.records.tables import NO_GRAPH
 from timeline.selection import SUMMARY_LAYERS, Layer, Selection

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 
-from timeline.analysis.clocks import ClockOptions
 from timeline.analysis.collectives import rank_collectives
 from timeline.analysis.cut import Cut, cut, cut_window
 from timeline.analysis.leading import Leading, with_leading_detail
@@ -21,9 +20,8 @@ from timeline.analysis.overlap import (
 )
 from timeline.analysis.rank_facts import ProfileFacts, RankFacts, facts_of, profile_facts
 from timeline.analysis.selected_rank import PictureOptions, RankPicture
-from timeline.analysis.steps import StepOperators
 from timeline.encoders.formats import format_of
-from timeline.options import Args
+from timeline.options import Args, ClockOptions, StepOperators
 from timeline.rank_records import rank_records
 from timeline.records.clock import ClockMove
 from timeline.records.counting import INNER

@@ -8,28 +8,17 @@ from typing import TYPE_CHECKING
 
 from timeline.analysis.collectives import RankCollectives
 from timeline.errors import SelectionError, spell_ids
+from timeline.options import ClockOptions
 from timeline.records.clock import Clock, ClockMove
 from timeline.selection import Align
 
 if TYPE_CHECKING:
     from timeline.analysis.alignment import Alignment
 
-__all__ = ["ClockOptions", "JoinedClock", "RankClock", "RankMove", "join_clocks"]
+__all__ = ["JoinedClock", "RankClock", "RankMove", "join_clocks"]
 
 RECORDED = "recorded"
 WALL = "wall clock"
-
-
-@dataclass(frozen=True)
-class ClockOptions:
-    """How ranks come on one clock.
-
-    align: None is by collectives where they can be trusted, and as recorded elsewhere.
-    offsets_ns: by rank, what its clock is moved by, instead of any correction.
-    """
-
-    align: Align | None = None
-    offsets_ns: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -12,22 +12,15 @@ from timeline.analysis.membership import NO_STEP, Membership
 from timeline.columns.columns import Bool, Columns, Int64, column
 from timeline.columns.distinct import distinct, distinct_pairs
 from timeline.columns.strings import StringPool
+from timeline.options import StepOperators
 from timeline.records.collective_kinds import collective_kind
 from timeline.records.tables import NO_ID, NO_TIME, CommunicationOps, Records, Steps, Tasks
 
-__all__ = ["StepOperators", "StepWaits", "data_aug_bounds", "step_waits", "with_steps"]
+__all__ = ["StepWaits", "data_aug_bounds", "step_waits", "with_steps"]
 
 _GET_NEXT = ("getnext", "initdataset", "get_next", "dequeue")
 _ALL_REDUCE = ("allreduce", "all_reduce")
 _GRADIENTS = "Gradients/"
-
-
-@dataclass(frozen=True)
-class StepOperators:
-    """Names of the operators that begin forward and end backward, empty to find them."""
-
-    fp_start: str = ""
-    bp_end: str = ""
 
 
 def with_steps(records: Records, operators: StepOperators) -> Records:
