@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from random_intervals import EPOCH_NS, Interval, columns_of, crosses
 
 from timeline.columns.strings import StringPool
-from timeline.tracks.coarsen import Resolution
+from timeline.fitting.coarsen import Resolution
 from timeline.tracks.model import Arg, ArgKind, Arrows, Samples, Schema, Slices
 
 __all__ = [

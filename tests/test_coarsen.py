@@ -22,14 +22,14 @@ from random_tracks import (
 
 from timeline.columns.nesting import edges_of
 from timeline.columns.strings import StringPool
-from timeline.tracks.coarse_slices import drawn
-from timeline.tracks.coarsen import (
+from timeline.fitting.coarsen import (
     EXACT,
     Resolution,
     coarse_of,
     coarsen,
     count_elements,
     count_samples,
+    drawn,
     thin,
 )
 from timeline.tracks.model import GATHERED, Arg, ArgKind, Coarse, Samples, Schema, Slices

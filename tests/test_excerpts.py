@@ -15,8 +15,7 @@ from random_tracks import samples, some_slices
 
 from timeline.columns.strings import StringPool
 from timeline.encoders.formats import format_of
-from timeline.tracks.budget import Budget
-from timeline.tracks.excerpts import Excerpts
+from timeline.fitting.budget import Budget, Excerpts
 from timeline.tracks.model import Samples, Schema, Slices, Timeline, Track
 
 

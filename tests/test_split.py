@@ -29,11 +29,11 @@ from timeline.columns.nesting import edges_of
 from timeline.columns.strings import StringPool
 from timeline.errors import LimitError, OutputError
 from timeline.exporting import export
+from timeline.fitting.parts import between, cut_moments
 from timeline.options import Fit
 from timeline.report import ExportReport
 from timeline.selection import Kind
 from timeline.tracks.model import Arg, ArgKind, Samples, Schema, Slices, Track
-from timeline.tracks.split import between, cut_moments
 
 # -- cutting tracks ----------------------------------------------------------------------------
 

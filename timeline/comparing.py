@@ -22,6 +22,7 @@ from timeline.errors import UsageError
 from timeline.exporting import drawn_of, opened, options_of
 from timeline.figures import Figures
 from timeline.fitting import About, Written, fit
+from timeline.fitting.resolve import Resolved
 from timeline.jobs import crew_for
 from timeline.notebook import cell_html, link_html, paragraph_html, table_html
 from timeline.options import Args, ExportOptions
@@ -41,7 +42,6 @@ from timeline.targets import check_can_draw, check_targets
 from timeline.tracks.model import Track
 from timeline.tracks.overview import step_starts_ns
 from timeline.tracks.picture import RankTracks, assemble
-from timeline.tracks.resolve import Resolved
 from timeline.tracks.side_by_side import StepDifferences, side_by_side
 from timeline.units import spell_bytes, spell_count
 from timeline.version import __version__

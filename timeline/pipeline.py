@@ -19,6 +19,7 @@ from timeline.encoders.sink import Draft, write_drafts
 from timeline.errors import LimitError, spell_ids
 from timeline.figures import Figures, checks_of
 from timeline.fitting import About, Describe, Written, fit, steps_of
+from timeline.fitting.resolve import Resolved
 from timeline.jobs import crew_for
 from timeline.options import ExportOptions, Fit, ReadingOptions
 from timeline.problems import notes_of
@@ -31,7 +32,6 @@ from timeline.share import Request
 from timeline.sources.base import Source
 from timeline.suggestion import narrower_command
 from timeline.targets import check_target, check_targets, default_target
-from timeline.tracks.resolve import Resolved
 from timeline.units import spell_count
 from timeline.verdict import Verdict
 from timeline.version import __version__

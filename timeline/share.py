@@ -21,6 +21,7 @@ from timeline.analysis.overlap import (
 from timeline.analysis.rank_facts import ProfileFacts, RankFacts, facts_of, profile_facts
 from timeline.analysis.selected_rank import PictureOptions, RankPicture
 from timeline.encoders.formats import format_of
+from timeline.fitting.gathering import gathered_within
 from timeline.options import Args, ClockOptions, StepOperators
 from timeline.rank_records import rank_records
 from timeline.records.clock import ClockMove
@@ -28,7 +29,6 @@ from timeline.records.counting import INNER
 from timeline.records.tables import Records
 from timeline.selection import Kind, Selection
 from timeline.sources.base import Source, Wanted
-from timeline.tracks.gathering import gathered_within
 from timeline.tracks.model import Arg, Slices, Timeline, Track, element_count
 from timeline.tracks.painter import ArgColumn
 from timeline.tracks.picture import RankTracks, draw_rank

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from timeline.encoders.deflate import QUICK, SMALL
+from timeline.fitting.budget import Budget
+from timeline.fitting.resolve import Plan, resolve, with_resolutions
 from timeline.fitting.search import WORTH_A_TRY, Search
 from timeline.fitting.writer import AIM, MOST_TRIES, Drawing, Writer, Written, too_small
 from timeline.records.tables import Omission, OmissionCode
-from timeline.tracks.budget import Budget
-from timeline.tracks.gathering import ARROW_REASON
-from timeline.tracks.model import element_count
-from timeline.tracks.resolve import Plan, resolve, with_resolutions
+from timeline.tracks.model import ARROW_REASON, element_count
 
 __all__ = ["coarsened"]
 

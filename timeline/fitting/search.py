@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from timeline.fitting.budget import Budget
+from timeline.fitting.resolve import Plan
 from timeline.fitting.writer import AIM
-from timeline.tracks.budget import Budget
-from timeline.tracks.resolve import Plan
 
 __all__ = ["WORTH_A_TRY", "Search"]
 

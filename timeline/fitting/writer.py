@@ -14,17 +14,17 @@ from timeline.encoders.sink import Draft, publish_all, write_draft
 from timeline.encoders.tally import Tally
 from timeline.encoders.workers import Workers
 from timeline.errors import LimitError
+from timeline.fitting.budget import bytes_by_layer
+from timeline.fitting.gathering import floors_of
+from timeline.fitting.resolve import Resolved
 from timeline.options import ExportOptions
 from timeline.progress import Progress
 from timeline.records.tables import Omission
 from timeline.share import Share, with_args
-from timeline.tracks.budget import bytes_by_layer
-from timeline.tracks.gathering import floors_of
 from timeline.tracks.layers import LayerKey
 from timeline.tracks.model import Samples, Slices, Timeline, Track
 from timeline.tracks.notes import Notes, with_notes
 from timeline.tracks.picture import RankTracks
-from timeline.tracks.resolve import Resolved
 from timeline.units import spell_bytes
 
 __all__ = [

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from timeline.tracks.model import Samples, Schema, Slices, Track
+from timeline.tracks.model import (
+    Samples,
+    Schema,
+    Slices,
+    Track,
+)
 
-__all__ = ["COUNTERS", "IMPORTANCE", "LayerKey", "layer_of"]
+__all__ = ["COUNTERS", "IMPORTANCE", "NOUNS", "LayerKey", "layer_of"]
 
 COUNTERS = "counters"
 LayerKey = str
@@ -27,3 +32,15 @@ def layer_of(track: Track) -> LayerKey | None:
     if isinstance(track.content, Slices):
         return track.content.schema.value
     return COUNTERS if isinstance(track.content, Samples) else None
+
+
+NOUNS = {
+    Schema.STEP: "steps",
+    Schema.OVERLAP: "pieces",
+    Schema.TASK: "tasks",
+    Schema.HCCL_TASK: "tasks",
+    Schema.COMMUNICATION_OP: "ops",
+    Schema.HOST_CALL: "calls",
+    Schema.SCOPE: "scopes",
+    Schema.NOTE: "notes",
+}

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 from timeline.records.tables import RUNTIME_LAYERS
-from timeline.tracks.coarse_slices import NOUNS
-from timeline.tracks.coarsen import Resolution
-from timeline.tracks.model import Samples, Slices
-from timeline.units import spell_duration
 
 __all__ = [
     "BASE_AND_NEW",
@@ -38,12 +34,9 @@ __all__ = [
     "communication_group",
     "counter",
     "counter_group",
-    "gathered",
     "layer",
 ]
 
-WHOLE_NS = 1 << 44
-"""A resolution of hours gathers all that there is."""
 
 NOTES = "What to know before reading the rest: problems of the profile, and what is not shown."
 TOPICS = {
@@ -155,17 +148,3 @@ def counter(group: str, unit: str) -> str:
     """One counter."""
     samples = f"Samples of {group}{f' in {unit}' if unit else ''}"
     return f"{samples}, as the profile holds them; each value holds until the next one."
-
-
-def gathered(content: Slices | Samples, resolution: Resolution) -> str:
-    """What slices or samples stand for in a row that is not exact."""
-    width = "" if resolution.width_ns >= WHOLE_NS else spell_duration(resolution.width_ns)
-    finer = "" if resolution.finer_until_ns is None else " The first part is finer."
-    if isinstance(content, Samples):
-        of = f"each {width}" if width else "all"
-        return f"To keep the size limit, the least and the greatest of {of}.{finer}"
-    shorter = f" shorter than {width}" if width else ""
-    return (
-        f"To keep the size limit, {NOUNS[content.schema]}{shorter} that follow each other are one "
-        f"slice; its count and busy_ns are exact.{finer}"
-    )

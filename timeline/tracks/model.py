@@ -15,6 +15,7 @@ from timeline.columns.strings import StringPool
 from timeline.records.clock import ClockMove
 
 __all__ = [
+    "ARROW_REASON",
     "GATHERED",
     "Arg",
     "ArgKind",
@@ -242,3 +243,6 @@ class Timeline:
     def slice_count(self) -> int:
         """All slices of all tracks."""
         return sum(len(track.content) for track in self.tracks if isinstance(track.content, Slices))
+
+
+ARROW_REASON = "arrows with an end that is gathered with others"

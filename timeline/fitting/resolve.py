@@ -10,13 +10,20 @@ import numpy as np
 from timeline.columns.columns import Int64
 from timeline.columns.distinct import distinct, distinct_values
 from timeline.columns.spill import let_go
-from timeline.tracks import meanings
-from timeline.tracks.coarse_slices import drawn
-from timeline.tracks.coarsen import EXACT, Resolution, coarse_of, coarsen, thin
-from timeline.tracks.layers import IMPORTANCE, LayerKey, layer_of
+from timeline.fitting.coarsen import EXACT, Resolution, coarse_of, coarsen, drawn, thin
+from timeline.tracks.layers import IMPORTANCE, NOUNS, LayerKey, layer_of
 from timeline.tracks.model import GATHERED, Samples, Slices, Track
+from timeline.units import spell_duration
 
-__all__ = ["Plan", "Resolved", "resolve", "with_resolutions", "without_half_arrows"]
+__all__ = [
+    "WHOLE_NS",
+    "Plan",
+    "Resolved",
+    "describe_gathered",
+    "resolve",
+    "with_resolutions",
+    "without_half_arrows",
+]
 
 
 @dataclass(frozen=True)
@@ -83,7 +90,7 @@ def with_resolutions(tracks: Sequence[Track], resolved: Sequence[Resolved]) -> l
     for track in tracks:
         resolution = gathered.get(layer_of(track) or "")
         if resolution is not None and track.content is not None:
-            also = meanings.gathered(track.content, resolution)
+            also = describe_gathered(track.content, resolution)
             track = replace(track, description=f"{track.description} {also}")  # noqa: PLW2901
         made.append(track)
     return made
@@ -140,3 +147,21 @@ def without_half_arrows(tracks: Sequence[Track]) -> tuple[list[Track], int]:
             track = replace(track, content=replace(content, arrows=arrows))  # noqa: PLW2901
         made.append(track)
     return made, int(np.count_nonzero(~is_whole))
+
+
+WHOLE_NS = 1 << 44
+"""A resolution of hours gathers all that there is."""
+
+
+def describe_gathered(content: Slices | Samples, resolution: Resolution) -> str:
+    """What slices or samples stand for in a row that is not exact."""
+    width = "" if resolution.width_ns >= WHOLE_NS else spell_duration(resolution.width_ns)
+    finer = "" if resolution.finer_until_ns is None else " The first part is finer."
+    if isinstance(content, Samples):
+        of = f"each {width}" if width else "all"
+        return f"To keep the size limit, the least and the greatest of {of}.{finer}"
+    shorter = f" shorter than {width}" if width else ""
+    return (
+        f"To keep the size limit, {NOUNS[content.schema]}{shorter} that follow each other are one "
+        f"slice; its count and busy_ns are exact.{finer}"
+    )

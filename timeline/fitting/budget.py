@@ -2,28 +2,102 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 
-from timeline.columns.columns import Float64, Int64
-from timeline.tracks.coarse_slices import drawn
-from timeline.tracks.coarsen import (
+from timeline.columns.columns import Float64, Int64, Rows
+from timeline.columns.spill import kept
+from timeline.fitting.coarsen import (
     EXACT,
     Resolution,
     coarse_of,
     coarsen,
     count_elements,
     count_samples,
+    drawn,
 )
-from timeline.tracks.excerpts import Excerpts, excerpt
+from timeline.fitting.resolve import Plan
 from timeline.tracks.layers import IMPORTANCE, LayerKey, layer_of
 from timeline.tracks.model import Samples, Slices, Track, element_count
-from timeline.tracks.resolve import Plan
 
-__all__ = ["Budget", "bytes_by_layer"]
+__all__ = ["Budget", "Excerpts", "bytes_by_layer", "excerpt"]
+
+COUNTED_TRACKS = 128
+COUNTED_RUNS = 8
+RUN_SLICES = 1 << 13
+
+
+class Excerpts:
+    """Takes runs of tracks that stay as they are meanwhile."""
+
+    def __init__(self) -> None:
+        self._orders: dict[int, Rows | None] = {}
+        """The slices of a track in order of time, None where they are in it."""
+
+    def run(self, track: Track, first: int, stop: int) -> Track:
+        """What is between two places of a track, in order of time."""
+        order = self._order(track) if stop > first else None
+        return excerpt(track, slice(first, stop) if order is None else order[first:stop])
+
+    def middle(self, track: Track, count: int) -> Track:
+        """So much from the middle of a track."""
+        first = max(0, (len(track.content or ()) - count) // 2)
+        return self.run(track, first, first + count)
+
+    def of_all(self, tracks: Sequence[Track]) -> list[tuple[Track, float]]:
+        """Tracks to count on, each with the number that it stands for.
+
+        The longest stand for themselves; of very many shorter ones, some spread evenly stand for
+        all. Of a very long one, some runs of slices do.
+        """
+        ordered = sorted(tracks, key=lambda track: -len(track.content or ()))
+        longest, rest = ordered[:COUNTED_TRACKS], ordered[COUNTED_TRACKS:]
+        some = rest[:: max(1, len(rest) // COUNTED_TRACKS)]
+        stand_for = element_count(rest) / max(1, element_count(some))
+        chosen = [*((track, 1.0) for track in longest), *((track, stand_for) for track in some)]
+        return [part for track, weight in chosen for part in self._runs(track, weight)]
+
+    def _runs(self, track: Track, weight: float) -> Iterator[tuple[Track, float]]:
+        count = len(track.content or ())
+        gathered = isinstance(track.content, Slices) and track.content.coarse is not None
+        if gathered or count <= COUNTED_RUNS * RUN_SLICES:
+            yield track, weight
+            return
+        share = weight * count / (COUNTED_RUNS * RUN_SLICES)
+        for first in np.linspace(0, count - RUN_SLICES, COUNTED_RUNS).astype(int).tolist():
+            yield self.run(track, first, first + RUN_SLICES), share
+
+    def _order(self, track: Track) -> Rows | None:
+        """Calls of one thread may be stored by kind: those next to each other are no run."""
+        content = track.content
+        if not isinstance(content, Slices) or not content.nested:
+            return None
+        if id(track) not in self._orders:
+            start_ns = content.start_ns
+            in_order = bool((start_ns[1:] >= start_ns[:-1]).all())
+            self._orders[id(track)] = (
+                None if in_order else kept(np.argsort(start_ns, kind="stable"))
+            )
+        return self._orders[id(track)]
+
+
+def excerpt(track: Track, rows: Rows | slice) -> Track:
+    """The track with nothing but some of its slices or samples, in that order."""
+    content = track.content
+    if isinstance(content, Slices):
+        arrows = content.arrows
+        if isinstance(rows, slice):
+            first, stop, _ = rows.indices(len(content))
+            return replace(track, content=content.taken(rows, arrows.between(first, stop)))
+        return replace(track, content=content.taken(rows, arrows.of(rows)))
+    if isinstance(content, Samples):
+        own = replace(content, time_ns=content.time_ns[rows], value=content.value[rows])
+        return replace(track, content=own)
+    return track
+
 
 EXACT_FIRST = 4
 """So many of the leading layers are made exact before any other is refined at all."""

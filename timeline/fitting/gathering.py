@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from timeline.fitting.budget import Budget, Measure
+from timeline.fitting.coarsen import EXACT
+from timeline.fitting.resolve import Plan, resolve
 from timeline.records.tables import Omission, OmissionCode
-from timeline.tracks.budget import Budget, Measure
-from timeline.tracks.coarsen import EXACT
 from timeline.tracks.layers import LayerKey
-from timeline.tracks.model import element_count
+from timeline.tracks.model import ARROW_REASON, element_count
 from timeline.tracks.picture import RankTracks
-from timeline.tracks.resolve import Plan, resolve
 
-__all__ = ["ARROW_REASON", "floors_of", "gathered_within"]
+__all__ = ["floors_of", "gathered_within"]
 
-ARROW_REASON = "arrows with an end that is gathered with others"
 CLOSER = 0.8
 """Share of the estimate that is aimed at when rows are still too many."""
 
