@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 from profile_shelf import ProfileShelf
 
-from timeline.encoders.wire import is_compiled as has_wire
+from timeline.encoders.protobuf_rows import is_compiled as has_wire
 from timeline.sources.event_scanner import is_compiled as has_scanner
 from timeline.sources.row_blocks import is_compiled as has_rows
 from timeline.version import __version__

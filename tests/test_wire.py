@@ -13,11 +13,19 @@ from hypothesis import strategies as st
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 
 from timeline.columns.strings import StringPool
-from timeline.encoders import perfetto_tracks, wire
+from timeline.encoders import perfetto_tracks, protobuf_rows
 from timeline.encoders.perfetto_tracks import encode_track
-from timeline.encoders.pieces import Bytes, Fixed64, Message, Piece, Varint, varint
-from timeline.encoders.row_matrix import matrix_rows
-from timeline.encoders.wire import encode_rows, is_compiled
+from timeline.encoders.protobuf_rows import (
+    Bytes,
+    Fixed64,
+    Message,
+    Piece,
+    Varint,
+    encode_rows,
+    is_compiled,
+    matrix_rows,
+    varint,
+)
 from timeline.tracks.model import Arg, ArgKind, Arrows, Schema, Slices, Track
 
 compiled = pytest.mark.skipif(not is_compiled(), reason="the package was built without a compiler")
@@ -279,7 +287,7 @@ def test_tracks_encoded_in_many_blocks_are_the_same_bytes(
         if packet.track_event.type == protos.TrackEvent.TYPE_SLICE_BEGIN
     ]
     assert len(begins) == 3000
-    monkeypatch.setattr(wire, "encode", None)
+    monkeypatch.setattr(protobuf_rows, "encode", None)
     assert b"".join(encode_track(track, 2, 1_000)) == whole
 
 

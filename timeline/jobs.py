@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
-from timeline.encoders.workers import Workers
+from timeline.encoders.packing import Workers
 from timeline.errors import TimelineError, UsageError, WorkerError
 from timeline.options import ReadingOptions
 from timeline.progress import Progress, RanksRead

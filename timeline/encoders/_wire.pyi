@@ -1,3 +1,3 @@
-from timeline.encoders.wire import _Cells
+from timeline.encoders.protobuf_rows import _Cells
 
 def encode(pieces: tuple[_Cells, ...], count: int, /) -> bytes: ...

@@ -3,20 +3,68 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Future
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from timeline.columns.strings import StringPool
-from timeline.encoders.chunks import Chunk, Packed, chunks_of
-from timeline.encoders.perfetto_tracks import encode_track
-from timeline.encoders.track_parts import parts_of_track
-from timeline.encoders.workers import Workers
+from timeline.encoders import packing
+from timeline.encoders.packing import Workers
+from timeline.encoders.perfetto_tracks import encode_track, parts_of_track
+from timeline.encoders.protobuf_rows import varint
 from timeline.tracks.model import ArgKind, Slices, Track
 
-__all__ = ["Bundle", "bundles_of", "packed_by"]
+__all__ = ["Bundle", "Chunk", "Packed", "bundles_of", "chunks_of", "packed_by"]
+
+CHUNK_BYTES = 512 * 1024
+"""Bytes of packets that are compressed together."""
+_PACKET = b"\x0a"
+_COMPRESSED_PACKETS = varint(50 << 3 | 2)
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A packet that holds compressed ones, and the bytes of each track in it.
+
+    Those that are compressed together share its bytes as they did before.
+    """
+
+    packet: bytes
+    shares: Mapping[int | None, float]
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Packets that are compressed together, and the bytes of each track among them."""
+
+    packets: bytes
+    shares: Mapping[int | None, int]
+
+    def packed(self, level: int) -> Packed:
+        """The packet that holds them."""
+        body = packing.compressed(self.packets, level)
+        inner = _COMPRESSED_PACKETS + varint(len(body)) + body
+        made = _PACKET + varint(len(inner)) + inner
+        part = len(made) / len(self.packets)
+        return Packed(made, {track: share * part for track, share in self.shares.items()})
+
+
+def chunks_of(packets: Iterable[tuple[int | None, bytes]]) -> Iterator[Chunk]:
+    """Packets, given with the track they are of, as chunks of not much more than CHUNK_BYTES."""
+    held = bytearray()
+    shares: dict[int | None, int] = {}
+    for track, packet in packets:
+        held += packet
+        shares[track] = shares.get(track, 0) + len(packet)
+        if len(held) >= CHUNK_BYTES:
+            yield Chunk(bytes(held), shares)
+            held.clear()
+            shares = {}
+    if held:
+        yield Chunk(bytes(held), shares)
+
 
 FIRST_SEQUENCE = 2
 """That of the first track; sequence 1 holds descriptors and file-wide facts."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import orjson
 
-from timeline.encoders.tally import Tally
+from timeline.encoders.packing import Tally
 from timeline.tracks.model import Arg, ArgKind, Samples, Slices, Timeline, Track
 
 __all__ = ["encode_chrome"]

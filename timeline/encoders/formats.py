@@ -9,9 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from timeline.encoders.deflate import SMALL, gzipped
-from timeline.encoders.tally import Tally
-from timeline.encoders.workers import Workers
+from timeline.encoders.packing import SMALL, Tally, Workers, gzipped
 from timeline.errors import OutputError, UsageError
 from timeline.tracks.model import Timeline
 

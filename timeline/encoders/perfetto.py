@@ -8,13 +8,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, islice
 
-from timeline.encoders import deflate
-from timeline.encoders.bundles import Bundle, bundles_of, packed_by
-from timeline.encoders.chunks import Chunk, Packed
+from timeline.encoders import packing
+from timeline.encoders.bundles import Bundle, Chunk, Packed, bundles_of, packed_by
+from timeline.encoders.packing import Tally, Workers
 from timeline.encoders.perfetto_tracks import clock_ns, track_uuid
 from timeline.encoders.schema import descriptor_bytes
-from timeline.encoders.tally import Tally
-from timeline.encoders.workers import Workers
 from timeline.ranges import check_order
 from timeline.tracks.model import Samples, Timeline, Track
 
@@ -28,7 +26,7 @@ COMPRESSORS = min(4, os.cpu_count() or 1)
 def encode_perfetto(
     timeline: Timeline,
     *,
-    level: int | None = deflate.SMALL,
+    level: int | None = packing.SMALL,
     tally: Tally | None = None,
     workers: Workers | None = None,
 ) -> Iterator[bytes]:

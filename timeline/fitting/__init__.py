@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from timeline.encoders.formats import Format
-from timeline.encoders.workers import Workers
+from timeline.encoders.packing import Workers
 from timeline.errors import LimitError
 from timeline.fitting.coarsened import coarsened
 from timeline.fitting.leading_steps import Redraw, trimmed

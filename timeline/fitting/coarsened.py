@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from timeline.encoders.deflate import QUICK, SMALL
+from timeline.encoders.packing import QUICK, SMALL
 from timeline.fitting.budget import Budget
 from timeline.fitting.resolve import Plan, resolve, with_resolutions
 from timeline.fitting.search import WORTH_A_TRY, Search

@@ -8,11 +8,9 @@ from pathlib import Path
 
 from timeline.analysis.rank_facts import RankFacts
 from timeline.columns.spill import let_go
-from timeline.encoders.deflate import SMALL
 from timeline.encoders.formats import Format
+from timeline.encoders.packing import SMALL, Tally, Workers
 from timeline.encoders.sink import Draft, publish_all, write_draft
-from timeline.encoders.tally import Tally
-from timeline.encoders.workers import Workers
 from timeline.errors import LimitError
 from timeline.fitting.budget import bytes_by_layer
 from timeline.fitting.gathering import floors_of

@@ -2,17 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from timeline.columns.columns import Bool
-from timeline.encoders.pieces import Bytes, Fixed64, Message, Piece, Varint, varint
+from timeline.columns.columns import Bool, Float64, Int64
 
-__all__ = ["matrix_rows"]
+try:
+    from timeline.encoders._wire import encode
+except ImportError:
+    encode = None  # type: ignore[assignment]
+
+__all__ = [
+    "Bytes",
+    "Fixed64",
+    "Message",
+    "Piece",
+    "Varint",
+    "encode_rows",
+    "is_compiled",
+    "matrix_rows",
+    "varint",
+]
+
+
+def varint(value: int) -> bytes:
+    """One varint."""
+    made = bytearray()
+    while value > 0x7F:
+        made.append(value & 0x7F | 0x80)
+        value >>= 7
+    made.append(value)
+    return bytes(made)
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """The same bytes in every row, or in the rows that have them."""
+
+    value: bytes
+    present: Bool | None = None
+
+
+@dataclass(frozen=True)
+class Varint:
+    """A varint per row; negative numbers take ten bytes, as protobuf's int64 does."""
+
+    values: Int64
+    present: Bool | None = None
+
+
+@dataclass(frozen=True)
+class Fixed64:
+    """Eight bytes per row: a double or a fixed64."""
+
+    values: Float64 | Int64
+    present: Bool | None = None
+
+
+@dataclass(frozen=True)
+class Message:
+    """A tag, a length and the pieces of a nested message; absent rows have none of it."""
+
+    tag: bytes
+    pieces: Sequence[Piece]
+    present: Bool | None = None
+
+
+Piece = Bytes | Varint | Fixed64 | Message
+
 
 ByteMatrix = npt.NDArray[np.uint8]
 Lengths = npt.NDArray[np.int32] | npt.NDArray[np.uint8]
@@ -178,3 +239,36 @@ def _varint_cells(values: npt.NDArray[Any], lengths: Lengths | None, width: int)
             own |= more << np.uint8(7)
         cells[:, place] = own
     return cells
+
+
+_BYTES, _VARINT, _FIXED64, _MESSAGE = range(4)
+_Cells = tuple[int, bytes | None, bytes, int]
+"""One piece as the compiled module takes it."""
+
+
+def is_compiled() -> bool:
+    """Whether this installation has the compiled module."""
+    return encode is not None
+
+
+def encode_rows(pieces: Sequence[Piece], count: int) -> bytes:
+    """Encode `count` rows, one after the other; varints are canonical."""
+    if encode is None:
+        return matrix_rows(pieces, count)
+    return encode(tuple(_flattened(pieces)), count)
+
+
+def _flattened(pieces: Sequence[Piece]) -> Iterator[_Cells]:
+    """The pieces, each message before those that it holds."""
+    for piece in pieces:
+        present = None if piece.present is None else piece.present.tobytes()
+        if isinstance(piece, Message):
+            inner = tuple(_flattened(piece.pieces))
+            yield _MESSAGE, present, piece.tag, len(inner)
+            yield from inner
+        elif isinstance(piece, Bytes):
+            yield _BYTES, present, piece.value, 0
+        elif isinstance(piece, Varint):
+            yield _VARINT, present, piece.values.astype(np.int64, copy=False).tobytes(), 0
+        else:
+            yield _FIXED64, present, piece.values.tobytes(), 0
