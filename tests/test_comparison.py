@@ -24,12 +24,11 @@ import timeline
 from timeline.analysis.computing_classes import CLASSES, computing_class, tells_vector
 from timeline.arguments import build_compare_parser
 from timeline.cli import main
-from timeline.comparison import WHOLE, Comparison
 from timeline.comparison_text import comparison_text
-from timeline.operator_pairs import operator_pairs
+from timeline.figures.comparison import WHOLE, Comparison, operator_pairs
+from timeline.figures.table import Table
 from timeline.page import Page
 from timeline.report_page import comparison_page
-from timeline.table import Table
 from timeline.units import spell_duration
 
 GPU = Path(__file__).resolve().parents[2] / "shared" / "data" / "gpu" / "trace_filter"

@@ -19,11 +19,11 @@ from timeline.analysis.operator_names import operator_type
 from timeline.analysis.operators import LONGEST_OPS, OperatorFigures, operator_figures
 from timeline.columns.strings import StringPool
 from timeline.exporting import export
+from timeline.figures.table import Table
+from timeline.figures.verdict import total_by_type
 from timeline.records.collective_kinds import collective_kind
 from timeline.records.tables import GPU, CommunicationOps, Records, Tasks
 from timeline.selection import Kind
-from timeline.table import Table
-from timeline.verdict import total_by_type
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 NAMES = (

@@ -21,15 +21,15 @@ from profile_shelf import ProfileShelf
 from timeline.cli import main
 from timeline.errors import OutputError
 from timeline.exporting import export
+from timeline.figures.short_names import shortened
+from timeline.figures.verdict import total_by_type
 from timeline.records.tables import Omission, OmissionCode
 from timeline.report import ExportReport
 from timeline.report_page import page, still
 from timeline.report_page.cells import LONG, NOTHING, sizes
 from timeline.report_page.grid import with_parts
 from timeline.report_page.palette import DARK, LIGHT, PARTS
-from timeline.short_names import shortened
 from timeline.units import spell_bytes
-from timeline.verdict import total_by_type
 
 if TYPE_CHECKING:
     from perfetto_ui import PerfettoUi

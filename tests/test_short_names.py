@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rich.text import Text
 
+from timeline.figures.short_names import operator_label, shortened, two_lines
 from timeline.page import Page
-from timeline.short_names import operator_label, shortened, two_lines
 from timeline.terminal import named_grid
 
 ADD = (

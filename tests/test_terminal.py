@@ -15,13 +15,13 @@ from profile_shelf import ProfileShelf, change_events
 
 from timeline.cli import main
 from timeline.exporting import export
-from timeline.figures import PARTS
+from timeline.figures.figures import PARTS
+from timeline.figures.table import Table
+from timeline.figures.verdict import Verdict
 from timeline.page import PIPE_WIDTH, Page
 from timeline.report import ExportReport
-from timeline.table import Table
 from timeline.terminal import MOST_STEPS, SLOWEST_RANKS, verdict_text
 from timeline.units import spell_share, spell_short
-from timeline.verdict import Verdict
 
 WIDTHS = (60, 80, 120)
 ON_TERMINALS = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pty")

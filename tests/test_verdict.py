@@ -11,9 +11,9 @@ from make_profile import expected_overlap
 from profile_shelf import ProfileShelf
 
 from timeline.exporting import export
-from timeline.figures import PARTS, Figures
-from timeline.table import Table
-from timeline.verdict import Verdict
+from timeline.figures.figures import PARTS, Figures
+from timeline.figures.table import Table
+from timeline.figures.verdict import Verdict
 
 Row = dict[str, Any]
 

@@ -23,11 +23,11 @@ from timeline.version import __version__
 if TYPE_CHECKING:
     from timeline.comparing import ComparisonReport, compare
     from timeline.exporting import export
+    from timeline.figures.table import Table
     from timeline.options import Args, Fit
     from timeline.profile import Profile, open_profile
     from timeline.report import ExportReport
     from timeline.selection import Align, Kind, Layer, Selection
-    from timeline.table import Table
     from timeline.viewer import show
 
 __all__ = [
@@ -69,7 +69,7 @@ _HOMES = {
     "Layer": "timeline.selection",
     "Profile": "timeline.profile",
     "Selection": "timeline.selection",
-    "Table": "timeline.table",
+    "Table": "timeline.figures.table",
     "compare": "timeline.comparing",
     "export": "timeline.exporting",
     "open_profile": "timeline.profile",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from timeline.errors import spell_ids
-from timeline.table import Table
+from timeline.figures.table import Table
 from timeline.units import spell_count
 
 __all__ = ["check_lines", "check_warnings", "unused_lines"]

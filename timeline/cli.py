@@ -20,9 +20,9 @@ from timeline.units import parse_duration_ns
 
 if TYPE_CHECKING:
     from timeline.comparing import ComparisonReport
+    from timeline.figures.table import Table
     from timeline.progress import Progress
     from timeline.report import ExportReport
-    from timeline.table import Table
 
 __all__ = ["main"]
 

@@ -15,16 +15,16 @@ from timeline.analysis.leading import Leading
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.selected_rank import PictureOptions
 from timeline.chosen_ranks import choose_ranks
-from timeline.comparison import Comparison
 from timeline.encoders.formats import format_of
 from timeline.encoders.sink import Draft, write_drafts
 from timeline.errors import UsageError
 from timeline.exporting import drawn_of, opened, options_of
-from timeline.figures import Figures
+from timeline.figures.comparison import Comparison
+from timeline.figures.figures import Figures
+from timeline.figures.table import Table, cell_html, link_html, paragraph_html, table_html
 from timeline.fitting import About, Written, fit
 from timeline.fitting.resolve import Resolved
 from timeline.jobs import crew_for
-from timeline.notebook import cell_html, link_html, paragraph_html, table_html
 from timeline.options import Args, ExportOptions
 from timeline.pipeline import most_names, output_files, resolution_row, warnings_of
 from timeline.problems import notes_of
@@ -37,7 +37,6 @@ from timeline.report import OutputFile, ResolutionRow, spelled_omissions
 from timeline.selection import Align, Kind, Selection
 from timeline.share import Request
 from timeline.sources.discovery import Finding
-from timeline.table import Table
 from timeline.targets import check_can_draw, check_targets
 from timeline.tracks.model import Track
 from timeline.tracks.overview import step_starts_ns

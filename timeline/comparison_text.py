@@ -10,11 +10,10 @@ from rich.console import RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
-from timeline.comparison import NOTABLE, WHOLE, Comparison
-from timeline.operator_pairs import ONE_RUN_ONLY
+from timeline.figures.comparison import NOTABLE, ONE_RUN_ONLY, WHOLE, Comparison
+from timeline.figures.short_names import operator_label
+from timeline.figures.table import Table
 from timeline.page import Page
-from timeline.short_names import operator_label
-from timeline.table import Table
 from timeline.terminal import name_text, named_grid, rendered
 from timeline.units import spell_count, spell_short
 

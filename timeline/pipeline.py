@@ -17,7 +17,8 @@ from timeline.chosen_ranks import choose_ranks
 from timeline.encoders.formats import format_of
 from timeline.encoders.sink import Draft, write_drafts
 from timeline.errors import LimitError, spell_ids
-from timeline.figures import Figures, checks_of
+from timeline.figures.figures import Figures, checks_of
+from timeline.figures.verdict import Verdict
 from timeline.fitting import About, Describe, Written, fit, steps_of
 from timeline.fitting.resolve import Resolved
 from timeline.jobs import crew_for
@@ -33,7 +34,6 @@ from timeline.sources.base import Source
 from timeline.suggestion import narrower_command
 from timeline.targets import check_target, check_targets, default_target
 from timeline.units import spell_count
-from timeline.verdict import Verdict
 from timeline.version import __version__
 
 __all__ = ["exported", "most_names", "output_files", "resolution_row", "warnings_of"]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from timeline.errors import TimelineWarning, UsageError
-from timeline.notebook import paragraph_html
+from timeline.figures.table import Table, paragraph_html
 from timeline.options import ClockOptions, ReadingOptions, StepOperators
 from timeline.progress import Progress, Silent
 from timeline.records.tables import Omission
@@ -24,11 +24,10 @@ from timeline.selection import Align, Selection, choice_of
 from timeline.sources.base import Source
 from timeline.sources.discovery import EXPORT, Discovered, Finding
 from timeline.sources.profile_place import found_at
-from timeline.table import Table
 from timeline.units import parse_duration_ns
 
 if TYPE_CHECKING:
-    from timeline.figures import Figures
+    from timeline.figures.figures import Figures
 
 __all__ = ["Profile", "open_profile", "profile_at"]
 
@@ -315,7 +314,7 @@ def _measured(
     by_name: bool,
 ) -> _Measured:
     """Read the figures of a selection, and warn of what they do not hold."""
-    from timeline.figures import Figures
+    from timeline.figures.figures import Figures
     from timeline.reading import read_facts
 
     try:

@@ -11,14 +11,13 @@ import orjson
 
 from timeline.check_text import check_lines, unused_lines
 from timeline.errors import spell_ids
-from timeline.figures import Figures
-from timeline.notebook import link_html, paragraph_html, table_html
+from timeline.figures.figures import Figures
+from timeline.figures.table import Table, link_html, paragraph_html, table_html
+from timeline.figures.verdict import Verdict
 from timeline.records.counting import CommunicationRule, FreeRule
 from timeline.records.tables import NO_GRAPH, Omission, OmissionCode
 from timeline.step_times import step_times
-from timeline.table import Table
 from timeline.units import spell_bytes, spell_count, spell_duration
-from timeline.verdict import Verdict
 
 __all__ = [
     "CsvFile",

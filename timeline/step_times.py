@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from timeline.figures import Figures
-from timeline.table import Table
+from timeline.figures.figures import Figures
+from timeline.figures.table import Table
 
 __all__ = ["step_times"]
 

@@ -13,13 +13,13 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from timeline.columns.columns import Int64
-from timeline.figures import PARTS, Figures, extent_ns
+from timeline.figures.figures import PARTS, Figures, extent_ns
+from timeline.figures.short_names import CUT, shortened, two_lines
+from timeline.figures.table import Table
+from timeline.figures.verdict import Verdict
 from timeline.page import ONE_LINE_WIDTH, Page
 from timeline.printable import encoded, printable
-from timeline.short_names import CUT, shortened, two_lines
-from timeline.table import Table
 from timeline.units import spell_count, spell_share, spell_short
-from timeline.verdict import Verdict
 
 __all__ = ["name_text", "named_grid", "plain_grid", "rendered", "verdict_text"]
 

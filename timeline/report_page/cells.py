@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.columns.columns import Int64
+from timeline.figures.short_names import shortened
 from timeline.printable import printable
 from timeline.report_page.drawing import Scale
-from timeline.short_names import shortened
 
 __all__ = [
     "MINUS",

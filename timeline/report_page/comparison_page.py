@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from timeline.columns.columns import Rows
-from timeline.comparison import WHOLE, Comparison
+from timeline.figures.comparison import WHOLE, Comparison
+from timeline.figures.short_names import operator_label
+from timeline.figures.table import Table
 from timeline.printable import printable
 from timeline.report_page.cells import (
     MINUS,
@@ -28,8 +30,6 @@ from timeline.report_page.palette import SIDES
 from timeline.report_page.pictures import sides
 from timeline.report_page.rendering import Tile, rendered, short, told
 from timeline.report_page.svg import StyleSheet
-from timeline.short_names import operator_label
-from timeline.table import Table
 from timeline.units import spell_count, spell_duration
 
 if TYPE_CHECKING:

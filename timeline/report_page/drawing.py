@@ -15,9 +15,9 @@ from matplotlib.path import Path as Outline
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from timeline.columns.columns import Int64, Rows
+from timeline.figures.table import Table
 from timeline.report_page.grid import NOT_GIVEN, StepGrid, in_runs
 from timeline.report_page.palette import LIGHT, PARTS, PHASES, SIDES
-from timeline.table import Table
 
 __all__ = [
     "MOST_BARS",

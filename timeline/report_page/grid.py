@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from timeline.columns.columns import Int64, Rows
-from timeline.figures import Figures, extent_ns
+from timeline.figures.figures import Figures, extent_ns
+from timeline.figures.table import Table
+from timeline.figures.verdict import has_several_graphs
 from timeline.report_page.palette import PARTS
-from timeline.table import Table
-from timeline.verdict import has_several_graphs
 
 __all__ = ["NOT_GIVEN", "StepGrid", "in_runs", "with_parts"]
 

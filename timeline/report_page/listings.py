@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from timeline.columns.columns import Rows
+from timeline.figures.table import Table
 from timeline.report import ExportReport
 from timeline.report_page.cells import (
     Column,
@@ -18,7 +19,6 @@ from timeline.report_page.cells import (
     times,
 )
 from timeline.report_page.grid import with_parts
-from timeline.table import Table
 from timeline.units import spell_count
 
 __all__ = ["MOST_ROWS", "longest_ops", "operators", "ranks", "sources", "steps"]

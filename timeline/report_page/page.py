@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from timeline.figures import extent_ns
+from timeline.figures.figures import extent_ns
+from timeline.figures.verdict import total_by_type
 from timeline.report import ExportReport
 from timeline.report_page import listings, pictures
 from timeline.report_page.drawing import MOST_PLACES
@@ -17,7 +18,6 @@ from timeline.report_page.rendering import Tile, rendered, short, told
 from timeline.report_page.step_pictures import step_pictures
 from timeline.report_page.svg import StyleSheet
 from timeline.report_page.waits import waits
-from timeline.verdict import total_by_type
 
 __all__ = ["page"]
 

@@ -11,6 +11,7 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from timeline.figures.table import Table
 from timeline.report_page.drawing import (
     MOST_BARS,
     MOST_PLACES,
@@ -25,7 +26,6 @@ from timeline.report_page.drawing import (
 from timeline.report_page.grid import NOT_GIVEN, StepGrid
 from timeline.report_page.heat_map import draw_heat
 from timeline.report_page.svg import StyleSheet, inline_svg
-from timeline.table import Table
 
 __all__ = ["Heat", "Picture", "bars", "by_step", "curves", "heats", "sides"]
 

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import findfont, get_font
 from matplotlib.patches import Patch
 
+from timeline.figures.table import Table
 from timeline.printable import printable
 from timeline.report import ExportReport
 from timeline.report_page.drawing import (
@@ -29,7 +30,6 @@ from timeline.report_page.heading import title_of
 from timeline.report_page.heat_map import draw_heat
 from timeline.report_page.palette import LIGHT, PARTS, PHASES
 from timeline.report_page.pictures import DOTS
-from timeline.table import Table
 
 __all__ = ["still"]
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from timeline.figures import Figures
+from timeline.figures.figures import Figures
+from timeline.figures.table import Table
 from timeline.report_page.cells import (
     Cell,
     Column,
@@ -18,7 +19,6 @@ from timeline.report_page.cells import (
     texts,
     times,
 )
-from timeline.table import Table
 from timeline.units import spell_count
 
 __all__ = ["waits"]

@@ -12,8 +12,8 @@ import numpy.typing as npt
 from timeline.analysis.waiting import Basis
 from timeline.columns.columns import Bool, Int64
 from timeline.columns.distinct import distinct
-from timeline.figures import Figures, extent_ns
-from timeline.table import Table
+from timeline.figures.figures import Figures, extent_ns
+from timeline.figures.table import Table
 from timeline.units import spell_count, spell_duration
 
 __all__ = [

@@ -18,10 +18,10 @@ from timeline.analysis.steps import data_aug_bounds
 from timeline.analysis.waiting import Basis, Stragglers, Waiting, Waits
 from timeline.columns.columns import Int64
 from timeline.columns.distinct import distinct_pairs
+from timeline.figures.table import Table
 from timeline.records.collective_kinds import KINDS
 from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Steps
 from timeline.records.vendor import Measure
-from timeline.table import Table
 
 __all__ = ["PARTS", "Figures", "checks_of", "extent_ns"]
 
