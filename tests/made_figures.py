@@ -9,7 +9,7 @@ import numpy as np
 from timeline.figures.figures import Figures
 from timeline.figures.table import Table
 from timeline.figures.verdict import Verdict
-from timeline.report import ExportReport, OutputFile, RankReport
+from timeline.reports.export_report import ExportReport, OutputFile, RankReport
 
 __all__ = ["made_report"]
 

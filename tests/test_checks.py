@@ -22,11 +22,11 @@ from profile_measures import (
 from profile_shelf import Profile, ProfileShelf
 
 from timeline.analysis.checks import MOST_ALIKE, Checks, RankChecks, known_reasons
-from timeline.check_text import check_lines, unused_lines
 from timeline.cli import main
 from timeline.figures.table import Table
 from timeline.records.tables import NO_ID, NO_TIME
 from timeline.records.vendor import Measure
+from timeline.reports.check_text import check_lines, unused_lines
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 OUTPUT = "ASCEND_PROFILER_OUTPUT"

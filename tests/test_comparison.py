@@ -24,11 +24,11 @@ import timeline
 from timeline.analysis.computing_classes import CLASSES, computing_class, tells_vector
 from timeline.arguments import build_compare_parser
 from timeline.cli import main
-from timeline.comparison_text import comparison_text
 from timeline.figures.comparison import WHOLE, Comparison, operator_pairs
 from timeline.figures.table import Table
-from timeline.page import Page
-from timeline.report_page import comparison_page
+from timeline.reports.html import comparison_page
+from timeline.reports.terminal import Page
+from timeline.reports.terminal_comparison import comparison_text
 from timeline.units import spell_duration
 
 GPU = Path(__file__).resolve().parents[2] / "shared" / "data" / "gpu" / "trace_filter"

@@ -19,7 +19,7 @@ from profile_shelf import COMPARABLE, Event, Profile, ProfileShelf, change_json
 from timeline.cli import main
 from timeline.comparing import compare
 from timeline.exporting import export
-from timeline.report import ExportReport
+from timeline.reports.export_report import ExportReport
 from timeline.selection import Kind, Selection
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"

@@ -23,7 +23,7 @@ from timeline.analysis.valid import valid
 from timeline.exporting import export
 from timeline.options import Args
 from timeline.records.tables import Records
-from timeline.report import ExportReport
+from timeline.reports.export_report import ExportReport
 from timeline.selection import DETAIL_LAYERS, Kind
 from timeline.sources.base import Wanted
 from timeline.sources.discovery import discover

@@ -41,7 +41,7 @@ from timeline.fitting import About, Written, writer
 from timeline.options import DEFAULT_LIMIT_BYTES, ExportOptions, Fit
 from timeline.progress import Silent
 from timeline.records.tables import HostEvents, Records, Steps, Tasks
-from timeline.report import ExportReport
+from timeline.reports.export_report import ExportReport
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Kind, Layer, Selection
 from timeline.share import Request, Share, share_of_records
 from timeline.sources.base import Wanted

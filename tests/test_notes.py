@@ -15,9 +15,9 @@ from row_totals import rows_of
 
 from timeline.exporting import export
 from timeline.options import Fit
-from timeline.problems import MOST_CHARACTERS, MOST_NOTES, notes_of
 from timeline.records.tables import Omission, OmissionCode
-from timeline.report import ExportReport
+from timeline.reports.export_report import ExportReport
+from timeline.reports.file_notes import MOST_CHARACTERS, MOST_NOTES, notes_of
 
 if TYPE_CHECKING:
     from perfetto_ui import PerfettoUi

@@ -26,7 +26,7 @@ from perfetto_sql import TraceProcessor
 from timeline.exporting import export
 from timeline.options import Args
 from timeline.profile import open_profile
-from timeline.report import ExportReport
+from timeline.reports.export_report import ExportReport
 from timeline.selection import Kind, Selection
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"

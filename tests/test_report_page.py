@@ -24,11 +24,11 @@ from timeline.exporting import export
 from timeline.figures.short_names import shortened
 from timeline.figures.verdict import total_by_type
 from timeline.records.tables import Omission, OmissionCode
-from timeline.report import ExportReport
-from timeline.report_page import page, still
-from timeline.report_page.cells import LONG, NOTHING, sizes
-from timeline.report_page.grid import with_parts
-from timeline.report_page.palette import DARK, LIGHT, PARTS
+from timeline.reports.export_report import ExportReport
+from timeline.reports.html import page, still
+from timeline.reports.html.cells import LONG, NOTHING, sizes
+from timeline.reports.html.grid import with_parts
+from timeline.reports.html.palette import DARK, LIGHT, PARTS
 from timeline.units import spell_bytes
 
 if TYPE_CHECKING:
@@ -524,7 +524,7 @@ def test_a_missing_library_is_named_first(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], missing: str
 ) -> None:
     """Before the profile is looked for: that there is none is not yet noticed."""
-    for name in [name for name in sys.modules if name.startswith("timeline.report_page")]:
+    for name in [name for name in sys.modules if name.startswith("timeline.reports.html")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, missing, None)
     assert run(here, "--report", "a.html") == 2

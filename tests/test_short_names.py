@@ -11,8 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from timeline.figures.short_names import operator_label, shortened, two_lines
-from timeline.page import Page
-from timeline.terminal import named_grid
+from timeline.reports.terminal import Page, named_grid
 
 ADD = (
     "void at::native::vectorized_elementwise_kernel<4, at::native::BinaryFunctor<float, float, "

@@ -31,7 +31,7 @@ from timeline.errors import LimitError, OutputError
 from timeline.exporting import export
 from timeline.fitting.parts import between, cut_moments
 from timeline.options import Fit
-from timeline.report import ExportReport
+from timeline.reports.export_report import ExportReport
 from timeline.selection import Kind
 from timeline.tracks.model import Arg, ArgKind, Samples, Schema, Slices, Track
 

@@ -18,9 +18,8 @@ from timeline.exporting import export
 from timeline.figures.figures import PARTS
 from timeline.figures.table import Table
 from timeline.figures.verdict import Verdict
-from timeline.page import PIPE_WIDTH, Page
-from timeline.report import ExportReport
-from timeline.terminal import MOST_STEPS, SLOWEST_RANKS, verdict_text
+from timeline.reports.export_report import ExportReport
+from timeline.reports.terminal import MOST_STEPS, PIPE_WIDTH, SLOWEST_RANKS, Page, verdict_text
 from timeline.units import spell_share, spell_short
 
 WIDTHS = (60, 80, 120)

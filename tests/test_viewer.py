@@ -23,7 +23,7 @@ from profile_shelf import ProfileShelf
 
 from timeline.cli import main
 from timeline.exporting import export
-from timeline.report import ExportReport
+from timeline.reports.export_report import ExportReport
 from timeline.selection import DETAIL_LAYERS, Selection
 from timeline.tracks.summary import OVERLAP_ROWS
 from timeline.viewer import installed_pages, opening, show

@@ -21,12 +21,13 @@ from timeline.errors import (
 from timeline.version import __version__
 
 if TYPE_CHECKING:
-    from timeline.comparing import ComparisonReport, compare
+    from timeline.comparing import compare
     from timeline.exporting import export
     from timeline.figures.table import Table
     from timeline.options import Args, Fit
     from timeline.profile import Profile, open_profile
-    from timeline.report import ExportReport
+    from timeline.reports.comparison_report import ComparisonReport
+    from timeline.reports.export_report import ExportReport
     from timeline.selection import Align, Kind, Layer, Selection
     from timeline.viewer import show
 
@@ -63,7 +64,7 @@ _HOMES = {
     "Align": "timeline.selection",
     "Args": "timeline.options",
     "ComparisonReport": "timeline.comparing",
-    "ExportReport": "timeline.report",
+    "ExportReport": "timeline.reports.export_report",
     "Fit": "timeline.options",
     "Kind": "timeline.selection",
     "Layer": "timeline.selection",

@@ -19,10 +19,10 @@ from timeline.selection import Kind, Selection
 from timeline.units import parse_duration_ns
 
 if TYPE_CHECKING:
-    from timeline.comparing import ComparisonReport
     from timeline.figures.table import Table
     from timeline.progress import Progress
-    from timeline.report import ExportReport
+    from timeline.reports.comparison_report import ComparisonReport
+    from timeline.reports.export_report import ExportReport
 
 __all__ = ["main"]
 
@@ -205,8 +205,7 @@ def _tell(report: ExportReport, asked: argparse.Namespace) -> None:
     words = _print_data(report, report.step_times, asked)
     if words is None:
         return
-    from timeline.page import Page
-    from timeline.terminal import verdict_text
+    from timeline.reports.terminal import Page, verdict_text
 
     page = Page.of(words)
     words.write(verdict_text(report.verdict, report.figures, page, verbose=asked.verbose) + "\n")
@@ -236,8 +235,8 @@ def _tell_change(report: ComparisonReport, asked: argparse.Namespace) -> None:
     words = _print_data(report, report.comparison.all_operators, asked)
     if words is None:
         return
-    from timeline.comparison_text import comparison_text
-    from timeline.page import Page
+    from timeline.reports.terminal import Page
+    from timeline.reports.terminal_comparison import comparison_text
 
     words.write(comparison_text(report.comparison, Page.of(words)) + "\n")
     drawn = [] if report.page is None else [f"Look at: {report.page}"]

@@ -6,10 +6,9 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Literal, NoReturn
 
 import numpy as np
-import orjson
 
 from timeline.analysis.leading import Leading
 from timeline.analysis.rank_facts import RankFacts
@@ -21,19 +20,19 @@ from timeline.errors import UsageError
 from timeline.exporting import drawn_of, opened, options_of
 from timeline.figures.comparison import Comparison
 from timeline.figures.figures import Figures
-from timeline.figures.table import Table, cell_html, link_html, paragraph_html, table_html
+from timeline.figures.table import Table
 from timeline.fitting import About, Written, fit
 from timeline.fitting.resolve import Resolved
 from timeline.jobs import crew_for
 from timeline.options import Args, ExportOptions
 from timeline.pipeline import most_names, output_files, resolution_row, warnings_of
-from timeline.problems import notes_of
 from timeline.profile import Profile
 from timeline.progress import Progress
 from timeline.reading import JoinedShares, read_shares
 from timeline.records.clock import ClockMove
 from timeline.records.tables import NO_GRAPH, Omission
-from timeline.report import OutputFile, ResolutionRow, spelled_omissions
+from timeline.reports.comparison_report import ComparisonReport
+from timeline.reports.file_notes import notes_of
 from timeline.selection import Align, Kind, Selection
 from timeline.share import Request
 from timeline.sources.discovery import Finding
@@ -42,95 +41,9 @@ from timeline.tracks.model import Track
 from timeline.tracks.overview import step_starts_ns
 from timeline.tracks.picture import RankTracks, assemble
 from timeline.tracks.side_by_side import StepDifferences, side_by_side
-from timeline.units import spell_bytes, spell_count
 from timeline.version import __version__
 
-__all__ = ["ComparisonReport", "compare"]
-
-SCHEMA_VERSION = 1
-
-
-@dataclass(frozen=True, repr=False)
-class ComparisonReport:
-    """What a comparison found, and what it wrote; print it for what the command says.
-
-    csv, page: what was written beside the timeline. shift_ns: by how much the new run is moved in
-    time there.
-    """
-
-    comparison: Comparison
-    base: Path
-    new: Path
-    outputs: tuple[OutputFile, ...]
-    shift_ns: int
-    warnings: tuple[str, ...]
-    omissions: tuple[Omission, ...]
-    resolutions: tuple[ResolutionRow, ...]
-    csv: Path | None = None
-    page: Path | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """The report as plain values; the shape is versioned by `schema`."""
-        return {
-            "schema": SCHEMA_VERSION,
-            "status": "ok",
-            "base": str(self.base),
-            "new": str(self.new),
-            "shift_ns": self.shift_ns,
-            "comparison": self.comparison.to_dict(),
-            "outputs": [
-                {
-                    "path": str(own.path),
-                    "format": own.format,
-                    "bytes": own.size_bytes,
-                    "slices": own.slices,
-                }
-                for own in self.outputs
-            ],
-            "csv": None if self.csv is None else str(self.csv),
-            "page": None if self.page is None else str(self.page),
-            "omitted": [
-                {"code": code.value, "reason": said, "rows": rows}
-                for said, rows, code in spelled_omissions(self.omissions)
-            ],
-            "resolution": [row.to_dict() for row in self.resolutions],
-            "warnings": list(self.warnings),
-        }
-
-    def to_json(self) -> bytes:
-        """The report as one JSON object."""
-        return orjson.dumps(self.to_dict(), option=orjson.OPT_INDENT_2)
-
-    def lines(self) -> list[str]:
-        """What was written, and what is not in it, for people; see `comparison_text` too."""
-        return [
-            *(
-                f"Wrote {own.path}  {spell_bytes(own.size_bytes)}, "
-                f"{spell_count(own.slices, 'slice')} of both runs"
-                for own in self.outputs
-            ),
-            *(f"  {row.spelled()}" for row in self.resolutions),
-            *(f"  left out: {said}" for said, *_ in spelled_omissions(self.omissions)),
-            *([] if self.csv is None else [f"Wrote {self.csv}"]),
-        ]
-
-    def __str__(self) -> str:
-        return "\n".join([*self.comparison.sentences(), *self.lines()])
-
-    def __repr__(self) -> str:
-        said = (*self.comparison.sentences(), *self.lines())
-        return f"<ComparisonReport: {' '.join(line.strip() for line in said)}>"
-
-    def _repr_html_(self) -> str:
-        """What changed, what was written, with links, and what is missing."""
-        files = [(link_html(own.path), spell_bytes(own.size_bytes)) for own in self.outputs]
-        overall = self.comparison.overall
-        return (
-            paragraph_html(*self.comparison.sentences())
-            + table_html(overall.columns, (map(cell_html, row) for row in overall))
-            + table_html(("file", "size"), files)
-            + paragraph_html(*self.warnings, *(row.spelled() for row in self.resolutions))
-        )
+__all__ = ["compare"]
 
 
 def compare(
@@ -325,7 +238,7 @@ class _Runs:
         if options.csv is not None:
             contents.append((report.comparison.all_operators().to_csv().encode(), options.csv))
         if options.report is not None:
-            from timeline.report_page import comparison_page
+            from timeline.reports.html import comparison_page
 
             contents.append((comparison_page(report), options.report))
         return write_drafts(contents)

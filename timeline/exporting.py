@@ -14,7 +14,7 @@ from timeline.options import Args, ExportOptions, Fit
 from timeline.pipeline import exported
 from timeline.profile import Profile, profile_at
 from timeline.progress import Progress
-from timeline.report import ExportReport
+from timeline.reports.export_report import ExportReport
 from timeline.selection import Align, Kind, Layer, Selection, choice_of
 from timeline.sources.discovery import EXPORT, Finding
 from timeline.targets import check_can_draw

@@ -12,7 +12,6 @@ import orjson
 from timeline.analysis.clocks import RankMove
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.selected_rank import PictureOptions
-from timeline.check_text import check_warnings
 from timeline.chosen_ranks import choose_ranks
 from timeline.encoders.formats import format_of
 from timeline.encoders.sink import Draft, write_drafts
@@ -23,11 +22,19 @@ from timeline.fitting import About, Describe, Written, fit, steps_of
 from timeline.fitting.resolve import Resolved
 from timeline.jobs import crew_for
 from timeline.options import ExportOptions, Fit, ReadingOptions
-from timeline.problems import notes_of
 from timeline.profile import Profile
 from timeline.reading import JoinedShares, read_shares, redrawn
 from timeline.records.tables import Omission
-from timeline.report import CsvFile, ExportReport, OutputFile, OverlapRow, RankReport, ResolutionRow
+from timeline.reports.check_text import check_warnings
+from timeline.reports.export_report import (
+    CsvFile,
+    ExportReport,
+    OutputFile,
+    OverlapRow,
+    RankReport,
+    ResolutionRow,
+)
+from timeline.reports.file_notes import notes_of
 from timeline.selection import Layer, Selection
 from timeline.share import Request
 from timeline.sources.base import Source
@@ -172,11 +179,11 @@ def _beside(report: ExportReport, table: bytes, options: ExportOptions) -> list[
     if options.csv is not None:
         contents.append((table, options.csv))
     if options.report is not None:
-        from timeline.report_page import page
+        from timeline.reports.html import page
 
         contents.append((page(report), options.report))
     if options.still is not None:
-        from timeline.report_page import still
+        from timeline.reports.html import still
 
         contents.append((still(report), options.still))
     return write_drafts(contents)

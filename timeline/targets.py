@@ -43,7 +43,7 @@ def check_can_draw(options: ExportOptions) -> None:
             )
     if any(target is not None for target, _ in asked):
         try:
-            import timeline.report_page  # noqa: F401
+            import timeline.reports.html  # noqa: F401
         except ImportError as error:
             raise UsageError(
                 "--report and --png need Jinja2 and matplotlib.",

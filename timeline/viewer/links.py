@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from timeline.report import ExportReport, OutputFile
+from timeline.reports.export_report import ExportReport, OutputFile
 from timeline.tracks.summary import OVERLAP, OVERLAP_ROWS
 
 __all__ = ["View", "address", "view_of"]

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from timeline.printable import say
-from timeline.report import ExportReport
+from timeline.reports.export_report import ExportReport
 from timeline.units import spell_bytes
 from timeline.viewer.links import View, address, view_of
 from timeline.viewer.serving import HOST, PORT, Offer, TraceServer

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from timeline.columns.columns import Int64
 from timeline.figures.short_names import shortened
 from timeline.printable import printable
-from timeline.report_page.drawing import Scale
+from timeline.reports.html.drawing import Scale
 
 __all__ = [
     "MINUS",

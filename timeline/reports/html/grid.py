@@ -11,7 +11,7 @@ from timeline.columns.columns import Int64, Rows
 from timeline.figures.figures import Figures, extent_ns
 from timeline.figures.table import Table
 from timeline.figures.verdict import has_several_graphs
-from timeline.report_page.palette import PARTS
+from timeline.reports.html.palette import PARTS
 
 __all__ = ["NOT_GIVEN", "StepGrid", "in_runs", "with_parts"]
 

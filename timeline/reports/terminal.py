@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import os
+import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
-from rich.console import Console, RenderableType
+from rich.console import Console, RenderableType, detect_legacy_windows
 from rich.table import Table as Grid
 from rich.text import Text
 
@@ -17,11 +19,52 @@ from timeline.figures.figures import PARTS, Figures, extent_ns
 from timeline.figures.short_names import CUT, shortened, two_lines
 from timeline.figures.table import Table
 from timeline.figures.verdict import Verdict
-from timeline.page import ONE_LINE_WIDTH, Page
 from timeline.printable import encoded, printable
 from timeline.units import spell_count, spell_share, spell_short
 
-__all__ = ["name_text", "named_grid", "plain_grid", "rendered", "verdict_text"]
+__all__ = [
+    "LEAST_WIDTH",
+    "ONE_LINE_WIDTH",
+    "PIPE_WIDTH",
+    "Page",
+    "name_text",
+    "named_grid",
+    "plain_grid",
+    "rendered",
+    "verdict_text",
+]
+
+PIPE_WIDTH = 100
+LEAST_WIDTH = 60
+"""A narrower terminal wraps lines, so that no number is cut."""
+ONE_LINE_WIDTH = 72
+"""Below this width a share stands below its time."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """What text is shown on; `terminal` is whether it is one, and no pipe or file."""
+
+    width: int
+    encoding: str
+    terminal: bool
+
+    @classmethod
+    def of(cls, stream: TextIO) -> Page:
+        """The page that a stream writes on; a pipe is always as wide."""
+        terminal = stream.isatty() and not (os.name == "nt" and detect_legacy_windows())
+        width = shutil.get_terminal_size().columns if terminal else PIPE_WIDTH
+        return cls(max(width, LEAST_WIDTH), stream.encoding or "utf-8", terminal)
+
+    def holds(self, text: str) -> bool:
+        """Whether the encoding has these characters."""
+        return encoded(text, self.encoding) == text
+
+    @property
+    def narrow(self) -> bool:
+        """Whether a line has no room for times beside their shares."""
+        return self.width < ONE_LINE_WIDTH
+
 
 SIDE_BY_SIDE_WIDTH = 116
 LEAST_BAR, MOST_BAR = 6, 30

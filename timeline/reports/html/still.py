@@ -14,8 +14,8 @@ from matplotlib.patches import Patch
 
 from timeline.figures.table import Table
 from timeline.printable import printable
-from timeline.report import ExportReport
-from timeline.report_page.drawing import (
+from timeline.reports.export_report import ExportReport
+from timeline.reports.html.drawing import (
     MOST_PLACES,
     Scale,
     draw_bars,
@@ -25,11 +25,11 @@ from timeline.report_page.drawing import (
     filled,
     settings,
 )
-from timeline.report_page.grid import NOT_GIVEN, StepGrid, with_parts
-from timeline.report_page.heading import title_of
-from timeline.report_page.heat_map import draw_heat
-from timeline.report_page.palette import LIGHT, PARTS, PHASES
-from timeline.report_page.pictures import DOTS
+from timeline.reports.html.grid import NOT_GIVEN, StepGrid, with_parts
+from timeline.reports.html.heat_map import draw_heat
+from timeline.reports.html.palette import LIGHT, PARTS, PHASES
+from timeline.reports.html.pictures import DOTS
+from timeline.reports.html.rendering import title_of
 
 __all__ = ["still"]
 

@@ -8,16 +8,15 @@ import numpy as np
 
 from timeline.figures.figures import extent_ns
 from timeline.figures.verdict import total_by_type
-from timeline.report import ExportReport
-from timeline.report_page import listings, pictures
-from timeline.report_page.drawing import MOST_PLACES
-from timeline.report_page.grid import StepGrid, in_runs, with_parts
-from timeline.report_page.heading import title_of
-from timeline.report_page.palette import PARTS
-from timeline.report_page.rendering import Tile, rendered, short, told
-from timeline.report_page.step_pictures import step_pictures
-from timeline.report_page.svg import StyleSheet
-from timeline.report_page.waits import waits
+from timeline.reports.export_report import ExportReport
+from timeline.reports.html import listings, pictures
+from timeline.reports.html.drawing import MOST_PLACES
+from timeline.reports.html.grid import StepGrid, in_runs, with_parts
+from timeline.reports.html.palette import PARTS
+from timeline.reports.html.pictures import step_pictures
+from timeline.reports.html.rendering import Tile, rendered, short, title_of, told
+from timeline.reports.html.svg import StyleSheet
+from timeline.reports.html.waits import waits
 
 __all__ = ["page"]
 

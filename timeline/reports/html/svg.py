@@ -15,7 +15,7 @@ from markupsafe import Markup
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from timeline.report_page.palette import LIGHT
+from timeline.reports.html.palette import LIGHT
 
 __all__ = ["StyleSheet", "inline_svg"]
 

@@ -13,8 +13,8 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from timeline.report_page.drawing import label_columns, round_places
-from timeline.report_page.grid import StepGrid
+from timeline.reports.html.drawing import label_columns, round_places
+from timeline.reports.html.grid import StepGrid
 
 __all__ = ["draw_heat"]
 

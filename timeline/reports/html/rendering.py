@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from timeline.printable import printable
 from timeline.records.tables import Omission
-from timeline.report_page.drawing import Scale
-from timeline.report_page.palette import DARK, LIGHT, variables
-from timeline.report_page.svg import StyleSheet
+from timeline.reports.export_report import ExportReport
+from timeline.reports.html.drawing import Scale
+from timeline.reports.html.palette import DARK, LIGHT, variables
+from timeline.reports.html.svg import StyleSheet
 from timeline.units import spell_bytes, spell_count
 from timeline.version import __version__
 
-__all__ = ["Tile", "rendered", "short", "told"]
+__all__ = ["Tile", "rendered", "short", "title_of", "told"]
 
 MOST_WARNINGS = 100
 
@@ -34,7 +37,7 @@ class Tile:
 def rendered(template: str, content: Mapping[str, object], sheet: StyleSheet) -> bytes:
     """A page as HTML, whose policy allows its own style and script alone."""
     templates = Environment(
-        loader=PackageLoader("timeline.report_page", "templates"),
+        loader=PackageLoader("timeline.reports.html", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -88,3 +91,10 @@ def _left_out(omissions: Sequence[Omission]) -> Iterator[str]:
         rows[own.reason] = rows.get(own.reason, 0) + own.rows
     for reason, count in rows.items():
         yield printable(f"{spell_count(count, 'record')}: {reason}")
+
+
+def title_of(report: ExportReport) -> str:
+    """The end of the path below which all captures of the report lie."""
+    places = [rank.source.absolute() for rank in report.ranks]
+    common = Path(os.path.commonpath(places)) if places else Path()
+    return printable("/".join(common.parts[-2:]))

@@ -8,7 +8,7 @@ import numpy as np
 
 from timeline.figures.figures import Figures
 from timeline.figures.table import Table
-from timeline.report_page.cells import (
+from timeline.reports.html.cells import (
     Cell,
     Column,
     Listing,

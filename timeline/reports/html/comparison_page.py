@@ -13,7 +13,7 @@ from timeline.figures.comparison import WHOLE, Comparison
 from timeline.figures.short_names import operator_label
 from timeline.figures.table import Table
 from timeline.printable import printable
-from timeline.report_page.cells import (
+from timeline.reports.html.cells import (
     MINUS,
     Cell,
     Column,
@@ -23,17 +23,17 @@ from timeline.report_page.cells import (
     listing,
     texts,
 )
-from timeline.report_page.drawing import MOST_PLACES
-from timeline.report_page.grid import in_runs
-from timeline.report_page.listings import MOST_ROWS
-from timeline.report_page.palette import SIDES
-from timeline.report_page.pictures import sides
-from timeline.report_page.rendering import Tile, rendered, short, told
-from timeline.report_page.svg import StyleSheet
+from timeline.reports.html.drawing import MOST_PLACES
+from timeline.reports.html.grid import in_runs
+from timeline.reports.html.listings import MOST_ROWS
+from timeline.reports.html.palette import SIDES
+from timeline.reports.html.pictures import sides
+from timeline.reports.html.rendering import Tile, rendered, short, told
+from timeline.reports.html.svg import StyleSheet
 from timeline.units import spell_count, spell_duration
 
 if TYPE_CHECKING:
-    from timeline.comparing import ComparisonReport
+    from timeline.reports.comparison_report import ComparisonReport
 
 __all__ = ["comparison_page"]
 

@@ -13,8 +13,7 @@ from rich.text import Text
 from timeline.figures.comparison import NOTABLE, ONE_RUN_ONLY, WHOLE, Comparison
 from timeline.figures.short_names import operator_label
 from timeline.figures.table import Table
-from timeline.page import Page
-from timeline.terminal import name_text, named_grid, rendered
+from timeline.reports.terminal import Page, name_text, named_grid, rendered
 from timeline.units import spell_count, spell_short
 
 __all__ = ["comparison_text"]

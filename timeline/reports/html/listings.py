@@ -8,8 +8,8 @@ import numpy as np
 
 from timeline.columns.columns import Rows
 from timeline.figures.table import Table
-from timeline.report import ExportReport
-from timeline.report_page.cells import (
+from timeline.reports.export_report import ExportReport
+from timeline.reports.html.cells import (
     Column,
     Listing,
     integers,
@@ -18,7 +18,7 @@ from timeline.report_page.cells import (
     texts,
     times,
 )
-from timeline.report_page.grid import with_parts
+from timeline.reports.html.grid import with_parts
 from timeline.units import spell_count
 
 __all__ = ["MOST_ROWS", "longest_ops", "operators", "ranks", "sources", "steps"]

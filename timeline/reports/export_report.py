@@ -9,14 +9,14 @@ from typing import Any
 
 import orjson
 
-from timeline.check_text import check_lines, unused_lines
 from timeline.errors import spell_ids
 from timeline.figures.figures import Figures
 from timeline.figures.table import Table, link_html, paragraph_html, table_html
 from timeline.figures.verdict import Verdict
 from timeline.records.counting import CommunicationRule, FreeRule
 from timeline.records.tables import NO_GRAPH, Omission, OmissionCode
-from timeline.step_times import step_times
+from timeline.reports.check_text import check_lines, unused_lines
+from timeline.reports.step_times import step_times
 from timeline.units import spell_bytes, spell_count, spell_duration
 
 __all__ = [

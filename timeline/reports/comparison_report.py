@@ -1,0 +1,103 @@
+"""TODO docstring of reports.comparison_report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from timeline.figures.comparison import Comparison
+from timeline.figures.table import cell_html, link_html, paragraph_html, table_html
+from timeline.records.tables import Omission
+from timeline.reports.export_report import OutputFile, ResolutionRow, spelled_omissions
+from timeline.units import spell_bytes, spell_count
+
+__all__ = ["SCHEMA_VERSION", "ComparisonReport"]
+
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, repr=False)
+class ComparisonReport:
+    """What a comparison found, and what it wrote; print it for what the command says.
+
+    csv, page: what was written beside the timeline. shift_ns: by how much the new run is moved in
+    time there.
+    """
+
+    comparison: Comparison
+    base: Path
+    new: Path
+    outputs: tuple[OutputFile, ...]
+    shift_ns: int
+    warnings: tuple[str, ...]
+    omissions: tuple[Omission, ...]
+    resolutions: tuple[ResolutionRow, ...]
+    csv: Path | None = None
+    page: Path | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain values; the shape is versioned by `schema`."""
+        return {
+            "schema": SCHEMA_VERSION,
+            "status": "ok",
+            "base": str(self.base),
+            "new": str(self.new),
+            "shift_ns": self.shift_ns,
+            "comparison": self.comparison.to_dict(),
+            "outputs": [
+                {
+                    "path": str(own.path),
+                    "format": own.format,
+                    "bytes": own.size_bytes,
+                    "slices": own.slices,
+                }
+                for own in self.outputs
+            ],
+            "csv": None if self.csv is None else str(self.csv),
+            "page": None if self.page is None else str(self.page),
+            "omitted": [
+                {"code": code.value, "reason": said, "rows": rows}
+                for said, rows, code in spelled_omissions(self.omissions)
+            ],
+            "resolution": [row.to_dict() for row in self.resolutions],
+            "warnings": list(self.warnings),
+        }
+
+    def to_json(self) -> bytes:
+        """The report as one JSON object."""
+        return orjson.dumps(self.to_dict(), option=orjson.OPT_INDENT_2)
+
+    def lines(self) -> list[str]:
+        """What was written, and what is not in it, for people; see `comparison_text` too."""
+        return [
+            *(
+                f"Wrote {own.path}  {spell_bytes(own.size_bytes)}, "
+                f"{spell_count(own.slices, 'slice')} of both runs"
+                for own in self.outputs
+            ),
+            *(f"  {row.spelled()}" for row in self.resolutions),
+            *(f"  left out: {said}" for said, *_ in spelled_omissions(self.omissions)),
+            *([] if self.csv is None else [f"Wrote {self.csv}"]),
+        ]
+
+    def __str__(self) -> str:
+        return "\n".join([*self.comparison.sentences(), *self.lines()])
+
+    def __repr__(self) -> str:
+        said = (*self.comparison.sentences(), *self.lines())
+        return f"<ComparisonReport: {' '.join(line.strip() for line in said)}>"
+
+    def _repr_html_(self) -> str:
+        """What changed, what was written, with links, and what is missing."""
+        files = [(link_html(own.path), spell_bytes(own.size_bytes)) for own in self.outputs]
+        overall = self.comparison.overall
+        return (
+            paragraph_html(*self.comparison.sentences())
+            + table_html(overall.columns, (map(cell_html, row) for row in overall))
+            + table_html(("file", "size"), files)
+            + paragraph_html(*self.warnings, *(row.spelled() for row in self.resolutions))
+        )
