@@ -14,7 +14,7 @@ from layout_table import ReadLayout, read_layout
 from perfetto_sql import TraceProcessor
 from profile_shelf import COMPARABLE, VARIANTS, ProfileShelf
 
-from timeline.processes import Processes
+from timeline.ranks.processes import Processes
 
 if TYPE_CHECKING:
     from perfetto_ui import PerfettoUi

@@ -20,9 +20,9 @@ from timeline.analysis.steps import with_steps
 from timeline.analysis.valid import valid
 from timeline.columns.columns import Codes
 from timeline.options import StepOperators
+from timeline.ranks.rank_work import Request, share_of_records
 from timeline.records.tables import GPU, NO_GRAPH, NO_ID, NO_TIME, Records, StepPart
 from timeline.selection import DETAIL_LAYERS, Selection
-from timeline.share import Request, share_of_records
 from timeline.sources.base import Source, Wanted
 from timeline.sources.discovery import discover
 

@@ -16,9 +16,9 @@ from profile_shelf import ProfileShelf
 
 import timeline
 from timeline import errors
-from timeline.chosen_ranks import choose_ranks
 from timeline.cli import main
 from timeline.errors import SelectionError, TimelineError
+from timeline.ranks.chosen_ranks import choose_ranks
 from timeline.selection import Selection
 from timeline.sources.base import Identity, Source
 

@@ -21,7 +21,7 @@ from timeline.encoders.bundles import Bundle, bundles_of
 from timeline.encoders.packing import Tally, Workers
 from timeline.encoders.perfetto import encode_perfetto
 from timeline.encoders.perfetto_tracks import encode_track, parts_of_track
-from timeline.processes import Processes
+from timeline.ranks.processes import Processes
 from timeline.tracks.model import (
     Arg,
     ArgKind,

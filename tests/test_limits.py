@@ -40,10 +40,10 @@ from timeline.exporting import export
 from timeline.fitting import About, Written, writer
 from timeline.options import DEFAULT_LIMIT_BYTES, ExportOptions, Fit
 from timeline.progress import Silent
+from timeline.ranks.rank_work import Request, Share, share_of_records
 from timeline.records.tables import HostEvents, Records, Steps, Tasks
 from timeline.reports.export_report import ExportReport
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Kind, Layer, Selection
-from timeline.share import Request, Share, share_of_records
 from timeline.sources.base import Wanted
 from timeline.sources.discovery import discover
 

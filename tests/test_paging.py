@@ -22,8 +22,8 @@ from timeline.columns.constant import is_constant
 from timeline.columns.spill import MappedFiles, Room, by_parts, kept, let_go
 from timeline.errors import OutputError
 from timeline.exporting import export
+from timeline.ranks.rank_work import Request, share_of
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Layer, Selection
-from timeline.share import Request, share_of
 from timeline.sources.base import Wanted
 from timeline.sources.discovery import discover
 from timeline.sources.sqlite_columns import Database, open_database

@@ -13,8 +13,8 @@ import pytest
 from profile_shelf import ProfileShelf
 
 import timeline
-from timeline.jobs import MOST_WINDOWS_PROCESSES
 from timeline.printable import command_line
+from timeline.ranks.workers import MOST_WINDOWS_PROCESSES
 
 ROOT = Path(timeline.__file__).parents[1]
 TEXT = ("torch-text", "torch-db", "mindstudio", "mindspore-text")

@@ -34,6 +34,7 @@ from timeline.analysis.overlap import overlap_of
 from timeline.analysis.valid import valid
 from timeline.cli import main
 from timeline.errors import SourceError
+from timeline.ranks.rank_work import Request, share_of
 from timeline.records.tables import (
     NO_CONTEXT,
     NO_GRAPH,
@@ -44,7 +45,6 @@ from timeline.records.tables import (
     StepPart,
 )
 from timeline.selection import DETAIL_LAYERS, Selection
-from timeline.share import Request, share_of
 from timeline.sources.base import Source, Wanted
 from timeline.sources.device_clock import Anchor, CounterClock
 from timeline.sources.discovery import discover

@@ -31,9 +31,9 @@ from timeline.columns.columns import Codes
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.options import StepOperators
+from timeline.ranks.rank_work import Request, share_of
 from timeline.records.tables import NO_CONTEXT, NO_ID, NO_TIME, Records, Tasks
 from timeline.selection import DETAIL_LAYERS, Selection
-from timeline.share import Request, share_of
 from timeline.sources import text_lines
 from timeline.sources.base import Source, Wanted
 from timeline.sources.damage import Damage

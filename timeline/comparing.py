@@ -13,7 +13,6 @@ import numpy as np
 from timeline.analysis.leading import Leading
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.selected_rank import PictureOptions
-from timeline.chosen_ranks import choose_ranks
 from timeline.encoders.formats import format_of
 from timeline.encoders.sink import Draft, write_drafts
 from timeline.errors import UsageError
@@ -23,18 +22,19 @@ from timeline.figures.figures import Figures
 from timeline.figures.table import Table
 from timeline.fitting import About, Written, fit
 from timeline.fitting.resolve import Resolved
-from timeline.jobs import crew_for
 from timeline.options import Args, ExportOptions
 from timeline.pipeline import most_names, output_files, resolution_row, warnings_of
 from timeline.profile import Profile
 from timeline.progress import Progress
-from timeline.reading import JoinedShares, read_shares
+from timeline.ranks.chosen_ranks import choose_ranks
+from timeline.ranks.rank_work import Request
+from timeline.ranks.reading import JoinedShares, read_shares
+from timeline.ranks.workers import crew_for
 from timeline.records.clock import ClockMove
 from timeline.records.tables import NO_GRAPH, Omission
 from timeline.reports.comparison_report import ComparisonReport
 from timeline.reports.file_notes import notes_of
 from timeline.selection import Align, Kind, Selection
-from timeline.share import Request
 from timeline.sources.discovery import Finding
 from timeline.targets import check_can_draw, check_targets
 from timeline.tracks.model import Track

@@ -12,7 +12,6 @@ import orjson
 from timeline.analysis.clocks import RankMove
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.selected_rank import PictureOptions
-from timeline.chosen_ranks import choose_ranks
 from timeline.encoders.formats import format_of
 from timeline.encoders.sink import Draft, write_drafts
 from timeline.errors import LimitError, spell_ids
@@ -20,10 +19,12 @@ from timeline.figures.figures import Figures, checks_of
 from timeline.figures.verdict import Verdict
 from timeline.fitting import About, Describe, Written, fit, steps_of
 from timeline.fitting.resolve import Resolved
-from timeline.jobs import crew_for
 from timeline.options import ExportOptions, Fit, ReadingOptions
 from timeline.profile import Profile
-from timeline.reading import JoinedShares, read_shares, redrawn
+from timeline.ranks.chosen_ranks import choose_ranks
+from timeline.ranks.rank_work import Request
+from timeline.ranks.reading import JoinedShares, read_shares, redrawn
+from timeline.ranks.workers import crew_for
 from timeline.records.tables import Omission
 from timeline.reports.check_text import check_warnings
 from timeline.reports.export_report import (
@@ -36,7 +37,6 @@ from timeline.reports.export_report import (
 )
 from timeline.reports.file_notes import notes_of
 from timeline.selection import Layer, Selection
-from timeline.share import Request
 from timeline.sources.base import Source
 from timeline.suggestion import narrower_command
 from timeline.targets import check_target, check_targets, default_target

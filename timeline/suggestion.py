@@ -11,7 +11,7 @@ from timeline.fitting import Written
 from timeline.options import ExportOptions
 from timeline.printable import command_line
 from timeline.profile import Profile
-from timeline.reading import JoinedShares
+from timeline.ranks.reading import JoinedShares
 from timeline.selection import Selection
 
 __all__ = ["narrower_command"]

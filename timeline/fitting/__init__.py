@@ -24,7 +24,7 @@ from timeline.fitting.writer import (
 )
 from timeline.options import ExportOptions, Fit
 from timeline.progress import Progress
-from timeline.share import Share
+from timeline.ranks.rank_work import Share
 from timeline.tracks.picture import assemble
 from timeline.units import spell_bytes
 

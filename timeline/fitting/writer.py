@@ -17,8 +17,8 @@ from timeline.fitting.gathering import floors_of
 from timeline.fitting.resolve import Resolved
 from timeline.options import ExportOptions
 from timeline.progress import Progress
+from timeline.ranks.rank_work import Share, with_args
 from timeline.records.tables import Omission
-from timeline.share import Share, with_args
 from timeline.tracks.layers import LayerKey
 from timeline.tracks.model import Samples, Slices, Timeline, Track
 from timeline.tracks.notes import Notes, with_notes

@@ -11,14 +11,14 @@ from timeline.analysis.launch_order import matched_by_order
 from timeline.analysis.leading import Leading
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.waiting import Waiting, waiting_of
-from timeline.chosen_ranks import check_any, check_known, choose_ranks
 from timeline.errors import SelectionError
-from timeline.jobs import Crew, crew_for
 from timeline.options import ClockOptions, ReadingOptions
 from timeline.progress import Progress
+from timeline.ranks.chosen_ranks import check_any, check_known, choose_ranks
+from timeline.ranks.rank_work import BYTES_OF_ELEMENT, Request, Share, gathered, share_of
+from timeline.ranks.workers import Crew, crew_for
 from timeline.records.tables import NO_GRAPH
 from timeline.selection import SUMMARY_LAYERS, Layer, Selection
-from timeline.share import BYTES_OF_ELEMENT, Request, Share, gathered, share_of
 from timeline.sources.base import Source
 from timeline.tracks.model import element_count
 from timeline.tracks.waiting import with_waiting

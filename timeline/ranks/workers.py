@@ -232,7 +232,7 @@ def crew_for(sources: Sequence[Source], reading: ReadingOptions, progress: Progr
 
 
 def _processes(jobs: int) -> Executor:
-    from timeline.processes import Processes
+    from timeline.ranks.processes import Processes
 
     return Processes(jobs)
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import gc
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from timeline.analysis.collectives import rank_collectives
+from timeline.analysis.communication_rule import with_communication_rule
 from timeline.analysis.cut import Cut, cut, cut_window
 from timeline.analysis.leading import Leading, with_leading_detail
 from timeline.analysis.membership import NO_STEP
@@ -20,10 +23,11 @@ from timeline.analysis.overlap import (
 )
 from timeline.analysis.rank_facts import ProfileFacts, RankFacts, facts_of, profile_facts
 from timeline.analysis.selected_rank import PictureOptions, RankPicture
+from timeline.analysis.steps import with_steps
+from timeline.analysis.valid import valid
 from timeline.encoders.formats import format_of
 from timeline.fitting.gathering import gathered_within
 from timeline.options import Args, ClockOptions, StepOperators
-from timeline.rank_records import rank_records
 from timeline.records.clock import ClockMove
 from timeline.records.counting import INNER
 from timeline.records.tables import Records
@@ -33,7 +37,39 @@ from timeline.tracks.model import Arg, Slices, Timeline, Track, element_count
 from timeline.tracks.painter import ArgColumn
 from timeline.tracks.picture import RankTracks, draw_rank
 
-__all__ = ["Request", "Share", "gathered", "share_of", "share_of_records", "with_args"]
+__all__ = [
+    "Request",
+    "Share",
+    "gathered",
+    "rank_records",
+    "share_of",
+    "share_of_records",
+    "with_args",
+]
+
+
+def rank_records(source: Source, wanted: Wanted, operators: StepOperators) -> Records:
+    """Read at least what is wanted of a rank.
+
+    Raises:
+        SourceError: its profile cannot be read.
+    """
+    with _collector_paused():
+        records = source.read(wanted)
+    return with_communication_rule(with_steps(valid(records), operators))
+
+
+@contextlib.contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Reading makes millions of short-lived objects, and no cycles to look for among them."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
 
 BYTES_OF_ELEMENT = 16
 """Below so many bytes for each slice and sample a share may not fit, and is looked at closely."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from timeline.process import ENDING, settle_in, signals_held
-from timeline.records.parcels import Letter, Parcel, forget_room, room_for_parcel
+from timeline.ranks.shared_columns import Letter, Parcel, forget_room, room_for_parcel
 
 __all__ = ["Processes", "starting_processes"]
 
