@@ -17,8 +17,8 @@ from profile_overlap import COPIES, IDLE, free_segments, sweep
 from profile_shelf import COMPARABLE, Event, Profile, ProfileShelf, change_json
 
 from timeline.cli import main
-from timeline.comparing import compare
-from timeline.exporting import export
+from timeline.commands.compare import compare
+from timeline.commands.export import export
 from timeline.reports.export_report import ExportReport
 from timeline.selection import Kind, Selection
 

@@ -20,7 +20,7 @@ from perfetto_sql import TraceProcessor
 from profile_shelf import Profile, ProfileShelf
 
 from timeline.analysis.valid import valid
-from timeline.exporting import export
+from timeline.commands.export import export
 from timeline.options import Args
 from timeline.records.tables import Records
 from timeline.reports.export_report import ExportReport

@@ -29,9 +29,9 @@ from trace_packets import attributes_of
 
 from timeline.analysis.valid import valid
 from timeline.columns.strings import StringPool
+from timeline.commands.export import export
 from timeline.encoders.perfetto import encode_perfetto
 from timeline.errors import OutputError
-from timeline.exporting import export
 from timeline.options import Args
 from timeline.records.tables import Records
 from timeline.selection import DETAIL_LAYERS, Kind

@@ -33,10 +33,10 @@ from timeline.analysis.valid import valid
 from timeline.cli import main
 from timeline.columns.columns import Int64
 from timeline.columns.strings import StringPool
+from timeline.commands.export import export
 from timeline.encoders.formats import FORMATS, format_of
 from timeline.encoders.sink import Draft, write_draft
 from timeline.errors import LimitError
-from timeline.exporting import export
 from timeline.fitting import About, Written, writer
 from timeline.options import DEFAULT_LIMIT_BYTES, ExportOptions, Fit
 from timeline.progress import Silent

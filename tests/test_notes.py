@@ -13,7 +13,7 @@ from perfetto_sql import TraceProcessor
 from profile_shelf import ProfileShelf
 from row_totals import rows_of
 
-from timeline.exporting import export
+from timeline.commands.export import export
 from timeline.options import Fit
 from timeline.records.tables import Omission, OmissionCode
 from timeline.reports.export_report import ExportReport

@@ -18,7 +18,7 @@ from profile_shelf import ProfileShelf
 from timeline.analysis.operator_names import operator_type
 from timeline.analysis.operators import LONGEST_OPS, OperatorFigures, operator_figures
 from timeline.columns.strings import StringPool
-from timeline.exporting import export
+from timeline.commands.export import export
 from timeline.figures.table import Table
 from timeline.figures.verdict import total_by_type
 from timeline.records.collective_kinds import collective_kind

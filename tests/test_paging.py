@@ -20,8 +20,8 @@ from timeline.analysis.selected_rank import PictureOptions
 from timeline.columns import spill
 from timeline.columns.constant import is_constant
 from timeline.columns.spill import MappedFiles, Room, by_parts, kept, let_go
+from timeline.commands.export import export
 from timeline.errors import OutputError
-from timeline.exporting import export
 from timeline.ranks.rank_work import Request, share_of
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Layer, Selection
 from timeline.sources.base import Wanted

@@ -13,9 +13,9 @@ from profile_shelf import ProfileShelf
 from timeline.analysis.valid import valid
 from timeline.cli import main
 from timeline.columns.strings import StringPool
+from timeline.commands.export import export
 from timeline.encoders.perfetto import encode_perfetto
 from timeline.errors import RecordError, UsageError
-from timeline.exporting import export
 from timeline.options import ReadingOptions
 from timeline.ranges import FURTHEST_NS, LARGEST_ID
 from timeline.records.clock import ClockMove

@@ -23,7 +23,7 @@ from expected_picture import OVERLAP_ROWS, Shown
 from loaded_picture import LoadedPicture
 from perfetto_sql import TraceProcessor
 
-from timeline.exporting import export
+from timeline.commands.export import export
 from timeline.options import Args
 from timeline.profile import open_profile
 from timeline.reports.export_report import ExportReport

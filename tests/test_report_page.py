@@ -19,8 +19,8 @@ from made_figures import made_report
 from profile_shelf import ProfileShelf
 
 from timeline.cli import main
+from timeline.commands.export import export
 from timeline.errors import OutputError
-from timeline.exporting import export
 from timeline.figures.short_names import shortened
 from timeline.figures.verdict import total_by_type
 from timeline.records.tables import Omission, OmissionCode

@@ -11,8 +11,8 @@ from grpc_tools import protoc
 from profile_shelf import ProfileShelf
 from trace_packets import packets_of
 
+from timeline.commands.export import export
 from timeline.encoders.schema import EXTENDED_FILE, FILE_NAME, MESSAGES, descriptor_bytes
-from timeline.exporting import export
 from timeline.selection import Kind
 
 ROOT = Path(__file__).resolve().parents[1]

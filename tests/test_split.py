@@ -27,8 +27,8 @@ from trace_packets import packets_of
 
 from timeline.columns.nesting import edges_of
 from timeline.columns.strings import StringPool
+from timeline.commands.export import export
 from timeline.errors import LimitError, OutputError
-from timeline.exporting import export
 from timeline.fitting.parts import between, cut_moments
 from timeline.options import Fit
 from timeline.reports.export_report import ExportReport

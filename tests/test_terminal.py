@@ -14,7 +14,7 @@ import pytest
 from profile_shelf import ProfileShelf, change_events
 
 from timeline.cli import main
-from timeline.exporting import export
+from timeline.commands.export import export
 from timeline.figures.figures import PARTS
 from timeline.figures.table import Table
 from timeline.figures.verdict import Verdict

@@ -14,7 +14,7 @@ from loaded_picture import LoadedPicture, LoadedTrack
 from perfetto_sql import TraceProcessor
 from profile_shelf import ProfileShelf
 
-from timeline.exporting import export
+from timeline.commands.export import export
 from timeline.selection import Kind
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from make_profile import expected_overlap
 from profile_shelf import ProfileShelf
 
-from timeline.exporting import export
+from timeline.commands.export import export
 from timeline.figures.figures import PARTS, Figures
 from timeline.figures.table import Table
 from timeline.figures.verdict import Verdict

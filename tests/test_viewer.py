@@ -22,7 +22,7 @@ from perfetto_sql import TraceProcessor, web_root
 from profile_shelf import ProfileShelf
 
 from timeline.cli import main
-from timeline.exporting import export
+from timeline.commands.export import export
 from timeline.reports.export_report import ExportReport
 from timeline.selection import DETAIL_LAYERS, Selection
 from timeline.tracks.summary import OVERLAP_ROWS

@@ -21,8 +21,8 @@ from timeline.errors import (
 from timeline.version import __version__
 
 if TYPE_CHECKING:
-    from timeline.comparing import compare
-    from timeline.exporting import export
+    from timeline.commands.compare import compare
+    from timeline.commands.export import export
     from timeline.figures.table import Table
     from timeline.options import Args, Fit
     from timeline.profile import Profile, open_profile
@@ -63,7 +63,7 @@ __all__ = [
 _HOMES = {
     "Align": "timeline.selection",
     "Args": "timeline.options",
-    "ComparisonReport": "timeline.comparing",
+    "ComparisonReport": "timeline.commands.compare",
     "ExportReport": "timeline.reports.export_report",
     "Fit": "timeline.options",
     "Kind": "timeline.selection",
@@ -71,8 +71,8 @@ _HOMES = {
     "Profile": "timeline.profile",
     "Selection": "timeline.selection",
     "Table": "timeline.figures.table",
-    "compare": "timeline.comparing",
-    "export": "timeline.exporting",
+    "compare": "timeline.commands.compare",
+    "export": "timeline.commands.export",
     "open_profile": "timeline.profile",
     "show": "timeline.viewer",
 }

@@ -90,7 +90,7 @@ def _run(asked: argparse.Namespace) -> int:
     if asked.list:
         return _list(asked)
     with signals_held():  # NumPy takes an interrupt of its import for a broken installation
-        from timeline.exporting import export
+        from timeline.commands.export import export
     selection = _selection(asked)
     view = _viewer(asked)
     report = export(
@@ -152,7 +152,7 @@ def _table_file(asked: argparse.Namespace) -> str | None:
 def _compare(asked: argparse.Namespace) -> int:
     _check_prints(asked)
     with signals_held():
-        from timeline.comparing import compare
+        from timeline.commands.compare import compare
     report = compare(
         asked.base,
         asked.new,
@@ -177,7 +177,7 @@ def _compare(asked: argparse.Namespace) -> int:
 
 def _list(asked: argparse.Namespace) -> int:
     with signals_held():
-        from timeline.listing import LISTED, listing
+        from timeline.commands.listing import LISTED, listing
         from timeline.profile import profile_at
 
     with profile_at(asked.path, _opening(asked), LISTED) as profile:

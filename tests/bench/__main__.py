@@ -103,7 +103,7 @@ class Bench:
     def compile(self) -> None:
         """Have the bytecode there before the first run."""
         compiles = [sys.executable, "-m", "compileall", "-q", str(ROOT / "timeline")]
-        imports = [sys.executable, "-c", "import timeline.exporting, rich.table, " + _SCHEMA]
+        imports = [sys.executable, "-c", "import timeline.commands.export, rich.table, " + _SCHEMA]
         for command in (compiles, imports):
             subprocess.run(command, check=True, env=self._environment())
 

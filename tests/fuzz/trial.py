@@ -19,8 +19,8 @@ from fuzz.findings import Fault, fault_of
 from fuzz.promises import BrokenPromise, check_records, check_trace, check_valid
 from fuzz.target import Target
 from timeline.analysis.valid import valid
+from timeline.commands.export import export
 from timeline.errors import TimelineError
-from timeline.exporting import export
 from timeline.options import Args, Fit
 from timeline.selection import Kind, Layer, Selection
 

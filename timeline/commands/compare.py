@@ -13,17 +13,18 @@ import numpy as np
 from timeline.analysis.leading import Leading
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.selected_rank import PictureOptions
+from timeline.commands.export import drawn_of, opened, options_of
+from timeline.commands.exporting import most_names, output_files, resolution_row, warnings_of
+from timeline.commands.outputs import check_can_draw, check_targets
 from timeline.encoders.formats import format_of
 from timeline.encoders.sink import Draft, write_drafts
 from timeline.errors import UsageError
-from timeline.exporting import drawn_of, opened, options_of
 from timeline.figures.comparison import Comparison
 from timeline.figures.figures import Figures
 from timeline.figures.table import Table
 from timeline.fitting import About, Written, fit
 from timeline.fitting.resolve import Resolved
 from timeline.options import Args, ExportOptions
-from timeline.pipeline import most_names, output_files, resolution_row, warnings_of
 from timeline.profile import Profile
 from timeline.progress import Progress
 from timeline.ranks.chosen_ranks import choose_ranks
@@ -36,7 +37,6 @@ from timeline.reports.comparison_report import ComparisonReport
 from timeline.reports.file_notes import notes_of
 from timeline.selection import Align, Kind, Selection
 from timeline.sources.discovery import Finding
-from timeline.targets import check_can_draw, check_targets
 from timeline.tracks.model import Track
 from timeline.tracks.overview import step_starts_ns
 from timeline.tracks.picture import RankTracks, assemble

@@ -9,15 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
+from timeline.commands.exporting import exported
+from timeline.commands.outputs import check_can_draw
 from timeline.errors import UsageError
 from timeline.options import Args, ExportOptions, Fit
-from timeline.pipeline import exported
 from timeline.profile import Profile, profile_at
 from timeline.progress import Progress
 from timeline.reports.export_report import ExportReport
 from timeline.selection import Align, Kind, Layer, Selection, choice_of
 from timeline.sources.discovery import EXPORT, Finding
-from timeline.targets import check_can_draw
 from timeline.units import parse_bytes
 
 __all__ = ["drawn_of", "export", "opened", "options_of"]

@@ -12,6 +12,8 @@ import orjson
 from timeline.analysis.clocks import RankMove
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.selected_rank import PictureOptions
+from timeline.commands.narrower import narrower_command
+from timeline.commands.outputs import check_target, check_targets, default_target
 from timeline.encoders.formats import format_of
 from timeline.encoders.sink import Draft, write_drafts
 from timeline.errors import LimitError, spell_ids
@@ -38,8 +40,6 @@ from timeline.reports.export_report import (
 from timeline.reports.file_notes import notes_of
 from timeline.selection import Layer, Selection
 from timeline.sources.base import Source
-from timeline.suggestion import narrower_command
-from timeline.targets import check_target, check_targets, default_target
 from timeline.units import spell_count
 from timeline.version import __version__
 

@@ -1,0 +1,1 @@
+"""What each command does, in order: export, compare, list."""
