@@ -7,7 +7,7 @@ from pathlib import Path
 
 from perfetto_sql import TraceProcessor
 
-from timeline.cli import main
+from timeline.cli.main import main
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from profile_shelf import ProfileShelf
 
 import timeline
 from timeline import errors
-from timeline.cli import main
+from timeline.cli.main import main
 from timeline.errors import SelectionError, TimelineError
 from timeline.ranks.chosen_ranks import choose_ranks
 from timeline.selection import Selection

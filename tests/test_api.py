@@ -25,8 +25,8 @@ from profile_shelf import ProfileShelf
 from test_contract import members
 
 import timeline
-from timeline.arguments import build_parser
-from timeline.cli import main
+from timeline.cli.main import main
+from timeline.cli.parser import build_parser
 from timeline.profile import MOST_SELECTIONS
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Kind, Layer, Selection
 

@@ -20,7 +20,7 @@ from perfetto_sql import TraceProcessor
 from profile_archives import tar_of, write_archive, zip_of
 from profile_shelf import LAYOUTS, Profile, ProfileShelf, tree_state
 
-from timeline.cli import main
+from timeline.cli.main import main
 from timeline.sources.discovery import Discovered
 from timeline.sources.profile_place import found_at
 

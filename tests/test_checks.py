@@ -22,7 +22,7 @@ from profile_measures import (
 from profile_shelf import Profile, ProfileShelf
 
 from timeline.analysis.checks import MOST_ALIKE, Checks, RankChecks, known_reasons
-from timeline.cli import main
+from timeline.cli.main import main
 from timeline.figures.table import Table
 from timeline.records.tables import NO_ID, NO_TIME
 from timeline.records.vendor import Measure

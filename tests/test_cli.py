@@ -25,7 +25,7 @@ from profile_overlap import sweep, totals
 from profile_shelf import Event, Profile, ProfileShelf, change_events, tree_state
 
 from timeline import __version__
-from timeline.cli import main
+from timeline.cli.main import main
 from timeline.encoders.sink import Draft, write_draft
 
 SUFFIXES = (".pftrace", ".pftrace.gz", ".json", ".json.gz")
@@ -445,7 +445,7 @@ def test_full_disk(command: Command, profile: Profile) -> None:
     """When the system refuses to write on, the error says so and no file is left."""
     code = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000));"
-        "from timeline.cli import main; sys.exit(main())"
+        "from timeline.cli.main import main; sys.exit(main())"
     )
     ran = subprocess.run(
         [sys.executable, "-c", code, str(profile.path), "-o", "out.pftrace"],

@@ -22,8 +22,8 @@ from test_report_page import HOSTILE, MOST_BYTES, read
 
 import timeline
 from timeline.analysis.computing_classes import CLASSES, computing_class, tells_vector
-from timeline.arguments import build_compare_parser
-from timeline.cli import main
+from timeline.cli.main import main
+from timeline.cli.parser import build_compare_parser
 from timeline.figures.comparison import WHOLE, Comparison, operator_pairs
 from timeline.figures.table import Table
 from timeline.reports.html import comparison_page

@@ -18,9 +18,8 @@ from perfetto_sql import TraceProcessor
 from profile_shelf import ProfileShelf
 
 import timeline
-from timeline.arguments import build_compare_parser, build_parser
-from timeline.cli import main
-from timeline.usage import EPILOG
+from timeline.cli.main import main
+from timeline.cli.parser import EPILOG, build_compare_parser, build_parser
 
 PINNED = Path(__file__).parent / "golden" / "contract.txt"
 DRAWN = (

@@ -16,7 +16,7 @@ from make_profile import RankRun
 from profile_overlap import COPIES, IDLE, free_segments, sweep
 from profile_shelf import COMPARABLE, Event, Profile, ProfileShelf, change_json
 
-from timeline.cli import main
+from timeline.cli.main import main
 from timeline.commands.compare import compare
 from timeline.commands.export import export
 from timeline.reports.export_report import ExportReport

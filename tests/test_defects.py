@@ -30,7 +30,7 @@ from profile_shelf import (
     tree_state,
 )
 
-from timeline.cli import main
+from timeline.cli.main import main
 
 Report = dict[str, Any]
 OVERLAP_ROWS = ("Computing", "Communication", "Communication(Not Overlapped)", "Free")

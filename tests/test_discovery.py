@@ -26,7 +26,7 @@ from profile_shelf import (
 )
 
 from timeline.analysis.overlap import overlap_of
-from timeline.cli import main
+from timeline.cli.main import main
 from timeline.errors import NoProfileError, RankIdentityError, SourceError, UsageError
 from timeline.records.tables import Records
 from timeline.selection import DETAIL_LAYERS, Kind

@@ -17,8 +17,8 @@ from make_profile import main as make_profile
 from perfetto_sql import TraceProcessor
 from profile_shelf import ProfileShelf
 
-from timeline.arguments import build_compare_parser, build_parser
-from timeline.cli import main
+from timeline.cli.main import main
+from timeline.cli.parser import build_compare_parser, build_parser
 from timeline.profile import open_profile
 
 README = Path(__file__).resolve().parents[1] / "README.md"

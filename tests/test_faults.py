@@ -32,7 +32,7 @@ from make_profile import write_torch_text
 from perfetto_sql import TraceProcessor
 from profile_shelf import WRITERS, Profile, ProfileShelf, tiny_run
 
-from timeline.cli import main
+from timeline.cli.main import main
 from timeline.encoders.sink import publish_all, write_draft
 from timeline.errors import OutputError
 from timeline.printable import printable, printable_json
@@ -1039,7 +1039,7 @@ def die(handle):
     fsync(handle)
     os.kill(os.getpid(), signal.SIGKILL)
 os.fsync = die
-from timeline.cli import main
+from timeline.cli.main import main
 main()
 """
 

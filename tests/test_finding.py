@@ -13,7 +13,7 @@ from profile_shelf import ProfileShelf
 from test_discovery import join_databases, only, overlap_ns, ranks_of, read, without_rank
 
 import timeline
-from timeline.cli import main
+from timeline.cli.main import main
 from timeline.errors import NoProfileError, RankIdentityError, UsageError
 from timeline.sources.discovery import discover
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from profile_shelf import ProfileShelf
 
-from timeline.cli import main
+from timeline.cli.main import main
 from timeline.columns.strings import StringPool
 from timeline.errors import TimelineError
 from timeline.sources.damage import Damage

@@ -279,7 +279,7 @@ def test_nothing_is_loaded_that_is_not_chosen(
     """Of what only some profiles, files and options need, a run loads what it needs."""
     chosen = sorted({name for names in LATER.values() for name in names})
     code = (
-        "import sys; from timeline.cli import main; assert main(sys.argv[1:]) == 0;"
+        "import sys; from timeline.cli.main import main; assert main(sys.argv[1:]) == 0;"
         f"print(*(name for name in {chosen} if f'timeline.{{name}}' in sys.modules))"
     )
     path = str(shelf.get(layout, ranks=ranks).path)
@@ -357,6 +357,6 @@ def test_help_needs_no_library() -> None:
     """What encodes and computes is loaded when it is needed, not by every `--help`."""
     encoding = ("numpy", "perfetto", "google.protobuf", "orjson", "msgspec", "apsw")
     libraries = (*encoding, "rich", "argcomplete", "jinja2", "matplotlib")
-    code = f"import sys, timeline.cli; print([n for n in {libraries} if n in sys.modules])"
+    code = f"import sys, timeline.cli.main; print([n for n in {libraries} if n in sys.modules])"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"

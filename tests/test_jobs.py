@@ -40,7 +40,7 @@ from row_totals import counter_totals, row_totals
 from timeline import errors
 from timeline.analysis.leading import Leading
 from timeline.analysis.selected_rank import PictureOptions
-from timeline.cli import main
+from timeline.cli.main import main
 from timeline.encoders.formats import format_of
 from timeline.errors import SourceError, TimelineError, WorkerError
 from timeline.fitting import About, Written, fit

@@ -25,7 +25,7 @@ from timeline.analysis.collectives import rank_collectives
 from timeline.analysis.membership import membership_of
 from timeline.analysis.overlap import overlap_of, totals_by_step
 from timeline.analysis.valid import valid
-from timeline.cli import main
+from timeline.cli.main import main
 from timeline.columns.columns import Codes
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError

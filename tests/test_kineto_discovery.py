@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from profile_shelf import ProfileShelf
 
-from timeline.cli import main
+from timeline.cli.main import main
 from timeline.errors import NoProfileError, RankIdentityError, SourceError
 from timeline.selection import DETAIL_LAYERS
 from timeline.sources.base import Wanted

@@ -30,7 +30,7 @@ from timeline import fitting
 from timeline.analysis.leading import Leading
 from timeline.analysis.selected_rank import PictureOptions
 from timeline.analysis.valid import valid
-from timeline.cli import main
+from timeline.cli.main import main
 from timeline.columns.columns import Int64
 from timeline.columns.strings import StringPool
 from timeline.commands.export import export

@@ -28,7 +28,7 @@ from profile_memory import (
 from profile_shelf import Profile, ProfileShelf, change_events
 
 from timeline.analysis.valid import valid
-from timeline.cli import main
+from timeline.cli.main import main
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.records.tables import NO_TIME, Omission, OmissionCode, Records

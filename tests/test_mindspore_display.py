@@ -19,7 +19,7 @@ from profile_shelf import ProfileShelf
 
 from timeline.analysis.overlap import overlap_of
 from timeline.analysis.valid import valid
-from timeline.cli import main
+from timeline.cli.main import main
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.records.tables import NO_ID, Records, Steps

@@ -28,7 +28,7 @@ from profile_host import (
 from profile_shelf import Profile, ProfileShelf, change_fields, change_json
 
 from timeline.analysis.valid import valid
-from timeline.cli import main
+from timeline.cli.main import main
 from timeline.columns.strings import StringPool
 from timeline.records.tables import HostEvents, Omission, OmissionCode, Records
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Layer

@@ -19,7 +19,7 @@ from profile_mindspore_text import STREAM_SHIFT, device_ns
 from profile_shelf import ProfileShelf
 
 from timeline.analysis.overlap import overlap_of
-from timeline.cli import main
+from timeline.cli.main import main
 from timeline.errors import SourceError
 from timeline.records.tables import Records
 from timeline.selection import DETAIL_LAYERS

@@ -31,7 +31,7 @@ from timeline.analysis.membership import membership_of
 from timeline.analysis.overlap import overlap_of
 from timeline.analysis.steps import with_steps
 from timeline.analysis.valid import valid
-from timeline.cli import main
+from timeline.cli.main import main
 from timeline.columns.strings import StringPool
 from timeline.errors import RankIdentityError, SourceError
 from timeline.options import StepOperators

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from perfetto_sql import TraceProcessor
 from profile_shelf import Profile, ProfileShelf
 
-from timeline.cli import main
+from timeline.cli.main import main
 from timeline.errors import SourceError
 from timeline.sources.damage import Damage
 from timeline.sources.discovery import discover

@@ -24,7 +24,7 @@ from profile_msprof_sqlite import DEVICE_MONOTONIC_NS, TICK_NS, DeviceCounter
 from profile_shelf import Profile, ProfileShelf, change_fields, tree_state
 
 from timeline.analysis.valid import valid
-from timeline.cli import main
+from timeline.cli.main import main
 from timeline.columns.strings import StringPool
 from timeline.errors import NoProfileError, SourceError
 from timeline.records.tables import NO_ID, NO_TIME, Records, StepPart

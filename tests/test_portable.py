@@ -23,7 +23,7 @@ WARNED = r"""
 import sys, warnings
 warnings.filterwarnings("ignore", category=EncodingWarning)
 warnings.filterwarnings("error", category=EncodingWarning, module=r"timeline\b")
-from timeline.cli import main
+from timeline.cli.main import main
 sys.exit(main())
 """
 """Takes the warning of Python for an error where the package is warned, and not a library."""

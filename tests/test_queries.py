@@ -17,7 +17,7 @@ from profile_kineto import launching_operators
 from profile_overlap import IDLE, free_segments
 from profile_shelf import ProfileShelf
 
-from timeline.cli import main
+from timeline.cli.main import main
 
 QUERIES = Path(__file__).resolve().parents[1] / "examples" / "queries.sql"
 VIEW = re.compile(r"PERFETTO (?:VIEW|TABLE) (\w+)")

@@ -11,7 +11,7 @@ from perfetto_sql import TraceProcessor
 from profile_shelf import ProfileShelf
 
 from timeline.analysis.valid import valid
-from timeline.cli import main
+from timeline.cli.main import main
 from timeline.columns.strings import StringPool
 from timeline.commands.export import export
 from timeline.encoders.perfetto import encode_perfetto

@@ -32,7 +32,7 @@ from profile_shelf import Profile, ProfileShelf, change_fields
 
 from timeline.analysis.overlap import overlap_of
 from timeline.analysis.valid import valid
-from timeline.cli import main
+from timeline.cli.main import main
 from timeline.errors import SourceError
 from timeline.ranks.rank_work import Request, share_of
 from timeline.records.tables import (

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 import pytest
 
-from timeline.cli import main
+from timeline.cli.main import main
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 FOUR_RANKS = DATA / "gpu-ranks" / "sst_long_a2a_optimizer_4.tar.gz"

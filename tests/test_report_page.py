@@ -18,7 +18,7 @@ import pytest
 from made_figures import made_report
 from profile_shelf import ProfileShelf
 
-from timeline.cli import main
+from timeline.cli.main import main
 from timeline.commands.export import export
 from timeline.errors import OutputError
 from timeline.figures.short_names import shortened

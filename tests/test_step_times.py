@@ -13,7 +13,7 @@ import pytest
 from make_profile import expected_overlap
 from profile_shelf import ProfileShelf, change_events
 
-from timeline.cli import main
+from timeline.cli.main import main
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 TIMES = (

@@ -26,7 +26,7 @@ from profile_shelf import Profile, ProfileShelf
 from timeline.analysis.cut import cut
 from timeline.analysis.overlap import overlap_of
 from timeline.analysis.steps import with_steps
-from timeline.cli import main
+from timeline.cli.main import main
 from timeline.columns.columns import Codes
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from profile_shelf import ProfileShelf, change_events
 
-from timeline.cli import main
+from timeline.cli.main import main
 from timeline.commands.export import export
 from timeline.figures.figures import PARTS
 from timeline.figures.table import Table
@@ -205,7 +205,7 @@ def slowly(*given):
     time.sleep(0.4)
     return read(*given)
 jobs.Crew._submit = slowly
-from timeline.cli import main
+from timeline.cli.main import main
 sys.exit(main())
 """
 

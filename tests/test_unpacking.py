@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from profile_archives import tar_of, zip_of
 from profile_shelf import tree_state
 
-from timeline.cli import main
+from timeline.cli.main import main
 from timeline.errors import SourceError
 from timeline.sources import unpacking
 from timeline.sources.member_names import archive_stem, is_archive, is_wanted

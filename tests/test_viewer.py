@@ -21,7 +21,7 @@ import pytest
 from perfetto_sql import TraceProcessor, web_root
 from profile_shelf import ProfileShelf
 
-from timeline.cli import main
+from timeline.cli.main import main
 from timeline.commands.export import export
 from timeline.reports.export_report import ExportReport
 from timeline.selection import DETAIL_LAYERS, Selection

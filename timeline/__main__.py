@@ -2,7 +2,7 @@
 
 import sys
 
-from timeline.cli import main
+from timeline.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

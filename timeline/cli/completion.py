@@ -9,8 +9,8 @@ import argcomplete
 from argcomplete.completers import ChoicesCompleter, DirectoriesCompleter
 from argcomplete.shell_integration import shellcode
 
+from timeline.cli.parser import OneOf
 from timeline.selection import Layer
-from timeline.usage import OneOf
 
 __all__ = ["SHELLS", "complete", "script_lines"]
 

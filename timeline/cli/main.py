@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO
 
-from timeline.arguments import build_compare_parser, build_parser
+from timeline.cli.parser import build_compare_parser, build_parser
 from timeline.errors import TimelineError, UsageError
 from timeline.printable import command_line, printable_json, say
 from timeline.process import Terminated, interrupted_by_signals, settle_in, signals_held
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 return _compare(build_compare_parser().parse(words[1:]))
             parser = build_parser()
             if "_ARGCOMPLETE" in os.environ:
-                from timeline.completion import complete
+                from timeline.cli.completion import complete
 
                 complete(parser)
             return _run(parser.parse(words))
@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(asked: argparse.Namespace) -> int:
     _check_prints(asked)
     if asked.completion:
-        from timeline.completion import script_lines
+        from timeline.cli.completion import script_lines
 
         say(*script_lines(asked.completion))
         _flush()

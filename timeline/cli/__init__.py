@@ -1,0 +1,1 @@
+"""The command line: its parser, its completion, and what it prints."""
