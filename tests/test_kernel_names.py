@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from timeline.analysis.kernel_names import kernel_type, launched_type
-from timeline.sources.opened import opened
+from timeline.sources.files.opened import opened
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 PIECE = re.compile(r"[()<>{}\[\],*&]|^.{0,2}$")

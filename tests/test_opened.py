@@ -21,9 +21,15 @@ from timeline.cli.main import main
 from timeline.errors import SourceError
 from timeline.sources.damage import Damage
 from timeline.sources.discovery import discover
-from timeline.sources.file_names import held_file, named_files
+from timeline.sources.files.opened import (
+    held_file,
+    last_bytes,
+    named_files,
+    open_binary,
+    opened,
+    whole_text,
+)
 from timeline.sources.json_events import read_events
-from timeline.sources.opened import last_bytes, open_binary, opened, whole_text
 from timeline.sources.trace_events import Complete
 
 TEXT_LAYOUTS = ("torch-text", "mindspore-2.1", "mindstudio", "mindstudio-sliced", "mindformers")

@@ -11,7 +11,7 @@ from timeline.errors import SourceError
 from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.selection import Layer
 from timeline.sources.base import Wanted
-from timeline.sources.file_names import held_file, named_files
+from timeline.sources.files.opened import held_file, named_files
 from timeline.sources.identity import INFO_NAME, Claim, read_json
 from timeline.sources.kineto_header import a_moment_ns
 from timeline.sources.layouts import Layout

@@ -9,11 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from timeline.errors import NoProfileError, SourceError, did_you_mean
-from timeline.sources.file_names import held_file, named_files, plain_database, plain_name
+from timeline.sources.files.opened import (
+    held_file,
+    named_files,
+    plain_database,
+    plain_name,
+    readable,
+)
 from timeline.sources.kineto_header import JsonKind, kind_of_json
 from timeline.sources.kineto_names import is_named_json, is_named_kineto
 from timeline.sources.layouts import MINDSTUDIO_OUTPUT, OUTPUT, SQLITE, Capture, Layout
-from timeline.sources.opened import readable
 from timeline.sources.raw_slices import slices_in
 
 __all__ = ["find_captures", "hardware_log_ids", "step_ids", "text_ids"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from timeline.errors import SourceError
-from timeline.sources.opened import opened
+from timeline.sources.files.opened import opened
 
 __all__ = ["read_groups"]
 

@@ -15,8 +15,8 @@ from timeline.selection import Layer
 from timeline.sources.base import Clock, Identity, Source, Wanted
 from timeline.sources.captures import text_ids
 from timeline.sources.companion_kinds import UNUSED_OF_MINDSPORE, Use, kind_of, kinds_for
-from timeline.sources.exports import newest_of
-from timeline.sources.file_names import held_file, named_files
+from timeline.sources.files.newest_export import newest_of
+from timeline.sources.files.opened import held_file, named_files
 from timeline.sources.hccl_files import UNNUMBERED
 from timeline.sources.host_files import host_files
 from timeline.sources.layouts import MINDSTUDIO_OUTPUT, OUTPUT, SQLITE, Capture, Layout

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from timeline.sources.base import Clock
-from timeline.sources.opened import whole_text
+from timeline.sources.files.opened import whole_text
 
 __all__ = ["counter_clock"]
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from timeline.columns.columns import Int64
 from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.records.tables import NO_TIME
-from timeline.sources.opened import readable, whole_text
+from timeline.sources.files.opened import readable, whole_text
 
 __all__ = [
     "NANOSECOND",

@@ -10,7 +10,7 @@ from timeline.errors import SourceError, UsageError, did_you_mean
 from timeline.sources.base import Source
 from timeline.sources.captures import find_captures
 from timeline.sources.companions import with_companions
-from timeline.sources.file_names import plain_database
+from timeline.sources.files.opened import plain_database
 from timeline.sources.found_runs import FoundRun, found_runs, note_of_runs
 from timeline.sources.identity import Claim, Root, claims_of
 from timeline.sources.layouts import Capture, Layout

@@ -24,8 +24,8 @@ from timeline.records.tables import (
     PlaneTasks,
 )
 from timeline.sources.damage import left_out
+from timeline.sources.files.opened import whole_text
 from timeline.sources.microseconds import interval_ns
-from timeline.sources.opened import whole_text
 from timeline.sources.step_ticks import GROUP
 from timeline.sources.trace_events import number, text
 

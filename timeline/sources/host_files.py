@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from timeline.sources.file_names import held_file
+from timeline.sources.files.opened import held_file
 
 __all__ = ["host_files"]
 

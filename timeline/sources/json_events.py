@@ -23,8 +23,8 @@ from timeline.sources.event_pieces import (
     next_event,
     phase_of,
 )
+from timeline.sources.files.opened import UTF8_MARK, opened
 from timeline.sources.json_values import leading_values
-from timeline.sources.opened import UTF8_MARK, opened
 from timeline.sources.trace_events import Event, Metadata, Other
 
 __all__ = ["BLOCK_BYTES", "look_for_metadata", "read_as", "read_events"]

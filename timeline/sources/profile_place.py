@@ -16,12 +16,11 @@ from timeline.errors import NoProfileError, SourceError, TimelineError, UsageErr
 from timeline.records.tables import Records
 from timeline.sources.base import Clock, Identity, Source, Wanted
 from timeline.sources.discovery import EXPORT, Discovered, Finding, Unclear, discover
-from timeline.sources.file_names import plain_database
-from timeline.sources.member_names import archive_stem, is_archive
-from timeline.sources.opened import readable
+from timeline.sources.files.member_names import archive_stem, is_archive
+from timeline.sources.files.opened import plain_database, readable
 
 if TYPE_CHECKING:
-    from timeline.sources.unpacking import Report
+    from timeline.sources.files.unpacking import Report
 
 __all__ = ["found_at"]
 
@@ -135,7 +134,7 @@ class _Unpacking:
         The directories have the names of the archives and of what they lie in, because names tell
         ranks and times.
         """
-        from timeline.sources.unpacking import budget_for, unpack
+        from timeline.sources.files.unpacking import budget_for, unpack
 
         temporary = self._directory(archives[0])
         root = temporary / "archives" / (around.resolve().name or "root")
@@ -209,7 +208,7 @@ class _Unpacking:
 
     def _database(self, packed: Path) -> Path:
         """Where a compressed database lies unpacked."""
-        from timeline.sources.unpacking import budget_for, unpack_file
+        from timeline.sources.files.unpacking import budget_for, unpack_file
 
         if packed not in self._databases:
             temporary = self._directory(packed)

@@ -31,8 +31,8 @@ from timeline.sources.common.task_kinds import COPY_TYPES, compute_by_type
 from timeline.sources.damage import FFTS_REASON, left_out
 from timeline.sources.database_joins import covering_parents
 from timeline.sources.device_clock import CounterClock, read_anchor
+from timeline.sources.files.opened import open_file, readable
 from timeline.sources.identity import how_to_export
-from timeline.sources.opened import open_file, readable
 from timeline.sources.raw_clock import NO_ANCHOR, read_device_clock, read_device_info
 from timeline.sources.raw_slices import (
     RecordReader,

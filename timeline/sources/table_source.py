@@ -20,8 +20,8 @@ from timeline.sources.common.ai_cpu import ai_cpu_remark
 from timeline.sources.common.task_kinds import compute_by_type
 from timeline.sources.communication_groups import read_groups
 from timeline.sources.damage import FFTS_REASON, Damage, left_out
-from timeline.sources.exports import newest_export
-from timeline.sources.file_names import held_file, plain_name
+from timeline.sources.files.newest_export import newest_export
+from timeline.sources.files.opened import held_file, plain_name
 from timeline.sources.kernel_rows import (
     ARGS,
     DESCRIPTION,

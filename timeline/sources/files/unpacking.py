@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import BinaryIO
 
 from timeline.errors import SourceError
-from timeline.sources.archive_members import (
+from timeline.sources.files.archives import (
     BLOCK_BYTES,
     READ_AHEAD_BYTES,
     Member,
     MemberKind,
     members_of,
 )
-from timeline.sources.member_names import Places, is_archive, is_wanted
-from timeline.sources.opened import open_file, unpacked
+from timeline.sources.files.member_names import Places, is_archive, is_wanted
+from timeline.sources.files.opened import open_file, unpacked
 from timeline.units import spell_bytes
 
 __all__ = ["Budget", "Report", "budget_for", "unpack", "unpack_file"]

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, BinaryIO
 
 from timeline.errors import SourceError
-from timeline.sources.opened import unpacked
+from timeline.sources.files.opened import unpacked
 
 __all__ = ["BLOCK_BYTES", "READ_AHEAD_BYTES", "Member", "MemberKind", "members_of"]
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
-from timeline.sources.file_names import named_files
+from timeline.sources.files.opened import named_files
 
 __all__ = ["newest_export", "newest_of"]
 

@@ -1,0 +1,1 @@
+"""Files of a profile as streams, whether they are packed or not."""
