@@ -14,10 +14,10 @@ from timeline.records.tables import Omission
 from timeline.sources.counter_samples import SIZES, SampleCollector
 from timeline.sources.counter_units import name_of, unit_of
 from timeline.sources.damage import Damage
+from timeline.sources.decoders.csv_blocks import NOT_GIVEN, Block, RowShape, read_blocks
 from timeline.sources.memory_tables import rows_of_device
 from timeline.sources.microseconds import interval_ns, moments_ns
 from timeline.sources.operator_memory import UNSOUND, add_held, are_sound
-from timeline.sources.table_blocks import NOT_GIVEN, Block, RowShape, read_blocks
 
 __all__ = ["read_operator_memory"]
 

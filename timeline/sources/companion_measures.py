@@ -10,7 +10,7 @@ from timeline.errors import SourceError
 from timeline.records.tables import Omission, Records
 from timeline.records.vendor import VendorFigures, VendorLinks
 from timeline.sources.damage import Damage, unread
-from timeline.sources.sqlite_columns import open_database
+from timeline.sources.decoders.sqlite import open_database
 from timeline.sources.vendor_communication import (
     MeasuredOps,
     read_link_file,

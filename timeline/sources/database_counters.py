@@ -20,8 +20,8 @@ from timeline.records.tables import (
 from timeline.sources.counter_samples import SampleCollector
 from timeline.sources.database_names import DatabaseNames
 from timeline.sources.database_sample_tables import CounterTable, counter_tables
+from timeline.sources.decoders.sqlite import Database
 from timeline.sources.operator_memory import read_operator_memory_table
-from timeline.sources.sqlite_columns import Database
 
 __all__ = ["read_counters"]
 

@@ -11,7 +11,7 @@ from timeline.columns.distinct import translated
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.ids import NO_VALUE
 from timeline.records.tables import NO_ID
-from timeline.sources.sqlite_columns import Database
+from timeline.sources.decoders.sqlite import Database
 
 __all__ = ["DatabaseNames"]
 

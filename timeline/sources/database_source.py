@@ -43,10 +43,10 @@ from timeline.sources.damage import FFTS_REASON
 from timeline.sources.database_counters import read_counters
 from timeline.sources.database_counting import communication_rule, free_rule, own_step_sums
 from timeline.sources.database_host import read_cann_calls, read_host
-from timeline.sources.database_joins import Lookup, common_keys, covering_parents, values_at
 from timeline.sources.database_names import DatabaseNames
+from timeline.sources.decoders.joins import Lookup, common_keys, covering_parents, values_at
+from timeline.sources.decoders.sqlite import Database, open_database
 from timeline.sources.own_overlap import TABLE, overlap_of_table
-from timeline.sources.sqlite_columns import Database, open_database
 from timeline.sources.vendor_overlap import overlap_figures
 
 __all__ = ["DatabaseSource"]

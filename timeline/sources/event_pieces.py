@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar, get_args
 
 import msgspec
 
-from timeline.sources.json_values import end_of_value
+from timeline.sources.decoders.json_values import end_of_value
 from timeline.sources.trace_events import Other
 
 __all__ = ["EventDecoder", "EventT", "Piece", "fault_in", "next_event", "phase_of"]

@@ -14,7 +14,7 @@ from timeline.columns.columns import Codes, Columns, Int64, column
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_GRAPH, NO_ID, Tasks
 from timeline.sources.damage import Damage
-from timeline.sources.table_blocks import Block, RowShape, Spellings, read_blocks
+from timeline.sources.decoders.csv_blocks import Block, RowShape, Spellings, read_blocks
 from timeline.sources.whole_numbers import whole_number
 
 __all__ = ["FrameworkTable", "OperatorShapes", "describe_operators", "read_framework_table"]

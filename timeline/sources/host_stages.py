@@ -18,9 +18,9 @@ from timeline.errors import SourceError
 from timeline.records.tables import NO_ID, NO_TIME, HostEvents, Omission
 from timeline.sources.counter_samples import SIZES
 from timeline.sources.damage import Damage
+from timeline.sources.decoders.csv_blocks import RowShape, read_blocks
 from timeline.sources.files.opened import whole_text
 from timeline.sources.microseconds import moments_ns
-from timeline.sources.table_blocks import RowShape, read_blocks
 from timeline.sources.whole_numbers import whole_numbers
 
 __all__ = ["LAYER", "HostStages", "read_host_stages", "read_host_timeline"]

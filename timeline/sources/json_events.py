@@ -15,6 +15,7 @@ import numpy as np
 
 from timeline.errors import SourceError
 from timeline.sources.damage import Damage
+from timeline.sources.decoders.json_values import leading_values
 from timeline.sources.event_pieces import (
     EventDecoder,
     EventT,
@@ -24,7 +25,6 @@ from timeline.sources.event_pieces import (
     phase_of,
 )
 from timeline.sources.files.opened import UTF8_MARK, opened
-from timeline.sources.json_values import leading_values
 from timeline.sources.trace_events import Event, Metadata, Other
 
 __all__ = ["BLOCK_BYTES", "look_for_metadata", "read_as", "read_events"]

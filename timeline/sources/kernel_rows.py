@@ -15,8 +15,8 @@ from timeline.columns.distinct import distinct
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
 from timeline.sources.damage import Damage
+from timeline.sources.decoders.csv_blocks import Block, Spellings, read_blocks
 from timeline.sources.microseconds import interval_ns, moments_ns
-from timeline.sources.table_blocks import Block, Spellings, read_blocks
 
 __all__ = [
     "ARGS",

@@ -8,7 +8,7 @@ from timeline.columns.columns import Int64, Rows, picked
 from timeline.columns.constant import constant
 from timeline.columns.strings import StringPool
 from timeline.records.tables import NO_ID, CommunicationOps, FlowEnd, Flows, Tasks
-from timeline.sources.database_joins import pairs_by_key, rows_in
+from timeline.sources.decoders.joins import pairs_by_key, rows_in
 
 __all__ = ["DeviceRecords", "arrows_between"]
 

@@ -16,9 +16,9 @@ from timeline.records.tables import NO_ID, NO_TIME, Omission, OmissionCode
 from timeline.sources.counter_samples import SampleCollector, whole_bytes
 from timeline.sources.counter_units import name_of, unit_of
 from timeline.sources.damage import Damage, left_out
+from timeline.sources.decoders.csv_blocks import Block, RowShape, read_blocks
 from timeline.sources.microseconds import moments_ns
 from timeline.sources.sample_tables import SampleTable
-from timeline.sources.table_blocks import Block, RowShape, read_blocks
 
 __all__ = ["read_sample_table", "rows_of_device"]
 

@@ -11,8 +11,8 @@ import numpy as np
 from timeline.columns.columns import Float64, Int64
 from timeline.records.tables import NO_TIME, Omission
 from timeline.sources.damage import Damage
+from timeline.sources.decoders.text_lines import read_lines
 from timeline.sources.identity import read_json
-from timeline.sources.text_lines import read_lines
 from timeline.sources.whole_numbers import whole_numbers
 
 __all__ = ["AddSamples", "read_cpu_use", "read_queue_sizes", "read_queue_trace"]

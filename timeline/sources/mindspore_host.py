@@ -19,11 +19,11 @@ from timeline.sources.base import Clock, Wanted
 from timeline.sources.counter_samples import SampleCollector
 from timeline.sources.cpu_operators import read_cpu_operators
 from timeline.sources.damage import Damage, left_out, unread
+from timeline.sources.decoders.csv_blocks import RowShape, read_blocks
 from timeline.sources.host_clock import HostClock, host_clock
 from timeline.sources.host_stages import HostStages, read_host_stages, read_host_timeline
 from timeline.sources.minddata import read_cpu_use, read_queue_sizes, read_queue_trace
 from timeline.sources.own_operators import own_operators
-from timeline.sources.table_blocks import RowShape, read_blocks
 
 __all__ = ["with_mindspore_host"]
 

@@ -12,8 +12,8 @@ from timeline.records.counting import FreeRule
 from timeline.records.tables import NO_ID, NO_TIME, Spans, Tasks
 from timeline.records.vendor import Measure
 from timeline.sources.common.task_kinds import may_compute
+from timeline.sources.decoders.sqlite import Database
 from timeline.sources.lane_events import LaneEvents
-from timeline.sources.sqlite_columns import Database
 
 __all__ = [
     "MEASURES",

@@ -12,8 +12,8 @@ from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct_values
 from timeline.columns.strings import StringPool
 from timeline.records.tables import NO_ID, NO_TIME, CounterSamples, CounterSeries
-from timeline.sources.database_joins import common_keys
-from timeline.sources.loose_table import LooseTable
+from timeline.sources.decoders.joins import common_keys
+from timeline.sources.decoders.sqlite_loose import LooseTable
 from timeline.sources.parsed_clock import ParsedClock
 from timeline.sources.parsed_databases import ParsedDatabases
 

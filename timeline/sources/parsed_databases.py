@@ -9,8 +9,8 @@ from pathlib import Path
 from timeline.errors import SourceError
 from timeline.records.tables import Omission, OmissionCode
 from timeline.sources.damage import left_out
-from timeline.sources.loose_table import LooseTable
-from timeline.sources.sqlite_columns import Database, open_database
+from timeline.sources.decoders.sqlite import Database, open_database
+from timeline.sources.decoders.sqlite_loose import LooseTable
 
 __all__ = ["TASKS", "ParsedDatabases", "open_parsed"]
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from timeline.columns.columns import Int64
 from timeline.records.tables import NO_GRAPH, NO_ID, StepPart, StepParts, Steps
-from timeline.sources.database_joins import Lookup, common_keys, ordinals
-from timeline.sources.loose_table import LooseTable
+from timeline.sources.decoders.joins import Lookup, common_keys, ordinals
+from timeline.sources.decoders.sqlite_loose import LooseTable
 from timeline.sources.parsed_clock import ParsedClock
 from timeline.sources.parsed_databases import ParsedDatabases
 

@@ -12,8 +12,8 @@ from timeline.columns.distinct import distinct
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.ids import IDS
 from timeline.records.tables import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME, Tasks
-from timeline.sources.database_joins import Lookup, ordinals
-from timeline.sources.loose_table import LooseTable
+from timeline.sources.decoders.joins import Lookup, ordinals
+from timeline.sources.decoders.sqlite_loose import LooseTable
 from timeline.sources.parsed_databases import ParsedDatabases
 from timeline.sources.parsed_tasks import task_ids, task_keys
 

@@ -29,7 +29,7 @@ from timeline.sources.base import Clock, Identity, Wanted
 from timeline.sources.common.ai_cpu import ai_cpu_remark
 from timeline.sources.common.task_kinds import COPY_TYPES, compute_by_type
 from timeline.sources.damage import FFTS_REASON, left_out
-from timeline.sources.database_joins import covering_parents
+from timeline.sources.decoders.joins import covering_parents
 from timeline.sources.device_clock import CounterClock, read_anchor
 from timeline.sources.files.opened import open_file, readable
 from timeline.sources.identity import how_to_export

@@ -10,8 +10,8 @@ from timeline.columns.columns import Bool, Int64
 from timeline.columns.constant import constant
 from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, StepPart, StepParts, Steps
 from timeline.sources.damage import Damage
+from timeline.sources.decoders.csv_blocks import Block, read_blocks
 from timeline.sources.microseconds import interval_ns, moments_ns
-from timeline.sources.table_blocks import Block, read_blocks
 
 __all__ = ["read_step_table"]
 

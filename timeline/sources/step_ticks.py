@@ -21,8 +21,8 @@ from timeline.records.tables import (
     Steps,
 )
 from timeline.sources.damage import Damage
+from timeline.sources.decoders.csv_blocks import Block, RowShape, read_blocks
 from timeline.sources.microseconds import moments_ns
-from timeline.sources.table_blocks import Block, RowShape, read_blocks
 
 __all__ = ["GROUP", "StepTicks", "read_step_ticks"]
 

@@ -20,6 +20,7 @@ from timeline.sources.common.ai_cpu import ai_cpu_remark
 from timeline.sources.common.task_kinds import compute_by_type
 from timeline.sources.communication_groups import read_groups
 from timeline.sources.damage import FFTS_REASON, Damage, left_out
+from timeline.sources.decoders.csv_blocks import read_blocks
 from timeline.sources.files.newest_export import newest_export
 from timeline.sources.files.opened import held_file, plain_name
 from timeline.sources.kernel_rows import (
@@ -39,7 +40,6 @@ from timeline.sources.kernel_tasks import (
     tasks_of,
 )
 from timeline.sources.step_table import read_step_table
-from timeline.sources.table_blocks import read_blocks
 from timeline.sources.trace_sources import distinct_parts, distinct_steps
 
 __all__ = ["KernelTableSource"]

@@ -15,8 +15,8 @@ from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.records.tables import NO_ID, CommunicationOps
 from timeline.records.vendor import Measure, VendorFigures, VendorLinks
+from timeline.sources.decoders.sqlite import Database
 from timeline.sources.files.opened import opened
-from timeline.sources.sqlite_columns import Database
 
 __all__ = [
     "MeasuredOps",

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 try:
-    from timeline.sources import _rows
+    from timeline.sources.decoders import _rows
 except ImportError:
     _rows = None  # type: ignore[assignment]
 

@@ -10,7 +10,7 @@
 
 SQLITE_EXTENSION_INIT1
 
-#define STATEMENT "timeline.sources._rows.statement"
+#define STATEMENT "timeline.sources.decoders._rows.statement"
 
 static PyObject *query_error;
 
@@ -147,7 +147,7 @@ static PyMethodDef methods[] = {
 static int prepare(PyObject *module)
 {
     if (query_error == NULL)
-        query_error = PyErr_NewException("timeline.sources._rows.QueryError", NULL, NULL);
+        query_error = PyErr_NewException("timeline.sources.decoders._rows.QueryError", NULL, NULL);
     if (query_error == NULL || PyModule_AddIntConstant(module, "INTEGER", SQLITE_INTEGER) < 0 ||
         PyModule_AddIntConstant(module, "FLOAT", SQLITE_FLOAT) < 0)
         return -1;

@@ -1,0 +1,1 @@
+"""CSV, JSON and SQLite as columns, whatever they hold."""
