@@ -38,7 +38,7 @@ from timeline.options import StepOperators
 from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Records, Tasks
 from timeline.selection import DETAIL_LAYERS
 from timeline.sources.base import Wanted
-from timeline.sources.damage import Damage
+from timeline.sources.common.damage import Damage
 from timeline.sources.device_rows import read_aicpu_rows, read_device_rows
 from timeline.sources.discovery import discover
 from timeline.sources.framework_table import read_framework_table

@@ -19,7 +19,7 @@ from profile_shelf import Profile, ProfileShelf
 
 from timeline.cli.main import main
 from timeline.errors import SourceError
-from timeline.sources.damage import Damage
+from timeline.sources.common.damage import Damage
 from timeline.sources.discovery import discover
 from timeline.sources.files.opened import (
     held_file,

@@ -16,7 +16,7 @@ import apsw
 from make_profile import Run, make_run
 from profile_shelf import WRITERS
 
-from timeline.sources.database_sample_tables import counter_tables
+from timeline.sources.common.sample_tables import counter_tables
 
 __all__ = [
     "database_seeds",

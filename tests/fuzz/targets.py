@@ -34,7 +34,7 @@ from timeline.selection import DETAIL_LAYERS
 from timeline.sources import trace_reader
 from timeline.sources.base import Clock, Identity, Source, Wanted
 from timeline.sources.captures import find_captures
-from timeline.sources.damage import Damage
+from timeline.sources.common.damage import Damage
 from timeline.sources.database_source import DatabaseSource
 from timeline.sources.discovery import discover
 from timeline.sources.json_events import BLOCK_BYTES, read_events

@@ -11,12 +11,11 @@ import numpy as np
 from timeline.columns.columns import Float64, Int64
 from timeline.errors import SourceError
 from timeline.records.tables import Omission
-from timeline.sources.counter_samples import SIZES, SampleCollector
-from timeline.sources.counter_units import name_of, unit_of
-from timeline.sources.damage import Damage
+from timeline.sources.common.counters import SIZES, SampleCollector, name_of, unit_of
+from timeline.sources.common.damage import Damage
+from timeline.sources.common.decimals import interval_ns, moments_ns
 from timeline.sources.decoders.csv_blocks import NOT_GIVEN, Block, RowShape, read_blocks
 from timeline.sources.memory_tables import rows_of_device
-from timeline.sources.microseconds import interval_ns, moments_ns
 from timeline.sources.operator_memory import UNSOUND, add_held, are_sound
 
 __all__ = ["read_operator_memory"]

@@ -6,7 +6,7 @@ import enum
 import re
 from dataclasses import dataclass
 
-from timeline.sources.sample_tables import OPERATOR_MEMORY, sample_tables
+from timeline.sources.common.sample_tables import OPERATOR_MEMORY, sample_tables
 
 __all__ = ["UNUSED_OF_MINDSPORE", "UNUSED_TABLES", "CompanionKind", "Use", "kind_of", "kinds_for"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from timeline.errors import SourceError
 from timeline.records.tables import Omission, Records
 from timeline.records.vendor import VendorFigures, VendorLinks
-from timeline.sources.damage import Damage, unread
+from timeline.sources.common.damage import Damage, unread
 from timeline.sources.decoders.sqlite import open_database
 from timeline.sources.vendor_communication import (
     MeasuredOps,

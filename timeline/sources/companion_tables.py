@@ -10,11 +10,11 @@ from timeline.errors import SourceError
 from timeline.records.joining import join_records
 from timeline.records.tables import Omission, Records
 from timeline.sources.allocation_table import read_operator_memory
-from timeline.sources.counter_samples import SampleCollector
-from timeline.sources.damage import unread
+from timeline.sources.common.counters import SampleCollector
+from timeline.sources.common.damage import unread
+from timeline.sources.common.sample_tables import OPERATOR_MEMORY, sample_tables
 from timeline.sources.memory_tables import read_sample_table
 from timeline.sources.operator_memory import GROUP
-from timeline.sources.sample_tables import OPERATOR_MEMORY, sample_tables
 
 __all__ = ["with_tables"]
 

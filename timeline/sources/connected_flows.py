@@ -6,7 +6,7 @@ import numpy as np
 
 from timeline.columns.columns import Int64
 from timeline.records.tables import FlowEnd, Flows, Records
-from timeline.sources.launch_arrows import DeviceRecords
+from timeline.sources.common.launch_arrows import DeviceRecords
 from timeline.sources.trace_flows import ResolvedFlows
 
 __all__ = ["connected_flows"]

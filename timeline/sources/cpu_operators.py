@@ -11,10 +11,10 @@ from timeline.columns.columns import Float64
 from timeline.columns.constant import constant
 from timeline.columns.strings import StringPool
 from timeline.records.tables import NO_ID, NO_TIME, HostEvents, Omission
-from timeline.sources.damage import Damage
+from timeline.sources.common.damage import Damage
+from timeline.sources.common.decimals import whole_numbers
 from timeline.sources.decoders.text_lines import read_lines
 from timeline.sources.own_operators import CPU_LAYER
-from timeline.sources.whole_numbers import whole_numbers
 
 __all__ = ["read_cpu_operators"]
 

@@ -17,9 +17,9 @@ from timeline.records.tables import (
     Omission,
     OmissionCode,
 )
-from timeline.sources.counter_samples import SampleCollector
+from timeline.sources.common.counters import SampleCollector
+from timeline.sources.common.sample_tables import CounterTable, counter_tables
 from timeline.sources.database_names import DatabaseNames
-from timeline.sources.database_sample_tables import CounterTable, counter_tables
 from timeline.sources.decoders.sqlite import Database
 from timeline.sources.operator_memory import read_operator_memory_table
 

@@ -12,10 +12,10 @@ import numpy as np
 from timeline.columns.columns import Int64
 from timeline.records.counting import CommunicationRule, FreeRule
 from timeline.records.tables import NO_ID, NO_TIME
+from timeline.sources.common.decimals import moments_ns
+from timeline.sources.common.overlap_analysis import TABLE, OwnOverlap, free_rule_of
 from timeline.sources.common.task_kinds import UNCOUNTED_TYPES
 from timeline.sources.decoders.sqlite import Database, open_database
-from timeline.sources.microseconds import moments_ns
-from timeline.sources.own_overlap import TABLE, OwnOverlap, free_rule_of
 
 __all__ = ["communication_rule", "free_rule", "own_step_sums"]
 

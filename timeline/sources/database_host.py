@@ -18,10 +18,10 @@ from timeline.records.tables import (
     HostEvents,
     Tasks,
 )
+from timeline.sources.common.launch_arrows import DeviceRecords, arrows_between
 from timeline.sources.database_names import DatabaseNames
 from timeline.sources.decoders.joins import pairs_by_key
 from timeline.sources.decoders.sqlite import Database
-from timeline.sources.launch_arrows import DeviceRecords, arrows_between
 
 __all__ = ["read_cann_calls", "read_host"]
 

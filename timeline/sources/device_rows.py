@@ -11,9 +11,9 @@ from timeline.columns.constant import constant
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.records.tables import NO_ID, NO_TIME, Omission, Tasks
-from timeline.sources.damage import Damage
+from timeline.sources.common.damage import Damage
+from timeline.sources.common.decimals import milliseconds_ns, moments_ns
 from timeline.sources.decoders.csv_blocks import Block, RowShape, read_blocks, read_last_cells
-from timeline.sources.microseconds import milliseconds_ns, moments_ns
 
 __all__ = ["AI_CORE", "AI_CPU", "read_aicpu_rows", "read_device_rows"]
 

@@ -25,12 +25,12 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
-from timeline.sources.damage import Damage, left_out
+from timeline.sources.common.damage import Damage, left_out
+from timeline.sources.common.decimals import interval_ns
 from timeline.sources.device_rows import AI_CORE, AI_CPU
 from timeline.sources.display_events import DISPLAY, DisplayEvent, Label
 from timeline.sources.framework_table import OperatorShapes
 from timeline.sources.json_events import look_for_metadata, read_as
-from timeline.sources.microseconds import interval_ns
 from timeline.sources.step_ticks import GROUP
 from timeline.sources.trace_events import Other
 

@@ -12,7 +12,7 @@ import numpy as np
 from timeline.columns.columns import Codes, Int64, Rows
 from timeline.columns.constant import constant
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.sources.microseconds import interval_ns
+from timeline.sources.common.decimals import interval_ns
 from timeline.sources.trace_events import Value, number, text
 
 __all__ = ["Interval", "first_ids", "ids_of", "names_of", "numbered", "spans_of"]

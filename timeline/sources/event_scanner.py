@@ -12,7 +12,7 @@ import numpy as np
 
 from timeline.columns.columns import Int64
 from timeline.columns.strings import StringPool
-from timeline.sources.microseconds import interval_ns
+from timeline.sources.common.decimals import interval_ns
 from timeline.sources.scanned_events import COMPLETE, ScannedEvents
 from timeline.sources.spellings import Spellings
 from timeline.sources.trace_events import Args, Metadata

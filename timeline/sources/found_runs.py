@@ -11,7 +11,7 @@ from pathlib import Path
 
 from timeline.errors import spell_ids
 from timeline.sources.capture_times import Extent, named_time, read_time, recorded_time
-from timeline.sources.identity import Claim
+from timeline.sources.common.identity import Claim
 from timeline.sources.layouts import Layout
 from timeline.sources.runs import Session, are_certain, runs_of
 

@@ -13,9 +13,9 @@ import orjson
 from timeline.columns.columns import Codes, Columns, Int64, column
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_GRAPH, NO_ID, Tasks
-from timeline.sources.damage import Damage
+from timeline.sources.common.damage import Damage
+from timeline.sources.common.decimals import whole_number
 from timeline.sources.decoders.csv_blocks import Block, RowShape, Spellings, read_blocks
-from timeline.sources.whole_numbers import whole_number
 
 __all__ = ["FrameworkTable", "OperatorShapes", "describe_operators", "read_framework_table"]
 

@@ -15,7 +15,7 @@ from timeline.records.tables import (
     Records,
     Tasks,
 )
-from timeline.sources.damage import Damage, left_out
+from timeline.sources.common.damage import Damage, left_out
 from timeline.sources.framework_table import describe_operators, read_framework_table
 from timeline.sources.hccl_files import told_by
 from timeline.sources.step_graphs import main_graph, with_iterations, with_known_graphs

@@ -23,9 +23,9 @@ from timeline.records.tables import (
     OmissionCode,
     PlaneTasks,
 )
-from timeline.sources.damage import left_out
+from timeline.sources.common.damage import left_out
+from timeline.sources.common.decimals import interval_ns
 from timeline.sources.files.opened import whole_text
-from timeline.sources.microseconds import interval_ns
 from timeline.sources.step_ticks import GROUP
 from timeline.sources.trace_events import number, text
 

@@ -12,9 +12,9 @@ from timeline.errors import SourceError
 from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.records.tables import NO_TIME, Omission, Records
 from timeline.sources.base import Clock
-from timeline.sources.damage import unread
-from timeline.sources.identity import read_json, start_info_offset_ns
-from timeline.sources.whole_numbers import whole_number
+from timeline.sources.common.damage import unread
+from timeline.sources.common.decimals import whole_number
+from timeline.sources.common.identity import read_json, start_info_offset_ns
 
 __all__ = ["HostClock", "host_clock"]
 

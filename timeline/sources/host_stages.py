@@ -16,12 +16,11 @@ from timeline.columns.constant import constant
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.records.tables import NO_ID, NO_TIME, HostEvents, Omission
-from timeline.sources.counter_samples import SIZES
-from timeline.sources.damage import Damage
+from timeline.sources.common.counters import SIZES
+from timeline.sources.common.damage import Damage
+from timeline.sources.common.decimals import moments_ns, whole_numbers
 from timeline.sources.decoders.csv_blocks import RowShape, read_blocks
 from timeline.sources.files.opened import whole_text
-from timeline.sources.microseconds import moments_ns
-from timeline.sources.whole_numbers import whole_numbers
 
 __all__ = ["LAYER", "HostStages", "read_host_stages", "read_host_timeline"]
 

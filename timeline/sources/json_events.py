@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from timeline.errors import SourceError
-from timeline.sources.damage import Damage
+from timeline.sources.common.damage import Damage
 from timeline.sources.decoders.json_values import leading_values
 from timeline.sources.event_pieces import (
     EventDecoder,

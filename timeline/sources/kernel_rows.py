@@ -14,9 +14,9 @@ from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
-from timeline.sources.damage import Damage
+from timeline.sources.common.damage import Damage
+from timeline.sources.common.decimals import interval_ns, moments_ns
 from timeline.sources.decoders.csv_blocks import Block, Spellings, read_blocks
-from timeline.sources.microseconds import interval_ns, moments_ns
 
 __all__ = [
     "ARGS",

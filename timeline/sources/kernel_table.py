@@ -12,7 +12,7 @@ from timeline.columns.columns import Codes, Int64, Rows
 from timeline.columns.distinct import distinct
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_ID, NO_TIME, Omission, Tasks
-from timeline.sources.damage import Damage
+from timeline.sources.common.damage import Damage
 from timeline.sources.kernel_rows import (
     ARGS,
     DESCRIPTION,

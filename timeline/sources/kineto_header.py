@@ -14,9 +14,9 @@ import orjson
 
 from timeline.errors import SourceError
 from timeline.records.clock import EARLIEST_WALL_NS
+from timeline.sources.common.decimals import whole_number
 from timeline.sources.decoders.json_values import end_of_value, leading_values
 from timeline.sources.files.opened import UTF8_MARK, last_bytes, opened
-from timeline.sources.whole_numbers import whole_number
 
 __all__ = ["JsonKind", "KinetoHeader", "a_moment_ns", "kind_of_json", "rank_of", "read_header"]
 

@@ -30,7 +30,7 @@ from timeline.records.tables import (
 )
 from timeline.selection import Layer
 from timeline.sources.base import Wanted
-from timeline.sources.damage import Damage
+from timeline.sources.common.damage import Damage
 from timeline.sources.event_columns import numbered, spans_of
 from timeline.sources.json_events import read_as
 from timeline.sources.kineto_collectives import (

@@ -14,11 +14,10 @@ import numpy as np
 from timeline.columns.columns import Codes, Float64, Int64, Rows
 from timeline.columns.constant import constant
 from timeline.columns.strings import StringPool
+from timeline.sources.common.decimals import moments_ns, real
 from timeline.sources.event_columns import first_ids, ids_of, names_of, numbered, spans_of
-from timeline.sources.microseconds import moments_ns
 from timeline.sources.trace_events import NO_ARGS, Complete, Value
 from timeline.sources.trace_lanes import LaneKey
-from timeline.sources.whole_numbers import real
 
 __all__ = ["DecodedLanes", "LaneEvents"]
 

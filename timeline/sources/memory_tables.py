@@ -13,12 +13,11 @@ from timeline.columns.columns import Bool, Codes, Float64, Int64
 from timeline.columns.distinct import distinct
 from timeline.errors import SourceError
 from timeline.records.tables import NO_ID, NO_TIME, Omission, OmissionCode
-from timeline.sources.counter_samples import SampleCollector, whole_bytes
-from timeline.sources.counter_units import name_of, unit_of
-from timeline.sources.damage import Damage, left_out
+from timeline.sources.common.counters import SampleCollector, name_of, unit_of, whole_bytes
+from timeline.sources.common.damage import Damage, left_out
+from timeline.sources.common.decimals import moments_ns
+from timeline.sources.common.sample_tables import SampleTable
 from timeline.sources.decoders.csv_blocks import Block, RowShape, read_blocks
-from timeline.sources.microseconds import moments_ns
-from timeline.sources.sample_tables import SampleTable
 
 __all__ = ["read_sample_table", "rows_of_device"]
 

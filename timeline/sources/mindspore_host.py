@@ -16,9 +16,9 @@ from timeline.records.joining import join_records
 from timeline.records.tables import NO_TIME, HostEvents, Omission, OmissionCode, Records
 from timeline.selection import Layer
 from timeline.sources.base import Clock, Wanted
-from timeline.sources.counter_samples import SampleCollector
+from timeline.sources.common.counters import SampleCollector
+from timeline.sources.common.damage import Damage, left_out, unread
 from timeline.sources.cpu_operators import read_cpu_operators
-from timeline.sources.damage import Damage, left_out, unread
 from timeline.sources.decoders.csv_blocks import RowShape, read_blocks
 from timeline.sources.host_clock import HostClock, host_clock
 from timeline.sources.host_stages import HostStages, read_host_stages, read_host_timeline

@@ -6,8 +6,8 @@ import numpy as np
 
 from timeline.columns.columns import Bool, Float64, Int64
 from timeline.records.tables import NO_TIME, Omission, OmissionCode
-from timeline.sources.counter_samples import SampleCollector
-from timeline.sources.damage import left_out
+from timeline.sources.common.counters import SampleCollector
+from timeline.sources.common.damage import left_out
 from timeline.sources.decoders.sqlite import Database
 
 __all__ = ["GROUP", "UNSOUND", "add_held", "are_sound", "read_operator_memory_table"]

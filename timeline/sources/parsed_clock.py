@@ -11,7 +11,8 @@ import numpy as np
 from timeline.columns.columns import Float64, Int64
 from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.records.tables import NO_ID, NO_TIME
-from timeline.sources.device_clock import (
+from timeline.sources.common.decimals import whole_number
+from timeline.sources.common.device_clock import (
     NANOSECOND,
     Anchor,
     CounterClock,
@@ -23,8 +24,7 @@ from timeline.sources.device_clock import (
     read_clock_log,
     tick_of,
 )
-from timeline.sources.identity import read_json
-from timeline.sources.whole_numbers import whole_number
+from timeline.sources.common.identity import read_json
 
 __all__ = ["ParsedClock", "read_parsed_clock"]
 

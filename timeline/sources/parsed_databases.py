@@ -8,7 +8,7 @@ from pathlib import Path
 
 from timeline.errors import SourceError
 from timeline.records.tables import Omission, OmissionCode
-from timeline.sources.damage import left_out
+from timeline.sources.common.damage import left_out
 from timeline.sources.decoders.sqlite import Database, open_database
 from timeline.sources.decoders.sqlite_loose import LooseTable
 

@@ -15,8 +15,8 @@ from timeline.records.tables import (
     HostEvents,
     Tasks,
 )
+from timeline.sources.common.launch_arrows import DeviceRecords
 from timeline.sources.decoders.sqlite_loose import LooseTable
-from timeline.sources.launch_arrows import DeviceRecords
 from timeline.sources.parsed_clock import ParsedClock
 from timeline.sources.parsed_databases import ParsedDatabases
 

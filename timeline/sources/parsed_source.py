@@ -33,7 +33,7 @@ from timeline.records.tables import (
 from timeline.selection import Layer
 from timeline.sources.base import Clock, Identity, Wanted
 from timeline.sources.common.ai_cpu import ai_cpu_remark
-from timeline.sources.damage import FFTS_REASON, left_out
+from timeline.sources.common.damage import FFTS_REASON, left_out
 from timeline.sources.decoders.joins import Lookup, covering_parents
 from timeline.sources.layouts import SQLITE
 from timeline.sources.parsed_clock import ParsedClock, read_parsed_clock

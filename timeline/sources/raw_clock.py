@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from timeline.errors import SourceError
-from timeline.sources.device_clock import (
+from timeline.sources.common.device_clock import (
     Anchor,
     CounterClock,
     clock_files,
@@ -14,7 +14,7 @@ from timeline.sources.device_clock import (
     read_anchor,
     tick_of,
 )
-from timeline.sources.identity import how_to_export, read_json
+from timeline.sources.common.identity import how_to_export, read_json
 
 __all__ = ["NO_ANCHOR", "read_device_clock", "read_device_info"]
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from timeline.columns.columns import Bool
 from timeline.records.tables import Omission
-from timeline.sources.damage import Damage
+from timeline.sources.common.damage import Damage
 from timeline.sources.files.opened import open_file, readable
 
 __all__ = [

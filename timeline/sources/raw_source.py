@@ -27,12 +27,12 @@ from timeline.records.tables import (
 )
 from timeline.sources.base import Clock, Identity, Wanted
 from timeline.sources.common.ai_cpu import ai_cpu_remark
+from timeline.sources.common.damage import FFTS_REASON, left_out
+from timeline.sources.common.device_clock import CounterClock, read_anchor
+from timeline.sources.common.identity import how_to_export
 from timeline.sources.common.task_kinds import COPY_TYPES, compute_by_type
-from timeline.sources.damage import FFTS_REASON, left_out
 from timeline.sources.decoders.joins import covering_parents
-from timeline.sources.device_clock import CounterClock, read_anchor
 from timeline.sources.files.opened import open_file, readable
-from timeline.sources.identity import how_to_export
 from timeline.sources.raw_clock import NO_ANCHOR, read_device_clock, read_device_info
 from timeline.sources.raw_slices import (
     RecordReader,

@@ -10,7 +10,7 @@ import numpy as np
 from timeline.columns.columns import Bool, Columns, Int64, Pile, column
 from timeline.columns.distinct import distinct_values
 from timeline.records.tables import NO_GRAPH, NO_TIME, Omission, OmissionCode, StepParts, Steps
-from timeline.sources.damage import left_out
+from timeline.sources.common.damage import left_out
 from timeline.sources.raw_slices import Log, RecordArray, RecordReader, UInt64, layout
 from timeline.sources.step_tags import StepTags
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from timeline.errors import spell_ids
 from timeline.sources.capture_times import named_time, recorded_time
-from timeline.sources.identity import Claim, how_to_export, raw_error
+from timeline.sources.common.identity import Claim, how_to_export, raw_error
 from timeline.sources.layouts import RAW_LAYOUTS, Layout
 from timeline.sources.runs import LONGEST_NS
 

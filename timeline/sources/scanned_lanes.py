@@ -12,9 +12,9 @@ from timeline.columns.columns import Codes, Float64, Int64, Rows
 from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct
 from timeline.columns.strings import NO_NAME
+from timeline.sources.common.decimals import moments_ns
 from timeline.sources.event_scanner import ARG_NUMBERS
 from timeline.sources.lane_events import LaneEvents
-from timeline.sources.microseconds import moments_ns
 from timeline.sources.scanned_events import COMPLETE, ArgValues, ScannedEvents
 from timeline.sources.spellings import Spellings
 from timeline.sources.trace_lanes import LaneKey

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from timeline.errors import RankIdentityError, spell_ids
-from timeline.sources.identity import NOT_DISTRIBUTED, Claim
+from timeline.sources.common.identity import NOT_DISTRIBUTED, Claim
 
 __all__ = ["Settled", "settled"]
 

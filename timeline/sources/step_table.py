@@ -9,9 +9,9 @@ import numpy as np
 from timeline.columns.columns import Bool, Int64
 from timeline.columns.constant import constant
 from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, StepPart, StepParts, Steps
-from timeline.sources.damage import Damage
+from timeline.sources.common.damage import Damage
+from timeline.sources.common.decimals import interval_ns, moments_ns
 from timeline.sources.decoders.csv_blocks import Block, read_blocks
-from timeline.sources.microseconds import interval_ns, moments_ns
 
 __all__ = ["read_step_table"]
 

@@ -20,9 +20,9 @@ from timeline.records.tables import (
     StepParts,
     Steps,
 )
-from timeline.sources.damage import Damage
+from timeline.sources.common.damage import Damage
+from timeline.sources.common.decimals import moments_ns
 from timeline.sources.decoders.csv_blocks import Block, RowShape, read_blocks
-from timeline.sources.microseconds import moments_ns
 
 __all__ = ["GROUP", "StepTicks", "read_step_ticks"]
 

@@ -17,10 +17,9 @@ from timeline.columns.distinct import distinct
 from timeline.columns.numbering import Numbering
 from timeline.columns.strings import StringPool
 from timeline.records.tables import CounterSamples, CounterSeries
-from timeline.sources.counter_units import factor_of, name_and_unit
-from timeline.sources.microseconds import moments_ns
+from timeline.sources.common.counters import factor_of, name_and_unit
+from timeline.sources.common.decimals import moments_ns, real
 from timeline.sources.trace_events import Counter
-from timeline.sources.whole_numbers import real
 
 __all__ = ["CounterEvents", "CounterKey", "CounterReader", "decoded_counters"]
 

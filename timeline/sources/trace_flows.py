@@ -13,7 +13,7 @@ from timeline.columns.nesting import innermost
 from timeline.columns.numbering import Numbering
 from timeline.columns.strings import StringPool
 from timeline.records.tables import FlowEnd, Flows
-from timeline.sources.microseconds import moments_ns
+from timeline.sources.common.decimals import moments_ns
 from timeline.sources.trace_events import FlowFinish, FlowStart, FlowStep
 from timeline.sources.trace_lanes import LaneKey
 

@@ -32,17 +32,18 @@ from timeline.records.tables import (
 )
 from timeline.selection import Layer
 from timeline.sources.base import Wanted
-from timeline.sources.connected_flows import connected_flows
-from timeline.sources.damage import Damage
-from timeline.sources.event_scanner import EventScanner, is_compiled
-from timeline.sources.json_events import look_for_metadata, read_events
-from timeline.sources.lane_events import DecodedLanes, LaneEvents
-from timeline.sources.own_overlap import (
+from timeline.sources.common.damage import Damage
+from timeline.sources.common.decimals import whole_number
+from timeline.sources.common.overlap_analysis import (
     OwnOverlap,
     free_rule_of,
     overlap_of_lanes,
     settle_by_overlap,
 )
+from timeline.sources.connected_flows import connected_flows
+from timeline.sources.event_scanner import EventScanner, is_compiled
+from timeline.sources.json_events import look_for_metadata, read_events
+from timeline.sources.lane_events import DecodedLanes, LaneEvents
 from timeline.sources.scanned_arrows import add_arrows
 from timeline.sources.scanned_counters import scanned_counters
 from timeline.sources.scanned_events import ARROWS, COMPLETE, COUNTER, ScannedEvents
@@ -80,7 +81,6 @@ from timeline.sources.trace_tables import (
     tasks_table,
 )
 from timeline.sources.vendor_overlap import overlap_figures
-from timeline.sources.whole_numbers import whole_number
 
 __all__ = ["TraceFiles", "read_trace"]
 

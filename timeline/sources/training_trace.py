@@ -18,7 +18,7 @@ from timeline.records.tables import (
     StepParts,
     Steps,
 )
-from timeline.sources.damage import left_out
+from timeline.sources.common.damage import left_out
 from timeline.sources.step_ticks import GROUP, StepTicks
 
 __all__ = ["TRAINING_EVENT", "read_training_trace"]

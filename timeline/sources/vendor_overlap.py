@@ -12,9 +12,9 @@ from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.records.tables import NO_ID, NO_TIME
 from timeline.records.vendor import Measure, VendorFigures
+from timeline.sources.common.decimals import moments_ns
+from timeline.sources.common.overlap_analysis import MEASURES, OwnOverlap
 from timeline.sources.files.opened import opened
-from timeline.sources.microseconds import moments_ns
-from timeline.sources.own_overlap import MEASURES, OwnOverlap
 from timeline.sources.trace_lanes import OVERLAP, device_of
 
 __all__ = ["overlap_figures", "read_overlap_events"]

@@ -11,11 +11,11 @@ from timeline.columns.columns import Bool, Float64, Int64
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_ID
 from timeline.records.vendor import Measure, VendorFigures
-from timeline.sources.damage import Damage
+from timeline.sources.common.damage import Damage
+from timeline.sources.common.overlap_analysis import MEASURES
 from timeline.sources.decoders.csv_blocks import Block, read_blocks
 from timeline.sources.decoders.sqlite import Database
 from timeline.sources.memory_tables import rows_of_device
-from timeline.sources.own_overlap import MEASURES
 
 __all__ = ["read_operator_sums", "read_step_sums", "read_step_table"]
 

@@ -13,7 +13,7 @@ import numpy as np
 from timeline.columns.columns import Bool, Codes, Float64, Int64
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
-from timeline.sources.damage import Damage
+from timeline.sources.common.damage import Damage
 from timeline.sources.decoders.text_lines import Lines, read_lines
 from timeline.sources.trace_events import number
 

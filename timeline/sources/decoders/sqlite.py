@@ -20,7 +20,7 @@ from timeline.columns.columns import Float64, Int64
 from timeline.columns.constant import constant
 from timeline.columns.spill import Room
 from timeline.errors import SourceError
-from timeline.sources.damage import Damage
+from timeline.sources.common.damage import Damage
 from timeline.sources.decoders.sqlite_rows import column_blocks
 
 __all__ = ["Database", "connected", "open_database", "reading"]

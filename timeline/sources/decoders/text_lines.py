@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from timeline.columns.columns import Int64
 from timeline.errors import SourceError
-from timeline.sources.damage import Damage
+from timeline.sources.common.damage import Damage
 from timeline.sources.files.opened import UTF8_MARK, opened
 
 __all__ = ["Lines", "read_lines"]
