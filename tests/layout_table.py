@@ -12,7 +12,7 @@ from make_profile import RankRun, Run
 from profile_shelf import Profile
 
 from timeline.records.tables import NO_GRAPH
-from timeline.sources.captures import find_captures
+from timeline.sources.finding.captures import find_captures
 
 __all__ = ["Held", "ReadLayout", "read_layout", "table_lines"]
 

@@ -21,8 +21,8 @@ from profile_archives import tar_of, write_archive, zip_of
 from profile_shelf import LAYOUTS, Profile, ProfileShelf, tree_state
 
 from timeline.cli.main import main
-from timeline.sources.discovery import Discovered
-from timeline.sources.profile_place import found_at
+from timeline.sources.finding.discovery import Discovered
+from timeline.sources.finding.place import found_at
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 

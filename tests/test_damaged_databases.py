@@ -16,7 +16,7 @@ from timeline.records.tables import Records
 from timeline.selection import DETAIL_LAYERS
 from timeline.sources.base import Wanted
 from timeline.sources.decoders.sqlite import Database, open_database
-from timeline.sources.discovery import discover
+from timeline.sources.finding.discovery import discover
 
 ROWS = 20_000
 

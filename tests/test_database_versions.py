@@ -26,7 +26,7 @@ from timeline.records.tables import Records
 from timeline.reports.export_report import ExportReport
 from timeline.selection import DETAIL_LAYERS, Kind
 from timeline.sources.base import Wanted
-from timeline.sources.discovery import discover
+from timeline.sources.finding.discovery import discover
 
 NO_UINT32 = 4_294_967_295
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"

@@ -31,7 +31,7 @@ from timeline.errors import NoProfileError, RankIdentityError, SourceError, Usag
 from timeline.records.tables import Records
 from timeline.selection import DETAIL_LAYERS, Kind
 from timeline.sources.base import Source, Wanted
-from timeline.sources.discovery import discover
+from timeline.sources.finding.discovery import discover
 
 NEWER = "20250109130000123"
 """An hour after every tiny run."""

@@ -15,7 +15,7 @@ from test_discovery import join_databases, only, overlap_ns, ranks_of, read, wit
 import timeline
 from timeline.cli.main import main
 from timeline.errors import NoProfileError, RankIdentityError, UsageError
-from timeline.sources.discovery import discover
+from timeline.sources.finding.discovery import discover
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 

@@ -13,7 +13,7 @@ from timeline.cli.main import main
 from timeline.columns.strings import StringPool
 from timeline.errors import TimelineError
 from timeline.sources.common.damage import Damage
-from timeline.sources.discovery import discover
+from timeline.sources.finding.discovery import discover
 from timeline.sources.kernel_table import read_kernel_table
 from timeline.sources.step_table import read_step_table
 

@@ -15,7 +15,7 @@ from timeline.cli.main import main
 from timeline.errors import NoProfileError, RankIdentityError, SourceError
 from timeline.selection import DETAIL_LAYERS
 from timeline.sources.base import Wanted
-from timeline.sources.discovery import Finding, discover
+from timeline.sources.finding.discovery import Finding, discover
 from timeline.sources.kineto_header import (
     GLANCE_BYTES,
     JsonKind,

@@ -36,7 +36,7 @@ from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Layer
 from timeline.sources.base import Wanted
 from timeline.sources.common.counters import SampleCollector
 from timeline.sources.common.sample_tables import SampleTable, sample_tables
-from timeline.sources.discovery import discover
+from timeline.sources.finding.discovery import discover
 from timeline.sources.memory_tables import read_sample_table
 from timeline.sources.operator_memory import add_held
 

@@ -25,9 +25,9 @@ from timeline.errors import SourceError
 from timeline.records.tables import NO_ID, Records, Steps
 from timeline.selection import DETAIL_LAYERS
 from timeline.sources.base import Wanted
-from timeline.sources.discovery import discover
 from timeline.sources.display_limit import cut_off_by_limit
 from timeline.sources.display_timeline import read_display
+from timeline.sources.finding.discovery import discover
 
 VERSIONS = ("mindspore-display", "mindspore-display-1.5")
 MIB = 1024 * 1024

@@ -34,7 +34,7 @@ from timeline.records.tables import HostEvents, Omission, OmissionCode, Records
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Layer
 from timeline.sources.base import Wanted
 from timeline.sources.cpu_operators import read_cpu_operators
-from timeline.sources.discovery import discover
+from timeline.sources.finding.discovery import discover
 from timeline.sources.host_clock import HostClock
 from timeline.sources.host_stages import read_host_stages, read_host_timeline
 from timeline.sources.minddata import read_cpu_use, read_queue_sizes, read_queue_trace

@@ -40,7 +40,7 @@ from timeline.selection import DETAIL_LAYERS
 from timeline.sources.base import Wanted
 from timeline.sources.common.damage import Damage
 from timeline.sources.device_rows import read_aicpu_rows, read_device_rows
-from timeline.sources.discovery import discover
+from timeline.sources.finding.discovery import discover
 from timeline.sources.framework_table import read_framework_table
 from timeline.sources.step_ticks import read_step_ticks
 

@@ -20,7 +20,6 @@ from profile_shelf import Profile, ProfileShelf
 from timeline.cli.main import main
 from timeline.errors import SourceError
 from timeline.sources.common.damage import Damage
-from timeline.sources.discovery import discover
 from timeline.sources.files.opened import (
     held_file,
     last_bytes,
@@ -29,6 +28,7 @@ from timeline.sources.files.opened import (
     opened,
     whole_text,
 )
+from timeline.sources.finding.discovery import discover
 from timeline.sources.json_events import read_events
 from timeline.sources.trace_events import Complete
 

@@ -26,7 +26,7 @@ from timeline.ranks.rank_work import Request, share_of
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Layer, Selection
 from timeline.sources.base import Wanted
 from timeline.sources.decoders.sqlite import Database, open_database
-from timeline.sources.discovery import discover
+from timeline.sources.finding.discovery import discover
 from timeline.tracks.model import element_count
 
 LAYOUTS = (

@@ -38,7 +38,7 @@ from timeline.sources.base import Source, Wanted
 from timeline.sources.common.damage import Damage
 from timeline.sources.decoders import text_lines
 from timeline.sources.decoders.csv_blocks import RowShape, read_blocks
-from timeline.sources.discovery import discover
+from timeline.sources.finding.discovery import discover
 from timeline.sources.step_table import read_step_table
 
 LAYOUTS = ("kernel-details", "op-summary", "summary-directory")

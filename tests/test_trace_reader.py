@@ -51,7 +51,7 @@ from timeline.sources import event_scanner, trace_reader
 from timeline.sources.base import Wanted
 from timeline.sources.common.counters import name_and_unit
 from timeline.sources.common.damage import Damage
-from timeline.sources.discovery import discover
+from timeline.sources.finding.discovery import discover
 from timeline.sources.json_events import read_events
 from timeline.sources.trace_events import Args, Event, Other, Value, number, text
 from timeline.sources.trace_reader import HELD_EVENTS, TraceFiles, read_trace

@@ -36,7 +36,7 @@ from timeline.records.tables import NO_GRAPH, Omission
 from timeline.reports.comparison_report import ComparisonReport
 from timeline.reports.file_notes import notes_of
 from timeline.selection import Align, Kind, Selection
-from timeline.sources.discovery import Finding
+from timeline.sources.finding.discovery import Finding
 from timeline.tracks.model import Track
 from timeline.tracks.overview import step_starts_ns
 from timeline.tracks.picture import RankTracks, assemble

@@ -17,7 +17,7 @@ from timeline.profile import Profile, profile_at
 from timeline.progress import Progress
 from timeline.reports.export_report import ExportReport
 from timeline.selection import Align, Kind, Layer, Selection, choice_of
-from timeline.sources.discovery import EXPORT, Finding
+from timeline.sources.finding.discovery import EXPORT, Finding
 from timeline.units import parse_bytes
 
 __all__ = ["drawn_of", "export", "opened", "options_of"]

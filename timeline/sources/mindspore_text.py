@@ -18,7 +18,6 @@ from timeline.records.tables import (
 )
 from timeline.selection import Layer
 from timeline.sources.base import Clock, Identity, Wanted
-from timeline.sources.captures import text_ids
 from timeline.sources.common.damage import left_out
 from timeline.sources.common.decimals import moment_ns
 from timeline.sources.common.identity import read_json
@@ -26,6 +25,7 @@ from timeline.sources.device_rows import read_aicpu_rows, read_device_rows
 from timeline.sources.display_limit import CutOff, cut_off_by_limit
 from timeline.sources.display_timeline import Display, names_its_rows, read_display
 from timeline.sources.files.opened import held_file, whole_text
+from timeline.sources.finding.captures import text_ids
 from timeline.sources.growing_records import GrowingRecords
 from timeline.sources.hccl_files import hccl_files, read_hccl_files
 from timeline.sources.step_ticks import StepTicks, read_step_ticks

@@ -6,10 +6,10 @@ from collections import defaultdict
 from pathlib import Path
 
 from timeline.errors import spell_ids
-from timeline.sources.capture_times import named_time, recorded_time
 from timeline.sources.common.identity import Claim, how_to_export, raw_error
+from timeline.sources.finding.capture_times import named_time, recorded_time
+from timeline.sources.finding.runs import LONGEST_NS
 from timeline.sources.layouts import RAW_LAYOUTS, Layout
-from timeline.sources.runs import LONGEST_NS
 
 __all__ = ["without_twins"]
 

@@ -10,10 +10,10 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from timeline.errors import spell_ids
-from timeline.sources.capture_times import Extent, named_time, read_time, recorded_time
 from timeline.sources.common.identity import Claim
+from timeline.sources.finding.capture_times import Extent, named_time, read_time, recorded_time
+from timeline.sources.finding.runs import Session, are_certain, runs_of
 from timeline.sources.layouts import Layout
-from timeline.sources.runs import Session, are_certain, runs_of
 
 __all__ = ["FoundRun", "found_runs", "note_of_runs"]
 
