@@ -23,8 +23,8 @@ from timeline.options import StepOperators
 from timeline.ranks.rank_work import Request, share_of_records
 from timeline.records.tables import GPU, NO_GRAPH, NO_ID, NO_TIME, Records, StepPart
 from timeline.selection import DETAIL_LAYERS, Selection
-from timeline.sources.base import Source, Wanted
 from timeline.sources.finding.discovery import discover
+from timeline.sources.source import Source, Wanted
 
 __all__ = ["RankTracks", "Rows", "Span", "read_tracks"]
 

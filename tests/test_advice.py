@@ -20,7 +20,7 @@ from timeline.cli.main import main
 from timeline.errors import SelectionError, TimelineError
 from timeline.ranks.chosen_ranks import choose_ranks
 from timeline.selection import Selection
-from timeline.sources.base import Identity, Source
+from timeline.sources.source import Identity, Source
 
 PACKAGE = Path(timeline.__file__).parent
 KINDS = {

@@ -25,8 +25,8 @@ from timeline.options import Args
 from timeline.records.tables import Records
 from timeline.reports.export_report import ExportReport
 from timeline.selection import DETAIL_LAYERS, Kind
-from timeline.sources.base import Wanted
 from timeline.sources.finding.discovery import discover
+from timeline.sources.source import Wanted
 
 NO_UINT32 = 4_294_967_295
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"

@@ -30,8 +30,8 @@ from timeline.cli.main import main
 from timeline.errors import NoProfileError, RankIdentityError, SourceError, UsageError
 from timeline.records.tables import Records
 from timeline.selection import DETAIL_LAYERS, Kind
-from timeline.sources.base import Source, Wanted
 from timeline.sources.finding.discovery import discover
+from timeline.sources.source import Source, Wanted
 
 NEWER = "20250109130000123"
 """An hour after every tiny run."""

@@ -23,8 +23,8 @@ from timeline.errors import SourceError
 from timeline.records.tables import FlowEnd, Records
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Layer
 from timeline.sources import event_scanner, json_events, trace_reader
-from timeline.sources.base import Wanted
 from timeline.sources.event_scanner import EventScanner, is_compiled
+from timeline.sources.source import Wanted
 from timeline.sources.trace_events import Args
 from timeline.sources.trace_reader import TraceFiles, read_trace
 

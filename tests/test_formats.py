@@ -35,8 +35,8 @@ from timeline.errors import OutputError
 from timeline.options import Args
 from timeline.records.tables import Records
 from timeline.selection import DETAIL_LAYERS, Kind
-from timeline.sources.base import Wanted
 from timeline.sources.finding.discovery import discover
+from timeline.sources.source import Wanted
 from timeline.tracks.model import Arrows, Schema, Slices, Timeline, Track
 from timeline.version import __version__
 

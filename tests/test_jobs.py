@@ -54,7 +54,7 @@ from timeline.ranks.reading import JoinedShares, read_shares, redrawn
 from timeline.ranks.workers import AHEAD, WORTH_PROCESSES_BYTES, Crew, crew_for
 from timeline.records.tables import Records
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Kind, Selection
-from timeline.sources.base import Clock, Identity, Wanted
+from timeline.sources.source import Clock, Identity, Wanted
 
 _Result = TypeVar("_Result")
 PROC = Path("/proc")

@@ -14,7 +14,6 @@ from profile_shelf import ProfileShelf
 from timeline.cli.main import main
 from timeline.errors import NoProfileError, RankIdentityError, SourceError
 from timeline.selection import DETAIL_LAYERS
-from timeline.sources.base import Wanted
 from timeline.sources.finding.discovery import Finding, discover
 from timeline.sources.kineto_header import (
     GLANCE_BYTES,
@@ -24,6 +23,7 @@ from timeline.sources.kineto_header import (
     read_header,
 )
 from timeline.sources.kineto_names import KinetoName, read_name
+from timeline.sources.source import Wanted
 
 EVENT = {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 10, "dur": 5}
 

@@ -44,8 +44,8 @@ from timeline.ranks.rank_work import Request, Share, share_of_records
 from timeline.records.tables import HostEvents, Records, Steps, Tasks
 from timeline.reports.export_report import ExportReport
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Kind, Layer, Selection
-from timeline.sources.base import Wanted
 from timeline.sources.finding.discovery import discover
+from timeline.sources.source import Wanted
 
 SUFFIXES = tuple(form.suffix for form in FORMATS)
 LEAST_LIMIT = 64 << 10

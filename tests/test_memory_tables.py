@@ -33,12 +33,12 @@ from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.records.tables import NO_TIME, Omission, OmissionCode, Records
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Layer
-from timeline.sources.base import Wanted
 from timeline.sources.common.counters import SampleCollector
 from timeline.sources.common.sample_tables import SampleTable, sample_tables
 from timeline.sources.finding.discovery import discover
 from timeline.sources.memory_tables import read_sample_table
 from timeline.sources.operator_memory import add_held
+from timeline.sources.source import Wanted
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 MEBIBYTE = 1 << 20

@@ -23,8 +23,8 @@ from timeline.cli.main import main
 from timeline.errors import SourceError
 from timeline.records.tables import Records
 from timeline.selection import DETAIL_LAYERS
-from timeline.sources.base import Wanted
 from timeline.sources.finding.discovery import discover
+from timeline.sources.source import Wanted
 
 HARDWARE = "hwts.log.data.45.dev.profiler_default_tag.0.slice_0"
 TRAINING = "training_trace.46.dev.profiler_default_tag.0.slice_0"

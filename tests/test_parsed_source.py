@@ -29,12 +29,12 @@ from timeline.columns.strings import StringPool
 from timeline.errors import NoProfileError, SourceError
 from timeline.records.tables import NO_ID, NO_TIME, Records, StepPart
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Layer
-from timeline.sources.base import Source, Wanted
 from timeline.sources.common.device_clock import Anchor, CounterClock
 from timeline.sources.decoders.sqlite import open_database
 from timeline.sources.decoders.sqlite_loose import LooseTable
 from timeline.sources.finding.discovery import discover
 from timeline.sources.parsed_clock import ParsedClock
+from timeline.sources.source import Source, Wanted
 
 VERSIONS = ("msprof-sqlite", "msprof-sqlite-numbered", "msprof-sqlite-launched")
 RUN: dict[str, Any] = {"graphs": (1, 3), "planes": 3}

@@ -19,8 +19,8 @@ import pytest
 from timeline.analysis.valid import valid
 from timeline.records.tables import FlowEnd, Records
 from timeline.selection import DETAIL_LAYERS
-from timeline.sources.base import Wanted
 from timeline.sources.finding.discovery import discover
+from timeline.sources.source import Wanted
 
 CAPTURES = Path(__file__).resolve().parents[2] / "shared" / "data" / "msprof-single"
 BESIDE = ("*/info.json*", "*/start_info*", "*/host_start.log*", "*/dev_start.log*")

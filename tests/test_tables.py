@@ -34,11 +34,11 @@ from timeline.options import StepOperators
 from timeline.ranks.rank_work import Request, share_of
 from timeline.records.tables import NO_CONTEXT, NO_ID, NO_TIME, Records, Tasks
 from timeline.selection import DETAIL_LAYERS, Selection
-from timeline.sources.base import Source, Wanted
 from timeline.sources.common.damage import Damage
 from timeline.sources.decoders import text_lines
 from timeline.sources.decoders.csv_blocks import RowShape, read_blocks
 from timeline.sources.finding.discovery import discover
+from timeline.sources.source import Source, Wanted
 from timeline.sources.step_table import read_step_table
 
 LAYOUTS = ("kernel-details", "op-summary", "summary-directory")

@@ -18,9 +18,9 @@ from timeline.analysis.valid import valid
 from timeline.columns.strings import StringPool
 from timeline.records.tables import NO_CONTEXT, FlowEnd, Records
 from timeline.selection import DETAIL_LAYERS
-from timeline.sources.base import Wanted
 from timeline.sources.common.task_kinds import compute_by_type
 from timeline.sources.finding.discovery import discover
+from timeline.sources.source import Wanted
 from timeline.sources.trace_reader import TraceFiles, read_trace
 
 START_US = 1_736_424_000_000_000

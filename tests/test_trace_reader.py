@@ -48,11 +48,11 @@ from timeline.records.tables import (
 )
 from timeline.selection import Layer
 from timeline.sources import event_scanner, trace_reader
-from timeline.sources.base import Wanted
 from timeline.sources.common.counters import name_and_unit
 from timeline.sources.common.damage import Damage
 from timeline.sources.finding.discovery import discover
 from timeline.sources.json_events import read_events
+from timeline.sources.source import Wanted
 from timeline.sources.trace_events import Args, Event, Other, Value, number, text
 from timeline.sources.trace_reader import HELD_EVENTS, TraceFiles, read_trace
 

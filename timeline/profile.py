@@ -21,9 +21,9 @@ from timeline.options import ClockOptions, ReadingOptions, StepOperators
 from timeline.progress import Progress, Silent
 from timeline.records.tables import Omission
 from timeline.selection import Align, Selection, choice_of
-from timeline.sources.base import Source
 from timeline.sources.finding.discovery import EXPORT, Discovered, Finding
 from timeline.sources.finding.place import found_at
+from timeline.sources.source import Source
 from timeline.units import parse_duration_ns
 
 if TYPE_CHECKING:

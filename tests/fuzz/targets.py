@@ -32,13 +32,13 @@ from timeline.errors import SourceError, TimelineError
 from timeline.records.tables import Records, Tasks
 from timeline.selection import DETAIL_LAYERS
 from timeline.sources import trace_reader
-from timeline.sources.base import Clock, Identity, Source, Wanted
 from timeline.sources.common.damage import Damage
 from timeline.sources.database_source import DatabaseSource
 from timeline.sources.finding.captures import find_captures
 from timeline.sources.finding.discovery import discover
 from timeline.sources.json_events import BLOCK_BYTES, read_events
 from timeline.sources.kernel_table import describe_tasks, read_kernel_table
+from timeline.sources.source import Clock, Identity, Source, Wanted
 from timeline.sources.step_table import read_step_table
 from timeline.sources.trace_reader import TraceFiles, read_trace
 from timeline.sources.trace_sources import (

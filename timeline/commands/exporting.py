@@ -39,7 +39,7 @@ from timeline.reports.export_report import (
 )
 from timeline.reports.file_notes import notes_of
 from timeline.selection import Layer, Selection
-from timeline.sources.base import Source
+from timeline.sources.source import Source
 from timeline.units import spell_count
 from timeline.version import __version__
 

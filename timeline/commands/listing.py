@@ -17,9 +17,9 @@ from timeline.ranks.rank_work import rank_records
 from timeline.ranks.workers import crew_for
 from timeline.records.tables import NO_GRAPH
 from timeline.selection import SUMMARY_LAYERS, Selection
-from timeline.sources.base import Source, Wanted
 from timeline.sources.finding.discovery import Finding, Unclear
 from timeline.sources.finding.found_runs import FoundRun
+from timeline.sources.source import Source, Wanted
 from timeline.units import spell_bytes, spell_duration
 
 __all__ = ["LISTED", "Listing", "listing"]

@@ -9,7 +9,7 @@ from pathlib import Path
 from timeline.errors import OutputError, UsageError, spell_ids
 from timeline.options import ExportOptions
 from timeline.selection import Kind, Selection
-from timeline.sources.base import Source
+from timeline.sources.source import Source
 
 __all__ = ["check_can_draw", "check_target", "check_targets", "default_target"]
 

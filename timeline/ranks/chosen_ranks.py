@@ -7,7 +7,7 @@ from pathlib import Path
 
 from timeline.errors import SelectionError, SourceError, spell_ids
 from timeline.selection import Selection
-from timeline.sources.base import Source
+from timeline.sources.source import Source
 
 __all__ = ["check_any", "check_known", "choose_ranks"]
 

@@ -32,7 +32,7 @@ from timeline.records.clock import ClockMove
 from timeline.records.counting import INNER
 from timeline.records.tables import Records
 from timeline.selection import Kind, Selection
-from timeline.sources.base import Source, Wanted
+from timeline.sources.source import Source, Wanted
 from timeline.tracks.model import Arg, Slices, Timeline, Track, element_count
 from timeline.tracks.painter import ArgColumn
 from timeline.tracks.picture import RankTracks, draw_rank

@@ -19,7 +19,7 @@ from timeline.ranks.rank_work import BYTES_OF_ELEMENT, Request, Share, gathered,
 from timeline.ranks.workers import Crew, crew_for
 from timeline.records.tables import NO_GRAPH
 from timeline.selection import SUMMARY_LAYERS, Layer, Selection
-from timeline.sources.base import Source
+from timeline.sources.source import Source
 from timeline.tracks.model import element_count
 from timeline.tracks.waiting import with_waiting
 

@@ -16,7 +16,7 @@ from timeline.encoders.packing import Workers
 from timeline.errors import TimelineError, UsageError, WorkerError
 from timeline.options import ReadingOptions
 from timeline.progress import Progress, RanksRead
-from timeline.sources.base import Source
+from timeline.sources.source import Source
 
 __all__ = ["Crew", "crew_for"]
 

@@ -12,15 +12,24 @@ from pathlib import Path
 from timeline.records.tables import Records
 from timeline.records.vendor import UnusedFile
 from timeline.selection import Layer
-from timeline.sources.base import Clock, Identity, Source, Wanted
 from timeline.sources.companion_kinds import UNUSED_OF_MINDSPORE, Use, kind_of, kinds_for
 from timeline.sources.files.newest_export import newest_of
 from timeline.sources.files.opened import held_file, named_files
 from timeline.sources.finding.captures import text_ids
 from timeline.sources.hccl_files import UNNUMBERED
 from timeline.sources.host_files import host_files
-from timeline.sources.layouts import MINDSTUDIO_OUTPUT, OUTPUT, SQLITE, Capture, Layout
 from timeline.sources.own_operators import own_operators
+from timeline.sources.source import (
+    MINDSTUDIO_OUTPUT,
+    OUTPUT,
+    SQLITE,
+    Capture,
+    Clock,
+    Identity,
+    Layout,
+    Source,
+    Wanted,
+)
 
 __all__ = ["CompanionSource", "with_companions"]
 

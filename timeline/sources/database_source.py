@@ -35,7 +35,6 @@ from timeline.records.tables import (
 )
 from timeline.records.vendor import UnusedFile
 from timeline.selection import Layer
-from timeline.sources.base import Clock, Identity, Wanted
 from timeline.sources.common.ai_cpu import ai_cpu_remark
 from timeline.sources.common.damage import FFTS_REASON
 from timeline.sources.common.overlap_analysis import TABLE, overlap_of_table
@@ -47,6 +46,7 @@ from timeline.sources.database_host import read_cann_calls, read_host
 from timeline.sources.database_names import DatabaseNames
 from timeline.sources.decoders.joins import Lookup, common_keys, covering_parents, values_at
 from timeline.sources.decoders.sqlite import Database, open_database
+from timeline.sources.source import Clock, Identity, Wanted
 from timeline.sources.vendor_overlap import overlap_figures
 
 __all__ = ["DatabaseSource"]

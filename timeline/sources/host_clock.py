@@ -11,10 +11,10 @@ from timeline.columns.columns import Bool, Int64
 from timeline.errors import SourceError
 from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.records.tables import NO_TIME, Omission, Records
-from timeline.sources.base import Clock
 from timeline.sources.common.damage import unread
 from timeline.sources.common.decimals import whole_number
 from timeline.sources.common.identity import read_json, start_info_offset_ns
+from timeline.sources.source import Clock
 
 __all__ = ["HostClock", "host_clock"]
 

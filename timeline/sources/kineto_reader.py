@@ -29,7 +29,6 @@ from timeline.records.tables import (
     Tasks,
 )
 from timeline.selection import Layer
-from timeline.sources.base import Wanted
 from timeline.sources.common.damage import Damage
 from timeline.sources.event_columns import numbered, spans_of
 from timeline.sources.json_events import read_as
@@ -60,6 +59,7 @@ from timeline.sources.kineto_tables import (
     host_table,
     memory_counter,
 )
+from timeline.sources.source import Wanted
 from timeline.sources.trace_counters import CounterKey, CounterReader, decoded_counters
 from timeline.sources.trace_events import (
     Counter,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from timeline.columns.strings import StringPool
 from timeline.records.tables import Records
-from timeline.sources.base import Clock, Identity, Wanted
 from timeline.sources.kineto_header import read_header
 from timeline.sources.kineto_reader import read_kineto
+from timeline.sources.source import Clock, Identity, Wanted
 
 __all__ = ["KinetoSource"]
 

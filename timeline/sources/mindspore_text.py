@@ -17,7 +17,6 @@ from timeline.records.tables import (
     Records,
 )
 from timeline.selection import Layer
-from timeline.sources.base import Clock, Identity, Wanted
 from timeline.sources.common.damage import left_out
 from timeline.sources.common.decimals import moment_ns
 from timeline.sources.common.identity import read_json
@@ -28,6 +27,7 @@ from timeline.sources.files.opened import held_file, whole_text
 from timeline.sources.finding.captures import text_ids
 from timeline.sources.growing_records import GrowingRecords
 from timeline.sources.hccl_files import hccl_files, read_hccl_files
+from timeline.sources.source import Clock, Identity, Wanted
 from timeline.sources.step_ticks import StepTicks, read_step_ticks
 from timeline.sources.trace_reader import TraceFiles, read_trace
 

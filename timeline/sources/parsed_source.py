@@ -31,11 +31,9 @@ from timeline.records.tables import (
     Tasks,
 )
 from timeline.selection import Layer
-from timeline.sources.base import Clock, Identity, Wanted
 from timeline.sources.common.ai_cpu import ai_cpu_remark
 from timeline.sources.common.damage import FFTS_REASON, left_out
 from timeline.sources.decoders.joins import Lookup, covering_parents
-from timeline.sources.layouts import SQLITE
 from timeline.sources.parsed_clock import ParsedClock, read_parsed_clock
 from timeline.sources.parsed_communication import Communication, read_communication
 from timeline.sources.parsed_counters import read_counters
@@ -44,6 +42,7 @@ from timeline.sources.parsed_host import launch_arrows, read_calls, read_marks
 from timeline.sources.parsed_steps import ParsedSteps, read_steps
 from timeline.sources.parsed_tasks import DeviceTasks, described, read_device_tasks
 from timeline.sources.parsed_transfers import read_transfers
+from timeline.sources.source import SQLITE, Clock, Identity, Wanted
 
 __all__ = ["ParsedSource"]
 

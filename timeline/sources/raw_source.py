@@ -25,7 +25,6 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
-from timeline.sources.base import Clock, Identity, Wanted
 from timeline.sources.common.ai_cpu import ai_cpu_remark
 from timeline.sources.common.damage import FFTS_REASON, left_out
 from timeline.sources.common.device_clock import CounterClock, read_anchor
@@ -52,6 +51,7 @@ from timeline.sources.raw_tasks import (
     read_intervals,
     stars_log,
 )
+from timeline.sources.source import Clock, Identity, Wanted
 
 __all__ = ["RawSlicesSource"]
 

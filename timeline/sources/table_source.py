@@ -15,7 +15,6 @@ from timeline.columns.strings import StringPool
 from timeline.errors import SourceError, spell_ids
 from timeline.records.tables import NO_ID, Omission, OmissionCode, Records, StepParts, Steps
 from timeline.selection import Layer
-from timeline.sources.base import Clock, Identity, Wanted
 from timeline.sources.common.ai_cpu import ai_cpu_remark
 from timeline.sources.common.damage import FFTS_REASON, Damage, left_out
 from timeline.sources.common.task_kinds import compute_by_type
@@ -39,6 +38,7 @@ from timeline.sources.kernel_tasks import (
     steps_of,
     tasks_of,
 )
+from timeline.sources.source import Clock, Identity, Wanted
 from timeline.sources.step_table import read_step_table
 from timeline.sources.trace_sources import distinct_parts, distinct_steps
 

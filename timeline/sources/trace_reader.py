@@ -31,7 +31,6 @@ from timeline.records.tables import (
     Tasks,
 )
 from timeline.selection import Layer
-from timeline.sources.base import Wanted
 from timeline.sources.common.damage import Damage
 from timeline.sources.common.decimals import whole_number
 from timeline.sources.common.overlap_analysis import (
@@ -48,6 +47,7 @@ from timeline.sources.scanned_arrows import add_arrows
 from timeline.sources.scanned_counters import scanned_counters
 from timeline.sources.scanned_events import ARROWS, COMPLETE, COUNTER, ScannedEvents
 from timeline.sources.scanned_lanes import lanes_by, lanes_of
+from timeline.sources.source import Wanted
 from timeline.sources.spellings import Spellings
 from timeline.sources.trace_counters import CounterKey, CounterReader, decoded_counters
 from timeline.sources.trace_events import (

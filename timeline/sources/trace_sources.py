@@ -13,12 +13,12 @@ from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.records.joining import join_records
 from timeline.records.tables import NO_ID, Records, StepParts, Steps
-from timeline.sources.base import Clock, Identity, Wanted
 from timeline.sources.common.damage import Damage
 from timeline.sources.common.identity import raw_error
 from timeline.sources.files.newest_export import newest_export
 from timeline.sources.files.opened import held_file, named_files, plain_name
 from timeline.sources.kernel_table import describe_tasks, end_tasks, read_kernel_table
+from timeline.sources.source import Clock, Identity, Wanted
 from timeline.sources.step_table import read_step_table
 from timeline.sources.trace_reader import TraceFiles, read_trace
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from timeline.sources.base import Clock
 from timeline.sources.files.opened import whole_text
+from timeline.sources.source import Clock
 
 __all__ = ["counter_clock"]
 

@@ -12,7 +12,6 @@ import orjson
 
 from timeline.errors import SourceError
 from timeline.records.tables import NO_ID
-from timeline.sources.base import Clock, Identity
 from timeline.sources.common.counter_clock import counter_clock
 from timeline.sources.common.decimals import whole_number
 from timeline.sources.decoders.sqlite import Database, open_database
@@ -20,7 +19,7 @@ from timeline.sources.files.opened import held_file, named_files, opened, plain_
 from timeline.sources.finding.captures import hardware_log_ids, step_ids, text_ids
 from timeline.sources.kineto_header import rank_of
 from timeline.sources.kineto_names import read_name
-from timeline.sources.layouts import NUMBERED_LAYOUTS, Capture, Layout
+from timeline.sources.source import NUMBERED_LAYOUTS, Capture, Clock, Identity, Layout
 
 __all__ = [
     "INFO_NAME",

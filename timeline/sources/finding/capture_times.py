@@ -10,14 +10,13 @@ from pathlib import Path
 from timeline.errors import SourceError
 from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.selection import Layer
-from timeline.sources.base import Wanted
 from timeline.sources.common.decimals import whole_number
 from timeline.sources.common.identity import INFO_NAME, Claim, read_json
 from timeline.sources.decoders.sqlite import open_database
 from timeline.sources.files.opened import held_file, named_files
+from timeline.sources.formats import source_of
 from timeline.sources.kineto_header import a_moment_ns
-from timeline.sources.layouts import Layout
-from timeline.sources.readers import source_of
+from timeline.sources.source import Layout, Wanted
 
 __all__ = ["Extent", "named_time", "read_time", "recorded_time"]
 

@@ -18,8 +18,8 @@ from timeline.sources.files.opened import (
 )
 from timeline.sources.kineto_header import JsonKind, kind_of_json
 from timeline.sources.kineto_names import is_named_json, is_named_kineto
-from timeline.sources.layouts import MINDSTUDIO_OUTPUT, OUTPUT, SQLITE, Capture, Layout
 from timeline.sources.raw_slices import slices_in
+from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT, SQLITE, Capture, Layout
 
 __all__ = ["find_captures", "hardware_log_ids", "step_ids", "text_ids"]
 

@@ -9,7 +9,7 @@ from timeline.errors import spell_ids
 from timeline.sources.common.identity import Claim, how_to_export, raw_error
 from timeline.sources.finding.capture_times import named_time, recorded_time
 from timeline.sources.finding.runs import LONGEST_NS
-from timeline.sources.layouts import RAW_LAYOUTS, Layout
+from timeline.sources.source import RAW_LAYOUTS, Layout
 
 __all__ = ["without_twins"]
 

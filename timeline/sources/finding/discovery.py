@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from timeline.errors import SourceError, UsageError, did_you_mean
-from timeline.sources.base import Source
 from timeline.sources.common.identity import Claim, Root, claims_of
 from timeline.sources.companions import with_companions
 from timeline.sources.files.opened import plain_database
@@ -15,8 +14,8 @@ from timeline.sources.finding.captures import find_captures
 from timeline.sources.finding.copies import without_twins
 from timeline.sources.finding.found_runs import FoundRun, found_runs, note_of_runs
 from timeline.sources.finding.settled_ranks import Settled, settled
-from timeline.sources.layouts import Capture, Layout
-from timeline.sources.readers import nothing_in, source_of
+from timeline.sources.formats import nothing_in, source_of
+from timeline.sources.source import Capture, Layout, Source
 
 __all__ = ["EXPORT", "Discovered", "Finding", "Unclear", "discover"]
 

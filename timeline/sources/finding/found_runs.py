@@ -13,7 +13,7 @@ from timeline.errors import spell_ids
 from timeline.sources.common.identity import Claim
 from timeline.sources.finding.capture_times import Extent, named_time, read_time, recorded_time
 from timeline.sources.finding.runs import Session, are_certain, runs_of
-from timeline.sources.layouts import Layout
+from timeline.sources.source import Layout
 
 __all__ = ["FoundRun", "found_runs", "note_of_runs"]
 

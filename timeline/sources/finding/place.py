@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from timeline.errors import NoProfileError, SourceError, TimelineError, UsageError
 from timeline.records.tables import Records
-from timeline.sources.base import Clock, Identity, Source, Wanted
 from timeline.sources.files.member_names import archive_stem, is_archive
 from timeline.sources.files.opened import plain_database, readable
 from timeline.sources.finding.discovery import EXPORT, Discovered, Finding, Unclear, discover
+from timeline.sources.source import Clock, Identity, Source, Wanted
 
 if TYPE_CHECKING:
     from timeline.sources.files.unpacking import Report

@@ -8,9 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from timeline.errors import NoProfileError
-from timeline.sources.base import Clock, Identity, Source
 from timeline.sources.kineto_names import host_of
-from timeline.sources.layouts import Capture, Layout
+from timeline.sources.source import Capture, Clock, Identity, Layout, Source
 
 __all__ = ["nothing_in", "source_of"]
 

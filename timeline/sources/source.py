@@ -1,10 +1,15 @@
-"""Turns what a profile on disk may be into names: its layouts, and what one capture is."""
+"""What every reader offers: who a capture is, which clock it has, and its records."""
 
 from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
+
+from timeline.records.clock import Clock
+from timeline.records.tables import Records
+from timeline.selection import Layer
 
 __all__ = [
     "MINDSTUDIO_OUTPUT",
@@ -13,7 +18,11 @@ __all__ = [
     "RAW_LAYOUTS",
     "SQLITE",
     "Capture",
+    "Clock",
+    "Identity",
     "Layout",
+    "Source",
+    "Wanted",
 ]
 
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
@@ -75,3 +84,69 @@ class Capture:
     def database(self) -> Path:
         """The file of a database."""
         return self.unpacked or self.content
+
+
+_NAMED_LAYERS = frozenset({Layer.HARDWARE, Layer.SCOPES})
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Which rank a capture is of, and where it lies.
+
+    `taken` is the capture's own time stamp (YYYYmmddHHMMSSmmm) from its name, empty where the
+    name has none; `worker` is the process that captured it, as far as the name tells.
+    """
+
+    rank: int
+    directory: Path
+    device: int | None = None
+    taken: str = ""
+    worker: str = ""
+    evidence: str = ""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What of a capture is wanted; a reader may leave the rest unread.
+
+    every_arg: whether args are wanted that only `--args all` shows; columns that hold nothing else
+    are then read too. names: whether names of device tasks are wanted, even if no layer shows them.
+    measures: whether what the profiler itself measured is wanted, and what lies unused beside it.
+    """
+
+    layers: frozenset[Layer]
+    every_arg: bool = True
+    names: bool = False
+    measures: bool = True
+
+    @property
+    def with_names(self) -> bool:
+        """Whether a layer shows the names and types of device tasks, or they are asked for."""
+        return self.names or bool(self.layers & _NAMED_LAYERS)
+
+
+class Source(Protocol):
+    """One rank's capture in one layout."""
+
+    @property
+    def layout(self) -> str:
+        """Name of the layout, for people."""
+
+    @property
+    def identity(self) -> Identity:
+        """Who the capture is."""
+
+    @property
+    def clock(self) -> Clock:
+        """Its clock."""
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that `read` opens."""
+
+    def read(self, wanted: Wanted) -> Records:
+        """Read at least what is wanted.
+
+        Raises:
+            SourceError: a file cannot be read.
+        """
