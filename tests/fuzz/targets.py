@@ -33,7 +33,7 @@ from timeline.records.tables import Records, Tasks
 from timeline.selection import DETAIL_LAYERS
 from timeline.sources import trace_reader
 from timeline.sources.common.damage import Damage
-from timeline.sources.database_source import DatabaseSource
+from timeline.sources.database.source import DatabaseSource
 from timeline.sources.finding.captures import find_captures
 from timeline.sources.finding.discovery import discover
 from timeline.sources.json_events import BLOCK_BYTES, read_events

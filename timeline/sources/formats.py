@@ -18,7 +18,7 @@ def source_of(capture: Capture, identity: Identity, clock: Clock, several: bool)
     """What reads a capture; several: whether it holds more than one device."""
     match capture.layout:
         case Layout.DATABASE:
-            from timeline.sources.database_source import DatabaseSource
+            from timeline.sources.database.source import DatabaseSource
 
             return DatabaseSource(identity, clock, capture.database, several)
         case Layout.TRACE_VIEW | Layout.MINDSTUDIO | Layout.GRAPH_TIMELINE | Layout.RAW:

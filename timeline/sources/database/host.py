@@ -19,7 +19,7 @@ from timeline.records.tables import (
     Tasks,
 )
 from timeline.sources.common.launch_arrows import DeviceRecords, arrows_between
-from timeline.sources.database_names import DatabaseNames
+from timeline.sources.database.names import DatabaseNames
 from timeline.sources.decoders.joins import pairs_by_key
 from timeline.sources.decoders.sqlite import Database
 

@@ -1,0 +1,1 @@
+"""Profile databases of msprof, torch_npu and MindSpore."""
