@@ -334,7 +334,7 @@ def test_interrupt_while_reading(
     command: Command, profile: Profile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An interrupt is exit 130 and leaves nothing."""
-    monkeypatch.setattr("timeline.sources.trace_sources.MindStudioSource.read", interrupt)
+    monkeypatch.setattr("timeline.sources.trace_json.source.MindStudioSource.read", interrupt)
     outcome = command(profile.path)
     assert outcome.code == 130
     assert outcome.out == ""

@@ -34,9 +34,9 @@ from timeline.records.tables import NO_ID, NO_TIME, FlowEnd, Records
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Layer
 from timeline.sources import kineto_reader
 from timeline.sources.finding.discovery import discover
-from timeline.sources.json_events import read_as
 from timeline.sources.kineto_reader import read_kineto
 from timeline.sources.source import Wanted
+from timeline.sources.trace_json.json_events import read_as
 
 LAYOUTS = ("kineto", "kineto-2.2")
 """With a base of times, and without."""

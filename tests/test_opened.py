@@ -29,8 +29,8 @@ from timeline.sources.files.opened import (
     whole_text,
 )
 from timeline.sources.finding.discovery import discover
-from timeline.sources.json_events import read_events
-from timeline.sources.trace_events import Complete
+from timeline.sources.trace_json.events import Complete
+from timeline.sources.trace_json.json_events import read_events
 
 TEXT_LAYOUTS = ("torch-text", "mindspore-2.1", "mindstudio", "mindstudio-sliced", "mindformers")
 PACKERS: dict[str, Callable[[bytes], bytes]] = {

@@ -23,7 +23,7 @@ from profile_shelf import ProfileShelf
 
 from timeline.encoders.protobuf_rows import is_compiled as has_wire
 from timeline.sources.decoders.sqlite_rows import is_compiled as has_rows
-from timeline.sources.event_scanner import is_compiled as has_scanner
+from timeline.sources.trace_json.scanner import is_compiled as has_scanner
 from timeline.version import __version__
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -21,7 +21,7 @@ from timeline.selection import DETAIL_LAYERS
 from timeline.sources.common.task_kinds import compute_by_type
 from timeline.sources.finding.discovery import discover
 from timeline.sources.source import Wanted
-from timeline.sources.trace_reader import TraceFiles, read_trace
+from timeline.sources.trace_json.reader import TraceFiles, read_trace
 
 START_US = 1_736_424_000_000_000
 HARDWARE, OVERLAP = 7, 8

@@ -18,7 +18,7 @@ from timeline.sources.hccl_files import read_hccl_files
 from timeline.sources.host_clock import host_clock
 from timeline.sources.parsed_clock import read_parsed_clock
 from timeline.sources.source import Clock
-from timeline.sources.trace_events import number
+from timeline.sources.trace_json.events import number
 
 NO_NUMBERS = (
     "",

@@ -16,7 +16,11 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from setuptools import Distribution, Extension
 from setuptools.errors import CCompilerError, ExecError, PlatformError
 
-NAMES = ("timeline.encoders._wire", "timeline.sources.decoders._rows", "timeline.sources._scanner")
+NAMES = (
+    "timeline.encoders._wire",
+    "timeline.sources.decoders._rows",
+    "timeline.sources.trace_json._scanner",
+)
 STABLE_ABI = "0x030A0000"
 """Of Python 3.10: one module serves that version and all later ones."""
 TAG = "cp310-abi3"

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from timeline.sources.event_pieces import EventDecoder
-from timeline.sources.trace_events import Other
+from timeline.sources.trace_json.event_pieces import EventDecoder
+from timeline.sources.trace_json.events import Other
 
 __all__ = ["DISPLAY", "DisplayEvent", "Label"]
 

@@ -30,9 +30,9 @@ from timeline.sources.common.decimals import interval_ns
 from timeline.sources.device_rows import AI_CORE, AI_CPU
 from timeline.sources.display_events import DISPLAY, DisplayEvent, Label
 from timeline.sources.framework_table import OperatorShapes
-from timeline.sources.json_events import look_for_metadata, read_as
 from timeline.sources.step_ticks import GROUP
-from timeline.sources.trace_events import Other
+from timeline.sources.trace_json.events import Other
+from timeline.sources.trace_json.json_events import look_for_metadata, read_as
 
 __all__ = ["Display", "names_its_rows", "read_display"]
 

@@ -56,7 +56,7 @@ def source_of(capture: Capture, identity: Identity, clock: Clock, several: bool)
 
 
 def _exported(capture: Capture, identity: Identity, clock: Clock, several: bool) -> Source:
-    from timeline.sources.trace_sources import (
+    from timeline.sources.trace_json.source import (
         GraphTimelineSource,
         MindStudioSource,
         RawSource,

@@ -24,11 +24,11 @@ from timeline.sources.common.kernel_kinds import (
     function_path,
     launched_op,
 )
-from timeline.sources.event_columns import ids_of, names_of, spans_of
 from timeline.sources.kineto_events import Activity, Args
 from timeline.sources.kineto_launches import NOT_LAUNCHED, RuntimeCalls
 from timeline.sources.kineto_operators import OnThreads, open_at
-from timeline.sources.trace_events import text
+from timeline.sources.trace_json.event_fields import ids_of, names_of, spans_of
+from timeline.sources.trace_json.events import text
 
 __all__ = ["Announcements", "Descriptions", "announces", "communicating", "communication_ops"]
 

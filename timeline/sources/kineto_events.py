@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from timeline.sources.event_pieces import EventDecoder
-from timeline.sources.trace_events import (
+from timeline.sources.trace_json.event_pieces import EventDecoder
+from timeline.sources.trace_json.events import (
     Counter,
     FlowFinish,
     FlowStart,

@@ -30,8 +30,6 @@ from timeline.records.tables import (
 )
 from timeline.selection import Layer
 from timeline.sources.common.damage import Damage
-from timeline.sources.event_columns import numbered, spans_of
-from timeline.sources.json_events import read_as
 from timeline.sources.kineto_collectives import (
     Announcements,
     Descriptions,
@@ -60,8 +58,9 @@ from timeline.sources.kineto_tables import (
     memory_counter,
 )
 from timeline.sources.source import Wanted
-from timeline.sources.trace_counters import CounterKey, CounterReader, decoded_counters
-from timeline.sources.trace_events import (
+from timeline.sources.trace_json.counters import CounterKey, CounterReader, decoded_counters
+from timeline.sources.trace_json.event_fields import numbered, spans_of
+from timeline.sources.trace_json.events import (
     Counter,
     FlowFinish,
     FlowStart,
@@ -69,9 +68,10 @@ from timeline.sources.trace_events import (
     Metadata,
     Other,
 )
-from timeline.sources.trace_flows import FlowReader, LaneRows
-from timeline.sources.trace_lanes import LaneKey, LaneNames
-from timeline.sources.trace_tables import PROFILER_STEP, profiler_steps
+from timeline.sources.trace_json.flows import FlowReader, LaneRows
+from timeline.sources.trace_json.json_events import read_as
+from timeline.sources.trace_json.lane_names import LaneKey, LaneNames
+from timeline.sources.trace_json.tables import PROFILER_STEP, profiler_steps
 
 __all__ = ["read_kineto"]
 

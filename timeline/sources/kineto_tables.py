@@ -17,9 +17,9 @@ from timeline.records.tables import (
     Tasks,
 )
 from timeline.sources.common.task_kinds import COPY_TYPES, are_of
-from timeline.sources.event_columns import first_ids, ids_of, spans_of
 from timeline.sources.kineto_events import NO_ARGS, Activity, Instant, Place
-from timeline.sources.trace_events import Counter, number
+from timeline.sources.trace_json.event_fields import first_ids, ids_of, spans_of
+from timeline.sources.trace_json.events import Counter, number
 
 __all__ = ["MEMORY", "device_table", "host_table", "memory_counter"]
 

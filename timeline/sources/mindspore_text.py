@@ -29,7 +29,7 @@ from timeline.sources.growing_records import GrowingRecords
 from timeline.sources.hccl_files import hccl_files, read_hccl_files
 from timeline.sources.source import Clock, Identity, Wanted
 from timeline.sources.step_ticks import StepTicks, read_step_ticks
-from timeline.sources.trace_reader import TraceFiles, read_trace
+from timeline.sources.trace_json.reader import TraceFiles, read_trace
 
 __all__ = ["STEP_TRACE", "TEXT", "MindSporeTextSource"]
 

@@ -40,7 +40,7 @@ from timeline.sources.kernel_tasks import (
 )
 from timeline.sources.source import Clock, Identity, Wanted
 from timeline.sources.step_table import read_step_table
-from timeline.sources.trace_sources import distinct_parts, distinct_steps
+from timeline.sources.trace_json.source import distinct_parts, distinct_steps
 
 __all__ = ["KernelTableSource"]
 

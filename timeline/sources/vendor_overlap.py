@@ -15,7 +15,7 @@ from timeline.records.vendor import Measure, VendorFigures
 from timeline.sources.common.decimals import moments_ns
 from timeline.sources.common.overlap_analysis import MEASURES, OwnOverlap
 from timeline.sources.files.opened import opened
-from timeline.sources.trace_lanes import OVERLAP, device_of
+from timeline.sources.trace_json.lane_names import OVERLAP, device_of
 
 __all__ = ["overlap_figures", "read_overlap_events"]
 

@@ -13,7 +13,7 @@ from timeline.records.tables import NO_ID, NO_TIME, Spans, Tasks
 from timeline.records.vendor import Measure
 from timeline.sources.common.task_kinds import may_compute
 from timeline.sources.decoders.sqlite import Database
-from timeline.sources.lane_events import LaneEvents
+from timeline.sources.trace_json.lanes import LaneEvents
 
 __all__ = [
     "MEASURES",

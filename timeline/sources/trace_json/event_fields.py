@@ -13,7 +13,7 @@ from timeline.columns.columns import Codes, Int64, Rows
 from timeline.columns.constant import constant
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.sources.common.decimals import interval_ns
-from timeline.sources.trace_events import Value, number, text
+from timeline.sources.trace_json.events import Value, number, text
 
 __all__ = ["Interval", "first_ids", "ids_of", "names_of", "numbered", "spans_of"]
 

@@ -8,16 +8,27 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from timeline.columns.columns import Bool, Codes, Columns, Int64, Pile, Rows, column
-from timeline.columns.distinct import distinct_pairs
+from timeline.columns.distinct import distinct_pairs, distinct_values
 from timeline.columns.nesting import innermost
 from timeline.columns.numbering import Numbering
 from timeline.columns.strings import StringPool
-from timeline.records.tables import FlowEnd, Flows
+from timeline.records.tables import FlowEnd, Flows, Records
 from timeline.sources.common.decimals import moments_ns
-from timeline.sources.trace_events import FlowFinish, FlowStart, FlowStep
-from timeline.sources.trace_lanes import LaneKey
+from timeline.sources.common.launch_arrows import DeviceRecords
+from timeline.sources.trace_json.event_columns import ARROW_START, ScannedEvents
+from timeline.sources.trace_json.events import FlowFinish, FlowStart, FlowStep, text
+from timeline.sources.trace_json.lane_names import LaneKey
+from timeline.sources.trace_json.spellings import Spellings
 
-__all__ = ["NOT_BOUND", "FlowReader", "LaneRows", "Launches", "ResolvedFlows"]
+__all__ = [
+    "NOT_BOUND",
+    "FlowReader",
+    "LaneRows",
+    "Launches",
+    "ResolvedFlows",
+    "add_arrows",
+    "connected_flows",
+]
 
 LAUNCH = frozenset({"HostToDevice", "async_npu"})
 """Categories whose start is the moment a task was launched on the host."""
@@ -224,3 +235,56 @@ def _starting_at(lane: LaneRows, moments: Int64) -> Int64:
     ordered = lane.start_ns[order]
     at = np.minimum(np.searchsorted(ordered, moments), len(ordered) - 1)
     return np.where(ordered[at] == moments, order[at], -1)
+
+
+def add_arrows(
+    reader: FlowReader, events: ScannedEvents, rows: Rows, spellings: Spellings, without: str
+) -> None:
+    """Add the ends that are at these rows of the events, but for those of one category."""
+    category = spellings.names(events.category[rows])
+    held = category != reader.strings.code(without)
+    rows, category = rows[held], category[held]
+    ids = events.end_ns[rows]
+    codes, which = distinct_values(~ids[ids < 0])
+    ids[ids < 0] = reader.ids([text(spellings[code]).encode() for code in codes.tolist()])[which]
+    groups, lane = distinct_values(events.group[rows])
+    reader.add_columns(
+        [spellings.lane(group) for group in groups.tolist()],
+        lane,
+        category=category,
+        id=ids,
+        time_ns=events.start_ns[rows],
+        is_start=events.phase[rows] == ARROW_START,
+    )
+
+
+CALLS = "CANN"
+CONNECTION_LAUNCH = "HostToDevice"
+
+
+def connected_flows(records: Records, resolved: ResolvedFlows) -> tuple[Flows, int]:
+    """The arrows of a trace, those that connections add, and how many still lack an end.
+
+    Some exporters write one end of an arrow only, or neither, although the call and the task share
+    a connection. A database holds connections alone, and its arrows are these.
+    """
+    host, strings = records.host, records.strings
+    rows = np.flatnonzero(host.layer == strings.code(CALLS))
+    device = DeviceRecords(strings, records.tasks, records.ops)
+    found = Flows.concat(device.arrows(CONNECTION_LAUNCH, host.connection[rows], rows))
+    drawn = resolved.flows.take(resolved.flows.category == strings.code(CONNECTION_LAUNCH))
+    found = found.take(~np.isin(_targets(found), _targets(drawn)))
+    lacking = resolved.lacking
+    completed = np.isin(_targets(lacking), _targets(found))
+    completed |= np.isin(_sources(lacking), _sources(found))
+    return Flows.concat([resolved.flows, found]), int(np.count_nonzero(~completed))
+
+
+def _targets(flows: Flows) -> Int64:
+    """One number for each target, negative where there is none."""
+    return flows.target_row * len(FlowEnd) + flows.target_kind
+
+
+def _sources(flows: Flows) -> Int64:
+    """The same for each source."""
+    return flows.source_row * len(FlowEnd) + flows.source_kind

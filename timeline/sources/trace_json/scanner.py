@@ -13,12 +13,12 @@ import numpy as np
 from timeline.columns.columns import Int64
 from timeline.columns.strings import StringPool
 from timeline.sources.common.decimals import interval_ns
-from timeline.sources.scanned_events import COMPLETE, ScannedEvents
-from timeline.sources.spellings import Spellings
-from timeline.sources.trace_events import Args, Metadata
+from timeline.sources.trace_json.event_columns import COMPLETE, ScannedEvents
+from timeline.sources.trace_json.events import Args, Metadata
+from timeline.sources.trace_json.spellings import Spellings
 
 try:
-    from timeline.sources._scanner import Scanner
+    from timeline.sources.trace_json._scanner import Scanner
 except ImportError:
     Scanner = None  # type: ignore[assignment, misc]
 

@@ -39,18 +39,15 @@ from timeline.sources.common.overlap_analysis import (
     overlap_of_lanes,
     settle_by_overlap,
 )
-from timeline.sources.connected_flows import connected_flows
-from timeline.sources.event_scanner import EventScanner, is_compiled
-from timeline.sources.json_events import look_for_metadata, read_events
-from timeline.sources.lane_events import DecodedLanes, LaneEvents
-from timeline.sources.scanned_arrows import add_arrows
-from timeline.sources.scanned_counters import scanned_counters
-from timeline.sources.scanned_events import ARROWS, COMPLETE, COUNTER, ScannedEvents
-from timeline.sources.scanned_lanes import lanes_by, lanes_of
 from timeline.sources.source import Wanted
-from timeline.sources.spellings import Spellings
-from timeline.sources.trace_counters import CounterKey, CounterReader, decoded_counters
-from timeline.sources.trace_events import (
+from timeline.sources.trace_json.counters import (
+    CounterKey,
+    CounterReader,
+    decoded_counters,
+    scanned_counters,
+)
+from timeline.sources.trace_json.event_columns import ARROWS, COMPLETE, COUNTER, ScannedEvents
+from timeline.sources.trace_json.events import (
     Complete,
     Counter,
     Event,
@@ -60,8 +57,9 @@ from timeline.sources.trace_events import (
     Metadata,
     Other,
 )
-from timeline.sources.trace_flows import FlowReader, LaneRows
-from timeline.sources.trace_lanes import (
+from timeline.sources.trace_json.flows import FlowReader, LaneRows, add_arrows, connected_flows
+from timeline.sources.trace_json.json_events import look_for_metadata, read_events
+from timeline.sources.trace_json.lane_names import (
     HOST_DEVICE,
     LaneKey,
     LaneKind,
@@ -69,8 +67,10 @@ from timeline.sources.trace_lanes import (
     LaneNames,
     device_of,
 )
-from timeline.sources.trace_records import with_launches, without_connections
-from timeline.sources.trace_tables import (
+from timeline.sources.trace_json.lanes import DecodedLanes, LaneEvents, lanes_by, lanes_of
+from timeline.sources.trace_json.scanner import EventScanner, is_compiled
+from timeline.sources.trace_json.spellings import Spellings
+from timeline.sources.trace_json.tables import (
     PROFILER_STEP,
     Calls,
     host_table,
@@ -79,6 +79,8 @@ from timeline.sources.trace_tables import (
     profiler_steps,
     step_tables,
     tasks_table,
+    with_launches,
+    without_connections,
 )
 from timeline.sources.vendor_overlap import overlap_figures
 

@@ -19,9 +19,11 @@ from timeline.columns.strings import StringPool
 from timeline.records.tables import CounterSamples, CounterSeries
 from timeline.sources.common.counters import factor_of, name_and_unit
 from timeline.sources.common.decimals import moments_ns, real
-from timeline.sources.trace_events import Counter
+from timeline.sources.trace_json.event_columns import ArgValues, ScannedEvents
+from timeline.sources.trace_json.events import Counter
+from timeline.sources.trace_json.spellings import Spellings
 
-__all__ = ["CounterEvents", "CounterKey", "CounterReader", "decoded_counters"]
+__all__ = ["CounterEvents", "CounterKey", "CounterReader", "decoded_counters", "scanned_counters"]
 
 CounterKey = tuple[object, str]
 """(pid, name) of counter events."""
@@ -181,3 +183,49 @@ def _numbers(values: Sequence[Any]) -> tuple[Rows | slice, Float64]:
             return slice(None), column.astype(np.float64)
     kept = [at for at, value in enumerate(values) if isinstance(value, (int, float))]
     return np.array(kept, np.intp), np.array([real(values[at]) for at in kept], np.float64)
+
+
+@dataclass(frozen=True)
+class _ScannedCounters(CounterEvents):
+    """Rows of scanned events."""
+
+    pid: object
+    name: str
+    keys: list[str]
+    time_ns: Int64
+    values: ArgValues
+    """Of all args, event after event."""
+    spellings: Spellings
+
+    def _values(self, key: str) -> ArgValues:
+        count = len(self.keys)
+        return self.values[np.arange(self.keys.index(key), count * len(self.time_ns), count)]
+
+    def objects(self, key: str) -> list[Any]:
+        return self._values(key).objects(self.spellings)
+
+    def numbers(self, key: str) -> tuple[Rows | slice, Float64]:
+        return self._values(key).reals(self.spellings)
+
+
+def scanned_counters(
+    events: ScannedEvents, rows: Rows, spellings: Spellings
+) -> Iterator[_ScannedCounters]:
+    """The counter events among some, which are at these rows, but for those without args."""
+    order = rows[np.argsort(events.group[rows], kind="stable")]
+    groups, first = np.unique(events.group[order], return_index=True)
+    bounds = [*first.tolist(), len(order)]
+    first_arg = np.searchsorted(events.arg_row, order)
+    for place, group in enumerate(groups.tolist()):
+        process, name, keys = spellings.counters(group)
+        own = slice(*bounds[place : place + 2])
+        args = first_arg[own, np.newaxis] + np.arange(len(keys))
+        if keys:
+            yield _ScannedCounters(
+                process,
+                name,
+                keys,
+                events.start_ns[order[own]],
+                events.args[args.reshape(-1)],
+                spellings,
+            )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 
 from timeline.sources.common.decimals import whole_number
-from timeline.sources.trace_events import Metadata, text
+from timeline.sources.trace_json.events import Metadata, text
 
 __all__ = [
     "HOST_DEVICE",

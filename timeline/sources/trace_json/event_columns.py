@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from timeline.columns.columns import Bool, Codes, Float64, Int64, Rows
 from timeline.sources.common.decimals import real
-from timeline.sources.spellings import Spellings
-from timeline.sources.trace_events import Metadata, text
+from timeline.sources.trace_json.events import Metadata, text
+from timeline.sources.trace_json.spellings import Spellings
 
 __all__ = ["ARROWS", "ARROW_START", "COMPLETE", "COUNTER", "ArgValues", "ScannedEvents"]
 

@@ -1111,7 +1111,7 @@ static PyType_Slot slots[] = {
 };
 
 static PyType_Spec spec = {
-    "timeline.sources._scanner.Scanner", sizeof(Scanner), 0, Py_TPFLAGS_DEFAULT, slots,
+    "timeline.sources.trace_json._scanner.Scanner", sizeof(Scanner), 0, Py_TPFLAGS_DEFAULT, slots,
 };
 
 static int execute(PyObject *module)

@@ -20,7 +20,7 @@ from timeline.sources.files.opened import held_file, named_files, plain_name
 from timeline.sources.kernel_table import describe_tasks, end_tasks, read_kernel_table
 from timeline.sources.source import Clock, Identity, Wanted
 from timeline.sources.step_table import read_step_table
-from timeline.sources.trace_reader import TraceFiles, read_trace
+from timeline.sources.trace_json.reader import TraceFiles, read_trace
 
 __all__ = [
     "GraphTimelineSource",

@@ -16,7 +16,8 @@ import numpy as np
 from timeline.errors import SourceError
 from timeline.sources.common.damage import Damage
 from timeline.sources.decoders.json_values import leading_values
-from timeline.sources.event_pieces import (
+from timeline.sources.files.opened import UTF8_MARK, opened
+from timeline.sources.trace_json.event_pieces import (
     EventDecoder,
     EventT,
     Piece,
@@ -24,8 +25,7 @@ from timeline.sources.event_pieces import (
     next_event,
     phase_of,
 )
-from timeline.sources.files.opened import UTF8_MARK, opened
-from timeline.sources.trace_events import Event, Metadata, Other
+from timeline.sources.trace_json.events import Event, Metadata, Other
 
 __all__ = ["BLOCK_BYTES", "look_for_metadata", "read_as", "read_events"]
 

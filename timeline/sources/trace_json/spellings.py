@@ -12,8 +12,8 @@ import numpy.typing as npt
 from timeline.columns.columns import Codes, Int64
 from timeline.columns.distinct import distinct, translated
 from timeline.columns.strings import StringPool
-from timeline.sources.trace_events import number, text
-from timeline.sources.trace_lanes import LaneKey
+from timeline.sources.trace_json.events import number, text
+from timeline.sources.trace_json.lane_names import LaneKey
 
 __all__ = ["Spellings"]
 

@@ -1,0 +1,1 @@
+"""Timelines that are exported as Chrome-trace JSON."""
