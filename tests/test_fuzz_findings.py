@@ -14,8 +14,8 @@ from timeline.columns.strings import StringPool
 from timeline.errors import TimelineError
 from timeline.sources.common.damage import Damage
 from timeline.sources.finding.discovery import discover
-from timeline.sources.kernel_table import read_kernel_table
-from timeline.sources.step_table import read_step_table
+from timeline.sources.tables.kernel_table import read_kernel_table
+from timeline.sources.tables.step_table import read_step_table
 
 NINES = b"9" * 20
 

@@ -39,7 +39,7 @@ from timeline.sources.decoders import text_lines
 from timeline.sources.decoders.csv_blocks import RowShape, read_blocks
 from timeline.sources.finding.discovery import discover
 from timeline.sources.source import Source, Wanted
-from timeline.sources.step_table import read_step_table
+from timeline.sources.tables.step_table import read_step_table
 
 LAYOUTS = ("kernel-details", "op-summary", "summary-directory")
 REAL = Path(__file__).resolve().parents[2] / "shared" / "data" / "torch-npu-text"

@@ -35,9 +35,9 @@ from timeline.sources.common.damage import Damage
 from timeline.sources.database.source import DatabaseSource
 from timeline.sources.finding.captures import find_captures
 from timeline.sources.finding.discovery import discover
-from timeline.sources.kernel_table import describe_tasks, read_kernel_table
 from timeline.sources.source import Clock, Identity, Source, Wanted
-from timeline.sources.step_table import read_step_table
+from timeline.sources.tables.kernel_table import describe_tasks, read_kernel_table
+from timeline.sources.tables.step_table import read_step_table
 from timeline.sources.trace_json import reader
 from timeline.sources.trace_json.json_events import BLOCK_BYTES, read_events
 from timeline.sources.trace_json.reader import TraceFiles, read_trace

@@ -32,7 +32,7 @@ def source_of(capture: Capture, identity: Identity, clock: Clock, several: bool)
 
             return ParsedSource(identity, clock, capture.content)
         case Layout.KERNEL_TABLE:
-            from timeline.sources.table_source import KernelTableSource
+            from timeline.sources.tables.source import KernelTableSource
 
             return KernelTableSource(identity, clock, capture.content, several)
         case Layout.KINETO:

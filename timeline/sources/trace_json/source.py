@@ -17,9 +17,9 @@ from timeline.sources.common.damage import Damage
 from timeline.sources.common.identity import raw_error
 from timeline.sources.files.newest_export import newest_export
 from timeline.sources.files.opened import held_file, named_files, plain_name
-from timeline.sources.kernel_table import describe_tasks, end_tasks, read_kernel_table
 from timeline.sources.source import Clock, Identity, Wanted
-from timeline.sources.step_table import read_step_table
+from timeline.sources.tables.kernel_table import describe_tasks, end_tasks, read_kernel_table
+from timeline.sources.tables.step_table import read_step_table
 from timeline.sources.trace_json.reader import TraceFiles, read_trace
 
 __all__ = [

@@ -18,11 +18,11 @@ from timeline.selection import Layer
 from timeline.sources.common.ai_cpu import ai_cpu_remark
 from timeline.sources.common.damage import FFTS_REASON, Damage, left_out
 from timeline.sources.common.task_kinds import compute_by_type
-from timeline.sources.communication_groups import read_groups
 from timeline.sources.decoders.csv_blocks import read_blocks
 from timeline.sources.files.newest_export import newest_export
 from timeline.sources.files.opened import held_file, plain_name
-from timeline.sources.kernel_rows import (
+from timeline.sources.source import Clock, Identity, Wanted
+from timeline.sources.tables.kernel_table import (
     ARGS,
     DESCRIPTION,
     PLACE,
@@ -31,15 +31,15 @@ from timeline.sources.kernel_rows import (
     TableFile,
     read_kernel_rows,
 )
-from timeline.sources.kernel_tasks import (
+from timeline.sources.tables.kernel_tasks import (
     in_their_steps,
     ops_of,
+    read_groups,
     repeats,
     steps_of,
     tasks_of,
 )
-from timeline.sources.source import Clock, Identity, Wanted
-from timeline.sources.step_table import read_step_table
+from timeline.sources.tables.step_table import read_step_table
 from timeline.sources.trace_json.source import distinct_parts, distinct_steps
 
 __all__ = ["KernelTableSource"]

@@ -5,18 +5,26 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from timeline.columns.columns import Bool, Codes
 from timeline.columns.distinct import distinct_pairs
 from timeline.columns.strings import NO_NAME, StringPool
+from timeline.errors import SourceError
 from timeline.records.tables import NO_GRAPH, NO_ID, CommunicationOps, Steps, Tasks
 from timeline.sources.common.task_kinds import COPY_TYPES, are_of
-from timeline.sources.kernel_rows import KernelTable
-from timeline.sources.kernel_table import MATCH_TOLERANCE_NS, following_rows, matching_rows
+from timeline.sources.files.opened import opened
+from timeline.sources.tables.kernel_table import (
+    MATCH_TOLERANCE_NS,
+    KernelTable,
+    following_rows,
+    matching_rows,
+)
 
-__all__ = ["in_their_steps", "ops_of", "repeats", "steps_of", "tasks_of"]
+__all__ = ["in_their_steps", "ops_of", "read_groups", "repeats", "steps_of", "tasks_of"]
 
 _OP_NAME = re.compile(r".*hcom_\w+?__(\d+)_\d+_\d+")
 """An op's name holds the last digits of its group's id, its index there, and the iteration."""
@@ -156,3 +164,28 @@ def in_their_steps(rows: KernelTable, steps: Steps) -> KernelTable:
     graph = rows.graph.copy()
     graph[found] = steps.graph[open_step[found]]
     return replace(rows, graph=graph)
+
+
+_Document = dict[str, dict[str, dict[str, msgspec.Raw]]]
+"""By step and kind: what is measured of each op. Its times are rounded, so they are not read."""
+
+
+def read_groups(path: Path) -> dict[str, str]:
+    """The id of the group of each op, by name; ops whose key has no group are left out.
+
+    Raises:
+        SourceError: the file cannot be read, or holds something else.
+    """
+    try:
+        with opened(path) as file:
+            document = msgspec.json.decode(file.read(), type=_Document)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise SourceError(path, f"does not tell groups: {error}.") from error
+    found: dict[str, str] = {}
+    for kinds in document.values():
+        for ops in kinds.values():
+            for key in ops:
+                name, _, group = key.rpartition("@")
+                if name:
+                    found.setdefault(name, group)
+    return found

@@ -1,0 +1,1 @@
+"""CSV tables that are exported: kernel_details, op_summary, task_time, step_trace."""
