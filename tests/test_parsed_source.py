@@ -33,7 +33,7 @@ from timeline.sources.common.device_clock import Anchor, CounterClock
 from timeline.sources.decoders.sqlite import open_database
 from timeline.sources.decoders.sqlite_loose import LooseTable
 from timeline.sources.finding.discovery import discover
-from timeline.sources.parsed_clock import ParsedClock
+from timeline.sources.msprof_sqlite.clock import ParsedClock
 from timeline.sources.source import Source, Wanted
 
 VERSIONS = ("msprof-sqlite", "msprof-sqlite-numbered", "msprof-sqlite-launched")

@@ -47,7 +47,7 @@ from timeline.records.tables import (
 from timeline.selection import DETAIL_LAYERS, Selection
 from timeline.sources.common.device_clock import Anchor, CounterClock
 from timeline.sources.finding.discovery import discover
-from timeline.sources.parsed_clock import read_parsed_clock
+from timeline.sources.msprof_sqlite.clock import read_parsed_clock
 from timeline.sources.raw_clock import read_device_clock, read_device_info
 from timeline.sources.raw_tasks import TaskMarks, matched
 from timeline.sources.source import Source, Wanted

@@ -28,7 +28,7 @@ def source_of(capture: Capture, identity: Identity, clock: Clock, several: bool)
 
             return RawSlicesSource(identity, clock, capture.content)
         case Layout.PARSED:
-            from timeline.sources.parsed_source import ParsedSource
+            from timeline.sources.msprof_sqlite.source import ParsedSource
 
             return ParsedSource(identity, clock, capture.content)
         case Layout.KERNEL_TABLE:

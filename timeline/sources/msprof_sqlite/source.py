@@ -34,14 +34,14 @@ from timeline.selection import Layer
 from timeline.sources.common.ai_cpu import ai_cpu_remark
 from timeline.sources.common.damage import FFTS_REASON, left_out
 from timeline.sources.decoders.joins import Lookup, covering_parents
-from timeline.sources.parsed_clock import ParsedClock, read_parsed_clock
-from timeline.sources.parsed_communication import Communication, read_communication
-from timeline.sources.parsed_counters import read_counters
-from timeline.sources.parsed_databases import ParsedDatabases, open_parsed
-from timeline.sources.parsed_host import launch_arrows, read_calls, read_marks
-from timeline.sources.parsed_steps import ParsedSteps, read_steps
-from timeline.sources.parsed_tasks import DeviceTasks, described, read_device_tasks
-from timeline.sources.parsed_transfers import read_transfers
+from timeline.sources.msprof_sqlite.clock import ParsedClock, read_parsed_clock
+from timeline.sources.msprof_sqlite.communication import Communication, read_communication
+from timeline.sources.msprof_sqlite.counters import read_counters
+from timeline.sources.msprof_sqlite.databases import ParsedDatabases, open_parsed
+from timeline.sources.msprof_sqlite.host import launch_arrows, read_calls, read_marks
+from timeline.sources.msprof_sqlite.steps import ParsedSteps, read_steps
+from timeline.sources.msprof_sqlite.tasks import DeviceTasks, described, read_device_tasks
+from timeline.sources.msprof_sqlite.transfers import read_transfers
 from timeline.sources.source import SQLITE, Clock, Identity, Wanted
 
 __all__ = ["ParsedSource"]

@@ -17,8 +17,8 @@ from timeline.records.tables import (
 )
 from timeline.sources.common.launch_arrows import DeviceRecords
 from timeline.sources.decoders.sqlite_loose import LooseTable
-from timeline.sources.parsed_clock import ParsedClock
-from timeline.sources.parsed_databases import ParsedDatabases
+from timeline.sources.msprof_sqlite.clock import ParsedClock
+from timeline.sources.msprof_sqlite.databases import ParsedDatabases
 
 __all__ = ["launch_arrows", "read_calls", "read_marks"]
 

@@ -14,8 +14,8 @@ from timeline.records.ids import IDS
 from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, CommunicationOps, PlaneTasks, Tasks
 from timeline.sources.decoders.joins import Lookup, common_keys, values_at
 from timeline.sources.decoders.sqlite_loose import LooseTable
-from timeline.sources.parsed_databases import ParsedDatabases
-from timeline.sources.parsed_transfers import Transfers
+from timeline.sources.msprof_sqlite.databases import ParsedDatabases
+from timeline.sources.msprof_sqlite.transfers import Transfers
 
 __all__ = ["Communication", "read_communication"]
 

@@ -10,8 +10,8 @@ from timeline.columns.columns import Int64
 from timeline.records.tables import NO_GRAPH, NO_ID, StepPart, StepParts, Steps
 from timeline.sources.decoders.joins import Lookup, common_keys, ordinals
 from timeline.sources.decoders.sqlite_loose import LooseTable
-from timeline.sources.parsed_clock import ParsedClock
-from timeline.sources.parsed_databases import ParsedDatabases
+from timeline.sources.msprof_sqlite.clock import ParsedClock
+from timeline.sources.msprof_sqlite.databases import ParsedDatabases
 
 __all__ = ["ParsedSteps", "read_steps"]
 

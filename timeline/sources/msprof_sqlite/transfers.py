@@ -14,8 +14,8 @@ from timeline.records.ids import IDS
 from timeline.records.tables import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME, Tasks
 from timeline.sources.decoders.joins import Lookup, ordinals
 from timeline.sources.decoders.sqlite_loose import LooseTable
-from timeline.sources.parsed_databases import ParsedDatabases
-from timeline.sources.parsed_tasks import task_ids, task_keys
+from timeline.sources.msprof_sqlite.databases import ParsedDatabases
+from timeline.sources.msprof_sqlite.tasks import task_ids, task_keys
 
 __all__ = ["Transfers", "read_transfers"]
 

@@ -14,8 +14,8 @@ from timeline.columns.strings import StringPool
 from timeline.records.tables import NO_ID, NO_TIME, CounterSamples, CounterSeries
 from timeline.sources.decoders.joins import common_keys
 from timeline.sources.decoders.sqlite_loose import LooseTable
-from timeline.sources.parsed_clock import ParsedClock
-from timeline.sources.parsed_databases import ParsedDatabases
+from timeline.sources.msprof_sqlite.clock import ParsedClock
+from timeline.sources.msprof_sqlite.databases import ParsedDatabases
 
 __all__ = ["read_counters"]
 

@@ -1,0 +1,1 @@
+"""The databases that msprof parses a capture into, before it exports any."""
