@@ -45,11 +45,11 @@ from timeline.records.tables import (
     StepPart,
 )
 from timeline.selection import DETAIL_LAYERS, Selection
+from timeline.sources.cann_raw.clock import read_device_clock, read_device_info
+from timeline.sources.cann_raw.tasks import TaskMarks, matched
 from timeline.sources.common.device_clock import Anchor, CounterClock
 from timeline.sources.finding.discovery import discover
 from timeline.sources.msprof_sqlite.clock import read_parsed_clock
-from timeline.sources.raw_clock import read_device_clock, read_device_info
-from timeline.sources.raw_tasks import TaskMarks, matched
 from timeline.sources.source import Source, Wanted
 
 LAYOUTS = ("raw", "raw-hwts", "raw-v6")

@@ -24,7 +24,7 @@ def source_of(capture: Capture, identity: Identity, clock: Clock, several: bool)
         case Layout.TRACE_VIEW | Layout.MINDSTUDIO | Layout.GRAPH_TIMELINE | Layout.RAW:
             return _exported(capture, identity, clock, several)
         case Layout.RAW_SLICES:
-            from timeline.sources.raw_source import RawSlicesSource
+            from timeline.sources.cann_raw.source import RawSlicesSource
 
             return RawSlicesSource(identity, clock, capture.content)
         case Layout.PARSED:

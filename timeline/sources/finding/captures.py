@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from timeline.errors import NoProfileError, SourceError, did_you_mean
+from timeline.sources.cann_raw.slices import slices_in
 from timeline.sources.files.opened import (
     held_file,
     named_files,
@@ -18,7 +19,6 @@ from timeline.sources.files.opened import (
 )
 from timeline.sources.kineto_header import JsonKind, kind_of_json
 from timeline.sources.kineto_names import is_named_json, is_named_kineto
-from timeline.sources.raw_slices import slices_in
 from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT, SQLITE, Capture, Layout
 
 __all__ = ["find_captures", "hardware_log_ids", "step_ids", "text_ids"]

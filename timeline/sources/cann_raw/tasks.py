@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.columns.columns import Bool, Columns, Pile, Rows, column
-from timeline.sources.raw_slices import Log, RecordArray, RecordReader, UInt64, layout
+from timeline.sources.cann_raw.slices import Log, RecordArray, RecordReader, UInt64, layout
 
 __all__ = [
     "SUBTASK",

@@ -25,15 +25,8 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
-from timeline.sources.common.ai_cpu import ai_cpu_remark
-from timeline.sources.common.damage import FFTS_REASON, left_out
-from timeline.sources.common.device_clock import CounterClock, read_anchor
-from timeline.sources.common.identity import how_to_export
-from timeline.sources.common.task_kinds import COPY_TYPES, compute_by_type
-from timeline.sources.decoders.joins import covering_parents
-from timeline.sources.files.opened import open_file, readable
-from timeline.sources.raw_clock import NO_ANCHOR, read_device_clock, read_device_info
-from timeline.sources.raw_slices import (
+from timeline.sources.cann_raw.clock import NO_ANCHOR, read_device_clock, read_device_info
+from timeline.sources.cann_raw.slices import (
     RecordReader,
     UInt64,
     log_slices,
@@ -41,8 +34,8 @@ from timeline.sources.raw_slices import (
     other_logs,
     slices_in,
 )
-from timeline.sources.raw_steps import graphs_of, read_step_trace, track_log
-from timeline.sources.raw_tasks import (
+from timeline.sources.cann_raw.steps import graphs_of, read_step_trace, track_log
+from timeline.sources.cann_raw.tasks import (
     SUBTASK,
     SUBTASK_TYPES,
     Intervals,
@@ -51,6 +44,13 @@ from timeline.sources.raw_tasks import (
     read_intervals,
     stars_log,
 )
+from timeline.sources.common.ai_cpu import ai_cpu_remark
+from timeline.sources.common.damage import FFTS_REASON, left_out
+from timeline.sources.common.device_clock import CounterClock, read_anchor
+from timeline.sources.common.identity import how_to_export
+from timeline.sources.common.task_kinds import COPY_TYPES, compute_by_type
+from timeline.sources.decoders.joins import covering_parents
+from timeline.sources.files.opened import open_file, readable
 from timeline.sources.source import Clock, Identity, Wanted
 
 __all__ = ["RawSlicesSource"]

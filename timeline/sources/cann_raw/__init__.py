@@ -1,0 +1,1 @@
+"""The raw data of a device, as CANN records it."""
