@@ -24,9 +24,9 @@ from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.records.tables import NO_ID, Records, Steps
 from timeline.selection import DETAIL_LAYERS
-from timeline.sources.display_limit import cut_off_by_limit
-from timeline.sources.display_timeline import read_display
 from timeline.sources.finding.discovery import discover
+from timeline.sources.mindspore.display import read_display
+from timeline.sources.mindspore.display_limit import cut_off_by_limit
 from timeline.sources.source import Wanted
 
 VERSIONS = ("mindspore-display", "mindspore-display-1.5")

@@ -38,11 +38,11 @@ from timeline.options import StepOperators
 from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Records, Tasks
 from timeline.selection import DETAIL_LAYERS
 from timeline.sources.common.damage import Damage
-from timeline.sources.device_rows import read_aicpu_rows, read_device_rows
 from timeline.sources.finding.discovery import discover
-from timeline.sources.framework_table import read_framework_table
+from timeline.sources.mindspore.device_rows import read_aicpu_rows, read_device_rows
+from timeline.sources.mindspore.framework_table import read_framework_table
+from timeline.sources.mindspore.step_ticks import read_step_ticks
 from timeline.sources.source import Wanted
-from timeline.sources.step_ticks import read_step_ticks
 
 VERSIONS = ("mindspore-text", "mindspore-text-2.1")
 REAL = Path(__file__).resolve().parents[2] / "shared" / "data" / "mindspore-0.7-text"

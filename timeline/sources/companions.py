@@ -16,8 +16,8 @@ from timeline.sources.companion_kinds import UNUSED_OF_MINDSPORE, Use, kind_of, 
 from timeline.sources.files.newest_export import newest_of
 from timeline.sources.files.opened import held_file, named_files
 from timeline.sources.finding.captures import text_ids
-from timeline.sources.hccl_files import UNNUMBERED
 from timeline.sources.host_files import host_files
+from timeline.sources.mindspore.hccl_files import UNNUMBERED
 from timeline.sources.own_operators import own_operators
 from timeline.sources.source import (
     MINDSTUDIO_OUTPUT,

@@ -41,13 +41,13 @@ def source_of(capture: Capture, identity: Identity, clock: Clock, several: bool)
             host = clock.host or host_of(identity.worker)
             return KinetoSource(identity, replace(clock, host=host), capture.content)
         case Layout.TEXT | Layout.STEP_TICKS:
-            from timeline.sources.mindspore_text import STEP_TRACE, TEXT, MindSporeTextSource
+            from timeline.sources.mindspore.text_source import STEP_TRACE, TEXT, MindSporeTextSource
 
             assert capture.device is not None
             name = TEXT if capture.layout is Layout.TEXT else STEP_TRACE
             return MindSporeTextSource(identity, clock, capture.content, capture.device, name)
         case Layout.HARDWARE_LOG:
-            from timeline.sources.mindspore_raw import MindSporeRawSource
+            from timeline.sources.mindspore.raw_source import MindSporeRawSource
 
             assert capture.device is not None
             return MindSporeRawSource(identity, clock, capture.content, capture.device)

@@ -20,15 +20,15 @@ from timeline.selection import Layer
 from timeline.sources.common.damage import left_out
 from timeline.sources.common.decimals import moment_ns
 from timeline.sources.common.identity import read_json
-from timeline.sources.device_rows import read_aicpu_rows, read_device_rows
-from timeline.sources.display_limit import CutOff, cut_off_by_limit
-from timeline.sources.display_timeline import Display, names_its_rows, read_display
 from timeline.sources.files.opened import held_file, whole_text
 from timeline.sources.finding.captures import text_ids
-from timeline.sources.growing_records import GrowingRecords
-from timeline.sources.hccl_files import hccl_files, read_hccl_files
+from timeline.sources.mindspore.device_rows import read_aicpu_rows, read_device_rows
+from timeline.sources.mindspore.display import Display, names_its_rows, read_display
+from timeline.sources.mindspore.display_limit import CutOff, cut_off_by_limit
+from timeline.sources.mindspore.growing_records import GrowingRecords
+from timeline.sources.mindspore.hccl_files import hccl_files, read_hccl_files
+from timeline.sources.mindspore.step_ticks import StepTicks, read_step_ticks
 from timeline.sources.source import Clock, Identity, Wanted
-from timeline.sources.step_ticks import StepTicks, read_step_ticks
 from timeline.sources.trace_json.reader import TraceFiles, read_trace
 
 __all__ = ["STEP_TRACE", "TEXT", "MindSporeTextSource"]

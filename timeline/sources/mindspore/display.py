@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import numpy as np
 
 from timeline.columns.columns import Int64, Pile
@@ -27,14 +29,35 @@ from timeline.records.tables import (
 )
 from timeline.sources.common.damage import Damage, left_out
 from timeline.sources.common.decimals import interval_ns
-from timeline.sources.device_rows import AI_CORE, AI_CPU
-from timeline.sources.display_events import DISPLAY, DisplayEvent, Label
-from timeline.sources.framework_table import OperatorShapes
-from timeline.sources.step_ticks import GROUP
+from timeline.sources.mindspore.device_rows import AI_CORE, AI_CPU
+from timeline.sources.mindspore.framework_table import OperatorShapes
+from timeline.sources.mindspore.step_ticks import GROUP
+from timeline.sources.trace_json.event_pieces import EventDecoder
 from timeline.sources.trace_json.events import Other
 from timeline.sources.trace_json.json_events import look_for_metadata, read_as
 
-__all__ = ["Display", "names_its_rows", "read_display"]
+__all__ = ["DISPLAY", "Display", "DisplayEvent", "Label", "names_its_rows", "read_display"]
+
+_EMPTY = msgspec.Raw(b"")
+
+
+class DisplayEvent(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
+    """An interval; its times stay text, because they are exact only as decimals."""
+
+    name: str = ""
+    pid: int | str | float = 0
+    tid: int | str | float = 0
+    ts: msgspec.Raw = _EMPTY
+    dur: msgspec.Raw = _EMPTY
+    args: dict[str, Any] | None = None
+
+
+class Label(msgspec.Struct, gc=False, tag_field="ph", tag="M"):
+    """What rows are called: the numbers of processes and threads tell what they are."""
+
+
+DISPLAY: EventDecoder[DisplayEvent | Label] = EventDecoder(DisplayEvent | Label | Other)
+
 
 HOST_LAYER = "CPU OP"
 _METADATA_LOOKED_AT = 64

@@ -17,11 +17,11 @@ from timeline.errors import SourceError
 from timeline.records.tables import NO_ID, Omission, OmissionCode, Records, Tasks
 from timeline.sources.common.damage import Damage, left_out
 from timeline.sources.common.decimals import whole_number
-from timeline.sources.device_rows import AI_CORE
 from timeline.sources.files.opened import open_file, readable, whole_text
-from timeline.sources.growing_records import GrowingRecords
+from timeline.sources.mindspore.device_rows import AI_CORE
+from timeline.sources.mindspore.growing_records import GrowingRecords
+from timeline.sources.mindspore.training_trace import TRAINING_EVENT, read_training_trace
 from timeline.sources.source import Clock, Identity, Wanted
-from timeline.sources.training_trace import TRAINING_EVENT, read_training_trace
 
 __all__ = ["MindSporeRawSource"]
 

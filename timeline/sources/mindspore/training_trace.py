@@ -19,7 +19,7 @@ from timeline.records.tables import (
     Steps,
 )
 from timeline.sources.common.damage import left_out
-from timeline.sources.step_ticks import GROUP, StepTicks
+from timeline.sources.mindspore.step_ticks import GROUP, StepTicks
 
 __all__ = ["TRAINING_EVENT", "read_training_trace"]
 
