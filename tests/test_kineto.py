@@ -32,9 +32,9 @@ from timeline.errors import SourceError
 from timeline.records.collective_kinds import collective_kind
 from timeline.records.tables import NO_ID, NO_TIME, FlowEnd, Records
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Layer
-from timeline.sources import kineto_reader
 from timeline.sources.finding.discovery import discover
-from timeline.sources.kineto_reader import read_kineto
+from timeline.sources.kineto import source as kineto_reader
+from timeline.sources.kineto.source import read_kineto
 from timeline.sources.source import Wanted
 from timeline.sources.trace_json.json_events import read_as
 

@@ -15,14 +15,15 @@ from timeline.cli.main import main
 from timeline.errors import NoProfileError, RankIdentityError, SourceError
 from timeline.selection import DETAIL_LAYERS
 from timeline.sources.finding.discovery import Finding, discover
-from timeline.sources.kineto_header import (
+from timeline.sources.kineto.header import (
     GLANCE_BYTES,
     JsonKind,
     KinetoHeader,
+    KinetoName,
     kind_of_json,
     read_header,
+    read_name,
 )
-from timeline.sources.kineto_names import KinetoName, read_name
 from timeline.sources.source import Wanted
 
 EVENT = {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 10, "dur": 5}

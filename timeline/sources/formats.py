@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from timeline.errors import NoProfileError
-from timeline.sources.kineto_names import host_of
+from timeline.sources.kineto.header import host_of
 from timeline.sources.source import Capture, Clock, Identity, Layout, Source
 
 __all__ = ["nothing_in", "source_of"]
@@ -36,7 +36,7 @@ def source_of(capture: Capture, identity: Identity, clock: Clock, several: bool)
 
             return KernelTableSource(identity, clock, capture.content, several)
         case Layout.KINETO:
-            from timeline.sources.kineto_source import KinetoSource
+            from timeline.sources.kineto.source import KinetoSource
 
             host = clock.host or host_of(identity.worker)
             return KinetoSource(identity, replace(clock, host=host), capture.content)

@@ -17,8 +17,7 @@ from timeline.sources.common.decimals import whole_number
 from timeline.sources.decoders.sqlite import Database, open_database
 from timeline.sources.files.opened import held_file, named_files, opened, plain_database, readable
 from timeline.sources.finding.captures import hardware_log_ids, step_ids, text_ids
-from timeline.sources.kineto_header import rank_of
-from timeline.sources.kineto_names import read_name
+from timeline.sources.kineto.header import rank_of, read_name
 from timeline.sources.source import NUMBERED_LAYOUTS, Capture, Clock, Identity, Layout
 
 __all__ = [

@@ -15,7 +15,7 @@ from timeline.sources.common.identity import INFO_NAME, Claim, read_json
 from timeline.sources.decoders.sqlite import open_database
 from timeline.sources.files.opened import held_file, named_files
 from timeline.sources.formats import source_of
-from timeline.sources.kineto_header import a_moment_ns
+from timeline.sources.kineto.header import a_moment_ns
 from timeline.sources.source import Layout, Wanted
 
 __all__ = ["Extent", "named_time", "read_time", "recorded_time"]

@@ -17,8 +17,7 @@ from timeline.sources.files.opened import (
     plain_name,
     readable,
 )
-from timeline.sources.kineto_header import JsonKind, kind_of_json
-from timeline.sources.kineto_names import is_named_json, is_named_kineto
+from timeline.sources.kineto.header import JsonKind, is_named_json, is_named_kineto, kind_of_json
 from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT, SQLITE, Capture, Layout
 
 __all__ = ["find_captures", "hardware_log_ids", "step_ids", "text_ids"]

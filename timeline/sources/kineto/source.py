@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter as Multiset
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -30,14 +30,14 @@ from timeline.records.tables import (
 )
 from timeline.selection import Layer
 from timeline.sources.common.damage import Damage
-from timeline.sources.kineto_collectives import (
+from timeline.sources.kineto.collectives import (
     Announcements,
     Descriptions,
     announces,
     communicating,
     communication_ops,
 )
-from timeline.sources.kineto_events import (
+from timeline.sources.kineto.events import (
     KINETO,
     LAUNCHING,
     NO_ARGS,
@@ -48,16 +48,18 @@ from timeline.sources.kineto_events import (
     Place,
     place_of,
 )
-from timeline.sources.kineto_launches import NOT_LAUNCHED, RuntimeCalls
-from timeline.sources.kineto_operators import Operators, external_ids, is_operator
-from timeline.sources.kineto_tables import (
+from timeline.sources.kineto.header import read_header
+from timeline.sources.kineto.operators import Operators, external_ids, is_operator
+from timeline.sources.kineto.tables import (
     MEMORY,
+    NOT_LAUNCHED,
+    RuntimeCalls,
     correlations,
     device_table,
     host_table,
     memory_counter,
 )
-from timeline.sources.source import Wanted
+from timeline.sources.source import Clock, Identity, Wanted
 from timeline.sources.trace_json.counters import CounterKey, CounterReader, decoded_counters
 from timeline.sources.trace_json.event_fields import numbered, spans_of
 from timeline.sources.trace_json.events import (
@@ -73,7 +75,7 @@ from timeline.sources.trace_json.json_events import read_as
 from timeline.sources.trace_json.lane_names import LaneKey, LaneNames
 from timeline.sources.trace_json.tables import PROFILER_STEP, profiler_steps
 
-__all__ = ["read_kineto"]
+__all__ = ["KinetoSource", "read_kineto"]
 
 HELD_BLOCKS = 16
 """Blocks of text that are held, as what their events keep, before these become columns.
@@ -339,3 +341,23 @@ def _shifted(records: Records, by_ns: int) -> Records:
             records.samples, time_ns=ClockMove(by_ns).of_recorded(records.samples.time_ns)
         ),
     )
+
+
+@dataclass(frozen=True)
+class KinetoSource:
+    """`*.pt.trace.json` of tensorboard_trace_handler, or what export_chrome_trace wrote."""
+
+    identity: Identity
+    clock: Clock
+    trace: Path
+    layout: str = "PyTorch trace"
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The trace, which may be packed."""
+        return (self.trace,)
+
+    def read(self, wanted: Wanted) -> Records:
+        """See `Source.read`."""
+        base_ns = read_header(self.trace).base_ns
+        return read_kineto(self.trace, self.identity.rank, base_ns, StringPool(), wanted)

@@ -12,8 +12,8 @@ from timeline.columns.distinct import distinct_pairs
 from timeline.columns.nesting import latest_open
 from timeline.columns.strings import NO_NAME
 from timeline.records.tables import NO_ID, HostEvents, Spans
-from timeline.sources.kineto_events import NO_ARGS, Activity
-from timeline.sources.kineto_launches import NOT_LAUNCHED, RuntimeCalls
+from timeline.sources.kineto.events import NO_ARGS, Activity
+from timeline.sources.kineto.tables import NOT_LAUNCHED, RuntimeCalls
 from timeline.sources.trace_json.event_fields import first_ids
 
 __all__ = ["OnThreads", "Operators", "external_ids", "is_operator", "open_at"]

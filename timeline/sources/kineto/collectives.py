@@ -24,9 +24,9 @@ from timeline.sources.common.kernel_kinds import (
     function_path,
     launched_op,
 )
-from timeline.sources.kineto_events import Activity, Args
-from timeline.sources.kineto_launches import NOT_LAUNCHED, RuntimeCalls
-from timeline.sources.kineto_operators import OnThreads, open_at
+from timeline.sources.kineto.events import Activity, Args
+from timeline.sources.kineto.operators import OnThreads, open_at
+from timeline.sources.kineto.tables import NOT_LAUNCHED, RuntimeCalls
 from timeline.sources.trace_json.event_fields import ids_of, names_of, spans_of
 from timeline.sources.trace_json.events import text
 

@@ -1,0 +1,1 @@
+"""Traces of PyTorch's own profiler, of GPUs."""
