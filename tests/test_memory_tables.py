@@ -35,9 +35,9 @@ from timeline.records.tables import NO_TIME, Omission, OmissionCode, Records
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Layer
 from timeline.sources.common.counters import SampleCollector
 from timeline.sources.common.sample_tables import SampleTable, sample_tables
+from timeline.sources.companions.allocations import add_held
+from timeline.sources.companions.memory_tables import read_sample_table
 from timeline.sources.finding.discovery import discover
-from timeline.sources.memory_tables import read_sample_table
-from timeline.sources.operator_memory import add_held
 from timeline.sources.source import Wanted
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"

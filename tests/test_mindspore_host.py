@@ -32,11 +32,11 @@ from timeline.cli.main import main
 from timeline.columns.strings import StringPool
 from timeline.records.tables import HostEvents, Omission, OmissionCode, Records
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Layer
-from timeline.sources.cpu_operators import read_cpu_operators
+from timeline.sources.companions.cpu_operators import read_cpu_operators
+from timeline.sources.companions.host_clock import HostClock
+from timeline.sources.companions.host_stages import read_host_stages, read_host_timeline
+from timeline.sources.companions.minddata import read_cpu_use, read_queue_sizes, read_queue_trace
 from timeline.sources.finding.discovery import discover
-from timeline.sources.host_clock import HostClock
-from timeline.sources.host_stages import read_host_stages, read_host_timeline
-from timeline.sources.minddata import read_cpu_use, read_queue_sizes, read_queue_trace
 from timeline.sources.source import Wanted
 
 CPU, HOST = "CPU OP", "Host Info"

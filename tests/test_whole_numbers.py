@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from timeline.columns.strings import StringPool
 from timeline.records.tables import NO_ID, NO_TIME, Records
 from timeline.sources.common.decimals import whole_number, whole_numbers
-from timeline.sources.host_clock import host_clock
+from timeline.sources.companions.host_clock import host_clock
 from timeline.sources.mindspore.framework_table import OperatorShapes
 from timeline.sources.mindspore.hccl_files import read_hccl_files
 from timeline.sources.msprof_sqlite.clock import read_parsed_clock

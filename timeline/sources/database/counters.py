@@ -19,9 +19,9 @@ from timeline.records.tables import (
 )
 from timeline.sources.common.counters import SampleCollector
 from timeline.sources.common.sample_tables import CounterTable, counter_tables
+from timeline.sources.companions.allocations import read_operator_memory_table
 from timeline.sources.database.names import DatabaseNames
 from timeline.sources.decoders.sqlite import Database
-from timeline.sources.operator_memory import read_operator_memory_table
 
 __all__ = ["read_counters"]
 

@@ -39,7 +39,8 @@ from timeline.sources.common.ai_cpu import ai_cpu_remark
 from timeline.sources.common.damage import FFTS_REASON
 from timeline.sources.common.overlap_analysis import TABLE, overlap_of_table
 from timeline.sources.common.task_kinds import COPY_TYPES, compute_by_type
-from timeline.sources.companion_kinds import UNUSED_TABLES
+from timeline.sources.companions.kinds import UNUSED_TABLES
+from timeline.sources.companions.vendor_overlap import overlap_figures
 from timeline.sources.database.counters import read_counters
 from timeline.sources.database.counting import communication_rule, free_rule, own_step_sums
 from timeline.sources.database.host import read_cann_calls, read_host
@@ -47,7 +48,6 @@ from timeline.sources.database.names import DatabaseNames
 from timeline.sources.decoders.joins import Lookup, common_keys, covering_parents, values_at
 from timeline.sources.decoders.sqlite import Database, open_database
 from timeline.sources.source import Clock, Identity, Wanted
-from timeline.sources.vendor_overlap import overlap_figures
 
 __all__ = ["DatabaseSource"]
 

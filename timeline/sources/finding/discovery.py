@@ -8,7 +8,7 @@ from pathlib import Path
 
 from timeline.errors import SourceError, UsageError, did_you_mean
 from timeline.sources.common.identity import Claim, Root, claims_of
-from timeline.sources.companions import with_companions
+from timeline.sources.companions.companions import with_companions
 from timeline.sources.files.opened import plain_database
 from timeline.sources.finding.captures import find_captures
 from timeline.sources.finding.copies import without_twins

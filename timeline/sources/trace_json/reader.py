@@ -39,6 +39,7 @@ from timeline.sources.common.overlap_analysis import (
     overlap_of_lanes,
     settle_by_overlap,
 )
+from timeline.sources.companions.vendor_overlap import overlap_figures
 from timeline.sources.source import Wanted
 from timeline.sources.trace_json.counters import (
     CounterKey,
@@ -82,7 +83,6 @@ from timeline.sources.trace_json.tables import (
     with_launches,
     without_connections,
 )
-from timeline.sources.vendor_overlap import overlap_figures
 
 __all__ = ["TraceFiles", "read_trace"]
 

@@ -12,13 +12,12 @@ from pathlib import Path
 from timeline.records.tables import Records
 from timeline.records.vendor import UnusedFile
 from timeline.selection import Layer
-from timeline.sources.companion_kinds import UNUSED_OF_MINDSPORE, Use, kind_of, kinds_for
+from timeline.sources.companions.host_files import host_files, own_operators
+from timeline.sources.companions.kinds import UNUSED_OF_MINDSPORE, Use, kind_of, kinds_for
 from timeline.sources.files.newest_export import newest_of
 from timeline.sources.files.opened import held_file, named_files
 from timeline.sources.finding.captures import text_ids
-from timeline.sources.host_files import host_files
 from timeline.sources.mindspore.hccl_files import UNNUMBERED
-from timeline.sources.own_operators import own_operators
 from timeline.sources.source import (
     MINDSTUDIO_OUTPUT,
     OUTPUT,
@@ -141,16 +140,16 @@ class CompanionSource:
         records = self.main.read(wanted)
         device = self.identity.device if self.several_devices else None
         if Layer.COUNTERS in wanted.layers and (tables := self._tables(Use.COUNTERS)):
-            from timeline.sources.companion_tables import with_tables
+            from timeline.sources.companions.tables import with_tables
 
             records = with_tables(records, tables, device)
         if wanted.measures and (measures := self._tables(*_OF_MEASURES)):
-            from timeline.sources.companion_measures import with_measures
+            from timeline.sources.companions.measures import with_measures
 
             records = with_measures(records, measures, device)
         files = host_files(self.hosts, self.identity.rank)
         if files or len(own_operators(records)):
-            from timeline.sources.mindspore_host import with_mindspore_host
+            from timeline.sources.companions.mindspore_host import with_mindspore_host
 
             records = with_mindspore_host(records, files, self.hosts, self.clock, wanted)
         if not wanted.measures:

@@ -10,8 +10,7 @@ from timeline.errors import SourceError
 from timeline.records.tables import Omission, Records
 from timeline.records.vendor import VendorFigures, VendorLinks
 from timeline.sources.common.damage import Damage, unread
-from timeline.sources.decoders.sqlite import open_database
-from timeline.sources.vendor_communication import (
+from timeline.sources.companions.vendor_communication import (
     MeasuredOps,
     read_link_file,
     read_link_table,
@@ -19,8 +18,13 @@ from timeline.sources.vendor_communication import (
     read_op_table,
     with_moved_bytes,
 )
-from timeline.sources.vendor_overlap import read_overlap_events
-from timeline.sources.vendor_tables import read_operator_sums, read_step_sums, read_step_table
+from timeline.sources.companions.vendor_overlap import read_overlap_events
+from timeline.sources.companions.vendor_tables import (
+    read_operator_sums,
+    read_step_sums,
+    read_step_table,
+)
+from timeline.sources.decoders.sqlite import open_database
 
 __all__ = ["with_measures"]
 

@@ -6,9 +6,13 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
+from timeline.columns.columns import Rows
+from timeline.records.tables import Records
 from timeline.sources.files.opened import held_file
 
-__all__ = ["host_files"]
+__all__ = ["CPU_LAYER", "host_files", "own_operators"]
 
 _INNER = "host_info"
 _TIMELINE = "timeline_{}.json"
@@ -43,3 +47,13 @@ def host_files(directories: Sequence[Path], rank: int) -> dict[str, Path]:
                 if name not in found and (path := held_file(place, name.format(rank))):
                     found[name] = path
     return found
+
+
+CPU_LAYER = "CPU OP"
+"""What MindSpore's own timeline calls operators that run on the host."""
+
+
+def own_operators(records: Records) -> Rows:
+    """Host events of the capture that are operators on the CPU; MindSpore adds the rank to it."""
+    layers = records.strings.matching(name.startswith(CPU_LAYER) for name in records.strings)
+    return np.flatnonzero(np.isin(records.host.layer, layers))

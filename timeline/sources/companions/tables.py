@@ -9,12 +9,11 @@ from pathlib import Path
 from timeline.errors import SourceError
 from timeline.records.joining import join_records
 from timeline.records.tables import Omission, Records
-from timeline.sources.allocation_table import read_operator_memory
 from timeline.sources.common.counters import SampleCollector
 from timeline.sources.common.damage import unread
 from timeline.sources.common.sample_tables import OPERATOR_MEMORY, sample_tables
-from timeline.sources.memory_tables import read_sample_table
-from timeline.sources.operator_memory import GROUP
+from timeline.sources.companions.allocations import GROUP, read_operator_memory
+from timeline.sources.companions.memory_tables import read_sample_table
 
 __all__ = ["with_tables"]
 

@@ -17,12 +17,12 @@ from timeline.records.tables import NO_TIME, HostEvents, Omission, OmissionCode,
 from timeline.selection import Layer
 from timeline.sources.common.counters import SampleCollector
 from timeline.sources.common.damage import Damage, left_out, unread
-from timeline.sources.cpu_operators import read_cpu_operators
+from timeline.sources.companions.cpu_operators import read_cpu_operators
+from timeline.sources.companions.host_clock import HostClock, host_clock
+from timeline.sources.companions.host_files import own_operators
+from timeline.sources.companions.host_stages import HostStages, read_host_stages, read_host_timeline
+from timeline.sources.companions.minddata import read_cpu_use, read_queue_sizes, read_queue_trace
 from timeline.sources.decoders.csv_blocks import RowShape, read_blocks
-from timeline.sources.host_clock import HostClock, host_clock
-from timeline.sources.host_stages import HostStages, read_host_stages, read_host_timeline
-from timeline.sources.minddata import read_cpu_use, read_queue_sizes, read_queue_trace
-from timeline.sources.own_operators import own_operators
 from timeline.sources.source import Clock, Wanted
 
 __all__ = ["with_mindspore_host"]

@@ -13,8 +13,8 @@ from timeline.columns.strings import StringPool
 from timeline.records.tables import NO_ID, NO_TIME, HostEvents, Omission
 from timeline.sources.common.damage import Damage
 from timeline.sources.common.decimals import whole_numbers
+from timeline.sources.companions.host_files import CPU_LAYER
 from timeline.sources.decoders.text_lines import read_lines
-from timeline.sources.own_operators import CPU_LAYER
 
 __all__ = ["read_cpu_operators"]
 

@@ -13,9 +13,9 @@ from timeline.records.tables import NO_ID
 from timeline.records.vendor import Measure, VendorFigures
 from timeline.sources.common.damage import Damage
 from timeline.sources.common.overlap_analysis import MEASURES
+from timeline.sources.companions.memory_tables import rows_of_device
 from timeline.sources.decoders.csv_blocks import Block, read_blocks
 from timeline.sources.decoders.sqlite import Database
-from timeline.sources.memory_tables import rows_of_device
 
 __all__ = ["read_operator_sums", "read_step_sums", "read_step_table"]
 

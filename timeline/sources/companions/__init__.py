@@ -1,0 +1,1 @@
+"""Files beside a capture: more counters, host events, and what the profiler itself measured."""
