@@ -17,4 +17,5 @@ fi
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
 .venv/bin/mypy
+.venv/bin/lint-imports --no-cache
 PATH="$PWD/.venv/bin:$PATH" .venv/bin/pytest --numprocesses 2 --dist loadfile "$@"

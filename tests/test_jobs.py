@@ -43,18 +43,20 @@ from timeline.analysis.selected_rank import PictureOptions
 from timeline.cli.main import main
 from timeline.encoders.formats import format_of
 from timeline.errors import SourceError, TimelineError, WorkerError
-from timeline.fitting import About, Written, fit
+from timeline.fitting.fit import fit
+from timeline.fitting.writer import About, Written
 from timeline.options import ExportOptions, ReadingOptions
 from timeline.process import interrupted_by_signals
 from timeline.progress import Silent
 from timeline.ranks import processes, reading
 from timeline.ranks import workers as jobs
-from timeline.ranks.rank_work import Request, Share, share_of
+from timeline.ranks.rank_work import Request, share_of
 from timeline.ranks.reading import JoinedShares, read_shares, redrawn
 from timeline.ranks.workers import AHEAD, WORTH_PROCESSES_BYTES, Crew, crew_for
 from timeline.records.tables import Records
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Kind, Selection
 from timeline.sources.source import Clock, Identity, Wanted
+from timeline.tracks.drawn_rank import Share
 
 _Result = TypeVar("_Result")
 PROC = Path("/proc")

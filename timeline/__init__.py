@@ -63,7 +63,7 @@ __all__ = [
 _HOMES = {
     "Align": "timeline.selection",
     "Args": "timeline.options",
-    "ComparisonReport": "timeline.commands.compare",
+    "ComparisonReport": "timeline.reports.comparison_report",
     "ExportReport": "timeline.reports.export_report",
     "Fit": "timeline.options",
     "Kind": "timeline.selection",

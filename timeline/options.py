@@ -6,14 +6,10 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from timeline.errors import UsageError
 from timeline.ranges import check_id, check_offset
 from timeline.selection import Align, Kind
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = [
     "DEFAULT_LIMIT_BYTES",

@@ -22,8 +22,9 @@ from timeline.errors import UsageError
 from timeline.figures.comparison import Comparison
 from timeline.figures.figures import Figures
 from timeline.figures.table import Table
-from timeline.fitting import About, Written, fit
+from timeline.fitting.fit import fit
 from timeline.fitting.resolve import Resolved
+from timeline.fitting.writer import About, Written
 from timeline.options import Args, ExportOptions
 from timeline.profile import Profile
 from timeline.progress import Progress
@@ -37,9 +38,10 @@ from timeline.reports.comparison_report import ComparisonReport
 from timeline.reports.file_notes import notes_of
 from timeline.selection import Align, Kind, Selection
 from timeline.sources.finding.discovery import Finding
+from timeline.tracks.drawn_rank import RankTracks
 from timeline.tracks.model import Track
 from timeline.tracks.overview import step_starts_ns
-from timeline.tracks.picture import RankTracks, assemble
+from timeline.tracks.picture import assemble
 from timeline.tracks.side_by_side import StepDifferences, side_by_side
 from timeline.version import __version__
 

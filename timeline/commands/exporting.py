@@ -19,8 +19,9 @@ from timeline.encoders.sink import Draft, write_drafts
 from timeline.errors import LimitError, spell_ids
 from timeline.figures.figures import Figures, checks_of
 from timeline.figures.verdict import Verdict
-from timeline.fitting import About, Describe, Written, fit, steps_of
+from timeline.fitting.fit import fit
 from timeline.fitting.resolve import Resolved
+from timeline.fitting.writer import About, Describe, Written, steps_of
 from timeline.options import ExportOptions, Fit, ReadingOptions
 from timeline.profile import Profile
 from timeline.ranks.chosen_ranks import choose_ranks

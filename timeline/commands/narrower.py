@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from timeline.errors import spell_ids
-from timeline.fitting import Written
+from timeline.fitting.writer import Written
 from timeline.options import ExportOptions
 from timeline.printable import command_line
 from timeline.profile import Profile

@@ -9,9 +9,9 @@ from timeline.fitting.budget import Budget, Measure
 from timeline.fitting.coarsen import EXACT
 from timeline.fitting.resolve import Plan, resolve
 from timeline.records.tables import Omission, OmissionCode
+from timeline.tracks.drawn_rank import RankTracks
 from timeline.tracks.layers import LayerKey
 from timeline.tracks.model import ARROW_REASON, element_count
-from timeline.tracks.picture import RankTracks
 
 __all__ = ["floors_of", "gathered_within"]
 

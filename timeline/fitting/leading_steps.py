@@ -11,8 +11,8 @@ from timeline.analysis.leading import Leading
 from timeline.analysis.rank_facts import RankFacts
 from timeline.columns.columns import Int64
 from timeline.fitting.writer import AIM, MOST_TRIES, Drawing, Writer, Written, too_small
-from timeline.ranks.rank_work import Share
 from timeline.records.tables import NO_TIME
+from timeline.tracks.drawn_rank import Share
 from timeline.tracks.model import Schema, Slices, Track
 
 __all__ = ["Redraw", "Trimming", "trimmed", "trimming_of"]

@@ -17,12 +17,11 @@ from timeline.fitting.gathering import floors_of
 from timeline.fitting.resolve import Resolved
 from timeline.options import ExportOptions
 from timeline.progress import Progress
-from timeline.ranks.rank_work import Share, with_args
 from timeline.records.tables import Omission
+from timeline.tracks.drawn_rank import RankTracks, Share, with_args
 from timeline.tracks.layers import LayerKey
 from timeline.tracks.model import Samples, Slices, Timeline, Track
 from timeline.tracks.notes import Notes, with_notes
-from timeline.tracks.picture import RankTracks
 from timeline.units import spell_bytes
 
 __all__ = [

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import gc
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -28,24 +28,15 @@ from timeline.analysis.valid import valid
 from timeline.encoders.formats import format_of
 from timeline.fitting.gathering import gathered_within
 from timeline.options import Args, ClockOptions, StepOperators
-from timeline.records.clock import ClockMove
 from timeline.records.counting import INNER
 from timeline.records.tables import Records
 from timeline.selection import Kind, Selection
 from timeline.sources.source import Source, Wanted
-from timeline.tracks.model import Arg, Slices, Timeline, Track, element_count
-from timeline.tracks.painter import ArgColumn
-from timeline.tracks.picture import RankTracks, draw_rank
+from timeline.tracks.drawn_rank import RankTracks, Share, _wanted
+from timeline.tracks.model import Timeline, Track, element_count
+from timeline.tracks.picture import draw_rank
 
-__all__ = [
-    "Request",
-    "Share",
-    "gathered",
-    "rank_records",
-    "share_of",
-    "share_of_records",
-    "with_args",
-]
+__all__ = ["Request", "gathered", "rank_records", "share_of", "share_of_records"]
 
 
 def rank_records(source: Source, wanted: Wanted, operators: StepOperators) -> Records:
@@ -109,18 +100,6 @@ class Request:
     named_operators: int = 0
 
 
-@dataclass(frozen=True)
-class Share:
-    """One rank's part of a picture: what is known of it, and its rows."""
-
-    facts: RankFacts
-    tracks: RankTracks
-
-    def moved(self, move: ClockMove) -> Share:
-        """The same on another clock."""
-        return Share(self.facts.moved(move), self.tracks.moved(move))
-
-
 def share_of(source: Source, request: Request) -> Share:
     """Read a rank and draw what is selected of it.
 
@@ -182,28 +161,6 @@ def _drawn(
     if not request.draw:
         return facts, RankTracks(records.rank, (), 0)
     return facts, draw_rank(picture, request.options, _wanted(request.args))
-
-
-def with_args(tracks: Sequence[Track], args: Args) -> tuple[Track, ...]:
-    """The tracks with the args that were asked for, and those that tell what was gathered."""
-
-    return tuple(
-        replace(track, content=track.content.with_args(_wanted(args)))
-        if isinstance(track.content, Slices)
-        else track
-        for track in tracks
-    )
-
-
-def _wanted(args: Args) -> Callable[[Arg | ArgColumn], bool]:
-    """Which args are drawn."""
-
-    def wanted(arg: Arg | ArgColumn) -> bool:
-        if args is Args.DEFAULT:
-            return arg.default
-        return args is Args.ALL or (isinstance(arg, Arg) and arg.of_several)
-
-    return wanted
 
 
 def _picture(part: Cut, request: Request) -> RankPicture:

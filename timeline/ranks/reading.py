@@ -15,11 +15,12 @@ from timeline.errors import SelectionError
 from timeline.options import ClockOptions, ReadingOptions
 from timeline.progress import Progress
 from timeline.ranks.chosen_ranks import check_any, check_known, choose_ranks
-from timeline.ranks.rank_work import BYTES_OF_ELEMENT, Request, Share, gathered, share_of
+from timeline.ranks.rank_work import BYTES_OF_ELEMENT, Request, gathered, share_of
 from timeline.ranks.workers import Crew, crew_for
 from timeline.records.tables import NO_GRAPH
 from timeline.selection import SUMMARY_LAYERS, Layer, Selection
 from timeline.sources.source import Source
+from timeline.tracks.drawn_rank import Share
 from timeline.tracks.model import element_count
 from timeline.tracks.waiting import with_waiting
 

@@ -1,4 +1,4 @@
-"""TODO docstring of reports.comparison_report."""
+"""The report of a comparison of two runs: what was found, what was written, and its JSON."""
 
 from __future__ import annotations
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.selected_rank import PictureOptions, RankPicture
-from timeline.records.clock import ClockMove
 from timeline.records.tables import RUNTIME_LAYERS, Omission, OmissionCode
 from timeline.selection import Layer
 from timeline.tracks import meanings
@@ -24,42 +23,13 @@ from timeline.tracks.detail import (
     paint_missing,
     paint_scopes,
 )
-from timeline.tracks.layers import LayerKey
+from timeline.tracks.drawn_rank import RankTracks
 from timeline.tracks.model import Samples, Slices, Track
 from timeline.tracks.overview import paint_overview
 from timeline.tracks.painter import ArgColumn, Painter
 from timeline.tracks.summary import OVERLAP, STEP_TRACE, paint_overlap, paint_steps
 
-__all__ = ["RankTracks", "assemble", "draw_rank"]
-
-
-@dataclass(frozen=True)
-class RankTracks:
-    """The rows of one rank, not yet part of a picture.
-
-    Tracks without a parent are its layers; ids count from 0 and those of arrows from 1, up to
-    `arrows`. Arrows between ranks count from -1 down. floors: the power of two, by layer, at which
-    slices were gathered already.
-    """
-
-    rank: int
-    tracks: tuple[Track, ...]
-    arrows: int
-    omissions: tuple[Omission, ...] = ()
-    floors: Mapping[LayerKey, int] = field(default_factory=dict)
-
-    def moved(self, move: ClockMove) -> RankTracks:
-        """The same on another clock."""
-        if move.still:
-            return self
-        return replace(self, tracks=tuple(_moved(track, move) for track in self.tracks))
-
-
-def _moved(track: Track, move: ClockMove) -> Track:
-    content = track.content
-    if content is None:
-        return track
-    return replace(track, content=content.moved(move))
+__all__ = ["assemble", "draw_rank"]
 
 
 @dataclass(frozen=True)

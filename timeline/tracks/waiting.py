@@ -14,9 +14,9 @@ from timeline.columns.distinct import distinct
 from timeline.columns.strings import StringPool
 from timeline.records.tables import Omission, OmissionCode
 from timeline.tracks import meanings
+from timeline.tracks.drawn_rank import RankTracks
 from timeline.tracks.model import ARROW_REASON, Arg, ArgKind, Arrows, Schema, Slices, Track
 from timeline.tracks.painter import Drawn, Painter, names
-from timeline.tracks.picture import RankTracks
 from timeline.tracks.summary import OVERLAP
 
 __all__ = ["MOST_ARROWS", "WAITING", "with_waiting"]

@@ -1,0 +1,87 @@
+"""Turns pictures into files that keep the size limit, in one of four ways."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from timeline.encoders.formats import Format
+from timeline.encoders.packing import Workers
+from timeline.errors import LimitError
+from timeline.fitting.coarsened import coarsened
+from timeline.fitting.leading_steps import Redraw, trimmed
+from timeline.fitting.parts import split_up
+from timeline.fitting.writer import (
+    Arrange,
+    Describe,
+    Drawing,
+    Writer,
+    Written,
+)
+from timeline.options import ExportOptions, Fit
+from timeline.progress import Progress
+from timeline.tracks.drawn_rank import Share
+from timeline.tracks.picture import assemble
+from timeline.units import spell_bytes
+
+__all__ = ["exact_or_error", "fit"]
+
+
+def fit(
+    shares: Sequence[Share],
+    redraw: Redraw,
+    options: ExportOptions,
+    target: Path,
+    form: Format,
+    describe: Describe,
+    wall_offset_ns: int | None,
+    progress: Progress,
+    arrange: Arrange | None = None,
+    workers: Workers | None = None,
+) -> Written:
+    """Write the shares of ranks so that no file exceeds the limit.
+
+    arrange: puts the rows of ranks into one picture; grouped as the options say if not given.
+    workers: other processes that have time to encode.
+
+    Raises:
+        LimitError: they do not fit and nothing may be left out, or the limit is too small for
+            anything; then the message says which would do.
+        OutputError: a file cannot be written.
+    """
+    arrange = arrange or partial(assemble, by_layer=options.groups_by_layer)
+    writer = Writer(options, target, form, describe, wall_offset_ns, progress, arrange, workers)
+    try:
+        return _fit(writer, writer.draw(shares), redraw)
+    except BaseException:
+        for draft in writer.drafts:
+            draft.discard()
+        raise
+
+
+def _fit(writer: Writer, drawing: Drawing, redraw: Redraw) -> Written:
+    if not writer.limit:
+        return writer.exact(drawing, drawing.steps)
+    match writer.options.fit:
+        case Fit.COARSEN:
+            return coarsened(writer, drawing)
+        case Fit.STEPS:
+            return trimmed(writer, drawing, redraw)
+        case Fit.SPLIT:
+            return split_up(writer, drawing)
+        case Fit.ERROR:
+            return exact_or_error(writer, drawing)
+
+
+def exact_or_error(writer: Writer, drawing: Drawing) -> Written:
+    """Write everything, or nothing."""
+    whole = writer.exact(drawing, drawing.steps)
+    size = whole.parts[0].draft.size_bytes
+    if size <= writer.limit:
+        return whole
+    whole.discard()
+    raise LimitError(
+        f"the selection needs {spell_bytes(size)} and the limit is {spell_bytes(writer.limit)}.",
+        do="Take fewer --ranks or --steps, or leave out --fit error.",
+    )

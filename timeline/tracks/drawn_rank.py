@@ -1,0 +1,79 @@
+"""One rank as it is drawn: its facts and its rows, not yet part of a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from timeline.analysis.rank_facts import RankFacts
+from timeline.options import Args
+from timeline.records.clock import ClockMove
+from timeline.records.tables import Omission
+from timeline.tracks.layers import LayerKey
+from timeline.tracks.model import Arg, Slices, Track
+from timeline.tracks.painter import ArgColumn
+
+__all__ = ["RankTracks", "Share", "with_args"]
+
+
+@dataclass(frozen=True)
+class Share:
+    """One rank's part of a picture: what is known of it, and its rows."""
+
+    facts: RankFacts
+    tracks: RankTracks
+
+    def moved(self, move: ClockMove) -> Share:
+        """The same on another clock."""
+        return Share(self.facts.moved(move), self.tracks.moved(move))
+
+
+def with_args(tracks: Sequence[Track], args: Args) -> tuple[Track, ...]:
+    """The tracks with the args that were asked for, and those that tell what was gathered."""
+
+    return tuple(
+        replace(track, content=track.content.with_args(_wanted(args)))
+        if isinstance(track.content, Slices)
+        else track
+        for track in tracks
+    )
+
+
+def _wanted(args: Args) -> Callable[[Arg | ArgColumn], bool]:
+    """Which args are drawn."""
+
+    def wanted(arg: Arg | ArgColumn) -> bool:
+        if args is Args.DEFAULT:
+            return arg.default
+        return args is Args.ALL or (isinstance(arg, Arg) and arg.of_several)
+
+    return wanted
+
+
+@dataclass(frozen=True)
+class RankTracks:
+    """The rows of one rank, not yet part of a picture.
+
+    Tracks without a parent are its layers; ids count from 0 and those of arrows from 1, up to
+    `arrows`. Arrows between ranks count from -1 down. floors: the power of two, by layer, at which
+    slices were gathered already.
+    """
+
+    rank: int
+    tracks: tuple[Track, ...]
+    arrows: int
+    omissions: tuple[Omission, ...] = ()
+    floors: Mapping[LayerKey, int] = field(default_factory=dict)
+
+    def moved(self, move: ClockMove) -> RankTracks:
+        """The same on another clock."""
+        if move.still:
+            return self
+        return replace(self, tracks=tuple(_moved(track, move) for track in self.tracks))
+
+
+def _moved(track: Track, move: ClockMove) -> Track:
+    content = track.content
+    if content is None:
+        return track
+    return replace(track, content=content.moved(move))
