@@ -13,9 +13,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from make_profile import Iteration, RankRun, Run, Segment, expected_overlap, overlap_segments
-from profile_overlap import COPIES, IDLE, free_segments
-
+from simulator.model import Iteration, RankRun, Run
+from simulator.overlap import (
+    COPIES,
+    IDLE,
+    Segment,
+    expected_overlap,
+    free_segments,
+    overlap_segments,
+)
 from timeline.records.tables import (
     NO_CONTEXT,
     NO_GRAPH,

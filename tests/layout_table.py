@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from layout_tracks import RankTracks, Span, read_tracks
-from make_profile import RankRun, Run
 from profile_shelf import Profile
 
+from simulator.model import RankRun, Run
 from timeline.records.tables import NO_GRAPH
 from timeline.sources.captures import find_captures
 

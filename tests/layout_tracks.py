@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from make_profile import RankRun, Run
-from profile_mindspore_raw import UNNAMED_TASK
-from profile_mindspore_text import device_ns
 from profile_shelf import Profile
 
+from simulator.model import RankRun, Run
+from simulator.writers.mindspore.raw import UNNAMED_TASK
+from simulator.writers.mindspore.text import device_ns
 from timeline.analysis.steps import StepOperators, with_steps
 from timeline.records.columns import Codes
 from timeline.records.tables import GPU, NO_GRAPH, NO_ID, NO_TIME, Records, StepPart

@@ -11,63 +11,43 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from make_profile import (
-    CANN_9,
-    UNKNOWN_TYPES,
-    Run,
-    make_run,
-    write_kernel_details,
-    write_kineto,
-    write_mindformers,
-    write_mindspore_display,
-    write_mindspore_raw,
-    write_mindspore_text,
-    write_mindspore_timeline,
-    write_mindstudio,
-    write_msprof_sqlite,
-    write_op_summary,
-    write_raw,
-    write_summary_directory,
-    write_torch_database,
-    write_torch_text,
-)
+from simulator.layouts import LAYOUTS, Writer
+from simulator.model import Run
+from simulator.simulation import make_run
+from simulator.writers.cann_raw import write_raw
+from simulator.writers.database import write_torch_database
+from simulator.writers.kineto import write_kineto
+from simulator.writers.mindspore.display import write_mindspore_display
+from simulator.writers.mindspore.text import write_mindspore_text
+from simulator.writers.msprof_sqlite import write_msprof_sqlite
+from simulator.writers.tables import write_op_summary, write_summary_directory
+from simulator.writers.trace_json.mindstudio import write_mindformers, write_mindstudio
+from simulator.writers.trace_json.msprof import CANN_9, UNKNOWN_TYPES
 
 Event = dict[str, Any]
 """One trace event of a JSON profile."""
 
-WRITERS: dict[str, Callable[[Run, Path], list[Path]]] = {
-    "torch-text": write_torch_text,
-    "torch-db": write_torch_database,
-    "mindspore-2.1": write_mindspore_timeline,
-    "mindstudio": write_mindstudio,
-    "mindformers": write_mindformers,
+WRITERS: dict[str, Writer] = LAYOUTS | {
     "mindformers-2.1": functools.partial(write_mindformers, layout="mindspore-2.1"),
     "mindstudio-exported-twice": functools.partial(write_mindstudio, older_export=True),
     "mindstudio-sliced": functools.partial(write_mindstudio, slices=3),
-    "raw": write_raw,
     "raw-hwts": functools.partial(write_raw, log="hwts", slices=12),
     "raw-v6": functools.partial(write_raw, log="v6"),
     "raw-49-MHz": functools.partial(write_raw, megahertz="49.000000"),
-    "msprof-sqlite": write_msprof_sqlite,
     "msprof-sqlite-numbered": functools.partial(write_msprof_sqlite, hccl="numbered"),
     "msprof-sqlite-launched": functools.partial(write_msprof_sqlite, hccl="launched"),
-    "kernel-details": write_kernel_details,
-    "op-summary": write_op_summary,
     "summary-directory": write_summary_directory,
-    "kineto": write_kineto,
     "kineto-2.2": functools.partial(write_kineto, base_ns=0),
     "kineto-announced": functools.partial(write_kineto, announced=True),
     "kineto-alone": functools.partial(write_kineto, distributed=False),
-    "mindspore-text": write_mindspore_text,
     "mindspore-text-2.1": functools.partial(write_mindspore_text, version="2.1"),
     "mindspore-text-hccl": functools.partial(write_mindspore_text, hccl=True),
-    "mindspore-raw": write_mindspore_raw,
     "mindspore-display": write_mindspore_display,
     "mindspore-display-1.5": functools.partial(write_mindspore_display, version="1.5"),
 }
-"""Everything that can be on disk, by name."""
+"""Everything that can be on disk, by name: the layouts, and what else their writers can do."""
 
-VARIANTS: dict[str, Callable[[Run, Path], list[Path]]] = {
+VARIANTS: dict[str, Writer] = {
     "mindstudio-cann-9": functools.partial(write_mindstudio, dialect=CANN_9),
     "mindstudio-cann-9-trace": functools.partial(write_mindstudio, dialect=CANN_9, operators=False),
     "mindstudio-other-types": functools.partial(
@@ -83,8 +63,8 @@ VARIANTS: dict[str, Callable[[Run, Path], list[Path]]] = {
 }
 """The same layouts as other versions write them, or with some of their tables alone."""
 
-LAYOUTS = ("torch-text", "torch-db", "mindspore-2.1", "mindstudio", "mindformers")
-"""The names that stand for a layout of their own; the others are variants."""
+MAIN_LAYOUTS = ("torch-text", "torch-db", "mindspore-2.1", "mindstudio", "mindformers")
+"""The layouts of whole profiles, drawn and compared in every way; others hold less, or vary."""
 
 COMPARABLE = tuple(name for name in WRITERS if name not in ("raw-49-MHz", "kineto-announced"))
 """All whose times are whole nanoseconds, so that any two of them say the same."""

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from profile_archives import write_archive
 from profile_shelf import ProfileShelf
 from test_contract import members
 
 import timeline
+from simulator.archives import write_archive
 from timeline.arguments import build_parser
 from timeline.cli import main
 from timeline.profile import MOST_SELECTIONS

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 from perfetto_sql import TraceProcessor
-from profile_archives import tar_of, write_archive, zip_of
-from profile_shelf import LAYOUTS, Profile, ProfileShelf, tree_state
+from profile_shelf import MAIN_LAYOUTS, Profile, ProfileShelf, tree_state
 
+from simulator.archives import tar_of, write_archive, zip_of
 from timeline.cli import main
 from timeline.sources.discovery import Discovered
 from timeline.sources.profile_place import found_at
@@ -62,7 +62,7 @@ def ranks_of(path: Path, assigned: dict[str, int] | None = None) -> list[int]:
 # -- the same timeline -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", MAIN_LAYOUTS)
 def test_packed_is_the_same_as_plain(
     shelf: ProfileShelf, tmp_path: Path, temporary: Path, layout: str
 ) -> None:

@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from profile_measures import (
+from profile_shelf import Profile, ProfileShelf
+
+from simulator.writers.companions.measures import (
     links_of,
     operator_sums,
     write_communication_measures,
     write_measures_database,
     write_operator_sums,
 )
-from profile_shelf import Profile, ProfileShelf
-
 from timeline.analysis.checks import MOST_ALIKE, Checks, RankChecks, known_reasons
 from timeline.check_text import check_lines, unused_lines
 from timeline.cli import main

@@ -19,11 +19,11 @@ from typing import Any
 
 import pytest
 from drawn_slices import DrawnSlice, drawn_rows, drawn_slices
-from make_profile import Iteration, RankRun, expected_overlap
 from perfetto_sql import TraceProcessor
-from profile_overlap import sweep, totals
 from profile_shelf import Event, Profile, ProfileShelf, change_events, tree_state
 
+from simulator.model import Iteration, RankRun
+from simulator.overlap import expected_overlap, sweep, totals
 from timeline import __version__
 from timeline.cli import main
 from timeline.encoders.sink import Draft, write_draft

@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from made_figures import made_report
-from make_profile import make_run
 from perfetto_sql import TraceProcessor
 from profile_shelf import WRITERS, ProfileShelf, change_events
 from test_report_page import HOSTILE, MOST_BYTES, read
 
 import timeline
+from simulator.simulation import make_run
 from timeline.analysis.computing_classes import CLASSES, computing_class, tells_vector
 from timeline.arguments import build_compare_parser
 from timeline.cli import main

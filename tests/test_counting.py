@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from make_profile import RankRun
-from profile_overlap import COPIES, IDLE, free_segments, sweep
 from profile_shelf import COMPARABLE, Event, Profile, ProfileShelf, change_json
 
+from simulator.model import RankRun
+from simulator.overlap import COPIES, IDLE, free_segments, sweep
 from timeline.cli import main
 from timeline.comparing import compare
 from timeline.exporting import export

@@ -19,7 +19,6 @@ from typing import Any
 
 import pytest
 from drawn_slices import DrawnSlice, drawn_rows, drawn_slices
-from make_profile import RankRun, expected_overlap
 from perfetto_sql import TraceProcessor
 from profile_shelf import (
     Event,
@@ -30,6 +29,8 @@ from profile_shelf import (
     tree_state,
 )
 
+from simulator.model import RankRun
+from simulator.overlap import expected_overlap
 from timeline.cli import main
 
 Report = dict[str, Any]

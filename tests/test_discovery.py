@@ -14,9 +14,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from make_profile import RankRun, expected_overlap
 from profile_shelf import (
-    LAYOUTS,
+    MAIN_LAYOUTS,
     Event,
     Profile,
     ProfileShelf,
@@ -25,6 +24,8 @@ from profile_shelf import (
     tree_state,
 )
 
+from simulator.model import RankRun
+from simulator.overlap import expected_overlap
 from timeline.analysis.overlap import overlap_of
 from timeline.cli import main
 from timeline.errors import NoProfileError, RankIdentityError, SourceError, UsageError
@@ -80,7 +81,7 @@ def only(directory: Path, pattern: str) -> Path:
 # -- where the path may point ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", MAIN_LAYOUTS)
 def test_found_from_any_parent(shelf: ProfileShelf, tmp_path: Path, layout: str) -> None:
     """Every layout is found from the directory of its ranks and from any directory above."""
     profile = shelf.copy(layout, tmp_path / "team" / "monday" / "run")
@@ -89,7 +90,7 @@ def test_found_from_any_parent(shelf: ProfileShelf, tmp_path: Path, layout: str)
         assert ranks_of(parent) == [0, 1]
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", MAIN_LAYOUTS)
 def test_found_from_the_current_directory(
     shelf: ProfileShelf, monkeypatch: pytest.MonkeyPatch, layout: str
 ) -> None:
@@ -163,7 +164,7 @@ def test_mindformers_tree(shelf: ProfileShelf, layout: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["v1.2.run", "dir.with.dots/a.b.c", "with space", "100%?#&=;'"])
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", MAIN_LAYOUTS)
 def test_any_directory_name(shelf: ProfileShelf, tmp_path: Path, layout: str, name: str) -> None:
     """Dots, spaces and signs in the names around a profile change nothing."""
     profile = shelf.copy(layout, tmp_path / name)
@@ -459,7 +460,7 @@ def test_current_directory_without_a_rank(
     assert ranks_of(Path(), {capture.name: 7}) == [7]
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", MAIN_LAYOUTS)
 def test_rank_from_a_directory_above(shelf: ProfileShelf, tmp_path: Path, layout: str) -> None:
     """Without metadata the nearest directory that is named after a rank tells it."""
     profile = shelf.copy(layout, tmp_path / "run")
@@ -892,7 +893,7 @@ def test_empty_log_beside_a_database(shelf: ProfileShelf, tmp_path: Path) -> Non
     assert tree_state(profile.path) == before
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", MAIN_LAYOUTS)
 def test_inputs_are_unchanged(
     shelf: ProfileShelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: str
 ) -> None:

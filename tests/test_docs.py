@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 from layout_table import ReadLayout, table_lines
-from make_profile import main as make_profile
 from perfetto_sql import TraceProcessor
 from profile_shelf import ProfileShelf
 
+from make_profile import main as make_profile
 from timeline.arguments import build_compare_parser, build_parser
 from timeline.cli import main
 from timeline.profile import open_profile

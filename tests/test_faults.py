@@ -28,10 +28,10 @@ from typing import Any
 
 import pytest
 from drawn_slices import drawn_slices
-from make_profile import write_torch_text
 from perfetto_sql import TraceProcessor
 from profile_shelf import WRITERS, Profile, ProfileShelf, tiny_run
 
+from simulator.writers.trace_json.torch_text import write_torch_text
 from timeline.cli import main
 from timeline.encoders.sink import publish_all, write_draft
 from timeline.errors import OutputError

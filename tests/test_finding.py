@@ -8,11 +8,11 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from make_profile import expected_overlap
 from profile_shelf import ProfileShelf
 from test_discovery import join_databases, only, overlap_ns, ranks_of, read, without_rank
 
 import timeline
+from simulator.overlap import expected_overlap
 from timeline.cli import main
 from timeline.errors import NoProfileError, RankIdentityError, UsageError
 from timeline.sources.discovery import discover

@@ -24,7 +24,7 @@ import pytest
 from expected_picture import ALL_RANKS, GRAPH_LAYOUTS, STEPS, Counter, ExpectedPicture, Shown
 from loaded_picture import NOTES, LoadedPicture, LoadedTrack, Place, json_place
 from perfetto_sql import Row, TraceProcessor
-from profile_shelf import LAYOUTS, Event, Profile, ProfileShelf, change_events
+from profile_shelf import MAIN_LAYOUTS, Event, Profile, ProfileShelf, change_events
 from trace_packets import attributes_of
 
 from timeline.encoders.perfetto import encode_perfetto
@@ -89,7 +89,9 @@ def records_of(path: Path) -> dict[int, Records]:
 
 @pytest.fixture(
     scope="module",
-    params=[(layout, kind, suffix) for layout in LAYOUTS for kind in Kind for suffix in FORMATS],
+    params=[
+        (layout, kind, suffix) for layout in MAIN_LAYOUTS for kind in Kind for suffix in FORMATS
+    ],
     ids=lambda param: f"{param[0]}-{param[1].value}{param[2]}",
 )
 def drawing(
@@ -388,7 +390,7 @@ def test_json_that_would_be_rounded_is_refused(
 
 
 @pytest.mark.parametrize("suffix", [".pftrace", ".json"])
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", MAIN_LAYOUTS)
 @pytest.mark.parametrize("args", [Args.DEFAULT, Args.NONE])
 def test_slices_carry_the_args_that_were_asked_for(
     shelf: ProfileShelf, tmp_path: Path, layout: str, suffix: str, args: Args
@@ -567,7 +569,7 @@ def test_arrows_leave_the_call_they_belong_to() -> None:
 # -- against the run itself --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", MAIN_LAYOUTS)
 def test_the_picture_shows_the_run_that_was_simulated(
     shelf: ProfileShelf, tmp_path: Path, layout: str
 ) -> None:
@@ -698,7 +700,7 @@ def details(
             Kind.DETAIL,
             folder / f"{layout}.pftrace",
         ).loaded.processor
-        for layout in LAYOUTS
+        for layout in MAIN_LAYOUTS
     }
 
 
@@ -709,7 +711,7 @@ def test_answers_stay_what_they_were(details: dict[str, TraceProcessor], questio
     table = csv.writer(text, lineterminator="\n")
     for layout, processor in details.items():
         names, *answers = named_rows(processor, QUESTIONS[question])
-        if layout == LAYOUTS[0]:
+        if layout == MAIN_LAYOUTS[0]:
             table.writerow(["layout", *names])
         table.writerows([layout, *answer] for answer in answers)
     golden = GOLDEN / f"{question}.csv"

@@ -16,11 +16,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from loaded_picture import LoadedPicture
-from make_profile import RankRun, expected_overlap, write_kineto
 from perfetto_sql import TraceProcessor
-from profile_kineto import STREAMS, launching_operators, memory_samples
 from profile_shelf import Event, Profile, ProfileShelf, tiny_run
 
+from simulator.model import RankRun
+from simulator.overlap import expected_overlap
+from simulator.writers.kineto import STREAMS, launching_operators, memory_samples, write_kineto
 from timeline.analysis.collectives import rank_collectives
 from timeline.analysis.membership import membership_of
 from timeline.analysis.overlap import overlap_of, totals_by_step

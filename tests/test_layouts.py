@@ -10,8 +10,12 @@ from typing import Any
 import pytest
 from layout_table import Held, ReadLayout, read_layout
 from layout_tracks import RankTracks, Rows
-from make_profile import expected_overlap, write_mindstudio, write_msprof_sqlite, write_raw
 from profile_shelf import COMPARABLE, VARIANTS, Profile, tiny_run
+
+from simulator.overlap import expected_overlap
+from simulator.writers.cann_raw import write_raw
+from simulator.writers.msprof_sqlite import write_msprof_sqlite
+from simulator.writers.trace_json.mindstudio import write_mindstudio
 
 LABELS = frozenset({"stream", "group"})
 """Attributes that layouts may number differently, as long as they part the same rows."""

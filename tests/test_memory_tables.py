@@ -14,9 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from loaded_picture import LoadedPicture
-from make_profile import RankRun, Run
 from perfetto_sql import TraceProcessor
-from profile_memory import (
+from profile_shelf import Profile, ProfileShelf, change_events
+
+from simulator.model import RankRun, Run
+from simulator.writers.companions.memory import (
     MODULES,
     RESERVED_BYTES,
     allocated,
@@ -25,8 +27,6 @@ from profile_memory import (
     write_memory_tables,
     write_msprof_memory_tables,
 )
-from profile_shelf import Profile, ProfileShelf, change_events
-
 from timeline.cli import main
 from timeline.errors import SourceError
 from timeline.records.strings import StringPool

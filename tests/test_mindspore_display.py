@@ -13,10 +13,12 @@ import pytest
 from drawn_slices import drawn_slices, loaded_export
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from make_profile import expected_overlap, make_run, write_mindspore_display
-from profile_mindspore_text import device_ns, reduce_names
 from profile_shelf import ProfileShelf
 
+from simulator.overlap import expected_overlap
+from simulator.simulation import make_run
+from simulator.writers.mindspore.display import write_mindspore_display
+from simulator.writers.mindspore.text import device_ns, reduce_names
 from timeline.analysis.overlap import overlap_of
 from timeline.cli import main
 from timeline.errors import SourceError

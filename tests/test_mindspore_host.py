@@ -12,9 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from loaded_picture import LoadedPicture
-from make_profile import RankRun, Run
 from perfetto_sql import TraceProcessor
-from profile_host import (
+from profile_shelf import Profile, ProfileShelf, change_fields, change_json
+
+from simulator.model import RankRun, Run
+from simulator.writers.companions.mindspore_host import (
     HOST_INFO,
     THREAD,
     HostSpan,
@@ -25,8 +27,6 @@ from profile_host import (
     write_host_timeline,
     write_mindspore_host,
 )
-from profile_shelf import Profile, ProfileShelf, change_fields, change_json
-
 from timeline.cli import main
 from timeline.records.strings import StringPool
 from timeline.records.tables import HostEvents, Omission, OmissionCode, Records

@@ -12,12 +12,12 @@ import pytest
 from drawn_slices import drawn_slices
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from make_profile import expected_overlap
 from perfetto_sql import TraceProcessor
-from profile_mindspore_raw import hardware_record, numbered_kernels, training_record
-from profile_mindspore_text import STREAM_SHIFT, device_ns
 from profile_shelf import ProfileShelf
 
+from simulator.overlap import expected_overlap
+from simulator.writers.mindspore.raw import hardware_record, numbered_kernels, training_record
+from simulator.writers.mindspore.text import STREAM_SHIFT, device_ns
 from timeline.analysis.overlap import overlap_of
 from timeline.cli import main
 from timeline.errors import SourceError

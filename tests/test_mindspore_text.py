@@ -16,17 +16,19 @@ import pytest
 from drawn_slices import drawn_slices, loaded_export
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from make_profile import (
-    Run,
-    expected_overlap,
-    make_run,
-    write_mindspore_text,
-    write_mindspore_timeline,
-    write_mindstudio,
-)
-from profile_mindspore_text import STREAM_SHIFT, device_ns, reduce_names
 from profile_shelf import ProfileShelf, change_fields
 
+from simulator.model import Run
+from simulator.overlap import expected_overlap
+from simulator.simulation import make_run
+from simulator.writers.mindspore.text import (
+    STREAM_SHIFT,
+    device_ns,
+    reduce_names,
+    write_mindspore_text,
+)
+from simulator.writers.trace_json.mindspore import write_mindspore_timeline
+from simulator.writers.trace_json.mindstudio import write_mindstudio
 from timeline.analysis.membership import membership_of
 from timeline.analysis.overlap import overlap_of
 from timeline.analysis.steps import StepOperators, with_steps

@@ -20,9 +20,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from loaded_picture import LoadedPicture
 from perfetto_sql import TraceProcessor
-from profile_msprof_sqlite import DEVICE_MONOTONIC_NS, TICK_NS, DeviceCounter
 from profile_shelf import Profile, ProfileShelf, change_fields, tree_state
 
+from simulator.writers.msprof_sqlite import DEVICE_MONOTONIC_NS, TICK_NS, DeviceCounter
 from timeline.cli import main
 from timeline.errors import NoProfileError, SourceError
 from timeline.records.strings import StringPool

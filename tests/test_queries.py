@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 from loaded_picture import LoadedPicture
-from make_profile import RankRun, Run, Task, expected_overlap
 from perfetto_sql import Row, TraceProcessor
-from profile_kineto import launching_operators
-from profile_overlap import IDLE, free_segments
 from profile_shelf import ProfileShelf
 
+from simulator.model import RankRun, Run, Task
+from simulator.overlap import IDLE, expected_overlap, free_segments
+from simulator.writers.kineto import launching_operators
 from timeline.cli import main
 
 QUERIES = Path(__file__).resolve().parents[1] / "examples" / "queries.sql"

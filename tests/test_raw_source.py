@@ -15,9 +15,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from make_profile import RankRun, Run, expected_overlap
 from perfetto_sql import TraceProcessor
-from profile_raw import (
+from profile_shelf import Profile, ProfileShelf, change_fields
+
+from simulator.model import RankRun, Run
+from simulator.overlap import expected_overlap
+from simulator.writers.cann_raw import (
     MAGIC,
     RawTask,
     change_device_info,
@@ -28,8 +31,6 @@ from profile_raw import (
     track_record,
     v6_tasks,
 )
-from profile_shelf import Profile, ProfileShelf, change_fields
-
 from timeline.analysis.overlap import overlap_of
 from timeline.cli import main
 from timeline.errors import SourceError

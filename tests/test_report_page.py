@@ -508,7 +508,8 @@ def test_targets_are_checked_before_anything_is_read(
 
 def test_the_input_is_never_a_target(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Not even with --force, and not under another name."""
-    from make_profile import make_run, write_kernel_details
+    from simulator.simulation import make_run
+    from simulator.writers.tables import write_kernel_details
 
     write_kernel_details(make_run(ranks=1, steps=2), here / "profile")
     table = next((here / "profile").rglob("kernel_details.csv"))

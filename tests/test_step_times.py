@@ -10,9 +10,9 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from make_profile import expected_overlap
 from profile_shelf import ProfileShelf, change_events
 
+from simulator.overlap import expected_overlap
 from timeline.cli import main
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"

@@ -18,11 +18,11 @@ import pytest
 from drawn_slices import drawn_slices
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from make_profile import RankRun, expected_overlap, overlap_segments
 from perfetto_sql import TraceProcessor
-from profile_model import Collective, Kernel, Step, Task
 from profile_shelf import Profile, ProfileShelf
 
+from simulator.model import Collective, Kernel, RankRun, Step, Task
+from simulator.overlap import expected_overlap, overlap_segments
 from timeline.analysis.cut import cut
 from timeline.analysis.overlap import overlap_of
 from timeline.analysis.steps import StepOperators, with_steps

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from make_profile import write_op_summary
-from profile_raw import RawTask, counter_of, stars_record
 from profile_shelf import Profile, ProfileShelf, change_events, tiny_run
 
+from simulator.writers.cann_raw import RawTask, counter_of, stars_record
+from simulator.writers.tables import write_op_summary
 from timeline.records.strings import StringPool
 from timeline.records.tables import NO_CONTEXT, FlowEnd, Records
 from timeline.records.valid import valid

@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from profile_archives import tar_of, zip_of
 from profile_shelf import tree_state
 
+from simulator.archives import tar_of, zip_of
 from timeline.cli import main
 from timeline.errors import SourceError
 from timeline.sources import unpacking

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from make_profile import expected_overlap
 from profile_shelf import ProfileShelf
 
+from simulator.overlap import expected_overlap
 from timeline.exporting import export
 from timeline.figures import PARTS, Figures
 from timeline.table import Table

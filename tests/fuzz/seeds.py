@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import apsw
-from make_profile import Run, make_run
 from profile_shelf import WRITERS
 
+from simulator.model import Run
+from simulator.simulation import make_run
 from timeline.sources.database_sample_tables import counter_tables
 
 __all__ = [

@@ -1,13 +1,15 @@
-"""Turns a run into the text export of torch_npu: trace_view.json and its two tables."""
+"""The text export of torch_npu: trace_view.json and its two tables."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from profile_events import Event, write_json, write_table
-from profile_model import FrameworkCall, RankRun, Run, Step
-from profile_msprof import (
+from simulator.model import FrameworkCall, RankRun, Run, Step
+from simulator.overlap import CATEGORIES, COMMUNICATION, COMPUTING, FREE, NOT_OVERLAPPED
+from simulator.writers.events import Event, write_json, write_table
+from simulator.writers.session import worker_name, write_profiler_info
+from simulator.writers.trace_json.msprof import (
     CANN_8,
     PMU_COLUMNS,
     SHAPE_COLUMNS,
@@ -16,8 +18,6 @@ from profile_msprof import (
     operator_rows,
     wall_clock,
 )
-from profile_overlap import CATEGORIES, COMMUNICATION, COMPUTING, FREE, NOT_OVERLAPPED
-from profile_session import worker_name, write_profiler_info
 
 KERNEL_DETAILS = (
     "Step Id",

@@ -1,4 +1,4 @@
-"""Turns a run into the raw data of its devices, as CANN leaves it before msprof exports it."""
+"""The raw data of devices, as CANN leaves it before msprof exports it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-from profile_events import write_json
-from profile_model import (
+from simulator.model import (
     COMMUNICATION_STREAM,
     COMPUTE_STREAM,
     MICROSECOND_NS,
@@ -20,7 +19,8 @@ from profile_model import (
     Run,
     Task,
 )
-from profile_session import session_name, write_device_info, write_host_info
+from simulator.writers.events import write_json
+from simulator.writers.session import session_name, write_device_info, write_host_info
 
 MAGIC = 0x6BD3
 STARS_PLATFORM, HWTS_PLATFORM, V6_PLATFORM = "5", "1", "15"

@@ -1,4 +1,4 @@
-"""Turns a run into what MindSpore 2 leaves of its host: operators, stages, memory and MindData."""
+"""What MindSpore 2 leaves of its host: operators, stages, memory and MindData."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from profile_events import write_json, write_table
-from profile_model import MICROSECOND_NS, MILLISECOND_NS, RankRun, Run
+from simulator.model import MICROSECOND_NS, MILLISECOND_NS, RankRun, Run
+from simulator.writers.events import write_json, write_table
 
 HOST_INFO = (
     "tid",

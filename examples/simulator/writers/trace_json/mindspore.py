@@ -1,10 +1,12 @@
-"""Turns a run into the timelines of MindSpore 2.0 to 2.2: four JSON files per graph iteration."""
+"""The timelines of MindSpore 2.0 to 2.2: four JSON files for each graph iteration."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from profile_events import (
+from simulator.model import COMMUNICATION_STREAM, Collective, Iteration, RankRun, Run, Task
+from simulator.overlap import sweep
+from simulator.writers.events import (
     Clock,
     Event,
     overlap_events,
@@ -15,10 +17,8 @@ from profile_events import (
     thread_order,
     write_json,
 )
-from profile_model import COMMUNICATION_STREAM, Collective, Iteration, RankRun, Run, Task
-from profile_overlap import sweep
-from profile_session import session_name, write_device_info
-from profile_step_trace import FIRST_MODEL_TID, float_step_trace
+from simulator.writers.session import session_name, write_device_info
+from simulator.writers.trace_json.step_trace import FIRST_MODEL_TID, float_step_trace
 
 HARDWARE_PID = 3
 """The same for every device, so merging ranks by pid mixes them up."""

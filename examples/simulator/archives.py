@@ -1,4 +1,4 @@
-"""Turns directories of profiles into archives, as people send them to each other."""
+"""Archives of directories of profiles, as people send them to each other."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""Turns the iterations of a rank into step traces, as CANN draws them before and since 7."""
+"""Step traces of the iterations of a rank, as CANN draws them before and since 7."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from profile_events import Clock, Event
-from profile_model import Iteration, RankRun
+from simulator.model import Iteration, RankRun
+from simulator.writers.events import Clock, Event
 
 Arguments = dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""Turns simulated runs into the measures that profilers write beside a capture, and compare."""
+"""The measures that profilers write beside a capture, and that checks compare with."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from profile_events import write_table
-from profile_model import Collective, RankRun, Run
-from profile_msprof import wall_clock
+from simulator.model import Collective, RankRun, Run
+from simulator.writers.events import write_table
+from simulator.writers.trace_json.msprof import wall_clock
 
 LINK = "HCCS"
 OP_STATISTIC = (

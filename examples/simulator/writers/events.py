@@ -1,4 +1,4 @@
-"""Turns times, threads and segments into the trace events that all JSON layouts share."""
+"""Trace events, JSON documents and CSV tables, as all layouts spell them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from profile_model import Task
-from profile_overlap import CATEGORIES, Segment
+from simulator.model import Task
+from simulator.overlap import CATEGORIES, Segment
 
 Event = dict[str, Any]
 Clock = Callable[[int], float | str]

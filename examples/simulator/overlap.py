@@ -1,4 +1,4 @@
-"""Turns kernels and collectives into computing, communication and free time by a plain sweep.
+"""Computing, communication and free time, found by a plain sweep over kernels and collectives.
 
 This is deliberately not the way tlexport does it, so that tests can compare the two.
 """
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from profile_model import Iteration, Run
+from simulator.model import Iteration, Run
 
 COMPUTING = "Computing"
 COMMUNICATION = "Communication"

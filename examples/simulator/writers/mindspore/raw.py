@@ -1,4 +1,4 @@
-"""Turns a run into the raw files of MindSpore 0.x: hardware log, training trace and task names."""
+"""The raw files of MindSpore 0.x: hardware log, training trace and task names."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import struct
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from profile_mindspore_text import STREAM_SHIFT, TextFiles, reduce_names, tick
-from profile_model import WALL_START_NS, Kernel, RankRun, Run, Task
+from simulator.model import WALL_START_NS, Kernel, RankRun, Run, Task
+from simulator.writers.mindspore.text import STREAM_SHIFT, TextFiles, reduce_names, tick
 
 JOB_TAG = 10010
 FP_TAG, BP_TAG, FIRST_REDUCE_TAG, END_TAG = 1, 2, 3, 255

@@ -1,15 +1,9 @@
-"""Turns the meeting of several ranks into the plane tasks one of them runs for an all-reduce."""
+"""The plane tasks that a rank runs for an all-reduce, from when each rank arrives at it."""
 
 from __future__ import annotations
 
-from profile_model import (
-    COMMUNICATION_STREAM,
-    MICROSECOND_NS,
-    NO_ID,
-    Task,
-    Transfer,
-)
-from profile_recording import TICK_NS, Noise
+from simulator.model import COMMUNICATION_STREAM, MICROSECOND_NS, NO_ID, Task, Transfer
+from simulator.recording import TICK_NS, Noise
 
 GROUP = "10.0.0.1%enp189s0f0_60000_0_1736424000123586"
 BUCKET_BYTES = 2_064_384

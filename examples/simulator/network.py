@@ -1,11 +1,11 @@
-"""Turns an operator count into the forward, backward and update kernels of a small network."""
+"""The forward, backward and update kernels of a small network with so many operators."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import cycle, islice
 
-from profile_model import Kernel
+from simulator.model import Kernel
 
 NETWORK = "network-WithLossCell/_backbone-ResNet"
 

@@ -1,4 +1,4 @@
-"""Turns a run into the SQLite export of torch_npu: one profiler and one analysis database."""
+"""The SQLite export of torch_npu: one profiler and one analysis database."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from contextlib import closing
 from itertools import count
 from pathlib import Path
 
-from profile_model import NO_ID, FrameworkCall, Iteration, RankRun, Run, Step, Task
-from profile_msprof import TWIN_NAMES
-from profile_overlap import COMMUNICATION, COMPUTING, FREE, NOT_OVERLAPPED, sweep, totals
-from profile_session import HOST_NAME, HOST_UID, worker_name, write_profiler_info
+from simulator.model import NO_ID, FrameworkCall, Iteration, RankRun, Run, Step, Task
+from simulator.overlap import COMMUNICATION, COMPUTING, FREE, NOT_OVERLAPPED, sweep, totals
+from simulator.writers.session import HOST_NAME, HOST_UID, worker_name, write_profiler_info
+from simulator.writers.trace_json.msprof import TWIN_NAMES
 
 Row = Sequence[object]
 Tables = dict[str, list[Row]]

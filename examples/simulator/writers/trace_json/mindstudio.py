@@ -1,13 +1,22 @@
-"""Turns a run into what msprof exports since CANN 7, alone or inside a MindFormers output."""
+"""What msprof exports since CANN 7, alone or inside a MindFormers output."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from profile_events import Event, process, slice_event, thread_order, write_json, write_table
-from profile_mindspore import write_timeline_session
-from profile_model import MILLISECOND_NS, RankRun, Run
-from profile_msprof import (
+from simulator.model import MILLISECOND_NS, RankRun, Run
+from simulator.simulation import make_run
+from simulator.writers.events import (
+    Event,
+    process,
+    slice_event,
+    thread_order,
+    write_json,
+    write_table,
+)
+from simulator.writers.session import session_name, stamp, write_device_info, write_host_info
+from simulator.writers.trace_json.mindspore import write_timeline_session
+from simulator.writers.trace_json.msprof import (
     CANN_8_3_GRAPH,
     PMU_COLUMNS,
     SHAPE_COLUMNS,
@@ -17,9 +26,11 @@ from profile_msprof import (
     operator_rows,
     wall_clock,
 )
-from profile_session import session_name, stamp, write_device_info, write_host_info
-from profile_simulation import make_run
-from profile_step_trace import FIRST_MODEL_TID, text_step_trace, wait_for_data_ns
+from simulator.writers.trace_json.step_trace import (
+    FIRST_MODEL_TID,
+    text_step_trace,
+    wait_for_data_ns,
+)
 
 SECOND_NS = 1000 * MILLISECOND_NS
 OP_SUMMARY = (

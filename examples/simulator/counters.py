@@ -1,9 +1,9 @@
-"""Turns the span of a collection into samples of memory, bandwidth and frequency."""
+"""Samples of memory, bandwidth and frequency over the span of a collection."""
 
 from __future__ import annotations
 
-from profile_model import MIB, MILLISECOND_NS, Counter
-from profile_recording import Noise
+from simulator.model import MIB, MILLISECOND_NS, Counter
+from simulator.recording import Noise
 
 SAMPLE_EVERY_NS = 2 * MILLISECOND_NS
 

@@ -1,4 +1,4 @@
-"""Turns a run into traces of PyTorch's own profiler (Kineto), as if it had run on GPUs."""
+"""Traces of PyTorch's own profiler (Kineto), as if the run had been on GPUs."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from profile_events import Event, exact_us
-from profile_model import COMMUNICATION_STREAM, COMPUTE_STREAM, Collective, RankRun, Run, Task
-from profile_session import HOST_NAME
+from simulator.model import COMMUNICATION_STREAM, COMPUTE_STREAM, Collective, RankRun, Run, Task
+from simulator.writers.events import Event, exact_us
+from simulator.writers.session import HOST_NAME
 
 BASE_NS = 1_736_416_800_000_000_000
 """What times count from: PyTorch takes a round moment some time before the run."""

@@ -1,11 +1,13 @@
-"""Turns one rank into the trace events and operator rows of msprof, in either of two dialects."""
+"""The trace events and operator rows of msprof for one rank, in either of two dialects."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from profile_events import (
+from simulator.model import MIB, NO_ID, CannCall, Collective, Iteration, Kernel, RankRun, Run, Task
+from simulator.overlap import sweep
+from simulator.writers.events import (
     Event,
     exact_us,
     fine_us,
@@ -16,8 +18,6 @@ from profile_events import (
     slice_event,
     text_us,
 )
-from profile_model import MIB, NO_ID, CannCall, Collective, Iteration, Kernel, RankRun, Run, Task
-from profile_overlap import sweep
 
 HOST_LEVELS = {"acl": "AscendCL", "node": "Node", "hccl": "Hccl"}
 TWIN_NAMES = {

@@ -1,4 +1,4 @@
-"""Turns a run into what surrounds its measurements: directory names, clocks and environments."""
+"""What surrounds the measurements of a run: directory names, clocks and environments."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from profile_events import write_json
-from profile_model import RankRun, Run
+from simulator.model import RankRun, Run
+from simulator.writers.events import write_json
 
 HOST_NAME = "host"
 HOST_UID = "3538958389648580163"

@@ -1,10 +1,10 @@
-"""Keeps the clocks, ids and records of one simulated rank: its host threads and device streams."""
+"""The clocks, ids and records of one simulated rank: its host threads and device streams."""
 
 from __future__ import annotations
 
 import random
 
-from profile_model import (
+from simulator.model import (
     COMMUNICATION_STREAM,
     COMPUTE_STREAM,
     MICROSECOND_NS,

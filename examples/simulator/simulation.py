@@ -1,13 +1,13 @@
-"""Turns a few parameters into a Run: what hosts launched, devices computed and ranks exchanged."""
+"""A `Run` made from a few parameters: what hosts launched, devices computed and ranks exchanged."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from profile_collective import GROUP, lay_out_all_reduce
-from profile_counters import sample_counters
-from profile_model import (
+from simulator.collective import GROUP, lay_out_all_reduce
+from simulator.counters import sample_counters
+from simulator.model import (
     COMMUNICATION_STREAM,
     COMPUTE_STREAM,
     MICROSECOND_NS,
@@ -25,8 +25,8 @@ from profile_model import (
     Step,
     Task,
 )
-from profile_network import Network, Operator, build_network
-from profile_recording import TICK_NS, Device, Host, Noise
+from simulator.network import Network, Operator, build_network
+from simulator.recording import TICK_NS, Device, Host, Noise
 
 DEVICES_PER_HOST = 8
 MOST_PLANES = 16

@@ -1,4 +1,4 @@
-"""Turns a run into the tables of memory that torch_npu and msprof write beside their timelines."""
+"""The tables of memory that torch_npu and msprof write beside their timelines."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from profile_events import write_table
-from profile_model import MIB, RankRun, Run
-from profile_msprof import wall_clock
+from simulator.model import MIB, RankRun, Run
+from simulator.writers.events import write_table
+from simulator.writers.trace_json.msprof import wall_clock
 
 KIB = 1024
 RESERVED_BYTES = 1452 * MIB

@@ -1,4 +1,4 @@
-"""Turns a run into the databases that msprof parses a capture into before it exports anything."""
+"""The databases that msprof parses a capture into before it exports anything."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from profile_model import MIB, NO_ID, Collective, Iteration, Kernel, RankRun, Run, Task
-from profile_msprof import RUNTIME_TYPES, TWIN_NAMES
-from profile_session import session_name, write_device_info, write_host_info
-from profile_step_trace import wait_for_data_ns
+from simulator.model import MIB, NO_ID, Collective, Iteration, Kernel, RankRun, Run, Task
+from simulator.writers.session import session_name, write_device_info, write_host_info
+from simulator.writers.trace_json.msprof import RUNTIME_TYPES, TWIN_NAMES
+from simulator.writers.trace_json.step_trace import wait_for_data_ns
 
 Row = Sequence[object]
 Tables = dict[str, tuple[str, list[Row]]]

@@ -1,4 +1,4 @@
-"""Turns a run into the text outputs of MindSpore 0.7 to 2.2."""
+"""The text outputs of MindSpore 0.7 to 2.2."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from profile_events import write_json
-from profile_model import (
+from simulator.model import (
     MONOTONIC_START_NS,
     WALL_START_NS,
     Collective,
@@ -19,7 +18,8 @@ from profile_model import (
     Step,
     Task,
 )
-from profile_recording import TICK_NS
+from simulator.recording import TICK_NS
+from simulator.writers.events import write_json
 
 FIRST_TICK = 43_806_841_592
 """What the device counters show when the run starts."""

@@ -1,4 +1,4 @@
-"""Describes one run as every Ascend profiler sees it: tasks, calls and samples in int ns."""
+"""One run as every Ascend profiler sees it: tasks, calls and samples in int ns."""
 
 from __future__ import annotations
 

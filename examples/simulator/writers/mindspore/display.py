@@ -1,20 +1,20 @@
-"""Turns a run into the timeline displays of MindSpore 0.7 to 2.2, cut off where MindSpore does."""
+"""The timeline displays of MindSpore 0.7 to 2.2, cut off where MindSpore does."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-from profile_events import Event, write_json
-from profile_mindspore_text import (
+from simulator.model import RankRun, Run
+from simulator.overlap import COMMUNICATION, COMPUTING, FREE, NOT_OVERLAPPED, sweep
+from simulator.writers.events import Event, write_json
+from simulator.writers.mindspore.text import (
     STREAM_SHIFT,
     TextFiles,
     operator_info,
     reduce_names,
     tick,
 )
-from profile_model import RankRun, Run
-from profile_overlap import COMMUNICATION, COMPUTING, FREE, NOT_OVERLAPPED, sweep
 
 LABELS = {9000: "AICPU OP", 10000: "Communication Op", 11000: "Host CPU OP", 12000: "Op Overlap"}
 OVERLAP_THREADS = {COMPUTING: 7999, NOT_OVERLAPPED: 8000, COMMUNICATION: 8001, FREE: 8002}

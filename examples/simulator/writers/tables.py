@@ -1,15 +1,20 @@
-"""Turns a run into tables alone, as people pass them on: without a trace and without a database."""
+"""Tables alone, as people pass them on: without a trace and without a database."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from profile_events import exact_us, write_table
-from profile_mindstudio import OP_SUMMARY, write_mindstudio, write_step_table
-from profile_model import RankRun, Run
-from profile_msprof import CANN_8_3_GRAPH, Dialect, hardware_name, operator_rows
-from profile_session import session_name, write_device_info
-from profile_torch_text import write_torch_text
+from simulator.model import RankRun, Run
+from simulator.writers.events import exact_us, write_table
+from simulator.writers.session import session_name, write_device_info
+from simulator.writers.trace_json.mindstudio import OP_SUMMARY, write_mindstudio, write_step_table
+from simulator.writers.trace_json.msprof import (
+    CANN_8_3_GRAPH,
+    Dialect,
+    hardware_name,
+    operator_rows,
+)
+from simulator.writers.trace_json.torch_text import write_torch_text
 
 TASK_TIME = (
     "Device_id",
