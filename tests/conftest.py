@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 from hypothesis import HealthCheck, settings
-from layout_table import ReadLayout, read_layout
-from perfetto_sql import TraceProcessor
-from profile_shelf import COMPARABLE, VARIANTS, ProfileShelf
 
+from tests.support.layout_table import ReadLayout, read_layout
+from tests.support.perfetto_sql import TraceProcessor
+from tests.support.profile_shelf import COMPARABLE, VARIANTS, ProfileShelf
 from timeline.processes import Processes
 
 if TYPE_CHECKING:
-    from perfetto_ui import PerfettoUi
+    from tests.support.perfetto_ui import PerfettoUi
 
 settings.register_profile(
     "tlexport",
@@ -74,7 +74,7 @@ def ui() -> Iterator[PerfettoUi]:
     """Share one Perfetto UI between the tests that drop files on it."""
     if importlib.util.find_spec("playwright") is None:
         _do_without_browser("playwright is not installed")
-    from perfetto_ui import browser_path, perfetto_ui
+    from tests.support.perfetto_ui import browser_path, perfetto_ui
 
     if browser_path() is None:
         _do_without_browser("there is no Chromium on the PATH")

@@ -8,7 +8,7 @@ from random import Random
 
 import atheris
 
-from fuzz.words import KEYS, LONG, NUMBERS, OTHERS, STRINGS
+from tests.fuzz.words import KEYS, LONG, NUMBERS, OTHERS, STRINGS
 
 __all__ = ["bytes_change", "json_change", "table_change"]
 

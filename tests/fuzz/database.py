@@ -9,7 +9,7 @@ from random import Random
 import apsw
 import atheris
 
-from fuzz.target import Still
+from tests.fuzz.target import Still
 
 __all__ = ["change_database", "shrink_database"]
 

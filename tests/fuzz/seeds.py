@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import apsw
-from profile_shelf import WRITERS
 
 from simulator.model import Run
 from simulator.simulation import make_run
+from tests.support.profile_shelf import WRITERS
 from timeline.sources.database_sample_tables import counter_tables
 
 __all__ = [

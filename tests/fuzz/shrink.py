@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from fuzz.target import Still
+from tests.fuzz.target import Still
 
 __all__ = ["shrink_text"]
 

@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from fuzz.findings import Fault, fault_of
-from fuzz.promises import BrokenPromise, check_records, check_trace, check_valid
-from fuzz.target import Target
+from tests.fuzz.findings import Fault, fault_of
+from tests.fuzz.promises import BrokenPromise, check_records, check_trace, check_valid
+from tests.fuzz.target import Target
 from timeline.errors import TimelineError
 from timeline.exporting import export
 from timeline.options import Args, Fit
