@@ -17,7 +17,7 @@ from hypothesis import example, given, settings
 
 import timeline
 from simulator.simulation import make_run
-from tests.reports.test_html import HOSTILE, MOST_BYTES, read
+from tests.support.html_page import HOSTILE, MOST_BYTES, read
 from tests.support.made_figures import made_report
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.places import DATA

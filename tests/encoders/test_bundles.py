@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.encoders.test_protobuf_rows import track_of
+from tests.support.made_tracks import track_of
 from tests.support.perfetto_sql import Row, TraceProcessor
 from timeline.encoders import bundles, chunks, track_parts
 from timeline.encoders.bundles import Bundle, bundles_of

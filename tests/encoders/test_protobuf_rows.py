@@ -12,13 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 
+from tests.support.made_tracks import track_of
 from timeline.encoders import perfetto_tracks, wire
 from timeline.encoders.perfetto_tracks import encode_track
 from timeline.encoders.pieces import Bytes, Fixed64, Message, Piece, Varint, varint
 from timeline.encoders.row_matrix import matrix_rows
 from timeline.encoders.wire import encode_rows, is_compiled
-from timeline.records.strings import StringPool
-from timeline.tracks.model import Arg, ArgKind, Arrows, Schema, Slices, Track
 
 compiled = pytest.mark.skipif(not is_compiled(), reason="the package was built without a compiler")
 INT64 = (
@@ -281,20 +280,3 @@ def test_tracks_encoded_in_many_blocks_are_the_same_bytes(
     assert len(begins) == 3000
     monkeypatch.setattr(wire, "encode", None)
     assert b"".join(encode_track(track, 2, 1_000)) == whole
-
-
-def track_of(count: int, *, nested: bool) -> Track:
-    """A track of adjacent slices with args of every kind, each on some slices, and arrows."""
-    strings = StringPool()
-    names = strings.codes(f"op {number % 7}" for number in range(count))
-    row = np.arange(count)
-    start_ns = 1_000 + 10 * row
-    args = (
-        Arg("task_id", ArgKind.INTEGER, row - 5, row % 2 == 0),
-        Arg("task_type", ArgKind.NAME, names, row % 3 == 0),
-        Arg("not typed", ArgKind.INTEGER, -row, row % 5 == 0),
-        Arg("share", ArgKind.NUMBER, row / 3, row % 4 == 0),
-    )
-    arrows = Arrows(np.repeat(row[::9], 2), np.arange(2 * len(row[::9])))
-    slices = Slices(start_ns, start_ns + 7, names, strings, Schema.TASK, args, arrows, nested)
-    return Track(0, None, "Stream 2", 0, content=slices)

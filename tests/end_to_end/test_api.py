@@ -23,8 +23,8 @@ import pytest
 
 import timeline
 from simulator.archives import write_archive
-from tests.end_to_end.test_contract import members
 from tests.support.profile_shelf import ProfileShelf
+from tests.support.public_names import members
 from timeline.arguments import build_parser
 from timeline.cli import main
 from timeline.profile import MOST_SELECTIONS

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-import timeline
 from tests.support.loaded_picture import LoadedPicture
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import ProfileShelf
+from tests.support.public_names import members
 from timeline.arguments import build_compare_parser, build_parser
 from timeline.cli import main
 from timeline.usage import EPILOG
@@ -65,17 +65,6 @@ def test_the_contract_is_pinned(
 
 
 # -- the library -----------------------------------------------------------------------------------
-
-
-def members() -> Iterator[tuple[str, Any]]:
-    """Every public name with what it stands for; classes with their public members."""
-    for name in timeline.__all__:
-        found = getattr(timeline, name)
-        yield name, found
-        if inspect.isclass(found) and not issubclass(found, Exception):
-            for member, own in sorted(vars(found).items()):
-                if not member.startswith("_") and (callable(own) or isinstance(own, property)):
-                    yield f"{name}.{member}", own
 
 
 def _spelled(name: str, found: Any) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 import timeline
 from simulator.overlap import expected_overlap
-from tests.sources.finding.test_discovery import (
+from tests.support.found_profiles import (
     join_databases,
     only,
     overlap_ns,

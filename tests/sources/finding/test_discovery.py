@@ -17,6 +17,15 @@ import pytest
 
 from simulator.model import RankRun
 from simulator.overlap import expected_overlap
+from tests.support.found_profiles import (
+    captures_of,
+    join_databases,
+    only,
+    overlap_ns,
+    ranks_of,
+    read,
+    without_rank,
+)
 from tests.support.profile_shelf import (
     MAIN_LAYOUTS,
     Event,
@@ -26,29 +35,14 @@ from tests.support.profile_shelf import (
     change_fields,
     tree_state,
 )
-from timeline.analysis.overlap import overlap_of
 from timeline.cli import main
 from timeline.errors import NoProfileError, RankIdentityError, SourceError, UsageError
-from timeline.records.tables import Records
-from timeline.selection import DETAIL_LAYERS, Kind
-from timeline.sources.base import Source, Wanted
+from timeline.selection import Kind
 from timeline.sources.discovery import discover
 
 NEWER = "20250109130000123"
 """An hour after every tiny run."""
 HOUR_NS = 3_600 * 10**9
-
-
-def ranks_of(path: Path, assigned: dict[str, int] | None = None) -> list[int]:
-    return [source.identity.rank for source in discover(path, assigned).sources]
-
-
-def captures_of(path: Path) -> list[Path]:
-    return [source.identity.directory.resolve() for source in discover(path).sources]
-
-
-def read(source: Source) -> Records:
-    return source.read(Wanted(DETAIL_LAYERS))
 
 
 def taken_later(capture: Path, by_ns: int) -> None:
@@ -66,16 +60,6 @@ def taken_later(capture: Path, by_ns: int) -> None:
                 "endTimeNs = endTimeNs + ?",
                 (by_ns, by_ns),
             )
-
-
-def overlap_ns(records: Records) -> dict[str, int]:
-    return overlap_of(records.tasks, records.ops).totals_ns()
-
-
-def only(directory: Path, pattern: str) -> Path:
-    """The one file below a directory that a pattern fits."""
-    (found,) = sorted(directory.rglob(pattern))
-    return found
 
 
 # -- where the path may point ----------------------------------------------------------------------
@@ -370,21 +354,6 @@ def test_subsets_of_a_graph_timeline_are_not_read_twice(shelf: ProfileShelf) -> 
 
 
 # -- which rank it is ------------------------------------------------------------------------------
-
-
-def without_rank(profile: Profile, number: int) -> Path:
-    """The capture of a rank with -1, "unknown", in every place that tells the rank."""
-    capture = profile.captures[number]
-    for path in [*capture.glob("device_*/info.json.?"), *capture.glob("host/info.json")]:
-        change_fields(path, {"rank_id": -1})
-    for path in capture.glob("profiler_info_*.json"):
-        change_fields(path, {"rank_id": -1})
-        path.rename(capture / "profiler_info.json")
-    for path in capture.rglob("ascend_pytorch_profiler_*.db"):
-        with closing(sqlite3.connect(path)) as connection, connection:
-            connection.execute("UPDATE RANK_DEVICE_MAP SET rankId = -1")
-        path.rename(path.with_name("ascend_pytorch_profiler.db"))
-    return capture
 
 
 def told_by_info_name(capture: Path) -> None:
@@ -791,44 +760,6 @@ def test_step_trace_of_several_devices(shelf: ProfileShelf, tmp_path: Path, tabl
         reduces = records.parts.start_ns[records.parts.kind == 0].tolist()
         expected_starts = [reduce.start_ns for one in rank.iterations for reduce in one.collectives]
         assert sorted(reduces) == sorted(expected_starts)
-
-
-STRING_COLUMNS = {
-    "TASK": ("taskType",),
-    "COMPUTE_TASK_INFO": ("name", "taskType", "opType", "inputShapes", "outputShapes"),
-    "COMMUNICATION_OP": ("opName", "groupName", "algType", "opType"),
-    "COMMUNICATION_TASK_INFO": ("name", "taskType", "groupName"),
-    "CANN_API": ("name",),
-    "HBM": ("type",),
-    "STRING_IDS": ("id",),
-}
-KEY_COLUMNS = {
-    "TASK": ("globalTaskId", "connectionId"),
-    "COMPUTE_TASK_INFO": ("globalTaskId",),
-    "COMMUNICATION_OP": ("opId", "connectionId"),
-    "COMMUNICATION_TASK_INFO": ("globalTaskId", "opId"),
-    "CANN_API": ("connectionId",),
-    "RANK_DEVICE_MAP": (),
-}
-
-
-def join_databases(profile: Profile, target: Path) -> None:
-    """Write one database of both ranks, as msprof does for a process that drives two devices."""
-    paths = [only(capture, "ascend_pytorch_profiler_*.db") for capture in profile.captures]
-    shutil.copyfile(paths[0], target)
-    with closing(sqlite3.connect(target)) as connection, connection:
-        connection.execute("ATTACH ? AS other", (str(paths[1]),))
-        for table in ("STEP_TIME", "PYTORCH_API", "CONNECTION_IDS"):
-            connection.execute(f"DROP TABLE {table}")
-        for table in STRING_COLUMNS.keys() | KEY_COLUMNS.keys():
-            info = connection.execute(f"PRAGMA other.table_info({table})").fetchall()
-            shift = dict.fromkeys(STRING_COLUMNS.get(table, ()), 1_000_000)
-            shift |= dict.fromkeys(KEY_COLUMNS.get(table, ()), 10_000)
-            columns = ", ".join(f'"{row[1]}" + {shift.get(row[1], 0)}' for row in info)
-            if table == "STRING_IDS":
-                columns = "id + 1000000, value"
-            connection.execute(f"INSERT INTO {table} SELECT {columns} FROM other.{table}")
-    connection.close()
 
 
 @pytest.mark.parametrize("with_directories", [True, False], ids=["PROF", "copied out"])
