@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import functools
 import gzip
-import io
 import json
-import os
 import re
 import sqlite3
 from collections import Counter as Multiset
@@ -48,7 +45,6 @@ from timeline.tracks.model import Arrows, Schema, Slices, Timeline, Track
 from timeline.version import __version__
 
 FORMATS = (".pftrace", ".pftrace.gz", ".json", ".json.gz")
-GOLDEN = Path(__file__).parent / "golden"
 RUN: dict[str, Any] = {"steps": 2, "planes": 12, "ops_per_step": 24}
 """Twelve planes, so that an order by text would differ from one by number."""
 
@@ -661,74 +657,3 @@ def launches(drawing: Drawing) -> Multiset[tuple[Shown, Shown]]:
 def plainly(one: Shown) -> Shown:
     name = one.name.rpartition("@")[2] if one.layer == "CANN" else one.name
     return one._replace(name=name, args=())
-
-
-# -- questions a user asks ---------------------------------------------------------------------
-
-QUESTIONS = {
-    "slowest_step": """
-        SELECT name AS step, extract_arg(arg_set_id, 'step.slowest_rank') AS slowest_rank,
-               extract_arg(arg_set_id, 'step.slowest_ns') AS slowest_ns,
-               extract_arg(arg_set_id, 'step.fastest_ns') AS fastest_ns
-        FROM slice WHERE extract_arg(arg_set_id, 'step.slowest_ns') IS NOT NULL
-        ORDER BY slowest_ns DESC LIMIT 1""",
-    "exposed_communication": """
-        SELECT rank.name AS rank, count(*) AS pieces, sum(slice.dur) AS exposed_ns
-        FROM slice JOIN track ON track.id = track_id JOIN track layer ON layer.id = track.parent_id
-             JOIN track rank ON rank.id = layer.parent_id
-        WHERE slice.name = 'Communication(Not Overlapped)' GROUP BY 1 ORDER BY 1""",
-    "longest_kernels": """
-        SELECT extract_arg(arg_set_id, 'debug.op_type') AS op_type, count(*) AS tasks,
-               sum(dur) AS total_ns
-        FROM slice WHERE op_type IS NOT NULL GROUP BY 1 ORDER BY total_ns DESC, 1 LIMIT 3""",
-    "waiting_for_others": """
-        SELECT plane.name AS plane, count(*) AS waits, max(dur) AS longest_ns
-        FROM slice JOIN track plane ON plane.id = track_id
-        WHERE slice.name = 'Notify_Wait' GROUP BY 1 ORDER BY longest_ns DESC, 1 LIMIT 2""",
-    "launch_delay": """
-        SELECT count(*) AS launches, min(task.ts - call.ts) AS shortest_ns,
-               max(task.ts - call.ts) AS longest_ns
-        FROM flow JOIN slice call ON call.id = slice_out JOIN slice task ON task.id = slice_in
-             JOIN track ON track.id = task.track_id WHERE track.name = 'Stream 2'""",
-}
-"""SQL that works on a detail of any layout, by the name of the file with its answers."""
-
-
-@pytest.fixture(scope="module")
-def details(
-    shelf: ProfileShelf, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, TraceProcessor]:
-    """A detail of the same run from every layout."""
-    folder = tmp_path_factory.mktemp("details")
-    return {
-        layout: draw(
-            shelf.get(layout, ops_per_step=24, planes=4),
-            layout,
-            Kind.DETAIL,
-            folder / f"{layout}.pftrace",
-        ).loaded.processor
-        for layout in MAIN_LAYOUTS
-    }
-
-
-@pytest.mark.parametrize("question", QUESTIONS)
-def test_answers_stay_what_they_were(details: dict[str, TraceProcessor], question: str) -> None:
-    """TLEXPORT_REGENERATE=1 writes the answers anew; read the difference before committing it."""
-    text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
-    for layout, processor in details.items():
-        names, *answers = named_rows(processor, QUESTIONS[question])
-        if layout == MAIN_LAYOUTS[0]:
-            table.writerow(["layout", *names])
-        table.writerows([layout, *answer] for answer in answers)
-    golden = GOLDEN / f"{question}.csv"
-    if os.environ.get("TLEXPORT_REGENERATE") == "1":
-        golden.parent.mkdir(exist_ok=True)
-        golden.write_text(text.getvalue(), encoding="utf-8")
-    assert text.getvalue() == golden.read_text(encoding="utf-8")
-
-
-def named_rows(processor: TraceProcessor, sql: str) -> list[Row]:
-    """The names of the columns, then the rows."""
-    columns = re.findall(r"\bAS (\w+)", sql.partition("FROM")[0])
-    return [tuple(columns), *processor.rows(sql)]
