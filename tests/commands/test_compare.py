@@ -5,15 +5,13 @@ from __future__ import annotations
 import csv
 import inspect
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import hypothesis.strategies as st
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
 
 import timeline
 from simulator.simulation import make_run
@@ -22,12 +20,11 @@ from tests.support.made_figures import made_report
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.places import DATA
 from tests.support.profile_shelf import WRITERS, ProfileShelf, change_events
-from timeline.analysis.computing_classes import CLASSES, computing_class, tells_vector
+from timeline.analysis.computing_classes import CLASSES
 from timeline.arguments import build_compare_parser
 from timeline.cli import main
 from timeline.comparison import WHOLE, Comparison
 from timeline.comparison_text import comparison_text
-from timeline.operator_pairs import operator_pairs
 from timeline.page import Page
 from timeline.report_page import comparison_page
 from timeline.table import Table
@@ -131,130 +128,6 @@ def test_parts_add_up(
         assert sum(classes) == pytest.approx(operators, abs=len(report.comparison.operators))
 
 
-_words = st.sampled_from(["", "a", "b", "c"])
-_operators = st.lists(
-    st.tuples(st.sampled_from("XY"), _words, _words, st.integers(1, 9), st.integers(0, 1000)),
-    max_size=12,
-)
-
-
-def _table(rows: Sequence[tuple[str, str, str, int, int]]) -> Table:
-    kinds = {"type": object, "name": object, "shapes": object, "count": int, "total_ns": int}
-    columns = list(zip(*rows, strict=True)) or [()] * len(kinds)
-    return Table(
-        {
-            name: np.array(column, np.int64 if kind is int else object)
-            for (name, kind), column in zip(kinds.items(), columns, strict=True)
-        }
-    )
-
-
-@settings(max_examples=100)
-@given(_operators, _operators)
-@example(  # what has no shapes in both runs, and other shapes in each, are told by the same name
-    [("X", "a", "", 1, 5), ("X", "a", "b", 1, 5)], [("X", "a", "", 1, 5), ("X", "a", "c", 1, 5)]
-)
-def test_every_operator_is_in_one_pair(base: list[Any], new: list[Any]) -> None:
-    """Whatever is told of operators: totals stay, sides can be swapped, who lost most is first."""
-    pairs = operator_pairs(_table(base), _table(new), (1.0, 1.0))
-    for side, rows in (("base", base), ("new", new)):
-        assert pairs[f"{side}_ns"].sum() == sum(row[4] for row in rows)
-        assert pairs[f"{side}_count"].sum() == sum(row[3] for row in rows)
-    assert (np.diff(pairs["delta_ns"]) <= 0).all()
-    keys = list(zip(*(pairs[name].tolist() for name in ("type", "name", "shapes")), strict=True))
-    alone = pairs["matched"] == "one run only"
-    assert len(set(keys)) == len(keys)
-    assert ((pairs["base_count"] == 0) | (pairs["new_count"] == 0)).tolist() == alone.tolist()
-    swapped = operator_pairs(_table(new), _table(base), (1.0, 1.0))
-    told = ("matched", "type", "name", "shapes", "base_ns", "new_ns")
-    other = ("matched", "type", "name", "shapes", "new_ns", "base_ns")
-    assert sorted(zip(*(pairs[name].tolist() for name in told), strict=True)) == sorted(
-        zip(*(swapped[name].tolist() for name in other), strict=True)
-    )
-
-
-@given(_operators)
-def test_operators_of_one_run_are_all_matched(rows: list[Any]) -> None:
-    """A run against itself: by name and shapes as far as they are told, and without change."""
-    pairs = operator_pairs(_table(rows), _table(rows), (0.5, 0.5))
-    assert not pairs["delta_ns"].any()
-    assert "one run only" not in pairs["matched"].tolist()
-
-
-@pytest.mark.parametrize(
-    ("kind", "name", "core", "expected"),
-    [
-        ("FlashAttentionScoreGrad", "", "MIX_AIC", "flash attention"),
-        ("Conv2DBackpropInput", "", "AI_CORE", "convolution"),
-        ("BatchMatMulV2", "", "AI_CORE", "matmul"),
-        ("GroupedMatmul", "", "MIX_AIC", "matmul"),
-        ("Pooling", "", "AI_CORE", "other cube"),
-        ("Relu", "", "AI_VECTOR_CORE", "vector"),
-        ("TransData", "", "AI_VECTOR_CORE", "transposes and casts"),
-        ("Transpose", "", "AI_CORE", "transposes and casts"),
-        ("TensorMove", "", "AI_VECTOR_CORE", "tensor moves"),
-        ("DropoutGenMask", "", "AI_CPU", "AI CPU"),
-        ("DSAGenBitMask", "", "DSA_SQE", "other"),
-        # kernels of GPUs by the operator that launched them
-        ("aten::mm", "void own_kernel<4>(int)", "kernel", "matmul"),
-        ("aten::addmm", "void cublasLt::splitKreduce_kernel<32>(int)", "kernel", "matmul"),
-        ("aten::_scaled_mm", "", "kernel", "matmul"),
-        ("aten::upsample_linear1d", "", "kernel", "vector"),
-        ("vllm::rocm_unquantized_gemm", "wvSplitK_hf_sml_", "kernel", "matmul"),
-        ("aten::miopen_convolution", "batched_transpose_32x32_half", "kernel", "convolution"),
-        ("aten::convolution_backward", "Cijk_Alik_Bljk_BBS", "kernel", "convolution"),
-        ("aten::_flash_attention_forward", "attn_fwd", "kernel", "flash attention"),
-        ("aten::_scaled_dot_product_cudnn_attention", "", "kernel", "flash attention"),
-        ("FlashAttnVarlenFunc", "own", "kernel", "flash attention"),
-        (
-            "aten::copy_",
-            "void at::native::elementwise_kernel<4>()",
-            "kernel",
-            "transposes and casts",
-        ),
-        ("aten::embedding", "", "kernel", "vector"),
-        ("aten::_convert_weight_to_int4pack", "", "kernel", "vector"),
-        ("triton_poi_fused_addmm_convolution_transpose", "", "kernel", "vector"),
-        ("triton_tem_fused_addmm", "", "kernel", "matmul"),
-        ("fbgemm::permute_2D_sparse_data", "void fbgemm_gpu::x<int>(int)", "kernel", "vector"),
-        # and else by their names
-        ("fbgemm::f8f8bf16_rowwise", "void cutlass::device_kernel<X::Gemm>", "kernel", "matmul"),
-        ("AddmmBackward0", "volta_sgemm_128x32_nn", "kernel", "matmul"),
-        ("cuBLAS GEMM", "ampere_bf16_s16816gemm_bf16_128x64_tn", "kernel", "matmul"),
-        ("Tensile GEMM", "", "kernel", "matmul"),
-        (
-            "sm90_fp8_gemm_1d2d_impl",
-            "void deep_gemm::sm90_fp8_gemm_1d2d_impl<>",
-            "kernel",
-            "matmul",
-        ),
-        ("fused_moe_kernel", "fused_moe_kernel", "kernel", "matmul"),
-        ("permute_2D_lengths_kernel", "void fbgemm_gpu::permute_2D_<int>(int)", "kernel", "vector"),
-        ("flash attention backward", "", "kernel", "flash attention"),
-        ("create_flashinfer_kv_indices_triton", "", "kernel", "vector"),
-        ("BatchPrefillWithPagedKVCacheKernel", "", "kernel", "paged attention"),
-        ("paged_attention_ll4mi_reduce_kernel", "", "kernel", "paged attention"),
-        ("kernel_batched_gemm_xdlops_bwd_weight", "", "kernel", "convolution"),
-        ("nchwToNhwcKernel", "", "kernel", "transposes and casts"),
-        (
-            "bn_fw_tr_1C11_kernel_NCHW",
-            "void cudnn::bn_fw_tr_1C11_kernel_NCHW<>",
-            "kernel",
-            "vector",
-        ),
-        ("reduce_kernel", "", "Kernel", "vector"),
-    ],
-)
-def test_classes_of_computing(kind: str, name: str, core: str, expected: str) -> None:
-    """By type as msprof-analyze does; on GPUs by launching operators, then by names of kernels."""
-    assert computing_class(kind, name, core, told=True) == expected
-    merged = {"other cube", "vector"}
-    either = "other cube and vector" if expected in merged else expected
-    assert computing_class(kind, name, core, told=False) == either
-    assert expected in CLASSES
-    assert either in CLASSES
-
-
 @pytest.mark.skipif(not GPU.is_dir(), reason=f"the real captures are not in {GPU}")
 def test_matrix_products_of_two_real_ranks(tmp_path: Path) -> None:
     """Only the operators that multiply; a library whose name holds gemm sorts and copies too."""
@@ -262,13 +135,6 @@ def test_matrix_products_of_two_real_ranks(tmp_path: Path) -> None:
     report = timeline.compare(base, new, tmp_path / "t.pftrace")
     matmul = overall(report.comparison)["matmul"]
     assert matmul["delta_ns"] / matmul["base_ns"] == pytest.approx(0.021, abs=0.001)
-
-
-def test_a_trace_does_not_tell_vector_from_cube() -> None:
-    """It calls both AI_CORE; a database and a GPU do not."""
-    assert not tells_vector(["AI_CORE", "MIX_AIV", "AI_CPU"])
-    assert tells_vector(["AI_CORE", "AI_VECTOR_CORE"])
-    assert tells_vector(["kernel"])
 
 
 # -- runs that do not match ------------------------------------------------------------------------
