@@ -1,4 +1,4 @@
-"""Turns the support of tests, Perfetto and profiles, into pytest fixtures."""
+"""Fixtures that tests of several folders use."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import importlib.util
 import os
 import signal
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import pytest
@@ -13,7 +14,8 @@ from hypothesis import HealthCheck, settings
 
 from tests.support.layout_table import ReadLayout, read_layout
 from tests.support.perfetto_sql import TraceProcessor
-from tests.support.profile_shelf import COMPARABLE, VARIANTS, ProfileShelf
+from tests.support.profile_shelf import COMPARABLE, VARIANTS, Profile, ProfileShelf
+from tests.support.run_command import OPERATOR_VARIABLES, Command
 from timeline.processes import Processes
 
 if TYPE_CHECKING:
@@ -53,6 +55,25 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProfileShelf]:
     shelf = ProfileShelf(tmp_path_factory.mktemp("profiles"))
     yield shelf
     assert shelf.changed() == []
+
+
+@pytest.fixture
+def command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Command:
+    """The command, in a directory of its own, which it is run in."""
+    directory = tmp_path / "here"
+    directory.mkdir()
+    monkeypatch.chdir(directory)
+    for variable in OPERATOR_VARIABLES:
+        monkeypatch.delenv(variable, raising=False)
+    return Command(directory, capsys)
+
+
+@pytest.fixture
+def profile(shelf: ProfileShelf) -> Profile:
+    """Two ranks, three steps of two graphs, with markers, counters, host calls and arrows."""
+    return shelf.get("mindstudio", graphs=(1, 3))
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Turns simulated clusters whose clocks are known into evidence that alignment finds them."""
+"""Proves that alignment finds the clocks of simulated clusters, which are known."""
 
 from __future__ import annotations
 

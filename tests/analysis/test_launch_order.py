@@ -1,4 +1,4 @@
-"""Turns orders of collectives, of which ranks hold different parts, into evidence of true pairs."""
+"""Proves that collectives are paired truly where ranks hold different parts of their order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns simulated clusters with known late ranks into evidence that waiting is told truly."""
+"""Proves that waiting is told truly, on simulated clusters whose late ranks are known."""
 
 from __future__ import annotations
 

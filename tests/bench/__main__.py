@@ -1,4 +1,4 @@
-"""Turns large inputs, made from real profiles, into a table of how fast tlexport reads them.
+"""Measures how fast tlexport reads large inputs that are made from real profiles.
 
     python tests/bench [traces databases starts growth] [--runs 5] [--json table.json]
 

@@ -1,4 +1,4 @@
-"""Turns each defect that earlier timeline tools are known for into a test that we do not have it.
+"""Proves of each defect that earlier timeline tools are known for that we do not have it.
 
 The numbers D1 to D20 are those of the list of defects that the product was specified with.
 """

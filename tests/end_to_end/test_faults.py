@@ -1,4 +1,4 @@
-"""Turns every fault that a profile can have into a test that it is read around or refused.
+"""Proves that every fault that a profile can have is read around or refused.
 
 Each case damages one file of a profile in one way. What comes of it is one of three: all is drawn
 (KEPT), all but the damaged record is drawn and that is counted (LOST), or nothing is written and

@@ -1,4 +1,4 @@
-"""Turns the source of the package into evidence that its layers depend in one direction only."""
+"""Proves that the layers of the package depend in one direction only."""
 
 from __future__ import annotations
 

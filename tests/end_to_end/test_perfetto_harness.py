@@ -1,4 +1,4 @@
-"""Turns tiny hand-built traces into evidence that the Perfetto test support tells the truth."""
+"""Proves with tiny hand-built traces that the Perfetto test support tells the truth."""
 
 from __future__ import annotations
 

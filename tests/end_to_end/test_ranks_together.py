@@ -1,4 +1,4 @@
-"""Turns profiles of several ranks into evidence that one clock and all waits are in the picture."""
+"""Proves that a picture of several ranks has one clock and all waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns the names of targets into a table of how they held, each fuzzed in a process of its own.
+"""Fuzzes the named targets, each in a process of its own, and prints how they held.
 
     python tests/fuzz [json csv sqlite metadata ...] [--seconds 60] [--runs 100000] [--corpus DIR]
 

@@ -1,4 +1,4 @@
-"""Turns valid text into text that is nearly valid: events, tokens, cells and bytes are changed."""
+"""Changes of valid text that leave it nearly valid: of events, tokens, cells and bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns a SQLite database into one that is nearly valid, and into a smaller one."""
+"""Changes that leave a SQLite database nearly valid, and ways to make it smaller."""
 
 from __future__ import annotations
 

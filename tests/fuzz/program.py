@@ -1,4 +1,4 @@
-"""Turns the command line into runs of targets, one process after another, and a table."""
+"""The command: runs of targets, one process after another, and a table of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns the simulated run of examples/ into captures to fuzz in, and into small valid inputs."""
+"""Captures of a simulated run to fuzz in, and small valid inputs made from them."""
 
 from __future__ import annotations
 

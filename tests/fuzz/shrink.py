@@ -1,4 +1,4 @@
-"""Turns an input into a smaller one that shows the same fault."""
+"""Makes an input smaller that still shows the same fault."""
 
 from __future__ import annotations
 

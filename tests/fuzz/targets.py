@@ -1,4 +1,4 @@
-"""Turns every reader into a target: what it reads, where, and from which valid inputs it starts.
+"""Every reader as a target: what it reads, where, and from which valid inputs it starts.
 
 A new reader is a function here with the decorator `target`: it is given the directory of a capture
 whose fuzzed files hold the input, and gives the records, or None where the reader gives none.

@@ -1,4 +1,4 @@
-"""Turns one input into what a reader made of it: records, a refusal, or a fault."""
+"""What a reader made of one input: records, a refusal, or a fault."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns one target into a process that fuzzes it, or that tries single inputs.
+"""The process that fuzzes one target, or tries single inputs.
 
     python -m tests.fuzz.worker fuzz TARGET STATE CORPUS FINDINGS SEEDS SECONDS RUNS
     python -m tests.fuzz.worker shrink TARGET FINDINGS

@@ -1,4 +1,4 @@
-"""Turns slices into what a resolution must make of them, one by one, as the specification says."""
+"""What a resolution must make of slices, one by one, as the specification says."""
 
 from __future__ import annotations
 

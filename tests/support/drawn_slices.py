@@ -1,4 +1,4 @@
-"""Turns a loaded trace into slices and tracks that know the names of the rows around them."""
+"""The slices and tracks of a loaded trace, with the names of the rows around them."""
 
 from __future__ import annotations
 

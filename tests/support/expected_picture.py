@@ -1,4 +1,4 @@
-"""Turns a run, and the records that were read of it, into everything that a correct picture shows.
+"""Everything that a correct picture shows of a run, and of the records that were read of it.
 
 Steps and overlap come from the simulated run; tasks, calls, counters and arrows come from the
 records, row by row. Nothing here uses the code that draws.

@@ -1,4 +1,4 @@
-"""Turns tracks of the same run in every layout into a table of what each layout holds."""
+"""A table of what each layout holds, from the tracks of the same run in every layout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns what readers find of a simulated run into tracks that any two layouts can be compared by.
+"""What readers find of a simulated run, as tracks by which any two layouts can be compared.
 
 All times are wall time of the run. What a layout does not hold is absent: a table that has no rows
 in it, and the attributes that none of its rows gives.

@@ -1,4 +1,4 @@
-"""Turns a loaded trace of either format into slices, arrows, counters and rows, by SQL alone."""
+"""Slices, arrows, counters and rows of a loaded trace of either format, by SQL alone."""
 
 from __future__ import annotations
 

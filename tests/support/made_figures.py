@@ -1,4 +1,4 @@
-"""Turns numbers of ranks and steps into the report of an export that nobody made."""
+"""The report of an export that nobody made, of any number of ranks and steps."""
 
 from __future__ import annotations
 

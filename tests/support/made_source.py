@@ -1,4 +1,4 @@
-"""Turns random records into ranks that do something before they are read, as workers meet them.
+"""Ranks of random records that do something before they are read, as workers meet them.
 
 Workers import this module, so it imports little.
 """

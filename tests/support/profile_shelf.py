@@ -1,4 +1,4 @@
-"""Turns simulated runs into profiles on disk that tests share, and into copies that they alter."""
+"""Profiles of simulated runs on disk that tests share, and copies that they alter."""
 
 from __future__ import annotations
 
@@ -137,6 +137,21 @@ def change_events(path: Path, change: Callable[[Event], Event | None]) -> None:
         path,
         lambda events: [made for event in events if (made := change(event)) is not None],
     )
+
+
+def without_markers(shelf: ProfileShelf, destination: Path, **parameters: Any) -> Profile:
+    """A profile without a step trace, as inference and older drivers leave it."""
+    found = shelf.copy("mindstudio", destination, **parameters)
+    for capture in found.captures:
+        for path in capture.glob("mindstudio_profiler_output/step_trace_*"):
+            path.unlink()
+        for path in capture.glob("mindstudio_profiler_output/msprof_2*.json"):
+            change_events(path, _without_marker)
+    return found
+
+
+def _without_marker(event: Event) -> Event | None:
+    return None if int(event["tid"]) > 70_000 else event
 
 
 def tree_state(root: Path) -> dict[str, tuple[str, int]]:

@@ -1,4 +1,4 @@
-"""Turns Hypothesis choices into columns of intervals, so small that a set of ns can check them."""
+"""Columns of intervals from Hypothesis, so small that a set of ns can check them."""
 
 from __future__ import annotations
 

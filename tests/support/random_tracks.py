@@ -1,4 +1,4 @@
-"""Turns Hypothesis choices into tracks of slices and samples, so small that a slow rule fits."""
+"""Tracks of slices and samples from Hypothesis, so small that a slow rule fits."""
 
 from __future__ import annotations
 

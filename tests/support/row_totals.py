@@ -1,4 +1,4 @@
-"""Turns a loaded trace of either format into what each row holds: counts, busy time and ends."""
+"""What each row of a loaded trace of either format holds: counts, busy time and ends."""
 
 from __future__ import annotations
 

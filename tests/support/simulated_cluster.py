@@ -1,4 +1,4 @@
-"""Turns a seed into the collectives of a cluster whose clocks and late ranks are known."""
+"""The collectives of a cluster whose clocks and late ranks are known, from a seed."""
 
 from __future__ import annotations
 

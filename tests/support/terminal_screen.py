@@ -1,4 +1,4 @@
-"""Turns a command that runs on a terminal of its own into all that it writes there."""
+"""All that a command writes to a terminal of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns a trace as written into its packets, as Perfetto's own library decodes them."""
+"""The packets of a trace as written, as Perfetto's own library decodes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns raw data written from a known run into evidence that it is read exactly, without CANN."""
+"""Proves that raw data written from a known run is read exactly, without CANN."""
 
 from __future__ import annotations
 

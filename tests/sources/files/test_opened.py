@@ -1,4 +1,4 @@
-"""Turns compressed files of profiles into evidence that they read as the plain ones."""
+"""Proves that compressed files of profiles read as the plain ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns captures that others left lying in many ways into evidence that each opens as it should."""
+"""Proves that captures that others left lying in many ways open as they should."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns directory trees as users have them into evidence that every rank is found, once."""
+"""Proves that in directory trees as users have them every rank is found, once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns random captures into evidence that runs are told apart by time, card and rank."""
+"""Proves with random captures that runs are told apart by time, card and rank."""
 
 from __future__ import annotations
 

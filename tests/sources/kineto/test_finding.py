@@ -1,4 +1,4 @@
-"""Turns directories of PyTorch traces into evidence that each is found and its rank is right."""
+"""Proves that each PyTorch trace in a directory is found and its rank is right."""
 
 from __future__ import annotations
 

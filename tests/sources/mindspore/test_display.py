@@ -1,4 +1,4 @@
-"""Turns timeline displays of MindSpore 0.7 to 2.4 into records that equal the run they show."""
+"""Proves that timeline displays of MindSpore 0.7 to 2.4 read as the run they show."""
 
 from __future__ import annotations
 

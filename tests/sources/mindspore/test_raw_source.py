@@ -1,4 +1,4 @@
-"""Turns raw files of MindSpore 0.x into records that equal the run and its text outputs."""
+"""Proves that raw files of MindSpore 0.x read as the run, and as its text outputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns text outputs of MindSpore 0.7 to 2.2 into records and pictures that equal the run."""
+"""Proves that text outputs of MindSpore 0.7 to 2.2 read, and look, as the run."""
 
 from __future__ import annotations
 
