@@ -14,7 +14,7 @@ from timeline.analysis.alignment import align
 from timeline.analysis.clocks import RankClock, join_clocks
 from timeline.analysis.collectives import Collectives, RankCollectives
 from timeline.records.clock import Clock, ClockMove
-from timeline.records.columns import Int64
+from timeline.columns.columns import Int64
 
 
 def _off_by(cluster: Cluster) -> Int64:

@@ -23,11 +23,11 @@ from simulator.writers.companions.measures import (
 from tests.support.places import DATA
 from tests.support.profile_shelf import Profile, ProfileShelf
 from timeline.analysis.checks import MOST_ALIKE, Checks, RankChecks, known_reasons
-from timeline.check_text import check_lines, unused_lines
-from timeline.cli import main
+from timeline.reports.check_text import check_lines, unused_lines
+from timeline.cli.main import main
 from timeline.records.tables import NO_ID, NO_TIME
 from timeline.records.vendor import Measure
-from timeline.table import Table
+from timeline.figures.table import Table
 
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
 Report = dict[str, Any]

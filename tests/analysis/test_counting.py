@@ -17,10 +17,10 @@ from simulator.model import RankRun
 from simulator.overlap import COPIES, IDLE, free_segments, sweep
 from tests.support.places import DATA
 from tests.support.profile_shelf import COMPARABLE, Event, Profile, ProfileShelf, change_json
-from timeline.cli import main
-from timeline.comparing import compare
-from timeline.exporting import export
-from timeline.report import ExportReport
+from timeline.cli.main import main
+from timeline.commands.compare import compare
+from timeline.commands.export import export
+from timeline.reports.export_report import ExportReport
 from timeline.selection import Kind, Selection
 
 REAL = pytest.mark.skipif(

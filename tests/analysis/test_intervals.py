@@ -14,7 +14,7 @@ from timeline.analysis.overlap import (
     overlap_of_stretches,
     totals_by_step,
 )
-from timeline.records.columns import Int64
+from timeline.columns.columns import Int64
 from timeline.records.counting import FreeRule
 from timeline.records.tables import CommunicationOps, Tasks
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.support.places import DATA
 from timeline.analysis.kernel_names import kernel_type, launched_type
-from timeline.sources.opened import opened
+from timeline.sources.files.opened import opened
 
 PIECE = re.compile(r"[()<>{}\[\],*&]|^.{0,2}$")
 

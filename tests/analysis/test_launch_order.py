@@ -14,8 +14,8 @@ from timeline.analysis.alignment import align
 from timeline.analysis.collectives import RankCollectives, rank_collectives
 from timeline.analysis.launch_order import matched_by_order
 from timeline.analysis.waiting import waiting_of
-from timeline.records.columns import Int64
-from timeline.records.strings import StringPool
+from timeline.columns.columns import Int64
+from timeline.columns.strings import StringPool
 from timeline.records.tables import NO_ID, NO_TIME, CommunicationOps, Records
 
 STEP_OPS = 9

@@ -18,13 +18,13 @@ from tests.support.places import DATA
 from tests.support.profile_shelf import ProfileShelf
 from timeline.analysis.operator_names import operator_type
 from timeline.analysis.operators import LONGEST_OPS, OperatorFigures, operator_figures
-from timeline.exporting import export
+from timeline.commands.export import export
 from timeline.records.collective_kinds import collective_kind
-from timeline.records.strings import StringPool
+from timeline.columns.strings import StringPool
 from timeline.records.tables import GPU, CommunicationOps, Records, Tasks
 from timeline.selection import Kind
-from timeline.table import Table
-from timeline.verdict import total_by_type
+from timeline.figures.table import Table
+from timeline.figures.verdict import total_by_type
 
 NAMES = (
     "trans_TransData_0",

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from timeline.sources.event_scanner import is_compiled
+from timeline.sources.trace_json.scanner import is_compiled
 
 ROOT = Path(__file__).resolve().parents[2]
 _NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
@@ -103,7 +103,7 @@ class Bench:
     def compile(self) -> None:
         """Have the bytecode there before the first run."""
         compiles = [sys.executable, "-m", "compileall", "-q", str(ROOT / "timeline")]
-        imports = [sys.executable, "-c", "import timeline.exporting, rich.table, " + _SCHEMA]
+        imports = [sys.executable, "-c", "import timeline.commands.export, rich.table, " + _SCHEMA]
         for command in (compiles, imports):
             subprocess.run(command, check=True, env=self._environment())
 

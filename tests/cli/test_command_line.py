@@ -130,7 +130,7 @@ def test_interrupt_while_reading(
     command: Command, profile: Profile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An interrupt is exit 130 and leaves nothing."""
-    monkeypatch.setattr("timeline.sources.trace_sources.MindStudioSource.read", interrupt)
+    monkeypatch.setattr("timeline.sources.trace_json.source.MindStudioSource.read", interrupt)
     outcome = command(profile.path)
     assert outcome.code == 130
     assert outcome.out == ""
@@ -143,7 +143,7 @@ def test_interrupt_behind_the_writing(
     command: Command, profile: Profile, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
 ) -> None:
     """What is written stays, and the message does not deny it."""
-    monkeypatch.setattr("timeline.terminal.verdict_text", interrupt)
+    monkeypatch.setattr("timeline.reports.terminal.verdict_text", interrupt)
     monkeypatch.setattr("timeline.viewer.show", interrupt)
     outcome = command(profile.path, *arguments)
     assert outcome.code == 130

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from timeline.records import paging
-from timeline.records.columns import Int64
-from timeline.records.constant import constant, is_constant
-from timeline.records.distinct import distinct, distinct_pairs, distinct_values, translated
+from timeline.columns import spill
+from timeline.columns.columns import Int64
+from timeline.columns.constant import constant, is_constant
+from timeline.columns.distinct import distinct, distinct_pairs, distinct_values, translated
 
 Integers = npt.NDArray[np.integer[Any]]
 FAR: dict[type[np.integer[Any]], list[int]] = {
@@ -36,7 +36,7 @@ def integers(draw: st.DrawFn, kinds: tuple[type[np.integer[Any]], ...] = tuple(F
 
 @pytest.fixture(autouse=True)
 def in_small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paging, "PART_ROWS", 7)
+    monkeypatch.setattr(spill, "PART_ROWS", 7)
 
 
 with_parts = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

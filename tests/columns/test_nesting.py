@@ -14,7 +14,7 @@ from tests.support.random_intervals import (
     is_laminar,
     laminar_intervals,
 )
-from timeline.records.nesting import edges_of, innermost, latest_open, parents_of
+from timeline.columns.nesting import edges_of, innermost, latest_open, parents_of
 
 
 def replayed(pairs: list[Interval]) -> list[Interval | None]:

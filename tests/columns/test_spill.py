@@ -17,18 +17,18 @@ from hypothesis import strategies as st
 
 from tests.support.profile_shelf import ProfileShelf
 from timeline.errors import OutputError
-from timeline.exporting import export
-from timeline.records import mapped_files, paging
-from timeline.records.constant import is_constant
-from timeline.records.mapped_files import MappedFiles
-from timeline.records.paging import Room, by_parts, kept, let_go
+from timeline.commands.export import export
+from timeline.columns import spill
+from timeline.columns.constant import is_constant
+from timeline.columns.spill import MappedFiles
+from timeline.columns.spill import Room, by_parts, kept, let_go
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Layer, Selection
-from timeline.share import Request, share_of
-from timeline.sources.base import Wanted
-from timeline.sources.discovery import discover
-from timeline.sources.sqlite_columns import Database, open_database
+from timeline.ranks.rank_work import Request, share_of
+from timeline.sources.source import Wanted
+from timeline.sources.finding.discovery import discover
+from timeline.sources.decoders.sqlite import Database, open_database
 from timeline.tracks.model import element_count
-from timeline.tracks.rank_picture import PictureOptions
+from timeline.analysis.selected_rank import PictureOptions
 
 LAYOUTS = (
     "torch-db",
@@ -48,11 +48,11 @@ MOST_BYTES_A_SLICE = 70
 @pytest.fixture
 def all_in_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory has no room for any column, and work is done a few rows at a time."""
-    monkeypatch.setattr(paging, "HELD_BYTES", 0)
-    monkeypatch.setattr(paging, "LEAST_BYTES", 1)
-    monkeypatch.setattr(mapped_files, "FILE_BYTES", 1 << 16)
-    monkeypatch.setattr(paging, "PART_ROWS", 50)
-    monkeypatch.setattr(paging, "PART_BYTES", 400)
+    monkeypatch.setattr(spill, "HELD_BYTES", 0)
+    monkeypatch.setattr(spill, "LEAST_BYTES", 1)
+    monkeypatch.setattr(spill, "FILE_BYTES", 1 << 16)
+    monkeypatch.setattr(spill, "PART_ROWS", 50)
+    monkeypatch.setattr(spill, "PART_BYTES", 400)
 
 
 def in_a_file(values: npt.NDArray[Any]) -> bool:
@@ -113,7 +113,7 @@ def test_parts_make_the_whole_column() -> None:
 
 
 def test_only_what_memory_has_no_room_for_goes_to_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paging, "HELD_BYTES", paging._held._bytes + (1 << 20))
+    monkeypatch.setattr(spill, "HELD_BYTES", spill._held._bytes + (1 << 20))
     columns = [kept(np.arange(1 << 16) + at) for at in range(4)]
     assert [in_a_file(column) for column in columns] == [False, False, True, True]
     assert [int(column[0]) for column in columns] == [0, 1, 2, 3]
@@ -126,7 +126,7 @@ def test_only_what_memory_has_no_room_for_goes_to_files(monkeypatch: pytest.Monk
 def test_columns_stay_in_memory_where_no_file_can_be_had(
     all_in_files: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(paging, "_files", MappedFiles())
+    monkeypatch.setattr(spill, "_files", MappedFiles())
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
     values = kept(np.arange(100))
     assert not in_a_file(values)
@@ -181,7 +181,7 @@ def test_room_is_used_again_and_never_twice(
 
 
 def test_a_gap_is_one_with_those_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mapped_files, "FILE_BYTES", 4096)
+    monkeypatch.setattr(spill, "FILE_BYTES", 4096)
     files = MappedFiles()
     kept_open = files.place(1024)
     places = [files.place(1024) for _ in range(3)]
@@ -235,10 +235,10 @@ def peak_of(profile: Path) -> tuple[int, int]:
 def test_memory_grows_by_what_is_worked_on_and_not_by_all_columns(
     shelf: ProfileShelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(paging, "HELD_BYTES", 0)
-    monkeypatch.setattr(paging, "LEAST_BYTES", 1 << 12)
-    monkeypatch.setattr(paging, "PART_ROWS", 1 << 10)
-    monkeypatch.setattr(paging, "PART_BYTES", 1 << 13)
+    monkeypatch.setattr(spill, "HELD_BYTES", 0)
+    monkeypatch.setattr(spill, "LEAST_BYTES", 1 << 12)
+    monkeypatch.setattr(spill, "PART_ROWS", 1 << 10)
+    monkeypatch.setattr(spill, "PART_BYTES", 1 << 13)
     few = shelf.get("torch-db", ranks=1, steps=20, ops_per_step=100)
     many = shelf.get("torch-db", ranks=1, steps=100, ops_per_step=100)
     peak_of(few.path)

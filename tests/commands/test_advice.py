@@ -16,11 +16,11 @@ import timeline
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import ProfileShelf
 from timeline import errors
-from timeline.chosen_ranks import choose_ranks
-from timeline.cli import main
+from timeline.ranks.chosen_ranks import choose_ranks
+from timeline.cli.main import main
 from timeline.errors import SelectionError, TimelineError
 from timeline.selection import Selection
-from timeline.sources.base import Identity, Source
+from timeline.sources.source import Identity, Source
 
 PACKAGE = Path(timeline.__file__).parent
 KINDS = {

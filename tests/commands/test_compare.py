@@ -21,13 +21,13 @@ from tests.support.perfetto_sql import TraceProcessor
 from tests.support.places import DATA
 from tests.support.profile_shelf import WRITERS, ProfileShelf, change_events
 from timeline.analysis.computing_classes import CLASSES
-from timeline.arguments import build_compare_parser
-from timeline.cli import main
-from timeline.comparison import WHOLE, Comparison
-from timeline.comparison_text import comparison_text
-from timeline.page import Page
-from timeline.report_page import comparison_page
-from timeline.table import Table
+from timeline.cli.parser import build_compare_parser
+from timeline.cli.main import main
+from timeline.figures.comparison import WHOLE, Comparison
+from timeline.reports.terminal_comparison import comparison_text
+from timeline.reports.terminal import Page
+from timeline.reports.html import comparison_page
+from timeline.figures.table import Table
 from timeline.units import spell_duration
 
 GPU = DATA / "gpu" / "trace_filter"

@@ -218,7 +218,7 @@ def test_full_disk(command: Command, profile: Profile) -> None:
     """When the system refuses to write on, the error says so and no file is left."""
     code = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000));"
-        "from timeline.cli import main; sys.exit(main())"
+        "from timeline.cli.main import main; sys.exit(main())"
     )
     ran = subprocess.run(
         [sys.executable, "-c", code, str(profile.path), "-o", "out.pftrace"],

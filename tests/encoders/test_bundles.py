@@ -14,15 +14,17 @@ from hypothesis import strategies as st
 
 from tests.support.made_tracks import track_of
 from tests.support.perfetto_sql import Row, TraceProcessor
-from timeline.encoders import bundles, chunks, track_parts
+from timeline.encoders import bundles
+from timeline.encoders import bundles as chunks
+from timeline.encoders import perfetto_tracks
 from timeline.encoders.bundles import Bundle, bundles_of
 from timeline.encoders.perfetto import encode_perfetto
 from timeline.encoders.perfetto_tracks import encode_track
-from timeline.encoders.tally import Tally
-from timeline.encoders.track_parts import parts_of_track
-from timeline.encoders.workers import Workers
-from timeline.processes import Processes
-from timeline.records.strings import StringPool
+from timeline.encoders.packing import Tally
+from timeline.encoders.perfetto_tracks import parts_of_track
+from timeline.encoders.packing import Workers
+from timeline.ranks.processes import Processes
+from timeline.columns.strings import StringPool
 from timeline.tracks.model import (
     Arg,
     ArgKind,
@@ -209,7 +211,7 @@ def test_a_track_in_parts_is_the_same_track(
     )
     picture = Timeline(tracks, FIRST_NS, None)
     whole = answers(picture)
-    monkeypatch.setattr(track_parts, "PART_ELEMENTS", least)
+    monkeypatch.setattr(perfetto_tracks, "PART_ELEMENTS", least)
     parts = list(parts_of_track(tracks[0]))
     assert (len(parts) > 1) == (kind != "adjacent")
     assert sum(len(part.content or ()) for part in parts) == len(slices)

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 
 from tests.support.made_tracks import track_of
-from timeline.encoders import perfetto_tracks, wire
+from timeline.encoders import perfetto_tracks
+from timeline.encoders import protobuf_rows
 from timeline.encoders.perfetto_tracks import encode_track
-from timeline.encoders.pieces import Bytes, Fixed64, Message, Piece, Varint, varint
-from timeline.encoders.row_matrix import matrix_rows
-from timeline.encoders.wire import encode_rows, is_compiled
+from timeline.encoders.protobuf_rows import Bytes, Fixed64, Message, Piece, Varint, varint
+from timeline.encoders.protobuf_rows import matrix_rows
+from timeline.encoders.protobuf_rows import encode_rows, is_compiled
 
 compiled = pytest.mark.skipif(not is_compiled(), reason="the package was built without a compiler")
 INT64 = (
@@ -278,5 +279,5 @@ def test_tracks_encoded_in_many_blocks_are_the_same_bytes(
         if packet.track_event.type == protos.TrackEvent.TYPE_SLICE_BEGIN
     ]
     assert len(begins) == 3000
-    monkeypatch.setattr(wire, "encode", None)
+    monkeypatch.setattr(protobuf_rows, "encode", None)
     assert b"".join(encode_track(track, 2, 1_000)) == whole

@@ -12,7 +12,7 @@ from tests.support.places import ROOT
 from tests.support.profile_shelf import ProfileShelf
 from tests.support.trace_packets import packets_of
 from timeline.encoders.schema import EXTENDED_FILE, FILE_NAME, MESSAGES, descriptor_bytes
-from timeline.exporting import export
+from timeline.commands.export import export
 from timeline.selection import Kind
 
 TRACK_EVENT = """

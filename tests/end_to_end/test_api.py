@@ -25,8 +25,8 @@ import timeline
 from simulator.archives import write_archive
 from tests.support.profile_shelf import ProfileShelf
 from tests.support.public_names import members
-from timeline.arguments import build_parser
-from timeline.cli import main
+from timeline.cli.parser import build_parser
+from timeline.cli.main import main
 from timeline.profile import MOST_SELECTIONS
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Kind, Layer, Selection
 

@@ -18,9 +18,9 @@ from tests.support.loaded_picture import LoadedPicture
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import ProfileShelf
 from tests.support.public_names import members
-from timeline.arguments import build_compare_parser, build_parser
-from timeline.cli import main
-from timeline.usage import EPILOG
+from timeline.cli.parser import build_compare_parser, build_parser
+from timeline.cli.main import main
+from timeline.cli.parser import EPILOG
 
 PINNED = Path(__file__).with_name("contract.txt")
 DRAWN = (

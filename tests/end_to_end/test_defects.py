@@ -31,7 +31,7 @@ from tests.support.profile_shelf import (
     change_fields,
     tree_state,
 )
-from timeline.cli import main
+from timeline.cli.main import main
 
 Report = dict[str, Any]
 OVERLAP_ROWS = ("Computing", "Communication", "Communication(Not Overlapped)", "Free")

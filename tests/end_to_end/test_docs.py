@@ -18,8 +18,8 @@ from tests.support.layout_table import ReadLayout, table_lines
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.places import ROOT
 from tests.support.profile_shelf import ProfileShelf
-from timeline.arguments import build_compare_parser, build_parser
-from timeline.cli import main
+from timeline.cli.parser import build_compare_parser, build_parser
+from timeline.cli.main import main
 from timeline.profile import open_profile
 
 README = ROOT / "README.md"

@@ -32,7 +32,7 @@ from simulator.writers.trace_json.torch_text import write_torch_text
 from tests.support.drawn_slices import drawn_slices
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import WRITERS, Profile, ProfileShelf, tiny_run
-from timeline.cli import main
+from timeline.cli.main import main
 from timeline.encoders.sink import publish_all, write_draft
 from timeline.errors import OutputError
 from timeline.printable import printable, printable_json
@@ -821,7 +821,7 @@ def test_file_that_goes_while_it_is_read(
     export: Export, spot_of: Callable[[str], Spot], layout: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file that is gone by the time it is opened is refused by its name."""
-    from timeline.sources.companions import CompanionSource
+    from timeline.sources.companions.companions import CompanionSource
 
     spot = spot_of(layout)
     read = CompanionSource.read
@@ -844,7 +844,7 @@ def test_trace_that_shrinks_while_it_is_read(
     export: Export, spot_of: Callable[[str], Spot], layout: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was read before is drawn, and the byte at which the file ends now is told."""
-    from timeline.sources import json_events
+    from timeline.sources.trace_json import json_events
 
     spot = spot_of(layout)
     shorter = spot.path.stat().st_size * 3 // 4
@@ -1039,7 +1039,7 @@ def die(handle):
     fsync(handle)
     os.kill(os.getpid(), signal.SIGKILL)
 os.fsync = die
-from timeline.cli import main
+from timeline.cli.main import main
 main()
 """
 

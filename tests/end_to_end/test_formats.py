@@ -33,14 +33,14 @@ from tests.support.profile_shelf import MAIN_LAYOUTS, Event, Profile, ProfileShe
 from tests.support.trace_packets import attributes_of
 from timeline.encoders.perfetto import encode_perfetto
 from timeline.errors import OutputError
-from timeline.exporting import export
+from timeline.commands.export import export
 from timeline.options import Args
-from timeline.records.strings import StringPool
+from timeline.columns.strings import StringPool
 from timeline.records.tables import Records
-from timeline.records.valid import valid
+from timeline.analysis.valid import valid
 from timeline.selection import DETAIL_LAYERS, Kind
-from timeline.sources.base import Wanted
-from timeline.sources.discovery import discover
+from timeline.sources.source import Wanted
+from timeline.sources.finding.discovery import discover
 from timeline.tracks.model import Arrows, Schema, Slices, Timeline, Track
 from timeline.version import __version__
 

@@ -1,4 +1,7 @@
-"""Proves that the layers of the package depend in one direction only."""
+"""What modules may do besides importing each other: open, write, load late, and say what they are.
+
+Which part may import which is a contract in pyproject.toml, held by `lint-imports`.
+"""
 
 from __future__ import annotations
 
@@ -7,126 +10,16 @@ import importlib
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-
-import timeline
 from tests.support.profile_shelf import ProfileShelf
 
+import timeline
+
 PACKAGE = Path(timeline.__file__).parent
-WORDS = frozenset({"errors", "ranges", "selection", "units", "version"})
-"""Modules that say what things are called; every layer may use them."""
-BELOW: dict[str, frozenset[str]] = {
-    "errors": frozenset(),
-    "version": frozenset(),
-    "ranges": frozenset({"errors"}),
-    "units": frozenset({"errors"}),
-    "selection": frozenset({"errors", "ranges", "units"}),
-    "records": frozenset({"errors", "ranges"}),
-    "sources": WORDS | {"records"},
-    "analysis": WORDS | {"records"},
-    "tracks": WORDS | {"records", "analysis"},
-    "encoders": WORDS | {"records", "tracks"},
-    "printable": frozenset(),
-    "progress": WORDS | {"printable"},
-    "notebook": frozenset(),
-    "short_names": frozenset(),
-    "table": frozenset({"notebook", "short_names"}),
-    "figures": WORDS | {"records", "analysis", "tracks", "table"},
-    "verdict": WORDS | {"records", "analysis", "table", "figures"},
-    "operator_pairs": frozenset({"table"}),
-    "check_text": WORDS | {"table"},
-    "comparison": WORDS
-    | {"analysis", "table", "figures", "operator_pairs", "short_names", "verdict"},
-    "step_times": WORDS | {"records", "table", "figures"},
-    "report": WORDS
-    | {"check_text", "records", "notebook", "table", "figures", "verdict", "step_times"},
-    "page": frozenset({"printable"}),
-    "terminal": WORDS
-    | {"page", "printable", "records", "short_names", "table", "figures", "verdict"},
-    "comparison_text": WORDS
-    | {"page", "table", "comparison", "operator_pairs", "short_names", "terminal"},
-    "usage": WORDS,
-    "termination": frozenset(),
-    "single_command": frozenset(),
-    "_build": frozenset(),
-}
-"""What each part may import besides itself; parts that are not here sit on top of everything."""
-TOP = frozenset(
-    {
-        "",
-        "__main__",
-        "arguments",
-        "chosen_ranks",
-        "cli",
-        "comparing",
-        "completion",
-        "exporting",
-        "fitting",
-        "jobs",
-        "listing",
-        "options",
-        "pipeline",
-        "processes",
-        "profile",
-        "problems",
-        "rank_records",
-        "reading",
-        "report_page",
-        "share",
-        "viewer",
-        "suggestion",
-        "targets",
-    }
-)
-
-LATER: dict[str, frozenset[str]] = {
-    "analysis.clocks": frozenset({"analysis.alignment"}),
-    "cli": frozenset(
-        {
-            "comparing",
-            "comparison_text",
-            "completion",
-            "exporting",
-            "listing",
-            "page",
-            "profile",
-            "progress",
-            "terminal",
-            "viewer",
-        }
-    ),
-    "comparing": frozenset({"report_page"}),
-    "encoders.formats": frozenset(
-        {"encoders.chrome", "encoders.perfetto", "encoders.perfetto_tracks"}
-    ),
-    "jobs": frozenset({"processes"}),
-    "pipeline": frozenset({"report_page"}),
-    "profile": frozenset({"figures", "reading"}),
-    "sources.companions": frozenset(
-        {"sources.companion_measures", "sources.companion_tables", "sources.mindspore_host"}
-    ),
-    "sources.profile_place": frozenset({"sources.unpacking"}),
-    "sources.readers": frozenset(
-        {
-            "sources.database_source",
-            "sources.kineto_source",
-            "sources.mindspore_raw",
-            "sources.mindspore_text",
-            "sources.parsed_source",
-            "sources.raw_source",
-            "sources.table_source",
-            "sources.trace_sources",
-        }
-    ),
-    "targets": frozenset({"report_page"}),
-}
-"""Imports inside functions: what only some profiles, files and options need is imported by the
-module that chooses it, where it does. All other imports of the package stand at the top."""
-
 OPENERS = frozenset({"open", "read_bytes", "read_text", "Connection", "fdopen", "memmap"})
 WRITERS = frozenset(
     {
@@ -150,11 +43,11 @@ WRITERS = frozenset(
         "write_text",
     }
 )
-UNPACKS = "sources.unpacking"
+UNPACKS = "sources.files.unpacking"
 PRIVATE_COPIES = {
-    "records.mapped_files": frozenset({"TemporaryFile"}),
-    "records.parcels": frozenset({"TemporaryFile"}),
-    "sources.sqlite_connection": frozenset({"copyfile"}),
+    "columns.spill": frozenset({"TemporaryFile"}),
+    "ranks.shared_columns": frozenset({"TemporaryFile"}),
+    "sources.decoders.sqlite": frozenset({"copyfile"}),
     UNPACKS: frozenset({"mkdir"}),
 }
 """What writes into a temporary directory, and how."""
@@ -172,24 +65,6 @@ class Module:
         """The layer or top module that it belongs to; the package itself is the empty string."""
         return self.name.partition(".")[0]
 
-    def imports(self) -> Iterator[str]:
-        """What it imports of the package, as dotted names without the package."""
-        return self._imports_in(self.tree)
-
-    def later_imports(self) -> frozenset[str]:
-        """What it imports of the package inside functions."""
-        functions = (ast.FunctionDef, ast.AsyncFunctionDef)
-        inside = [own for own in ast.walk(self.tree) if isinstance(own, functions)]
-        return frozenset(name for own in inside for name in self._imports_in(own))
-
-    def _imports_in(self, tree: ast.AST) -> Iterator[str]:
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom):
-                assert node.level == 0, f"{self.name} has a relative import"
-                yield from _inside([node.module or ""])
-            elif isinstance(node, ast.Import):
-                yield from _inside(alias.name for alias in node.names)
-
     def calls(self) -> Iterator[tuple[str, ast.Call]]:
         """The last name of everything that is called, with the call."""
         for node in ast.walk(self.tree):
@@ -198,13 +73,6 @@ class Module:
                     yield node.func.id, node
                 elif isinstance(node.func, ast.Attribute):
                     yield node.func.attr, node
-
-
-def _inside(names: Iterable[str]) -> Iterator[str]:
-    for name in names:
-        package, _, rest = name.partition(".")
-        if package == timeline.__name__:
-            yield rest
 
 
 def _modules() -> list[Module]:
@@ -221,71 +89,56 @@ NAMES = [module.name or timeline.__name__ for module in MODULES]
 every_module = pytest.mark.parametrize("module", MODULES, ids=NAMES)
 
 
-def test_every_module_belongs_to_a_part() -> None:
-    """A new part of the package has to be given its place in the order first."""
-    parts = {module.part for module in MODULES}
-    assert parts - BELOW.keys() - TOP == set()
-    assert {"records", "sources", "analysis", "tracks", "encoders"} <= parts
-
-
-@every_module
-def test_imports_point_down(module: Module) -> None:
-    """A layer knows the layers below it and nothing of those above."""
-    allowed = BELOW.get(module.part)
-    if allowed is None:
-        allowed = frozenset(BELOW) | (TOP - {"__main__"})
-    used = {name.partition(".")[0] for name in module.imports()} - {module.part}
-    assert used <= allowed, f"{module.name} imports {sorted(used - allowed)}"
-
-
-@every_module
-def test_nothing_below_imports_the_top(module: Module) -> None:
-    """Pipeline, command line, library and listing can be taken away without any layer noticing."""
-    if module.part in TOP:
-        assert "__main__" not in set(module.imports())
-        return
-    above = (TOP | {"report"}) - {module.part}
-    assert not {name.partition(".")[0] for name in module.imports()} & above
-
-
-@every_module
-def test_imports_inside_functions_are_of_what_is_chosen_there(module: Module) -> None:
-    """Starting fast is up to few modules; elsewhere imports are where they are looked for."""
-    assert module.later_imports() == LATER.get(module.name, frozenset())
-
-
-MEASURES = "sources.companion_measures"
-DATABASE = frozenset({"sources.database_source"})
-PERFETTO = frozenset({"encoders.perfetto", "encoders.perfetto_tracks"})
-EXPORT = frozenset({"exporting", "figures", "page", "profile", "progress", "reading", "terminal"})
+SOMETIMES = (
+    "commands.compare",
+    "commands.export",
+    "commands.listing",
+    "encoders.chrome",
+    "encoders.perfetto",
+    "reports.html",
+    "reports.terminal",
+    "sources.cann_raw.source",
+    "sources.database.source",
+    "sources.files.unpacking",
+    "sources.kineto.source",
+    "sources.mindspore.raw_source",
+    "sources.mindspore.text_source",
+    "sources.msprof_sqlite.source",
+    "sources.tables.source",
+    "sources.trace_json.source",
+    "viewer",
+)
+"""What only some profiles, files and options need."""
 
 
 @pytest.mark.parametrize(
-    ("layout", "ranks", "options", "needed"),
+    ("layout", "options", "needed"),
     [
-        ("torch-db", 1, "--list", {"listing", "profile", "progress", *DATABASE}),
-        ("torch-db", 1, "--kind detail -o a.pftrace", {*EXPORT, MEASURES, *DATABASE, *PERFETTO}),
+        ("torch-db", "--list", "commands.listing sources.database.source"),
+        (
+            "torch-db",
+            "--kind detail -o a.pftrace",
+            "commands.export encoders.perfetto reports.terminal sources.database.source",
+        ),
         (
             "torch-text",
-            2,
             "-o a.json",
-            {*EXPORT, MEASURES, "analysis.alignment", "encoders.chrome", "sources.trace_sources"},
+            "commands.export encoders.chrome reports.terminal sources.trace_json.source",
         ),
     ],
 )
 def test_nothing_is_loaded_that_is_not_chosen(
-    shelf: ProfileShelf, tmp_path: Path, layout: str, ranks: int, options: str, needed: set[str]
+    shelf: ProfileShelf, tmp_path: Path, layout: str, options: str, needed: str
 ) -> None:
     """Of what only some profiles, files and options need, a run loads what it needs."""
-    chosen = sorted({name for names in LATER.values() for name in names})
     code = (
-        "import sys; from timeline.cli import main; assert main(sys.argv[1:]) == 0;"
-        f"print(*(name for name in {chosen} if f'timeline.{{name}}' in sys.modules))"
+        "import sys; from timeline.cli.main import main; assert main(sys.argv[1:]) == 0;"
+        f"print(*(name for name in {SOMETIMES} if f'timeline.{{name}}' in sys.modules))"
     )
-    path = str(shelf.get(layout, ranks=ranks).path)
+    path = str(shelf.get(layout).path)
     command = [sys.executable, "-c", code, path, *options.split()]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert set(ran.stdout.splitlines()[-1].split()) == needed
+    assert ran.stdout.splitlines()[-1] == needed
 
 
 @every_module
@@ -295,7 +148,7 @@ def test_only_sources_open_files(module: Module) -> None:
     The viewer opens what was written, to serve it, and processes the room for what they pass on.
     """
     opened = [call for name, call in module.calls() if name in OPENERS]
-    others = ("viewer.serving", "records.parcels")
+    others = ("viewer.serving", "ranks.shared_columns")
     if module.part in ("sources", "encoders") or module.name in others:
         return
     foreign = [call for call in opened if "devnull" not in ast.dump(call)]
@@ -357,6 +210,6 @@ def test_help_needs_no_library() -> None:
     """What encodes and computes is loaded when it is needed, not by every `--help`."""
     encoding = ("numpy", "perfetto", "google.protobuf", "orjson", "msgspec", "apsw")
     libraries = (*encoding, "rich", "argcomplete", "jinja2", "matplotlib")
-    code = f"import sys, timeline.cli; print([n for n in {libraries} if n in sys.modules])"
+    code = f"import sys, timeline.cli.main; print([n for n in {libraries} if n in sys.modules])"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"

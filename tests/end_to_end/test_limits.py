@@ -26,26 +26,27 @@ from tests.support.random_intervals import EPOCH_NS
 from tests.support.random_records import Sizes, random_records
 from tests.support.row_totals import Row, counter_totals, row_totals, rows_of
 from tests.support.trace_packets import attributes_of
-from timeline import fitting
-from timeline.cli import main
+from timeline.fitting.fit import fit as fit_to_limit
+from timeline.cli.main import main
 from timeline.encoders.formats import FORMATS, format_of
 from timeline.encoders.sink import Draft, write_draft
 from timeline.errors import LimitError
-from timeline.exporting import export
-from timeline.fitting import About, Written, writer
+from timeline.commands.export import export
+from timeline.fitting import writer
+from timeline.fitting.writer import About, Written
 from timeline.options import DEFAULT_LIMIT_BYTES, ExportOptions, Fit
 from timeline.progress import Silent
-from timeline.records.columns import Int64
-from timeline.records.strings import StringPool
+from timeline.columns.columns import Int64
+from timeline.columns.strings import StringPool
 from timeline.records.tables import HostEvents, Records, Steps, Tasks
-from timeline.records.valid import valid
-from timeline.report import ExportReport
+from timeline.analysis.valid import valid
+from timeline.reports.export_report import ExportReport
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Kind, Layer, Selection
-from timeline.share import Request, Share, share_of_records
-from timeline.sources.base import Wanted
-from timeline.sources.discovery import discover
-from timeline.tracks.fit import Leading
-from timeline.tracks.rank_picture import PictureOptions
+from timeline.ranks.rank_work import Request, Share, share_of_records
+from timeline.sources.source import Wanted
+from timeline.sources.finding.discovery import discover
+from timeline.analysis.leading import Leading
+from timeline.analysis.selected_rank import PictureOptions
 
 SUFFIXES = tuple(form.suffix for form in FORMATS)
 LEAST_LIMIT = 64 << 10
@@ -595,7 +596,7 @@ def written(
     layers = DETAIL_LAYERS
     options = ExportOptions(kind=Kind.DETAIL, output=target, limit_bytes=limit, fit=fit)
     with counted_writes() as writes:
-        made = fitting.fit(
+        made = fit_to_limit(
             shares_of(records, layers),
             lambda leading: shares_of(records, layers, leading),
             options,
@@ -803,7 +804,7 @@ def test_a_million_tasks_fit_exactly(tmp_path: Path, layers: frozenset[Layer]) -
     records = random_records(0, sizes)
     assert len(records.tasks) == 1_000_000
     target = tmp_path / "timeline.pftrace"
-    made = fitting.fit(
+    made = fit_to_limit(
         shares_of([records], layers),
         never_again,
         ExportOptions(kind=Kind.DETAIL, output=target),
@@ -831,7 +832,7 @@ def test_the_summary_of_many_ranks_fits_and_loads(tmp_path: Path) -> None:
     records = [random_records(rank, sizes) for rank in range(ranks)]
     target = tmp_path / "timeline.pftrace"
     with counted_writes() as writes:
-        made = fitting.fit(
+        made = fit_to_limit(
             shares_of(records, SUMMARY_LAYERS),
             never_again,
             ExportOptions(kind=Kind.SUMMARY, output=target, limit_bytes=limit),

@@ -22,16 +22,16 @@ import pytest
 
 from tests.support.places import ROOT
 from tests.support.profile_shelf import ProfileShelf
-from timeline.encoders.wire import is_compiled as has_wire
-from timeline.sources.event_scanner import is_compiled as has_scanner
-from timeline.sources.row_blocks import is_compiled as has_rows
+from timeline.encoders.protobuf_rows import is_compiled as has_wire
+from timeline.sources.trace_json.scanner import is_compiled as has_scanner
+from timeline.sources.decoders.sqlite_rows import is_compiled as has_rows
 from timeline.version import __version__
 
 PACKAGE = ROOT / "timeline"
 COMPILED = (".so", ".pyd")
 C_SOURCES = frozenset(
     f"timeline/{name}"
-    for name in ("_build.py", "encoders/_wire.c", "sources/_rows.c", "sources/_scanner.c")
+    for name in ("_build.py", "encoders/_wire.c", "sources/decoders/_rows.c", "sources/trace_json/_scanner.c")
 )
 """What wheels hold only compiled, and what compiles it."""
 SHIPPED = ("timeline", "proto", "tests", "examples")
@@ -132,7 +132,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(built: Built) -> None:
     assert names - compiled == files_below("timeline") - C_SOURCES
     assert len(compiled) == sum((has_wire(), has_scanner(), has_rows()))
     assert ("-abi3-" in built.wheel.name) == bool(compiled)
-    assert {"timeline/py.typed", "timeline/report_page/templates/page.html"} <= names
+    assert {"timeline/py.typed", "timeline/reports/html/templates/page.html"} <= names
 
 
 def test_the_source_distribution_can_be_tested_and_built(built: Built) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.places import ROOT
 from tests.support.profile_shelf import ProfileShelf
-from timeline.jobs import MOST_WINDOWS_PROCESSES
+from timeline.ranks.workers import MOST_WINDOWS_PROCESSES
 from timeline.printable import command_line
 
 TEXT = ("torch-text", "torch-db", "mindstudio", "mindspore-text")
@@ -22,7 +22,7 @@ WARNED = r"""
 import sys, warnings
 warnings.filterwarnings("ignore", category=EncodingWarning)
 warnings.filterwarnings("error", category=EncodingWarning, module=r"timeline\b")
-from timeline.cli import main
+from timeline.cli.main import main
 sys.exit(main())
 """
 """Takes the warning of Python for an error where the package is warned, and not a library."""

@@ -18,7 +18,7 @@ from tests.support.loaded_picture import LoadedPicture
 from tests.support.perfetto_sql import Row, TraceProcessor
 from tests.support.places import ROOT
 from tests.support.profile_shelf import ProfileShelf
-from timeline.cli import main
+from timeline.cli.main import main
 
 QUERIES = ROOT / "examples" / "queries.sql"
 VIEW = re.compile(r"PERFETTO (?:VIEW|TABLE) (\w+)")

@@ -10,16 +10,16 @@ import pytest
 from tests.support.loaded_picture import LoadedPicture
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import ProfileShelf
-from timeline.cli import main
+from timeline.cli.main import main
 from timeline.encoders.perfetto import encode_perfetto
 from timeline.errors import RecordError, UsageError
-from timeline.exporting import export
+from timeline.commands.export import export
 from timeline.options import ReadingOptions
 from timeline.ranges import FURTHEST_NS, LARGEST_ID
 from timeline.records.clock import ClockMove
-from timeline.records.strings import StringPool
+from timeline.columns.strings import StringPool
 from timeline.records.tables import NO_TIME, Records, Tasks
-from timeline.records.valid import valid
+from timeline.analysis.valid import valid
 from timeline.selection import Selection
 from timeline.tracks.model import Timeline, Track
 

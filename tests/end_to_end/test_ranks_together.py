@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import ProfileShelf, change_events
-from timeline.cli import main
+from timeline.cli.main import main
 
 SKEW_US = 250
 """How far the clock of rank 1 is wrong; the residuals of the simulated run are below 1 us."""

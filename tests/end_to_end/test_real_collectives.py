@@ -13,7 +13,7 @@ import orjson
 import pytest
 
 from tests.support.places import DATA
-from timeline.cli import main
+from timeline.cli.main import main
 
 FOUR_RANKS = DATA / "gpu-ranks" / "sst_long_a2a_optimizer_4.tar.gz"
 TWO_RUNS = DATA / "gpu-ranks" / "sst_long_a2a_optimizer_2.tar.gz"

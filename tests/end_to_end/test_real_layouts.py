@@ -18,10 +18,10 @@ import pytest
 
 from tests.support.places import DATA
 from timeline.records.tables import FlowEnd, Records
-from timeline.records.valid import valid
+from timeline.analysis.valid import valid
 from timeline.selection import DETAIL_LAYERS
-from timeline.sources.base import Wanted
-from timeline.sources.discovery import discover
+from timeline.sources.source import Wanted
+from timeline.sources.finding.discovery import discover
 
 CAPTURES = DATA / "msprof-single"
 BESIDE = ("*/info.json*", "*/start_info*", "*/host_start.log*", "*/dev_start.log*")

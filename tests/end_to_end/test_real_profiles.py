@@ -24,10 +24,10 @@ from tests.support.expected_picture import OVERLAP_ROWS, Shown
 from tests.support.loaded_picture import LoadedPicture
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.places import DATA
-from timeline.exporting import export
+from timeline.commands.export import export
 from timeline.options import Args
 from timeline.profile import open_profile
-from timeline.report import ExportReport
+from timeline.reports.export_report import ExportReport
 from timeline.selection import Kind, Selection
 
 CAPTURES = ("torch-npu-db", "torch-npu-text", "mindspore-2.1")

@@ -14,7 +14,7 @@ import pytest
 from tests.support.loaded_picture import LoadedPicture, LoadedTrack
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import ProfileShelf
-from timeline.exporting import export
+from timeline.commands.export import export
 from timeline.selection import Kind
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from timeline.table import MOST_ROWS_SHOWN, Table
+from timeline.figures.table import MOST_ROWS_SHOWN, Table
 
 INT64 = np.iinfo(np.int64)
 

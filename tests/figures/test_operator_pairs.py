@@ -9,8 +9,8 @@ import hypothesis.strategies as st
 import numpy as np
 from hypothesis import example, given, settings
 
-from timeline.operator_pairs import operator_pairs
-from timeline.table import Table
+from timeline.figures.comparison import operator_pairs
+from timeline.figures.table import Table
 
 _words = st.sampled_from(["", "a", "b", "c"])
 _operators = st.lists(

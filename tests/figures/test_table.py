@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timeline.table import MOST_ROWS_SHOWN, Table
+from timeline.figures.table import MOST_ROWS_SHOWN, Table
 
 NAME = st.text(st.characters(codec="utf-8", exclude_characters="\r"), max_size=6)
 ROWS = st.lists(st.tuples(st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1)), NAME), max_size=8)

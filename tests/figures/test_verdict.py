@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from simulator.overlap import expected_overlap
 from tests.support.profile_shelf import ProfileShelf
-from timeline.exporting import export
-from timeline.figures import PARTS, Figures
-from timeline.table import Table
-from timeline.verdict import Verdict
+from timeline.commands.export import export
+from timeline.figures.figures import PARTS, Figures
+from timeline.figures.table import Table
+from timeline.figures.verdict import Verdict
 
 Row = dict[str, Any]
 

@@ -26,10 +26,10 @@ from tests.support.random_tracks import (
     samples,
     some_slices,
 )
-from timeline.records.nesting import edges_of
-from timeline.records.strings import StringPool
-from timeline.tracks.coarse_slices import drawn
-from timeline.tracks.coarsen import (
+from timeline.columns.nesting import edges_of
+from timeline.columns.strings import StringPool
+from timeline.fitting.coarsen import drawn
+from timeline.fitting.coarsen import (
     EXACT,
     Resolution,
     coarse_of,

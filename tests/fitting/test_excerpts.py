@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from tests.support.random_tracks import samples, some_slices
 from timeline.encoders.formats import format_of
-from timeline.records.strings import StringPool
-from timeline.tracks.budget import Budget
-from timeline.tracks.excerpts import Excerpts
+from timeline.columns.strings import StringPool
+from timeline.fitting.budget import Budget
+from timeline.fitting.budget import Excerpts
 from timeline.tracks.model import Samples, Schema, Slices, Timeline, Track
 
 

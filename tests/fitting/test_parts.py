@@ -33,14 +33,14 @@ from tests.support.row_totals import (
 )
 from tests.support.trace_packets import packets_of
 from timeline.errors import LimitError, OutputError
-from timeline.exporting import export
+from timeline.commands.export import export
 from timeline.options import Fit
-from timeline.records.nesting import edges_of
-from timeline.records.strings import StringPool
-from timeline.report import ExportReport
+from timeline.columns.nesting import edges_of
+from timeline.columns.strings import StringPool
+from timeline.reports.export_report import ExportReport
 from timeline.selection import Kind
 from timeline.tracks.model import Arg, ArgKind, Samples, Schema, Slices, Track
-from timeline.tracks.split import between, cut_moments
+from timeline.fitting.parts import between, cut_moments
 
 # -- cutting tracks ----------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ import numpy as np
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 from zlib_ng import zlib_ng
 
-from timeline.records.columns import Columns
+from timeline.columns.columns import Columns
 from timeline.records.tables import NO_TIME, FlowEnd, Records, Spans
 
 __all__ = ["BrokenPromise", "check_records", "check_trace", "check_valid"]

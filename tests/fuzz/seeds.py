@@ -17,7 +17,7 @@ import apsw
 from simulator.model import Run
 from simulator.simulation import make_run
 from tests.support.profile_shelf import WRITERS
-from timeline.sources.database_sample_tables import counter_tables
+from timeline.sources.common.sample_tables import counter_tables
 
 __all__ = [
     "database_seeds",

@@ -28,20 +28,20 @@ from tests.fuzz.seeds import (
 from tests.fuzz.shrink import shrink_text
 from tests.fuzz.target import Form, target
 from timeline.errors import SourceError, TimelineError
-from timeline.records.strings import StringPool
+from timeline.columns.strings import StringPool
 from timeline.records.tables import Records, Tasks
 from timeline.selection import DETAIL_LAYERS
-from timeline.sources import trace_reader
-from timeline.sources.base import Clock, Identity, Source, Wanted
-from timeline.sources.captures import find_captures
-from timeline.sources.damage import Damage
-from timeline.sources.database_source import DatabaseSource
-from timeline.sources.discovery import discover
-from timeline.sources.json_events import BLOCK_BYTES, read_events
-from timeline.sources.kernel_table import describe_tasks, read_kernel_table
-from timeline.sources.step_table import read_step_table
-from timeline.sources.trace_reader import TraceFiles, read_trace
-from timeline.sources.trace_sources import (
+from timeline.sources.trace_json import reader
+from timeline.sources.source import Clock, Identity, Source, Wanted
+from timeline.sources.finding.captures import find_captures
+from timeline.sources.common.damage import Damage
+from timeline.sources.database.source import DatabaseSource
+from timeline.sources.finding.discovery import discover
+from timeline.sources.trace_json.json_events import BLOCK_BYTES, read_events
+from timeline.sources.tables.kernel_table import describe_tasks, read_kernel_table
+from timeline.sources.tables.step_table import read_step_table
+from timeline.sources.trace_json.reader import TraceFiles, read_trace
+from timeline.sources.trace_json.source import (
     GraphTimelineSource,
     MindStudioSource,
     TraceViewSource,
@@ -147,7 +147,7 @@ def blocks(capture: Path) -> None:
         return  # around damage more can be read of the whole than of a part
     if whole != cut:
         raise BrokenPromise("blocks change what is read")
-    all_held = _records_holding(path, trace_reader.HELD_EVENTS)
+    all_held = _records_holding(path, reader.HELD_EVENTS)
     if all_held != _records_holding(path, small % 7):
         raise BrokenPromise("events that are not held change what is read")
 
@@ -161,12 +161,12 @@ def _events_or_refusal(path: Path, block_bytes: int, damage: Damage) -> list[obj
 
 def _records_holding(path: Path, most: int) -> list[int]:
     """How many rows of each table are read when no more events are held."""
-    usual = trace_reader.HELD_EVENTS
-    trace_reader.HELD_EVENTS = most
+    usual = reader.HELD_EVENTS
+    reader.HELD_EVENTS = most
     try:
         records = read_trace(TraceFiles((path,), 0), 0, StringPool(), ALL)
     finally:
-        trace_reader.HELD_EVENTS = usual
+        reader.HELD_EVENTS = usual
     tables = (records.tasks, records.planes, records.ops, records.steps, records.parts)
     return [len(table) for table in (*tables, records.host, records.samples, records.flows)]
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from tests.support.profile_shelf import ProfileShelf
-from timeline.cli import main
+from timeline.cli.main import main
 from timeline.errors import TimelineError
-from timeline.records.strings import StringPool
-from timeline.sources.damage import Damage
-from timeline.sources.discovery import discover
-from timeline.sources.kernel_table import read_kernel_table
-from timeline.sources.step_table import read_step_table
+from timeline.columns.strings import StringPool
+from timeline.sources.common.damage import Damage
+from timeline.sources.finding.discovery import discover
+from timeline.sources.tables.kernel_table import read_kernel_table
+from timeline.sources.tables.step_table import read_step_table
 
 NINES = b"9" * 20
 

@@ -19,9 +19,9 @@ from tests.fuzz.findings import Fault, fault_of
 from tests.fuzz.promises import BrokenPromise, check_records, check_trace, check_valid
 from tests.fuzz.target import Target
 from timeline.errors import TimelineError
-from timeline.exporting import export
+from timeline.commands.export import export
 from timeline.options import Args, Fit
-from timeline.records.valid import valid
+from timeline.analysis.valid import valid
 from timeline.selection import Kind, Layer, Selection
 
 __all__ = ["Trial", "limit_memory"]

@@ -21,7 +21,7 @@ import pytest
 
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import ProfileShelf
-from timeline.cli import main
+from timeline.cli.main import main
 
 QUESTIONS = sorted(path.parent for path in Path(__file__).parent.glob("*/trace.json"))
 Load = Callable[[str, str, str], TraceProcessor]

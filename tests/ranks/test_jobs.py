@@ -46,22 +46,26 @@ from tests.support.profile_shelf import Profile, ProfileShelf
 from tests.support.random_intervals import EPOCH_NS
 from tests.support.random_records import Sizes
 from tests.support.row_totals import counter_totals, row_totals
-from timeline import errors, jobs, processes, reading
-from timeline.cli import main
+from timeline import errors
+from timeline.ranks import workers as jobs
+from timeline.ranks import processes
+from timeline.ranks import reading
+from timeline.cli.main import main
 from timeline.encoders.formats import format_of
 from timeline.errors import SourceError, TimelineError, WorkerError
-from timeline.fitting import About, Written, fit
-from timeline.jobs import AHEAD, WORTH_PROCESSES_BYTES, Crew, crew_for
+from timeline.fitting.fit import fit
+from timeline.fitting.writer import About, Written
+from timeline.ranks.workers import AHEAD, WORTH_PROCESSES_BYTES, Crew, crew_for
 from timeline.options import ExportOptions, ReadingOptions
 from timeline.progress import Silent
-from timeline.reading import JoinedShares, read_shares, redrawn
+from timeline.ranks.reading import JoinedShares, read_shares, redrawn
 from timeline.records.tables import Records
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Kind, Selection
-from timeline.share import Request, Share, share_of
-from timeline.sources.base import Clock, Identity, Wanted
-from timeline.termination import interrupted_by_signals
-from timeline.tracks.fit import Leading
-from timeline.tracks.rank_picture import PictureOptions
+from timeline.ranks.rank_work import Request, Share, share_of
+from timeline.sources.source import Clock, Identity, Wanted
+from timeline.process import interrupted_by_signals
+from timeline.analysis.leading import Leading
+from timeline.analysis.selected_rank import PictureOptions
 
 _Result = TypeVar("_Result")
 PROC = Path("/proc")
@@ -705,7 +709,7 @@ def test_a_pool_that_breaks_while_a_process_starts_is_broken(
 
 HALF_MESSAGES = """
 import signal, sys, time
-from timeline.processes import Processes
+from timeline.ranks.processes import Processes
 
 
 def half_a_result():
@@ -755,8 +759,8 @@ def test_only_a_process_of_one_thread_is_copied(threads: int, method: str) -> No
     """Another thread may hold a lock that nobody would open in the copy."""
     script = f"""
 import threading
-from timeline.processes import Processes
-from timeline.single_command import settle_in
+from timeline.ranks.processes import Processes
+from timeline.process import settle_in
 settle_in()
 import numpy
 stop = threading.Event()

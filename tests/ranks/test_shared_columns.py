@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from timeline.errors import OutputError
-from timeline.processes import Processes
-from timeline.records import parcels
-from timeline.records.constant import constant, is_constant
-from timeline.records.paging import let_go
-from timeline.records.parcels import Letter, Parcel, forget_room, room_for_parcel
+from timeline.ranks.processes import Processes
+from timeline.ranks import shared_columns
+from timeline.columns.constant import constant, is_constant
+from timeline.columns.spill import let_go
+from timeline.ranks.shared_columns import Letter, Parcel, forget_room, room_for_parcel
 
 OPEN_FILES = Path("/proc/self/fd")
 linux = pytest.mark.skipif(not OPEN_FILES.is_dir(), reason="files are found through /proc")
@@ -38,8 +38,8 @@ COLUMNS = st.lists(
 @pytest.fixture
 def everything_aside(monkeypatch: pytest.MonkeyPatch) -> None:
     """No column is too small to be put aside."""
-    monkeypatch.setattr(parcels, "WORTH_BYTES", 1)
-    monkeypatch.setattr(parcels, "LEAST_BYTES", 0)
+    monkeypatch.setattr(shared_columns, "WORTH_BYTES", 1)
+    monkeypatch.setattr(shared_columns, "LEAST_BYTES", 0)
 
 
 def large_columns(count: int) -> dict[str, npt.NDArray[Any]]:
@@ -93,7 +93,7 @@ def test_what_is_unpacked_is_what_was_packed(
 def test_large_columns_do_not_travel(executor: Processes) -> None:
     """They are read where the other process put them, and memory can let go of them."""
     before = open_files()
-    count = parcels.WORTH_BYTES // 8
+    count = shared_columns.WORTH_BYTES // 8
     made = executor.submit(large_columns, count).result()
     for name, column in large_columns(count).items():
         let_go()
@@ -108,7 +108,7 @@ def test_large_columns_do_not_travel(executor: Processes) -> None:
 @linux
 def test_columns_that_came_are_not_sent_back(executor: Processes) -> None:
     """Whoever is asked about them reads them where they lie; columns made here do travel."""
-    made = executor.submit(large_columns, parcels.WORTH_BYTES // 8).result()
+    made = executor.submit(large_columns, shared_columns.WORTH_BYTES // 8).result()
     part = made["part"][1000:]
     assert len(pickle.dumps(Letter((made["numbers"], part)))) < 4096
     assert executor.submit(np.sum, part).result() == part.sum()
@@ -122,7 +122,7 @@ def test_columns_that_came_are_not_sent_back(executor: Processes) -> None:
 
 @linux
 def test_a_file_that_has_the_path_of_another_is_not_taken_for_it(executor: Processes) -> None:
-    count = parcels.WORTH_BYTES // 8
+    count = shared_columns.WORTH_BYTES // 8
     for first in range(8):
         made = executor.submit(np.arange, first, first + count).result()
         assert executor.submit(np.sum, made).result() == made.sum()
@@ -144,13 +144,13 @@ def test_nothing_stays_open_of_work_that_failed(executor: Processes) -> None:
     while open_files() - before and time.monotonic() < until:
         time.sleep(0.01)
     assert not open_files() - before
-    assert not parcels._rooms
+    assert not shared_columns._rooms
 
 
 @linux
 def test_a_full_disk_is_told(executor: Processes) -> None:
     with pytest.raises(OutputError, match=f"{tempfile.gettempdir()} cannot be written: File too"):
-        executor.submit(write_little, parcels.WORTH_BYTES // 8).result()
+        executor.submit(write_little, shared_columns.WORTH_BYTES // 8).result()
 
 
 @pytest.mark.usefixtures("everything_aside")
@@ -159,11 +159,11 @@ def test_where_there_is_no_room_everything_travels(
     lacks: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     if lacks == "files of other processes":
-        monkeypatch.setattr(parcels, "OPEN_FILES", tmp_path / "nowhere")
+        monkeypatch.setattr(shared_columns, "OPEN_FILES", tmp_path / "nowhere")
     elif lacks == "temporary directory":
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
     room = "/nowhere/at/all" if lacks == "reach" else room_for_parcel()
-    assert not parcels._rooms
+    assert not shared_columns._rooms
     columns = large_columns(100)
     found = pickle.loads(pickle.dumps(Parcel(columns, room)))
     for name, column in columns.items():
@@ -182,4 +182,4 @@ def test_a_copy_of_this_process_keeps_no_room_of_it() -> None:
 
 
 def _rooms() -> int:
-    return len(parcels._rooms)
+    return len(shared_columns._rooms)

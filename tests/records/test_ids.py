@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timeline.records.constant import constant, is_constant
+from timeline.columns.constant import constant, is_constant
 from timeline.records.ids import IDS, Id, with_ids_given
-from timeline.records.strings import NO_NAME, NO_TEXT, StringPool
+from timeline.columns.strings import NO_NAME, NO_TEXT, StringPool
 from timeline.records.tables import (
     NO_CONTEXT,
     NO_GRAPH,
@@ -26,7 +26,7 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
-from timeline.records.valid import valid
+from timeline.analysis.valid import valid
 
 TABLES: tuple[type[Spans], ...] = (
     Tasks,

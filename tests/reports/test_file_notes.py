@@ -13,11 +13,11 @@ from tests.support.loaded_picture import LoadedPicture
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import ProfileShelf
 from tests.support.row_totals import rows_of
-from timeline.exporting import export
+from timeline.commands.export import export
 from timeline.options import Fit
-from timeline.problems import MOST_CHARACTERS, MOST_NOTES, notes_of
+from timeline.reports.file_notes import MOST_CHARACTERS, MOST_NOTES, notes_of
 from timeline.records.tables import Omission, OmissionCode
-from timeline.report import ExportReport
+from timeline.reports.export_report import ExportReport
 
 if TYPE_CHECKING:
     from tests.support.perfetto_ui import PerfettoUi

@@ -17,18 +17,19 @@ import pytest
 from tests.support.html_page import HOSTILE, MOST_BYTES, read
 from tests.support.made_figures import made_report
 from tests.support.profile_shelf import ProfileShelf
-from timeline.cli import main
+from timeline.cli.main import main
 from timeline.errors import OutputError
-from timeline.exporting import export
+from timeline.commands.export import export
 from timeline.records.tables import Omission, OmissionCode
-from timeline.report import ExportReport
-from timeline.report_page import page, still
-from timeline.report_page.cells import LONG, NOTHING, sizes
-from timeline.report_page.grid import with_parts
-from timeline.report_page.palette import DARK, LIGHT, PARTS
-from timeline.short_names import shortened
+from timeline.reports.export_report import ExportReport
+from timeline.reports.html import page
+from timeline.reports.html import still
+from timeline.reports.html.cells import LONG, NOTHING, sizes
+from timeline.reports.html.grid import with_parts
+from timeline.reports.html.palette import DARK, LIGHT, PARTS
+from timeline.figures.short_names import shortened
 from timeline.units import spell_bytes
-from timeline.verdict import total_by_type
+from timeline.figures.verdict import total_by_type
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -459,7 +460,7 @@ def test_a_missing_library_is_named_first(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], missing: str
 ) -> None:
     """Before the profile is looked for: that there is none is not yet noticed."""
-    for name in [name for name in sys.modules if name.startswith("timeline.report_page")]:
+    for name in [name for name in sys.modules if name.startswith("timeline.reports.html")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, missing, None)
     assert run(here, "--report", "a.html") == 2

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rich.text import Text
 
-from timeline.page import Page
-from timeline.short_names import operator_label, shortened, two_lines
-from timeline.terminal import named_grid
+from timeline.reports.terminal import Page
+from timeline.figures.short_names import operator_label, shortened, two_lines
+from timeline.reports.terminal import named_grid
 
 ADD = (
     "void at::native::vectorized_elementwise_kernel<4, at::native::BinaryFunctor<float, float, "

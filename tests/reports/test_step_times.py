@@ -14,7 +14,7 @@ import pytest
 from simulator.overlap import expected_overlap
 from tests.support.places import DATA
 from tests.support.profile_shelf import ProfileShelf, change_events
-from timeline.cli import main
+from timeline.cli.main import main
 
 TIMES = (
     "Computing",

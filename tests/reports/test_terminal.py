@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 
 from tests.support.profile_shelf import ProfileShelf, change_events
-from timeline.cli import main
-from timeline.exporting import export
-from timeline.figures import PARTS
-from timeline.page import PIPE_WIDTH, Page
-from timeline.report import ExportReport
-from timeline.table import Table
-from timeline.terminal import MOST_STEPS, SLOWEST_RANKS, verdict_text
+from timeline.cli.main import main
+from timeline.commands.export import export
+from timeline.figures.figures import PARTS
+from timeline.reports.terminal import PIPE_WIDTH, Page
+from timeline.reports.export_report import ExportReport
+from timeline.figures.table import Table
+from timeline.reports.terminal import MOST_STEPS, SLOWEST_RANKS, verdict_text
 from timeline.units import spell_share, spell_short
-from timeline.verdict import Verdict
+from timeline.figures.verdict import Verdict
 
 WIDTHS = (60, 80, 120)
 ON_TERMINALS = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pty")
@@ -200,13 +200,13 @@ def test_short_durations(duration_ns: int, spelled: str) -> None:
 
 SLOW = """
 import sys, time
-from timeline import jobs
-read = jobs.Crew._submit
+from timeline.ranks import workers
+read = workers.Crew._submit
 def slowly(*given):
     time.sleep(0.4)
     return read(*given)
-jobs.Crew._submit = slowly
-from timeline.cli import main
+workers.Crew._submit = slowly
+from timeline.cli.main import main
 sys.exit(main())
 """
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from timeline.tracks.coarsen import Resolution
+from timeline.fitting.coarsen import Resolution
 from timeline.tracks.model import GATHERED, Coarse, Samples, Slices
 
 __all__ = ["Element", "elements_of", "expected_elements", "parents", "power_at", "thinned"]

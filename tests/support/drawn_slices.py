@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.perfetto_sql import TraceProcessor
-from timeline.cli import main
+from timeline.cli.main import main
 
 
 @dataclass(frozen=True)

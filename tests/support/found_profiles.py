@@ -11,8 +11,8 @@ from tests.support.profile_shelf import Profile, change_fields
 from timeline.analysis.overlap import overlap_of
 from timeline.records.tables import Records
 from timeline.selection import DETAIL_LAYERS
-from timeline.sources.base import Source, Wanted
-from timeline.sources.discovery import discover
+from timeline.sources.source import Source, Wanted
+from timeline.sources.finding.discovery import discover
 
 __all__ = [
     "captures_of",

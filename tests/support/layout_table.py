@@ -11,7 +11,7 @@ from simulator.model import RankRun, Run
 from tests.support.layout_tracks import RankTracks, Span, read_tracks
 from tests.support.profile_shelf import Profile
 from timeline.records.tables import NO_GRAPH
-from timeline.sources.captures import find_captures
+from timeline.sources.finding.captures import find_captures
 
 __all__ = ["Held", "ReadLayout", "read_layout", "table_lines"]
 

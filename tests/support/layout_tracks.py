@@ -15,14 +15,15 @@ from simulator.model import RankRun, Run
 from simulator.writers.mindspore.raw import UNNAMED_TASK
 from simulator.writers.mindspore.text import device_ns
 from tests.support.profile_shelf import Profile
-from timeline.analysis.steps import StepOperators, with_steps
-from timeline.records.columns import Codes
+from timeline.analysis.steps import with_steps
+from timeline.options import StepOperators
+from timeline.columns.columns import Codes
 from timeline.records.tables import GPU, NO_GRAPH, NO_ID, NO_TIME, Records, StepPart
-from timeline.records.valid import valid
+from timeline.analysis.valid import valid
 from timeline.selection import DETAIL_LAYERS, Selection
-from timeline.share import Request, share_of_records
-from timeline.sources.base import Source, Wanted
-from timeline.sources.discovery import discover
+from timeline.ranks.rank_work import Request, share_of_records
+from timeline.sources.source import Source, Wanted
+from timeline.sources.finding.discovery import discover
 
 __all__ = ["RankTracks", "Rows", "Span", "read_tracks"]
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from timeline.figures import Figures
-from timeline.report import ExportReport, OutputFile, RankReport
-from timeline.table import Table
-from timeline.verdict import Verdict
+from timeline.figures.figures import Figures
+from timeline.reports.export_report import ExportReport, OutputFile, RankReport
+from timeline.figures.table import Table
+from timeline.figures.verdict import Verdict
 
 __all__ = ["made_report"]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.support.random_records import Sizes, random_records
 from timeline.records.tables import Records
-from timeline.sources.base import Clock, Identity, Wanted
+from timeline.sources.source import Clock, Identity, Wanted
 
 __all__ = [
     "WALL",

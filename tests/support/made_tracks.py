@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from timeline.records.strings import StringPool
+from timeline.columns.strings import StringPool
 from timeline.tracks.model import Arg, ArgKind, Arrows, Schema, Slices, Track
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from hypothesis import strategies as st
 
-from timeline.records.columns import Int64
+from timeline.columns.columns import Int64
 
 __all__ = [
     "EPOCH_NS",

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tests.support.random_intervals import EPOCH_NS
-from timeline.records.columns import Codes, Int64
-from timeline.records.strings import StringPool
+from timeline.columns.columns import Codes, Int64
+from timeline.columns.strings import StringPool
 from timeline.records.tables import (
     CommunicationOps,
     CounterSamples,

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tests.support.random_intervals import EPOCH_NS, Interval, columns_of, crosses
-from timeline.records.strings import StringPool
-from timeline.tracks.coarsen import Resolution
+from timeline.columns.strings import StringPool
+from timeline.fitting.coarsen import Resolution
 from timeline.tracks.model import Arg, ArgKind, Arrows, Samples, Schema, Slices
 
 __all__ = [

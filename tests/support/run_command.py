@@ -11,7 +11,7 @@ import pytest
 
 from simulator.model import RankRun
 from tests.support.perfetto_sql import TraceProcessor
-from timeline.cli import main
+from timeline.cli.main import main
 
 OPERATOR_VARIABLES = ("PROFILING_FP_START", "FP_POINT", "PROFILING_BP_END", "BP_POINT")
 OVERLAP_FIELDS = ("computing_ns", "communication_ns", "not_overlapped_ns", "free_ns")

@@ -9,8 +9,8 @@ import numpy as np
 
 from timeline.analysis.collectives import RankCollectives, rank_collectives
 from timeline.records.clock import ClockMove
-from timeline.records.columns import Int64
-from timeline.records.strings import StringPool
+from timeline.columns.columns import Int64
+from timeline.columns.strings import StringPool
 from timeline.records.tables import NO_GRAPH, CommunicationOps, Records, Tasks
 
 STEP_NS = 40_000_000

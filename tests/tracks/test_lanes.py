@@ -16,7 +16,7 @@ from tests.support.random_intervals import (
     is_laminar,
     laminar_intervals,
 )
-from timeline.records.columns import Int64
+from timeline.columns.columns import Int64
 from timeline.tracks.lanes import flat_lanes, nested_lanes, rows_by_lane
 
 

@@ -21,9 +21,9 @@ import pytest
 
 from tests.support.perfetto_sql import TraceProcessor, web_root
 from tests.support.profile_shelf import ProfileShelf
-from timeline.cli import main
-from timeline.exporting import export
-from timeline.report import ExportReport
+from timeline.cli.main import main
+from timeline.commands.export import export
+from timeline.reports.export_report import ExportReport
 from timeline.selection import DETAIL_LAYERS, Selection
 from timeline.tracks.summary import OVERLAP_ROWS
 from timeline.viewer import installed_pages, opening, show

@@ -32,7 +32,7 @@ from simulator.writers.cann_raw import (
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import Profile, ProfileShelf, change_fields
 from timeline.analysis.overlap import overlap_of
-from timeline.cli import main
+from timeline.cli.main import main
 from timeline.errors import SourceError
 from timeline.records.tables import (
     NO_CONTEXT,
@@ -43,15 +43,15 @@ from timeline.records.tables import (
     Records,
     StepPart,
 )
-from timeline.records.valid import valid
+from timeline.analysis.valid import valid
 from timeline.selection import DETAIL_LAYERS, Selection
-from timeline.share import Request, share_of
-from timeline.sources.base import Source, Wanted
-from timeline.sources.device_clock import Anchor, CounterClock
-from timeline.sources.discovery import discover
-from timeline.sources.parsed_clock import read_parsed_clock
-from timeline.sources.raw_clock import read_device_clock, read_device_info
-from timeline.sources.raw_tasks import TaskMarks, matched
+from timeline.ranks.rank_work import Request, share_of
+from timeline.sources.source import Source, Wanted
+from timeline.sources.common.device_clock import Anchor, CounterClock
+from timeline.sources.finding.discovery import discover
+from timeline.sources.msprof_sqlite.clock import read_parsed_clock
+from timeline.sources.cann_raw.clock import read_device_clock, read_device_info
+from timeline.sources.cann_raw.tasks import TaskMarks, matched
 
 LAYOUTS = ("raw", "raw-hwts", "raw-v6")
 TYPES = {

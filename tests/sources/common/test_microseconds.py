@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from timeline.records.tables import NO_TIME
-from timeline.sources.microseconds import interval_ns, milliseconds_ns, moment_ns, moments_ns
+from timeline.sources.common.decimals import interval_ns, milliseconds_ns, moment_ns, moments_ns
 
 NUMBER = re.compile(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 AROUND_NUMBERS = b'" \t\r\n'

@@ -14,14 +14,14 @@ import pytest
 from simulator.writers.cann_raw import RawTask, counter_of, stars_record
 from simulator.writers.tables import write_op_summary
 from tests.support.profile_shelf import Profile, ProfileShelf, change_events, tiny_run
-from timeline.records.strings import StringPool
+from timeline.columns.strings import StringPool
 from timeline.records.tables import NO_CONTEXT, FlowEnd, Records
-from timeline.records.valid import valid
+from timeline.analysis.valid import valid
 from timeline.selection import DETAIL_LAYERS
-from timeline.sources.base import Wanted
+from timeline.sources.source import Wanted
 from timeline.sources.common.task_kinds import compute_by_type
-from timeline.sources.discovery import discover
-from timeline.sources.trace_reader import TraceFiles, read_trace
+from timeline.sources.finding.discovery import discover
+from timeline.sources.trace_json.reader import TraceFiles, read_trace
 
 START_US = 1_736_424_000_000_000
 HARDWARE, OVERLAP = 7, 8

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from timeline.records.strings import StringPool
+from timeline.columns.strings import StringPool
 from timeline.records.tables import NO_ID, NO_TIME, Records
-from timeline.sources.base import Clock
-from timeline.sources.framework_table import OperatorShapes
-from timeline.sources.hccl_files import read_hccl_files
-from timeline.sources.host_clock import host_clock
-from timeline.sources.parsed_clock import read_parsed_clock
-from timeline.sources.trace_events import number
-from timeline.sources.whole_numbers import whole_number, whole_numbers
+from timeline.sources.source import Clock
+from timeline.sources.mindspore.framework_table import OperatorShapes
+from timeline.sources.mindspore.hccl_files import read_hccl_files
+from timeline.sources.companions.host_clock import host_clock
+from timeline.sources.msprof_sqlite.clock import read_parsed_clock
+from timeline.sources.trace_json.events import number
+from timeline.sources.common.decimals import whole_number, whole_numbers
 
 NO_NUMBERS = (
     "",

@@ -28,18 +28,18 @@ from tests.support.loaded_picture import LoadedPicture
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.places import DATA
 from tests.support.profile_shelf import Profile, ProfileShelf, change_events
-from timeline.cli import main
+from timeline.cli.main import main
 from timeline.errors import SourceError
-from timeline.records.strings import StringPool
+from timeline.columns.strings import StringPool
 from timeline.records.tables import NO_TIME, Omission, OmissionCode, Records
-from timeline.records.valid import valid
+from timeline.analysis.valid import valid
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Layer
-from timeline.sources.base import Wanted
-from timeline.sources.counter_samples import SampleCollector
-from timeline.sources.discovery import discover
-from timeline.sources.memory_tables import read_sample_table
-from timeline.sources.operator_memory import add_held
-from timeline.sources.sample_tables import SampleTable, sample_tables
+from timeline.sources.source import Wanted
+from timeline.sources.common.counters import SampleCollector
+from timeline.sources.finding.discovery import discover
+from timeline.sources.companions.memory_tables import read_sample_table
+from timeline.sources.companions.allocations import add_held
+from timeline.sources.common.sample_tables import SampleTable, sample_tables
 
 MEBIBYTE = 1 << 20
 

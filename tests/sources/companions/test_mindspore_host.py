@@ -27,17 +27,17 @@ from simulator.writers.companions.mindspore_host import (
 from tests.support.loaded_picture import LoadedPicture
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import Profile, ProfileShelf, change_fields, change_json
-from timeline.cli import main
-from timeline.records.strings import StringPool
+from timeline.cli.main import main
+from timeline.columns.strings import StringPool
 from timeline.records.tables import HostEvents, Omission, OmissionCode, Records
-from timeline.records.valid import valid
+from timeline.analysis.valid import valid
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Layer
-from timeline.sources.base import Wanted
-from timeline.sources.cpu_operators import read_cpu_operators
-from timeline.sources.discovery import discover
-from timeline.sources.host_clock import HostClock
-from timeline.sources.host_stages import read_host_stages, read_host_timeline
-from timeline.sources.minddata import read_cpu_use, read_queue_sizes, read_queue_trace
+from timeline.sources.source import Wanted
+from timeline.sources.companions.cpu_operators import read_cpu_operators
+from timeline.sources.finding.discovery import discover
+from timeline.sources.companions.host_clock import HostClock
+from timeline.sources.companions.host_stages import read_host_stages, read_host_timeline
+from timeline.sources.companions.minddata import read_cpu_use, read_queue_sizes, read_queue_trace
 
 CPU, HOST = "CPU OP", "Host Info"
 LAYOUTS = ("mindformers", "mindformers-2.1")

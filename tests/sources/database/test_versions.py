@@ -20,14 +20,14 @@ from tests.support.loaded_picture import LoadedPicture
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.places import DATA
 from tests.support.profile_shelf import Profile, ProfileShelf
-from timeline.exporting import export
+from timeline.commands.export import export
 from timeline.options import Args
 from timeline.records.tables import Records
-from timeline.records.valid import valid
-from timeline.report import ExportReport
+from timeline.analysis.valid import valid
+from timeline.reports.export_report import ExportReport
 from timeline.selection import DETAIL_LAYERS, Kind
-from timeline.sources.base import Wanted
-from timeline.sources.discovery import discover
+from timeline.sources.source import Wanted
+from timeline.sources.finding.discovery import discover
 
 NO_UINT32 = 4_294_967_295
 EDGES = ("start_ns", "end_ns")

@@ -14,9 +14,9 @@ from tests.support.profile_shelf import ProfileShelf
 from timeline.errors import SourceError
 from timeline.records.tables import Records
 from timeline.selection import DETAIL_LAYERS
-from timeline.sources.base import Wanted
-from timeline.sources.discovery import discover
-from timeline.sources.sqlite_columns import Database, open_database
+from timeline.sources.source import Wanted
+from timeline.sources.finding.discovery import discover
+from timeline.sources.decoders.sqlite import Database, open_database
 
 ROWS = 20_000
 

@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timeline.records.columns import Int64
+from timeline.columns.columns import Int64
 from timeline.records.tables import NO_ID
-from timeline.sources.database_joins import Lookup, pairs_by_key
+from timeline.sources.decoders.joins import Lookup, pairs_by_key
 
 NUMBERS = st.integers(-3, 12) | st.sampled_from([-(2**63), 2**63 - 1, 2**40])
 KEYS = st.lists(NUMBERS, max_size=30).map(lambda keys: np.array(keys, np.int64))

@@ -21,9 +21,9 @@ from simulator.archives import tar_of, write_archive, zip_of
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.places import DATA
 from tests.support.profile_shelf import MAIN_LAYOUTS, Profile, ProfileShelf, tree_state
-from timeline.cli import main
-from timeline.sources.discovery import Discovered
-from timeline.sources.profile_place import found_at
+from timeline.cli.main import main
+from timeline.sources.finding.discovery import Discovered
+from timeline.sources.finding.place import found_at
 
 
 @pytest.fixture

@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import Profile, ProfileShelf
-from timeline.cli import main
+from timeline.cli.main import main
 from timeline.errors import SourceError
-from timeline.sources.damage import Damage
-from timeline.sources.discovery import discover
-from timeline.sources.file_names import held_file, named_files
-from timeline.sources.json_events import read_events
-from timeline.sources.opened import last_bytes, open_binary, opened, whole_text
-from timeline.sources.trace_events import Complete
+from timeline.sources.common.damage import Damage
+from timeline.sources.finding.discovery import discover
+from timeline.sources.files.opened import held_file, named_files
+from timeline.sources.trace_json.json_events import read_events
+from timeline.sources.files.opened import last_bytes, open_binary, opened, whole_text
+from timeline.sources.trace_json.events import Complete
 
 TEXT_LAYOUTS = ("torch-text", "mindspore-2.1", "mindstudio", "mindstudio-sliced", "mindformers")
 PACKERS: dict[str, Callable[[bytes], bytes]] = {

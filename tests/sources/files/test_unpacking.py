@@ -21,11 +21,11 @@ from hypothesis import strategies as st
 
 from simulator.archives import tar_of, zip_of
 from tests.support.profile_shelf import tree_state
-from timeline.cli import main
+from timeline.cli.main import main
 from timeline.errors import SourceError
-from timeline.sources import unpacking
-from timeline.sources.member_names import archive_stem, is_archive, is_wanted
-from timeline.sources.unpacking import Budget, budget_for, unpack, unpack_file
+from timeline.sources.files import unpacking
+from timeline.sources.files.member_names import archive_stem, is_archive, is_wanted
+from timeline.sources.files.unpacking import Budget, budget_for, unpack, unpack_file
 
 PLENTY_BYTES = 1 << 40
 COMPRESSIONS = ("", "gz", "bz2", "xz")

@@ -21,9 +21,9 @@ from tests.support.found_profiles import (
 )
 from tests.support.places import DATA
 from tests.support.profile_shelf import ProfileShelf
-from timeline.cli import main
+from timeline.cli.main import main
 from timeline.errors import NoProfileError, RankIdentityError, UsageError
-from timeline.sources.discovery import discover
+from timeline.sources.finding.discovery import discover
 
 # -- one file as PATH ------------------------------------------------------------------------------
 

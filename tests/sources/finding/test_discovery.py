@@ -35,10 +35,10 @@ from tests.support.profile_shelf import (
     change_fields,
     tree_state,
 )
-from timeline.cli import main
+from timeline.cli.main import main
 from timeline.errors import NoProfileError, RankIdentityError, SourceError, UsageError
 from timeline.selection import Kind
-from timeline.sources.discovery import discover
+from timeline.sources.finding.discovery import discover
 
 NEWER = "20250109130000123"
 """An hour after every tiny run."""

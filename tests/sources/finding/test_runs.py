@@ -9,7 +9,7 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timeline.sources.runs import SAME_RUN_NS, Session, are_certain, runs_of
+from timeline.sources.finding.runs import SAME_RUN_NS, Session, are_certain, runs_of
 
 SECOND_NS = 10**9
 START_NS = 1_700_000_000 * SECOND_NS

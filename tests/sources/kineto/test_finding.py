@@ -11,19 +11,19 @@ from typing import Any
 import pytest
 
 from tests.support.profile_shelf import ProfileShelf
-from timeline.cli import main
+from timeline.cli.main import main
 from timeline.errors import NoProfileError, RankIdentityError, SourceError
 from timeline.selection import DETAIL_LAYERS
-from timeline.sources.base import Wanted
-from timeline.sources.discovery import Finding, discover
-from timeline.sources.kineto_header import (
+from timeline.sources.source import Wanted
+from timeline.sources.finding.discovery import Finding, discover
+from timeline.sources.kineto.header import (
     GLANCE_BYTES,
     JsonKind,
     KinetoHeader,
     kind_of_json,
     read_header,
 )
-from timeline.sources.kineto_names import KinetoName, read_name
+from timeline.sources.kineto.header import KinetoName, read_name
 
 EVENT = {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 10, "dur": 5}
 

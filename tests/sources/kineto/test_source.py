@@ -25,19 +25,19 @@ from tests.support.profile_shelf import Event, Profile, ProfileShelf, tiny_run
 from timeline.analysis.collectives import rank_collectives
 from timeline.analysis.membership import membership_of
 from timeline.analysis.overlap import overlap_of, totals_by_step
-from timeline.cli import main
+from timeline.cli.main import main
 from timeline.errors import SourceError
 from timeline.records.collective_kinds import collective_kind
-from timeline.records.columns import Codes
-from timeline.records.strings import StringPool
+from timeline.columns.columns import Codes
+from timeline.columns.strings import StringPool
 from timeline.records.tables import NO_ID, NO_TIME, FlowEnd, Records
-from timeline.records.valid import valid
+from timeline.analysis.valid import valid
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Layer
-from timeline.sources import kineto_reader
-from timeline.sources.base import Wanted
-from timeline.sources.discovery import discover
-from timeline.sources.json_events import read_as
-from timeline.sources.kineto_reader import read_kineto
+from timeline.sources.kineto import source as kineto_reader
+from timeline.sources.source import Wanted
+from timeline.sources.finding.discovery import discover
+from timeline.sources.trace_json.json_events import read_as
+from timeline.sources.kineto.source import read_kineto
 
 LAYOUTS = ("kineto", "kineto-2.2")
 """With a base of times, and without."""

@@ -21,16 +21,16 @@ from tests.support.drawn_slices import drawn_slices, loaded_export
 from tests.support.places import DATA
 from tests.support.profile_shelf import ProfileShelf
 from timeline.analysis.overlap import overlap_of
-from timeline.cli import main
+from timeline.cli.main import main
 from timeline.errors import SourceError
-from timeline.records.strings import StringPool
+from timeline.columns.strings import StringPool
 from timeline.records.tables import NO_ID, Records, Steps
-from timeline.records.valid import valid
+from timeline.analysis.valid import valid
 from timeline.selection import DETAIL_LAYERS
-from timeline.sources.base import Wanted
-from timeline.sources.discovery import discover
-from timeline.sources.display_limit import cut_off_by_limit
-from timeline.sources.display_timeline import read_display
+from timeline.sources.source import Wanted
+from timeline.sources.finding.discovery import discover
+from timeline.sources.mindspore.display_limit import cut_off_by_limit
+from timeline.sources.mindspore.display import read_display
 
 VERSIONS = ("mindspore-display", "mindspore-display-1.5")
 MIB = 1024 * 1024

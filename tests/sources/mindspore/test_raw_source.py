@@ -19,12 +19,12 @@ from tests.support.drawn_slices import drawn_slices
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import ProfileShelf
 from timeline.analysis.overlap import overlap_of
-from timeline.cli import main
+from timeline.cli.main import main
 from timeline.errors import SourceError
 from timeline.records.tables import Records
 from timeline.selection import DETAIL_LAYERS
-from timeline.sources.base import Wanted
-from timeline.sources.discovery import discover
+from timeline.sources.source import Wanted
+from timeline.sources.finding.discovery import discover
 
 HARDWARE = "hwts.log.data.45.dev.profiler_default_tag.0.slice_0"
 TRAINING = "training_trace.46.dev.profiler_default_tag.0.slice_0"

@@ -32,19 +32,20 @@ from tests.support.places import DATA
 from tests.support.profile_shelf import ProfileShelf, change_fields
 from timeline.analysis.membership import membership_of
 from timeline.analysis.overlap import overlap_of
-from timeline.analysis.steps import StepOperators, with_steps
-from timeline.cli import main
+from timeline.analysis.steps import with_steps
+from timeline.options import StepOperators
+from timeline.cli.main import main
 from timeline.errors import RankIdentityError, SourceError
-from timeline.records.strings import StringPool
+from timeline.columns.strings import StringPool
 from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Records, Tasks
-from timeline.records.valid import valid
+from timeline.analysis.valid import valid
 from timeline.selection import DETAIL_LAYERS
-from timeline.sources.base import Wanted
-from timeline.sources.damage import Damage
-from timeline.sources.device_rows import read_aicpu_rows, read_device_rows
-from timeline.sources.discovery import discover
-from timeline.sources.framework_table import read_framework_table
-from timeline.sources.step_ticks import read_step_ticks
+from timeline.sources.source import Wanted
+from timeline.sources.common.damage import Damage
+from timeline.sources.mindspore.device_rows import read_aicpu_rows, read_device_rows
+from timeline.sources.finding.discovery import discover
+from timeline.sources.mindspore.framework_table import read_framework_table
+from timeline.sources.mindspore.step_ticks import read_step_ticks
 
 VERSIONS = ("mindspore-text", "mindspore-text-2.1")
 REAL = DATA / "mindspore-0.7-text"

@@ -23,18 +23,18 @@ from tests.support.drawn_slices import loaded_export
 from tests.support.loaded_picture import LoadedPicture
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import Profile, ProfileShelf, change_fields, tree_state
-from timeline.cli import main
+from timeline.cli.main import main
 from timeline.errors import NoProfileError, SourceError
-from timeline.records.strings import StringPool
+from timeline.columns.strings import StringPool
 from timeline.records.tables import NO_ID, NO_TIME, Records, StepPart
-from timeline.records.valid import valid
+from timeline.analysis.valid import valid
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Layer
-from timeline.sources.base import Source, Wanted
-from timeline.sources.device_clock import Anchor, CounterClock
-from timeline.sources.discovery import discover
-from timeline.sources.loose_table import LooseTable
-from timeline.sources.parsed_clock import ParsedClock
-from timeline.sources.sqlite_columns import open_database
+from timeline.sources.source import Source, Wanted
+from timeline.sources.common.device_clock import Anchor, CounterClock
+from timeline.sources.finding.discovery import discover
+from timeline.sources.decoders.sqlite_loose import LooseTable
+from timeline.sources.msprof_sqlite.clock import ParsedClock
+from timeline.sources.decoders.sqlite import open_database
 
 VERSIONS = ("msprof-sqlite", "msprof-sqlite-numbered", "msprof-sqlite-launched")
 RUN: dict[str, Any] = {"graphs": (1, 3), "planes": 3}

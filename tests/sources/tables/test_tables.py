@@ -26,20 +26,21 @@ from tests.support.places import DATA
 from tests.support.profile_shelf import Profile, ProfileShelf
 from timeline.analysis.cut import cut
 from timeline.analysis.overlap import overlap_of
-from timeline.analysis.steps import StepOperators, with_steps
-from timeline.cli import main
+from timeline.analysis.steps import with_steps
+from timeline.options import StepOperators
+from timeline.cli.main import main
 from timeline.errors import SourceError
-from timeline.records.columns import Codes
-from timeline.records.strings import StringPool
+from timeline.columns.columns import Codes
+from timeline.columns.strings import StringPool
 from timeline.records.tables import NO_CONTEXT, NO_ID, NO_TIME, Records, Tasks
 from timeline.selection import DETAIL_LAYERS, Selection
-from timeline.share import Request, share_of
-from timeline.sources import text_lines
-from timeline.sources.base import Source, Wanted
-from timeline.sources.damage import Damage
-from timeline.sources.discovery import discover
-from timeline.sources.step_table import read_step_table
-from timeline.sources.table_blocks import RowShape, read_blocks
+from timeline.ranks.rank_work import Request, share_of
+from timeline.sources.decoders import text_lines
+from timeline.sources.source import Source, Wanted
+from timeline.sources.common.damage import Damage
+from timeline.sources.finding.discovery import discover
+from timeline.sources.tables.step_table import read_step_table
+from timeline.sources.decoders.csv_blocks import RowShape, read_blocks
 
 LAYOUTS = ("kernel-details", "op-summary", "summary-directory")
 REAL = DATA / "torch-npu-text"

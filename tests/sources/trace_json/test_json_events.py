@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from timeline.errors import SourceError
 from timeline.records.tables import Omission
-from timeline.sources.damage import Damage
-from timeline.sources.json_events import BLOCK_BYTES, look_for_metadata, read_events
-from timeline.sources.trace_events import Args, Event
+from timeline.sources.common.damage import Damage
+from timeline.sources.trace_json.json_events import BLOCK_BYTES, look_for_metadata, read_events
+from timeline.sources.trace_json.events import Args, Event
 
 EventObject = dict[str, Any]
 

@@ -27,9 +27,9 @@ from hypothesis import strategies as st
 from tests.support.profile_shelf import ProfileShelf
 from tests.support.random_intervals import EPOCH_NS, SPAN_NS, Interval, intervals, laminar_intervals
 from timeline.errors import SourceError
-from timeline.records.columns import Codes, Columns, Float64, Int64, Rows, column
-from timeline.records.constant import constant
-from timeline.records.strings import NO_TEXT, StringPool
+from timeline.columns.columns import Codes, Columns, Float64, Int64, Rows, column
+from timeline.columns.constant import constant
+from timeline.columns.strings import NO_TEXT, StringPool
 from timeline.records.tables import (
     FLOAT_NOT_GIVEN,
     NO_CONTEXT,
@@ -47,14 +47,15 @@ from timeline.records.tables import (
     Tasks,
 )
 from timeline.selection import Layer
-from timeline.sources import event_scanner, trace_reader
-from timeline.sources.base import Wanted
-from timeline.sources.counter_units import name_and_unit
-from timeline.sources.damage import Damage
-from timeline.sources.discovery import discover
-from timeline.sources.json_events import read_events
-from timeline.sources.trace_events import Args, Event, Other, Value, number, text
-from timeline.sources.trace_reader import HELD_EVENTS, TraceFiles, read_trace
+from timeline.sources.trace_json import scanner
+from timeline.sources.trace_json import reader
+from timeline.sources.source import Wanted
+from timeline.sources.common.counters import name_and_unit
+from timeline.sources.common.damage import Damage
+from timeline.sources.finding.discovery import discover
+from timeline.sources.trace_json.json_events import read_events
+from timeline.sources.trace_json.events import Args, Event, Other, Value, number, text
+from timeline.sources.trace_json.reader import HELD_EVENTS, TraceFiles, read_trace
 
 EventObject = dict[str, Any]
 Row = tuple[object, ...]
@@ -80,11 +81,11 @@ class Writer(Protocol):
 @pytest.fixture(autouse=True, params=["scanned", "decoded"], scope="module")
 def _reader(request: pytest.FixtureRequest) -> Iterator[None]:
     """Everything holds for both ways to read events."""
-    if request.param == "scanned" and not event_scanner.is_compiled():
+    if request.param == "scanned" and not scanner.is_compiled():
         pytest.skip("the package was built without a compiler")
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "decoded":
-            patch.setattr(event_scanner, "Scanner", None)
+            patch.setattr(scanner, "Scanner", None)
         yield
 
 
@@ -105,10 +106,10 @@ def write(tmp_path_factory: pytest.TempPathFactory) -> Writer:
 def pieces(held_events: int, block_bytes: int = TINY_BLOCK) -> Iterator[None]:
     """Read in blocks of a size; as many events are held, and as many rows in small parts."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trace_reader, "HELD_EVENTS", held_events)
-        patch.setattr("timeline.records.columns.PILED_ROWS", held_events)
+        patch.setattr(reader, "HELD_EVENTS", held_events)
+        patch.setattr("timeline.columns.columns.PILED_ROWS", held_events)
         patch.setattr(
-            trace_reader, "read_events", functools.partial(read_events, block_bytes=block_bytes)
+            reader, "read_events", functools.partial(read_events, block_bytes=block_bytes)
         )
         yield
 
@@ -573,8 +574,8 @@ def test_only_lanes_that_were_misread_are_worth_a_second_pass(
         return read_events(path, TINY_BLOCK, damage, scan=scan)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trace_reader, "HELD_EVENTS", 1)
-        patch.setattr(trace_reader, "read_events", counted)
+        patch.setattr(reader, "HELD_EVENTS", 1)
+        patch.setattr(reader, "read_events", counted)
         read(path)
     assert opened == [path] * passes
 
@@ -1306,9 +1307,9 @@ def test_events_are_objects_only_for_a_while(write: Writer, names: str, only_sli
     }
     held = HeldEvents()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(event_scanner, "Scanner", None)
-        patch.setattr(trace_reader, "HELD_EVENTS", 100)
-        patch.setattr(trace_reader, "read_events", held.read)
+        patch.setattr(scanner, "Scanner", None)
+        patch.setattr(reader, "HELD_EVENTS", 100)
+        patch.setattr(reader, "read_events", held.read)
         read(write(orders[names]))
     assert held.blocks > 10
     assert 0 < held.most < 200

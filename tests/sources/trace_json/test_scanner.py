@@ -19,14 +19,16 @@ from hypothesis import strategies as st
 
 from tests.support.profile_shelf import ProfileShelf
 from timeline.errors import SourceError
-from timeline.records.strings import StringPool
+from timeline.columns.strings import StringPool
 from timeline.records.tables import FlowEnd, Records
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Layer
-from timeline.sources import event_scanner, json_events, trace_reader
-from timeline.sources.base import Wanted
-from timeline.sources.event_scanner import EventScanner, is_compiled
-from timeline.sources.trace_events import Args
-from timeline.sources.trace_reader import TraceFiles, read_trace
+from timeline.sources.trace_json import scanner
+from timeline.sources.trace_json import json_events
+from timeline.sources.trace_json import reader
+from timeline.sources.source import Wanted
+from timeline.sources.trace_json.scanner import EventScanner, is_compiled
+from timeline.sources.trace_json.events import Args
+from timeline.sources.trace_json.reader import TraceFiles, read_trace
 
 pytestmark = pytest.mark.skipif(
     not is_compiled(), reason="the package was built without a compiler"
@@ -107,7 +109,7 @@ def check_alike(path: Path, monkeypatch: pytest.MonkeyPatch, **how: bool) -> Non
     for layers in (DETAIL_LAYERS, SUMMARY_LAYERS):
         scanned = read(path, layers, **how)
         with monkeypatch.context() as patch:
-            patch.setattr(event_scanner, "Scanner", None)
+            patch.setattr(scanner, "Scanner", None)
             decoded = read(path, layers, **how)
         assert scanned == decoded
 
@@ -221,8 +223,8 @@ FILES = settings(
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have even small files read in several blocks, and made into tables in several turns."""
     in_blocks = functools.partial(json_events.read_events, block_bytes=700)
-    monkeypatch.setattr(trace_reader, "read_events", in_blocks)
-    monkeypatch.setattr(trace_reader, "HELD_EVENTS", 7)
+    monkeypatch.setattr(reader, "read_events", in_blocks)
+    monkeypatch.setattr(reader, "HELD_EVENTS", 7)
 
 
 @FILES
