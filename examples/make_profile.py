@@ -2,76 +2,17 @@
 
     python examples/make_profile.py OUT --layout torch-db --ranks 2 --steps 3 --seed 1
 
-Tests import it instead: `make_run` simulates one run, each writer renders that same run in one
-layout, and `expected_overlap` says what a correct summary of it shows.
+The run is simulated and written by the package `simulator` beside this file.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from profile_kineto import write_kineto
-from profile_mindspore import write_mindspore_timeline
-from profile_mindspore_display import write_mindspore_display
-from profile_mindspore_raw import write_mindspore_raw
-from profile_mindspore_text import write_mindspore_text
-from profile_mindstudio import write_mindformers, write_mindstudio
-from profile_model import Iteration, RankRun, Run, Step, Task
-from profile_msprof import CANN_9, UNKNOWN_TYPES
-from profile_msprof_sqlite import write_msprof_sqlite
-from profile_overlap import Segment, expected_overlap, overlap_segments
-from profile_raw import write_raw
-from profile_simulation import make_run
-from profile_tables import write_kernel_details, write_op_summary, write_summary_directory
-from profile_torch_database import write_torch_database
-from profile_torch_text import write_torch_text
-
-__all__ = [
-    "CANN_9",
-    "LAYOUTS",
-    "UNKNOWN_TYPES",
-    "Iteration",
-    "RankRun",
-    "Run",
-    "Segment",
-    "Step",
-    "Task",
-    "expected_overlap",
-    "main",
-    "make_run",
-    "overlap_segments",
-    "write_kernel_details",
-    "write_kineto",
-    "write_mindformers",
-    "write_mindspore_display",
-    "write_mindspore_raw",
-    "write_mindspore_text",
-    "write_mindspore_timeline",
-    "write_mindstudio",
-    "write_msprof_sqlite",
-    "write_op_summary",
-    "write_raw",
-    "write_summary_directory",
-    "write_torch_database",
-    "write_torch_text",
-]
-
-LAYOUTS: dict[str, Callable[[Run, Path], list[Path]]] = {
-    "torch-text": write_torch_text,
-    "torch-db": write_torch_database,
-    "mindspore-2.1": write_mindspore_timeline,
-    "mindstudio": write_mindstudio,
-    "mindformers": write_mindformers,
-    "raw": write_raw,
-    "msprof-sqlite": write_msprof_sqlite,
-    "kernel-details": write_kernel_details,
-    "op-summary": write_op_summary,
-    "kineto": write_kineto,
-    "mindspore-text": write_mindspore_text,
-    "mindspore-raw": write_mindspore_raw,
-}
+from simulator.layouts import LAYOUTS
+from simulator.simulation import make_run
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

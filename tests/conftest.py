@@ -1,4 +1,4 @@
-"""Turns the support of tests, Perfetto and profiles, into pytest fixtures."""
+"""Fixtures that tests of several folders use."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ import importlib.util
 import os
 import signal
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 from hypothesis import HealthCheck, settings
-from layout_table import ReadLayout, read_layout
-from perfetto_sql import TraceProcessor
-from profile_shelf import COMPARABLE, VARIANTS, ProfileShelf
 
+from tests.support.layout_table import ReadLayout, read_layout
+from tests.support.perfetto_sql import TraceProcessor
+from tests.support.profile_shelf import COMPARABLE, VARIANTS, Profile, ProfileShelf
+from tests.support.run_command import OPERATOR_VARIABLES, Command
 from timeline.ranks.processes import Processes
 
 if TYPE_CHECKING:
-    from perfetto_ui import PerfettoUi
+    from tests.support.perfetto_ui import PerfettoUi
 
 settings.register_profile(
     "tlexport",
@@ -55,6 +57,25 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProfileShelf]:
     assert shelf.changed() == []
 
 
+@pytest.fixture
+def command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Command:
+    """The command, in a directory of its own, which it is run in."""
+    directory = tmp_path / "here"
+    directory.mkdir()
+    monkeypatch.chdir(directory)
+    for variable in OPERATOR_VARIABLES:
+        monkeypatch.delenv(variable, raising=False)
+    return Command(directory, capsys)
+
+
+@pytest.fixture
+def profile(shelf: ProfileShelf) -> Profile:
+    """Two ranks, three steps of two graphs, with markers, counters, host calls and arrows."""
+    return shelf.get("mindstudio", graphs=(1, 3))
+
+
 @pytest.fixture(scope="session")
 def layouts(shelf: ProfileShelf) -> dict[str, ReadLayout]:
     """The same run read through every layout, with tasks of each kind in it."""
@@ -74,7 +95,7 @@ def ui() -> Iterator[PerfettoUi]:
     """Share one Perfetto UI between the tests that drop files on it."""
     if importlib.util.find_spec("playwright") is None:
         _do_without_browser("playwright is not installed")
-    from perfetto_ui import browser_path, perfetto_ui
+    from tests.support.perfetto_ui import browser_path, perfetto_ui
 
     if browser_path() is None:
         _do_without_browser("there is no Chromium on the PATH")

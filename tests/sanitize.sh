@@ -9,14 +9,14 @@ trap 'rm -rf "$copy"' EXIT
 cp -r timeline tests examples pyproject.toml "$copy"
 cd "$copy"
 include=$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["include"])')
-for module in encoders/_wire sources/_rows sources/_scanner; do
+for source in $(find timeline -name '_*.c'); do
     gcc -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -shared -fPIC \
         -Wall -Wextra -Wno-unused-parameter -DPy_LIMITED_API=0x030A0000 "-I$include" \
-        "timeline/$module.c" -o "timeline/$module.abi3.so"
+        "$source" -o "${source%.c}.abi3.so"
 done
 
 # Python itself is not compiled with them, and keeps some memory until it ends.
 LD_PRELOAD="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so)" \
     ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc PYTHONPATH=$copy \
-    python3 -m pytest -q tests/test_event_scanner.py tests/test_row_blocks.py tests/test_wire.py \
-    "$@"
+    python3 -m pytest -q tests/sources/trace_json/test_scanner.py \
+    tests/sources/decoders/test_sqlite_rows.py tests/encoders/test_protobuf_rows.py "$@"

@@ -1,4 +1,4 @@
-"""Turns large inputs, made from real profiles, into a table of how fast tlexport reads them.
+"""Measures how fast tlexport reads large inputs that are made from real profiles.
 
     python tests/bench [traces databases starts growth] [--runs 5] [--json table.json]
 
@@ -185,10 +185,11 @@ def traces(bench: Bench, inputs: Inputs) -> Iterator[Row]:
     command = [sys.executable, "-c", loads, str(one)]
     yield bench.measure("orjson.loads of that JSON", command, size, "MB")
     imports = (
-        "import sys; sys.path.insert(0, sys.argv[2]); from perfetto_sql import TraceProcessor;"
+        "import sys; sys.path.insert(0, sys.argv[2]);"
+        "from tests.support.perfetto_sql import TraceProcessor;"
         "TraceProcessor.load(open(sys.argv[1], 'rb').read())"
     )
-    command = [sys.executable, "-c", imports, str(one), str(ROOT / "tests")]
+    command = [sys.executable, "-c", imports, str(one), str(ROOT)]
     yield bench.measure("trace processor's import of that JSON", command, size, "MB")
     for jobs in ("1", "2"):
         command = bench.export(path, "--kind", "detail", "--jobs", jobs)

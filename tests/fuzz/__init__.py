@@ -1,1 +1,1 @@
-"""Turns random bytes into evidence that readers read them or refuse them, and do nothing else."""
+"""Fuzzing of every reader: random bytes are read or refused, and nothing else happens."""

@@ -1,4 +1,4 @@
-"""Turns valid text into text that is nearly valid: events, tokens, cells and bytes are changed."""
+"""Changes of valid text that leave it nearly valid: of events, tokens, cells and bytes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from random import Random
 
 import atheris
 
-from fuzz.words import KEYS, LONG, NUMBERS, OTHERS, STRINGS
+from tests.fuzz.words import KEYS, LONG, NUMBERS, OTHERS, STRINGS
 
 __all__ = ["bytes_change", "json_change", "table_change"]
 

@@ -1,4 +1,4 @@
-"""Turns a SQLite database into one that is nearly valid, and into a smaller one."""
+"""Changes that leave a SQLite database nearly valid, and ways to make it smaller."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from random import Random
 import apsw
 import atheris
 
-from fuzz.target import Still
+from tests.fuzz.target import Still
 
 __all__ = ["change_database", "shrink_database"]
 

@@ -1,4 +1,4 @@
-"""Turns faults into findings: the smallest input of each kind, kept in a directory."""
+"""Faults that fuzzing found: the smallest input of each kind, kept in a directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns the command line into runs of targets, one process after another, and a table."""
+"""The command: runs of targets, one process after another, and a table of them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fuzz import targets  # noqa: F401 - it registers them
-from fuzz.findings import Findings
-from fuzz.target import TARGETS, Target, chosen
-from fuzz.worker import COUNTS, SCRATCH
+from tests.fuzz import targets  # noqa: F401 - it registers them
+from tests.fuzz.findings import Findings
+from tests.fuzz.target import TARGETS, Target, chosen
+from tests.fuzz.worker import COUNTS, SCRATCH
+from tests.support.places import ROOT
 
 __all__ = ["main"]
 
-ROOT = Path(__file__).resolve().parents[2]
 MOST_DEATHS = 20
 """A target whose process dies so often is left alone."""
 ATHERIS_FOUND = frozenset({70, 71, 77})
@@ -91,12 +91,12 @@ class Fuzzing:
         Raises:
             SystemExit: it failed by itself, not by an input.
         """
-        places = [str(ROOT), str(ROOT / "tests"), str(ROOT / "examples")]
+        places = [str(ROOT), str(ROOT / "examples")]
         log = self.corpus / f"{arguments[1]}.log"
         self.corpus.mkdir(parents=True, exist_ok=True)
         with log.open("wb") as output:
             done = subprocess.run(
-                [sys.executable, "-m", "fuzz.worker", *map(str, arguments)],
+                [sys.executable, "-m", "tests.fuzz.worker", *map(str, arguments)],
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(places)},
                 stdout=None if arguments[0] == "try" else output,
                 stderr=output,

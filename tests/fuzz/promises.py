@@ -1,4 +1,4 @@
-"""Turns records and written files into proof that they keep what they promise."""
+"""Checks that records and written files keep what they promise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns the simulated run of examples/ into captures to fuzz in, and into small valid inputs."""
+"""Captures of a simulated run to fuzz in, and small valid inputs made from them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import apsw
-from make_profile import Run, make_run
-from profile_shelf import WRITERS
 
+from simulator.model import Run
+from simulator.simulation import make_run
+from tests.support.profile_shelf import WRITERS
 from timeline.sources.common.sample_tables import counter_tables
 
 __all__ = [

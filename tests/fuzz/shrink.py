@@ -1,10 +1,10 @@
-"""Turns an input into a smaller one that shows the same fault."""
+"""Makes an input smaller that still shows the same fault."""
 
 from __future__ import annotations
 
 import re
 
-from fuzz.target import Still
+from tests.fuzz.target import Still
 
 __all__ = ["shrink_text"]
 

@@ -1,4 +1,4 @@
-"""Turns a function that reads one file of a capture into a target to fuzz."""
+"""A target to fuzz: a function that reads one file of a capture, and what it starts from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns every reader into a target: what it reads, where, and from which valid inputs it starts.
+"""Every reader as a target: what it reads, where, and from which valid inputs it starts.
 
 A new reader is a function here with the decorator `target`: it is given the directory of a capture
 whose fuzzed files hold the input, and gives the records, or None where the reader gives none.
@@ -13,10 +13,10 @@ from zlib import crc32
 
 import numpy as np
 
-from fuzz.changes import bytes_change, json_change, table_change
-from fuzz.database import change_database, shrink_database
-from fuzz.promises import BrokenPromise
-from fuzz.seeds import (
+from tests.fuzz.changes import bytes_change, json_change, table_change
+from tests.fuzz.database import change_database, shrink_database
+from tests.fuzz.promises import BrokenPromise
+from tests.fuzz.seeds import (
     database_seeds,
     file_seeds,
     metadata_seeds,
@@ -25,8 +25,8 @@ from fuzz.seeds import (
     trace_seeds,
     write_capture,
 )
-from fuzz.shrink import shrink_text
-from fuzz.target import Form, target
+from tests.fuzz.shrink import shrink_text
+from tests.fuzz.target import Form, target
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError, TimelineError
 from timeline.records.tables import Records, Tasks

@@ -1,4 +1,4 @@
-"""Turns one input into what a reader made of it: records, a refusal, or a fault."""
+"""What a reader made of one input: records, a refusal, or a fault."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from fuzz.findings import Fault, fault_of
-from fuzz.promises import BrokenPromise, check_records, check_trace, check_valid
-from fuzz.target import Target
+from tests.fuzz.findings import Fault, fault_of
+from tests.fuzz.promises import BrokenPromise, check_records, check_trace, check_valid
+from tests.fuzz.target import Target
 from timeline.analysis.valid import valid
 from timeline.commands.export import export
 from timeline.errors import TimelineError

@@ -1,4 +1,4 @@
-"""Turns what readers look for, and what they should stumble over, into words to put into inputs."""
+"""Words to put into inputs: what readers look for, and what they should stumble over."""
 
 from __future__ import annotations
 

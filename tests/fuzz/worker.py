@@ -1,8 +1,8 @@
-"""Turns one target into a process that fuzzes it, or that tries single inputs.
+"""The process that fuzzes one target, or tries single inputs.
 
-    python -m fuzz.worker fuzz TARGET STATE CORPUS FINDINGS SEEDS SECONDS RUNS
-    python -m fuzz.worker shrink TARGET FINDINGS
-    python -m fuzz.worker try TARGET FILE...
+    python -m tests.fuzz.worker fuzz TARGET STATE CORPUS FINDINGS SEEDS SECONDS RUNS
+    python -m tests.fuzz.worker shrink TARGET FINDINGS
+    python -m tests.fuzz.worker try TARGET FILE...
 
 Only the modules that read, keep and draw records are instrumented: new code in them is what makes
 an input worth keeping. The counts lie in STATE, a mapped file, so they outlive the process.
@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING
 import atheris
 
 if TYPE_CHECKING:
-    from fuzz.target import Target
-    from fuzz.trial import Trial
+    from tests.fuzz.target import Target
+    from tests.fuzz.trial import Trial
 
 __all__ = ["COUNTS", "SCRATCH", "main"]
 
@@ -33,7 +33,7 @@ COUNTS = struct.Struct("<5Q")
 """Executions, refused, through the whole program, faults; microseconds since the first."""
 SCRATCH = next(place for place in ("/dev/shm", None) if place is None or Path(place).is_dir())
 """Where captures lie: in memory, if there is such a place."""
-INSTRUMENTED = ("sources", "records", "analysis", "tracks")
+INSTRUMENTED = ("sources", "records", "columns", "analysis", "tracks")
 HARD_LIMIT_SECONDS = 45
 """After this long in code that is not Python the process is given up."""
 SHRINK_SECONDS = 45
@@ -66,9 +66,9 @@ def _trial(
     Fuzzing ends the process at once, so then the place is one that the parent clears.
     """
     with _instrumented() if instrumented else contextlib.nullcontext():
-        from fuzz import targets  # noqa: F401 - it registers them
-        from fuzz.target import TARGETS
-        from fuzz.trial import Trial, limit_memory
+        from tests.fuzz import targets  # noqa: F401 - it registers them
+        from tests.fuzz.target import TARGETS
+        from tests.fuzz.trial import Trial, limit_memory
     target = TARGETS[name]
     with tempfile.TemporaryDirectory(prefix="tlexport-fuzz-", dir=place) as directory:
         trial = Trial(target, Path(directory))
@@ -91,7 +91,7 @@ def fuzz(
     """Fuzz until the time or the number of runs is over; this never returns."""
     trying = _trial(name, instrumented=True, place=Path(state).parent)
     with trying as (target, trial), Path(state).open("r+b") as file:
-        from fuzz.findings import Findings
+        from tests.fuzz.findings import Findings
 
         counts = mmap.mmap(file.fileno(), COUNTS.size)
         kept = Findings(Path(findings), target.form.suffix)
@@ -142,7 +142,7 @@ def fuzz(
 def shrink(name: str, findings: str) -> None:
     """Make every finding as small as it gets in some time."""
     with _trial(name, instrumented=False) as (target, trial):
-        from fuzz.findings import Findings
+        from tests.fuzz.findings import Findings
 
         kept = Findings(Path(findings), target.form.suffix)
         for path in kept.inputs():

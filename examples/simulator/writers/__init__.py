@@ -1,0 +1,1 @@
+"""One writer for each format that tlexport reads, named after its folder in `timeline/sources/`."""

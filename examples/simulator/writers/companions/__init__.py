@@ -1,0 +1,1 @@
+"""Files that lie beside the records of a capture: memory, host, and the profiler's own sums."""

@@ -1,0 +1,291 @@
+"""Traces of PyTorch's own profiler (Kineto), as if the run had been on GPUs."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from simulator.model import COMMUNICATION_STREAM, COMPUTE_STREAM, Collective, RankRun, Run, Task
+from simulator.writers.events import Event, exact_us
+from simulator.writers.session import HOST_NAME
+
+BASE_NS = 1_736_416_800_000_000_000
+"""What times count from: PyTorch takes a round moment some time before the run."""
+STREAMS = {2: 7, 3: 20, 4: 24}
+"""CUDA's default stream is 7, and libraries make theirs later."""
+_ALL_TO_ALL = (
+    ("cpu_op", "c10d::alltoall_base_"),
+    ("cpu_op", "record_param_comms"),
+    ("user_annotation", "nccl:all_to_all"),
+)
+"""What PyTorch records around the launch of an all-to-all, outermost first."""
+_DECIMALS = re.compile(r'"(ts|dur)": "([0-9.]+)"')
+_REPEATED_NS = (1, 2)
+"""Annotations on a device begin this much earlier and are this much longer than their kernels."""
+
+
+def write_kineto(
+    run: Run,
+    directory: str | Path,
+    *,
+    base_ns: int = BASE_NS,
+    distributed: bool = True,
+    announced: bool = False,
+) -> list[Path]:
+    """Write one trace per rank, every other one packed, and return them.
+
+    A base of 0 writes no base, as versions before 2.3 did, and a kernel names its own correlation
+    instead of its operator, as some of those did. A run that is not distributed does not say which
+    rank a trace is of. Collectives that are announced are all-to-alls, of which nothing tells but
+    the annotation and the operator around their launch, as before 2.2: NCCL runs them as sends and
+    receives.
+    """
+    written = []
+    for rank in run.ranks:
+        stamp = run.wall_ns(rank.end_ns)
+        name = f"{HOST_NAME}_{rank.os_pid}.{stamp}.pt.trace.json"
+        events = _Events(run, rank, base_ns, announced)
+        text = _document(run, events, base_ns, distributed).encode()
+        if rank.rank % 2:
+            name, text = f"{name}.gz", gzip.compress(text, mtime=0)
+        path = Path(directory) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text)
+        written.append(path)
+    return written
+
+
+def _document(run: Run, own: _Events, base_ns: int, distributed: bool) -> str:
+    world = len(run.ranks)
+    ranks = list(range(world))
+    group = {"pg_name": "0", "pg_desc": "default_pg", "backend_config": "cuda:nccl"}
+    head: dict[str, Any] = {
+        "schemaVersion": 1,
+        "deviceProperties": [
+            {"id": 0, "name": "GPU", "totalGlobalMem": 34_089_730_048, "numSms": 80},
+            {"id": 1, "name": "GPU", "totalGlobalMem": 34_089_730_048, "numSms": 80},
+        ],
+        "cupti_version": 26,
+    }
+    if distributed:
+        head["distributedInfo"] = {
+            "backend": "nccl",
+            "rank": own.rank.rank,
+            "world_size": world,
+            "pg_count": 1,
+            "pg_config": [group | {"pg_size": world, "ranks": ranks}],
+        }
+    head["displayTimeUnit"] = "ms"
+    if base_ns:
+        head["baseTimeNanoseconds"] = base_ns
+    events = ",\n".join(_DECIMALS.sub(r'"\1": \2', f"  {json.dumps(event)}") for event in own.all())
+    opening = json.dumps(head, indent=2).removesuffix("\n}")
+    return f'{opening},\n  "traceEvents": [\n{events}\n  ],\n  "traceName": "trace.json"\n}}\n'
+
+
+class _Events:
+    """The events of one rank."""
+
+    def __init__(self, run: Run, rank: RankRun, base_ns: int, announced: bool) -> None:
+        self._run, self.rank, self._base_ns = run, rank, base_ns
+        self._announced = announced
+        self._tasks = [task for one in rank.iterations for task in one.local_tasks]
+        self._collectives = [op for one in rank.iterations for op in one.collectives]
+        self._operators = dict(launching_operators(rank))
+
+    def all(self) -> Iterator[Event]:
+        yield from self._names()
+        yield from self._framework()
+        yield from self._runtime()
+        for task in self._tasks:
+            yield from self._device(task)
+        for one in self._collectives:
+            yield from self._collective(one)
+        yield from self._annotations()
+        yield from self._memory()
+        yield self._mark("Iteration Start: PyTorch Profiler", "Traces", self.rank.start_ns)
+        yield self._mark("Record Window End", "", self.rank.end_ns)
+
+    def _us(self, time_ns: int) -> str:
+        return exact_us(self._run.wall_ns(time_ns) - self._base_ns)
+
+    def _names(self) -> Iterator[Event]:
+        start = self._us(self.rank.start_ns)
+        for pid, label in ((self.rank.os_pid, "CPU"), (self.rank.device, "GPU 0")):
+            for name, args in (("name", {"name": "python"}), ("labels", {"labels": label})):
+                yield {
+                    "name": f"process_{name}",
+                    "ph": "M",
+                    "ts": start,
+                    "pid": pid,
+                    "tid": 0,
+                    "args": args,
+                }
+
+    def _span(
+        self,
+        category: str,
+        name: str,
+        place: tuple[Any, Any],
+        times_ns: tuple[int, int],
+        args: dict[str, Any],
+    ) -> Event:
+        return {
+            "ph": "X",
+            "cat": category,
+            "name": name,
+            "pid": place[0],
+            "tid": place[1],
+            "ts": self._us(times_ns[0]),
+            "dur": exact_us(times_ns[1] - times_ns[0]),
+            "args": args,
+        }
+
+    def _flow(self, end: str, category: str, number: int, place: tuple[int, int], at: int) -> Event:
+        return {
+            "ph": end,
+            "id": number,
+            "pid": place[0],
+            "tid": place[1],
+            "ts": self._us(at),
+            "cat": category,
+            "name": category,
+        } | ({"bp": "e"} if end == "f" else {})
+
+    def _framework(self) -> Iterator[Event]:
+        """Operators and Python frames; GPUs have no task queue."""
+        for number, call in enumerate(self.rank.framework_calls, 1):
+            if call.category in ("enqueue", "dequeue"):
+                continue
+            step = call.name.startswith("ProfilerStep#")
+            category = "user_annotation" if step else call.category
+            place, times = (self.rank.os_pid, call.thread), (call.start_ns, call.end_ns)
+            yield self._span(category, call.name, place, times, {"External id": number})
+            if call.sequence >= 0:
+                end = "f" if call.forward_thread else "s"
+                yield self._flow(end, "fwdbwd", call.sequence, place, call.start_ns)
+
+    def _runtime(self) -> Iterator[Event]:
+        launching = {task.connection_id for task in self._tasks}
+        collective = {one.connection_id for one in self._collectives}
+        launching |= collective
+        for call in self.rank.cann_calls:
+            if call.connection_id in launching:
+                copies = call.name == "aclrtMemcpyAsync"
+                name = "cudaMemcpyAsync" if copies else "cudaLaunchKernel"
+                place = (self.rank.os_pid, call.thread)
+                args = {"cbid": 211, "correlation": call.connection_id}
+                times = (call.start_ns, call.end_ns)
+                yield self._span("cuda_runtime", name, place, times, args)
+                yield self._flow("s", "ac2g", call.connection_id, place, call.start_ns)
+                if self._announced and call.connection_id in collective:
+                    for category, said in _ALL_TO_ALL:
+                        yield self._span(category, said, place, times, {})
+
+    def _place(self, stream: int) -> tuple[int, int]:
+        return self.rank.device, STREAMS[stream]
+
+    def _on_device(self, stream: int, correlation: int) -> dict[str, Any]:
+        device, number = self._place(stream)
+        operator, _ = self._operators.get(correlation, (correlation, ""))
+        named = operator if self._base_ns else correlation
+        args = {"device": device, "context": 1, "stream": number, "correlation": correlation}
+        return args | {"External id": named}
+
+    def _device(self, task: Task) -> Iterator[Event]:
+        args = self._on_device(task.stream, task.connection_id)
+        if task.kernel is not None:
+            category, name = "kernel", task.kernel.name
+            args |= {"grid": [task.kernel.blocks, 2, 1], "block": [128, 1, 1]}
+            args |= {"blocks per SM": 1.5, "est. achieved occupancy %": 38}
+        elif task.kind == "MEMCPY_ASYNC":
+            category, name = "gpu_memcpy", "Memcpy HtoD (Pinned -> Device)"
+            args |= {"bytes": 602_112, "memory bandwidth (GB/s)": 12.5}
+        elif task.kind == "EVENT_WAIT":
+            category, name = "cuda_sync", "Stream Wait Event"
+        else:  # recording an event leaves no trace on a GPU
+            return
+        place, times = self._place(task.stream), (task.start_ns, task.end_ns)
+        yield self._span(category, name, place, times, args)
+        yield self._flow("f", "ac2g", task.connection_id, place, task.start_ns)
+
+    def _collective(self, one: Collective) -> Iterator[Event]:
+        """An NCCL kernel with what its record_param_comms told."""
+        place = self._place(COMMUNICATION_STREAM)
+        world = len(self._run.ranks)
+        times = (one.start_ns, one.end_ns)
+        if self._announced:
+            name = "ncclDevKernel_SendRecv(ncclDevComm*, unsigned long, ncclWork*)"
+            args = self._on_device(COMMUNICATION_STREAM, one.connection_id)
+            yield self._span("kernel", name, place, times, args)
+            return
+        args = self._on_device(COMMUNICATION_STREAM, one.connection_id) | {
+            "Collective name": "allreduce",
+            "In msg nelems": one.count,
+            "Out msg nelems": one.count,
+            "Group size": world,
+            "dtype": "Float",
+            "Process Group Name": "0",
+            "Process Group Description": "default_pg",
+            "Process Group Ranks": str(list(range(world))),
+        }
+        name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+        yield self._span("kernel", name, place, times, args)
+        yield self._flow("f", "ac2g", one.connection_id, place, one.start_ns)
+
+    def _annotations(self) -> Iterator[Event]:
+        """What the host annotated, again around what it launched; and the span of the profiler."""
+        early_ns, longer_ns = _REPEATED_NS
+        for step in self.rank.steps:
+            first_ns = step.device_start_ns - early_ns
+            times = (first_ns, step.device_end_ns - early_ns + longer_ns)
+            place = self._place(COMPUTE_STREAM)
+            yield self._span("gpu_user_annotation", f"ProfilerStep#{step.id}", place, times, {})
+        times = (self.rank.start_ns, self.rank.end_ns)
+        yield self._span("Trace", "PyTorch Profiler (0)", ("Spans", "PyTorch Profiler"), times, {})
+
+    def _memory(self) -> Iterator[Event]:
+        """Every sample of the memory counter, as an allocation that changed the total."""
+        for time_ns, size in memory_samples(self.rank):
+            args = {"Total Reserved": 4 * size, "Total Allocated": size, "Bytes": 512}
+            yield {
+                "ph": "i",
+                "cat": "cpu_instant_event",
+                "s": "t",
+                "name": "[memory]",
+                "pid": self.rank.os_pid,
+                "tid": self.rank.main_thread,
+                "ts": self._us(time_ns),
+                "args": args | {"Device Id": self.rank.device, "Device Type": 1, "Addr": 1 << 46},
+            }
+
+    def _mark(self, name: str, place: str, time_ns: int) -> Event:
+        where = {"pid": place, "tid": place}
+        return {"name": name, "ph": "i", "s": "g", **where, "ts": self._us(time_ns)}
+
+
+def launching_operators(rank: RankRun) -> Iterator[tuple[int, tuple[int, str]]]:
+    """By correlation, the number and name of the operator that launched; leaves are inside of one.
+
+    A GPU has no leaves, but they are written like operators.
+    """
+    around: dict[int, tuple[int, int, str]] = {}
+    for number, call in enumerate(rank.framework_calls, 1):
+        if call.category != "cpu_op":
+            continue
+        if not call.launches:
+            around[call.thread] = (call.end_ns, number, call.name)
+        end_ns, outer, name = around.get(call.thread, (0, 0, ""))
+        told = (outer, name) if end_ns >= call.end_ns else (number, call.name)
+        for connection in call.launches:
+            yield connection, told
+
+
+def memory_samples(rank: RankRun) -> Iterable[tuple[int, int]]:
+    """What a trace tells of the allocated memory of a rank's device: times and bytes."""
+    (held,) = (one for one in rank.counters if (one.family, one.series) == ("NPU MEM", "APP"))
+    return held.samples

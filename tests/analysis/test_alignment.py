@@ -1,0 +1,225 @@
+"""Proves that alignment finds the clocks of simulated clusters, which are known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.simulated_cluster import Cluster, simulate
+from timeline.analysis.alignment import align
+from timeline.analysis.clocks import RankClock, join_clocks
+from timeline.analysis.collectives import Collectives, RankCollectives
+from timeline.columns.columns import Int64
+from timeline.records.clock import Clock, ClockMove
+
+
+def _off_by(cluster: Cluster) -> Int64:
+    """How far the offsets found are from the true ones, both counted from the lowest rank."""
+    found = align(cluster.ranks).offsets_ns
+    true = cluster.offsets_ns - cluster.offsets_ns[0]
+    return np.asarray(np.abs(found - true))
+
+
+@given(
+    ranks=st.integers(2, 24),
+    width=st.integers(2, 6),
+    ops=st.integers(12, 40),
+    seed=st.integers(0, 1 << 30),
+)
+@settings(max_examples=60, deadline=None)
+def test_offsets_are_found_within_the_noise(ranks: int, width: int, ops: int, seed: int) -> None:
+    """Rows and columns of a grid of ranks, late ranks, lost ops: every offset is found."""
+    noise_ns = 1500
+    cluster = simulate(
+        ranks, width=width, ops=ops, seed=seed, noise_ns=noise_ns, offset_ns=200_000, lost=0.1
+    )
+    assert _off_by(cluster).max() <= 4 * noise_ns
+
+
+def test_ranks_without_a_common_group_are_connected_through_others() -> None:
+    """Groups overlap in one rank each: a chain, whose ends never meet."""
+    cluster = simulate(
+        9,
+        groups=[(0, 1, 2), (2, 3, 4), (4, 5, 6), (6, 7, 8)],
+        ops=60,
+        noise_ns=500,
+        offset_ns=90_000,
+    )
+    assert _off_by(cluster).max() <= 1500
+    assert (align(cluster.ranks).island == 0).all()
+
+
+def test_islands_keep_their_own_clocks() -> None:
+    """Nothing relates two groups that share no rank: each keeps the clock of its lowest rank."""
+    cluster = simulate(4, groups=[(0, 1), (2, 3)], ops=30, noise_ns=200, offset_ns=50_000)
+    found = align(cluster.ranks)
+    assert found.island.tolist() == [0, 0, 2, 2]
+    true = cluster.offsets_ns
+    assert found.offsets_ns[[0, 2]].tolist() == [0, 0]
+    assert abs(found.offsets_ns[3] - (true[3] - true[2])) < 800
+
+
+def test_a_late_rank_moves_no_clock() -> None:
+    """A rank that comes 80 ms late to every collective is late, and its clock is right."""
+    cluster = simulate(8, ops=30, noise_ns=500, offset_ns=20_000, late={5: 80_000_000})
+    assert _off_by(cluster).max() <= 2000
+
+
+def test_refused_where_ends_say_less_than_clocks() -> None:
+    """Ends that differ by more than the clocks correct nothing, and the reason says so."""
+    cluster = simulate(2, ops=8, noise_ns=60_000, offset_ns=5_000, seed=3)
+    found = align(cluster.ranks)
+    assert found.offsets_ns.tolist() == [0, 0]
+    assert not found.used.any()
+    assert "no less than the clocks" in found.reasons[0]
+
+
+def test_refused_where_nothing_is_shared() -> None:
+    """Ranks without a common collective keep their clocks."""
+    cluster = simulate(3, groups=[(0,), (1,), (2,)], ops=5)
+    found = align(cluster.ranks)
+    assert found.reasons == ("no two ranks share 3 collectives that end together",)
+    assert found.ops.tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("kind", ["send", "receive", "batchSendRecv", "reduceScatter"])
+def test_ends_that_wait_are_not_used(kind: str) -> None:
+    """Ends of point-to-point ops and scatters differ by what they wait for."""
+    cluster = simulate(4, ops=20, kind=kind, offset_ns=50_000)
+    assert align(cluster.ranks).ops.tolist() == [0, 0, 0, 0]
+
+
+def test_a_rank_alone_is_on_no_common_clock() -> None:
+    """One rank has nobody to be aligned with."""
+    cluster = simulate(2, ops=20)
+    assert align(cluster.ranks[:1]).offsets_ns.tolist() == [0]
+    assert align([]).offsets_ns.tolist() == []
+
+
+def test_steps_that_one_rank_did_not_record_are_left_alone() -> None:
+    """A rank that began to record two steps later is matched by step, not by count."""
+    cluster = simulate(3, groups=[(0, 1, 2)], ops=40, steps=8, noise_ns=300, offset_ns=70_000)
+    own = cluster.ranks[1]
+    late = replace(own, ops=own.ops.take(own.ops.iteration >= 2))
+    found = align([cluster.ranks[0], late, cluster.ranks[2]])
+    true = cluster.offsets_ns - cluster.offsets_ns[0]
+    assert np.abs(found.offsets_ns - true).max() < 1500
+    assert found.ops[1] == len(late.ops)
+
+
+def test_a_thousand_ranks() -> None:
+    """1,024 ranks in rows and columns of 32: the found offsets are right."""
+    cluster = simulate(1024, width=32, ops=10, noise_ns=1000, offset_ns=100_000)
+    assert _off_by(cluster).max() < 2000
+
+
+@given(seed=st.integers(0, 1 << 30), ranks=st.integers(2, 12))
+@settings(max_examples=20, deadline=None)
+def test_drifts_are_found_and_put_right(seed: int, ranks: int) -> None:
+    """Clocks that run apart by up to 50 ppm: corrected ends agree within the noise all along."""
+    noise_ns = 500
+    cluster = simulate(
+        ranks, width=4, ops=120, seed=seed, noise_ns=noise_ns, offset_ns=50_000, drift_ppb=50_000
+    )
+    clocks = [RankClock(at, Clock(), False, None, own) for at, own in enumerate(cluster.ranks)]
+    joined = join_clocks(clocks)
+    ends: dict[int, list[int]] = {}
+    for own, move in zip(cluster.ranks, joined.moves, strict=True):
+        moved = own.moved(move.move).ops
+        for key, end_ns in zip(moved.key.tolist(), moved.end_ns.tolist(), strict=True):
+            ends.setdefault(key, []).append(end_ns)
+    apart = [max(own) - min(own) for own in ends.values() if len(own) > 1]
+    assert np.quantile(apart, 0.95) <= 8 * noise_ns
+    found = np.array([-move.move.drift_ppb for move in joined.moves])
+    true = cluster.drifts_ppb - cluster.drifts_ppb[0]
+    assert np.abs(found - true).max() <= 0.1 * 50_000
+
+
+def test_clocks_without_drift_get_none() -> None:
+    """Noise is no drift."""
+    cluster = simulate(8, ops=200, noise_ns=2000, offset_ns=80_000)
+    assert align(cluster.ranks).drifts_ppb.tolist() == [0] * 8
+
+
+@given(
+    offset=st.integers(-(10**12), 10**12),
+    drift=st.integers(-100_000, 100_000),
+    origin=st.integers(0, 2 * 10**18),
+    times=st.lists(st.integers(-(10**12), 10**12), min_size=2, max_size=20),
+)
+def test_moves_keep_order_and_have_a_way_back(
+    offset: int, drift: int, origin: int, times: list[int]
+) -> None:
+    """What came first stays first, and going back finds the first time that moves there."""
+    move = ClockMove(offset, drift, origin)
+    moved = [move.of_moment(origin + time) for time in sorted(times)]
+    assert moved == sorted(moved)
+    for time in moved:
+        back = move.back(time)
+        assert move.of_moment(back) >= time > move.of_moment(back - 1)
+
+
+def _at_microseconds(cluster: Cluster, ops: int) -> list[RankCollectives]:
+    """The first ops of each rank, with times that were rounded down to microseconds."""
+    made = []
+    for own in cluster.ranks:
+        held = own.ops.take(np.arange(ops))
+        start_ns, end_ns = held.start_ns // 1000 * 1000, held.end_ns // 1000 * 1000
+        made.append(replace(own, ops=replace(held, start_ns=start_ns, end_ns=end_ns)))
+    return made
+
+
+@given(seed=st.integers(0, 1 << 30), ranks=st.integers(2, 8))
+@settings(max_examples=40, deadline=None)
+def test_few_rounded_ends_move_no_clock(seed: int, ranks: int) -> None:
+    """Three AllReduces of integer microseconds cannot tell clocks that are off by less."""
+    group = tuple(range(ranks))
+    cluster = simulate(ranks, groups=[group], ops=3, noise_ns=700, offset_ns=1500, seed=seed)
+    found = align(_at_microseconds(cluster, 3))
+    assert not found.used.any()
+    assert found.offsets_ns.tolist() == [0] * ranks
+
+
+def test_rounded_ends_find_clocks_that_are_far_off() -> None:
+    """What is much more than a microsecond is seen by few ends too."""
+    cluster = simulate(4, groups=[(0, 1, 2, 3)], ops=3, noise_ns=300, offset_ns=400_000)
+    found = align(_at_microseconds(cluster, 3))
+    true = cluster.offsets_ns - cluster.offsets_ns[0]
+    assert np.abs(found.offsets_ns - true).max() < 3000
+
+
+def test_one_host_is_doubted_less_easily() -> None:
+    """Ranks of one host have one clock, unless ends say clearly that they do not."""
+    cluster = simulate(4, groups=[(0, 1, 2, 3)], ops=16, noise_ns=9000, offset_ns=40_000, seed=4)
+    assert align(cluster.ranks).used.all()
+    assert align(cluster.ranks, ["a", "a", "b", "b"]).used.all()
+    assert not align(cluster.ranks, ["a"] * 4).used.any()
+    far = simulate(4, groups=[(0, 1, 2, 3)], ops=16, noise_ns=9000, offset_ns=900_000, seed=4)
+    assert align(far.ranks, ["a"] * 4).used.all()
+
+
+def test_collectives_that_were_not_fitted_have_a_say() -> None:
+    """Clocks that AllReduces alone would move stay if all other collectives agree as they are."""
+    ends = simulate(4, groups=[(0, 1, 2, 3)], ops=6, noise_ns=300, offset_ns=9000, seed=2)
+    others = simulate(4, groups=[(0, 1, 2, 3)], ops=6, noise_ns=100, kind="alltoall", seed=2)
+    assert align(ends.ranks).used.all()
+    both = [
+        replace(own, ops=Collectives.concat([own.ops, other.ops]))
+        for own, other in zip(ends.ranks, others.ranks, strict=True)
+    ]
+    found = align(both)
+    assert not found.used.any()
+    assert "other collectives would end" in found.reasons[0]
+
+
+def test_the_spread_of_clocks_that_stay_is_theirs() -> None:
+    """How well recorded clocks agree is told of them, and not of clocks that were refused."""
+    cluster = simulate(2, groups=[(0, 1)], ops=12, noise_ns=3000, offset_ns=9000, seed=5)
+    found = align(cluster.ranks, ["a", "a"])
+    assert not found.used.any()
+    off_ns = abs(int(cluster.offsets_ns[1] - cluster.offsets_ns[0]))
+    assert found.spreads_ns.min() > off_ns / 2

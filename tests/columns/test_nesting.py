@@ -1,0 +1,137 @@
+"""Proves the order of edges and the search for enclosing intervals against plain brute force."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.random_intervals import (
+    EPOCH_NS,
+    Interval,
+    columns_of,
+    intervals,
+    is_laminar,
+    laminar_intervals,
+)
+from timeline.columns.nesting import edges_of, innermost, latest_open, parents_of
+
+
+def replayed(pairs: list[Interval]) -> list[Interval | None]:
+    """What a stack machine such as Perfetto's makes of the edges: each interval as it closed it.
+
+    It opens at each beginning and closes the newest open interval at each end, whichever interval
+    the end belongs to.
+    """
+    edges = edges_of(*columns_of(pairs))
+    drawn: list[Interval | None] = [None] * len(pairs)
+    stack: list[tuple[int, int]] = []
+    for row, is_end, time_ns in zip(
+        edges.row.tolist(), edges.is_end.tolist(), edges.time_ns.tolist(), strict=True
+    ):
+        if is_end:
+            opened, start_ns = stack.pop()
+            drawn[opened] = (start_ns, time_ns)
+        else:
+            stack.append((row, time_ns))
+    assert not stack
+    return drawn
+
+
+@given(laminar_intervals())
+def test_edges_of_nested_intervals_are_a_valid_bracket_sequence(pairs: list[Interval]) -> None:
+    edges = edges_of(*columns_of(pairs))
+    assert (np.diff(edges.time_ns) >= 0).all()
+    stack: list[int] = []
+    for row, is_end, depth in zip(
+        edges.row.tolist(), edges.is_end.tolist(), edges.depth.tolist(), strict=True
+    ):
+        if is_end:
+            assert stack.pop() == row, "an end closes what was opened last"
+        else:
+            stack.append(row)
+        assert depth == len(stack) - (0 if is_end else 1)
+    assert not stack
+
+
+@given(laminar_intervals())
+def test_a_stack_machine_draws_nested_intervals_as_they_are(pairs: list[Interval]) -> None:
+    assert replayed(pairs) == pairs
+
+
+@given(laminar_intervals())
+def test_longer_intervals_enclose_shorter_ones(pairs: list[Interval]) -> None:
+    edges = edges_of(*columns_of(pairs))
+    stack: list[int] = []
+    for row, is_end in zip(edges.row.tolist(), edges.is_end.tolist(), strict=True):
+        if is_end:
+            stack.pop()
+            continue
+        for outer in stack:
+            assert pairs[outer][0] <= pairs[row][0]
+            assert pairs[row][1] <= pairs[outer][1]
+        stack.append(row)
+
+
+@given(intervals())
+def test_nested_tells_exactly_whether_no_two_intervals_cross(pairs: list[Interval]) -> None:
+    assert edges_of(*columns_of(pairs)).nested() == is_laminar(pairs)
+
+
+def test_intervals_that_cross_would_be_drawn_wrong() -> None:
+    """The reason for lanes: a stack machine swaps the ends without a word."""
+    assert replayed([(100, 300), (200, 400)]) == [(100, 400), (200, 300)]
+
+
+def innermost_by_search(pairs: list[Interval], moment: int) -> Interval | None:
+    """The shortest interval that is open at a moment.
+
+    One without length is open at its own moment unless something longer starts there.
+    """
+    begun = any(start == moment < end for start, end in pairs)
+    found = [
+        (start, end)
+        for start, end in pairs
+        if start <= moment < end or (start == moment == end and not begun)
+    ]
+    return min(found, key=lambda pair: pair[1] - pair[0], default=None)
+
+
+@given(laminar_intervals())
+def test_innermost_is_the_shortest_interval_that_is_open(pairs: list[Interval]) -> None:
+    edges = sorted({edge for pair in pairs for edge in pair})
+    moments = range(edges[0] - 1, edges[-1] + 2) if edges else range(0)
+    rows = innermost(*columns_of(pairs), np.array(moments, np.int64))
+    found = [pairs[row] if row >= 0 else None for row in rows.tolist()]
+    assert found == [innermost_by_search(pairs, moment) for moment in moments]
+
+
+def test_innermost_of_nothing_is_nothing() -> None:
+    assert innermost(*columns_of([]), np.array([5])).tolist() == [-1]
+    assert innermost(*columns_of([(0, 9)]), np.empty(0, np.int64)).tolist() == []
+
+
+@given(laminar_intervals())
+def test_parents_are_what_is_open_around_a_beginning(pairs: list[Interval]) -> None:
+    edges = edges_of(*columns_of(pairs))
+    wanted = [-1] * len(pairs)
+    stack: list[int] = []
+    for row, is_end in zip(edges.row.tolist(), edges.is_end.tolist(), strict=True):
+        if is_end:
+            stack.pop()
+        else:
+            wanted[row] = stack[-1] if stack else -1
+            stack.append(row)
+    assert parents_of(edges).tolist() == wanted
+
+
+@given(intervals(), st.lists(st.integers(EPOCH_NS - 1, EPOCH_NS + 40), max_size=10))
+def test_latest_open_is_found_among_intervals_that_cross(
+    pairs: list[Interval], moments: list[int]
+) -> None:
+    """The last to begin of those that are open; of nested ones this is the innermost."""
+    found = latest_open(*columns_of(pairs), np.array(moments, np.int64))
+    for moment_ns, row in zip(moments, found.tolist(), strict=True):
+        opened = [own for own in pairs if own[0] <= moment_ns < own[1]]
+        wanted = max(opened, key=lambda own: (own[0], -own[1]), default=None)
+        assert (pairs[row] if row >= 0 else None) == wanted

@@ -1,0 +1,231 @@
+"""Proves that an export has its name, replaces nothing, and leaves nothing else behind."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.drawn_slices import drawn_slices
+from tests.support.perfetto_sql import TraceProcessor
+from tests.support.profile_shelf import (
+    Profile,
+    ProfileShelf,
+    tree_state,
+)
+from tests.support.run_command import Command
+from timeline.encoders.sink import Draft, write_draft
+
+SUFFIXES = (".pftrace", ".pftrace.gz", ".json", ".json.gz")
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ((), "timeline-summary-r0-1.pftrace"),
+        (("--ranks", "1"), "timeline-summary-r1.pftrace"),
+        (("--kind", "detail", "--ranks", "0,1"), "timeline-detail-r0-1.pftrace"),
+        (
+            ("--kind", "detail", "--graphs", "3", "--steps", "2-3"),
+            "timeline-detail-r0-1-g3-s2-3.pftrace",
+        ),
+    ],
+)
+def test_default_name(
+    command: Command, profile: Profile, options: Sequence[str], name: str
+) -> None:
+    """Without -o the file lies in the current directory, named after what is in it."""
+    outcome = command(profile.path, *options)
+    assert outcome.code == 0
+    assert command.files() == [name]
+    assert f"Wrote {name}  " in outcome.out
+    assert "https://ui.perfetto.dev" in outcome.out
+    command.loaded(name)
+
+
+def test_default_name_of_scattered_ranks(command: Command, shelf: ProfileShelf) -> None:
+    """Ranks that do not follow each other are listed in the name."""
+    five = shelf.get("torch-db", ranks=5, steps=1)
+    assert command(five.path, "--ranks", "0,2-4").code == 0
+    assert command.files() == ["timeline-summary-r0,2-4.pftrace"]
+
+
+def test_existing_file_is_kept(command: Command, profile: Profile) -> None:
+    """A file that exists stays as it is until --force is given; then it is replaced."""
+    target = command.directory / "mine.pftrace"
+    target.write_bytes(b"precious")
+    outcome = command(profile.path, "-o", "mine.pftrace")
+    assert (outcome.code, outcome.out) == (1, "")
+    assert "mine.pftrace exists" in outcome.err
+    assert "--force" in outcome.err
+    assert target.read_bytes() == b"precious"
+    assert command(profile.path, "-o", "mine.pftrace", "--force").code == 0
+    assert len(drawn_slices(command.loaded("mine.pftrace"))) > 0
+    assert command.files() == ["mine.pftrace"]
+
+
+@pytest.mark.parametrize("kind", ["summary", "detail"])
+def test_suffix_decides_the_format(command: Command, profile: Profile, kind: str) -> None:
+    """.pftrace, .json and both with .gz hold the same slices; .gz is the file itself, packed."""
+    contents = {}
+    for suffix in SUFFIXES:
+        report = command.report(profile.path, "--kind", kind, "-o", f"out{suffix}")
+        (output,) = report["outputs"]
+        data = (command.directory / f"out{suffix}").read_bytes()
+        assert output["bytes"] == len(data)
+        assert output["format"] == suffix.split(".")[1]
+        contents[suffix] = gzip.decompress(data) if suffix.endswith(".gz") else data
+        slices = drawn_slices(command.loaded(f"out{suffix}"))
+        assert output["slices"] == len(slices)
+        assert Counter(one.name for one in slices) == Counter(
+            one.name for one in drawn_slices(command.loaded("out.pftrace"))
+        )
+    assert contents[".json"] == contents[".json.gz"]
+    assert json.loads(contents[".json"])["traceEvents"]
+    loaded = [TraceProcessor.load(contents[suffix]) for suffix in (".pftrace", ".pftrace.gz")]
+    assert drawn_slices(loaded[0]) == drawn_slices(loaded[1])
+
+
+def test_same_input_same_bytes(command: Command, profile: Profile) -> None:
+    """Exporting twice gives the same bytes, packed or not."""
+    for suffix in SUFFIXES:
+        for name in ("a", "b"):
+            command.report(profile.path, "--kind", "detail", "-o", f"{name}{suffix}")
+        files = [(command.directory / f"{name}{suffix}").read_bytes() for name in ("a", "b")]
+        assert files[0] == files[1]
+
+
+@pytest.mark.parametrize("name", ["out.txt", "out", "out.gz", "out.pftrace.zip", "out.JSON.bz2"])
+def test_unknown_suffix(command: Command, profile: Profile, name: str) -> None:
+    """A suffix that names no format is an error that lists those that do."""
+    outcome = command(profile.path, "-o", name)
+    assert outcome.code == 2
+    assert all(suffix in outcome.err for suffix in SUFFIXES)
+    assert command.files() == []
+
+
+def test_output_that_cannot_be(command: Command, profile: Profile) -> None:
+    """A directory as output, or one that is not there, is an error before anything is read."""
+    (command.directory / "taken.pftrace").mkdir()
+    for name in ("taken.pftrace", "absent/out.pftrace"):
+        outcome = command(profile.path, "-o", name, "--force")
+        assert outcome.code == 1
+        assert name.partition("/")[0] in outcome.err
+    assert command.files() == ["taken.pftrace"]
+
+
+def test_input_cannot_be_the_output(command: Command, shelf: ProfileShelf, tmp_path: Path) -> None:
+    """Not even --force replaces a file of the profile: inputs are never changed."""
+    text = shelf.copy("torch-text", tmp_path / "run", ranks=1)
+    trace = text.captures[0] / "ASCEND_PROFILER_OUTPUT" / "trace_view.json"
+    before = tree_state(text.path)
+    assert command(text.path, "-o", trace, "--force").code == 1
+    assert tree_state(text.path) == before
+
+
+WRITE_DRAFT = "timeline.fitting.writer.write_draft"
+
+
+def failing_after(drafts: int, error: type[BaseException]) -> Callable[..., Draft]:
+    """`write_draft` that meets an error in the middle of draft number `drafts`, from 1."""
+    numbers = itertools.count(1)
+
+    def torn(pieces: Iterable[bytes]) -> Iterator[bytes]:
+        yield from itertools.islice(pieces, 1)
+        raise error("in the middle of a file")
+
+    def write(pieces: Iterable[bytes], *rest: Any, **named: Any) -> Draft:
+        return write_draft(torn(pieces) if next(numbers) == drafts else pieces, *rest, **named)
+
+    return write
+
+
+@pytest.mark.parametrize("error", [RuntimeError, MemoryError, KeyboardInterrupt, OSError])
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_nothing_left_when_encoding_fails(
+    command: Command,
+    profile: Profile,
+    monkeypatch: pytest.MonkeyPatch,
+    suffix: str,
+    error: type[BaseException],
+) -> None:
+    """Whatever ends the encoding, neither the file nor a temporary one is there afterwards."""
+    monkeypatch.setattr(WRITE_DRAFT, failing_after(1, error))
+    expect_failure(command, error, profile.path, "--kind", "detail", "-o", f"out{suffix}")
+    assert command.files() == []
+
+
+@pytest.mark.parametrize(
+    ("fit", "share"),
+    [("coarsen", 0.35), ("coarsen", 0.55), ("steps", 0.5), ("split", 0.6)],
+)
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_nothing_left_when_a_later_draft_fails(
+    command: Command,
+    shelf: ProfileShelf,
+    monkeypatch: pytest.MonkeyPatch,
+    fit: str,
+    share: float,
+    error: type[BaseException],
+) -> None:
+    """Whichever draft of a search fails, the others go as well; an old file keeps its bytes."""
+    long = shelf.get("torch-db", steps=6)
+    size = command.report(long.path, "--kind", "detail", "-o", "out.pftrace")["outputs"][0]["bytes"]
+    before = (command.directory / "out.pftrace").read_bytes()
+    arguments = ("--kind", "detail", "--fit", fit, "--force", "--limit", f"{int(size * share)}B")
+    written = itertools.count()
+
+    def counting(*pieces: Any, **named: Any) -> Draft:
+        next(written)
+        return write_draft(*pieces, **named)
+
+    monkeypatch.setattr(WRITE_DRAFT, counting)
+    assert command(long.path, *arguments, "-o", "other.pftrace").code == 0
+    for path in command.directory.glob("other*"):
+        path.unlink()
+    drafts = next(written)
+    assert drafts > 0
+    for number in range(1, drafts + 1):
+        monkeypatch.setattr(WRITE_DRAFT, failing_after(number, error))
+        expect_failure(command, error, long.path, *arguments, "-o", "out.pftrace")
+        assert command.files() == ["out.pftrace"]
+        assert (command.directory / "out.pftrace").read_bytes() == before
+
+
+def expect_failure(command: Command, error: type[BaseException], *arguments: str | Path) -> None:
+    """Run the command into an error: known ones are told, others are bugs and stay visible."""
+    if error is KeyboardInterrupt:
+        assert command(*arguments).code == 130
+    elif error is OSError:
+        outcome = command(*arguments)
+        assert outcome.code == 1
+        assert "cannot be written" in outcome.err
+    else:
+        with pytest.raises(error, match="in the middle of a file"):
+            command(*arguments)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no limit on file sizes")
+def test_full_disk(command: Command, profile: Profile) -> None:
+    """When the system refuses to write on, the error says so and no file is left."""
+    code = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000));"
+        "from timeline.cli.main import main; sys.exit(main())"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code, str(profile.path), "-o", "out.pftrace"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 1
+    assert "out.pftrace: cannot be written" in ran.stderr
+    assert command.files() == []

@@ -1,0 +1,141 @@
+"""Proves that the schema in proto/, the one in the code and the one in the files are the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from grpc_tools import protoc
+
+from tests.support.places import ROOT
+from tests.support.profile_shelf import ProfileShelf
+from tests.support.trace_packets import packets_of
+from timeline.commands.export import export
+from timeline.encoders.schema import EXTENDED_FILE, FILE_NAME, MESSAGES, descriptor_bytes
+from timeline.selection import Kind
+
+TRACK_EVENT = """
+syntax = "proto2";
+package perfetto.protos;
+message TrackEvent { extensions 1000 to 9999; }
+"""
+"""What the schema needs to know of Perfetto's own track_event.proto."""
+
+_Message = Any
+"""Classes of messages are made at run time, so there is no static type for them."""
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> descriptor_pb2.FileDescriptorSet:
+    """proto/tlexport.proto and what it imports, as protoc understands them."""
+    folder = tmp_path_factory.mktemp("proto")
+    stub = folder / EXTENDED_FILE
+    stub.parent.mkdir(parents=True)
+    stub.write_text(TRACK_EVENT, encoding="utf-8")
+    result = folder / "descriptors.bin"
+    options = [f"-I{ROOT}", f"-I{folder}", "--include_imports", f"--descriptor_set_out={result}"]
+    assert protoc.main(["protoc", *options, FILE_NAME]) == 0
+    return descriptor_pb2.FileDescriptorSet.FromString(result.read_bytes())
+
+
+def file_named(found: descriptor_pb2.FileDescriptorSet, name: str) -> _Message:
+    return next(file for file in found.file if file.name == name)
+
+
+def without_json_names(file: _Message) -> _Message:
+    """protoc adds camel-case names for JSON, which say nothing that the names do not."""
+    for field in [*file.extension, *(field for own in file.message_type for field in own.field)]:
+        field.ClearField("json_name")
+    return file
+
+
+def test_the_proto_file_equals_the_schema_of_the_code(
+    compiled: descriptor_pb2.FileDescriptorSet,
+) -> None:
+    """Names, numbers, labels, types, extensions, package and imports, in the same order."""
+    wanted = without_json_names(file_named(compiled, FILE_NAME))
+    wanted.ClearField("syntax")  # proto2 is the default
+    embedded = descriptor_pb2.FileDescriptorSet.FromString(descriptor_bytes())
+    assert len(embedded.file) == 1
+    assert embedded.file[0] == wanted
+
+
+def test_extensions_lie_in_the_range_that_perfetto_leaves_free(
+    compiled: descriptor_pb2.FileDescriptorSet,
+) -> None:
+    numbers = [extension.number for extension in file_named(compiled, FILE_NAME).extension]
+    assert len(numbers) == len(set(numbers)) == len(MESSAGES)
+    assert all(9900 <= number <= 9999 for number in numbers)
+
+
+@pytest.fixture(scope="module")
+def packets(shelf: ProfileShelf, tmp_path_factory: pytest.TempPathFactory) -> list[_Message]:
+    """The packets of a detail export."""
+    target = tmp_path_factory.mktemp("schema") / "detail.pftrace"
+    export(shelf.get("torch-db").path, target, kind=Kind.DETAIL)
+    return list(packets_of(target.read_bytes()))
+
+
+@pytest.fixture(scope="module")
+def pool(
+    packets: list[_Message], compiled: descriptor_pb2.FileDescriptorSet
+) -> descriptor_pool.DescriptorPool:
+    """A pool that knows TrackEvent, and of tlexport only what the trace itself says."""
+    made = descriptor_pool.DescriptorPool()
+    made.AddSerializedFile(file_named(compiled, EXTENDED_FILE).SerializeToString())
+    for packet in packets:
+        for file in packet.extension_descriptor.extension_set.file:
+            made.AddSerializedFile(file.SerializeToString())
+    return made
+
+
+def test_the_embedded_schema_is_that_of_the_code(packets: list[_Message]) -> None:
+    embedded = [
+        packet.extension_descriptor.extension_set.SerializeToString()
+        for packet in packets
+        if packet.HasField("extension_descriptor")
+    ]
+    assert embedded == [descriptor_bytes()]
+    first_event = next(at for at, packet in enumerate(packets) if packet.HasField("track_event"))
+    described = next(
+        at for at, packet in enumerate(packets) if packet.HasField("extension_descriptor")
+    )
+    assert described < first_event
+
+
+def test_any_protobuf_library_reads_typed_args_with_the_embedded_schema(
+    packets: list[_Message], pool: descriptor_pool.DescriptorPool
+) -> None:
+    track_event = message_factory.GetMessageClass(
+        pool.FindMessageTypeByName("perfetto.protos.TrackEvent")
+    )
+    found: dict[str, list[_Message]] = {}
+    for message in MESSAGES.values():
+        extension = pool.FindExtensionByName(f"tlexport.{message.extension}")
+        message_factory.GetMessageClass(extension.message_type)
+        for packet in packets:
+            event = track_event.FromString(packet.track_event.SerializeToString())
+            if event.HasExtension(extension):
+                found.setdefault(message.extension, []).append(event.Extensions[extension])
+    assert {"task", "hccl", "communication", "step"} <= found.keys()
+    assert all(task.task_id > 0 for task in found["task"] if task.HasField("task_id"))
+    assert any(task.HasField("task_id") for task in found["task"])
+    moved = [task for task in found["hccl"] if task.HasField("size_bytes")]
+    assert moved
+    assert {task.size_bytes for task in moved} == {4, 2_064_384}
+    assert {op.count for op in found["communication"]} == {4_097_000}
+    assert {step.iteration for step in found["step"]} == {1, 2, 3}
+
+
+def test_events_hold_no_field_that_neither_perfetto_nor_the_schema_knows(
+    packets: list[_Message], pool: descriptor_pool.DescriptorPool
+) -> None:
+    from google.protobuf.unknown_fields import UnknownFieldSet
+
+    known = {message.number for message in MESSAGES.values()}
+    unknown = {
+        field.field_number for packet in packets for field in UnknownFieldSet(packet.track_event)
+    }
+    assert unknown
+    assert unknown <= known

@@ -1,0 +1,844 @@
+"""Proves of each defect that earlier timeline tools are known for that we do not have it.
+
+The numbers D1 to D20 are those of the list of defects that the product was specified with.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sqlite3
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from simulator.model import RankRun
+from simulator.overlap import expected_overlap
+from tests.support.drawn_slices import DrawnSlice, drawn_rows, drawn_slices
+from tests.support.perfetto_sql import TraceProcessor
+from tests.support.profile_shelf import (
+    Event,
+    Profile,
+    ProfileShelf,
+    change_events,
+    change_fields,
+    tree_state,
+)
+from timeline.cli.main import main
+
+Report = dict[str, Any]
+OVERLAP_ROWS = ("Computing", "Communication", "Communication(Not Overlapped)", "Free")
+
+
+@dataclass(frozen=True)
+class Exporter:
+    """Runs the command into a directory and hands back what it wrote and said."""
+
+    directory: Path
+    capsys: pytest.CaptureFixture[str]
+
+    def report(self, profile: Path, *options: str, name: str = "out.pftrace") -> Report:
+        """The report of an export that has to succeed."""
+        output = str(self.directory / name)
+        code = main([str(profile), *options, "--json", "--force", "-o", output])
+        said = self.capsys.readouterr()
+        assert code == 0, said.err
+        report: Report = json.loads(said.out)
+        return report
+
+    def picture(self, profile: Path, *options: str) -> TraceProcessor:
+        """The Perfetto file of an export, loaded without any import error."""
+        self.report(profile, *options)
+        return self.loaded("out.pftrace")
+
+    def loaded(self, name: str) -> TraceProcessor:
+        processor = TraceProcessor.load((self.directory / name).read_bytes())
+        assert processor.import_errors() == []
+        return processor
+
+    def chrome(self, profile: Path, *options: str) -> list[Event]:
+        """The events of the Chrome file of an export."""
+        self.report(profile, *options, name="out.json")
+        document = json.loads((self.directory / "out.json").read_text(encoding="utf-8"))
+        events: list[Event] = document["traceEvents"]
+        return events
+
+    def refusal(self, profile: Path, *options: str, code: int) -> str:
+        """What is said about an export that has to fail, which leaves no file."""
+        before = sorted(self.directory.iterdir())
+        output = str(self.directory / "refused.pftrace")
+        assert main([str(profile), *options, "-o", output]) == code
+        said = self.capsys.readouterr()
+        assert said.out == ""
+        assert sorted(self.directory.iterdir()) == before
+        return said.err
+
+
+@pytest.fixture
+def export(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Exporter:
+    directory = tmp_path / "written"
+    directory.mkdir()
+    return Exporter(directory, capsys)
+
+
+def only(directory: Path, pattern: str) -> Path:
+    """The one file below a directory that a pattern fits."""
+    (found,) = sorted(directory.rglob(pattern))
+    return found
+
+
+def hardware_tasks(rank: RankRun) -> int:
+    return len(rank.switches) + sum(len(one.tasks) for one in rank.iterations)
+
+
+def below(slices: Iterable[DrawnSlice], name: str) -> dict[tuple[str, ...], list[DrawnSlice]]:
+    """Slices by the part of their row below a name; rows without the name are left out."""
+    found: dict[tuple[str, ...], list[DrawnSlice]] = defaultdict(list)
+    for one in slices:
+        if name in one.row:
+            found[one.row[one.row.index(name) + 1 :]].append(one)
+    return found
+
+
+def without_processes(trace: Path, names: Iterable[str]) -> None:
+    """Remove the processes with these names from a trace, with all their events."""
+    events = json.loads(trace.read_text(encoding="utf-8"))
+    gone = {
+        event["pid"]
+        for event in events
+        if event["name"] == "process_name" and event["args"]["name"] in names
+    }
+    change_events(trace, lambda event: None if event["pid"] in gone else event)
+
+
+SELECTIONS = {
+    "everything": (),
+    "graph": ("--graphs", "3"),
+    "step": ("--steps", "2"),
+    "graph and step": ("--graphs", "1", "--steps", "2-3"),
+    "rank": ("--ranks", "1"),
+    "window": ("--window", "30%:70%"),
+    "rank and window": ("--ranks", "0", "--window", "50%:"),
+    "graphs apart": ("--graphs", "3", "--no-merge-graphs"),
+    "layers": ("--graphs", "3", "--layers", "steps,overlap,communication"),
+}
+
+
+# -- D1 --------------------------------------------------------------------------------------------
+
+
+def test_d1_tracks_of_a_rank_shift_alike(
+    shelf: ProfileShelf, tmp_path: Path, export: Exporter
+) -> None:
+    """When hosts are joined, every track of a rank moves by the one offset that is reported."""
+    profile = shelf.copy("mindspore-2.1", tmp_path / "run")
+    other = only(profile.captures[1], "info.json.1")
+    change_fields(other, {"hostname": "other", "mac": "02-00-00-00-00-02"})
+    start = only(profile.captures[1], "start_info.1")
+    told = json.loads(start.read_text(encoding="utf-8"))
+    change_fields(start, {"collectionTimeBegin": str(int(told["collectionTimeBegin"]) + 4_000_100)})
+    arguments = ("--kind", "detail", "--group-by", "rank", "--align", "recorded")
+    joined = drawn_slices(export.picture(profile.path, *arguments))
+    reported = {
+        row["rank"]: row["offset_ns"] for row in export.report(profile.path, *arguments)["ranks"]
+    }
+    assert reported[1] - reported[0] == 4_000_100_000
+    for rank in (0, 1):
+        alone = drawn_slices(export.picture(profile.path, *arguments, "--ranks", str(rank)))
+        before, after = below(alone, f"Rank {rank}"), below(joined, f"Rank {rank}")
+        before.pop((), None)  # the row around all others, which joins ranks
+        layers = {row[0] for row in before}
+        assert {"Step Trace", "Overlap Analysis", "Ascend Hardware", "Communication"} <= layers
+        assert before.keys() == after.keys()
+        for row, slices in before.items():
+            moved = [(one.start_ns + reported[rank], one.duration_ns) for one in slices]
+            assert sorted(moved) == sorted((one.start_ns, one.duration_ns) for one in after[row])
+
+
+# -- D2 --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("spelling", [None, "Model Id", "model id"], ids=str)
+def test_d2_graph_filter_keeps_communication(
+    shelf: ProfileShelf, tmp_path: Path, export: Exporter, spelling: str | None
+) -> None:
+    """A graph's HCCL rows stay with it, whichever way the export spells the graph's id."""
+    profile = shelf.copy("mindstudio", tmp_path / "run", ranks=1, graphs=(1, 3))
+    if spelling is not None:
+        trace = only(profile.captures[0], "msprof_2*.json")
+        change_events(trace, lambda event: with_graph_spelled(event, spelling))
+    picture = export.picture(profile.path, "--kind", "detail", "--graphs", "3")
+    (rank,) = profile.run.ranks
+    own = [one for one in rank.iterations if one.graph == 3]
+    reduces = [reduce for one in own for reduce in one.collectives]
+    ops = drawn_slices(picture, "Communication", "Group 0 Communication")
+    planes = [
+        one for one in drawn_slices(picture, "Communication") if one.row[-1].startswith("Plane ")
+    ]
+    hardware = drawn_slices(picture, "Ascend Hardware")
+    assert [one.name for one in ops] == [reduce.name for reduce in reduces]
+    assert len(planes) == sum(len(reduce.tasks) for reduce in reduces)
+    assert len(hardware) == sum(len(one.tasks) for one in own)
+
+
+def with_graph_spelled(event: Event, spelling: str) -> Event:
+    args = event.get("args", {})
+    return event | {
+        "args": {spelling if key.lower() == "model id" else key: args[key] for key in args}
+    }
+
+
+# -- D3, D4 ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("selection", SELECTIONS)
+def test_d3_every_track_has_a_name(shelf: ProfileShelf, export: Exporter, selection: str) -> None:
+    """No selection costs a row its name, in either format."""
+    profile = shelf.get("mindstudio", graphs=(1, 3))
+    arguments = ("--kind", "detail", *SELECTIONS[selection])
+    rows = drawn_rows(export.picture(profile.path, *arguments))
+    assert rows
+    assert all(name for row in rows.values() for name in row)
+    events = export.chrome(profile.path, *arguments)
+    names: dict[tuple[str, int, int], str] = {
+        (event["name"], event["pid"], event["tid"]): event["args"]["name"]
+        for event in events
+        if event["name"] in ("process_name", "thread_name")
+    }
+    drawn = {(event["pid"], event["tid"]) for event in events if event["ph"] == "X"}
+    assert drawn
+    assert all(
+        names["process_name", pid, 0] and names["thread_name", pid, tid] for pid, tid in drawn
+    )
+    planes = {
+        names["thread_name", pid, tid]
+        for pid, tid in drawn
+        if "Communication" in names["process_name", pid, 0]
+    }
+    assert {"Group 0 Communication", "Group 0 Plane 0", "Group 0 Plane 1"} <= planes
+
+
+@pytest.mark.parametrize("kind", ["summary", "detail"])
+@pytest.mark.parametrize("selection", SELECTIONS)
+def test_d4_overlap_for_every_selection(
+    shelf: ProfileShelf, export: Exporter, selection: str, kind: str
+) -> None:
+    """Every rank of every selection has its four overlap rows, which add up to what is reported."""
+    profile = shelf.get("mindstudio", graphs=(1, 3))
+    arguments = ("--kind", kind, *SELECTIONS[selection])
+    report = export.report(profile.path, *arguments)
+    whole = {row["rank"]: row for row in report["overlap"] if row["step"] is None}
+    slices = drawn_slices(export.loaded("out.pftrace"), "Overlap Analysis")
+    for rank, reported in whole.items():
+        sums = dict.fromkeys(OVERLAP_ROWS, 0)
+        for one in slices:
+            own = len(whole) == 1 or f"Rank {rank}" in one.row
+            if own and one.row[-1] not in ("Waiting", "Copies", "Idle"):
+                assert one.name == one.row[-1]
+                sums[one.name] += one.duration_ns
+        fields = ("computing_ns", "communication_ns", "not_overlapped_ns", "free_ns")
+        assert list(sums.values()) == [reported[field] for field in fields]
+        assert reported["computing_ns"] > 0
+        assert reported["communication_ns"] > 0
+        if selection == "graph":
+            expected = expected_overlap(profile.run, rank, graph=3)
+            assert {field: reported[field] for field in fields} == expected
+        if selection == "step":
+            expected = expected_overlap(profile.run, rank, step=2)
+            assert {field: reported[field] for field in fields} == expected
+
+
+# -- D5, D6 ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("process", "layer"),
+    [
+        ("Ascend Hardware", "hardware"),
+        ("Communication", "communication"),
+        ("CANN", "cann"),
+        ("HBM", "counters"),
+    ],
+)
+def test_d5_missing_layer_is_named(
+    shelf: ProfileShelf,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    process: str,
+    layer: str,
+) -> None:
+    """A layer that was asked for and that the profile does not hold is a warning that names it."""
+    profile = shelf.copy("mindstudio", tmp_path / "run", ranks=1)
+    gone = {process, "LLC", "NPU MEM", "AI Core Freq"} if layer == "counters" else {process}
+    without_processes(only(profile.captures[0], "msprof_2*.json"), gone)
+    output = ["-o", str(tmp_path / "out.pftrace")]
+    asked = ["--kind", "detail", "--layers", f"steps,overlap,{layer}"]
+    assert main([str(profile.path), *asked, *output]) == 0
+    warnings = capsys.readouterr().err
+    assert re.search(layer, warnings, re.IGNORECASE), warnings
+    whole = shelf.get("mindstudio", ranks=1)
+    assert main([str(whole.path), *asked, *output, "--force"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("share", [0.3, 0.5, 0.999])
+@pytest.mark.parametrize(
+    ("layout", "file"),
+    [
+        ("torch-text", "trace_view.json"),
+        ("mindstudio", "msprof_2*.json"),
+        ("mindspore-2.1", "msprof_0_1_2.json"),
+    ],
+)
+def test_d6_truncated_trace(
+    shelf: ProfileShelf, tmp_path: Path, export: Exporter, layout: str, file: str, share: float
+) -> None:
+    """A trace that ends early is drawn as far as it goes, and its last byte is named."""
+    profile = shelf.copy(layout, tmp_path / "run", ranks=1)
+    path = only(profile.captures[0], file)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(len(whole) * share)])
+    (lost,) = lost_of(export.report(profile.path, "--kind", "detail"), path.name)
+    assert f"byte {path.stat().st_size}" in lost["reason"]
+    assert lost["loss"]
+    said = export.refusal(profile.path, "--strict", code=4)
+    assert "would be left out" in said
+
+
+def lost_of(report: Report, file: str) -> list[dict[str, Any]]:
+    """What a report says that one file lost."""
+    return [own for own in report["omitted"] if own["reason"].startswith(f"{file}: ")]
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 30])
+def test_d6_trace_without_an_event(
+    shelf: ProfileShelf, tmp_path: Path, export: Exporter, size: int
+) -> None:
+    """A trace that ends before its first event is an error with the file and the byte."""
+    profile = shelf.copy("torch-text", tmp_path / "run", ranks=1)
+    path = only(profile.captures[0], "trace_view.json")
+    path.write_bytes(path.read_bytes()[:size])
+    said = export.refusal(profile.path, code=1)
+    assert str(path) in said
+    assert re.search(r"byte \d+", said)
+
+
+@pytest.mark.parametrize("share", [0.02, 0.5, 0.9])
+def test_d6_truncated_metadata(
+    shelf: ProfileShelf, tmp_path: Path, export: Exporter, share: float
+) -> None:
+    """Metadata that ends early is an error with the file and the byte where it ends."""
+    profile = shelf.copy("mindstudio", tmp_path / "run", ranks=1)
+    path = only(profile.captures[0], "info.json.0")
+    path.write_bytes(path.read_bytes()[: int(path.stat().st_size * share)])
+    said = export.refusal(profile.path, code=1)
+    assert said.startswith(f"tlexport: {path}, byte ")
+
+
+@pytest.mark.parametrize("damage", [b"@", b"\xff", b'{"ts":'])
+def test_d6_corrupt_json(
+    shelf: ProfileShelf, tmp_path: Path, export: Exporter, damage: bytes
+) -> None:
+    """Around a damaged place in the middle of a trace everything is drawn; the place is named."""
+    profile = shelf.copy("torch-text", tmp_path / "run", ranks=1)
+    path = only(profile.captures[0], "trace_view.json")
+    before = export.report(profile.path, "--kind", "detail")
+    whole = path.read_bytes()
+    at = whole.index(b', {"', len(whole) // 2) + 2
+    path.write_bytes(whole[:at] + damage + whole[at:])
+    after = export.report(profile.path, "--kind", "detail")
+    (lost,) = lost_of(after, path.name)
+    match = re.search(r"byte (\d+)", lost["reason"])
+    assert match is not None
+    assert at <= int(match[1]) <= at + 600
+    assert before["outputs"][0]["slices"] - after["outputs"][0]["slices"] <= 1
+
+
+def test_d6_truncated_database(shelf: ProfileShelf, tmp_path: Path, export: Exporter) -> None:
+    """A database that ends before its tasks is an error with its path."""
+    profile = shelf.copy("torch-db", tmp_path / "run", ranks=1)
+    path = only(profile.captures[0], "ascend_pytorch_profiler_0.db")
+    path.write_bytes(path.read_bytes()[: 40 * 1024])
+    assert str(path) in export.refusal(profile.path, code=1)
+
+
+# -- D7, D8, D9 ------------------------------------------------------------------------------------
+
+
+def test_d7_unknown_rank_lists_ranks(shelf: ProfileShelf, tmp_path: Path, export: Exporter) -> None:
+    """A rank that is not there is an error that lists those that are."""
+    profile = shelf.get("torch-db", ranks=3)
+    said = export.refusal(profile.path, "--ranks", "1,9", code=3)
+    assert "rank 9 is not in" in said
+    assert "found ranks 0-2" in said
+
+
+def test_d7_rank_minus_one_is_not_zero(
+    shelf: ProfileShelf, tmp_path: Path, export: Exporter
+) -> None:
+    """A capture whose rank is -1 does not pose as rank 0 beside a real one."""
+    profile = shelf.copy("mindspore-2.1", tmp_path / "run")
+    change_fields(only(profile.captures[1], "info.json.1"), {"rank_id": -1})
+    said = export.refusal(profile.path, code=1)
+    assert profile.captures[1].name in said
+    assert profile.captures[0].name not in said
+    assert "--assign-rank" in said
+
+
+def test_d8_dots_in_directories(shelf: ProfileShelf, tmp_path: Path, export: Exporter) -> None:
+    """The newest export is found by its stamp where directories have dots in their names."""
+    profile = shelf.copy("mindstudio-exported-twice", tmp_path / "job.2025.01" / "v1.0")
+    report = export.report(profile.path)
+    whole = {row["rank"]: row for row in report["overlap"] if row["step"] is None}
+    for rank in (0, 1):
+        expected = expected_overlap(profile.run, rank)
+        assert {name: whole[rank][name] for name in expected} == expected
+
+
+@pytest.mark.parametrize("spell", [int, float, str])
+def test_d9_ids_are_integers(
+    shelf: ProfileShelf, tmp_path: Path, export: Exporter, spell: Callable[[int], object]
+) -> None:
+    """A graph is the same graph whether an export writes 3, 3.0 or "3", and leaves as 3."""
+    profile = shelf.copy("mindstudio", tmp_path / "run", ranks=1, graphs=(1, 3))
+    trace = only(profile.captures[0], "msprof_2*.json")
+    change_events(trace, lambda event: with_ids_spelled(event, spell))
+    table = only(profile.captures[0], "step_trace_*.csv")
+    only(profile.captures[0], "step_trace_*.json").unlink()
+    change_events(trace, lambda event: None if event.get("tid", 0) in (70_001, 70_003) else event)
+    header, *rows = [line.split(",") for line in table.read_text(encoding="utf-8").splitlines()]
+    at = header.index("Model ID")
+    for row in rows:
+        row[at] = str(spell(int(row[at])))
+    table.write_text("".join(",".join(row) + "\n" for row in [header, *rows]), encoding="utf-8")
+    report = export.report(profile.path, "--kind", "detail", "--graphs", "3")
+    (found,) = report["ranks"]
+    (rank,) = profile.run.ranks
+    assert found["graphs"] == [3]
+    assert found["tasks"] == sum(len(one.tasks) for one in rank.iterations if one.graph == 3)
+    ids = [
+        value
+        for row in report["overlap"]
+        for name, value in row.items()
+        if value is not None and name in ("rank", "graph", "step")
+    ]
+    assert {type(value) for value in [*ids, *found["graphs"], found["rank"]]} == {int}
+    assert {(row["graph"], row["step"]) for row in report["overlap"][1:]} == {
+        (3, 1),
+        (3, 2),
+        (3, 3),
+    }
+
+
+def with_ids_spelled(event: Event, spell: Callable[[int], object]) -> Event:
+    args = {
+        key: spell(value) if key.lower() == "model id" else value
+        for key, value in event.get("args", {}).items()
+    }
+    return event | {"args": args}
+
+
+# -- D10 -------------------------------------------------------------------------------------------
+
+
+def lane(process: str, pid: int, tid: int, thread: str) -> list[Event]:
+    """The names of one process and one of its threads."""
+    return [
+        {"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": {"name": process}},
+        {"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": {"name": thread}},
+    ]
+
+
+def task(
+    name: str, ts: str | float, dur: float, *, pid: int = 3, tid: int = 2, **args: object
+) -> Event:
+    """One AI Core task."""
+    args = {"Task Type": "AI_CORE", "Task Id": 1, "Model Id": 4294967295} | args
+    return {"ph": "X", "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": args}
+
+
+def trace_view(directory: Path, events: list[Event]) -> Path:
+    """A capture of rank 0 that holds nothing but these events."""
+    output = directory / "rank_0" / "ASCEND_PROFILER_OUTPUT"
+    output.mkdir(parents=True)
+    (output / "trace_view.json").write_text(json.dumps(events), encoding="utf-8")
+    return directory / "rank_0"
+
+
+@pytest.mark.parametrize("zero", ["0", 0, 0.0, "0.000"], ids=repr)
+def test_d10_time_zero_is_a_time(tmp_path: Path, export: Exporter, zero: str | float) -> None:
+    """A record at time 0 is drawn at 0 like any other."""
+    events = [*lane("Ascend Hardware", 3, 2, "Stream 2"), task("a", zero, 2.5), task("b", 4, 1)]
+    capture = trace_view(tmp_path, events)
+    picture = export.picture(capture, "--kind", "detail")
+    drawn = drawn_slices(picture, "Ascend Hardware")
+    assert [(one.name, one.start_ns, one.duration_ns) for one in drawn] == [
+        ("a", 0, 2500),
+        ("b", 4000, 1000),
+    ]
+
+
+def test_d10_first_event_stays_at_zero(shelf: ProfileShelf, export: Exporter) -> None:
+    """The event that times are counted from is in the Chrome file, at exactly 0."""
+    profile = shelf.get("torch-text")
+    events = export.chrome(profile.path, "--kind", "detail")
+    text = (export.directory / "out.json").read_text(encoding="utf-8")
+    starts = [event["ts"] for event in events if event["ph"] in ("X", "C")]
+    assert min(starts) == 0
+    assert '"ts":0.000,' in text
+    tasks = sum(hardware_tasks(rank) for rank in profile.run.ranks)
+    places = {
+        event["pid"]
+        for event in events
+        if event["name"] == "process_name" and event["args"]["name"].endswith("Ascend Hardware")
+    }
+    assert tasks == sum(event["ph"] == "X" and event["pid"] in places for event in events)
+
+
+# -- D11 -------------------------------------------------------------------------------------------
+
+
+def test_d11_scopes_cover_parallel_operators(tmp_path: Path, export: Exporter) -> None:
+    """Operators that run at the same time all count for the length of their scopes."""
+    tasks = [
+        task("Default/net/a/Conv-op1", 10, 190),
+        task("Default/net/a/Conv-op2", 20, 150),
+        task("Default/net/b/Relu-op3", 30, 20),
+        task("Default/net/a/Conv-op4", 60, 900),
+        task("Default/opt/Adam-op5", 500, 10),
+    ]
+    capture = trace_view(tmp_path, [*lane("Ascend Hardware", 3, 2, "Stream 2"), *tasks])
+    picture = export.picture(capture, "--kind", "detail", "--scopes")
+    scopes = drawn_slices(picture, "Scope Layer")
+    for operator in drawn_slices(picture, "Ascend Hardware"):
+        for scope in operator.name.split("/")[:-1]:
+            covering = [
+                one
+                for one in scopes
+                if one.name == scope
+                and one.start_ns <= operator.start_ns
+                and operator.end_ns <= one.end_ns
+            ]
+            assert covering, f"no scope {scope} covers {operator}"
+    assert len(drawn_slices(picture, "Ascend Hardware")) == len(tasks)
+    (whole,) = [one for one in scopes if one.name == "Default"]
+    assert (whole.start_ns, whole.end_ns) == (10_000, 960_000)
+
+
+# -- D12, D13 --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("share", [0.3, 0.6, 0.9])
+def test_d12_limit_leaves_a_valid_file_and_says_so(
+    shelf: ProfileShelf, export: Exporter, share: float
+) -> None:
+    """At the limit whole steps are left out, the file stays valid, and the report lists them."""
+    profile = shelf.get("torch-db", steps=6)
+    arguments = ("--kind", "detail", "--fit", "steps")
+    whole = export.report(profile.path, *arguments)["outputs"][0]["bytes"]
+    limit = int(whole * share)
+    report = export.report(profile.path, *arguments, "--limit", f"{limit}B")
+    (output,) = report["outputs"]
+    assert (export.directory / "out.pftrace").stat().st_size == output["bytes"] <= limit
+    picture = export.loaded("out.pftrace")
+    kept = output["steps"]
+    losses = [row for row in report["omitted"] if row["loss"]]
+    assert kept == [1, 2, 3, 4, 5, 6][: len(kept)]
+    for rank in (0, 1):
+        (loss,) = [row for row in losses if row["rank"] == rank]
+        assert sorted(kept + loss["steps"]) == [1, 2, 3, 4, 5, 6]
+        assert loss["rows"] > 0
+        steps = drawn_slices(picture, "Step Trace", f"Rank {rank}", "ProfilerStep")
+        assert [one.name for one in steps] == [f"ProfilerStep#{step}" for step in range(1, 7)]
+        drawn = drawn_slices(picture, "Ascend Hardware", f"Rank {rank}")
+        own = [step for step in profile.run.rank(rank).steps if step.id in kept]
+        tasks = sum(len(one.tasks) for step in own for one in step.iterations)
+        assert len(drawn) == tasks
+
+
+@pytest.mark.parametrize("slices", [4, 5])
+def test_d13_slices_lose_nothing(
+    shelf: ProfileShelf, tmp_path: Path, export: Exporter, slices: int
+) -> None:
+    """The events of all slices of an export are drawn, those of an uneven last one too."""
+    profile = shelf.copy("mindstudio", tmp_path / "run", ranks=1)
+    trace = only(profile.captures[0], "msprof_2*.json")
+    events = json.loads(trace.read_text(encoding="utf-8"))
+    trace.unlink()
+    size = len(events) // slices
+    bounds = [*range(0, size * slices, size), len(events)]
+    for number, (first, last) in enumerate(pairwise(bounds)):
+        path = trace.with_name(f"msprof_slice_{number}_{trace.stem[-14:]}.json")
+        path.write_text(json.dumps(events[first:last]), encoding="utf-8")
+    assert len(events) % slices
+    processes = {
+        event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"
+    }
+    recorded = Counter(
+        processes[event["pid"]] for event in events if event["ph"] == "X" and event["tid"] < 70_000
+    )
+    picture = export.picture(profile.path, "--kind", "detail")
+    drawn = Counter(one.row[1] for one in drawn_slices(picture) if len(one.row) > 1)
+    for process in ("Ascend Hardware", "Communication", "CANN", "python3"):
+        assert drawn[process] == recorded[process] > 0
+
+
+def test_d13_drawn_and_left_out_add_up(shelf: ProfileShelf, export: Exporter) -> None:
+    """Under a limit, the records drawn and those reported as left out are all there are."""
+    profile = shelf.get("torch-text", steps=4)
+    arguments = ("--kind", "detail", "--fit", "steps")
+    report = export.report(profile.path, *arguments)
+    whole = drawn_records(export.loaded("out.pftrace"))
+    limit = f"{report['outputs'][0]['bytes'] // 2}B"
+    trimmed = export.report(profile.path, *arguments, "--limit", limit)
+    left_out = sum(row["rows"] for row in trimmed["omitted"] if row["loss"])
+    assert drawn_records(export.loaded("out.pftrace")) + left_out == whole
+    assert left_out > 0
+
+
+def drawn_records(picture: TraceProcessor) -> int:
+    """Slices and samples that each stand for one record."""
+    derived = ("Step Trace", "Overlap Analysis", "Not in this file", "Notes")
+    slices = [
+        one for one in drawn_slices(picture) if len(one.row) > 1 and not set(derived) & set(one.row)
+    ]
+    ((samples,),) = picture.rows("SELECT count(*) FROM counter")
+    return len(slices) + int(samples)
+
+
+# -- D14, D15, D17 ---------------------------------------------------------------------------------
+
+
+def recorded_arrows(profile: Profile) -> int:
+    """Flows of a text profile with both ends, and tasks that only their connection ties to a call.
+
+    A task is known by its stream and its start; those of a communication op belong to the op.
+    """
+    count = 0
+    for capture in profile.captures:
+        events = json.loads(only(capture, "trace_view.json").read_text(encoding="utf-8"))
+        starts = {(event["cat"], event["id"]) for event in events if event["ph"] == "s"}
+        ends = [
+            event
+            for event in events
+            if event["ph"] == "f" and (event["cat"], event["id"]) in starts
+        ]
+        launched = {
+            (end["pid"], end["tid"], end["ts"]) for end in ends if end["cat"] == "HostToDevice"
+        }
+        connected = [event for event in events if "connection_id" in event.get("args", {})]
+        calls, tasks, ops = (
+            [(event["args"]["connection_id"], event) for event in connected if arg in event["args"]]
+            for arg in ("level", "Task Type", "alg_type")
+        )
+        connections = {number for number, _ in calls} - {number for number, _ in ops}
+        count += len(ends) + sum(
+            number in connections and (task["pid"], task["tid"], task["ts"]) not in launched
+            for number, task in tasks
+        )
+    return count
+
+
+def test_d14_arrows_have_one_start(shelf: ProfileShelf, export: Exporter) -> None:
+    """Every arrow of every rank has an id of its own, one start and one end, on drawn slices."""
+    profile = shelf.get("torch-text")
+    events = export.chrome(profile.path, "--kind", "detail")
+    sides: dict[int, list[str]] = defaultdict(list)
+    places = {(event["pid"], event["tid"], event["ts"]) for event in events if event["ph"] == "X"}
+    for event in events:
+        if event["ph"] in ("s", "t", "f"):
+            sides[event["id"]].append(event["ph"])
+            assert (event["pid"], event["tid"], event["ts"]) in places
+    assert set(map(tuple, sides.values())) == {("s", "f")}
+    waits = sum(event["name"].startswith("Waiting for rank ") for event in events)
+    assert waits > 0
+    assert len(sides) == recorded_arrows(profile) + waits
+    picture = export.picture(profile.path, "--kind", "detail")
+    assert picture.rows("SELECT count(*) FROM flow") == [(len(sides),)]
+
+
+def test_d15_ranks_share_no_process(shelf: ProfileShelf, tmp_path: Path, export: Exporter) -> None:
+    """Ranks that were recorded under the same process ids stay apart: one group per layer each."""
+    profile = shelf.copy("mindspore-2.1", tmp_path / "run")
+    old, new = (str(rank.os_pid) for rank in reversed(profile.run.ranks))
+    for path in profile.captures[1].rglob("timeline/*.json"):
+        path.write_text(path.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
+    events = export.chrome(profile.path, "--kind", "detail")
+    names = [
+        (event["pid"], event["args"]["name"]) for event in events if event["name"] == "process_name"
+    ]
+    assert len({pid for pid, _ in names}) == len({name for _, name in names}) == len(names)
+    for rank in profile.run.ranks:
+        expected = sum(len(one.tasks) for one in rank.iterations)
+        (pid,) = [pid for pid, name in names if name == f"Rank {rank.rank} Ascend Hardware"]
+        assert sum(event["ph"] == "X" and event["pid"] == pid for event in events) == expected
+    picture = export.picture(profile.path, "--kind", "detail")
+    for rank in profile.run.ranks:
+        drawn = drawn_slices(picture, f"Rank {rank.rank}", "Ascend Hardware")
+        assert len(drawn) == sum(len(one.tasks) for one in rank.iterations)
+
+
+def test_d17_flow_ids_are_our_own(tmp_path: Path, export: Exporter) -> None:
+    """Two arrows that end at one moment and share the recorded id are still two arrows."""
+    shared = 1_736_408_883_700_059_821
+    moment = "1736408883700059.821"
+    calls = [("call a", "1736408883700000.101", 2), ("call b", "1736408883700010.202", 3)]
+    events = [
+        *lane("Python", 7, 7, "Thread 7"),
+        *lane("Ascend Hardware", 3, 2, "Stream 2"),
+        *lane("Ascend Hardware", 3, 3, "Stream 3"),
+    ]
+    for name, ts, stream in calls:
+        call = {"ph": "X", "name": name, "pid": 7, "tid": 7, "ts": ts, "dur": 5, "cat": "cpu_op"}
+        events += [call, task(f"task of {name}", moment, 3, tid=stream)]
+        flow = {"name": "torch_to_npu", "cat": "async_npu", "id": shared, "bp": "e"}
+        events += [flow | {"ph": "s", "pid": 7, "tid": 7, "ts": ts}]
+        events += [flow | {"ph": "f", "pid": 3, "tid": stream, "ts": moment}]
+    capture = trace_view(tmp_path, events)
+    picture = export.picture(capture, "--kind", "detail")
+    query = """
+        SELECT source.name, target.name FROM flow
+        JOIN slice source ON source.id = flow.slice_out
+        JOIN slice target ON target.id = flow.slice_in
+    """
+    assert sorted(picture.rows(query)) == [
+        ("call a", "task of call a"),
+        ("call b", "task of call b"),
+    ]
+    drawn = export.chrome(capture, "--kind", "detail")
+    ids = [event["id"] for event in drawn if event["ph"] in ("s", "f")]
+    assert sorted(ids) == [1, 1, 2, 2]
+
+
+# -- D16, D18 --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("layout", "file"),
+    [
+        ("torch-text", "trace_view.json"),
+        ("torch-db", "*.db"),
+        ("mindstudio", "msprof_2*.json"),
+        ("mindspore-2.1", "msprof_0_1_1.json"),
+    ],
+)
+def test_d16_inputs_are_not_repaired(
+    shelf: ProfileShelf, tmp_path: Path, export: Exporter, layout: str, file: str
+) -> None:
+    """A broken profile is drawn as far as it goes, and left exactly as broken as it was."""
+    profile = shelf.copy(layout, tmp_path / "run", ranks=1)
+    for path in profile.path.rglob(file):
+        path.write_bytes(path.read_bytes()[:-4200])
+    before = tree_state(profile.path)
+    report = export.report(profile.path, "--kind", "detail")
+    assert any(own["loss"] for own in report["omitted"])
+    export.refusal(profile.path, "--kind", "detail", "--strict", code=4)
+    assert tree_state(profile.path) == before
+
+
+def test_d18_duplicate_rank(shelf: ProfileShelf, tmp_path: Path, export: Exporter) -> None:
+    """Two captures of one rank are an error that names both: none replaces the other."""
+    profile = shelf.copy("mindspore-2.1", tmp_path / "run")
+    change_fields(only(profile.captures[1], "info.json.1"), {"rank_id": 0})
+    said = export.refusal(profile.path, code=1)
+    assert "rank 0 appears twice" in said
+    assert all(capture.name in said for capture in profile.captures)
+
+
+def test_d18_missing_rank(shelf: ProfileShelf, tmp_path: Path, export: Exporter) -> None:
+    """A capture that does not tell its rank was not distributed: rank 0, and that is said."""
+    profile = shelf.copy("mindspore-2.1", tmp_path / "run", ranks=1)
+    change_fields(only(profile.captures[0], "info.json.0"), {"rank_id": None})
+    report = export.report(profile.path)
+    assert [row["rank"] for row in report["ranks"]] == [0]
+    assert any(
+        "not distributed" in own and profile.captures[0].name in own for own in report["warnings"]
+    )
+    report = export.report(profile.path, "--assign-rank", f"{profile.captures[0].name}=3")
+    assert [row["rank"] for row in report["ranks"]] == [3]
+
+
+# -- D19, D20 --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("silent", [("Communication",), ("Communication", "Ascend Hardware")])
+def test_d19_nothing_to_divide_by(
+    shelf: ProfileShelf,
+    tmp_path: Path,
+    export: Exporter,
+    capsys: pytest.CaptureFixture[str],
+    silent: tuple[str, ...],
+) -> None:
+    """A rank that does not communicate, or does nothing, has zeros and shares, never NaN."""
+    profile = shelf.copy("mindstudio", tmp_path / "run")
+    for capture in profile.captures:
+        without_processes(only(capture, "msprof_2*.json"), silent)
+    report = export.report(profile.path, "--kind", "detail")
+    assert export.loaded("out.pftrace").rows("SELECT count(*) FROM slice") != [(0,)]
+    for row in report["overlap"]:
+        assert row["communication_ns"] == row["not_overlapped_ns"] == 0
+        assert (row["computing_ns"] > 0) == (len(silent) == 1)
+    numbers = [value for row in report["overlap"] for value in row.values() if value is not None]
+    assert all(math.isfinite(value) for value in numbers)
+    assert main([str(profile.path), "-o", str(tmp_path / "again.pftrace")]) == 0
+    said = capsys.readouterr()
+    assert "nan" not in (said.out + said.err).lower().replace("nanosecond", "")
+
+
+def empty_database(path: Path) -> None:
+    """Delete the rows of all tables that hold measurements."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        found = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+        for (table,) in found:
+            if table not in ("RANK_DEVICE_MAP", "HOST_INFO", "NPU_INFO", "META_DATA"):
+                connection.execute(f"DELETE FROM {table}")
+
+
+def empty_trace(path: Path) -> None:
+    path.write_text("[]", encoding="utf-8")
+
+
+@pytest.mark.parametrize("suffix", [".pftrace", ".json"])
+@pytest.mark.parametrize("kind", ["summary", "detail"])
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize(
+    ("layout", "file", "empty"),
+    [
+        ("torch-text", "trace_view.json", empty_trace),
+        ("torch-db", "ascend_pytorch_profiler_*.db", empty_database),
+    ],
+)
+def test_d20_empty_rank(
+    shelf: ProfileShelf,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    layout: str,
+    file: str,
+    empty: Callable[[Path], None],
+    ranks: int,
+    kind: str,
+    suffix: str,
+) -> None:
+    """A rank without records gives a valid file and a warning, alone or beside another rank."""
+    profile = shelf.copy(layout, tmp_path / "run", ranks=ranks)
+    empty(only(profile.captures[-1], file))
+    for table in profile.captures[-1].rglob("kernel_details.csv"):
+        table.unlink()
+    output = tmp_path / f"out{suffix}"
+    assert main([str(profile.path), "--kind", kind, "-o", str(output)]) == 0
+    said = capsys.readouterr()
+    assert f"rank {ranks - 1}: holds nothing" in said.err
+    picture = TraceProcessor.load(output.read_bytes())
+    assert picture.import_errors() == []
+    shown = drawn_slices(picture)
+    assert f"rank {ranks - 1}: holds nothing." in {one.name for one in shown}, "the file says so"
+    drawn = [one for one in shown if one.duration_ns]
+    assert bool(drawn) == (ranks == 2)
+    assert [one for one in drawn if f"Rank {ranks - 1}" in one.row] == []

@@ -1,0 +1,242 @@
+"""Proves that the README says what the command line, readers and queries say, word for word."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from make_profile import main as make_profile
+from tests.support.layout_table import ReadLayout, table_lines
+from tests.support.perfetto_sql import TraceProcessor
+from tests.support.places import ROOT
+from tests.support.profile_shelf import ProfileShelf
+from timeline.cli.main import main
+from timeline.cli.parser import build_compare_parser, build_parser
+from timeline.profile import open_profile
+
+README = ROOT / "README.md"
+HELP = "<!-- help -->\n```text\n", "```\n<!-- /help -->"
+JSON = "<!-- json -->\n", "<!-- /json -->"
+CONSOLE = re.compile(r"(?<=^```console\n).*?(?=^```$)", re.MULTILINE | re.DOTALL)
+SHELL = re.compile(r"(?<=^```sh\n).*?(?=^```$)", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)]+)\)")
+SIZE = re.compile(r"[\d.]+ KB")
+HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+QUERIES = "<!-- queries -->\n", "<!-- /queries -->"
+ASKED = ("rank_times", "late_ranks")
+"""Views that the README asks for."""
+LAYOUTS = "<!-- layouts -->\n", "<!-- /layouts -->"
+SCRIPT = "<!-- slow_step -->\n```python\n", "```\n<!-- /slow_step -->"
+EXAMPLE = README.with_name("examples") / "slow_step.py"
+WIDTH = "100"
+
+
+def assert_held(wanted: str, marks: tuple[str, str]) -> None:
+    """The README holds a text between two marks; UPDATE_README=1 writes it there."""
+    opening, closing = marks
+    text = README.read_text(encoding="utf-8")
+    before, _, rest = text.partition(opening)
+    held, _, after = rest.partition(closing)
+    if os.environ.get("UPDATE_README"):
+        README.write_text(before + opening + wanted + closing + after, encoding="utf-8")
+    else:
+        assert held == wanted
+
+
+def help_text(monkeypatch: pytest.MonkeyPatch) -> str:
+    """The help as a terminal of the README's width shows it."""
+    monkeypatch.setenv("COLUMNS", WIDTH)
+    monkeypatch.setenv("NO_COLOR", "1")
+    return build_parser().format_help()
+
+
+def shown_on_a_console(commands: list[str], directory: Path) -> str:
+    """What a reader who types these commands there sees."""
+    environment = os.environ | {"PYTHON": sys.executable, "LC_ALL": "C.UTF-8"}
+    for name in ("COLUMNS", "FORCE_COLOR"):
+        environment.pop(name, None)
+    programs = (
+        f'python() {{ "{sys.executable}" "$@"; }}; '
+        f'tlexport() {{ "{sys.executable}" -m timeline "$@"; }}; '
+    )
+    shown = ""
+    for command in commands:
+        ran = subprocess.run(
+            ["bash", "-c", programs + "set -o pipefail; " + command],
+            cwd=directory,
+            env=environment | {"PYTHONPATH": str(README.parent)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+        )
+        early = "| head" in command  # then a pipe that closes is no error
+        assert ran.returncode == 0 or early, ran.stdout
+        shown += f"$ {command}\n{ran.stdout}"
+    return shown
+
+
+def test_the_readme_shows_what_its_commands_print(tmp_path: Path) -> None:
+    """All of them, one after the other, as somebody who follows it types them."""
+    (tmp_path / "examples").symlink_to(README.parent / "examples")
+    make_profile([str(tmp_path / "profile")])
+    text = README.read_text(encoding="utf-8")
+    blocks = CONSOLE.findall(text)
+    commands = [re.findall(r"^\$ (.*)$", block, re.MULTILINE) for block in blocks]
+    shown = [shown_on_a_console(own, tmp_path) for own in commands]
+    assert sum(map(len, commands)) >= 5
+    if os.environ.get("UPDATE_README"):
+        made = iter(shown)
+        text = CONSOLE.sub(lambda held: newer(held[0], next(made)), text)
+        README.write_text(text, encoding="utf-8")
+    else:
+        assert [SIZE.sub("KB", held) for held in blocks] == [SIZE.sub("KB", own) for own in shown]
+
+
+def newer(held: str, shown: str) -> str:
+    """What is shown, unless only sizes are other ones: they depend on names of directories."""
+    return held if SIZE.sub("KB", held) == SIZE.sub("KB", shown) else shown
+
+
+def test_commands_that_are_only_shown_are_commands() -> None:
+    """What needs a network or a cluster is not run, but its options are there."""
+    lines = [
+        line
+        for block in SHELL.findall(README.read_text(encoding="utf-8"))
+        for line in block.splitlines()
+    ]
+    parsed = [
+        build_parser().parse(shlex.split(line, comments=True)[1:])
+        for line in lines
+        if line.startswith("tlexport ")
+    ]
+    assert [own.executor for own in parsed] == ["dask://head:8786"]
+    extras = (README.with_name("pyproject.toml")).read_text(encoding="utf-8")
+    for name in re.findall(r"\.\[(\w+)\]", "\n".join(lines)):
+        assert f"\n{name} = [" in extras
+
+
+def options_named(text: str) -> Iterator[str]:
+    """Every --option in code, but for those of other programs."""
+    for code in re.findall(r"`([^`\n]+)`", text):
+        if not code.startswith(("msprof", "ssh", "trace_processor")):
+            yield from re.findall(r"(?<![\w-])--[a-z][a-z-]+", code)
+
+
+def test_every_option_that_the_readme_names_is_there() -> None:
+    known = build_parser().format_help() + build_compare_parser().format_help()
+    made = {"--slower", "--steps"}  # of examples/make_profile.py
+    named = set(options_named(README.read_text(encoding="utf-8")))
+    assert {"--align", "--fit", "--keep-going"} <= named
+    assert {option for option in named if option not in known} <= made
+
+
+def anchor(heading: str) -> str:
+    """The name that a page gives to a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+@pytest.mark.parametrize("page", ["README.md", ".github/CONTRIBUTING.md", ".github/CHANGELOG.md"])
+def test_links_lead_somewhere(page: str) -> None:
+    """To a file of the project, and to a heading in it."""
+    here = README.parent / page
+    for link in LINK.findall(here.read_text(encoding="utf-8")):
+        if link.startswith("https://"):
+            continue
+        name, _, heading = link.partition("#")
+        target = here.parent / name if name else here
+        assert target.exists(), link
+        if heading:
+            headings = HEADING.findall(target.read_text(encoding="utf-8"))
+            assert heading in map(anchor, headings), link
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="argparse spells short options otherwise")
+def test_the_readme_holds_the_help_of_this_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert_held(help_text(monkeypatch), HELP)
+
+
+def keys_of(value: object) -> set[str]:
+    """The names of all values in a JSON document."""
+    if isinstance(value, dict):
+        return set(value).union(*map(keys_of, value.values()))
+    if isinstance(value, list):
+        return set[str]().union(*map(keys_of, value))
+    return set()
+
+
+def test_the_readme_names_every_key_of_the_json(
+    shelf: ProfileShelf, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever reads the report by program finds each of its names explained."""
+    profile = str(shelf.get("torch-db", steps=6).path)
+    table = ["--csv", str(tmp_path / "steps.csv")]
+    limited = ["--kind", "detail", "--limit", "10KB", "-o", str(tmp_path / "out.pftrace")]
+    both = ["compare", profile, profile, "-o", str(tmp_path / "both.pftrace")]
+    keys = set[str]()
+    for arguments in ([profile, *table, *limited], [profile, "--list"], both):
+        assert main([*arguments, "--json"]) == 0
+        keys |= keys_of(json.loads(capsys.readouterr().out))
+    text = README.read_text(encoding="utf-8")
+    described = text.partition(JSON[0])[2].partition(JSON[1])[0]
+    assert {"resolution_ns", "spread", "evidence", "delta_ns"} <= keys
+    assert {key for key in keys if f"`{key}`" not in described} == set()
+
+
+def test_the_readme_says_what_each_layout_holds(layouts: dict[str, ReadLayout]) -> None:
+    """A layout that holds more or less of the simulated run than it did changes the table."""
+    assert_held("".join(f"{line}\n" for line in table_lines(layouts.values())), LAYOUTS)
+
+
+def test_the_readme_shows_what_queries_answer(tmp_path: Path) -> None:
+    """On the profile of the README's other examples."""
+    target = tmp_path / "timeline.pftrace"
+    assert make_profile([str(tmp_path / "profile")]) == 0
+    assert main([str(tmp_path / "profile"), "--kind", "detail", "-o", str(target), "-q"]) == 0
+    processor = TraceProcessor.load(target.read_bytes())
+    processor.rows((README.parent / "examples" / "queries.sql").read_text(encoding="utf-8"))
+    shown = "\n".join(f"> SELECT * FROM {view};\n{answer(processor, view)}" for view in ASKED)
+    assert_held(f"```text\n{shown}```\n", QUERIES)
+
+
+def answer(processor: TraceProcessor, view: str) -> str:
+    """The rows of a view below the names of its columns."""
+    names = [name for (name,) in processor.rows(f"SELECT name FROM pragma_table_info('{view}')")]
+    table = [
+        names,
+        *([str(cell) for cell in row] for row in processor.rows(f"SELECT * FROM {view}")),
+    ]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return "".join(
+        "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) + "\n"
+        for row in table
+    )
+
+
+def test_the_readme_shows_the_example_of_library_use() -> None:
+    """All of it but the sentence at its head."""
+    assert_held(EXAMPLE.read_text(encoding="utf-8").partition("\n\n")[2], SCRIPT)
+
+
+def test_the_example_of_library_use_runs(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """On the profile beside it, without a warning; it names the slowest step of all ranks."""
+    path = shelf.copy("torch-text", tmp_path / "profile").path
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", EXAMPLE],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert "MatMul" in ran.stdout
+    assert "Wrote slow.pftrace" in ran.stdout
+    steps = open_profile(path).steps()
+    assert f", step {steps['step'][steps['span_ns'].argmax()]}\n" in ran.stdout

@@ -1,0 +1,215 @@
+"""What modules may do besides importing each other: open, write, load late, and say what they are.
+
+Which part may import which is a contract in pyproject.toml, held by `lint-imports`.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import timeline
+from tests.support.profile_shelf import ProfileShelf
+
+PACKAGE = Path(timeline.__file__).parent
+OPENERS = frozenset({"open", "read_bytes", "read_text", "Connection", "fdopen", "memmap"})
+WRITERS = frozenset(
+    {
+        "TemporaryFile",
+        "chmod",
+        "copyfile",
+        "copytree",
+        "link_to",
+        "mkdir",
+        "mkstemp",
+        "move",
+        "remove",
+        "rename",
+        "rmdir",
+        "symlink_to",
+        "touch",
+        "truncate",
+        "unlink",
+        "utime",
+        "write_bytes",
+        "write_text",
+    }
+)
+UNPACKS = "sources.files.unpacking"
+PRIVATE_COPIES = {
+    "columns.spill": frozenset({"TemporaryFile"}),
+    "ranks.shared_columns": frozenset({"TemporaryFile"}),
+    "sources.decoders.sqlite": frozenset({"copyfile"}),
+    UNPACKS: frozenset({"mkdir"}),
+}
+"""What writes into a temporary directory, and how."""
+
+
+@dataclass(frozen=True)
+class Module:
+    """One module of the package: its dotted name without the package, and its source as a tree."""
+
+    name: str
+    tree: ast.Module
+
+    @property
+    def part(self) -> str:
+        """The layer or top module that it belongs to; the package itself is the empty string."""
+        return self.name.partition(".")[0]
+
+    def calls(self) -> Iterator[tuple[str, ast.Call]]:
+        """The last name of everything that is called, with the call."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Call):
+                if isinstance(node.func, ast.Name):
+                    yield node.func.id, node
+                elif isinstance(node.func, ast.Attribute):
+                    yield node.func.attr, node
+
+
+def _modules() -> list[Module]:
+    found = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        name = ".".join(part for part in parts if part != "__init__")
+        found.append(Module(name, ast.parse(path.read_text(encoding="utf-8"))))
+    return found
+
+
+MODULES = _modules()
+NAMES = [module.name or timeline.__name__ for module in MODULES]
+every_module = pytest.mark.parametrize("module", MODULES, ids=NAMES)
+
+
+SOMETIMES = (
+    "commands.compare",
+    "commands.export",
+    "commands.listing",
+    "encoders.chrome",
+    "encoders.perfetto",
+    "reports.html",
+    "reports.terminal",
+    "sources.cann_raw.source",
+    "sources.database.source",
+    "sources.files.unpacking",
+    "sources.kineto.source",
+    "sources.mindspore.raw_source",
+    "sources.mindspore.text_source",
+    "sources.msprof_sqlite.source",
+    "sources.tables.source",
+    "sources.trace_json.source",
+    "viewer",
+)
+"""What only some profiles, files and options need."""
+
+
+@pytest.mark.parametrize(
+    ("layout", "options", "needed"),
+    [
+        ("torch-db", "--list", "commands.listing sources.database.source"),
+        (
+            "torch-db",
+            "--kind detail -o a.pftrace",
+            "commands.export encoders.perfetto reports.terminal sources.database.source",
+        ),
+        (
+            "torch-text",
+            "-o a.json",
+            "commands.export encoders.chrome reports.terminal sources.trace_json.source",
+        ),
+    ],
+)
+def test_nothing_is_loaded_that_is_not_chosen(
+    shelf: ProfileShelf, tmp_path: Path, layout: str, options: str, needed: str
+) -> None:
+    """Of what only some profiles, files and options need, a run loads what it needs."""
+    code = (
+        "import sys; from timeline.cli.main import main; assert main(sys.argv[1:]) == 0;"
+        f"print(*(name for name in {SOMETIMES} if f'timeline.{{name}}' in sys.modules))"
+    )
+    path = str(shelf.get(layout).path)
+    command = [sys.executable, "-c", code, path, *options.split()]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines()[-1] == needed
+
+
+@every_module
+def test_only_sources_open_files(module: Module) -> None:
+    """A profile is opened by its readers and by nothing else; encoders open what they write.
+
+    The viewer opens what was written, to serve it, and processes the room for what they pass on.
+    """
+    opened = [call for name, call in module.calls() if name in OPENERS]
+    others = ("viewer.serving", "ranks.shared_columns")
+    if module.part in ("sources", "encoders") or module.name in others:
+        return
+    foreign = [call for call in opened if "devnull" not in ast.dump(call)]
+    assert not foreign, f"{module.name} opens a file in line {foreign[0].lineno}"
+
+
+@every_module
+def test_only_encoders_write_files(module: Module) -> None:
+    """Encoders change the file system, but for private copies: databases, archives, columns."""
+    writes = {name for name, _ in module.calls() if name in WRITERS}
+    if module.part == "encoders":
+        return
+    assert writes <= PRIVATE_COPIES.get(module.name, frozenset())
+
+
+def test_sources_open_for_reading_only() -> None:
+    """No reader passes a mode that writes, appends or creates; what is unpacked is created."""
+    modes = []
+    for module in MODULES:
+        if module.part != "sources" or module.name == UNPACKS:
+            continue
+        for name, call in module.calls():
+            if name == "open":
+                modes += [own.value for own in call.args[:2] if isinstance(own, ast.Constant)]
+    assert modes, "no reader opens a file with a mode"
+    assert set(modes) <= {"r", "rb"}
+
+
+@every_module
+def test_opens_with_one_sentence(module: Module) -> None:
+    """The first paragraph of a module is one sentence that says what it is for."""
+    docstring = ast.get_docstring(module.tree)
+    assert docstring, f"{module.name} has no docstring"
+    opening = " ".join(docstring.split("\n\n")[0].split())
+    assert opening.endswith("."), opening
+    assert not re.search(r"[.!?] +[A-Z]", opening), opening
+
+
+@every_module
+def test_exported_names_exist(module: Module) -> None:
+    """Every name in `__all__` is there, once."""
+    loaded = importlib.import_module(".".join(filter(None, (timeline.__name__, module.name))))
+    names = getattr(loaded, "__all__", [])
+    assert len(names) == len(set(names))
+    assert [name for name in names if not hasattr(loaded, name)] == []
+
+
+def test_the_package_exports_its_errors() -> None:
+    """Whoever uses the package as a library can catch each of its errors by name."""
+    from timeline import errors
+
+    tree = {name for name in errors.__all__ if name.endswith("Error")}
+    assert tree | {"__version__"} <= set(timeline.__all__)
+    for name in tree:
+        assert issubclass(getattr(timeline, name), timeline.TimelineError)
+
+
+def test_help_needs_no_library() -> None:
+    """What encodes and computes is loaded when it is needed, not by every `--help`."""
+    encoding = ("numpy", "perfetto", "google.protobuf", "orjson", "msgspec", "apsw")
+    libraries = (*encoding, "rich", "argcomplete", "jinja2", "matplotlib")
+    code = f"import sys, timeline.cli.main; print([n for n in {libraries} if n in sys.modules])"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"

@@ -1,0 +1,209 @@
+"""Proves that a picture of several ranks has one clock and all waits."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.support.perfetto_sql import TraceProcessor
+from tests.support.profile_shelf import ProfileShelf, change_events
+from timeline.cli.main import main
+
+SKEW_US = 250
+"""How far the clock of rank 1 is wrong; the residuals of the simulated run are below 1 us."""
+SLOW_RANK = 1
+"""The simulated run's own straggler: it computes longer in the second step."""
+
+
+def _exported(
+    path: Path, target: Path, capsys: pytest.CaptureFixture[str], *options: str
+) -> dict[str, Any]:
+    assert main([str(path), "-o", str(target), "--json", *options]) == 0
+    report: dict[str, Any] = orjson.loads(capsys.readouterr().out)
+    return report
+
+
+@pytest.fixture
+def skewed(shelf: ProfileShelf, tmp_path: Path) -> Path:
+    """A profile of four ranks whose second clock is ahead."""
+    profile = shelf.copy("torch-text", tmp_path / "skewed", ranks=4)
+
+    def later(event: dict[str, Any]) -> dict[str, Any]:
+        if "ts" in event:
+            event["ts"] = str(Decimal(str(event["ts"])) + SKEW_US)
+        return event
+
+    (trace,) = profile.captures[1].rglob("trace_view.json")
+    change_events(trace, later)
+    return profile.path
+
+
+@pytest.mark.parametrize(
+    "layout", ["torch-text", "torch-db", "mindspore-2.1", "kineto", "kineto-announced"]
+)
+def test_the_straggler_is_named_in_every_layout(
+    layout: str, shelf: ProfileShelf, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rank 1 computes longer in one step, and the others wait for it."""
+    path = shelf.get(layout, ranks=4, ops_per_step=24, planes=4).path
+    report = _exported(path, tmp_path / "t.pftrace", capsys)
+    worst = report["verdict"]["stragglers"][0]
+    assert worst["rank"] == SLOW_RANK
+    assert worst["compute_late_ns"] > worst["host_late_ns"]
+    assert worst["alone"] == worst["unmatched"] == 0
+    (told,) = [line for line in report["verdict"]["sentences"] if "wait" in line]
+    assert told.startswith("Others waited ")
+    assert f" for rank {SLOW_RANK} " in told
+    assert "late by computing (stands on all " in told
+    assert told.endswith(" collectives, 100% of communication time).")
+    assert report["verdict"]["waiting_basis"]["share"] == 1.0
+
+
+def test_a_wrong_clock_is_found_and_put_right(
+    skewed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A clock that is 250 us ahead is moved back, and the report tells how well they agree."""
+    report = _exported(skewed, tmp_path / "t.pftrace", capsys)
+    moved = {rank["rank"]: rank["offset_ns"] for rank in report["ranks"]}
+    assert moved[1] == pytest.approx(-SKEW_US * 1000, abs=2000)
+    assert all(abs(moved[rank]) < 2000 for rank in (0, 2, 3))
+    assert {rank["align"] for rank in report["ranks"]} == {"collectives"}
+    assert all(rank["spread_ns"] < 2000 and rank["matched_ops"] == 6 for rank in report["ranks"])
+
+
+@pytest.mark.parametrize(
+    ("options", "moved_ns", "method"),
+    [
+        (["--align", "recorded"], 0, "recorded"),
+        (["--align", "none"], 0, "none"),
+        (["--offset", "1=-1us"], -1000, "given"),
+        (["--align", "recorded", "--offset", "1=+2ms"], 2_000_000, "given"),
+    ],
+)
+def test_clocks_are_left_or_moved_as_asked(
+    options: list[str],
+    moved_ns: int,
+    method: str,
+    skewed: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Recorded clocks stay, and an offset that is given takes the place of any correction."""
+    report = _exported(skewed, tmp_path / "t.pftrace", capsys, *options)
+    assert (report["ranks"][1]["offset_ns"], report["ranks"][1]["align"]) == (moved_ns, method)
+
+
+def test_ranks_can_begin_together(
+    skewed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--align start: the first device record of every rank lies at the same moment."""
+    target = tmp_path / "t.pftrace"
+    _exported(skewed, target, capsys, "--align", "start", "--kind", "detail")
+    rows = TraceProcessor.load(target.read_bytes()).rows(
+        "SELECT rank, min(ts) FROM (SELECT s.ts AS ts, substr(top.name, 6) AS rank"
+        " FROM slice s JOIN track t ON s.track_id = t.id JOIN track layer ON t.parent_id = layer.id"
+        " JOIN track top ON layer.parent_id = top.id"
+        " WHERE layer.name = 'Ascend Hardware' AND top.name GLOB 'Rank *') GROUP BY rank"
+    )
+    assert len(rows) == 4
+    assert len({first for _, first in rows}) == 1
+
+
+@pytest.mark.parametrize("align", ["start", "recorded"])
+def test_a_window_moves_no_clock(
+    align: str, skewed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is a part of the time that the whole is on, not what clocks are told by."""
+    asked = ["--align", align]
+    whole = _exported(skewed, tmp_path / "whole.pftrace", capsys, *asked)
+    part = _exported(skewed, tmp_path / "part.pftrace", capsys, *asked, "--window", "30%:60%")
+    assert [rank["offset_ns"] for rank in part["ranks"]] == [
+        rank["offset_ns"] for rank in whole["ranks"]
+    ]
+
+
+def test_a_part_lies_where_the_whole_does(
+    skewed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Clocks are compared by all collectives of the profile, whatever is selected of it."""
+    whole = _exported(skewed, tmp_path / "whole.pftrace", capsys)
+    for options in (["--steps", "2"], ["--window", "30%:60%"]):
+        part = _exported(skewed, tmp_path / "part.pftrace", capsys, "--force", *options)
+        assert [rank["offset_ns"] for rank in part["ranks"]] == [
+            rank["offset_ns"] for rank in whole["ranks"]
+        ]
+
+
+def test_waits_are_drawn(
+    shelf: ProfileShelf, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every rank that waited has a row of waits, as long in all as the report says; the ops that
+    waited carry it, and arrows join them to the op of the last rank."""
+    target = tmp_path / "t.pftrace"
+    path = shelf.get("torch-db", ranks=4).path
+    report = _exported(path, target, capsys, "--kind", "detail")
+    processor = TraceProcessor.load(target.read_bytes())
+    assert processor.import_errors() == []
+    waited_ns = _waited_ns(processor)
+    assert waited_ns == sum(row["waited_ns"] for row in report["waiting"])
+    ((drawn, drawn_ns),) = processor.rows(
+        "SELECT count(*), sum(dur) FROM slice WHERE name GLOB 'Waiting for *'"
+    )
+    assert drawn_ns == waited_ns
+    args = processor.rows(
+        "SELECT sum(extract_arg(arg_set_id, 'communication.waited_ns')) FROM slice"
+        " WHERE name GLOB 'hcom_*'"
+        " AND extract_arg(arg_set_id, 'communication.last_rank') IS NOT NULL"
+    )
+    assert args == [(waited_ns,)]
+    arrows = processor.rows(
+        "SELECT count(*), min(b.name = a.name), min(b.ts >= a.ts) FROM flow"
+        " JOIN slice a ON flow.slice_out = a.id JOIN slice b ON flow.slice_in = b.id"
+        " WHERE a.name GLOB 'hcom_*' AND b.name GLOB 'hcom_*'"
+    )
+    assert arrows == [(drawn, 1, 1)]
+
+
+def _waited_ns(processor: TraceProcessor) -> int:
+    """What all ranks waited, from the starts of the ops in the trace itself."""
+    starts = processor.rows(
+        "SELECT s.name, s.ts FROM slice s JOIN track t ON s.track_id = t.id"
+        " WHERE s.name GLOB 'hcom_*' AND t.name GLOB 'Group*'"
+    )
+    last_ns: dict[str, int] = {}
+    for name, start_ns in starts:
+        last_ns[name] = max(last_ns.get(name, 0), start_ns)
+    assert len(starts) == 4 * len(last_ns)
+    return sum(last_ns[name] - start_ns for name, start_ns in starts)
+
+
+def test_a_summary_tells_waits_too(
+    shelf: ProfileShelf, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The row of waits is part of the summary, and leaves the overlap as it is."""
+    target = tmp_path / "t.pftrace"
+    _exported(shelf.get("torch-db", ranks=4).path, target, capsys)
+    rows = TraceProcessor.load(target.read_bytes()).rows(
+        "SELECT t.name, count(DISTINCT t.id) FROM slice s JOIN track t ON s.track_id = t.id"
+        " JOIN track up ON t.parent_id = up.id JOIN track top ON up.parent_id = top.id"
+        " WHERE top.name = 'Overlap Analysis' GROUP BY t.name"
+    )
+    tracks = {str(name): int(count) for name, count in rows}
+    assert tracks["Computing"] == 4
+    assert 0 < tracks["Waiting"] <= 4
+
+
+def test_ranks_without_their_group_are_told(
+    shelf: ProfileShelf, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An offset of a rank that is not selected is refused; a rank alone has nobody to wait for."""
+    path = shelf.get("torch-db", ranks=4).path
+    target = tmp_path / "t.pftrace"
+    assert main([str(path), "-o", str(target), "--ranks", "0", "--offset", "1=1us"]) == 3
+    assert "--offset" in capsys.readouterr().err
+    report = _exported(path, target, capsys, "--ranks", "0")
+    assert report["verdict"]["stragglers"] == []

@@ -1,0 +1,548 @@
+"""Proves on real captures that timelines say what the vendor's own files say.
+
+What is wanted is read here from the raw files, with plain json, csv and sqlite3. The captures lie
+beside the project; without them these tests are skipped.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import sqlite3
+from collections import Counter as Multiset
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.expected_picture import OVERLAP_ROWS, Shown
+from tests.support.loaded_picture import LoadedPicture
+from tests.support.perfetto_sql import TraceProcessor
+from tests.support.places import DATA
+from timeline.commands.export import export
+from timeline.options import Args
+from timeline.profile import open_profile
+from timeline.reports.export_report import ExportReport
+from timeline.selection import Kind, Selection
+
+CAPTURES = ("torch-npu-db", "torch-npu-text", "mindspore-2.1")
+RANKS = (0, 1)
+ITERATIONS = range(1, 6)
+"""Iterations of which the MindSpore capture holds tasks; its step trace has ten."""
+NO_CONTEXT = 4_294_967_295
+OVERLAP = "Overlap Analysis"
+HALF = Fraction(1, 2)
+
+pytestmark = pytest.mark.skipif(
+    not DATA.is_dir(), reason=f"the real captures are not beside the project, in {DATA}"
+)
+
+Event = dict[str, Any]
+Slice = tuple[int, str, str, int, int, str]
+"""Rank, layer, row, start, length and name."""
+
+
+@dataclass(frozen=True)
+class Export:
+    """A detail of one capture, loaded, and its report."""
+
+    report: ExportReport
+    loaded: LoadedPicture
+
+    def slices(self, layer: str, rank: int | None = None) -> list[Shown]:
+        return [
+            one
+            for one in self.loaded.by_id.values()
+            if one.layer == layer and rank in (None, one.rank)
+        ]
+
+    def overlap_slices(self, rank: int) -> list[Shown]:
+        """The slices of the overlap rows; waits lie below them."""
+        return [one for one in self.slices(OVERLAP, rank) if one.row in OVERLAP_ROWS]
+
+    def overlap(self, rank: int, step: int | None) -> dict[str, int]:
+        """The four sums of the report, in ns, by row."""
+        (row,) = (row for row in self.report.overlap if (row.rank, row.step) == (rank, step))
+        sums = row.computing_ns, row.communication_ns, row.not_overlapped_ns, row.free_ns
+        return dict(zip(OVERLAP_ROWS, sums, strict=True))
+
+
+def export_of(capture: str, target: Path) -> Export:
+    """An export at the times that the capture holds."""
+    report = export(DATA / capture, target, kind=Kind.DETAIL, args=Args.ALL, align="recorded")
+    processor = TraceProcessor.load(target.read_bytes())
+    assert processor.import_errors() == []
+    return Export(report, LoadedPicture(processor, ".json" in target.suffixes))
+
+
+@pytest.fixture(scope="module")
+def exports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Export]:
+    """A detail of every capture."""
+    folder = tmp_path_factory.mktemp("real")
+    return {capture: export_of(capture, folder / f"{capture}.pftrace") for capture in CAPTURES}
+
+
+def same(found: Iterable[Any], wanted: Iterable[Any]) -> None:
+    """Both hold the same things equally often, and something at all."""
+    have, want = Multiset(found), Multiset(wanted)
+    assert want
+    assert list((have - want).items())[:5] == list((want - have).items())[:5]
+    assert have == want
+
+
+# -- raw files ---------------------------------------------------------------------------------
+
+
+def output_of(capture: str, rank: int) -> Path:
+    return DATA / capture / f"rank{rank}_ascend_pt" / "ASCEND_PROFILER_OUTPUT"
+
+
+def rows_of(database: Path, sql: str) -> list[tuple[Any, ...]]:
+    with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro&immutable=1", uri=True)) as opened:
+        return opened.execute(sql).fetchall()
+
+
+def database_of(rank: int) -> Path:
+    return output_of("torch-npu-db", rank) / f"ascend_pytorch_profiler_{rank}.db"
+
+
+def events_of(path: Path) -> list[Event]:
+    """The events of a trace; numbers stay text, so that no digit is lost."""
+    found: list[Event] = json.loads(path.read_text(encoding="utf-8"), parse_float=str)
+    return found
+
+
+def span_ns(event: Event) -> tuple[int, int]:
+    """Start and length: both edges are rounded, never the duration."""
+    start_us, length_us = Fraction(str(event["ts"])), Fraction(str(event["dur"]))
+    start_ns = nearest_ns(start_us)
+    return start_ns, nearest_ns(start_us + length_us) - start_ns
+
+
+def nearest_ns(microseconds: Fraction | str) -> int:
+    return (Fraction(microseconds) * 1000 + HALF).__floor__()
+
+
+def lanes_of(events: Iterable[Event]) -> dict[tuple[str, str], list[Event]]:
+    """The slices of each (process name, thread name)."""
+    events = list(events)
+    processes, threads = {}, {}
+    for event in events:
+        if event["name"] == "process_name":
+            processes[event["pid"]] = event["args"]["name"]
+        elif event["name"] == "thread_name":
+            threads[event["pid"], event["tid"]] = event["args"]["name"]
+    lanes: dict[tuple[str, str], list[Event]] = {}
+    for event in events:
+        if event["ph"] == "X":
+            thread = threads.get((event["pid"], event["tid"]), "")
+            lanes.setdefault((processes.get(event["pid"], ""), thread), []).append(event)
+    return lanes
+
+
+def text_lanes(rank: int) -> dict[tuple[str, str], list[Event]]:
+    return lanes_of(events_of(output_of("torch-npu-text", rank) / "trace_view.json"))
+
+
+def timeline_of(rank: int) -> Path:
+    (folder,) = (DATA / "mindspore-2.1").glob(f"PROF_*/device_{rank}/timeline")
+    return folder
+
+
+def iteration_lanes(rank: int, iteration: int) -> dict[tuple[str, str], list[Event]]:
+    (path,) = timeline_of(rank).glob(f"msprof_{rank}_*_{iteration}.json")
+    return lanes_of(events_of(path))
+
+
+# -- overlap -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rank", RANKS)
+def test_overlap_of_databases_equals_step_trace_time_to_the_nanosecond(
+    exports: dict[str, Export], rank: int
+) -> None:
+    table = output_of("torch-npu-db", rank) / "analysis.db"
+    ((step, *sums, stage, bubble, preparing),) = rows_of(
+        table,
+        "SELECT step, computing, communication, communication_not_overlapped, free, stage, bubble,"
+        " preparing FROM StepTraceTime",
+    )
+    own = exports["torch-npu-db"]
+    wanted = dict(zip(OVERLAP_ROWS, (nearest_ns(str(value)) for value in sums), strict=True))
+    assert own.overlap(rank, int(step)) == wanted
+    assert own.overlap(rank, None) == wanted
+    assert drawn_sums(own, rank) == wanted
+    busy = [one for one in own.overlap_slices(rank) if one.row != "Free"]
+    first_ns = min(one.start_ns for one in busy)
+    last_ns = max(one.start_ns + one.length_ns for one in busy)
+    assert bubble == 0
+    assert last_ns - first_ns == nearest_ns(str(stage))
+    (host,) = (one for one in own.slices("Step Trace", rank) if one.row == "ProfilerStep")
+    assert first_ns - host.start_ns == nearest_ns(str(preparing))
+
+
+@pytest.mark.parametrize("rank", RANKS)
+def test_figures_of_the_library_equal_step_trace_time(rank: int) -> None:
+    """Overlap of the rank and of its only step, without any export, to the nanosecond."""
+    table = output_of("torch-npu-db", rank) / "analysis.db"
+    ((step, stage, *sums),) = rows_of(
+        table,
+        "SELECT step, stage, computing, communication, communication_not_overlapped, free"
+        " FROM StepTraceTime",
+    )
+    names = ("span_ns", "computing_ns", "communication_ns", "not_overlapped_ns", "free_ns")
+    wanted = {name: nearest_ns(str(us)) for name, us in zip(names, (stage, *sums), strict=True)}
+    with open_profile(DATA / "torch-npu-db") as profile:
+        selection = Selection(ranks=rank)
+        (whole,) = profile.overlap(selection).to_dicts()
+        (only,) = profile.steps(selection).to_dicts()
+    assert {name: whole[name] for name in names} == wanted
+    assert {name: only[name] for name in names} == wanted
+    assert (whole["step_ns"], only["step"]) == (wanted["span_ns"], int(step))
+
+
+def test_steps_of_the_library_equal_the_mindspore_files() -> None:
+    """Every iteration of both ranks, to the nanosecond; those without tasks are not known."""
+    names = ("computing_ns", "communication_ns", "not_overlapped_ns", "free_ns")
+    steps = open_profile(DATA / "mindspore-2.1").steps().to_dicts()
+    assert {(row["rank"], row["step"]) for row in steps if row["span_ns"] is not None} == {
+        (rank, iteration) for rank in RANKS for iteration in ITERATIONS
+    }
+    for row in steps:
+        if row["span_ns"] is not None:
+            lanes = iteration_lanes(row["rank"], row["step"])
+            assert [row[name] for name in names] == [
+                sum(span_ns(event)[1] for event in lanes[OVERLAP, part]) for part in OVERLAP_ROWS
+            ]
+
+
+def drawn_sums(own: Export, rank: int) -> dict[str, int]:
+    sums = dict.fromkeys(OVERLAP_ROWS, 0)
+    for one in own.overlap_slices(rank):
+        sums[one.row] += one.length_ns
+    return sums
+
+
+def test_overlap_of_databases_equals_their_overlap_analysis_table(
+    exports: dict[str, Export],
+) -> None:
+    """Every segment, to the nanosecond; only one of the two databases has that table."""
+    held = [
+        rank
+        for rank in RANKS
+        if rows_of(database_of(rank), "SELECT 1 FROM sqlite_master WHERE name = 'OVERLAP_ANALYSIS'")
+    ]
+    assert held == [0]
+    for rank in held:
+        same(
+            (
+                (one.row, one.start_ns, one.length_ns)
+                for one in exports["torch-npu-db"].overlap_slices(rank)
+            ),
+            (
+                (OVERLAP_ROWS[kind], start_ns, length_ns)
+                for kind, start_ns, length_ns in rows_of(
+                    database_of(rank), "SELECT type, startNs, endNs - startNs FROM OVERLAP_ANALYSIS"
+                )
+            ),
+        )
+
+
+@pytest.mark.parametrize("rank", RANKS)
+def test_overlap_of_text_equals_step_trace_time(exports: dict[str, Export], rank: int) -> None:
+    """Within 25 ns: the table sums up to 187 durations that were rounded one by one."""
+    path = output_of("torch-npu-text", rank) / "step_trace_time.csv"
+    with path.open(newline="", encoding="utf-8") as file:
+        (row,) = csv.DictReader(file)
+    for step in (int(row["Step"]), None):
+        found = exports["torch-npu-text"].overlap(rank, step)
+        for name in OVERLAP_ROWS:
+            assert abs(found[name] - nearest_ns(row[name])) <= 25, name
+        spent = sum(found[name] for name in OVERLAP_ROWS if name != "Communication")
+        assert abs(spent - nearest_ns(row["Stage"])) <= 250, "stages are quantised to 0.25 us"
+
+
+@pytest.mark.parametrize("rank", RANKS)
+def test_overlap_of_text_has_the_segments_of_the_file(
+    exports: dict[str, Export], rank: int
+) -> None:
+    """As many, and every edge within 1 ns: durations there are finer than 1 ns."""
+    lanes = text_lanes(rank)
+    for name in OVERLAP_ROWS:
+        wanted = sorted(span_ns(event) for event in lanes[OVERLAP, name])
+        found = sorted(
+            (one.start_ns, one.length_ns)
+            for one in exports["torch-npu-text"].overlap_slices(rank)
+            if one.row == name
+        )
+        assert len(found) == len(wanted) > 0
+        for mine, theirs in zip(found, wanted, strict=True):
+            assert abs(mine[0] - theirs[0]) <= 1
+            assert abs(sum(mine) - sum(theirs)) <= 1
+
+
+@pytest.mark.parametrize("rank", RANKS)
+@pytest.mark.parametrize("iteration", ITERATIONS)
+def test_overlap_of_mindspore_iterations_equals_their_own_files(
+    exports: dict[str, Export], rank: int, iteration: int
+) -> None:
+    lanes = iteration_lanes(rank, iteration)
+    drawn = Multiset(
+        (one.row, one.start_ns, one.length_ns)
+        for one in exports["mindspore-2.1"].overlap_slices(rank)
+    )
+    sums = {}
+    for name in OVERLAP_ROWS:
+        spans = [span_ns(event) for event in lanes[OVERLAP, name]]
+        sums[name] = sum(length for _, length in spans)
+        missing = Multiset((name, *span) for span in spans) - drawn
+        assert spans
+        assert not missing
+    assert exports["mindspore-2.1"].overlap(rank, iteration) == sums
+
+
+@pytest.mark.parametrize("rank", RANKS)
+def test_overlap_between_mindspore_iterations_is_free(
+    exports: dict[str, Export], rank: int
+) -> None:
+    """The whole capture has the segments of its files and the gaps between them, nothing else."""
+    wanted: Multiset[tuple[str, int, int]] = Multiset()
+    edges = []
+    for iteration in ITERATIONS:
+        lanes = iteration_lanes(rank, iteration)
+        spans = [(row, *span_ns(event)) for row in OVERLAP_ROWS for event in lanes[OVERLAP, row]]
+        wanted.update(spans)
+        edges.append((min(span[1] for span in spans), max(sum(span[1:]) for span in spans)))
+    for before, after in pairwise(edges):
+        wanted["Free", before[1], after[0] - before[1]] += 1
+    drawn = exports["mindspore-2.1"].overlap_slices(rank)
+    same(((one.row, one.start_ns, one.length_ns) for one in drawn), wanted.elements())
+
+
+# -- clocks ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("capture", "apart_us"), [("torch-npu-text", 8), ("torch-npu-db", 14)])
+def test_clocks_are_put_right_by_collectives(capture: str, apart_us: int, tmp_path: Path) -> None:
+    """Clocks of one host are not quite one; within 2 us they are when ends of collectives meet."""
+    report = export(DATA / capture, tmp_path / "timeline.pftrace")
+    first, second = report.ranks
+    assert (first.offset_ns, first.align) == (0, "collectives")
+    assert abs(second.offset_ns) // 1000 == apart_us
+    assert second.spread_ns is not None
+    assert second.spread_ns <= 2000
+
+
+# -- tasks -------------------------------------------------------------------------------------
+
+
+def bare(slices: Iterable[Shown]) -> Iterator[Slice]:
+    return (one[:6] for one in slices)
+
+
+def test_every_task_of_the_text_capture_is_drawn(exports: dict[str, Export]) -> None:
+    own = exports["torch-npu-text"]
+    assert_lanes(own, {rank: [text_lanes(rank)] for rank in RANKS})
+    same(
+        (one[:6] for one in bare(own.slices("Python"))),
+        (
+            (rank, "Python", thread, *span_ns(event), event["name"])
+            for rank in RANKS
+            for (process, thread), events in text_lanes(rank).items()
+            if process == "Python"
+            for event in events
+        ),
+    )
+
+
+def test_every_task_of_the_mindspore_capture_is_drawn(exports: dict[str, Export]) -> None:
+    assert_lanes(
+        exports["mindspore-2.1"],
+        {rank: [iteration_lanes(rank, iteration) for iteration in ITERATIONS] for rank in RANKS},
+    )
+
+
+def assert_lanes(own: Export, files: dict[int, list[dict[tuple[str, str], list[Event]]]]) -> None:
+    """Device tasks, ops, plane tasks and CANN calls are those of the files, to the nanosecond."""
+    wanted: dict[str, list[Slice]] = {"Ascend Hardware": [], "HCCL": [], "CANN": []}
+    for rank, lanes in files.items():
+        for (process, thread), events in (item for one in lanes for item in one.items()):
+            if process not in wanted or thread.startswith("Step Trace"):
+                continue
+            layer, row = process, thread
+            if process == "HCCL":
+                is_plane = thread.startswith("Plane")
+                layer, row = "Communication", f"Group 0 {thread if is_plane else 'Communication'}"
+            wanted[process] += [
+                (rank, layer, row, *span_ns(event), event["name"]) for event in events
+            ]
+    for process, slices in wanted.items():
+        layer = "Communication" if process == "HCCL" else process
+        same(bare(own.slices(layer)), slices)
+
+
+FFTS_PARENTS = f"""
+    SELECT parent.rowid FROM TASK parent WHERE parent.contextId = {NO_CONTEXT} AND EXISTS (
+        SELECT 1 FROM TASK child WHERE child.contextId != {NO_CONTEXT}
+        AND (child.deviceId, child.streamId, child.taskId)
+          = (parent.deviceId, parent.streamId, parent.taskId)
+        AND child.startNs >= parent.startNs AND child.endNs <= parent.endNs)"""
+
+
+def test_every_task_of_the_databases_is_drawn(exports: dict[str, Export]) -> None:
+    own = exports["torch-npu-db"]
+    tasks: list[Slice] = []
+    communication: list[Slice] = []
+    calls: list[Slice] = []
+    for rank in RANKS:
+        database = database_of(rank)
+        tasks += (
+            (rank, "Ascend Hardware", f"Stream {stream}", *span, name)
+            for stream, *span, name in rows_of(
+                database,
+                f"""SELECT streamId, startNs, endNs - startNs, value FROM TASK
+                LEFT JOIN COMPUTE_TASK_INFO info USING (globalTaskId)
+                JOIN STRING_IDS ON id = COALESCE(info.name, TASK.taskType)
+                WHERE TASK.rowid NOT IN ({FFTS_PARENTS})""",
+            )
+        )
+        communication += (
+            (rank, "Communication", f"Group 0 Plane {plane}", *span, name)
+            for plane, *span, name in rows_of(
+                database,
+                """SELECT planeId, startNs, endNs - startNs, value FROM COMMUNICATION_TASK_INFO info
+                JOIN TASK USING (globalTaskId) JOIN STRING_IDS ON id = info.taskType""",
+            )
+        )
+        communication += (
+            (rank, "Communication", "Group 0 Communication", *row)
+            for row in rows_of(
+                database,
+                """SELECT startNs, endNs - startNs, value FROM COMMUNICATION_OP
+                JOIN STRING_IDS ON id = opName""",
+            )
+        )
+        calls += (
+            (rank, "CANN", f"Thread {thread}", *span, name)
+            for thread, *span, name in rows_of(
+                database,
+                """SELECT globalTid & 0xffffffff, startNs, endNs - startNs, value FROM CANN_API
+                JOIN STRING_IDS ON id = name""",
+            )
+        )
+    same(bare(own.slices("Ascend Hardware")), tasks)
+    same(bare(own.slices("Communication")), communication)
+    same(bare(own.slices("CANN")), calls)
+
+
+@pytest.mark.parametrize("rank", RANKS)
+def test_parents_of_ffts_tasks_are_dropped_and_counted(
+    exports: dict[str, Export], rank: int
+) -> None:
+    assert len(rows_of(database_of(rank), FFTS_PARENTS)) == 17
+    (omission,) = (
+        one
+        for one in exports["torch-npu-db"].report.omissions
+        if one.rank == rank and "FFTS+" in one.reason
+    )
+    assert omission.rows == 17
+    assert not omission.loss, "they only repeat what is drawn"
+
+
+def test_nothing_else_is_left_out(exports: dict[str, Export]) -> None:
+    assert {one.reason for own in exports.values() for one in own.report.omissions if one.loss} == (
+        set()
+    )
+
+
+def test_every_sample_of_memory_bandwidth_is_drawn(exports: dict[str, Export]) -> None:
+    wanted: dict[tuple[int, str], list[tuple[int, float]]] = {}
+    for rank in RANKS:
+        for event in events_of(output_of("torch-npu-text", rank) / "trace_view.json"):
+            if event["ph"] == "C" and event["name"].startswith("HBM"):
+                ((_, value),) = event["args"].items()
+                samples = wanted.setdefault((rank, event["name"]), [])
+                samples.append((nearest_ns(str(event["ts"])), float(value)))
+    found = {
+        (one.rank, one.name): (one.unit, list(one.samples))
+        for one in exports["torch-npu-text"].loaded.counters()
+        if one.group == "HBM"
+    }
+    assert found == {key: ("MB/s", sorted(samples)) for key, samples in wanted.items()}
+
+
+# -- steps and arrows --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rank", RANKS)
+def test_the_step_trace_has_all_ten_iterations(exports: dict[str, Export], rank: int) -> None:
+    path = sorted(timeline_of(rank).glob("step_trace_*.json"))[0]
+    graph = int(path.stem.split("_")[3])
+    wanted: list[tuple[str, int, int, str]] = []
+    marks: dict[int, tuple[int, int]] = {}
+    for event in events_of(path):
+        if event["ph"] != "X":
+            continue
+        number = int(event["args"]["Iteration ID"])
+        start_ns, length_ns = span_ns(event)
+        if event["cat"] == "Iteration Time":
+            wanted.append(("Iterations", start_ns, length_ns, f"Iteration {number}"))
+            forward = nearest_ns(str(event["args"]["FP Start"]))
+            marks[number] = (forward, start_ns + length_ns)
+        elif event["cat"] == "FP_BP Time":
+            wanted.append(("Iterations", start_ns, length_ns, "FP/BP"))
+        elif event["cat"] == "Iteration Refresh":
+            wanted.append(("Iterations", start_ns, length_ns, "Iteration Refresh"))
+        else:
+            place = event["name"].rpartition("_")[2]
+            wanted.append(("Reduce", start_ns, length_ns, f"Reduce {place}"))
+    assert sorted(marks) == list(range(1, 11))
+    for number in range(2, 11):
+        begin, end = marks[number - 1][1], marks[number][0]
+        wanted.append(("Data Aug Bound", begin, end - begin, "Data Aug Bound"))
+    found = exports["mindspore-2.1"].slices("Step Trace", rank)
+    same((one[2:6] for one in found), wanted)
+    args = {(arg.name, arg.value) for one in found for arg in one.args if arg.kind == "step"}
+    assert {value for name, value in args if name == "graph"} == {graph}
+    assert {value for name, value in args if name == "iteration"} == set(range(1, 11))
+
+
+@pytest.mark.parametrize("capture", ["torch-npu-db", "torch-npu-text"])
+@pytest.mark.parametrize("rank", RANKS)
+def test_every_kernel_has_an_arrow_from_cann_and_from_the_framework(
+    exports: dict[str, Export], capture: str, rank: int
+) -> None:
+    """Perfetto turns an arrow round where the clocks say that a kernel ran before its launch."""
+    own = exports[capture]
+    kernels = {
+        one.bare
+        for one in own.slices("Ascend Hardware", rank)
+        if any(arg.name == "op_type" for arg in one.args)
+    }
+    assert len(kernels) == 187
+    joined: dict[Shown, list[str]] = {}
+    for one, other in own.loaded.arrows():
+        for task, call in ((one, other), (other, one)):
+            if task in kernels:
+                joined.setdefault(task, []).append(call.layer)
+    assert {tuple(sorted(joined.get(task, []))) for task in kernels} == {("CANN", "Python")}
+
+
+@pytest.mark.parametrize("capture", CAPTURES)
+def test_json_shows_the_same(exports: dict[str, Export], capture: str, tmp_path: Path) -> None:
+    own, other = exports[capture], export_of(capture, tmp_path / "timeline.json")
+    zero_ns = min(one.start_ns for one in own.loaded.by_id.values()) - min(
+        one.start_ns for one in other.loaded.by_id.values()
+    )
+    again = LoadedPicture(other.loaded.processor, True, zero_ns)
+    same(
+        (one.bare for one in again.by_id.values()), (one.bare for one in own.loaded.by_id.values())
+    )
+    assert Multiset(tuple(sorted(pair)) for pair in again.arrows()) == Multiset(
+        tuple(sorted(pair)) for pair in own.loaded.arrows()
+    )

@@ -1,0 +1,168 @@
+"""Proves that what is called slow is slow, by a plain look at all ranks and steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simulator.overlap import expected_overlap
+from tests.support.profile_shelf import ProfileShelf
+from timeline.commands.export import export
+from timeline.figures.figures import PARTS, Figures
+from timeline.figures.table import Table
+from timeline.figures.verdict import Verdict
+
+Row = dict[str, Any]
+
+
+def _column(values: list[Any]) -> Any:
+    """A column of integers; None is masked."""
+    absent = [value is None for value in values]
+    plain = np.array([0 if value is None else value for value in values], np.int64)
+    return np.ma.masked_array(plain, absent) if any(absent) else plain
+
+
+def _table(rows: list[Row]) -> Table:
+    return Table({name: _column([row[name] for row in rows]) for name in rows[0]} if rows else {})
+
+
+VENDOR_PARTS = ("computing_ns", "communication_ns", "not_overlapped_ns", "free_ns")
+NOTHING = Table(
+    {
+        name: np.array([], object if name in ("type", "core") else np.int64)
+        for name in ("communication", "type", "core", "count", "total_ns", "shortest_ns")
+    }
+    | {"longest_ns": np.array([], np.int64)}
+)
+
+NO_WAITS = Table(
+    {name: np.array([], np.int64) for name in ("rank", "times_last", "waited_ns", "caused_ns")}
+    | {name: np.array([], np.int64) for name in ("compute_late_ns", "host_late_ns", "slowest_ns")}
+)
+
+
+@st.composite
+def _figures(draw: st.DrawFn) -> Figures:
+    """Ranks with steps of one graph or two, some without device records, and some without steps."""
+    graphs = draw(st.sampled_from([(None,), (4,), (1, 2)]))
+    ranks, steps = list[Row](), list[Row]()
+    for rank in draw(st.lists(st.integers(0, 20), unique=True, min_size=1, max_size=5)):
+        own = []
+        for graph in graphs:
+            for step in range(draw(st.integers(0, 4))):
+                span = draw(st.one_of(st.none(), st.integers(0, 1000)))
+                own.append(
+                    {
+                        "rank": rank,
+                        "graph": graph,
+                        "step": step,
+                        "start_ns": 1000 * step,
+                        "span_ns": span,
+                        **dict.fromkeys(PARTS, None if span is None else span // 2),
+                    }
+                )
+        spans = [row["span_ns"] for row in own if row["span_ns"]]
+        whole = draw(st.integers(0, 1000)) if not spans else sum(spans)
+        ranks.append(
+            {
+                "rank": rank,
+                "steps": len(own),
+                "step_ns": round(sum(spans) / len(spans)) if spans else None,
+                "span_ns": whole,
+                "computing_ns": whole // 2,
+                "communication_ns": whole // 2,
+                "not_overlapped_ns": whole - whole // 2,
+                "free_ns": 0,
+                "copies_ns": 0,
+                "idle_ns": 0,
+                "outside_ns": 0,
+                "before_ns": 0,
+            }
+        )
+        steps += own
+    rest = Table({})
+    return Figures(_table(ranks), _table(steps), NOTHING, rest, NO_WAITS, rest, rest)
+
+
+@given(figures=_figures())
+def test_the_slowest_rank(figures: Figures) -> None:
+    """By the mean of its steps; by all of its time where some rank that did anything has none."""
+    verdict = Verdict.of(figures)
+    used = [row for row in figures.overlap.to_dicts() if row["span_ns"]]
+    if len(used) < 2:
+        assert verdict.rank_extreme is None
+    else:
+        name = "span_ns" if any(row["step_ns"] is None for row in used) else "step_ns"
+        times = {row["rank"]: row[name] for row in used}
+        own = verdict.rank_extreme
+        assert own is not None
+        assert own.slowest_ns == times[own.slowest] == max(times.values())
+        assert own.fastest_ns == times[own.fastest] == min(times.values())
+        assert own.median_ns == int(np.median(list(times.values())))
+    sentences = list(verdict.sentences())
+    assert bool(sentences) == bool(used)
+    if len(used) > 1 and verdict.rank_extreme is not None:
+        assert sentences[0].startswith(f"Device time of rank {verdict.rank_extreme.slowest}: ")
+
+
+@given(figures=_figures())
+def test_the_slowest_step(figures: Figures) -> None:
+    """Each graph and step is judged by the rank on which it took longest."""
+    verdict = Verdict.of(figures)
+    rows = [row for row in figures.steps.to_dicts() if row["span_ns"]]
+    graphs_of: dict[int, set[int]] = {}
+    for row in rows:
+        graphs_of.setdefault(row["rank"], set()).add(row["graph"])
+    several = any(len(own) > 1 for own in graphs_of.values())
+    longest: dict[Any, int] = {}
+    for row in rows:
+        key = (row["graph"] if several else None, row["step"])
+        longest[key] = max(longest.get(key, 0), row["span_ns"])
+    found = verdict.steps.to_dicts()
+    assert sorted(row["span_ns"] for row in found) == sorted(longest.values())
+    for row in found:
+        assert row["span_ns"] == longest[row["graph"] if several else None, row["step"]]
+    own = verdict.step_extreme
+    if len(set(longest.values())) < 2:
+        assert own is None
+    else:
+        assert own is not None
+        assert own.slowest_ns == max(longest.values())
+        assert own.fastest_ns == min(longest.values())
+        assert any(
+            (row["rank"], row["step"]) == (own.rank, own.slowest)
+            for row in rows
+            if row["span_ns"] == own.slowest_ns
+        )
+
+
+def test_the_verdict_on_a_profile(shelf: ProfileShelf, tmp_path: Any) -> None:
+    """Ranks, steps and shares of operators are those of the simulated run."""
+    profile = shelf.get("torch-db", ranks=3)
+    report = export(profile.path, tmp_path / "out.pftrace")
+    for row in report.verdict.ranks.to_dicts():
+        whole = expected_overlap(profile.run, row["rank"])
+        assert {part: row[part] for part in VENDOR_PARTS} == whole
+        assert row["span_ns"] == sum(
+            whole[part] for part in VENDOR_PARTS if part != "communication_ns"
+        )
+        spans = [
+            sum(own[part] for part in VENDOR_PARTS if part != "communication_ns")
+            for own in (expected_overlap(profile.run, row["rank"], step) for step in (1, 2, 3))
+        ]
+        assert row["step_ns"] == round(sum(spans) / 3)
+    operators = report.figures.operators.to_dicts()
+    for table, communication in ((report.verdict.operators, 0), (report.verdict.collectives, 1)):
+        own = [row for row in operators if row["communication"] == communication]
+        whole_ns = sum(row["total_ns"] for row in own)
+        for row in table.to_dicts():
+            total_ns = sum(
+                one["total_ns"]
+                for one in own
+                if (one["type"], one["core"]) == (row["type"], row["core"])
+            )
+            assert row["total_ns"] == total_ns
+            assert row["share"] == round(total_ns / whole_ns, 6)

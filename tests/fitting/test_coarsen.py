@@ -1,0 +1,470 @@
+"""Proves that gathering at a resolution keeps every sum, every long slice and every lane."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.coarse_reference import (
+    elements_of,
+    expected_elements,
+    parents,
+    power_at,
+    thinned,
+)
+from tests.support.random_tracks import (
+    COARSEST,
+    flat_slices,
+    nested_slices,
+    resolutions,
+    samples,
+    some_slices,
+)
+from timeline.columns.nesting import edges_of
+from timeline.columns.strings import StringPool
+from timeline.fitting.coarsen import (
+    EXACT,
+    Resolution,
+    coarse_of,
+    coarsen,
+    count_elements,
+    count_samples,
+    drawn,
+    thin,
+)
+from timeline.tracks.model import GATHERED, Arg, ArgKind, Coarse, Samples, Schema, Slices
+
+ALL_POWERS = tuple(range(COARSEST + 1))
+
+
+def gathered_at(slices: Slices, *resolutions: Resolution) -> Coarse:
+    """The elements after gathering at each resolution in turn."""
+    coarse = coarse_of(slices)
+    for resolution in resolutions:
+        coarse = coarsen(coarse, slices, resolution)
+    return coarse
+
+
+# -- the whole result --------------------------------------------------------------------------
+
+
+@given(st.data(), some_slices())
+def test_gathering_follows_the_rule(data: st.DataObject, slices: Slices) -> None:
+    """Intervals, rows, sums, names and nesting equal those of a slow walk over the siblings."""
+    resolution = data.draw(resolutions(slices=slices))
+    found = elements_of(gathered_at(slices, resolution), slices)
+    wanted = expected_elements(slices, resolution)
+    if slices.nested:  # any order will do, as long as what is around what stays
+        assert Counter(found) == Counter(wanted)
+    else:
+        assert found == wanted
+
+
+# -- conservation ------------------------------------------------------------------------------
+
+
+@given(some_slices())
+@settings(max_examples=50)
+def test_count_and_busy_time_are_kept_at_every_power(slices: Slices) -> None:
+    length_ns = slices.end_ns - slices.start_ns
+    wanted = sums_by_name(slices.name, np.ones(len(slices), np.int64), length_ns)
+    for power in ALL_POWERS:
+        coarse = gathered_at(slices, Resolution(power))
+        assert int(coarse.count.sum()) == len(slices)
+        assert int(coarse.busy_ns.sum()) == int(length_ns.sum())
+        alone = coarse.row[coarse.row != GATHERED]
+        exact = sums_by_name(slices.name[alone], np.ones(len(alone), np.int64), length_ns[alone])
+        gathered = sums_by_name(coarse.name, coarse.name_count, coarse.name_busy_ns)
+        assert added(exact, gathered) == wanted
+
+
+Sums = dict[int, tuple[int, int]]
+
+
+def sums_by_name(names: np.ndarray, count: np.ndarray, busy_ns: np.ndarray) -> Sums:
+    found: Sums = {}
+    for name, one, busy in zip(names.tolist(), count.tolist(), busy_ns.tolist(), strict=True):
+        found = added(found, {name: (one, busy)})
+    return found
+
+
+def added(one: Sums, other: Sums) -> Sums:
+    """Count and busy time of each name in both."""
+    both = one.keys() | other.keys()
+    return {
+        name: (
+            one.get(name, (0, 0))[0] + other.get(name, (0, 0))[0],
+            one.get(name, (0, 0))[1] + other.get(name, (0, 0))[1],
+        )
+        for name in both
+    }
+
+
+@given(st.data(), some_slices())
+def test_each_name_of_an_element_is_told_once_and_in_order(
+    data: st.DataObject, slices: Slices
+) -> None:
+    """The pairs ascend by owner, then name; they add up to their element's own sums."""
+    coarse = gathered_at(slices, data.draw(resolutions(slices=slices)))
+    pairs = list(zip(coarse.owner.tolist(), coarse.name.tolist(), strict=True))
+    assert pairs == sorted(set(pairs))
+    gathered = coarse.row == GATHERED
+    count, busy = (
+        np.bincount(coarse.owner, weights, minlength=len(coarse))
+        for weights in (coarse.name_count, coarse.name_busy_ns)
+    )
+    assert count.tolist() == np.where(gathered, coarse.count, 0).tolist()
+    assert busy.tolist() == np.where(gathered, coarse.busy_ns, 0).tolist()
+
+
+# -- exactness ---------------------------------------------------------------------------------
+
+
+@given(st.data(), some_slices())
+def test_long_slices_stay_themselves(data: st.DataObject, slices: Slices) -> None:
+    """Every slice of a bin's width or more, in no shorter one, has its interval, name and args."""
+    resolution = data.draw(resolutions(slices=slices))
+    coarse = gathered_at(slices, resolution)
+    picture = drawn(coarse, slices)
+    place = {row: at for at, row in enumerate(coarse.row.tolist()) if row != GATHERED}
+    around = around_each(slices)
+    for row in range(len(slices)):
+        if all(is_long(slices, own, resolution) for own in (row, *around[row])):
+            assert row in place
+    for row, at in place.items():
+        assert slice_at(picture, at) == slice_at(slices, row)
+        length_ns = slices.end_ns[row] - slices.start_ns[row]
+        assert (coarse.count[at], coarse.busy_ns[at]) == (1, length_ns)
+
+
+def is_long(slices: Slices, row: int, resolution: Resolution) -> bool:
+    start_ns, end_ns = int(slices.start_ns[row]), int(slices.end_ns[row])
+    power = power_at(resolution, start_ns)
+    return power == 0 or end_ns - start_ns >= 1 << power
+
+
+def around_each(slices: Slices) -> list[list[int]]:
+    """The rows of all slices around each slice."""
+    if not slices.nested:
+        return [[] for _ in range(len(slices))]
+    above = parents(slices.start_ns.tolist(), slices.end_ns.tolist())
+
+    def way(row: int) -> list[int]:
+        return [] if above[row] < 0 else [above[row], *way(above[row])]
+
+    return [way(row) for row in range(len(slices))]
+
+
+def slice_at(slices: Slices, row: int) -> tuple[int, int, str, dict[str, int]]:
+    """Interval, name and args of one slice."""
+    return (
+        int(slices.start_ns[row]),
+        int(slices.end_ns[row]),
+        slices.strings[int(slices.name[row])],
+        {arg.name: int(arg.values[row]) for arg in slices.args if arg.present[row]},
+    )
+
+
+@given(some_slices())
+@settings(max_examples=50)
+def test_the_exact_resolution_changes_nothing(slices: Slices) -> None:
+    coarse = gathered_at(slices, Resolution(EXACT))
+    assert coarse.row.tolist() == list(range(len(slices)))
+    assert drawn(coarse, slices) is slices
+
+
+def test_a_short_slice_alone_stays_itself() -> None:
+    """Two short slices in neighbouring bins, and one between long ones, are not gathered."""
+    slices = made_slices([(6, 8), (8, 10), (16, 40), (41, 42), (48, 80)])
+    coarse = gathered_at(slices, Resolution(3))
+    assert coarse.row.tolist() == [0, 1, 2, 3, 4]
+
+
+def test_a_longer_slice_keeps_short_ones_apart() -> None:
+    """Short ones of one bin on either side of it stay two, and nothing spans it."""
+    slices = made_slices([(1, 2), (3, 4), (5, 16), (16, 17), (18, 19), (20, 21)])
+    assert elements(gathered_at(slices, Resolution(3))) == [
+        (1, 4, GATHERED),
+        (5, 16, 2),
+        (16, 21, GATHERED),
+    ]
+    inside_one_bin = made_slices([(0, 1), (2, 3), (4, 12), (12, 13), (14, 15)])
+    assert elements(gathered_at(inside_one_bin, Resolution(3))) == [
+        (0, 3, GATHERED),
+        (4, 12, 2),
+        (12, 15, GATHERED),
+    ]
+
+
+def elements(coarse: Coarse) -> list[tuple[int, int, int]]:
+    return list(
+        zip(coarse.start_ns.tolist(), coarse.end_ns.tolist(), coarse.row.tolist(), strict=True)
+    )
+
+
+def made_slices(
+    pairs: Sequence[tuple[int, int]],
+    names: Sequence[str] = (),
+    *,
+    nested: bool = False,
+    schema: Schema = Schema.TASK,
+) -> Slices:
+    """Slices of the given intervals."""
+    strings = StringPool()
+    start_ns, end_ns = (np.array(edge, np.int64) for edge in zip(*pairs, strict=True))
+    codes = strings.codes(names or ["MatMul"] * len(pairs))
+    return Slices(start_ns, end_ns, codes, strings, schema, nested=nested)
+
+
+# -- gathered elements -------------------------------------------------------------------------
+
+
+@given(st.data(), some_slices())
+def test_a_gathered_element_starts_in_one_bin_and_is_shorter_than_two(
+    data: st.DataObject, slices: Slices
+) -> None:
+    """Its ends are those of its first and last member, and no longer slice lies in between."""
+    resolution = data.draw(resolutions(slices=slices))
+    coarse = gathered_at(slices, resolution)
+    starts, ends = set(slices.start_ns.tolist()), set(slices.end_ns.tolist())
+    exact = coarse.row[coarse.row != GATHERED]
+    for at in np.flatnonzero(coarse.row == GATHERED).tolist():
+        start_ns, end_ns = int(coarse.start_ns[at]), int(coarse.end_ns[at])
+        assert start_ns in starts
+        assert end_ns in ends
+        assert end_ns - start_ns < 2 << power_at(resolution, start_ns)
+        spanned = [
+            row
+            for row in exact.tolist()
+            if start_ns < slices.start_ns[row] and slices.end_ns[row] < end_ns
+        ]
+        assert not spanned, "a slice that was not gathered lies inside a gathered one"
+
+
+@given(flat_slices())
+def test_elements_of_a_flat_lane_do_not_overlap(slices: Slices) -> None:
+    for power in ALL_POWERS:
+        coarse = gathered_at(slices, Resolution(power))
+        assert (coarse.start_ns[1:] >= coarse.end_ns[:-1]).all()
+
+
+@given(nested_slices())
+def test_elements_of_a_nested_lane_do_not_cross(slices: Slices) -> None:
+    for power in (*range(12), COARSEST):
+        coarse = gathered_at(slices, Resolution(power))
+        assert edges_of(coarse.start_ns, coarse.end_ns).nested()
+
+
+def test_of_equal_slices_the_outer_one_stays_outside() -> None:
+    """A long slice and the short ones that fill it have the same ends; the long one is around."""
+    slices = made_slices([(8, 12), (12, 18), (8, 18)], ["inner", "inner", "outer"], nested=True)
+    coarse = gathered_at(slices, Resolution(3))
+    found = elements_of(coarse, slices)
+    assert [(own.row, own.outer and own.outer.row) for own in found] == [(2, None), (GATHERED, 2)]
+    both = gathered_at(slices, Resolution(3), Resolution(4))
+    assert elements(both) == [(8, 18, GATHERED)]
+    assert both.count.tolist() == [3]
+
+
+# -- composition -------------------------------------------------------------------------------
+
+
+@given(st.data(), some_slices(), resolutions(), resolutions())
+def test_gathering_twice_is_gathering_once(
+    data: st.DataObject, slices: Slices, one: Resolution, other: Resolution
+) -> None:
+    """All columns, names included: what lets ranks be gathered apart and merged later."""
+    finer, coarser = sorted((one, other), key=lambda resolution: resolution.power)
+    if finer.power < coarser.power:
+        finer = data.draw(resolutions(slices=slices, most=finer.power))
+    same_columns(gathered_at(slices, finer, coarser), gathered_at(slices, coarser))
+
+
+def same_columns(one: Coarse, other: Coarse) -> None:
+    for field in fields(Coarse):
+        assert getattr(one, field.name).tolist() == getattr(other, field.name).tolist(), field.name
+
+
+@given(some_slices())
+@settings(max_examples=30)
+def test_gathering_step_by_step_is_gathering_once(slices: Slices) -> None:
+    """Through all powers in turn."""
+    coarse = coarse_of(slices)
+    for power in ALL_POWERS:
+        coarse = coarsen(coarse, slices, Resolution(power))
+        same_columns(coarse, gathered_at(slices, Resolution(power)))
+
+
+@given(st.data(), samples())
+def test_thinning_twice_is_thinning_once(data: st.DataObject, counter: Samples) -> None:
+    finer, coarser = sorted(
+        (data.draw(resolutions()), data.draw(resolutions())), key=lambda own: own.power
+    )
+    twice, once = thin(thin(counter, finer), coarser), thin(counter, coarser)
+    assert pairs_of(twice) == pairs_of(once)
+
+
+# -- counting ----------------------------------------------------------------------------------
+
+
+@given(some_slices(), st.sets(st.integers(0, COARSEST), min_size=1, max_size=8))
+def test_counting_elements_agrees_with_gathering(slices: Slices, powers: set[int]) -> None:
+    """At any ascending choice of powers, exact and gathered ones apart."""
+    chosen = sorted(powers)
+    wanted = []
+    for power in chosen:
+        several = int((gathered_at(slices, Resolution(power)).row == GATHERED).sum())
+        wanted.append((len(gathered_at(slices, Resolution(power))) - several, several))
+    assert count_elements(slices, chosen) == wanted
+
+
+@given(samples(), st.sets(st.integers(0, COARSEST), min_size=1, max_size=8))
+def test_counting_samples_agrees_with_thinning(counter: Samples, powers: set[int]) -> None:
+    chosen = sorted(powers)
+    assert count_samples(counter, chosen) == [
+        len(thin(counter, Resolution(power))) for power in chosen
+    ]
+
+
+# -- the finer part ----------------------------------------------------------------------------
+
+
+@given(st.data(), flat_slices(), st.integers(1, 9))
+def test_the_leading_part_obeys_the_finer_resolution(
+    data: st.DataObject, slices: Slices, power: int
+) -> None:
+    """Up to a moment between two bins all is as at the finer width, after it as at the other."""
+    times = [*slices.start_ns.tolist(), *slices.end_ns.tolist()] or [0]
+    first, last = min(times), max(times)
+    until = data.draw(st.integers(first, last + 1)) >> power << power
+    finer_power = data.draw(st.integers(0, power - 1))
+    mixed = elements_of(gathered_at(slices, Resolution(power, finer_power, until)), slices)
+    finer = elements_of(gathered_at(slices, Resolution(finer_power)), slices)
+    coarser = elements_of(gathered_at(slices, Resolution(power)), slices)
+    assert mixed == [
+        *(own for own in finer if own.start_ns < until),
+        *(own for own in coarser if own.start_ns >= until),
+    ]
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_an_exact_part_gathers_nothing(nested: bool) -> None:
+    """Not even slices without length at one moment, which are shorter than any bin."""
+    slices = made_slices([(5, 5), (5, 5), (6, 7), (20, 20), (20, 20)], nested=nested)
+    coarse = gathered_at(slices, Resolution(4, EXACT, 10))
+    assert coarse.row.tolist() == [0, 1, 2, GATHERED]
+
+
+# -- counters ----------------------------------------------------------------------------------
+
+
+@given(st.data(), samples())
+def test_thinning_keeps_the_least_and_the_greatest_of_each_bin(
+    data: st.DataObject, counter: Samples
+) -> None:
+    """With their own times; of equal values the first."""
+    resolution = data.draw(resolutions())
+    if len(counter) and data.draw(st.booleans()):
+        until = data.draw(st.integers(int(counter.time_ns[0]), int(counter.time_ns[-1]) + 1))
+        finer_power = data.draw(st.integers(0, resolution.power))
+        resolution = Resolution(resolution.power, finer_power, until)
+    thinner = thin(counter, resolution)
+    assert pairs_of(thinner) == thinned(counter, resolution)
+    assert thinner.unit == counter.unit
+
+
+def pairs_of(counter: Samples) -> list[tuple[int, float]]:
+    return list(zip(counter.time_ns.tolist(), counter.value.tolist(), strict=True))
+
+
+# -- what is drawn -----------------------------------------------------------------------------
+
+
+@given(st.data(), some_slices())
+def test_a_gathered_slice_tells_what_it_stands_for(data: st.DataObject, slices: Slices) -> None:
+    """Label, count, busy time, and the top names with their shares; none of the args it had."""
+    resolution = data.draw(resolutions(slices=slices))
+    coarse = gathered_at(slices, resolution)
+    picture = drawn(coarse, slices)
+    for at, element in enumerate(elements_of(coarse, slices)):
+        if element.row != GATHERED:
+            continue
+        _, _, label, args = slice_at(picture, at)
+        busy = {name: own for name, _, own in element.names}
+        count, _, leading = label.partition(" tasks: ")
+        assert int(count) == args.pop("count") == element.count
+        assert args.pop("busy_ns") == element.busy_ns
+        assert busy[leading] == max(busy.values()), "named by what took most time"
+        told = min(3, len(busy))
+        names = [picture.strings[args.pop(f"top_{place + 1}")] for place in range(told)]
+        shares = [args.pop(f"top_{place + 1}_percent") for place in range(told)]
+        assert names[0] == leading
+        assert len(set(names)) == told
+        assert [busy[name] for name in names] == sorted(busy.values(), reverse=True)[:told]
+        assert shares == [busy[name] * 100 // max(1, element.busy_ns) for name in names]
+        assert not args, "an arg of one slice says nothing of several"
+
+
+@given(st.data(), some_slices())
+def test_arrows_touch_only_exact_slices(data: st.DataObject, slices: Slices) -> None:
+    """Those of gathered ones are gone, the others are where their slice went."""
+    coarse = gathered_at(slices, data.draw(resolutions(slices=slices)))
+    picture = drawn(coarse, slices)
+    place = {row: at for at, row in enumerate(coarse.row.tolist()) if row != GATHERED}
+    assert sorted(
+        zip(picture.arrows.slice.tolist(), picture.arrows.arrow.tolist(), strict=True)
+    ) == (
+        sorted(
+            (place[row], arrow)
+            for row, arrow in zip(
+                slices.arrows.slice.tolist(), slices.arrows.arrow.tolist(), strict=True
+            )
+            if row in place
+        )
+    )
+    assert (np.diff(picture.arrows.slice) >= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("schema", "label"),
+    [
+        (Schema.TASK, "4 tasks: MatMul"),
+        (Schema.HCCL_TASK, "4 tasks: MatMul"),
+        (Schema.COMMUNICATION_OP, "4 ops: MatMul"),
+        (Schema.HOST_CALL, "4 calls: MatMul"),
+        (Schema.STEP, "4 steps: MatMul"),
+        (Schema.OVERLAP, "4 pieces: MatMul"),
+        (Schema.SCOPE, "4 scopes: MatMul"),
+        (Schema.NOTE, "4 notes: MatMul"),
+    ],
+)
+def test_a_gathered_slice_says_what_it_counts(schema: Schema, label: str) -> None:
+    """Three short Adds take less time than one MatMul; then time decides, not number."""
+    slices = made_slices(
+        [(0, 1), (2, 3), (3, 8), (9, 10)], ["Add", "Add", "MatMul", "Add"], schema=schema
+    )
+    picture = drawn(gathered_at(slices, Resolution(5)), slices)
+    assert [picture.strings[code] for code in picture.name.tolist()] == [label]
+    args = {arg.name: arg for arg in picture.args}
+    assert {name: int(arg.values[0]) for name, arg in args.items() if name[-1] not in "123"} == {
+        "count": 4,
+        "busy_ns": 8,
+        "top_1_percent": 62,
+        "top_2_percent": 37,
+        "top_3_percent": 0,
+    }
+    assert args["top_3"].present.tolist() == args["top_3_percent"].present.tolist() == [False]
+
+
+def test_gathered_args_are_default_args() -> None:
+    """They are drawn unless no args are asked for: without them the sums would be lost."""
+    slices = made_slices([(0, 1), (2, 3)])
+    own = Arg("graph", ArgKind.INTEGER, np.zeros(2, np.int64), np.ones(2, np.bool_), default=False)
+    picture = drawn(gathered_at(replace(slices, args=(own,)), Resolution(4)), slices)
+    assert all(arg.default for arg in picture.args if arg.name != "graph")

@@ -1,0 +1,486 @@
+"""Proves that the page and picture of a report say what the report says, safely and readably."""
+
+from __future__ import annotations
+
+import base64
+import re
+import struct
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from tests.support.html_page import HOSTILE, MOST_BYTES, read
+from tests.support.made_figures import made_report
+from tests.support.profile_shelf import ProfileShelf
+from timeline.cli.main import main
+from timeline.commands.export import export
+from timeline.errors import OutputError
+from timeline.figures.short_names import shortened
+from timeline.figures.verdict import total_by_type
+from timeline.records.tables import Omission, OmissionCode
+from timeline.reports.export_report import ExportReport
+from timeline.reports.html import page, still
+from timeline.reports.html.cells import LONG, NOTHING, sizes
+from timeline.reports.html.grid import with_parts
+from timeline.reports.html.palette import DARK, LIGHT, PARTS
+from timeline.units import spell_bytes
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+    from tests.support.perfetto_ui import PerfettoUi
+
+Open = Callable[..., "Page"]
+
+
+@pytest.fixture(scope="module")
+def report(shelf: ProfileShelf, tmp_path_factory: pytest.TempPathFactory) -> ExportReport:
+    """That of two ranks with three steps of two graphs, with every phase of the step trace."""
+    profile = shelf.get("mindstudio", graphs=(1, 3))
+    target = tmp_path_factory.mktemp("report") / "picture.pftrace"
+    return export(profile.path, target, report=target.with_suffix(".html"))
+
+
+@pytest.fixture(scope="module")
+def content(report: ExportReport) -> bytes:
+    return page(report)
+
+
+# -- content ---------------------------------------------------------------------------------------
+
+
+def given(values: Any) -> list[str]:
+    return ["-1" if own is None else str(own) for own in values.tolist()]
+
+
+def test_the_page_that_is_written_is_that_of_the_report(
+    report: ExportReport, content: bytes
+) -> None:
+    """The same report is drawn to the same bytes."""
+    assert report.outputs[0].path.with_suffix(".html").read_bytes() == content
+
+
+def test_numbers_of_ranks_and_steps_are_those_of_the_figures(
+    report: ExportReport, content: bytes
+) -> None:
+    shown = read(content)
+    columns = {
+        "Device time": "span_ns",
+        "Computing": "computing_ns",
+        "Overlapped": "overlapped_ns",
+        "Not overlapped": "not_overlapped_ns",
+        "Copies": "copies_ns",
+        "Idle": "idle_ns",
+    }
+    for name, table, keys in (
+        ("ranks", report.verdict.ranks, {"Rank": "rank", "Mean step": "step_ns"}),
+        ("steps", report.verdict.steps, {"Graph": "graph", "Step": "step", "Rank": "rank"}),
+    ):
+        whole = with_parts(table)
+        for title, column in {**keys, **columns}.items():
+            if title == "Copies" and not whole[column].any():
+                continue
+            assert shown.column(name, title) == given(whole[column]), (name, title)
+    phases = {"FP/BP": "fp_bp_ns", "Tail": "tail_ns", "Interval": "interval_ns"}
+    for title, column in phases.items():
+        assert shown.column("steps", title) == given(report.verdict.steps[column])
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+def test_numbers_of_operators_are_those_of_the_figures(
+    report: ExportReport, content: bytes, by_name: bool
+) -> None:
+    """Counts and times of all ranks together, by type and by name, with shares that add up."""
+    shown = read(content)
+    totals = total_by_type(report.figures.operators, by_name=by_name)
+    for noun, communication in (("operators", 0), ("collectives", 1)):
+        table = f"{noun}-by-{'name' if by_name else 'type'}"
+        own = totals.take(totals["communication"] == communication)
+        assert len(own)
+        for title, column in {
+            "Count": "count",
+            "Total": "total_ns",
+            "Min": "shortest_ns",
+            "Max": "longest_ns",
+        }.items():
+            assert [text.replace("\u202f", "") for text in shown.column(table, title)] == given(
+                own[column]
+            )
+        if by_name:
+            assert shown.column(table, "Name") == shortened(own["name"].tolist(), LONG)
+        assert sum(map(float, shown.column(table, "Share"))) == pytest.approx(1, abs=1e-4)
+
+
+def test_all_figures_by_name_add_up_to_those_by_type(report: ExportReport) -> None:
+    by_type, by_name = (
+        total_by_type(report.figures.operators, by_name=by_name) for by_name in (False, True)
+    )
+    assert by_type["total_ns"].sum() == by_name["total_ns"].sum()
+    assert len(by_name) > len(by_type)
+
+
+def test_the_script_draws_from_the_figures(report: ExportReport, content: bytes) -> None:
+    """Each time of each step of each rank is within half of what the data count in."""
+    data = read(content).data
+    numbers = np.frombuffer(base64.b64decode(data["values"]), "<u2")
+    values = numbers.reshape(len(data["ranks"]), len(data["series"]), len(data["labels"]))
+    table = with_parts(report.figures.steps)
+    for row in table.to_dicts():
+        at = data["ranks"].index(row["rank"]), data["labels"].index(f"{row['graph']}:{row['step']}")
+        row["marked_ns"] = row["end_ns"] - row["start_ns"]
+        for place, name in enumerate(data["series"]):
+            number = values[at[0], place, at[1]]
+            if row[name] is None:
+                assert number == data["absent"]
+            else:
+                assert abs(number * data["quantum_ns"] - row[name]) <= data["quantum_ns"] / 2
+
+
+def test_who_waits_is_told(shelf: ProfileShelf, here: Path) -> None:
+    """For each rank, each group and each link, with the numbers of the report."""
+    report = export(shelf.get("torch-text", ranks=3).path, "a.pftrace", kind="detail")
+    parsed = read(page(report))
+    waiting, links = report.figures.waiting, report.figures.links
+    ranks = list(map(int, parsed.column("stragglers", "Rank")))
+    caused = list(map(int, parsed.column("stragglers", "Others waited for it")))
+    assert caused == sorted(waiting["caused_ns"].tolist(), reverse=True)
+    assert dict(zip(ranks, caused, strict=True)) == dict(
+        zip(waiting["rank"].tolist(), waiting["caused_ns"].tolist(), strict=True)
+    )
+    (total_ns,) = parsed.column("groups", "Total")
+    assert int(total_ns) == report.figures.collectives["total_ns"].sum()
+    slowest = list(map(float, parsed.column("slow-links", "Bandwidth")))
+    assert slowest == sorted(np.round(links["bandwidth_gb_s"], 4).tolist())
+    head, *rows = parsed.tables["links"]
+    assert [text for text, _ in head] == ["From", "To 0", "To 1", "To 2"]
+    told = {float(value or text) for row in rows for text, value in row[1:] if text}
+    assert told == set(slowest)
+
+
+def test_sizes_that_nothing_tells_are_no_sizes() -> None:
+    """Where some rows tell theirs; a column without any is not there."""
+    column = sizes("Size", np.ma.masked_array([2_500_000, 0], [False, True]))
+    assert column is not None
+    assert [cell.text for cell in column.cells] == ["2.5", NOTHING]
+    assert sizes("Size", np.ma.masked_array([1, 2], True)) is None
+
+
+def test_what_is_left_out_is_said(report: ExportReport) -> None:
+    """By reason, over all ranks, with the warnings and the size of the timeline."""
+    omissions = tuple(
+        Omission("lost & found", rank + 2, rank, code=OmissionCode.NOT_DRAWN) for rank in (0, 1)
+    )
+    text = page(replace(report, omissions=omissions, warnings=("mind the gap",))).decode()
+    for said in ("5 records: lost &amp; found", "mind the gap", "1 warning; records were left out"):
+        assert said in text
+    assert spell_bytes(report.outputs[0].size_bytes) in text
+
+
+def test_a_rank_without_steps_has_a_page() -> None:
+    """Sections that have nothing to show are not there."""
+    shown = read(page(made_report(1, 0, names=3)))
+    assert "steps" not in shown.tables
+    assert "ranks" in shown.tables
+
+
+def test_a_report_of_nothing_has_a_page_and_a_picture() -> None:
+    nothing = made_report(0, 0)
+    assert b"holds no device work" in page(nothing)
+    assert still(nothing).startswith(b"\x89PNG")
+
+
+# -- size ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("ranks", "steps"), [(1000, 10), (10, 1000)])
+def test_the_page_stays_small(ranks: int, steps: int) -> None:
+    """A few hundred kB, with the slowest of everything in it."""
+    report = made_report(ranks, steps, names=100)
+    content = page(report)
+    assert len(content) < MOST_BYTES
+    shown = read(content)
+    slowest = str(report.verdict.ranks["span_ns"].max())
+    assert slowest in shown.column("ranks", "Device time")
+    assert str(report.verdict.steps["span_ns"].max()) in shown.column("steps", "Device time")
+
+
+# -- safety ----------------------------------------------------------------------------------------
+
+
+def test_the_policy_allows_one_script_and_one_sheet(content: bytes) -> None:
+    """No styles or handlers in attributes, nothing from elsewhere."""
+    shown = read(content)
+    assert "unsafe" not in shown.policy
+    assert shown.policy.startswith("default-src 'none'; img-src data:;")
+    assert len(re.findall(r"'sha256-", shown.policy)) == 2
+    assert len(shown.scripts) == 2, "one script beside the data"
+    assert not {name for name in shown.attributes if name == "style" or name.startswith("on")}
+    assert b"http" not in re.sub(
+        rb"https://ui\.perfetto\.dev|http://www\.w3\.org/2000/svg|http-equiv", b"", content
+    )
+
+
+# -- in a browser ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def opened(ui: PerfettoUi, tmp_path: Path) -> Iterator[Open]:
+    """Open a page in a context of its own, which must not complain."""
+    contexts, complaints = [], []
+
+    def open_page(content: bytes, **options: Any) -> Page:
+        file = tmp_path / "page.html"
+        file.write_bytes(content)
+        contexts.append(ui.browser.new_context(**options))
+        shown = contexts[-1].new_page()
+        shown.on("console", lambda message: complaints.append(message.text))
+        shown.on("pageerror", lambda error: complaints.append(str(error)))
+        shown.goto(file.as_uri())
+        return shown
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+@pytest.mark.browser
+def test_names_are_never_obeyed(opened: Open) -> None:
+    """Names that end scripts, and try markup, are shown as they are, controls escaped."""
+    shown = opened(page(made_report(2, 3, word=HOSTILE)))
+    assert shown.title() != "owned"
+    assert shown.locator("img, main b").count() == 0
+    cell = shown.locator("#operators-by-type tbody tr td").first
+    escaped = HOSTILE.replace("\x1b", "\\x1b").replace("\u202e", "\\u202e")
+    assert escaped[:40] in cell.inner_text()
+    assert escaped in (cell.get_attribute("title") or "")
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 800, 1280])
+def test_nothing_overflows_and_colours_follow_the_screen(
+    opened: Open, content: bytes, scheme: str, width: int
+) -> None:
+    """Pictures take the variant of the width, and their colours from the scheme."""
+    shown = opened(content, color_scheme=scheme, viewport={"width": width, "height": 800})
+    assert shown.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    narrow = shown.locator("figure .narrow > svg").first
+    assert narrow.is_visible() == (width < 760)
+    colours = LIGHT if scheme == "light" else DARK
+    drawn = shown.evaluate(
+        "getComputedStyle(document.querySelector('[id$=part-computing] path')).fill"
+    )
+    red, green, blue = (int(colours["computing"][at : at + 2], 16) for at in (1, 3, 5))
+    assert drawn == f"rgb({red}, {green}, {blue})"
+
+
+@pytest.mark.browser
+def test_paper_shows_everything_unfolded(opened: Open, content: bytes) -> None:
+    """Printed from a dark screen it is light, and no table or heat map is hidden."""
+    shown = opened(content, color_scheme="dark", viewport={"width": 700, "height": 900})
+    shown.emulate_media(media="print")
+    for table in shown.locator("table").all():
+        assert table.is_visible()
+    for heat in shown.locator(".heat").all():
+        assert heat.is_visible()
+    assert shown.evaluate("getComputedStyle(document.documentElement).backgroundColor") == (
+        "rgb(255, 255, 255)"
+    )
+    assert shown.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+@pytest.mark.browser
+def test_tables_sort_and_search_by_keyboard(opened: Open) -> None:
+    """A heading sorts falling, then rising; a search leaves the rows that hold all words."""
+    shown = opened(page(made_report(1, 1)))
+    head = shown.locator("#operators-by-type th", has_text="Max").get_by_role("button")
+    cells = """() => [...document.querySelectorAll('#operators-by-type td:nth-child(7)')]
+      .map((cell) => Number(cell.dataset.v ?? cell.textContent))"""
+    head.focus()
+    shown.keyboard.press("Enter")
+    falling = shown.evaluate(cells)
+    assert falling == sorted(falling, reverse=True)
+    shown.keyboard.press("Enter")
+    assert shown.evaluate(cells) == falling[::-1]
+    rows = shown.locator("#operators-by-type tbody tr:visible")
+    every = rows.count()
+    word = rows.first.locator("td").first.inner_text()
+    shown.locator("[data-table=operators-by-type]").fill(f"{word.lower()} core")
+    assert 1 <= rows.count() < every
+    assert all(word in text for text in rows.all_inner_texts())
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("columns", [7, 90])
+def test_the_script_draws_what_matplotlib_draws(opened: Open, columns: int) -> None:
+    """Another rank and back: the paths are those of the page, to a tenth of a pixel."""
+    shown = opened(page(made_report(3, columns, names=3)))
+    outline = """() => [...document.querySelectorAll('[id*=part-] path, [id*=phase-] path')].map(
+      (own) => { const box = own.getBBox(); return [own.parentNode.id, box.x, box.y, box.width,
+        box.height, own.getTotalLength()]; })"""
+    before = shown.evaluate(outline)
+    assert len(before) == 2 * (len(PARTS) + 4)
+    choice = shown.locator("#rank")
+    first = choice.input_value()
+    choice.select_option("0" if first != "0" else "1")
+    between = shown.evaluate(outline)
+    assert [own[5] for own in between] != [own[5] for own in before]
+    choice.select_option(first)
+    for (name, *old), (_, *new) in zip(before, shown.evaluate(outline), strict=True):
+        assert new[:4] == pytest.approx(old[:4], abs=0.3), name
+        assert new[4] == pytest.approx(old[4], rel=0.02), name
+
+
+@pytest.mark.browser
+def test_without_scripts_the_page_is_whole(opened: Open, content: bytes) -> None:
+    """Only what needs a script is missing; tables fold and heat maps switch."""
+    shown = opened(content, java_script_enabled=False)
+    assert not any(field.is_visible() for field in shown.locator("input[type=search]").all())
+    assert shown.locator("#operators-by-type").is_visible()
+    assert shown.locator("#heat-time").is_visible()
+    shown.get_by_role("radio").nth(1).check()
+    assert shown.locator("#heat-exposed").is_visible()
+    assert not shown.locator("#heat-time").is_visible()
+    shown.locator("summary", has_text="Operators by name").click()
+    assert shown.locator("#operators-by-name").is_visible()
+
+
+# -- colours ---------------------------------------------------------------------------------------
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [own / 12.92 if own <= 0.04045 else ((own + 0.055) / 1.055) ** 2.4 for own in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("colours", [LIGHT, DARK], ids=["light", "dark"])
+def test_text_has_contrast(colours: dict[str, str]) -> None:
+    """At least 4.5 for text on what it stands on (WCAG AA), and 3 for lines."""
+    pairs = [(role, ground) for role in ("ink", "muted", "accent") for ground in ("paper", "panel")]
+    pairs += [(f"on-{part.role}", part.role) for part in PARTS]
+    pairs += [("on-exposed", "exposed-hatch"), ("warning", "panel")]
+    pairs += [(role, "paper") for role in ("step", "fp-bp", "tail", "interval")]
+    for role, ground in pairs:
+        high, low = sorted((luminance(colours[role]), luminance(colours[ground])), reverse=True)
+        assert (high + 0.05) / (low + 0.05) >= 4.5, (role, ground)
+
+
+def test_colours_of_roles_differ() -> None:
+    """A drawing is turned to dark by its colours, so no two roles may share one."""
+    assert len(set(LIGHT.values())) == len(LIGHT)
+    assert LIGHT.keys() == DARK.keys()
+
+
+# -- the picture -----------------------------------------------------------------------------------
+
+
+def test_the_picture_shows_what_there_is(report: ExportReport) -> None:
+    """It is a PNG of 1680 pixels, the same whenever it is drawn, and names need no typeface."""
+    drawn = still(report)
+    assert drawn[:8] == b"\x89PNG\r\n\x1a\n"
+    assert struct.unpack(">I", drawn[16:20]) == (1680,)
+    assert still(report) == drawn
+    assert still(made_report(50, 3, word=f"{HOSTILE}算子")).startswith(b"\x89PNG")
+
+
+# -- on the command line ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*words: str | Path) -> int:
+    return main([str(word) for word in words])
+
+
+def test_page_and_picture_lie_beside_the_timeline(
+    here: Path, shelf: ProfileShelf, capsys: pytest.CaptureFixture[str]
+) -> None:
+    profile = shelf.get("torch-db").path
+    asked = (profile, "-o", "a.pftrace", "--report", "a.html", "--png", "a.png")
+    assert run(*asked) == 0
+    assert "Look at: a.html" in capsys.readouterr().out
+    assert sorted(path.name for path in here.iterdir()) == ["a.html", "a.pftrace", "a.png"]
+    written = {path.name: path.read_bytes() for path in here.iterdir()}
+    assert run(profile, "-o", "b.pftrace", "--report", "a.html") == 1
+    assert "a.html exists. Pass --force" in capsys.readouterr().err
+    assert run(*asked, "--force") == 0
+    assert {path.name: path.read_bytes() for path in here.iterdir()} == written
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("--report", "a.pdf"), 2, "Name a file that ends in .html"),
+        (("--png", "a.jpg"), 2, "Name a file that ends in .png"),
+        (("--report", "none/a.html"), 1, "none does not exist"),
+        (("--report", "."), 2, "Name a file"),
+    ],
+)
+def test_targets_are_checked_before_anything_is_read(
+    here: Path,
+    shelf: ProfileShelf,
+    capsys: pytest.CaptureFixture[str],
+    words: tuple[str, ...],
+    code: int,
+    said: str,
+) -> None:
+    assert run(shelf.get("torch-db").path, *words) == code
+    assert said in capsys.readouterr().err
+    assert list(here.iterdir()) == []
+
+
+def test_the_input_is_never_a_target(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Not even with --force, and not under another name."""
+    from simulator.simulation import make_run
+    from simulator.writers.tables import write_kernel_details
+
+    write_kernel_details(make_run(ranks=1, steps=2), here / "profile")
+    table = next((here / "profile").rglob("kernel_details.csv"))
+    (here / "a.html").symlink_to(table)
+    before = table.read_bytes()
+    assert run(here / "profile", "--report", "a.html", "--force") == 1
+    assert "is part of the profile" in capsys.readouterr().err
+    assert table.read_bytes() == before
+
+
+@pytest.mark.parametrize("missing", ["jinja2", "matplotlib"])
+def test_a_missing_library_is_named_first(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], missing: str
+) -> None:
+    """Before the profile is looked for: that there is none is not yet noticed."""
+    for name in [name for name in sys.modules if name.startswith("timeline.reports.html")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, missing, None)
+    assert run(here, "--report", "a.html") == 2
+    assert "pip install 'tlexport[report]'" in capsys.readouterr().err
+
+
+def test_when_one_file_cannot_be_published_none_is(
+    here: Path, shelf: ProfileShelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The timeline does not take its name either, and no temporary file is left."""
+    from timeline.encoders.sink import Draft
+
+    publish = Draft.publish
+
+    def fails(draft: Draft, target: Path) -> None:
+        if target.suffix == ".png":
+            draft.discard()
+            raise OutputError(f"{target}: cannot be written.")
+        publish(draft, target)
+
+    monkeypatch.setattr(Draft, "publish", fails)
+    words = ("-o", "a.pftrace", "--report", "a.html", "--png", "a.png")
+    assert run(shelf.get("torch-db").path, *words) == 1
+    assert list(here.iterdir()) == []

@@ -1,0 +1,270 @@
+"""Proves that people can read what is slow on terminals of any width and kind, and in pipes."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.support.profile_shelf import ProfileShelf, change_events
+from timeline.cli.main import main
+from timeline.commands.export import export
+from timeline.figures.figures import PARTS
+from timeline.figures.table import Table
+from timeline.figures.verdict import Verdict
+from timeline.reports.export_report import ExportReport
+from timeline.reports.terminal import MOST_STEPS, PIPE_WIDTH, SLOWEST_RANKS, Page, verdict_text
+from timeline.units import spell_share, spell_short
+
+WIDTHS = (60, 80, 120)
+ON_TERMINALS = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pty")
+if sys.platform != "win32":
+    from tests.support.terminal_screen import plain, run_on_terminal
+
+
+@pytest.fixture
+def report(shelf: ProfileShelf, tmp_path: Path) -> ExportReport:
+    return export(shelf.get("torch-db").path, tmp_path / "o.pftrace")
+
+
+def said(report: ExportReport, page: Page, *, verbose: bool = False) -> str:
+    return verdict_text(report.verdict, report.figures, page, verbose=verbose)
+
+
+def many(report: ExportReport, ranks: int) -> ExportReport:
+    """The report of so many ranks; the slowest is number 7, the fastest number 3."""
+    one = report.figures.overlap.to_dicts()[0]
+    rows = [{**one, "rank": rank, "step_ns": 10_000_000 + rank} for rank in range(ranks)]
+    rows[7]["step_ns"], rows[3]["step_ns"] = 20_000_000, 1_000_000
+    overlap = Table({name: np.array([row[name] for row in rows]) for name in one})
+    figures = replace(report.figures, overlap=overlap)
+    return replace(report, figures=figures, verdict=Verdict.of(figures))
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+@pytest.mark.parametrize("terminal", [True, False])
+def test_every_number_is_there(
+    report: ExportReport, width: int, encoding: str, terminal: bool
+) -> None:
+    """No line is longer than a terminal, and no time or share is cut for that."""
+    page = Page(width if terminal else PIPE_WIDTH, encoding, terminal)
+    text = plain(said(report, page, verbose=True))
+    assert text.encode(encoding)
+    if terminal:
+        assert max(map(len, text.splitlines())) <= width
+    for row in report.verdict.ranks.to_dicts():
+        for part in (part for part in PARTS if part != "free_ns"):
+            if part == "communication_ns" and page.narrow:
+                continue
+            assert spell_short(row[part]) in text
+            assert spell_share(row[part], row["span_ns"]) in text
+        assert spell_short(row["step_ns"]) in text
+    for row in (*report.verdict.operators.to_dicts(), *report.verdict.collectives.to_dicts()):
+        assert re.search(rf"\b{row['count']} +{spell_short(row['total_ns'])}\b", text)
+    assert " ".join(report.verdict.sentences()) in " ".join(text.split())
+
+
+def test_a_pipe_has_a_shape_of_its_own(
+    report: ExportReport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the terminal around it: no styles, no bar, a row for each rank, then stragglers."""
+    texts = set()
+    for columns in ("40", "200"):
+        monkeypatch.setenv("COLUMNS", columns)
+        monkeypatch.setenv("FORCE_COLOR", "1")
+        with Path(os.devnull).open("w", encoding="utf-8") as pipe:
+            page = Page.of(pipe)
+            texts.add(said(report, replace(page, terminal=False)))
+    (text,) = texts
+    assert "\x1b" not in text
+    rows = [line.split() for line in text.splitlines() if re.match(r" +\d+ ", line)]
+    assert [row[0] for row in rows] == ["0", "1", "1", "0"]
+    assert {len(row) for row in rows[:2]} == {3 + 5 * 3}
+    assert {len(row) for row in rows[2:]} == {1 + 3 + 4 * 2}
+
+
+def test_the_bar_has_the_parts(report: ExportReport) -> None:
+    """A bar is as long as its column, and each part as long as its share."""
+    text = plain(said(report, Page(120, "utf-8", True)))
+    bars = re.findall("█+▒*░*·*", text)
+    assert len(bars) == 1 + 2  # the mark of the title, and a bar for each rank
+    for bar, row in zip(bars[1:], report.verdict.ranks.to_dicts(), strict=True):
+        assert len(bar) == len(bars[1])
+        assert abs(bar.count("█") / len(bar) - row["computing_ns"] / row["span_ns"]) < 1 / len(bar)
+
+
+@pytest.mark.parametrize("ranks", [9, 1000])
+def test_many_ranks_are_few_lines(report: ExportReport, ranks: int) -> None:
+    """The slowest, the fastest and the mean, however many there are, and where all of them are."""
+    text = plain(said(many(report, ranks), Page(100, "utf-8", True)))
+    lines = [line.split() for line in text.splitlines()]
+    head = next(at for at, words in enumerate(lines) if words[:1] == ["rank"])
+    shown = [words[0] for words in lines[head + 1 : head + SLOWEST_RANKS + 4]]
+    others = [str(rank) for rank in range(ranks - 1, ranks - SLOWEST_RANKS - 1, -1) if rank != 7]
+    assert shown == ["7", *others[: SLOWEST_RANKS - 1], "…", "3", "mean"]
+    assert "--csv FILE" in text
+    assert len(lines) < 36
+
+
+def test_many_steps_are_few_lines(report: ExportReport) -> None:
+    """Of many steps the slowest are shown, in their own order."""
+    one = report.figures.steps.to_dicts()[0]
+    names = [name for name, value in one.items() if value is not None]
+    one |= dict.fromkeys(PARTS, 1000)
+    rows = [{**one, "step": step, "start_ns": step, "span_ns": 5000 + step} for step in range(500)]
+    columns: dict[str, Any] = {name: np.array([row[name] for row in rows]) for name in names}
+    columns["graph"] = np.ma.masked_array(columns["step"], True)
+    figures = replace(report.figures, steps=Table(columns))
+    own = replace(report, figures=figures, verdict=Verdict.of(figures))
+    text = plain(said(own, Page(120, "utf-8", True), verbose=True))
+    steps = [int(found) for found in re.findall(r"^ *(\d+) +\d+ +5\.\d\d us", text, re.MULTILINE)]
+    assert steps == list(range(500 - MOST_STEPS, 500))
+    assert "--csv FILE" in text
+
+
+def test_names_are_shown_and_not_obeyed(report: ExportReport) -> None:
+    """Neither markup of the library nor sequences of the terminal in names have an effect."""
+    name = "[bold red]Mat[/] \x1b[2J\u202e :smile:"
+    operators = report.figures.operators
+    names = operators["type"].copy()
+    names[:] = name
+    figures = replace(report.figures, operators=Table({**operators.columns, "type": names}))
+    own = replace(report, figures=figures, verdict=Verdict.of(figures))
+    for encoding in ("utf-8", "ascii"):
+        text = said(own, Page(200, encoding, False))
+        assert "[bold red]Mat[/] \\x1b[2J\\u202e :smile:" in text
+
+
+def test_wide_characters_keep_columns_aligned(report: ExportReport) -> None:
+    """A name of characters that take two columns moves no number."""
+    operators = report.figures.operators
+    names = operators["type"].copy()
+    names[np.flatnonzero(operators["communication"] == 0)[:2]] = "矩阵乘"
+    figures = replace(report.figures, operators=Table({**operators.columns, "type": names}))
+    own = replace(report, figures=figures, verdict=Verdict.of(figures))
+    text = plain(said(own, Page(120, "ascii", True)))
+    assert "\\u77e9\\u9635\\u4e58" in text
+    assert "矩阵乘" in plain(said(own, Page(120, "utf-8", True)))
+
+
+def test_a_profile_without_steps(
+    shelf: ProfileShelf, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without steps the time of a rank is shown; without device records that is said."""
+    text = shelf.copy("torch-text", tmp_path / "run", ranks=1)
+    trace = next(text.path.rglob("trace_view.json"))
+
+    def unmarked(event: dict[str, Any]) -> dict[str, Any] | None:
+        return None if event["name"].startswith("ProfilerStep") else event
+
+    change_events(trace, unmarked)
+    arguments = [str(text.path), "-o", str(tmp_path / "out.pftrace"), "--force"]
+    assert main(arguments) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.split()[:2] == ["rank", "time"] for line in lines)
+    assert any(line.endswith(", no steps marked") for line in lines)
+    change_events(trace, lambda event: event if event["ph"] == "M" else None)
+    assert main(arguments) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("The selection holds no device records")
+    assert "Wrote " in out
+
+
+@pytest.mark.parametrize(
+    ("duration_ns", "spelled"),
+    [
+        (0, "0 ns"),
+        (999, "999 ns"),
+        (1000, "1.00 us"),
+        (999_499, "999 us"),
+        (999_500, "1.00 ms"),
+        (9_994_999, "9.99 ms"),
+        (9_995_001, "10.0 ms"),
+        (1_234_567_890_123, "1235 s"),
+    ],
+)
+def test_short_durations(duration_ns: int, spelled: str) -> None:
+    """Three digits that count, and never more than seven characters below 1000 s."""
+    assert spell_short(duration_ns) == spelled
+
+
+# -- on a real terminal ----------------------------------------------------------------------------
+
+SLOW = """
+import sys, time
+from timeline.ranks import workers
+read = workers.Crew._submit
+def slowly(*given):
+    time.sleep(0.4)
+    return read(*given)
+workers.Crew._submit = slowly
+from timeline.cli.main import main
+sys.exit(main())
+"""
+
+
+@ON_TERMINALS
+def test_colours_on_a_terminal(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """Colours are for terminals that want them; without them the text is the same."""
+    arguments = [str(shelf.get("torch-db").path), "-o", str(tmp_path / "out.pftrace"), "--force"]
+    code, shown = run_on_terminal(arguments, 80)
+    assert code == 0
+    assert "\x1b[32m" in shown
+    for environment in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+        code, without = run_on_terminal(arguments, 80, environment)
+        assert code == 0
+        assert not re.search(r"\x1b\[[0-9;]*3[0-9]", without)
+        assert plain(without).splitlines()[-4:] == plain(shown).splitlines()[-4:]
+
+
+@ON_TERMINALS
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_progress_on_a_terminal(shelf: ProfileShelf, tmp_path: Path, jobs: str) -> None:
+    """It tells ranks and bytes in one line, never goes back, and is erased before the result."""
+    profile = shelf.get("torch-db", ranks=5).path
+    script = tmp_path / "slow.py"
+    script.write_text(SLOW, encoding="utf-8")
+    arguments = [str(profile), "-o", str(tmp_path / "out.pftrace"), "--jobs", jobs, "--force"]
+    code, shown = run_on_terminal(arguments, 70, start=[str(script)])
+    assert code == 0
+    progress, erased, result = shown.rpartition("\r\x1b[K")
+    assert erased
+    assert result.lstrip("\x1b[1m").startswith("Device time")
+    lines = progress.split("\r\x1b[K")[1:]
+    assert all(len(line) < 70 and "\n" not in line for line in lines)
+    read = [int(match[1]) for line in lines if (match := re.match(r"Read (\d) of 5 ranks  ", line))]
+    assert read == sorted(read)
+    assert len(set(read)) >= 2
+    assert any(re.search(r"\d KB of [\d.]+ KB  [━─]{16} +\d+%", line) for line in lines)
+    assert len(lines) < 60
+    if jobs == "1":
+        assert run_on_terminal([*arguments, "-q"], 70, start=[str(script)]) == (0, "")
+
+
+@ON_TERMINALS
+def test_progress_is_erased_before_a_list(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """A table follows no line that was not ended."""
+    script = tmp_path / "slow.py"
+    script.write_text(SLOW, encoding="utf-8")
+    arguments = [str(shelf.get("torch-db", ranks=5).path), "--list"]
+    code, shown = run_on_terminal(arguments, 70, start=[str(script)])
+    assert code == 0
+    progress, _, result = shown.rpartition("\r\x1b[K")
+    assert "of 5 ranks" in progress
+    assert result.startswith("rank  graph  steps")
+
+
+@ON_TERMINALS
+def test_a_quick_run_shows_no_progress(tmp_path: Path) -> None:
+    """Below half a second nothing but the result is written."""
+    code, shown = run_on_terminal([str(tmp_path), "--list"], 80)
+    assert code == 1
+    assert "\r\x1b[K" not in shown
+    assert shown.startswith(f"tlexport: {tmp_path}")

@@ -1,0 +1,290 @@
+"""Proves which tasks count as computing, by their types, names, tables and the exporter's own."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter as Multiset
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from simulator.writers.cann_raw import RawTask, counter_of, stars_record
+from simulator.writers.tables import write_op_summary
+from tests.support.profile_shelf import Profile, ProfileShelf, change_events, tiny_run
+from timeline.analysis.valid import valid
+from timeline.columns.strings import StringPool
+from timeline.records.tables import NO_CONTEXT, FlowEnd, Records
+from timeline.selection import DETAIL_LAYERS
+from timeline.sources.common.task_kinds import compute_by_type
+from timeline.sources.finding.discovery import discover
+from timeline.sources.source import Wanted
+from timeline.sources.trace_json.reader import TraceFiles, read_trace
+
+START_US = 1_736_424_000_000_000
+HARDWARE, OVERLAP = 7, 8
+
+
+def read(path: Path) -> Records:
+    (source,) = discover(path).sources
+    return valid(source.read(Wanted(DETAIL_LAYERS)))
+
+
+def computing(records: Records) -> Multiset[str]:
+    """The names of what computes."""
+    codes = records.tasks.name[records.tasks.compute].tolist()
+    return Multiset(records.strings[code] for code in codes)
+
+
+def omitted(records: Records, beginning: str) -> list[int]:
+    return [one.rows for one in records.omissions if one.reason.startswith(beginning)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "named", "unnamed"),
+    [
+        ("AI_CORE", True, True),
+        ("AI_VECTOR_CORE", True, True),
+        ("MIX_AIC", True, True),
+        ("DSA_SQE", True, True),
+        ("KERNEL_AICORE", True, True),
+        ("KERNEL_AIVEC", True, True),
+        ("KERNEL_MIX_AIV", True, True),
+        ("KERNEL_OF_TOMORROW", True, True),
+        ("AI_CPU", True, False),
+        ("AI_CPU_SQE", True, False),
+        ("KERNEL_AICPU", True, False),
+        ("TASK_TIMEOUT_SET", False, False),
+        ("EVENT_WAIT", False, False),
+        ("MEMCPY_ASYNC", False, False),
+        ("PLACE_HOLDER_SQE", False, False),
+        ("Other", False, False),
+        ("", False, False),
+    ],
+)
+def test_types_that_compute(kind: str, named: bool, unnamed: bool) -> None:
+    """With a name of its own, and where no name was recorded."""
+    strings = StringPool()
+    types = strings.codes([kind])
+    assert compute_by_type(types, strings, strings.codes(["a name"])).tolist() == [named]
+    assert compute_by_type(types, strings).tolist() == [unnamed]
+
+
+@pytest.mark.parametrize("kind", ["KERNEL_AICORE", "KERNEL_AICPU", "KERNEL_AIVEC", "AI_CPU"])
+def test_a_kernel_called_by_its_type_ran_no_operator(kind: str) -> None:
+    strings = StringPool()
+    types = strings.codes([kind, kind])
+    assert not compute_by_type(types, strings, strings.codes([kind, ""])).any()
+
+
+# -- a trace without tables ----------------------------------------------------------------------
+
+
+def trace_of(tmp_path: Path, tasks: list[tuple[str, str, int, int]], spans: list[Any]) -> Path:
+    """A trace of tasks (name, type, start, length) and of what the exporter says of computing."""
+    named = {HARDWARE: "Ascend Hardware", OVERLAP: "Overlap Analysis"}
+    events: list[dict[str, Any]] = [
+        {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": name}}
+        for pid, name in named.items()
+    ]
+    events += [
+        {"ph": "M", "name": "thread_name", "pid": HARDWARE, "tid": 2, "args": {"name": "Stream 2"}}
+    ]
+    rows = [(HARDWARE, 2, *task) for task in tasks]
+    rows += [(OVERLAP, 0, name, "", start, length) for name, start, length in spans]
+    events += [
+        {
+            "ph": "X",
+            "name": name,
+            "pid": pid,
+            "tid": tid,
+            "ts": f"{START_US + start}.000",
+            "dur": length,
+            "args": {"Task Type": kind} if kind else {},
+        }
+        for pid, tid, name, kind, start, length in rows
+    ]
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps(events), encoding="utf-8")
+    return path
+
+
+TASKS = [
+    ("MatMul", "KERNEL_AICORE", 0, 10),
+    ("Zeros", "Other", 20, 5),
+    ("Cast", "Other", 25, 5),
+    ("Tile", "AI_CPU", 40, 10),
+    ("KERNEL_AICPU", "KERNEL_AICPU", 42, 4),
+    ("Signal", "Other", 60, 10),
+    ("Dump", "AI_CPU", 80, 10),
+    ("TASK_TIMEOUT_SET", "TASK_TIMEOUT_SET", 100, 10),
+]
+
+
+def test_the_exporter_settles_what_types_do_not(tmp_path: Path) -> None:
+    """Tasks of an unknown type and of AI CPUs compute where its Overlap Analysis says so."""
+    spans = [("Computing", 0, 10), ("Free", 10, 10), ("Computing", 20, 10), ("Computing", 40, 10)]
+    path = trace_of(tmp_path, TASKS, spans)
+    records = read_trace(TraceFiles((path,), 0), 0, StringPool(), Wanted(DETAIL_LAYERS))
+    assert computing(records) == Multiset(["MatMul", "Zeros", "Cast", "Tile"])
+
+
+def test_without_the_exporter_names_tell(tmp_path: Path) -> None:
+    """What an AI CPU ran under a name is an operator; of unknown types nothing is known."""
+    path = trace_of(tmp_path, TASKS, [])
+    records = read_trace(TraceFiles((path,), 0), 0, StringPool(), Wanted(DETAIL_LAYERS))
+    assert computing(records) == Multiset(["MatMul", "Tile", "Dump"])
+
+
+def test_a_span_that_was_cut_down(tmp_path: Path) -> None:
+    """Exporters cut fractions of nanoseconds off the spans, and tasks are rounded."""
+    spans = [("Computing", 20, 4.9995), ("Computing", 25, 4.998)]
+    path = trace_of(tmp_path, TASKS[:3], spans)
+    records = read_trace(TraceFiles((path,), 0), 0, StringPool(), Wanted(DETAIL_LAYERS))
+    assert computing(records) == Multiset(["MatMul", "Zeros", "Cast"])
+
+
+# -- arrows that a trace leaves out --------------------------------------------------------------
+
+
+def arrows(records: Records) -> Multiset[tuple[Any, ...]]:
+    """Start, kind and end of each arrow."""
+    starts = {
+        FlowEnd.HOST: records.host.start_ns,
+        FlowEnd.TASK: records.tasks.start_ns,
+        FlowEnd.OP: records.ops.start_ns,
+        FlowEnd.PLANE: records.planes.start_ns,
+    }
+    flows = records.flows
+    return Multiset(
+        (
+            records.strings[category],
+            int(starts[FlowEnd(source_kind)][source]),
+            int(starts[FlowEnd(target_kind)][target]),
+        )
+        for category, source_kind, source, target_kind, target in zip(
+            flows.category.tolist(),
+            flows.source_kind.tolist(),
+            flows.source_row.tolist(),
+            flows.target_kind.tolist(),
+            flows.target_row.tolist(),
+            strict=True,
+        )
+    )
+
+
+@pytest.mark.parametrize("phases", ["s", "f", "sf"])
+def test_arrows_of_a_connection_need_no_events(
+    shelf: ProfileShelf, tmp_path: Path, phases: str
+) -> None:
+    """Where an exporter leaves out starts or ends, connections draw the arrows that tasks have."""
+    whole = read(shelf.get("mindstudio", ranks=1).path)
+    profile = shelf.copy("mindstudio", tmp_path / "run", ranks=1)
+    for path in profile.path.rglob("msprof_[0-9]*.json"):
+        change_events(path, lambda event: None if event["ph"] in phases else event)
+    found = read(profile.path)
+    assert len(whole.flows) > 10
+    assert arrows(found) == arrows(whole)
+    assert omitted(whole, "arrows") == omitted(found, "arrows") == []
+
+
+@pytest.mark.parametrize("layout", ["torch-text", "mindstudio"])
+def test_a_trace_has_the_arrows_of_a_database(shelf: ProfileShelf, layout: str) -> None:
+    """Those from calls of CANN: the exporter draws no flow to tasks that copy, record or wait."""
+
+    def launches(layout: str) -> Multiset[tuple[Any, ...]]:
+        found = arrows(read(shelf.get(layout, ranks=1, ops_per_step=24).path))
+        return Multiset(
+            {arrow: count for arrow, count in found.items() if arrow[0] == "HostToDevice"}
+        )
+
+    assert launches(layout) == launches("torch-db")
+
+
+# -- tables alone ----------------------------------------------------------------------------------
+
+
+def test_the_whole_of_an_ffts_task_is_no_second_kernel(tmp_path: Path) -> None:
+    """task_time has the FFTS+ task, which starts before the kernel and ends after it."""
+    run = tiny_run(ranks=1, ops_per_step=24)
+    plain, covered = tmp_path / "plain", tmp_path / "covered"
+    write_op_summary(run, plain)
+    write_op_summary(run, covered, wholes=True)
+    wanted, found = read(plain), read(covered)
+    mixed = sum(
+        kernel.core == "MIX_AIV" for one in run.rank(0).iterations for _, kernel in one.kernels
+    )
+    assert mixed > 0
+    assert omitted(found, "FFTS+") == [mixed]
+    assert omitted(wanted, "FFTS+") == []
+    for name in ("start_ns", "end_ns", "compute"):
+        assert getattr(found.tasks, name).tolist() == getattr(wanted.tasks, name).tolist()
+
+
+def test_a_kernel_table_names_the_unit(shelf: ProfileShelf) -> None:
+    """Traces of CANN 8 call vector cores AI_CORE; the table beside them knows, as databases do."""
+
+    def units(layout: str) -> dict[str, set[str]]:
+        records = read(shelf.get(layout, ranks=1, ops_per_step=24).path)
+        tasks = records.tasks.take(records.tasks.compute)
+        found: dict[str, set[str]] = {}
+        for kind, unit in zip(tasks.op_type.tolist(), tasks.task_type.tolist(), strict=True):
+            found.setdefault(records.strings[kind], set()).add(records.strings[unit])
+        return found
+
+    assert units("torch-text") == units("torch-db")
+    assert {"AI_VECTOR_CORE"} in units("torch-text").values()
+
+
+# -- what AI CPUs ran ----------------------------------------------------------------------------
+
+
+def ai_cpu_warnings(records: Records) -> list[str]:
+    return [text for text in records.warnings if "AI CPU" in text]
+
+
+def test_raw_data_does_not_tell_what_ai_cpus_ran(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """Their tasks are drawn, counted and said, and the type of the others is that of their unit."""
+    profile = shelf.copy("raw", tmp_path / "run", ranks=1)
+    (data,) = profile.path.rglob("device_0/data")
+    for path in data.iterdir():
+        path.unlink()
+    zero = counter_of(profile.run, profile.run.rank(0), "100").value
+    log = b""
+    for number, kind in enumerate(["AI_CORE", "AI_CPU", "AI_CPU", "AI_VECTOR_CORE"]):
+        task = RawTask(2, number, NO_CONTEXT, kind, 0, 0)
+        for is_end in (False, True):
+            ticks = zero + 1000 * (number + 1) + 150 * is_end
+            log += stars_record(ticks, is_end, task)
+    (data / "stars_soc.data.0.slice_0").write_bytes(log)
+    records = read(profile.path)
+    spelled = [records.strings[code] for code in records.tasks.op_type.tolist()]
+    assert sorted(spelled) == ["", "", "AI_CORE", "AI_VECTOR_CORE"]
+    assert np.count_nonzero(records.tasks.compute) == 2
+    (warning,) = ai_cpu_warnings(records)
+    assert "2 AI CPU tasks (3.000 us) do not count as computing" in warning
+
+
+def device_alone(profile: Profile) -> Path:
+    """A parsed capture of which the databases of the host are gone."""
+    for path in profile.path.rglob("host/sqlite"):
+        shutil.rmtree(path)
+    return profile.path
+
+
+def test_parsed_data_of_a_device_alone(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """Cores compute; AI CPUs may have; setting a timeout never does. Types are those of units."""
+    profile = shelf.copy("msprof-sqlite-cann-9", tmp_path / "run", ranks=1, ops_per_step=24)
+    records = read(device_alone(profile))
+    kernels = [kernel.core for one in profile.run.rank(0).iterations for _, kernel in one.kernels]
+    on_cores = sum(core != "AI_CPU" for core in kernels)
+    assert np.count_nonzero(records.tasks.compute) == on_cores
+    types = {
+        records.strings[code] for code in records.tasks.op_type[records.tasks.compute].tolist()
+    }
+    assert types <= {"KERNEL_AICORE", "KERNEL_AIVEC", "MIX_AIV"}
+    (warning,) = ai_cpu_warnings(records)
+    # One of the runtime's own is among them, the one that sets a timeout is not.
+    assert f"{len(kernels) - on_cores + 1} AI CPU tasks" in warning

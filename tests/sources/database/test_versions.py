@@ -1,0 +1,261 @@
+"""Proves that databases of every version and level say what they hold, and nothing besides.
+
+Versions are made of a database as written today, by what each of them spells otherwise.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter as Multiset
+from collections.abc import Callable
+from contextlib import closing, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.expected_picture import Shown
+from tests.support.loaded_picture import LoadedPicture
+from tests.support.perfetto_sql import TraceProcessor
+from tests.support.places import DATA
+from tests.support.profile_shelf import Profile, ProfileShelf
+from timeline.analysis.valid import valid
+from timeline.commands.export import export
+from timeline.options import Args
+from timeline.records.tables import Records
+from timeline.reports.export_report import ExportReport
+from timeline.selection import DETAIL_LAYERS, Kind
+from timeline.sources.finding.discovery import discover
+from timeline.sources.source import Wanted
+
+NO_UINT32 = 4_294_967_295
+EDGES = ("start_ns", "end_ns")
+Change = Callable[[sqlite3.Connection], object]
+
+
+def string_id(database: sqlite3.Connection, text: str) -> int:
+    """The id of a string, which is added where it is not there."""
+    found = database.execute("SELECT id FROM STRING_IDS WHERE value = ?", (text,)).fetchone()
+    if found is not None:
+        return int(found[0])
+    ((last,),) = database.execute("SELECT MAX(id) FROM STRING_IDS")
+    database.execute("INSERT INTO STRING_IDS VALUES (?, ?)", (last + 1, text))
+    return int(last) + 1
+
+
+def to_lowest_level(database: sqlite3.Connection) -> None:
+    """As level 0 leaves it: types, shapes, planes, peers and kinds of HCCL tasks are not known."""
+    none = string_id(database, "N/A")
+    database.execute(
+        "UPDATE COMPUTE_TASK_INFO SET taskType = ?1, opType = ?1, inputShapes = ?1, "
+        "outputShapes = ?1, inputDataTypes = ?1",
+        (none,),
+    )
+    database.execute(
+        "UPDATE COMMUNICATION_TASK_INFO SET taskType = ?1, planeId = ?2, srcRank = ?2, "
+        "dstRank = ?2, size = -1, transportType = 65534, dataType = 65534, linkType = 65535, "
+        "notifyId = 9223372036854775807",
+        (none, NO_UINT32),
+    )
+
+
+def to_early_2024(database: sqlite3.Connection) -> None:
+    """As it was before CANN_API: calls in API, and no communication ops."""
+    database.execute("ALTER TABLE CANN_API RENAME TO API")
+    database.execute("ALTER TABLE API RENAME COLUMN type TO level")
+    database.execute("ALTER TABLE ENUM_API_TYPE RENAME TO ENUM_API_LEVEL")
+    database.execute("DELETE FROM COMMUNICATION_OP")
+
+
+def changed(shelf: ProfileShelf, path: Path, *changes: Change, ranks: int = 2) -> Profile:
+    """A profile of which each database was changed."""
+    profile = shelf.copy("torch-db", path, ranks=ranks)
+    for file in profile.path.rglob("ascend_pytorch_profiler_*.db"):
+        with closing(sqlite3.connect(file)) as database, database:
+            for change in changes:
+                change(database)
+    return profile
+
+
+def drawn(path: Path, target: Path) -> tuple[ExportReport, list[Shown]]:
+    """The report of a detail with every arg, and its slices."""
+    report = export(path, target, kind="detail", args=Args.ALL, align="recorded")
+    processor = TraceProcessor.load(target.read_bytes())
+    assert processor.import_errors() == []
+    loaded = LoadedPicture(processor, is_json=".json" in target.suffixes)
+    return report, list(loaded.by_id.values())
+
+
+def records_of(path: Path) -> Records:
+    """What is read of rank 0."""
+    first = min(discover(path).sources, key=lambda own: own.identity.rank)
+    return valid(first.read(Wanted(DETAIL_LAYERS)))
+
+
+def texts(records: Records, table: str, column: str) -> list[str]:
+    """What a column of codes spells, row by row."""
+    return [records.strings[code] for code in getattr(getattr(records, table), column).tolist()]
+
+
+def spelled(slices: list[Shown]) -> set[object]:
+    """Every name, row and arg of slices."""
+    return {
+        value
+        for one in slices
+        for value in (one.name, one.row, *(each for arg in one.args for each in arg))
+    }
+
+
+@pytest.mark.parametrize("suffix", [".pftrace", ".json"])
+def test_hccl_tasks_of_which_little_is_known_are_drawn(
+    shelf: ProfileShelf, tmp_path: Path, suffix: str
+) -> None:
+    """They are named as their device tasks, on one row below their group, without invented ids."""
+    profile = changed(shelf, tmp_path / "run", to_lowest_level)
+    whole, before = drawn(shelf.get("torch-db").path, tmp_path / f"before{suffix}")
+    report, after = drawn(profile.path, tmp_path / f"after{suffix}")
+    planes = [one for one in after if "Plane" in one.row]
+    assert {one.row.rpartition("Plane")[2] for one in planes} == {" not given"}
+    assert len(planes) == sum("Plane" in one.row for one in before) > 0
+    hardware = {(one.rank, one.start_ns): one.name for one in after if "Hardware" in one.layer}
+    assert all(one.name == hardware[one.rank, one.start_ns] for one in planes)
+    assert all(one.name for one in after)
+    values = spelled(after)
+    assert not values & {"N/A", "INVALID_TYPE", NO_UINT32, -1, str(2**63 - 1), 65_535, 65_534}
+    assert not values & {"src_rank", "dst_rank", "link_type", "notify_id", "transport_type"}
+    assert len(after) == len(before)
+    assert [row.to_dict() for row in report.overlap] == [row.to_dict() for row in whole.overlap]
+
+
+def test_hccl_tasks_that_msprof_did_not_export_are_named_alike(
+    shelf: ProfileShelf, tmp_path: Path
+) -> None:
+    """The databases that msprof parses a capture into hold the same texts for none."""
+    profile = shelf.copy("msprof-sqlite", tmp_path / "run")
+    for file in profile.path.rglob("hccl_single_device.db"):
+        with closing(sqlite3.connect(file)) as database, database:
+            database.execute(
+                "UPDATE HCCLTaskSingleDevice SET hccl_name = 'N/A', plane_id = ?1, "
+                "local_rank = ?1, remote_rank = ?1, link_type = 'INVALID_TYPE', size = -1, "
+                "transport_type = 'N/A', data_type = 'N/A', notify_id = '18446744073709551615'",
+                (NO_UINT32,),
+            )
+    _, slices = drawn(profile.path, tmp_path / "timeline.pftrace")
+    planes = [one for one in slices if "Plane" in one.row]
+    assert planes
+    assert {one.row.rpartition("Plane")[2] for one in planes} == {" not given"}
+    assert all(one.name for one in slices)
+    values = spelled(slices)
+    assert not values & {"N/A", "INVALID_TYPE", NO_UINT32, "18446744073709551615", "src_rank"}
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_types_that_stand_for_none_are_told_by_names(
+    shelf: ProfileShelf, tmp_path: Path, kind: Kind
+) -> None:
+    """Also where no name is drawn; what ran an operator is its device task's type then."""
+    profile = changed(shelf, tmp_path / "run", to_lowest_level)
+
+    def types(path: Path) -> Multiset[str]:
+        report = export(path, tmp_path / "timeline.pftrace", kind=kind, force=True)
+        found: Multiset[str] = Multiset()
+        for own in report.to_dict()["verdict"]["operators"]:
+            assert own["core"] not in ("", "N/A")
+            found[own["type"]] += own["count"]
+        return found
+
+    assert types(profile.path) == types(shelf.get("torch-db").path)
+
+
+def test_a_database_without_communication_ops_has_those_of_its_tasks(
+    shelf: ProfileShelf, tmp_path: Path
+) -> None:
+    """An op runs from the first to the last of its HCCL tasks then, which a warning says."""
+    profile = changed(shelf, tmp_path / "run", to_early_2024)
+    made, listed = (records_of(path) for path in (profile.path, shelf.get("torch-db").path))
+    assert (len(made.ops), len(made.host)) == (len(listed.ops), len(listed.host))
+    for column in ("ops", "name"), ("host", "level"), ("host", "name"):
+        ours, theirs = (texts(own, *column) for own in (made, listed))
+        assert ours == theirs
+    columns = [own.ops for own in (made, listed)]
+    spans = zip(*(getattr(ops, edge).tolist() for ops in columns for edge in EDGES), strict=True)
+    for start_ns, end_ns, first_ns, last_ns in spans:
+        inside = (made.planes.start_ns >= first_ns) & (made.planes.end_ns <= last_ns)
+        assert start_ns == made.planes.start_ns[inside].min()
+        assert end_ns == made.planes.end_ns[inside].max()
+    assert (made.ops.connection == listed.ops.connection).all()
+    assert any("lists no communication ops" in own for own in made.warnings)
+    assert not any("lists no communication ops" in own for own in listed.warnings)
+
+
+COLUMNS = (
+    ("TASK", "deviceId"),
+    ("TASK", "connectionId"),
+    ("TASK", "globalTaskId"),
+    ("TASK", "contextId"),
+    ("TASK", "streamId"),
+    ("TASK", "taskId"),
+    ("TASK", "modelId"),
+    ("TASK", "taskType"),
+    ("COMPUTE_TASK_INFO", "opType"),
+    ("COMPUTE_TASK_INFO", "name"),
+    ("COMMUNICATION_TASK_INFO", "globalTaskId"),
+    ("COMMUNICATION_TASK_INFO", "planeId"),
+    ("COMMUNICATION_TASK_INFO", "groupName"),
+    ("COMMUNICATION_TASK_INFO", "srcRank"),
+    ("COMMUNICATION_TASK_INFO", "dstRank"),
+    ("COMMUNICATION_TASK_INFO", "opId"),
+    ("COMMUNICATION_OP", "groupName"),
+    ("COMMUNICATION_OP", "connectionId"),
+    ("COMMUNICATION_OP", "count"),
+    ("CANN_API", "globalTid"),
+    ("CANN_API", "name"),
+    ("STEP_TIME", "id"),
+    ("PYTORCH_API", "globalTid"),
+    ("PYTORCH_API", "connectionId"),
+    ("CONNECTION_IDS", "connectionId"),
+)
+VALUES: tuple[Any, ...] = (None, -1, 65_535, NO_UINT32, 2**31, 2**63 - 1, -(2**63), 1.8e19, "N/A")
+
+
+def mixed(database: sqlite3.Connection, table: str, column: str) -> None:
+    """Give each row one of the values, and some rows what they held."""
+    for place, value in enumerate(VALUES):
+        with suppress(sqlite3.IntegrityError):  # keys may not be the same
+            query = f'UPDATE {table} SET "{column}" = ? WHERE rowid % {len(VALUES) + 2} = ?'
+            database.execute(query, (value, place))
+
+
+def same(database: sqlite3.Connection, table: str, column: str, value: object) -> None:
+    """Give all rows one value."""
+    with suppress(sqlite3.IntegrityError):
+        database.execute(f'UPDATE {table} SET "{column}" = ?', (value,))
+
+
+@pytest.mark.parametrize(("table", "column"), COLUMNS)
+def test_no_value_of_an_id_ends_in_a_traceback(
+    shelf: ProfileShelf, tmp_path: Path, table: str, column: str
+) -> None:
+    """Whatever a column holds, in all rows or in some, the detail is drawn, loads, and is sane."""
+    ways: list[Change] = [partial(mixed, table=table, column=column)]
+    ways += [
+        partial(same, table=table, column=column, value=value) for value in (None, NO_UINT32, "N/A")
+    ]
+    for place, way in enumerate(ways):
+        profile = changed(shelf, tmp_path / f"run-{place}", way, ranks=1)
+        _, slices = drawn(profile.path, tmp_path / f"{place}.pftrace")
+        none = (str(NO_UINT32), str(2**63 - 1), "-1", "N/A")
+        assert not [row for row in {one.row for one in slices} if any(own in row for own in none)]
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason=f"the real captures are not in {DATA}")
+def test_a_real_database_of_the_lowest_level(tmp_path: Path) -> None:
+    """Its 296 HCCL tasks a rank have no plane, no peer and no kind; the device tasks have types."""
+    report, slices = drawn(DATA / "torch-npu-db-level0", tmp_path / "timeline.pftrace")
+    planes = [one for one in slices if "Plane" in one.row]
+    assert Multiset(one.name for one in planes if one.rank == 0) == Multiset(
+        {"Write Value": 112, "Notify Wait": 112, "SDMA": 72}
+    )
+    assert {own["type"] for own in report.to_dict()["verdict"]["operators"]} >= {"ForeachAddList"}
+    assert "N/A" not in spelled(slices)

@@ -1,0 +1,250 @@
+"""Proves that compressed files of profiles read as the plain ones."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import lzma
+import os
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.perfetto_sql import TraceProcessor
+from tests.support.profile_shelf import Profile, ProfileShelf
+from timeline.cli.main import main
+from timeline.errors import SourceError
+from timeline.sources.common.damage import Damage
+from timeline.sources.files.opened import (
+    held_file,
+    last_bytes,
+    named_files,
+    open_binary,
+    opened,
+    whole_text,
+)
+from timeline.sources.finding.discovery import discover
+from timeline.sources.trace_json.events import Complete
+from timeline.sources.trace_json.json_events import read_events
+
+TEXT_LAYOUTS = ("torch-text", "mindspore-2.1", "mindstudio", "mindstudio-sliced", "mindformers")
+PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    "plain": bytes,
+    "gzip": gzip.compress,
+    "bzip2": bz2.compress,
+    "xz": lzma.compress,
+}
+MAGIC_KNOWN_BYTES = 10
+"""From here on every format is recognised by what is left of it."""
+packed_in_each_way = pytest.mark.parametrize("way", PACKERS)
+
+
+def pack_files(directory: Path, *suffixes: str) -> list[Path]:
+    """Compress every file of some suffixes, and leave only the compressed one."""
+    made = []
+    for path in sorted(directory.rglob("*")):
+        if path.is_file() and path.suffix in suffixes:
+            packed = path.with_name(path.name + ".gz")
+            packed.write_bytes(gzip.compress(path.read_bytes(), mtime=0))
+            path.unlink()
+            made.append(packed)
+    return made
+
+
+def exported(path: Path, target: Path, *more: str) -> bytes:
+    """The timeline that the command makes of a path."""
+    arguments = [str(path), "--kind", "detail", "-q", "--force", "-o", str(target), *more]
+    assert main(arguments) == 0
+    return target.read_bytes()
+
+
+# -- streams ---------------------------------------------------------------------------------------
+
+
+@packed_in_each_way
+@given(content=st.binary(max_size=300), times=st.sampled_from([0, 1, 5000]))
+def test_reads_what_was_packed(
+    tmp_path_factory: pytest.TempPathFactory, way: str, content: bytes, times: int
+) -> None:
+    """Content of any size comes back as it was, twice, whatever the name of its file says."""
+    path = tmp_path_factory.getbasetemp() / f"{way}.json"
+    content *= times
+    path.write_bytes(PACKERS[way](content))
+    for _ in range(2):
+        with open_binary(path) as file:
+            assert file.read() == content
+
+
+@packed_in_each_way
+def test_text_has_no_mark_and_its_own_line_ends(tmp_path: Path, way: str) -> None:
+    """Text loses its byte-order mark, and nothing else."""
+    path = tmp_path / "table.csv"
+    path.write_bytes(PACKERS[way](b"\xef\xbb\xbfa,b\r\n1,\xff\n"))
+    assert whole_text(path) == b"a,b\r\n1,\xff\n"
+
+
+@pytest.mark.parametrize("way", [way for way in PACKERS if way != "plain"])
+def test_every_cut_is_told_with_its_byte(tmp_path: Path, way: str) -> None:
+    """Compressed content that ends anywhere before its end is an error that names that byte."""
+    whole = PACKERS[way](os.urandom(100))
+    path = tmp_path / "cut.json"
+    for size in range(MAGIC_KNOWN_BYTES, len(whole)):
+        path.write_bytes(whole[:size])
+        with open_binary(path) as file, pytest.raises(SourceError) as caught:
+            file.read()
+        assert caught.value.offset == size
+        assert f"{path}, byte {size}: ends before" in str(caught.value)
+
+
+@pytest.mark.parametrize("way", ["gzip", "bzip2", "xz"])
+def test_damage_is_an_error(tmp_path: Path, way: str) -> None:
+    """A flipped bit anywhere after the beginning is told, or does no harm to the content."""
+    content = b"timeline " * 20
+    whole = PACKERS[way](content)
+    path = tmp_path / "damaged.json"
+    told = 0
+    for at in range(MAGIC_KNOWN_BYTES, len(whole)):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        try:
+            with open_binary(path) as file:
+                assert file.read() == content
+        except SourceError as error:
+            assert error.path == path
+            told += 1
+    assert told > len(whole) // 2
+
+
+def test_a_plain_file_wins(tmp_path: Path) -> None:
+    """Of a file and its compressed twin the plain one counts, and each name is there once."""
+    for name in ("a.csv", "a.csv.gz", "b.json.gz"):
+        (tmp_path / name).touch()
+    assert held_file(tmp_path, "a.csv") == tmp_path / "a.csv"
+    assert held_file(tmp_path, "b.json") == tmp_path / "b.json.gz"
+    assert held_file(tmp_path, "c.json") is None
+    assert named_files(tmp_path) == {
+        "a.csv": tmp_path / "a.csv",
+        "b.json": tmp_path / "b.json.gz",
+    }
+
+
+# -- profiles --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layout", TEXT_LAYOUTS)
+def test_packed_files_give_the_same_timeline(
+    shelf: ProfileShelf, tmp_path: Path, layout: str
+) -> None:
+    """With every JSON and CSV file compressed, the timeline is the same to the byte."""
+    plain = shelf.get(layout)
+    packed = shelf.copy(layout, tmp_path / plain.path.name)
+    assert pack_files(packed.path, ".json", ".csv")
+    wanted = exported(plain.path, tmp_path / "plain.pftrace")
+    assert exported(packed.path, tmp_path / "packed.pftrace") == wanted
+    ((slices,),) = TraceProcessor.load(wanted).rows("SELECT COUNT(*) FROM slice")
+    assert slices > 100
+
+
+def test_everything_of_a_capture_may_be_packed(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """The files that tell rank and clock may be compressed with the rest, as by `gzip -r`."""
+    plain = shelf.get("mindstudio")
+    packed = shelf.copy("mindstudio", tmp_path / "run")
+    for path in sorted(packed.path.rglob("*")):
+        if path.is_file():
+            path.with_name(path.name + ".gz").write_bytes(gzip.compress(path.read_bytes()))
+            path.unlink()
+    found, wanted = discover(packed.path).sources, discover(plain.path).sources
+    assert [own.identity.rank for own in found] == [own.identity.rank for own in wanted]
+    assert [own.clock for own in found] == [own.clock for own in wanted]
+
+
+@pytest.mark.parametrize(
+    ("layout", "file"),
+    [
+        ("torch-text", "trace_view.json.gz"),
+        ("mindstudio", "msprof_2*.json.gz"),
+        ("mindspore-2.1", "msprof_1_1_2.json.gz"),
+    ],
+)
+def test_found_from_one_packed_file(
+    shelf: ProfileShelf, tmp_path: Path, layout: str, file: str
+) -> None:
+    """A compressed file of a capture stands for that capture."""
+    profile = shelf.copy(layout, tmp_path / "run")
+    capture = profile.captures[1]
+    pack_files(capture, ".json", ".csv")
+    (path,) = sorted(capture.rglob(file))
+    (source,) = discover(path).sources
+    assert source.identity.directory.resolve() == capture.resolve()
+
+
+def test_a_stale_packed_twin_is_not_read(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """Where a file lies beside what it was packed into, only the plain one is opened."""
+    profile = shelf.copy("torch-text", tmp_path / "run")
+    wanted = exported(profile.path, tmp_path / "before.pftrace")
+    for path in sorted(profile.path.rglob("*")):
+        if path.suffix in (".json", ".csv"):
+            path.with_name(path.name + ".gz").write_bytes(b"\x1f\x8b stale")
+    assert exported(profile.path, tmp_path / "after.pftrace") == wanted
+
+
+@pytest.mark.parametrize("name", ["trace_view.json", "kernel_details.csv"])
+def test_a_cut_file_is_told(
+    shelf: ProfileShelf, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    """A compressed trace or table that ends early ends the run, with the file and the byte."""
+    profile: Profile = shelf.copy("torch-text", tmp_path / "run")
+    pack_files(profile.captures[0], ".json", ".csv")
+    (path,) = profile.captures[0].rglob(name + ".gz")
+    size = path.stat().st_size // 2
+    os.truncate(path, size)
+    assert main([str(profile.path), "-o", str(tmp_path / "out.pftrace")]) == 1
+    assert f"{name}.gz, byte {size}: ends before" in capsys.readouterr().err
+    assert not (tmp_path / "out.pftrace").exists()
+
+
+@given(st.binary(max_size=300).filter(lambda data: data[:2] != b"\x1f\x8b"), st.integers(1, 400))
+def test_the_end_of_a_file_is_that_of_its_content(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes, count: int
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "file with an end"
+    for written in (data, gzip.compress(data), gzip.compress(data[:9]) + gzip.compress(data[9:])):
+        path.write_bytes(written)
+        assert last_bytes(path, count) == data[-count:]
+
+
+def test_the_end_of_a_packed_file_takes_little_memory(tmp_path: Path) -> None:
+    """A file that unpacks to 64 MB is never held whole."""
+    path = tmp_path / "large.gz"
+    with gzip.open(path, "wb", compresslevel=1) as packed:
+        for _ in range(64):
+            packed.write(bytes(1 << 20))
+        packed.write(b"end")
+    tracemalloc.start()
+    assert last_bytes(path, 10) == bytes(7) + b"end"
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 8 << 20
+
+
+def test_a_file_that_is_not_there_is_a_source_error(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="No such file"), opened(tmp_path / "absent.json.gz"):
+        pass
+
+
+def test_a_packed_trace_that_was_cut_short_gives_its_first_events(tmp_path: Path) -> None:
+    """What was unpacked before the break is read, and the break is told."""
+    path = tmp_path / "trace.json.gz"
+    events = [{"ph": "X", "name": f"op {number}", "ts": number} for number in range(20_000)]
+    packed = gzip.compress(json.dumps(events).encode())
+    path.write_bytes(packed[: len(packed) // 2])
+    damage = Damage(path)
+    found = [event for block in read_events(path, 4096, damage) for event in block]
+    names = [event.name for event in found if isinstance(event, Complete)]
+    assert names == [f"op {number}" for number in range(len(found))]
+    assert 5_000 < len(found) < 15_000
+    assert any("cannot be unpacked" in own.reason for own in damage.omissions(0))

@@ -1,0 +1,840 @@
+"""Proves that in directory trees as users have them every rank is found, once."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from simulator.model import RankRun
+from simulator.overlap import expected_overlap
+from tests.support.found_profiles import (
+    captures_of,
+    join_databases,
+    only,
+    overlap_ns,
+    ranks_of,
+    read,
+    without_rank,
+)
+from tests.support.profile_shelf import (
+    MAIN_LAYOUTS,
+    Event,
+    Profile,
+    ProfileShelf,
+    change_events,
+    change_fields,
+    tree_state,
+)
+from timeline.cli.main import main
+from timeline.errors import NoProfileError, RankIdentityError, SourceError, UsageError
+from timeline.selection import Kind
+from timeline.sources.finding.discovery import discover
+
+NEWER = "20250109130000123"
+"""An hour after every tiny run."""
+HOUR_NS = 3_600 * 10**9
+
+
+def taken_later(capture: Path, by_ns: int) -> None:
+    """Move the session of a capture, as the profiler noted it, in time."""
+    for path in [*capture.rglob("start_info*"), *capture.rglob("end_info*")]:
+        if path.suffix != ".done":
+            fields = json.loads(path.read_text(encoding="utf-8"))
+            for name, value in fields.items():
+                if name.startswith("collectionTime") and value:
+                    change_fields(path, {name: str(int(value) + by_ns // 1000)})
+    for path in capture.rglob("ascend_pytorch_profiler*.db"):
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute(
+                "UPDATE SESSION_TIME_INFO SET startTimeNs = startTimeNs + ?, "
+                "endTimeNs = endTimeNs + ?",
+                (by_ns, by_ns),
+            )
+
+
+# -- where the path may point ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layout", MAIN_LAYOUTS)
+def test_found_from_any_parent(shelf: ProfileShelf, tmp_path: Path, layout: str) -> None:
+    """Every layout is found from the directory of its ranks and from any directory above."""
+    profile = shelf.copy(layout, tmp_path / "team" / "monday" / "run")
+    for parent in (profile.path, profile.path.parent, tmp_path):
+        assert captures_of(parent) == [capture.resolve() for capture in profile.captures]
+        assert ranks_of(parent) == [0, 1]
+
+
+@pytest.mark.parametrize("layout", MAIN_LAYOUTS)
+def test_found_from_the_current_directory(
+    shelf: ProfileShelf, monkeypatch: pytest.MonkeyPatch, layout: str
+) -> None:
+    """Without a path, the profile around or below the current directory is taken."""
+    profile = shelf.get(layout)
+    monkeypatch.chdir(profile.path)
+    assert ranks_of(Path()) == [0, 1]
+    monkeypatch.chdir(profile.captures[1])
+    assert ranks_of(Path()) == [1]
+    assert captures_of(Path()) == [profile.captures[1].resolve()]
+
+
+@pytest.mark.parametrize(
+    ("layout", "inside"),
+    [
+        ("torch-text", "ASCEND_PROFILER_OUTPUT"),
+        ("torch-db", "ASCEND_PROFILER_OUTPUT"),
+        ("mindstudio", "mindstudio_profiler_output"),
+        ("mindstudio", "host"),
+        ("mindstudio", "device_1"),
+        ("mindspore-2.1", "device_1"),
+        ("mindspore-2.1", "device_1/timeline"),
+        ("mindformers", "."),
+        ("mindformers", ".."),
+        ("mindformers", "mindstudio_profiler_output"),
+    ],
+)
+def test_found_from_inside(shelf: ProfileShelf, layout: str, inside: str) -> None:
+    """A directory inside a capture stands for that capture and for no other."""
+    capture = shelf.get(layout).captures[1]
+    assert captures_of(capture / inside) == [capture.resolve()]
+    assert ranks_of(capture / inside) == [1]
+
+
+@pytest.mark.parametrize(
+    ("layout", "file"),
+    [
+        ("torch-text", "trace_view.json"),
+        ("torch-db", "ascend_pytorch_profiler_1.db"),
+        ("mindstudio", "msprof_2*.json"),
+        ("mindspore-2.1", "msprof_1_1_2.json"),
+    ],
+)
+def test_found_from_one_file(
+    shelf: ProfileShelf, monkeypatch: pytest.MonkeyPatch, layout: str, file: str
+) -> None:
+    """One file of a capture stands for that capture, from anywhere and from beside it."""
+    capture = shelf.get(layout).captures[1]
+    path = only(capture, file)
+    assert captures_of(path) == [capture.resolve()]
+    assert ranks_of(path) == [1]
+    monkeypatch.chdir(path.parent)
+    assert captures_of(Path(path.name)) == [capture.resolve()]
+    assert ranks_of(Path(path.name)) == [1]
+
+
+def test_file_that_is_no_profile() -> None:
+    """A file that belongs to no profile is refused, and the message says what would do."""
+    with pytest.raises(NoProfileError, match=r"is no profile.*trace_view\.json"):
+        discover(Path(__file__))
+
+
+@pytest.mark.parametrize("layout", ["mindformers", "mindformers-2.1"])
+def test_mindformers_tree(shelf: ProfileShelf, layout: str) -> None:
+    """MindFormers' output/profile/rank_N/profiler is found from each of its levels."""
+    profile = shelf.get(layout)
+    for level in (".", "output", "output/profile"):
+        assert ranks_of(profile.path / level) == [0, 1]
+    for level in ("rank_1", "rank_1/profiler"):
+        assert ranks_of(profile.path / "output/profile" / level) == [1]
+
+
+@pytest.mark.parametrize("name", ["v1.2.run", "dir.with.dots/a.b.c", "with space", "100%?#&=;'"])
+@pytest.mark.parametrize("layout", MAIN_LAYOUTS)
+def test_any_directory_name(shelf: ProfileShelf, tmp_path: Path, layout: str, name: str) -> None:
+    """Dots, spaces and signs in the names around a profile change nothing."""
+    profile = shelf.copy(layout, tmp_path / name)
+    sources = discover(profile.path).sources
+    for source in sources:
+        rank = source.identity.rank
+        assert overlap_ns(read(source)) == expected_overlap(profile.run, rank)
+    assert [source.identity.rank for source in sources] == [0, 1]
+
+
+def test_nothing_there(tmp_path: Path) -> None:
+    """A tree without a profile is an error that says what was looked for and what may help."""
+    (tmp_path / "logs").mkdir()
+    with pytest.raises(NoProfileError) as caught:
+        discover(tmp_path)
+    for said in (str(tmp_path), "ASCEND_PROFILER_OUTPUT", "PROF_", "msprof --export=on"):
+        assert said in "\n".join(caught.value.lines())
+    with pytest.raises(SourceError, match="does not exist"):
+        discover(tmp_path / "absent")
+
+
+# -- what is read of a capture ---------------------------------------------------------------------
+
+
+def test_database_beats_json(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """Where a database and text of one capture lie together, the text is not even opened."""
+    profile = shelf.copy("torch-db", tmp_path / "run")
+    for capture in profile.captures:
+        output = capture / "ASCEND_PROFILER_OUTPUT"
+        (output / "trace_view.json").write_text("[{", encoding="utf-8")
+        (output / "kernel_details.csv").write_text("", encoding="utf-8")
+    for source in discover(profile.path).sources:
+        assert source.layout == "database"
+        expected = expected_overlap(profile.run, source.identity.rank)
+        assert overlap_ns(read(source)) == expected
+
+
+def test_database_of_msprof_beats_its_exports(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """A PROF directory with msprof_*.db is read from it, with the ranks of its info.json."""
+    profile = shelf.copy("mindstudio", tmp_path / "run")
+    databases = shelf.get("torch-db").captures
+    for capture, worker in zip(profile.captures, databases, strict=True):
+        target = capture / "msprof_20250109120100.db"
+        shutil.copyfile(only(worker, "ascend_pytorch_profiler_*.db"), target)
+        with closing(sqlite3.connect(target)) as connection, connection:
+            connection.execute("UPDATE RANK_DEVICE_MAP SET rankId = -1")
+    sources = discover(profile.path).sources
+    assert [source.layout for source in sources] == ["database", "database"]
+    assert [source.identity.rank for source in sources] == [0, 1]
+
+
+@pytest.mark.parametrize("suffix", ["_ascend_pt", "_ascend_ms"])
+def test_framework_output_beats_the_raw_data_inside(
+    shelf: ProfileShelf, tmp_path: Path, suffix: str
+) -> None:
+    """The PROF directory inside a framework's capture is part of it, not a capture of its own."""
+    profile = shelf.copy("torch-db", tmp_path / "run", ranks=1)
+    capture = profile.captures[0].rename(profile.path / f"host_7_20250109120000123{suffix}")
+    if suffix == "_ascend_ms":
+        database = only(capture, "ascend_pytorch_profiler_0.db")
+        database.rename(database.with_name("ascend_mindspore_profiler_0.db"))
+    raw = capture / "PROF_000001_20250109120000123_AAAAAAAAAAAAAAAA"
+    for directory in ("device_0/data", "host/data"):
+        (raw / directory).mkdir(parents=True)
+    for path in (profile.path, capture, raw, raw / "device_0", raw / "host"):
+        (source,) = discover(path).sources
+        assert source.layout == "database"
+        assert source.identity.directory.resolve() == capture.resolve()
+
+
+def test_newest_capture_of_a_rank(
+    shelf: ProfileShelf, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of two captures of one process the later one is read, by its name and not its file times."""
+    profile = shelf.copy("torch-db", tmp_path / "run")
+    later = shelf.get("torch-db", steps=1, seed=9)
+    for old, new in zip(profile.captures, later.captures, strict=True):
+        name = old.name.replace("20250109120000123", NEWER)
+        shutil.copytree(new, old.with_name(name))
+        for path in old.rglob("*"):
+            os.utime(path, (2e9, 2e9))
+    assert expected_overlap(later.run, 0) != expected_overlap(profile.run, 0)
+    found = discover(profile.path)
+    assert [source.identity.rank for source in found.sources] == [0, 1]
+    for source in found.sources:
+        assert NEWER in source.identity.directory.name
+        expected = expected_overlap(later.run, source.identity.rank)
+        assert overlap_ns(read(source)) == expected
+    (note,) = found.notes
+    assert all(old.name in note for old in profile.captures)
+    assert main([str(profile.path), "-o", str(tmp_path / "out.pftrace")]) == 0
+    warnings = capsys.readouterr().err
+    assert all(old.name in warnings for old in profile.captures)
+
+
+def test_ranks_of_different_runs_never_meet(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """A rank that was captured an hour before another is of another run, and that is said once."""
+    profile = shelf.copy("torch-db", tmp_path / "run")
+    assert discover(profile.path).notes == ()
+    older, newer = profile.captures
+    taken_later(newer, HOUR_NS)
+    newer = newer.rename(newer.with_name(newer.name.replace("20250109120000123", NEWER)))
+    found = discover(profile.path)
+    assert [source.identity.rank for source in found.sources] == [1]
+    (note,) = found.notes
+    assert "2 runs lie in" in note
+    assert f"rank 0: tlexport {older.resolve()}" in note
+    assert ranks_of(older) == [0]
+
+
+def test_names_that_are_far_apart_do_not_part_what_overlaps(
+    shelf: ProfileShelf, tmp_path: Path
+) -> None:
+    """The session of a capture tells when it was taken better than its name does."""
+    profile = shelf.copy("torch-db", tmp_path / "run")
+    later = profile.captures[1]
+    later.rename(later.with_name(later.name.replace("20250109120000123", "20250109121000123")))
+    assert ranks_of(profile.path) == [0, 1]
+    assert discover(profile.path).notes == ()
+
+
+def test_newest_of_many_captures(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """PROF directories of one rank hours apart follow each other; the last one is read."""
+    profile = shelf.copy("mindstudio", tmp_path / "run", ranks=1)
+    old = profile.captures[0]
+    names = [old.name.replace("20250109120000123", stamp) for stamp in (NEWER, "20250109110000123")]
+    for name in names:
+        shutil.copytree(old, old.with_name(name))
+    assert captures_of(profile.path) == [old.with_name(names[0]).resolve()]
+
+
+def test_newest_export_of_each_kind(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """Exporting again leaves the older files there; the stamps in the names decide."""
+    profile = shelf.copy("mindstudio-exported-twice", tmp_path / "run")
+    for capture in profile.captures:
+        stamps = {path.stem[-14:] for path in capture.rglob("msprof_2*.json")}
+        assert len(stamps) == 2
+        for path in capture.rglob(f"*_{min(stamps)}.*"):
+            os.utime(path, (2e9, 2e9))
+    for source in discover(profile.path).sources:
+        records = read(source)
+        expected = expected_overlap(profile.run, source.identity.rank)
+        assert overlap_ns(records) == expected
+        assert sorted(records.steps.iteration.tolist()) == [1, 2, 3]
+
+
+def test_newest_of_one_kind_only(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """A kind that was exported once keeps its only export, however old."""
+    profile = shelf.copy("mindstudio", tmp_path / "run", ranks=1)
+    trace = only(profile.captures[0], "msprof_2*.json")
+    trace.rename(trace.with_name("msprof_20260101000000.json"))
+    (source,) = discover(profile.path).sources
+    kinds = sorted(path.name.partition("_2")[0] for path in source.files)
+    assert kinds == ["msprof", "op_summary", "step_trace"]
+    assert overlap_ns(read(source)) == expected_overlap(profile.run, 0)
+
+
+def test_slices_are_one_export(shelf: ProfileShelf) -> None:
+    """All slices of an export are read, named by the first of them."""
+    whole, sliced = shelf.get("mindstudio"), shelf.get("mindstudio-sliced")
+    pairs = zip(discover(whole.path).sources, discover(sliced.path).sources, strict=True)
+    for one, other in pairs:
+        left, right = read(one), read(other)
+        for table in ("tasks", "planes", "ops", "steps", "parts", "host", "samples", "flows"):
+            assert len(getattr(left, table)) == len(getattr(right, table)) > 0
+        assert overlap_ns(left) == overlap_ns(right)
+        assert np.unique(left.tasks.stream).tolist() == np.unique(right.tasks.stream).tolist()
+
+
+@pytest.mark.parametrize(
+    "name", ["msprof_0_{}", "msprof_0_1_1_{}", "msprof_slice_0_{}", "msprof_0_slice_0_{}"]
+)
+def test_names_of_exports(shelf: ProfileShelf, tmp_path: Path, name: str) -> None:
+    """Device, graph, iteration and slice may stand between the kind and the stamp of an export."""
+    profile = shelf.copy("mindstudio", tmp_path / "run", ranks=1)
+    trace = only(profile.captures[0], "msprof_2*.json")
+    renamed = trace.rename(trace.with_name(f"{name.format(trace.stem[-14:])}.json"))
+    (source,) = discover(profile.path).sources
+    assert renamed.resolve() in [path.resolve() for path in source.files]
+    assert overlap_ns(read(source)) == expected_overlap(profile.run, 0)
+
+
+def test_ranges_file_is_not_read_twice(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """msprof_tx_*.json repeats ranges of msprof_*.json and is left alone, whatever is in it."""
+    profile = shelf.copy("mindstudio", tmp_path / "run", ranks=1)
+    ranges = only(profile.captures[0], "msprof_tx_*.json")
+    ranges.rename(ranges.with_name("msprof_tx_20260101000000.json")).write_text("[{")
+    (source,) = discover(profile.path).sources
+    assert not [path for path in source.files if "msprof_tx" in path.name]
+    records = read(source)
+    marks = [records.strings[code] for code in records.host.name.tolist()]
+    assert marks.count("train step 2") == 1
+
+
+def test_subsets_of_a_graph_timeline_are_not_read_twice(shelf: ProfileShelf) -> None:
+    """hccl_* and task_time_* repeat parts of msprof_*: each task is read once."""
+    profile = shelf.get("mindspore-2.1")
+    for source in discover(profile.path).sources:
+        rank = profile.run.rank(source.identity.rank)
+        records = read(source)
+        assert len(records.tasks) == sum(len(one.tasks) for one in rank.iterations)
+        assert len(records.ops) == sum(len(one.collectives) for one in rank.iterations)
+
+
+# -- which rank it is ------------------------------------------------------------------------------
+
+
+def told_by_info_name(capture: Path) -> None:
+    (capture / "profiler_info.json").rename(capture / "profiler_info_5.json")
+
+
+def told_by_info_text(capture: Path) -> None:
+    change_fields(capture / "profiler_info.json", {"rank_id": "5"})
+    (capture / "profiler_info.json").rename(capture / "profiler_info_5.json")
+
+
+def told_by_database_name(capture: Path) -> None:
+    path = only(capture, "ascend_pytorch_profiler.db")
+    path.rename(path.with_name("ascend_pytorch_profiler_5.db"))
+
+
+def told_by_database_map(capture: Path) -> None:
+    path = only(capture, "ascend_pytorch_profiler.db")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE RANK_DEVICE_MAP SET rankId = 5")
+
+
+def told_by_device_info(capture: Path) -> None:
+    change_fields(only(capture, "device_1/info.json.1"), {"rank_id": 5})
+
+
+def told_by_host_info(capture: Path) -> None:
+    shutil.rmtree(capture / "device_1")
+    change_fields(only(capture, "host/info.json"), {"rank_id": 5})
+
+
+@pytest.mark.parametrize(
+    ("layout", "tell"),
+    [
+        ("torch-text", told_by_info_name),
+        ("torch-text", told_by_info_text),
+        ("torch-db", told_by_info_name),
+        ("torch-db", told_by_database_name),
+        ("torch-db", told_by_database_map),
+        ("mindstudio", told_by_device_info),
+        ("mindstudio", told_by_host_info),
+        ("mindspore-2.1", told_by_device_info),
+    ],
+)
+def test_rank_from_metadata(
+    shelf: ProfileShelf, tmp_path: Path, layout: str, tell: Callable[[Path], None]
+) -> None:
+    """Each kind of metadata tells the rank where it is the only one that does."""
+    profile = shelf.copy(layout, tmp_path / "run")
+    tell(without_rank(profile, 1))
+    assert ranks_of(profile.path) == [0, 5]
+
+
+@pytest.mark.parametrize("name", ["rank_5", "rank-5", "rank5", "rank5_ascend_pt"])
+@pytest.mark.parametrize("layout", ["torch-text", "torch-db"])
+def test_rank_from_the_name_of_a_capture(
+    shelf: ProfileShelf, tmp_path: Path, layout: str, name: str
+) -> None:
+    """A capture without metadata is the rank that its name says."""
+    profile = shelf.copy(layout, tmp_path / "run")
+    without_rank(profile, 1).rename(profile.path / name)
+    assert ranks_of(profile.path) == [0, 5]
+
+
+def test_current_directory_without_a_rank(
+    shelf: ProfileShelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A capture can be given a rank by its name when it is the current directory."""
+    profile = shelf.copy("mindstudio", tmp_path / "run", ranks=1)
+    capture = without_rank(profile, 0)
+    monkeypatch.chdir(capture)
+    assert ranks_of(Path()) == [0]
+    assert ranks_of(Path(), {capture.name: 7}) == [7]
+
+
+@pytest.mark.parametrize("layout", MAIN_LAYOUTS)
+def test_rank_from_a_directory_above(shelf: ProfileShelf, tmp_path: Path, layout: str) -> None:
+    """Without metadata the nearest directory that is named after a rank tells it."""
+    profile = shelf.copy(layout, tmp_path / "run")
+    capture = without_rank(profile, 1)
+    lonely = tmp_path / "job" / "rank_5" / "profiler"
+    lonely.mkdir(parents=True)
+    moved = capture.rename(lonely / capture.name)
+    assert ranks_of(tmp_path / "job") == [5]
+    assert ranks_of(moved) == [5]
+
+
+@pytest.mark.parametrize("layout", ["torch-text", "torch-db", "mindstudio", "mindspore-2.1"])
+def test_a_capture_of_no_rank_is_rank_0(shelf: ProfileShelf, tmp_path: Path, layout: str) -> None:
+    """rank_id -1 means that it was not distributed: that is assumed, and said once."""
+    profile = shelf.copy(layout, tmp_path / "run", ranks=1)
+    capture = without_rank(profile, 0)
+    found = discover(profile.path)
+    (source,) = found.sources
+    assert source.identity.rank == 0
+    assert source.identity.evidence.startswith("not distributed")
+    (note,) = found.notes
+    assert capture.name in note
+    assert "not distributed" in note
+    assert overlap_ns(read(source)) == expected_overlap(profile.run, 0)
+    assert ranks_of(profile.path, {capture.name: 7}) == [7]
+
+
+@pytest.mark.parametrize("layout", ["torch-text", "torch-db", "mindstudio", "mindspore-2.1"])
+def test_captures_of_no_rank_are_numbered(shelf: ProfileShelf, tmp_path: Path, layout: str) -> None:
+    """Several of one run are ordinals by host, device and path; one note says which is which."""
+    profile = shelf.copy(layout, tmp_path / "run")
+    captures = [without_rank(profile, number) for number in (1, 0)][::-1]
+    found = discover(profile.path)
+    assert [source.identity.rank for source in found.sources] == [0, 1]
+    assert [source.identity.directory for source in found.sources] == [
+        capture.resolve() for capture in captures
+    ]
+    (note,) = found.notes
+    assert all(capture.name in note for capture in captures)
+    for source in found.sources:
+        expected = expected_overlap(profile.run, source.identity.rank)
+        assert overlap_ns(read(source)) == expected
+
+
+@pytest.mark.parametrize("layout", ["torch-text", "torch-db", "mindstudio", "mindspore-2.1"])
+def test_a_capture_of_no_rank_beside_one_with_a_rank(
+    shelf: ProfileShelf, tmp_path: Path, capsys: pytest.CaptureFixture[str], layout: str
+) -> None:
+    """It is not known which it is: an error by path, whose command works as it stands."""
+    profile = shelf.copy(layout, tmp_path / "run")
+    capture = without_rank(profile, 1)
+    with pytest.raises(RankIdentityError) as caught:
+        discover(profile.path)
+    assert str(capture.resolve()) in str(caught.value)
+    command = str(caught.value).partition("as in: tlexport ")[2]
+    assert main([*shlex.split(command), "--list", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert [own["rank"] for own in listed["ranks"]] == [0, 1]
+
+
+def test_two_captures_of_one_card_are_two_runs(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """However close one follows the other: the newer is read, and a note names the older."""
+    profile = shelf.copy("mindstudio", tmp_path / "run", ranks=1)
+    older = without_rank(profile, 0)
+    newer = older.with_name(older.name.replace("20250109120000123", "20250109120011123"))
+    shutil.copytree(older, newer)
+    taken_later(newer, 11 * 10**9)
+    found = discover(profile.path)
+    (source,) = found.sources
+    assert source.identity.directory == newer.resolve()
+    assert source.identity.rank == 0
+    runs, rank = found.notes
+    assert f"tlexport {older.resolve()}" in runs
+    assert newer.name in rank
+    assert [run.path for run in found.runs] == [older.resolve(), newer.resolve()]
+
+
+def test_without_their_sessions_the_records_tell_runs_apart(
+    shelf: ProfileShelf, tmp_path: Path
+) -> None:
+    """An export alone tells neither device nor session: what it recorded does."""
+    profile = shelf.copy("mindstudio", tmp_path / "run")
+    captures = [without_rank(profile, number) for number in (1, 0)][::-1]
+    for capture in captures:
+        for path in capture.iterdir():
+            if path.name != "mindstudio_profiler_output":
+                shutil.rmtree(path)
+    assert ranks_of(profile.path) == [0, 1]
+    later = only(captures[1], "msprof_2*.json")
+    change_events(
+        later,
+        lambda event: (
+            event | {"ts": str(Decimal(event["ts"]) + 9_000_000)} if "ts" in event else event
+        ),
+    )
+    assert captures_of(profile.path) == [captures[1].resolve()]
+
+
+@pytest.mark.parametrize("layout", ["torch-text", "torch-db", "mindstudio", "mindspore-2.1"])
+def test_duplicate_rank(
+    shelf: ProfileShelf, tmp_path: Path, capsys: pytest.CaptureFixture[str], layout: str
+) -> None:
+    """Two captures of one moment that claim one rank are an error that lists both."""
+    profile = shelf.copy(layout, tmp_path / "run")
+    first, second = profile.captures
+    claim = {"rank_id": 0}
+    for path in [*second.glob("device_*/info.json.?"), *second.glob("host/info.json")]:
+        change_fields(path, claim)
+    for path in second.glob("profiler_info_*.json"):
+        change_fields(path, claim)
+        path.rename(second / "profiler_info_0.json")
+    for path in second.rglob("ascend_pytorch_profiler_*.db"):
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute("UPDATE RANK_DEVICE_MAP SET rankId = 0")
+        path.rename(path.with_name("ascend_pytorch_profiler_0.db"))
+    with pytest.raises(RankIdentityError) as caught:
+        discover(profile.path)
+    for said in ("rank 0", "twice", str(first.resolve()), str(second.resolve())):
+        assert said in str(caught.value)
+    command = str(caught.value).partition("ranks of their own: tlexport ")[2]
+    assert main([*shlex.split(command), "--list"]) == 0
+    assert main([str(profile.path), "--list"]) == 0
+    assert str(second.resolve()) in capsys.readouterr().out.splitlines()[-1]
+    assert ranks_of(profile.path, {second.name: 4}) == [0, 4]
+    assert ranks_of(second) == [0]
+
+
+def test_contradictory_rank(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """Metadata and names that disagree are an error that quotes every statement."""
+    profile = shelf.copy("mindformers", tmp_path / "run")
+    folder = profile.path / "output" / "profile"
+    (folder / "rank_1").rename(folder / "rank_3")
+    with pytest.raises(RankIdentityError) as caught:
+        discover(profile.path)
+    capture = profile.captures[1].name
+    for said in (capture, "info.json.1", "says 1", "rank_3", "says 3", "--assign-rank"):
+        assert said in str(caught.value)
+    assert ranks_of(profile.path, {capture: 1}) == [0, 1]
+
+
+def test_contradictory_metadata(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """A database that says another rank than the file beside it is an error too."""
+    profile = shelf.copy("torch-db", tmp_path / "run", ranks=1)
+    capture = profile.captures[0]
+    (capture / "profiler_info_0.json").rename(capture / "profiler_info_2.json")
+    with pytest.raises(RankIdentityError, match=r"says 0.*says 2"):
+        discover(profile.path)
+    assert ranks_of(profile.path, {capture.name: 2}) == [2]
+
+
+@pytest.mark.parametrize("spell", ["name", "path", "inside the current directory"])
+def test_assign_rank_spellings(
+    shelf: ProfileShelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spell: str
+) -> None:
+    """--assign-rank takes the name of a capture, its path, and a path from here."""
+    profile = shelf.copy("mindstudio", tmp_path / "run")
+    capture = without_rank(profile, 1)
+    monkeypatch.chdir(tmp_path)
+    spelled = {
+        "name": capture.name,
+        "path": str(capture),
+        "inside the current directory": f"run/{capture.name}",
+    }
+    assert ranks_of(profile.path, {spelled[spell]: 6}) == [0, 6]
+
+
+def test_assign_rank_to_nothing(shelf: ProfileShelf) -> None:
+    """An assignment that fits no capture is a usage error that lists the captures."""
+    profile = shelf.get("mindstudio")
+    with pytest.raises(UsageError) as caught:
+        discover(profile.path, {"PROF_absent": 1})
+    for capture in profile.captures:
+        assert capture.name in str(caught.value)
+
+
+def test_assigned_rank_twice(shelf: ProfileShelf) -> None:
+    """An assignment to a rank that another capture has is a duplicate like any other."""
+    profile = shelf.get("torch-db")
+    with pytest.raises(RankIdentityError, match="twice"):
+        discover(profile.path, {profile.captures[1].name: 0})
+
+
+# -- raw data --------------------------------------------------------------------------------------
+
+
+def raw_session(profile: Profile, number: int) -> Path:
+    """The capture of a rank as it is before `msprof --export`."""
+    capture = profile.captures[number]
+    shutil.rmtree(capture / "mindstudio_profiler_output")
+    for directory in (f"device_{number}", "host"):
+        (capture / directory / "data").mkdir()
+        (capture / directory / "data" / "ffts_profile.data.0.slice_0").write_bytes(b"\0" * 64)
+    return capture
+
+
+@pytest.mark.parametrize("rank_known", [True, False], ids=["rank known", "rank -1"])
+def test_raw_data_names_the_command(
+    shelf: ProfileShelf, tmp_path: Path, capsys: pytest.CaptureFixture[str], rank_known: bool
+) -> None:
+    """Raw data alone gives the command that exports it, whether or not its rank is known."""
+    profile = shelf.copy("mindstudio", tmp_path / "run", ranks=1)
+    capture = raw_session(profile, 0)
+    if not rank_known:
+        without_rank(profile, 0)
+    for path in (profile.path, capture, capture / "device_0"):
+        assert main([str(path), "-o", str(tmp_path / "out.pftrace")]) == 1
+        assert f"msprof --export=on --output={capture}" in capsys.readouterr().err
+
+
+def test_raw_rank_beside_an_exported_one(
+    shelf: ProfileShelf, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One rank without an export stops an export of all ranks, but not of the others."""
+    profile = shelf.copy("mindstudio", tmp_path / "run")
+    capture = raw_session(profile, 1)
+    out = ["-o", str(tmp_path / "out.pftrace")]
+    assert main([str(profile.path), *out]) == 1
+    assert f"--output={capture}" in capsys.readouterr().err
+    assert main([str(profile.path), "--ranks", "0", *out]) == 0
+
+
+def test_exported_capture_beats_a_raw_one(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """A later capture of a rank that was never exported does not hide the one that was."""
+    profile = shelf.copy("mindstudio", tmp_path / "run", ranks=1)
+    exported = profile.captures[0]
+    later = exported.with_name(exported.name.replace("20250109120000123", NEWER))
+    shutil.copytree(exported, later)
+    shutil.rmtree(later / "mindstudio_profiler_output")
+    assert captures_of(profile.path) == [exported.resolve()]
+
+
+# -- several devices in one capture ----------------------------------------------------------------
+
+
+def join_devices(profile: Profile, process: int) -> Path:
+    """Make one PROF directory of two: one process that drives two devices.
+
+    process: its id, from which msprof makes the ids of the rows.
+    """
+    first, second = profile.captures
+    outputs = [capture / "mindstudio_profiler_output" for capture in profile.captures]
+    for path in sorted(outputs[0].glob("*.json")):
+        events = [
+            moved(event, rank.rank, rank.os_pid, process)
+            for rank, output in zip(profile.run.ranks, outputs, strict=True)
+            for event in json.loads((output / path.name).read_text(encoding="utf-8"))
+        ]
+        path.write_text(json.dumps(events), encoding="utf-8")
+    for path in sorted(outputs[0].glob("*.csv")):
+        rows = (outputs[1] / path.name).read_text(encoding="utf-8").splitlines()[1:]
+        with path.open("a", encoding="utf-8", newline="") as file:
+            file.writelines(f"{row}\n" for row in rows)
+    shutil.move(second / "device_1", first / "device_1")
+    shutil.rmtree(second)
+    return first
+
+
+def moved(event: Event, number: int, old: int, new: int) -> Event:
+    """The event as the process with another id would have left it, its own ids kept apart."""
+    made = event | {"pid": event["pid"] + ((new - old) << 10)}
+    if "id" in event:
+        made["id"] = f"{event['id']}{number}"
+    args = dict(event.get("args", {}))
+    if "connection_id" in args:
+        args["connection_id"] += 1_000_000 * number
+        made["args"] = args
+    return made
+
+
+@pytest.mark.parametrize("process", [12340, 167], ids=["usual process id", "id in a container"])
+def test_several_devices_in_one_export(shelf: ProfileShelf, tmp_path: Path, process: int) -> None:
+    """Two devices in one export are two ranks that share nothing but the host."""
+    profile = shelf.copy("mindstudio", tmp_path / "run", graphs=(1, 3))
+    capture = join_devices(profile, process)
+    sources = discover(capture).sources
+    assert [source.identity.rank for source in sources] == [0, 1]
+    for source in sources:
+        rank = profile.run.rank(source.identity.rank)
+        records = read(source)
+        assert len(records.tasks) == task_count(rank)
+        assert overlap_ns(records) == expected_overlap(profile.run, rank.rank)
+
+
+def task_count(rank: RankRun) -> int:
+    """The device tasks of a rank, those outside its steps included."""
+    return len(rank.switches) + sum(len(one.tasks) for one in rank.iterations)
+
+
+def test_unknown_ranks_of_several_devices(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """Each device of a capture can be given its rank, and the errors lead there."""
+    profile = shelf.copy("mindstudio", tmp_path / "run")
+    capture = join_devices(profile, 12340)
+    for path in [*capture.glob("device_*/info.json.?"), capture / "host/info.json"]:
+        change_fields(path, {"rank_id": -1})
+    assert ranks_of(profile.path) == [0, 1]
+    devices = [f"{capture.name}/device_{number}" for number in (0, 1)]
+    with pytest.raises(RankIdentityError, match=f"--assign-rank {devices[1]}=0"):
+        discover(profile.path, {devices[0]: 4})
+    with pytest.raises(UsageError) as caught:
+        discover(profile.path, {capture.name: 4})
+    assert all(device in str(caught.value) for device in devices)
+    assert ranks_of(profile.path, {devices[0]: 4, devices[1]: 5}) == [4, 5]
+
+
+@pytest.mark.parametrize("table", ["json", "csv"])
+def test_step_trace_of_several_devices(shelf: ProfileShelf, tmp_path: Path, table: str) -> None:
+    """Each rank has the iterations and reduces of its own device, from either step trace."""
+    profile = shelf.copy("mindstudio", tmp_path / "run", graphs=(1, 3))
+    capture = join_devices(profile, 12340)
+    change_events(
+        only(capture, "msprof_2*.json"),
+        lambda event: None if event.get("tid", 0) in (70_001, 70_003) else event,
+    )
+    if table == "csv":
+        only(capture, "step_trace_*.json").unlink()
+    for source in discover(capture).sources:
+        rank = profile.run.rank(source.identity.rank)
+        records = read(source)
+        found = zip(
+            records.steps.graph.tolist(),
+            records.steps.iteration.tolist(),
+            records.steps.start_ns.tolist(),
+            records.steps.end_ns.tolist(),
+            strict=True,
+        )
+        expected = [(one.graph, one.number, one.start_ns, one.end_ns) for one in rank.iterations]
+        assert sorted(found) == sorted(expected)
+        reduces = records.parts.start_ns[records.parts.kind == 0].tolist()
+        expected_starts = [reduce.start_ns for one in rank.iterations for reduce in one.collectives]
+        assert sorted(reduces) == sorted(expected_starts)
+
+
+@pytest.mark.parametrize("with_directories", [True, False], ids=["PROF", "copied out"])
+def test_several_devices_in_one_database(
+    shelf: ProfileShelf, tmp_path: Path, with_directories: bool
+) -> None:
+    """Two devices in one database are two ranks, whether or not their directories are there."""
+    profile = shelf.get("torch-db")
+    capture = tmp_path / "PROF_000001_20250109120000123_AAAAAAAAAAAAAAAA"
+    capture.mkdir()
+    join_databases(profile, capture / "msprof_20250109120100.db")
+    if with_directories:
+        for number, session in enumerate(shelf.get("mindstudio").captures):
+            device = f"device_{number}"
+            shutil.copytree(session / device, capture / device)
+    sources = discover(tmp_path).sources
+    assert [source.identity.rank for source in sources] == [0, 1]
+    for source in sources:
+        rank = profile.run.rank(source.identity.rank)
+        records = read(source)
+        assert len(records.tasks) == task_count(rank)
+        assert overlap_ns(records) == expected_overlap(profile.run, rank.rank)
+        assert len(records.planes) == sum(
+            len(reduce.tasks) for one in rank.iterations for reduce in one.collectives
+        )
+
+
+# -- inputs stay as they are -----------------------------------------------------------------------
+
+
+def test_log_beside_a_database(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """What is only in the write-ahead log is read, and neither file nor directory changes."""
+    profile = shelf.copy("torch-db", tmp_path / "run", ranks=1)
+    database = only(profile.captures[0], "ascend_pytorch_profiler_0.db")
+    writer = tmp_path / "writer.db"
+    shutil.move(database, writer)
+    with closing(sqlite3.connect(writer)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+        connection.execute("DELETE FROM STEP_TIME WHERE id = 3")
+        connection.commit()
+        log = writer.with_name("writer.db-wal")
+        assert log.stat().st_size > 0
+        shutil.copyfile(writer, database)
+        shutil.copyfile(log, database.with_name(f"{database.name}-wal"))
+    before = tree_state(profile.path)
+    (source,) = discover(profile.path).sources
+    assert read(source).steps.iteration.tolist() == [1, 2]
+    assert tree_state(profile.path) == before
+
+
+def test_empty_log_beside_a_database(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """An empty write-ahead log, as a clean exit leaves it, is not touched."""
+    profile = shelf.copy("torch-db", tmp_path / "run", ranks=1)
+    database = only(profile.captures[0], "ascend_pytorch_profiler_0.db")
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+    database.with_name(f"{database.name}-wal").touch()
+    before = tree_state(profile.path)
+    (source,) = discover(profile.path).sources
+    assert overlap_ns(read(source)) == expected_overlap(profile.run, 0)
+    assert tree_state(profile.path) == before
+
+
+@pytest.mark.parametrize("layout", MAIN_LAYOUTS)
+def test_inputs_are_unchanged(
+    shelf: ProfileShelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: str
+) -> None:
+    """Listing and exporting leave every byte, time and name of the profile as it was."""
+    profile = shelf.copy(layout, tmp_path / "run")
+    before = tree_state(profile.path)
+    monkeypatch.chdir(profile.captures[0])
+    output = tmp_path / "out.pftrace"
+    assert main(["--list"]) == 0
+    for kind in Kind:
+        arguments = ["--kind", kind.value, "--force", "-o", str(output)]
+        assert main([str(profile.path), *arguments]) == 0
+    assert tree_state(profile.path) == before

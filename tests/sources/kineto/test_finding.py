@@ -1,0 +1,386 @@
+"""Proves that each PyTorch trace in a directory is found and its rank is right."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.profile_shelf import ProfileShelf
+from timeline.cli.main import main
+from timeline.errors import NoProfileError, RankIdentityError, SourceError
+from timeline.selection import DETAIL_LAYERS
+from timeline.sources.finding.discovery import Finding, discover
+from timeline.sources.kineto.header import (
+    GLANCE_BYTES,
+    JsonKind,
+    KinetoHeader,
+    KinetoName,
+    kind_of_json,
+    read_header,
+    read_name,
+)
+from timeline.sources.source import Wanted
+
+EVENT = {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 10, "dur": 5}
+
+
+def ranks_of(path: Path, assigned: dict[str, int] | None = None) -> list[int]:
+    return [source.identity.rank for source in discover(path, assigned).sources]
+
+
+def write(path: Path, rank: int | None = None, *, at_end: bool = False, **head: Any) -> Path:
+    """A small trace; what it says of its rank stands before or behind its events."""
+    info = {} if rank is None else {"distributedInfo": {"backend": "nccl", "rank": rank}}
+    before = {"schemaVersion": 1, "deviceProperties": [{"id": 0}], **({} if at_end else info)}
+    document = before | head | {"traceEvents": [EVENT]} | (info if at_end else {})
+    data = json.dumps(document).encode()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
+# -- what is found ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layout", ["kineto", "kineto-2.2"])
+def test_found_from_any_directory_and_from_one_file(
+    shelf: ProfileShelf, tmp_path: Path, layout: str
+) -> None:
+    """Each file is a capture of its own, packed or not."""
+    profile = shelf.copy(layout, tmp_path / "team" / "run")
+    for path in (profile.path, tmp_path):
+        found = discover(path).sources
+        assert [source.identity.directory for source in found] == list(profile.captures)
+        assert {source.layout for source in found} == {"PyTorch trace"}
+        assert ranks_of(path) == [0, 1]
+    for rank, capture in enumerate(profile.captures):
+        assert ranks_of(capture) == [rank]
+
+
+@pytest.mark.parametrize("name", ["trace.json", "my model.json.gz", "prof_7.json"])
+def test_any_name_will_do_where_the_content_tells(tmp_path: Path, name: str) -> None:
+    """export_chrome_trace takes whatever name it is given."""
+    path = write(tmp_path / name, 3)
+    assert ranks_of(tmp_path) == ranks_of(path) == [3]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"schemaVersion": 2, "mediaType": "x", "layers": []}',
+        '{"schemaVersion": "1.0.1", "traceEvents": []}',
+        '{"baseTimeNanoseconds": 0, "traceEvents": []}',
+        '[{"schemaVersion": 1, "traceEvents": []}]',
+        '"schemaVersion"',
+        "{",
+        "",
+        "\x00" * 100,
+    ],
+)
+def test_other_files_are_not_taken_for_traces(tmp_path: Path, text: str) -> None:
+    """Manifests, traces of other programs, and what is no JSON at all."""
+    for data in (text.encode(), gzip.compress(text.encode()), gzip.compress(text.encode())[:12]):
+        path = tmp_path / "some.json"
+        path.write_bytes(data)
+        assert kind_of_json(path) is not JsonKind.KINETO
+        with pytest.raises(NoProfileError):
+            discover(tmp_path)
+        with pytest.raises(NoProfileError):
+            discover(path)
+
+
+def test_a_timeline_is_not_read_as_a_profile(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """What this program writes as JSON looks alike; a second export must not find the first."""
+    profile = shelf.copy("kineto", tmp_path / "run")
+    assert main([str(profile.path), "-o", str(profile.path / "rank0.json")]) == 0
+    assert ranks_of(profile.path) == [0, 1]
+
+
+def test_other_captures_below_are_found_too(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """A trace says nothing of the directories beside it."""
+    profile = shelf.copy("torch-text", tmp_path / "run")
+    write(profile.path / "gpu.json", 7)
+    found = discover(profile.path)
+    assert [source.identity.rank for source in found.sources] == [0, 1]
+    assert "time not known, rank 7" in found.notes[0]
+
+
+def test_a_trace_inside_a_capture_of_another_layout_is_not_read(
+    shelf: ProfileShelf, tmp_path: Path
+) -> None:
+    """The richer layout wins."""
+    profile = shelf.copy("torch-text", tmp_path / "run")
+    for capture in profile.captures:
+        write(capture / "ASCEND_PROFILER_OUTPUT" / "gpu.json", 7)
+        write(capture / "rank7.pt.trace.json", 7)
+    assert ranks_of(profile.path) == [0, 1]
+
+
+# -- whose it is -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
+@pytest.mark.parametrize("at_end", [False, True])
+def test_the_trace_tells_its_rank_before_or_behind_its_events(
+    tmp_path: Path, name: str, at_end: bool
+) -> None:
+    """Behind them where it was taken on demand."""
+    path = write(tmp_path / name, 5, at_end=at_end, baseTimeNanoseconds=17)
+    assert read_header(path) == KinetoHeader(5, 17)
+    assert ranks_of(tmp_path) == [5]
+
+
+def test_the_head_may_be_long(tmp_path: Path) -> None:
+    """Runs of many process groups list the ranks of each."""
+    groups = [{"pg_name": str(name), "ranks": list(range(64))} for name in range(2_000)]
+    path = write(tmp_path / "trace.json", None, pg_config=groups, distributedInfo={"rank": 9})
+    assert path.stat().st_size > 8 * GLANCE_BYTES
+    assert kind_of_json(path) is JsonKind.KINETO
+    assert read_header(path).rank == 9
+
+
+@pytest.mark.parametrize(
+    ("name", "rank"),
+    [
+        ("rank-34.Jul_15_10_52_41.1074.pt.trace.json.gz", 34),
+        ("rank_3.json", 3),
+        ("inference_RANK7_trace.json", 7),
+        ("dp0_tp1_rank12.1736424000142223000.pt.trace.json", 12),
+        ("node1/rank4/trace.json", 4),
+        ("rank_6/host_5_1.1736424000142.pt.trace.json", 6),
+        ("rank_6/rank_2.json", 2),
+    ],
+)
+def test_a_name_tells_the_rank_where_the_trace_does_not(
+    tmp_path: Path, name: str, rank: int
+) -> None:
+    """The name of the file, else that of a directory."""
+    write(tmp_path / name)
+    assert ranks_of(tmp_path) == [rank]
+
+
+def test_the_trace_knows_better_than_names(tmp_path: Path) -> None:
+    """Names often number the processes of one machine."""
+    write(tmp_path / "node1" / "rank_0" / "rank_0.pt.trace.json", 8)
+    assert ranks_of(tmp_path) == [8]
+
+
+@pytest.mark.parametrize("name", ["trace.json", "local_rank_3.json", "franken3.json", "rank.json"])
+def test_a_trace_of_no_rank_is_rank_0(tmp_path: Path, name: str) -> None:
+    """It was not distributed; that is assumed and said, and another rank can be given."""
+    write(tmp_path / name)
+    found = discover(tmp_path)
+    assert [source.identity.rank for source in found.sources] == [0]
+    assert "not distributed" in found.notes[0]
+    assert name in found.notes[0]
+    assert ranks_of(tmp_path, {name: 4}) == [4]
+    assert ranks_of(tmp_path, {str(tmp_path / name): 4}) == [4]
+
+
+def test_a_name_of_two_ranks_asks_which(tmp_path: Path) -> None:
+    """Neither is taken."""
+    write(tmp_path / "rank0_of_rank8.json")
+    with pytest.raises(RankIdentityError, match="contradictory"):
+        discover(tmp_path)
+
+
+@pytest.mark.parametrize("info", [{"rank": -1}, {"rank": "x"}, {"rank": None}, [], None, 3])
+def test_what_is_no_rank_is_not_taken_for_one(tmp_path: Path, info: Any) -> None:
+    """A run that never joined its group."""
+    write(tmp_path / "rank2.json", distributedInfo=info)
+    assert ranks_of(tmp_path) == [2]
+
+
+def test_ranks_that_are_taken_twice_are_an_error(tmp_path: Path) -> None:
+    """Two files that claim one rank and do not tell which is newer."""
+    write(tmp_path / "a.json", 1)
+    write(tmp_path / "b.json", 1)
+    with pytest.raises(RankIdentityError, match="appears twice"):
+        discover(tmp_path)
+
+
+def test_the_newest_trace_of_a_process_is_read(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """A schedule that repeats leaves a trace of each turn; the older ones are named."""
+    profile = shelf.copy("kineto", tmp_path / "run")
+    older = profile.path / "host_12340.1736420000140000000.pt.trace.json"
+    shutil.copyfile(profile.captures[0], older)
+    found = discover(profile.path)
+    assert [source.identity.directory for source in found.sources] == list(profile.captures)
+    (note,) = found.notes
+    assert older.name in note
+
+
+def test_names_of_the_handler_tell_process_and_time() -> None:
+    """In milliseconds by older versions, in nanoseconds by newer ones."""
+    wanted = KinetoName((), "host_12", "20250109120000142")
+    assert read_name("host_12.1736424000142.pt.trace.json") == wanted
+    assert read_name("host_12.1736424000142223000.pt.trace.json.gz") == wanted
+    assert read_name("host_12.pt.trace.json") == KinetoName(())
+
+
+# -- broken files ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"schemaVersion": 1}', b"\x1f\x8b\x08"])
+def test_a_named_trace_that_cannot_be_read_is_an_error(tmp_path: Path, data: bytes) -> None:
+    """Its name says what it should be, so it is not passed over."""
+    path = tmp_path / "host_1.1736424000142.pt.trace.json"
+    path.write_bytes(data)
+    with pytest.raises(SourceError, match=r"host_1\.1736424000142\.pt\.trace\.json, byte \d+"):
+        discover(tmp_path)
+    write(tmp_path / "rank1.json", 1)
+    found = discover(tmp_path, finding=Finding(keep_going=True))
+    assert [source.identity.rank for source in found.sources] == [1]
+    assert "is left out" in found.notes[0]
+
+
+def test_a_head_that_is_no_json_is_an_error(tmp_path: Path) -> None:
+    """What it says of its rank cannot be told."""
+    path = tmp_path / "trace.json"
+    path.write_text(
+        '{"schemaVersion": 1, "distributedInfo": {"rank" 0}, "traceEvents": []}', encoding="utf-8"
+    )
+    with pytest.raises(SourceError, match="not valid JSON"):
+        discover(tmp_path)
+
+
+# -- what is a trace -------------------------------------------------------------------------------
+
+
+def test_a_trace_is_known_by_what_it_holds_in_whatever_order(tmp_path: Path) -> None:
+    """Facts that others put first, events before all else, and no keys but the events."""
+    facts = {"metadata": {"text": "x" * 3 * GLANCE_BYTES}}
+    own = {"schemaVersion": 1, "deviceProperties": [{"id": 0}], "baseTimeNanoseconds": 17}
+    events = {"traceEvents": [EVENT | {"name": "x" * 100} for _ in range(2_000)]}
+    for number, document in enumerate((facts | own | events, events | own, events, events | facts)):
+        path = tmp_path / str(number) / "some.json"
+        path.parent.mkdir()
+        path.write_text(json.dumps(document), encoding="utf-8")
+        assert kind_of_json(path) is JsonKind.KINETO
+        (source,) = discover(path.parent).sources
+        assert len(source.read(Wanted(DETAIL_LAYERS)).tasks) == 2_000
+        assert read_header(path).base_ns == (17 if number < 2 else 0)
+
+
+def test_a_bare_list_of_events_is_a_trace(tmp_path: Path) -> None:
+    """PyTorch wrote them so in 2020, with categories that begin with capitals."""
+    operator = {"ph": "X", "cat": "Operator", "name": "aten::mm", "pid": 1, "tid": 1}
+    named = {"ph": "M", "name": "process_name", "pid": 1, "tid": 0, "args": {"name": "python"}}
+    kernel = EVENT | {"cat": "Kernel", "args": {"stream": 7, "device": 0, "correlation": 3}}
+    events = [named, operator | {"ts": 1, "dur": 20}, kernel]
+    path = tmp_path / "old.json"
+    path.write_text(json.dumps(events), encoding="utf-8")
+    for found in (discover(path), discover(tmp_path)):
+        (source,) = found.sources
+        assert source.identity.rank == 0
+        records = source.read(Wanted(DETAIL_LAYERS))
+        assert records.tasks.start_ns.tolist() == [10_000]
+        assert len(records.host) == 1
+
+
+def test_the_zero_of_times_counts_wherever_it_stands(tmp_path: Path) -> None:
+    """Behind the events, where the rank stands before them."""
+    path = write(tmp_path / "trace.json", 3)
+    document = json.loads(path.read_text(encoding="utf-8")) | {"baseTimeNanoseconds": 10**18}
+    path.write_text(json.dumps(document), encoding="utf-8")
+    assert read_header(path) == KinetoHeader(3, 10**18)
+    (source,) = discover(path).sources
+    assert source.read(Wanted(DETAIL_LAYERS)).tasks.start_ns.tolist() == [10**18 + 10_000]
+
+
+def test_an_execution_trace_does_not_refuse_its_directory(tmp_path: Path) -> None:
+    """Whatever it is called: it is passed over by name, and alone it is said to be none."""
+    write(tmp_path / "trace.json", 0)
+    path = tmp_path / "rank0_et.pt.trace.json"
+    nodes = {"schema": "1.1.1-chakra.0.0.4", "pid": 1, "time": "now", "nodes": [{"id": 1}]}
+    path.write_text(json.dumps(nodes), encoding="utf-8")
+    found = discover(tmp_path)
+    assert [source.identity.directory.name for source in found.sources] == ["trace.json"]
+    (note,) = found.notes
+    assert path.name in note
+    assert "execution trace" in note
+    with pytest.raises(NoProfileError, match="is an execution trace"):
+        discover(path)
+
+
+def test_traces_of_other_programs_are_named(tmp_path: Path) -> None:
+    """What looks like a profile is not passed over without a word; other JSON is."""
+    write(tmp_path / "trace.json", 0)
+    events = {"traceEvents": [{"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 1}]}
+    (tmp_path / "other.json").write_text(json.dumps(events), encoding="utf-8")
+    (tmp_path / "config.json").write_text('{"layers": 3}', encoding="utf-8")
+    (note,) = discover(tmp_path).notes
+    assert "other.json was not read" in note
+
+
+# -- runs of traces --------------------------------------------------------------------------------
+
+
+def written_at(path: Path, at_s: int, rank: int | None) -> Path:
+    """A trace whose one kernel ran so many seconds after some moment."""
+    write(path, rank)
+    document = json.loads(path.read_text(encoding="utf-8"))
+    document["traceEvents"] = [EVENT | {"ts": (1_700_000_000 + at_s) * 1_000_000, "dur": 900_000}]
+    path.write_text(json.dumps(document), encoding="utf-8")
+    return path
+
+
+def test_ranks_of_two_runs_in_one_directory_never_meet(tmp_path: Path) -> None:
+    """Names of the handler tell when each was written; the newer four are read."""
+    for run, written_ns in enumerate((1_698_955_364 * 10**9, 1_698_955_629 * 10**9)):
+        for rank in range(4):
+            name = f"host_{run}{rank}.{written_ns + rank * 10**6}.pt.trace.json"
+            write(tmp_path / name, rank)
+    found = discover(tmp_path)
+    assert [source.identity.rank for source in found.sources] == [0, 1, 2, 3]
+    assert all("1698955629" in source.identity.directory.name for source in found.sources)
+    (note,) = found.notes
+    assert "2 runs" in note
+    assert "2023-11-02 20:02:44 UTC, ranks 0-3" in note
+
+
+def test_times_of_events_tell_runs_apart_where_names_do_not(tmp_path: Path) -> None:
+    """rank0.json of one day and rank1.json of another are no pair."""
+    written_at(tmp_path / "rank0.json", 0, 0)
+    written_at(tmp_path / "rank1.json", 1, 1)
+    assert ranks_of(tmp_path) == [0, 1]
+    written_at(tmp_path / "rank1.json", 86_400, 1)
+    assert ranks_of(tmp_path) == [1]
+
+
+def test_traces_of_no_rank_are_ranks_only_where_they_overlap(tmp_path: Path) -> None:
+    """Benchmarks that one process ran after another are runs, each of rank 0."""
+    written_at(tmp_path / "a.json", 0, None)
+    written_at(tmp_path / "b.json", 0, None)
+    assert ranks_of(tmp_path) == [0, 1]
+    written_at(tmp_path / "a.json", 10, None)
+    (source,) = discover(tmp_path).sources
+    assert (source.identity.rank, source.identity.directory.name) == (0, "a.json")
+
+
+def test_a_listing_refuses_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It lists what is there: all runs, and what is wrong with captures, in JSON too."""
+    written_at(tmp_path / "old.json", -86_400, 0)
+    written_at(tmp_path / "rank0_of_rank8.json", 0, None)
+    written_at(tmp_path / "whole.json", 0, 3)
+    assert main([str(tmp_path), "-o", str(tmp_path / "out.pftrace")]) == 1
+    error = capsys.readouterr().err
+    assert "contradictory rank ids" in error
+    assert main([str(tmp_path), "--list", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert [own["rank"] for own in listed["ranks"]] == [3]
+    assert [own["listed"] for own in listed["runs"]] == [False, True]
+    assert listed["runs"][0]["ranks"] == [0]
+    assert listed["runs"][0]["path"] == str(tmp_path / "old.json")
+    (unclear,) = listed["unclear"]
+    assert unclear["source"].endswith("rank0_of_rank8.json")
+    assert "says 0" in unclear["problem"]
+    assert main([str(tmp_path), "--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any("not clear" in line and "rank0_of_rank8.json" in line for line in lines)
+    assert any("old.json" in line for line in lines)

@@ -1,0 +1,839 @@
+"""Proves that traces of PyTorch's own profiler show the run that they were taken of."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import tracemalloc
+from collections import Counter as Multiset
+from collections.abc import Callable, Iterator, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simulator.model import RankRun
+from simulator.overlap import expected_overlap
+from simulator.writers.kineto import STREAMS, launching_operators, memory_samples, write_kineto
+from tests.support.loaded_picture import LoadedPicture
+from tests.support.perfetto_sql import TraceProcessor
+from tests.support.profile_shelf import Event, Profile, ProfileShelf, tiny_run
+from timeline.analysis.collectives import rank_collectives
+from timeline.analysis.membership import membership_of
+from timeline.analysis.overlap import overlap_of, totals_by_step
+from timeline.analysis.valid import valid
+from timeline.cli.main import main
+from timeline.columns.columns import Codes
+from timeline.columns.strings import StringPool
+from timeline.errors import SourceError
+from timeline.records.collective_kinds import collective_kind
+from timeline.records.tables import NO_ID, NO_TIME, FlowEnd, Records
+from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Layer
+from timeline.sources.finding.discovery import discover
+from timeline.sources.kineto import source as kineto_reader
+from timeline.sources.kineto.source import read_kineto
+from timeline.sources.source import Wanted
+from timeline.sources.trace_json.json_events import read_as
+
+LAYOUTS = ("kineto", "kineto-2.2")
+"""With a base of times, and without."""
+RANKS = (0, 1)
+KERNEL: Event = {
+    "ph": "X",
+    "cat": "kernel",
+    "name": "gemm",
+    "pid": 0,
+    "tid": 7,
+    "ts": 10,
+    "dur": 5,
+    "args": {"device": 0, "stream": 7, "correlation": 3},
+}
+CALL: Event = {
+    "ph": "X",
+    "cat": "cuda_runtime",
+    "name": "cudaLaunchKernel",
+    "pid": 100,
+    "tid": 101,
+    "ts": 1,
+    "dur": 2,
+    "args": {"cbid": 211, "correlation": 3},
+}
+
+
+def records_of(path: Path) -> dict[int, Records]:
+    """What is read of each rank."""
+    return {
+        source.identity.rank: valid(source.read(Wanted(DETAIL_LAYERS)))
+        for source in discover(path).sources
+    }
+
+
+def spelled(records: Records, codes: Codes) -> list[str]:
+    return [records.strings[code] for code in codes.tolist()]
+
+
+@pytest.fixture(scope="module", params=LAYOUTS)
+def profile(request: pytest.FixtureRequest, shelf: ProfileShelf) -> Profile:
+    """A run with two graphs, so that steps are longer and streams fuller."""
+    return shelf.get(request.param, graphs=(1, 2))
+
+
+@pytest.fixture(scope="module")
+def found(profile: Profile) -> dict[int, Records]:
+    """What is read of it."""
+    return records_of(profile.path)
+
+
+# -- the simulated run -----------------------------------------------------------------------------
+
+
+def test_overlap_of_every_rank_and_step_is_that_of_the_run(
+    profile: Profile, found: dict[int, Records]
+) -> None:
+    """Kernels compute and NCCL's kernels communicate; each belongs to the step that launched it."""
+    assert sorted(found) == [0, 1]
+    for rank, records in found.items():
+        assert overlap_of(records.tasks, records.ops).totals_ns() == expected_overlap(
+            profile.run, rank
+        )
+        member = membership_of(records)
+        totals = totals_by_step(records.tasks, records.ops, member.tasks, member.ops, 3)
+        for row, step in enumerate(records.steps.iteration.tolist()):
+            expected = expected_overlap(profile.run, rank, step)
+            assert {name: int(getattr(totals, name)[row]) for name in expected} == expected
+
+
+def test_tasks_are_what_ran_on_the_device(profile: Profile, found: dict[int, Records]) -> None:
+    """Each with its stream, its exact time on the wall clock, and the launch that made it."""
+    run = profile.run
+    kinds = {"MEMCPY_ASYNC": "gpu_memcpy", "EVENT_WAIT": "cuda_sync"}
+    for rank, records in found.items():
+        tasks = records.tasks
+        rows = zip(
+            tasks.start_ns.tolist(),
+            tasks.end_ns.tolist(),
+            tasks.stream.tolist(),
+            tasks.connection.tolist(),
+            spelled(records, tasks.task_type),
+            tasks.compute.tolist(),
+            strict=True,
+        )
+        assert Multiset(rows) == Multiset(
+            (run.wall_ns(start_ns), run.wall_ns(end_ns), STREAMS[stream], connection, kind, compute)
+            for start_ns, end_ns, stream, connection, kind, compute in device_rows(
+                run.rank(rank), kinds
+            )
+        )
+        assert set(tasks.device.tolist()) == {run.rank(rank).device}
+        copies = tasks.take(tasks.size_bytes != NO_ID)
+        assert set(spelled(records, copies.name)) == {"Memcpy HtoD (Pinned -> Device)"}
+        kernels = tasks.take(tasks.compute)
+        assert set(kernels.occupancy.tolist()) == {38}
+        grids = {kernel.blocks for one in run.rank(rank).iterations for _, kernel in one.kernels}
+        assert set(kernels.blocks.tolist()) == {2 * blocks for blocks in grids}
+
+
+def device_rows(rank: RankRun, kinds: dict[str, str]) -> Iterator[tuple[Any, ...]]:
+    """What of a run a GPU would record; recording an event leaves no trace."""
+    for one in rank.iterations:
+        for task in one.local_tasks:
+            kind = "kernel" if task.kernel else kinds.get(task.kind)
+            if kind:
+                times = task.start_ns, task.end_ns
+                yield (*times, task.stream, task.connection_id, kind, task.kernel is not None)
+        for op in one.collectives:
+            stream = op.tasks[0].stream
+            yield op.start_ns, op.end_ns, stream, op.connection_id, "kernel", False
+
+
+def test_kernels_know_the_operator_that_launched_them(
+    profile: Profile, found: dict[int, Records]
+) -> None:
+    """By the id that they name; older versions name none, and no operator called on its thread."""
+    for rank, records in found.items():
+        operators = dict(launching_operators(profile.run.rank(rank)))
+        tasks = records.tasks.take(records.tasks.compute)
+        wanted = [operators[connection][1] for connection in tasks.connection.tolist()]
+        named = not profile.path.name.startswith("kineto-2.2")
+        assert spelled(records, tasks.op_type) == (wanted if named else [""] * len(wanted))
+        assert "aten::convolution" in wanted
+
+
+def test_nccl_kernels_are_communication_ops_of_their_group(
+    profile: Profile, found: dict[int, Records]
+) -> None:
+    """With the amount, the type and the algorithm, and launched by the same call as the kernel."""
+    for rank, records in found.items():
+        ops = records.ops
+        wanted = [op for one in profile.run.rank(rank).iterations for op in one.collectives]
+        assert sorted(zip(ops.start_ns.tolist(), ops.end_ns.tolist(), strict=True)) == sorted(
+            (profile.run.wall_ns(op.start_ns), profile.run.wall_ns(op.end_ns)) for op in wanted
+        )
+        assert set(spelled(records, ops.group)) == {"Group 0 default_pg"}
+        assert set(spelled(records, ops.name)) == {"allreduce"}
+        assert set(spelled(records, ops.data_type)) == {"Float"}
+        assert set(spelled(records, ops.algorithm)) == {"RING_LL"}
+        assert set(ops.count.tolist()) == {4_097_000}
+        assert (ops.launch_ns != NO_TIME).all()
+
+
+def test_steps_are_the_windows_on_the_host(profile: Profile, found: dict[int, Records]) -> None:
+    """Once each, although the trace repeats them around the kernels."""
+    for rank, records in found.items():
+        steps = records.steps
+        assert steps.host.all()
+        wanted, wall_ns = profile.run.rank(rank).steps, profile.run.wall_ns
+        assert steps.iteration.tolist() == [step.id for step in wanted]
+        assert steps.start_ns.tolist() == [wall_ns(step.host_start_ns) for step in wanted]
+        assert steps.end_ns.tolist() == [wall_ns(step.host_end_ns) for step in wanted]
+
+
+def test_host_events_have_a_layer(profile: Profile, found: dict[int, Records]) -> None:
+    """The framework's are Python's, as torch_npu has it, and the runtime has one of its own."""
+    for rank, records in found.items():
+        host = records.host
+        by_layer: dict[str, Multiset[tuple[str, int]]] = {
+            "Python": Multiset(),
+            "Runtime": Multiset(),
+        }
+        rows = zip(
+            spelled(records, host.layer), spelled(records, host.name), host.thread.tolist(),
+            strict=True,
+        )  # fmt: skip
+        for layer, name, thread in rows:
+            by_layer[layer][name, thread] += 1
+        assert by_layer["Python"] == Multiset(
+            (call.name, call.thread)
+            for call in profile.run.rank(rank).framework_calls
+            if call.category not in ("enqueue", "dequeue")
+        )
+        assert {name for name, _ in by_layer["Runtime"]} == {"cudaLaunchKernel", "cudaMemcpyAsync"}
+        assert set(spelled(records, host.level)) == {
+            "cpu_op", "python_function", "user_annotation", "cuda_runtime",
+        }  # fmt: skip
+
+
+def test_arrows_lead_from_calls_to_what_they_launched(
+    profile: Profile, found: dict[int, Records]
+) -> None:
+    """Every task but none other has one, by correlation; forward leads to backward."""
+    for rank, records in found.items():
+        flows, strings = records.flows, records.strings
+        launches = flows.take(flows.category == strings.code("ac2g"))
+        assert (launches.target_kind == FlowEnd.TASK).all()
+        assert sorted(launches.target_row.tolist()) == list(range(len(records.tasks)))
+        calls = records.host.take(launches.source_row)
+        tasks = records.tasks.take(launches.target_row)
+        assert calls.connection.tolist() == tasks.connection.tolist()
+        assert set(spelled(records, calls.layer)) == {"Runtime"}
+        assert tasks.launch_ns.tolist() == calls.start_ns.tolist()
+        back = flows.take(flows.category == strings.code("fwdbwd"))
+        backward = [call for call in profile.run.rank(rank).framework_calls if call.forward_thread]
+        assert len(back) == len(backward) > 0
+        assert Multiset(spelled(records, records.host.name[back.target_row])) == Multiset(
+            call.name for call in backward
+        )
+
+
+def test_memory_is_a_counter_of_its_device(profile: Profile, found: dict[int, Records]) -> None:
+    """What is allocated and what is reserved, in bytes, at every change."""
+    for rank, records in found.items():
+        series, strings = records.series, records.strings
+        device = profile.run.rank(rank).device
+        named = list(
+            zip(*(spelled(records, column) for column in (series.group, series.name, series.unit)),
+                strict=True)
+        )  # fmt: skip
+        assert named == [
+            ("Memory", f"GPU {device} Allocated", "bytes"),
+            ("Memory", f"GPU {device} Reserved", "bytes"),
+        ]
+        wanted = memory_samples(profile.run.rank(rank))
+        for row, factor in ((0, 1), (1, 4)):
+            own = records.samples.take(records.samples.series == row)
+            assert list(zip(own.time_ns.tolist(), own.value.tolist(), strict=True)) == [
+                (profile.run.wall_ns(time_ns), factor * size) for time_ns, size in wanted
+            ]
+        assert strings[0] == ""
+
+
+def test_what_is_left_out_is_counted(profile: Profile, found: dict[int, Records]) -> None:
+    """Repeated annotations, marks, and launches that left no trace; nothing that is a loss."""
+    for rank, records in found.items():
+        iterations = list(profile.run.rank(rank).iterations)
+        recorded = [t for one in iterations for t in one.local_tasks if t.kind == "EVENT_RECORD"]
+        assert {omission.reason: omission.rows for omission in records.omissions} == {
+            kineto_reader._ANNOTATIONS: 3,
+            kineto_reader._MARKS: 3,
+            kineto_reader._HALF: len(recorded),
+        }
+        assert not any(omission.loss for omission in records.omissions)
+
+
+# -- through the command line ----------------------------------------------------------------------
+
+
+def test_the_timeline_shows_the_run(
+    profile: Profile, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rows, arrows, counters and args in the real trace processor."""
+    target = tmp_path / "timeline.pftrace"
+    options = ["--kind", "detail", "--args", "all", "-o", str(target), "--strict"]
+    assert main([str(profile.path), *options]) == 0, capsys.readouterr().err
+    picture = LoadedPicture(TraceProcessor.load(target.read_bytes()), is_json=False)
+    assert picture.processor.import_errors() == []
+    for rank in profile.run.ranks:
+        own = [one for one in picture.by_id.values() if one.rank == rank.rank]
+        tasks = list(device_rows(rank, {"MEMCPY_ASYNC": "gpu_memcpy", "EVENT_WAIT": "cuda_sync"}))
+        assert {one.layer for one in own if one.row.startswith("Stream")} == {"GPU"}
+        for stream in (2, 3, 4):
+            shown = Multiset(
+                (one.start_ns, one.length_ns)
+                for one in own
+                if one.row == f"Stream {STREAMS[stream]}"
+            )
+            assert shown == Multiset(
+                (profile.run.wall_ns(start_ns), end_ns - start_ns)
+                for start_ns, end_ns, where, *_ in tasks
+                if where == stream
+            )
+        computing = [one.length_ns for one in own if one.row == "Computing"]
+        assert sum(computing) == expected_overlap(profile.run, rank.rank)["computing_ns"]
+        ops = [one for one in own if one.layer == "Communication"]
+        assert {one.row for one in ops} == {"Group 0 default_pg Communication"}
+        steps = Multiset(one.name for one in own if one.row == "ProfilerStep")
+        assert steps == Multiset(f"ProfilerStep#{step.id}" for step in rank.steps)
+    launched = [
+        (source, target)
+        for source, target in picture.arrows()
+        if source.layer == "Runtime" and target.row.startswith("Stream")
+    ]
+    assert len(launched) == sum(1 for rank in profile.run.ranks for _ in device_rows(
+        rank, {"MEMCPY_ASYNC": "gpu_memcpy", "EVENT_WAIT": "cuda_sync"}))  # fmt: skip
+    assert {counter.unit for counter in picture.counters()} == {"bytes"}
+    args = {arg.name for one in picture.by_id.values() for arg in one.args if arg.kind == "task"}
+    assert {"occupancy_percent", "size_bytes", "blocks", "connection_id"} <= args
+
+
+@pytest.mark.parametrize(
+    ("layers", "rows"), [("cann", {"Runtime"}), ("framework", {"Python"}), ("steps", set())]
+)
+def test_layers_choose_the_runtime_and_the_framework(
+    shelf: ProfileShelf, tmp_path: Path, layers: str, rows: set[str]
+) -> None:
+    """Calls of a GPU's runtime are chosen as calls of CANN are."""
+    target = tmp_path / "timeline.pftrace"
+    path = shelf.get("kineto").path
+    arguments = ["--kind", "detail", "--layers", layers, "-o", str(target)]
+    assert main([str(path), *arguments]) == 0
+    picture = LoadedPicture(TraceProcessor.load(target.read_bytes()), is_json=False)
+    assert {one.layer for one in picture.by_id.values()} & {"Runtime", "Python"} == rows
+
+
+# -- how a file is laid out ------------------------------------------------------------------------
+
+
+Write = Callable[..., Path]
+
+
+@pytest.fixture(scope="module")
+def write(tmp_path_factory: pytest.TempPathFactory) -> Write:
+    """Write events as a trace of rank 0, the same file each time."""
+    path = tmp_path_factory.mktemp("traces") / "rank0.pt.trace.json"
+
+    def written(events: Sequence[Event], **head: Any) -> Path:
+        document = {"schemaVersion": 1, **head, "traceEvents": list(events)}
+        path.write_text(json.dumps(document), encoding="utf-8")
+        return path
+
+    return written
+
+
+def read(path: Path, base_ns: int = 0, layers: frozenset[Layer] = DETAIL_LAYERS) -> Records:
+    return read_kineto(path, 0, base_ns, StringPool(), Wanted(layers))
+
+
+def rows_of(records: Records) -> dict[str, Any]:
+    """What records hold, names spelled out."""
+    tasks, host, flows = records.tasks, records.host, records.flows
+    return {
+        "tasks": list(zip(tasks.start_ns.tolist(), spelled(records, tasks.name), strict=True)),
+        "launches": tasks.launch_ns.tolist(),
+        "ops": records.ops.start_ns.tolist(),
+        "host": sorted(zip(host.start_ns.tolist(), spelled(records, host.name), strict=True)),
+        "arrows": sorted(
+            zip(
+                host.start_ns[flows.source_row].tolist(),
+                spelled(records, flows.category),
+                flows.target_kind.tolist(),
+                strict=True,
+            )
+        ),
+        "samples": records.samples.value.tolist(),
+        "omissions": records.omissions,
+    }
+
+
+@pytest.mark.parametrize(("held", "block_bytes"), [(1, 600), (7, 600), (50, 4096)])
+def test_records_do_not_depend_on_the_size_of_blocks(
+    shelf: ProfileShelf, monkeypatch: pytest.MonkeyPatch, held: int, block_bytes: int
+) -> None:
+    """However a file is cut while it is read, and however often events become columns."""
+    path = shelf.get("kineto").captures[0]
+    whole = rows_of(read(path))
+    monkeypatch.setattr(kineto_reader, "HELD_BLOCKS", held)
+    monkeypatch.setattr(
+        kineto_reader,
+        "read_as",
+        lambda decoder, path, damage: read_as(decoder, path, block_bytes, damage),
+    )
+    pieces = rows_of(read(path))
+    for name, rows in whole.items():
+        assert sorted(map(repr, pieces[name])) == sorted(map(repr, rows)), name
+
+
+@settings(max_examples=60)
+@given(
+    start_ns=st.integers(0, 10**17),
+    length_ns=st.integers(0, 10**12),
+    base_ns=st.integers(0, 2 * 10**18),
+    digits=st.integers(3, 6),
+)
+def test_times_are_exact(
+    write: Write, start_ns: int, length_ns: int, base_ns: int, digits: int
+) -> None:
+    """Base and decimals add up to the nanosecond, for kernels and for the calls before them."""
+    event = KERNEL | {"ts": "START", "dur": "LENGTH"}
+    path = write([event, CALL | {"ts": "START"}], baseTimeNanoseconds=base_ns)
+    text = path.read_text(encoding="utf-8")
+    for name, value in (("START", start_ns), ("LENGTH", length_ns)):
+        text = text.replace(f'"{name}"', f"{Decimal(value) / 1000:.{digits}f}")
+    path.write_text(text, encoding="utf-8")
+    tasks = read(path, base_ns).tasks
+    assert tasks.start_ns.tolist() == tasks.launch_ns.tolist() == [base_ns + start_ns]
+    assert tasks.end_ns.tolist() == [base_ns + start_ns + length_ns]
+
+
+def test_marks_of_bytes_and_lines_are_read_over(write: Write) -> None:
+    """Files that went through an editor: a mark at the beginning, other line ends, tabs."""
+    path = write([KERNEL, CALL])
+    text = json.dumps(json.loads(path.read_bytes()), indent="\t").replace("\n", "\r\n")
+    path.write_bytes(b"\xef\xbb\xbf" + text.encode())
+    assert rows_of(read(path))["tasks"] == [(10_000, "gemm")]
+
+
+def test_values_that_are_no_json_are_read_over(write: Write) -> None:
+    """Some versions leave out the description of a group, and write a division by zero."""
+    nccl = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
+    args = {"blocks per SM": 1, "Process Group Name": "3", "Process Group Description": "HERE"}
+    path = write([KERNEL | {"name": nccl, "args": KERNEL["args"] | args}, KERNEL])
+    text = path.read_text(encoding="utf-8")
+    text = text.replace(
+        '"Process Group Description": "HERE"', '"Process Group Description": , "x":0'
+    )
+    path.write_text(text.replace('"blocks per SM": 1', '"blocks per SM": inf'), encoding="utf-8")
+    records = read(path)
+    assert spelled(records, records.ops.group) == ["Group 3"]
+    assert spelled(records, records.ops.name) == ["ncclDevKernel_SendRecv"]
+    assert len(records.tasks) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "communicates"),
+    [
+        ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", True),
+        ("ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)", True),
+        ("ncclDevKernel_Generic_4(ncclDevKernelArgsStorage<4096ul>)", True),
+        ("ncclSymkDevKernel_AllReduce_RSxLD_AGxST_sum_f32(ncclSymkDevWorkArgs4K)", True),
+        ("void at::native::elementwise_kernel<128, 4>(nccl)", False),
+        ("ampere_sgemm_128x64_nn", False),
+    ],
+)
+def test_kernels_of_nccl_are_known_by_name(write: Write, name: str, communicates: bool) -> None:
+    """Of all its versions and of RCCL; without args they are of a group of no name."""
+    records = read(write([KERNEL | {"name": name}]))
+    assert records.tasks.compute.tolist() == [not communicates]
+    assert spelled(records, records.ops.group) == ["NCCL"] * communicates
+
+
+def test_categories_of_the_first_versions_are_known(write: Write) -> None:
+    """PyTorch 1.8 wrote Kernel, Memcpy, Runtime and Operator."""
+    records = read(
+        write(
+            [
+                KERNEL | {"cat": "Kernel"},
+                KERNEL | {"cat": "Memcpy", "ts": 20},
+                CALL | {"cat": "Runtime"},
+                CALL | {"cat": "Operator", "name": "ProfilerStep#4"},
+                {"ph": "s", "cat": "async", "id": 3, "pid": 100, "tid": 101, "ts": 1},
+            ]
+        )
+    )
+    assert records.tasks.compute.tolist() == [True, False]
+    assert records.tasks.launch_ns.tolist() == [1000, 1000]
+    assert records.steps.iteration.tolist() == [4]
+    assert len(records.flows) == 2
+    assert records.omissions == ()
+
+
+def test_unknown_events_are_drawn_or_counted(write: Write) -> None:
+    """A category by whether it has a stream, a phase not at all, and nothing silently."""
+    records = read(
+        write(
+            [
+                KERNEL | {"cat": "new_device_thing"},
+                {"ph": "X", "cat": "overhead", "name": "Flush", "pid": -1, "tid": 0, "ts": 1},
+                {"ph": "b", "cat": "async", "name": "begin", "id": 1, "ts": 1},
+                {"ph": "i", "cat": "cpu_instant_event", "name": "[OutOfMemory]", "ts": 3},
+                {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "ts": 3,
+                 "args": {"Bytes": 512, "Device Type": 1, "Device Id": 0}},
+            ]
+        )
+    )  # fmt: skip
+    assert records.tasks.compute.tolist() == [False]
+    assert spelled(records, records.host.layer) == ["overhead"]
+    assert {omission.reason: (omission.rows, omission.loss) for omission in records.omissions} == {
+        kineto_reader._OTHERS: (2, True),
+        kineto_reader._NO_TOTALS: (1, True),
+    }
+
+
+def test_broken_fields_are_counted_or_absent(write: Write) -> None:
+    """N/A for a number, an id beyond 64 bits, a missing time, a wait for all streams."""
+    records = valid(
+        read(
+            write(
+                [
+                    KERNEL | {"args": {"stream": "N/A", "correlation": 1 << 70, "bytes": "N/A"}},
+                    KERNEL | {"args": None, "tid": 9},
+                    KERNEL | {"cat": "cuda_sync", "args": {"stream": 4294967295}},
+                    {key: value for key, value in KERNEL.items() if key != "ts"},
+                    KERNEL | {"ts": "N/A"},
+                ]
+            )
+        )
+    )
+    assert records.tasks.stream.tolist() == [NO_ID, 9, NO_ID]
+    assert records.tasks.connection.tolist() == [NO_ID] * 3
+    (omission,) = records.omissions
+    assert (omission.rows, omission.loss) == (2, True)
+
+
+def test_one_call_may_launch_many_kernels(write: Write) -> None:
+    """A CUDA graph; of calls with one correlation the latest counts, as it is the inner one."""
+    driver = CALL | {"cat": "cuda_driver", "name": "cuLaunchKernel", "ts": 1.5, "dur": 1}
+    records = read(write([CALL, driver, KERNEL, KERNEL | {"ts": 30}, KERNEL | {"ts": 50}]))
+    assert records.tasks.launch_ns.tolist() == [1500] * 3
+    sources = records.host.name[records.flows.source_row]
+    assert spelled(records, sources) == ["cuLaunchKernel"] * 3
+
+
+OPERATOR: Event = {
+    "ph": "X",
+    "cat": "cpu_op",
+    "name": "aten::mm",
+    "pid": 100,
+    "tid": 101,
+    "ts": 0,
+    "dur": 9,
+    "args": {"External id": 77},
+}
+
+
+def launched_by(
+    write: Write, *events: Event, layers: frozenset[Layer] = SUMMARY_LAYERS
+) -> list[str]:
+    """The operators that launched the tasks of a trace."""
+    records = read(write(list(events)), layers=layers)
+    return spelled(records, records.tasks.op_type)
+
+
+@pytest.mark.parametrize("layers", [SUMMARY_LAYERS, DETAIL_LAYERS])
+@pytest.mark.parametrize("key", ["External id", "external id"])
+def test_a_kernel_names_its_operator(write: Write, key: str, layers: frozenset[Layer]) -> None:
+    """Also where the host is not drawn, and as the first versions spelled it."""
+    kernel = KERNEL | {"args": KERNEL["args"] | {key: 77}}
+    unknown = KERNEL | {"args": KERNEL["args"] | {key: 78, "correlation": 4}}
+    assert launched_by(write, kernel, OPERATOR, unknown, layers=layers) == ["aten::mm", ""]
+
+
+def test_a_call_tells_the_operator(write: Write) -> None:
+    """The innermost that is open on its thread in the middle of the call."""
+    outer = OPERATOR | {"name": "aten::linear", "ts": -5, "dur": 90, "args": {}}
+    frame = OPERATOR | {"cat": "python_function", "name": "train.py(1)", "ts": 1, "dur": 1}
+    elsewhere = OPERATOR | {"tid": 102, "name": "aten::add", "ts": 1, "dur": 1}
+    assert launched_by(write, KERNEL, CALL, frame, elsewhere, OPERATOR, outer) == ["aten::mm"]
+    assert launched_by(write, KERNEL, CALL, elsewhere, outer) == ["aten::linear"]
+    assert launched_by(write, KERNEL, CALL, elsewhere) == [""]
+    assert launched_by(write, KERNEL, OPERATOR) == [""]
+
+
+def test_clocks_of_host_and_runtime_differ(write: Write) -> None:
+    """An operator that ends in the call is not around it, nor one that makes a view of memory."""
+    before = OPERATOR | {"name": "aten::add", "ts": 0, "dur": 1.5}
+    view = OPERATOR | {"name": "aten::as_strided", "ts": 1, "dur": 3}
+    around = OPERATOR | {"ts": 0.5, "dur": 2.9}
+    assert launched_by(write, KERNEL, CALL, before, view, around) == ["aten::mm"]
+
+
+def test_the_correlation_is_no_operator(write: Write) -> None:
+    """Some versions write it as the id of the operator, and an operator may have the same."""
+    kernel = KERNEL | {"args": KERNEL["args"] | {"External id": 3}}
+    other = OPERATOR | {"name": "aten::add", "ts": 50, "args": {"External id": 3}}
+    assert launched_by(write, kernel, CALL, OPERATOR, other) == ["aten::mm"]
+    assert launched_by(write, kernel, other) == [""]
+
+
+@pytest.mark.parametrize("name", ["cudaGraphLaunch", "hipGraphLaunch", "cuGraphLaunch"])
+def test_kernels_of_a_graph_have_no_operator(write: Write, name: str) -> None:
+    """Those that ran when it was captured are not in the trace."""
+    kernel = KERNEL | {"args": KERNEL["args"] | {"External id": 77}}
+    assert launched_by(write, kernel, KERNEL, CALL | {"name": name}, OPERATOR) == ["", ""]
+
+
+def test_devices_of_one_process_are_a_remark(write: Write) -> None:
+    """Streams are told apart by number only."""
+    records = read(write([KERNEL, KERNEL | {"args": KERNEL["args"] | {"device": 1}}]))
+    (warning,) = records.warnings
+    assert "devices 0,1" in warning
+
+
+def test_steps_of_one_number_are_counted(write: Write) -> None:
+    """A second profiler in the same process counts its own steps."""
+    step = CALL | {"cat": "user_annotation", "name": "ProfilerStep#2"}
+    records = read(write([step, step | {"ts": 90}, step | {"name": "ProfilerStep#3", "ts": 50}]))
+    assert records.steps.iteration.tolist() == [2, 3]
+    (omission,) = records.omissions
+    assert (omission.rows, omission.loss) == (1, True)
+
+
+def test_a_trace_without_events_is_empty(write: Write) -> None:
+    """A profiler that was started and stopped at once."""
+    records = read(write([]))
+    assert len(records.tasks) == len(records.host) == len(records.steps) == 0
+
+
+def test_an_interrupted_trace_gives_its_whole_events(write: Write) -> None:
+    """Half of a trace would look like a short run, so the loss is told with its place."""
+    path = write([KERNEL] * 50)
+    path.write_bytes(path.read_bytes()[:-40])
+    records = read(path)
+    assert len(records.tasks) == 49
+    (lost,) = records.omissions
+    assert "after 49 whole events" in lost.reason
+    assert (lost.rows, lost.loss) == (1, True)
+
+
+def test_an_interrupted_packed_trace_is_told(write: Write) -> None:
+    """Of a tiny one nothing can be unpacked, which is an error with its place."""
+    path = write([KERNEL] * 50)
+    path.write_bytes(gzip.compress(path.read_bytes())[:-40])
+    with pytest.raises(SourceError, match=r"rank0\.pt\.trace\.json, byte \d+"):
+        read(path)
+
+
+def test_memory_is_bounded_by_blocks_not_by_the_file(tmp_path: Path) -> None:
+    """The events of a step-and-overlap summary take a small part of their text."""
+    path = tmp_path / "large.json"
+    call = json.dumps(CALL | {"cat": "cpu_op", "args": {"Input Dims": [[1, 2, 3]] * 40}})
+    with path.open("w", encoding="utf-8") as file:
+        file.write('{"schemaVersion": 1, "deviceProperties": [{"id": 0}], "traceEvents": [')
+        file.write(",".join([call] * 100_000))
+        file.write('], "distributedInfo": {"rank": 0, "pg_config": [{}, {}]}}')
+    size = path.stat().st_size
+    tracemalloc.start()
+    records = read(path, layers=SUMMARY_LAYERS)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(records.host) == 0
+    assert size > 50 << 20
+    assert peak < size / 2
+
+
+def test_a_run_of_many_ranks_is_written_and_read(tmp_path: Path) -> None:
+    """Packed and unpacked traces of one run side by side."""
+    run = tiny_run(ranks=5, steps=1)
+    write_kineto(run, tmp_path)
+    assert sorted(records_of(tmp_path)) == [0, 1, 2, 3, 4]
+
+
+# -- what kernels communicate ----------------------------------------------------------------------
+
+
+def around(name: str, category: str = "cpu_op", **args: Any) -> Event:
+    """An operator or annotation around the call that launches KERNEL."""
+    return CALL | {"cat": category, "name": name, "ts": 0.5, "dur": 3, "args": args}
+
+
+SEND_RECEIVE = KERNEL | {"name": "ncclDevKernel_SendRecv(ncclDevComm*)"}
+RECORD = "record_param_comms"
+
+
+@pytest.mark.parametrize(
+    ("name", "op"),
+    [
+        ("void ep::internode::dispatch<true, 8>(int4*, float*)", "dispatch"),
+        ("void ep::intranode::combine<__nv_bfloat16, 8, 768>(int4*)", "combine"),
+        ("void deep_ep::intranode::notify_dispatch<8>(int const*)", "notify_dispatch"),
+        ("void ep::cuda::get_dispatch_layout<256, 32, 8>(long const*)", ""),
+        ("void deep_ep::layout::get_dispatch_layout<256, 32, 8>(long const*)", ""),
+        (
+            "void (anonymous namespace)::multimem_all_reduce_kernel<c10::BFloat16>(c10::BFloat16*)",
+            "multimem_all_reduce_kernel",
+        ),
+        ("void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>(vllm::RankData*)", "all_reduce"),
+        (
+            "_ZN5aiter26cross_device_reduce_2stageI14__hip_bfloat16Li8EEvPNS_8RankDataE",
+            "all_reduce",
+        ),
+        (
+            "void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_twoshot_sync<1>()",
+            "allreduce_fusion_kernel_twoshot_sync",
+        ),
+        ("void mscclpp::executionKernel<int, mscclpp::LL16Packet>(int)", "collective"),
+        ("mscclKernel_Sum_half_Simple(ncclDevComm*)", "collective"),
+        ("ncclDevKernel_Generic_4(ncclDevKernelArgsStorage<4096ul>)", "collective"),
+        ("rccl_main_kernel", "collective"),
+        ("triton_poi_fused_add_all_reduce_mul_3", ""),
+        ("void fused::gemm_all_gather_kernel<float>(float*)", ""),
+        ("void at::native::reduce_kernel<512, 1>(at::native::ReduceOp)", ""),
+    ],
+)
+def test_communication_is_known_by_the_function(write: Write, name: str, op: str) -> None:
+    """Of all libraries; what only prepares it, or was fused with it, computes."""
+    records = read(write([KERNEL | {"name": name}, CALL]))
+    assert records.tasks.compute.tolist() == [not op]
+    assert spelled(records, records.ops.name) == [op] * bool(op)
+    assert len(records.ops) == bool(op)
+
+
+@pytest.mark.parametrize(
+    ("operator", "op"),
+    [
+        ("symm_mem::two_shot_all_reduce_", "two_shot_all_reduce_"),
+        ("_C_custom_ar::all_reduce", "all_reduce"),
+        ("symm_mem::fused_all_gather_matmul", ""),
+        ("aten::all", ""),
+        ("my_library::all_gather_matmul", ""),
+    ],
+)
+def test_communication_is_known_by_the_operator(write: Write, operator: str, op: str) -> None:
+    """Whatever its kernels are called."""
+    records = read(write([KERNEL | {"name": "kernel_0d1d2"}, CALL, around(operator)]))
+    assert records.tasks.compute.tolist() == [not op]
+    assert spelled(records, records.ops.name) == [op] * bool(op)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        [around("nccl:all_to_all", "user_annotation")],
+        [around(RECORD), around("c10d::alltoall_base_")],
+        [around(RECORD, **{"Collective name": "all_to_all"})],
+    ],
+)
+@pytest.mark.parametrize("layers", [DETAIL_LAYERS, SUMMARY_LAYERS])
+def test_an_all_to_all_is_no_send(
+    write: Write, said: list[Event], layers: frozenset[Layer]
+) -> None:
+    """NCCL runs it as sends and receives; one whose launch is not recorded did as all others."""
+    running = SEND_RECEIVE | {"ts": 3, "args": {"stream": 7}}
+    records = read(write([running, SEND_RECEIVE, CALL, *said]), layers=layers)
+    kinds = [collective_kind(name) for name in spelled(records, records.ops.name)]
+    assert kinds == ["AlltoAll", "AlltoAll"]
+    assert records.ops.launch_ns.tolist() == [NO_TIME, 1000]
+
+
+def test_sends_stay_sends(write: Write) -> None:
+    """Where nothing says what a kernel was, or where it was one; others are not told by it."""
+    send = around("nccl:send 0->1", "user_annotation")
+    alone = read(write([SEND_RECEIVE, CALL]))
+    told = read(write([SEND_RECEIVE | {"ts": 3, "args": {"stream": 7}}, SEND_RECEIVE, CALL, send]))
+    assert spelled(alone, alone.ops.name) == ["ncclDevKernel_SendRecv"]
+    assert spelled(told, told.ops.name) == ["ncclDevKernel_SendRecv", "send"]
+
+
+def test_what_a_graph_launches_is_of_no_operator(write: Write) -> None:
+    """Its collectives were announced when it was captured."""
+    launch = CALL | {"name": "cudaGraphLaunch"}
+    records = read(write([SEND_RECEIVE, launch, around("nccl:all_reduce", "user_annotation")]))
+    assert spelled(records, records.ops.name) == ["ncclDevKernel_SendRecv"]
+
+
+GROUP: Event = {
+    "Collective name": "allreduce",
+    "In msg nelems": 1000,
+    "dtype": "Float",
+    "Process Group Name": "3",
+    "Process Group Description": "undefined",
+    "Process Group Ranks": "[2, 3]",
+    "Seq": 41,
+}
+
+
+def test_a_group_is_its_name_and_members(write: Write) -> None:
+    """As the kernel says, or what announced it; kernels of unknown launch go by their stream."""
+    generic = KERNEL | {"name": "ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)"}
+    other = KERNEL["args"] | {"stream": 9, "correlation": 99}
+    events = [
+        generic | {"ts": 3, "args": {"stream": 7}},
+        generic,
+        generic | {"ts": 30, "args": other | GROUP | {"Process Group Ranks": "[0, 1]"}},
+        CALL,
+        around(RECORD, **GROUP),
+    ]
+    records = read(write(events))
+    ops = records.ops
+    assert spelled(records, ops.group) == ["Group 3"] * 3
+    assert spelled(records, ops.group_name) == ["3 [2, 3]", "3 [2, 3]", "3 [0, 1]"]
+    assert spelled(records, ops.name) == ["allreduce"] * 3
+    assert ops.sequence.tolist() == [NO_ID, 41, 41]
+    assert ops.count.tolist() == [NO_ID, 1000, 1000]
+
+
+def test_streams_are_groups_where_none_is_told(write: Write) -> None:
+    """Every communicator of NCCL has a stream, and ranks make them in one order."""
+    events = [SEND_RECEIVE | {"args": KERNEL["args"] | {"stream": own}} for own in (84, 203, 84)]
+    records = read(write(events))
+    assert spelled(records, records.ops.group) == [
+        "NCCL stream 84", "NCCL stream 203", "NCCL stream 84",
+    ]  # fmt: skip
+    assert spelled(records, records.ops.group_name) == ["NCCL 1", "NCCL 2", "NCCL 1"]
+
+
+@pytest.mark.parametrize(
+    ("data_type", "width"),
+    [
+        ("BFloat16", 2), ("Float", 4), ("Half", 2), ("Long", 8), ("Double", 8), ("Int", 4),
+        ("Byte", 1), ("Char", 1), ("Short", 2), ("Bool", 1), ("Float8_e4m3fn", 1),
+        ("Float8_e5m2", 1), ("ComplexFloat", 8), ("ComplexDouble", 16), ("UInt64", 8),
+        ("FP32", 4), ("int8", 1), ("bfp16", 2), ("INT64", 8), ("QuantizedWhatever", None),
+    ],
+)  # fmt: skip
+def test_bytes_of_collectives_of_all_data_types(
+    write: Write, data_type: str, width: int | None
+) -> None:
+    """PyTorch's types do not name their bits; CANN's do."""
+    args = KERNEL["args"] | GROUP | {"dtype": data_type}
+    records = read(write([KERNEL | {"name": "ncclDevKernel_AllReduce_Sum", "args": args}]))
+    (size,) = rank_collectives(records, np.array([NO_ID])).ops.size_bytes.tolist()
+    assert size == (NO_ID if width is None else 1000 * width)
+
+
+def test_operators_with_a_stream_stay_on_the_host(write: Write) -> None:
+    """torch.compile writes the stream of a Triton kernel into the operator that launches it."""
+    event = around("triton_poi_fused_add_0", stream=7, device=0)
+    records = read(write([KERNEL, CALL, event, event | {"cat": "user_annotation"}]))
+    assert len(records.tasks) == 1
+    assert "triton_poi_fused_add_0" in spelled(records, records.host.name)
+
+
+def test_tasks_of_mtia_compute(write: Write) -> None:
+    """They are kernels by another name."""
+    records = read(write([KERNEL | {"cat": "mtia_ccp_events"}, CALL | {"cat": "mtia_runtime"}]))
+    assert records.tasks.compute.tolist() == [True]
+    assert records.tasks.launch_ns.tolist() == [1000]

@@ -1,0 +1,394 @@
+"""Proves that timeline displays of MindSpore 0.7 to 2.4 read as the run they show."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter as Multiset
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simulator.overlap import expected_overlap
+from simulator.simulation import make_run
+from simulator.writers.mindspore.display import write_mindspore_display
+from simulator.writers.mindspore.text import device_ns, reduce_names
+from tests.support.drawn_slices import drawn_slices, loaded_export
+from tests.support.places import DATA
+from tests.support.profile_shelf import ProfileShelf
+from timeline.analysis.overlap import overlap_of
+from timeline.analysis.valid import valid
+from timeline.cli.main import main
+from timeline.columns.strings import StringPool
+from timeline.errors import SourceError
+from timeline.records.tables import NO_ID, Records, Steps
+from timeline.selection import DETAIL_LAYERS
+from timeline.sources.finding.discovery import discover
+from timeline.sources.mindspore.display import read_display
+from timeline.sources.mindspore.display_limit import cut_off_by_limit
+from timeline.sources.source import Wanted
+
+VERSIONS = ("mindspore-display", "mindspore-display-1.5")
+MIB = 1024 * 1024
+REAL = DATA / "mindspore-0.7-text"
+
+
+def records_of(path: Path, rank: int = 0) -> Records:
+    (source,) = [one for one in discover(path).sources if one.identity.rank == rank]
+    assert all(file.is_file() for file in source.files)
+    return valid(source.read(Wanted(DETAIL_LAYERS)))
+
+
+def lost(records: Records) -> dict[str, int]:
+    """What is missing, by reason."""
+    return {one.reason: one.rows for one in records.omissions if one.loss}
+
+
+def columns_of(records: Records) -> dict[str, Multiset[tuple[str | int, ...]]]:
+    """Everything of tasks, ops, steps and parts that the text knows too."""
+    tasks, ops, steps, parts = records.tasks, records.ops, records.steps, records.parts
+
+    def spelled(codes: Any) -> list[str]:
+        return [records.strings[code] for code in codes.tolist()]
+
+    return {
+        "tasks": Multiset(
+            zip(
+                spelled(tasks.name),
+                spelled(tasks.op_type),
+                spelled(tasks.task_type),
+                spelled(tasks.input_shapes),
+                spelled(tasks.output_shapes),
+                tasks.stream.tolist(),
+                tasks.start_ns.tolist(),
+                tasks.end_ns.tolist(),
+                tasks.compute.tolist(),
+                strict=True,
+            )
+        ),
+        "ops": Multiset(
+            zip(spelled(ops.name), ops.start_ns.tolist(), ops.end_ns.tolist(), strict=True)
+        ),
+        "steps": Multiset(
+            zip(
+                steps.iteration.tolist(),
+                steps.start_ns.tolist(),
+                steps.end_ns.tolist(),
+                steps.fp_start_ns.tolist(),
+                steps.bp_end_ns.tolist(),
+                strict=True,
+            )
+        ),
+        "parts": Multiset(
+            zip(
+                parts.iteration.tolist(),
+                parts.start_ns.tolist(),
+                parts.end_ns.tolist(),
+                strict=True,
+            )
+        ),
+    }
+
+
+# -- the older generation ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layout", VERSIONS)
+@pytest.mark.parametrize("rank", [0, 1])
+def test_display_equals_the_text(shelf: ProfileShelf, layout: str, rank: int) -> None:
+    """A display and the text of the same run give the same records on the same clock.
+
+    Version 0.7 has its origin beside it; in 1.5 the reduces tell it.
+    """
+    wanted = columns_of(records_of(shelf.get("mindspore-text").path, rank))
+    records = records_of(shelf.get(layout).path, rank)
+    assert columns_of(records) == wanted
+    assert lost(records) == {}
+    assert records.tasks.device.tolist().count(rank) == int((records.tasks.stream != NO_ID).sum())
+
+
+def test_copied_overlap_is_not_a_loss(shelf: ProfileShelf) -> None:
+    """Rows that MindSpore computed from others are counted, not drawn and not missed."""
+    (omission,) = records_of(shelf.get("mindspore-display-1.5").path).omissions
+    assert (omission.reason, omission.loss) == (
+        "overlap and scopes, which are computed anew",
+        False,
+    )
+    assert omission.rows > 10
+
+
+@pytest.mark.parametrize("layout", VERSIONS)
+def test_picture(shelf: ProfileShelf, tmp_path: Path, layout: str) -> None:
+    """The command draws every reduce and step, and its report has the overlap of the run."""
+    profile = shelf.get(layout)
+    processor = loaded_export(profile.path, tmp_path, "--ranks", "0")
+    drawn = drawn_slices(processor, "Group 0 Communication")
+    assert Multiset((one.name, one.start_ns, one.end_ns) for one in drawn) == Multiset(
+        (name, device_ns(profile.run, own.start_ns), device_ns(profile.run, own.end_ns))
+        for step in profile.run.rank(0).steps
+        for name, own in reduce_names(step)
+    )
+    records = records_of(profile.path)
+    assert overlap_of(records.tasks, records.ops).totals_ns() == expected_overlap(profile.run, 0)
+    computing = drawn_slices(processor, "Computing")
+    total_ns = sum(one.duration_ns for one in computing)
+    assert total_ns == expected_overlap(profile.run, 0)["computing_ns"]
+
+
+def test_steps_of_the_display_itself(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """Without a step trace, the steps are those that the display draws, from its own zero."""
+    profile = shelf.copy("mindspore-display-1.5", tmp_path / "copy")
+    for path in profile.path.rglob("step_trace_raw_*"):
+        path.unlink()
+    records = records_of(profile.path)
+    first_ns = min(
+        device_ns(profile.run, task.start_ns)
+        for one in profile.run.rank(0).iterations
+        for task, _ in one.kernels
+    )
+    steps = profile.run.rank(0).steps
+    assert records.steps.iteration.tolist() == [1, 2, 3]
+    assert records.steps.end_ns.tolist() == [
+        device_ns(profile.run, step.iterations[0].end_ns) - first_ns for step in steps
+    ]
+    assert int(records.tasks.start_ns.min()) == 0
+
+
+def test_step_trace_that_nothing_relates(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """Steps on a clock of which nothing is known are left out and counted, never drawn wrongly."""
+    profile = shelf.copy("mindspore-display", tmp_path / "copy")
+    for path in profile.path.rglob("min_cycle_counter_*"):
+        path.unlink()
+    assert lost(records_of(profile.path)) == {}, "the reduces tell the origin"
+    for path in profile.path.rglob("timeline_display_0.json"):
+        events = json.loads(path.read_text(encoding="utf-8"))
+        kept = [event for event in events if event["pid"] != 10000]
+        path.write_text(json.dumps(kept), encoding="utf-8")
+    records = records_of(profile.path)
+    assert len(records.steps) == len(records.ops) == 0
+    reason = "steps of the step trace, whose clock nothing relates to the timeline"
+    assert lost(records) == {reason: 3}
+
+
+# -- the newer generation ----------------------------------------------------------------------
+
+
+def test_display_that_is_a_trace_view(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """MindSpore 2.3 and 2.4 write msprof's own events into the display: read as such."""
+    export = shelf.get("mindstudio")
+    (trace,) = export.captures[0].rglob("msprof_2*.json")
+    folder = tmp_path / "profiler"
+    folder.mkdir()
+    shutil.copy(trace, folder / "ascend_timeline_display_0.json")
+    (source,) = discover(tmp_path).sources
+    assert (source.layout, source.identity.rank) == ("MindSpore text", 0)
+    found, wanted = records_of(tmp_path), records_of(export.path)
+    assert len(found.tasks) == len(wanted.tasks) > 0
+    assert len(found.planes) == len(wanted.planes) > 0
+    assert found.tasks.start_ns.tolist() == wanted.tasks.start_ns.tolist()
+    assert int(found.tasks.start_ns.min()) > 10**18, "wall time"
+
+
+# -- what the size limit cut off ---------------------------------------------------------------
+
+
+def cut_run(path: Path, limit_bytes: int) -> tuple[list[str], list[str], int, dict[str, Any]]:
+    """Events written, warnings, steps lost and omissions of a display with a limit."""
+    run = make_run(ranks=1, steps=6, ops_per_step=12, planes=2)
+    write_mindspore_display(run, path, limit_bytes=limit_bytes)
+    records = records_of(path)
+    wanted = sum(len(one.kernels) for one in run.rank(0).iterations)
+    return (
+        [one.reason for one in records.omissions if one.loss],
+        list(records.warnings),
+        wanted - len(records.tasks),
+        lost(records),
+    )
+
+
+def test_cut_off_display_is_reported(tmp_path: Path) -> None:
+    """A display that stops in the middle of the run says so, with the number of operators."""
+    reasons, warnings, missing, rows = cut_run(tmp_path, 16 * 1024)
+    assert missing > 0
+    assert rows == {"operators behind the size limit of timeline_display_0.json": missing}
+    assert len(reasons) == len(warnings) == 1
+    assert "MindSpore cut off timeline_display_0.json" in warnings[0]
+    assert "steps" in warnings[0]
+
+
+def test_cut_off_display_is_in_the_report_and_strict(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command says what is missing, and refuses it with --strict."""
+    run = make_run(ranks=1, steps=6, ops_per_step=12, planes=2)
+    write_mindspore_display(run, tmp_path, limit_bytes=16 * 1024)
+    target = tmp_path / "out.pftrace"
+    assert main([str(tmp_path), "-o", str(target), "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert any("cut off timeline_display_0.json" in warning for warning in report["warnings"])
+    assert main([str(tmp_path), "-o", str(target), "--force", "--strict"]) == 4
+
+
+def test_whole_display_is_not_suspected(tmp_path: Path) -> None:
+    """A display below its limit has no such warning."""
+    assert cut_run(tmp_path, 20 * MIB)[:3] == ([], [], 0)
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "missing", "last_ns", "cut"),
+    [
+        (20 * MIB + 8200, 0, 0, True),
+        (100 * MIB + 1, 0, 0, True),
+        (500 * MIB + 16_000, 0, 0, True),
+        (20 * MIB, 0, 0, False),
+        (20 * MIB + 40_000, 0, 0, False),
+        (7 * MIB + 5000, 0, 0, False),
+        (7 * MIB + 5000, 3, 0, True),
+        (7 * MIB + 50_000, 3, 0, False),
+        (5000, 0, 250, True),
+        (5000, 0, 350, False),
+        (5000, 0, 0, False),
+    ],
+)
+def test_signs_of_a_limit(size_bytes: int, missing: int, last_ns: int, *, cut: bool) -> None:
+    """A size just above a limit tells, or steps behind the last record, or lost operators."""
+    steps = Steps.of(
+        3,
+        {
+            "start_ns": np.array([100, 200, 300]),
+            "end_ns": np.array([200, 300, 400]),
+            "graph": np.zeros(3, np.int64),
+            "iteration": np.array([1, 2, 3]),
+        },
+    )
+    found = cut_off_by_limit(Path("display.json"), 5, size_bytes, missing, last_ns, steps)
+    assert bool(found.omissions) == bool(found.warnings) == cut
+    assert all(one.loss and one.rank == 5 and one.rows > 0 for one in found.omissions)
+
+
+# -- broken files ------------------------------------------------------------------------------
+
+
+def event(number: int, **fields: Any) -> dict[str, Any]:
+    made = {"name": f"Op-op{number}", "ph": "X", "tid": 519, "ts": number, "dur": 0.5, "pid": 1}
+    return made | fields
+
+
+@given(st.integers(0, 40), st.data())
+@settings(max_examples=50)
+def test_any_prefix_gives_its_events(
+    tmp_path_factory: pytest.TempPathFactory, count: int, data: st.DataObject
+) -> None:
+    """A file that breaks off at any byte gives every event that is whole before that byte."""
+    events = [event(number, args={"fullname": '},{"name": 1'}) for number in range(count)]
+    pieces = [json.dumps(one) for one in events]
+    whole = "[" + ",".join(pieces) + "]"
+    stop = data.draw(st.integers(1, len(whole)))
+    path = tmp_path_factory.mktemp("prefix") / "timeline_display_0.json"
+    path.write_text(whole[:stop], encoding="utf-8")
+    ends = np.cumsum([1] + [len(piece) + 1 for piece in pieces]).tolist()[1:]
+    wanted = [one["ts"] for one, end in zip(events, ends, strict=True) if end - 1 <= stop]
+    if not wanted and stop < len(whole):
+        with pytest.raises(SourceError, match="holds no event that can be read"):
+            read_display(path, StringPool(), 0)
+        return
+    found = read_display(path, StringPool(), 0)
+    assert found.tasks.start_ns.tolist() == [start * 1000 for start in wanted]
+    assert (found.omissions == ()) == (stop == len(whole))
+
+
+@pytest.mark.parametrize(
+    ("text", "tasks", "omitted"),
+    [
+        ("[]", 0, {}),
+        (f"\ufeff[{json.dumps(event(1))}]\r\n", 1, {}),
+        (f"[{json.dumps(event(1))},]", 1, {}),
+        (
+            json.dumps([event(1), {"name": "x", "ph": "X", "args": 5}, event(2)]),
+            2,
+            {
+                "timeline_display_0.json: events whose args are of another shape, "
+                f"the first at byte {len(json.dumps(event(1))) + 3}": 1,
+                "device tasks without a valid time": 1,
+            },
+        ),
+        (
+            json.dumps([event(1), event(2, ts=None), event(3, dur="N/A"), event(4, ts="nan")]),
+            1,
+            {"device tasks without a valid time": 3},
+        ),
+        (
+            json.dumps([event(1), event(2, ph="i"), event(3, pid=13000)]),
+            1,
+            {"trace events that stand for nothing known": 2},
+        ),
+    ],
+)
+def test_unusual_displays(tmp_path: Path, text: str, tasks: int, omitted: dict[str, int]) -> None:
+    """What is readable is read, and the rest is counted by what is wrong with it."""
+    (tmp_path / "timeline_display_0.json").write_text(text, encoding="utf-8")
+    records = records_of(tmp_path)
+    assert len(records.tasks) == tasks
+    assert lost(records) == omitted
+
+
+def test_streams_as_text(tmp_path: Path) -> None:
+    """Versions to 1.2 write streams as text; ids beyond 64 bits are none."""
+    events = [event(1, tid="519"), event(2, tid="Stream #7"), event(3, tid=10**30)]
+    path = tmp_path / "timeline_display_0.json"
+    path.write_text(json.dumps(events), encoding="utf-8")
+    assert read_display(path, StringPool(), 0).tasks.stream.tolist() == [519, 7, NO_ID]
+
+
+@pytest.mark.parametrize(("text", "found"), [("", "is empty"), ("op,stream\n", "is no trace")])
+def test_unusable_display(tmp_path: Path, text: str, found: str) -> None:
+    """A file of another kind is an error that shows how it opens."""
+    path = tmp_path / "timeline_display_0.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(SourceError, match=found):
+        records_of(tmp_path)
+
+
+def test_garbage_in_the_middle(tmp_path: Path) -> None:
+    """Events around bytes that are no JSON are read; where those are stands in the report."""
+    pieces = [json.dumps(event(number)) for number in range(20_000)]
+    pieces[15_000] = '{"name": "x", \x00\x00\x00}'
+    path = tmp_path / "timeline_display_0.json"
+    path.write_text("[" + ",".join(pieces) + "]", encoding="utf-8")
+    records = records_of(tmp_path)
+    assert len(records.tasks) == 19_999
+    at = 1 + sum(len(piece) + 1 for piece in pieces[:15_000]) + pieces[15_000].index("\0")
+    reason = "timeline_display_0.json: places that are not valid JSON, the first at byte {}"
+    assert lost(records) == {reason.format(at): 1}
+
+
+# -- real data ---------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason=f"the real profile is not in {REAL}")
+def test_real_display_equals_the_real_text(tmp_path: Path) -> None:
+    """The display of 2020 and the text it was made of give the same records."""
+    for path in (REAL / "profiler").iterdir():
+        if not path.name.startswith(("output_", "framework_")):
+            shutil.copy(path, tmp_path)
+    wanted, found = records_of(REAL, 1), records_of(tmp_path, 1)
+    assert lost(found) == {}
+    assert found.warnings == ()
+    kept = ("ops", "steps", "parts")
+    assert {name: columns_of(found)[name] for name in kept} == {
+        name: columns_of(wanted)[name] for name in kept
+    }
+
+    def tasks(records: Records) -> Multiset[tuple[str, int, int, int]]:
+        own = records.tasks
+        names = (records.strings[code] for code in own.name.tolist())
+        moments = own.start_ns.tolist(), own.end_ns.tolist()
+        return Multiset(zip(names, own.stream.tolist(), *moments, strict=True))
+
+    assert tasks(found) == tasks(wanted)
+    (tmp_path / "min_cycle_counter_1.txt").unlink()
+    assert tasks(records_of(tmp_path, 1)) == tasks(wanted), "the reduces tell the same origin"

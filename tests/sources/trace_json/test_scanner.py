@@ -1,0 +1,412 @@
+"""Proves that the compiled scanner reads what the decoder reads, whatever a file holds."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from tests.support.profile_shelf import ProfileShelf
+from timeline.columns.strings import StringPool
+from timeline.errors import SourceError
+from timeline.records.tables import FlowEnd, Records
+from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Layer
+from timeline.sources.source import Wanted
+from timeline.sources.trace_json import json_events, reader, scanner
+from timeline.sources.trace_json.events import Args
+from timeline.sources.trace_json.reader import TraceFiles, read_trace
+from timeline.sources.trace_json.scanner import EventScanner, is_compiled
+
+pytestmark = pytest.mark.skipif(
+    not is_compiled(), reason="the package was built without a compiler"
+)
+
+EXAMPLES = int(os.environ.get("SCANNER_EXAMPLES", "120"))
+"""Files that each test makes up."""
+Read = Counter[Any] | str
+"""The rows of all tables with what they are, or why a file cannot be read."""
+
+
+def read(path: Path, layers: frozenset[Layer], *, only_device: bool = False) -> Read:
+    files = TraceFiles((path,), device=3, only_device=only_device)
+    every_arg = layers is DETAIL_LAYERS
+    try:
+        records = read_trace(files, 0, StringPool(), Wanted(layers=layers, every_arg=every_arg))
+    except SourceError as error:
+        return str(error)
+    return rows_of(records)
+
+
+def rows_of(records: Records) -> Counter[Any]:
+    """What was read, whatever the order of its rows and the codes of its strings."""
+    ends = {
+        FlowEnd.TASK: spelled(records.tasks, records.strings),
+        FlowEnd.PLANE: spelled(records.planes, records.strings),
+        FlowEnd.OP: spelled(records.ops, records.strings),
+        FlowEnd.HOST: spelled(records.host, records.strings),
+    }
+    series = spelled(records.series, records.strings)
+    flows = records.flows
+    arrows = zip(
+        [records.strings[code] for code in flows.category.tolist()],
+        [
+            (ends[FlowEnd(kind)][row], ends[FlowEnd(other)][at])
+            for kind, row, other, at in zip(
+                flows.source_kind.tolist(),
+                flows.source_row.tolist(),
+                flows.target_kind.tolist(),
+                flows.target_row.tolist(),
+                strict=True,
+            )
+        ],
+        strict=True,
+    )
+    samples = zip(
+        records.samples.time_ns.tolist(),
+        [series[row] for row in records.samples.series.tolist()],
+        map(repr, records.samples.value.tolist()),
+        strict=True,
+    )
+    found: Counter[Any] = Counter()
+    for kind, rows in (
+        *ends.items(),
+        ("steps", spelled(records.steps, records.strings)),
+        ("parts", spelled(records.parts, records.strings)),
+        ("samples", samples),
+        ("arrows", arrows),
+        ("omissions", records.omissions),
+    ):
+        found.update((kind, row) for row in rows)
+    return found
+
+
+def spelled(table: Any, strings: StringPool) -> list[tuple[Any, ...]]:
+    columns = []
+    for field in fields(table):
+        values = getattr(table, field.name)
+        if values.dtype == np.int32:
+            columns.append([strings[code] for code in values.tolist()])
+        else:
+            columns.append([repr(value) for value in values.tolist()])
+    return list(zip(*columns, strict=True))
+
+
+def check_alike(path: Path, monkeypatch: pytest.MonkeyPatch, **how: bool) -> None:
+    """Read a file both ways."""
+    for layers in (DETAIL_LAYERS, SUMMARY_LAYERS):
+        scanned = read(path, layers, **how)
+        with monkeypatch.context() as patch:
+            patch.setattr(scanner, "Scanner", None)
+            decoded = read(path, layers, **how)
+        assert scanned == decoded
+
+
+# -- events that are made up -----------------------------------------------------------------
+
+NUMBERS = st.one_of(
+    st.integers(-5, 40),
+    st.integers(-(2**65), 2**65),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.floats(0, 1e7).map(lambda value: round(value, 3)),
+)
+TEXTS = st.one_of(
+    st.sampled_from(["", "N/A", "AI_CORE", "007", "-0", "-3", "18446744073709551615", 'a"b\\c\n']),
+    st.integers(0, 10**19).map(str),
+    st.text(max_size=12),
+)
+VALUES = st.one_of(NUMBERS, TEXTS, st.none())
+ODD_VALUES: st.SearchStrategy[Any] = st.one_of(
+    VALUES, st.booleans(), st.lists(NUMBERS, max_size=2), st.just({"a": {}})
+)
+TIMES = st.one_of(
+    st.integers(0, 10**16),
+    st.decimals(0, 9 * 10**15, places=3, allow_nan=False).map(lambda time: f"{time:f}"),
+    st.decimals(0, 10**6, places=17, allow_nan=False).map(lambda time: f"{time:f}"),
+    st.floats(0, 1e13),
+    st.sampled_from(["", " 1", "1e3", "-4", ".5", "5.", "1_0", None, 9 * 10**15, 10**17]),
+)
+PIDS = st.sampled_from([3, "3", 3.0, 31, 35, "CANN", 4, -1, 2**70])
+TIDS = st.sampled_from([0, 1, 2, "2", 1.5, 10, 7])
+ARGS = st.dictionaries(
+    st.sampled_from([*(arg.encode_name for arg in msgspec.structs.fields(Args)), "other"]),
+    VALUES,
+    max_size=6,
+)
+NAMES = st.one_of(
+    st.sampled_from(["MatMul", "hcom_allReduce__1", "ProfilerStep#7", "Iteration 2", "Reduce_1_0"]),
+    TEXTS,
+)
+PROCESSES = ("Ascend Hardware", "HCCL", "Communication", "CANN", "Step Trace", "Overlap Analysis")
+METADATA = st.one_of(
+    st.builds(
+        lambda pid, name: {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": name}},
+        PIDS,
+        st.sampled_from(PROCESSES),
+    ),
+    st.builds(
+        lambda pid, tid, name: {
+            "ph": "M",
+            "name": "thread_name",
+            "pid": pid,
+            "tid": tid,
+            "args": {"name": name},
+        },
+        PIDS,
+        TIDS,
+        st.sampled_from(
+            ["Stream 2", "Plane 1", "Group 0 Communication", "Step Trace(Model ID:4)", "x", ""]
+        ),
+    ),
+)
+
+
+def events_of(args: st.SearchStrategy[Any], field: Callable[..., Any]) -> st.SearchStrategy[Any]:
+    """Events of all phases; `field` may take anything in the place of what belongs there."""
+    return st.one_of(
+        METADATA,
+        st.fixed_dictionaries(
+            {"ph": st.just("X"), "name": field(NAMES), "pid": field(PIDS), "tid": field(TIDS)},
+            optional={
+                "ts": TIMES,
+                "dur": TIMES,
+                "cat": field(NAMES),
+                "args": args,
+                "x": ODD_VALUES,
+            },
+        ),
+        st.fixed_dictionaries(
+            {"name": field(NAMES), "ph": st.just("C")},
+            optional={
+                "pid": field(PIDS),
+                "ts": TIMES,
+                "args": st.dictionaries(
+                    st.sampled_from(["value", "Read(MB/s)", "core_id", 'a"b']), ODD_VALUES
+                ),
+            },
+        ),
+        st.fixed_dictionaries(
+            {
+                "ph": st.sampled_from("stf"),
+                "id": st.one_of(st.integers(-1, 4), st.integers(0, 2**66), TEXTS),
+                "cat": st.sampled_from(["HostToDevice", "async_npu", "Data_aug Bound"]),
+            },
+            optional={"pid": field(PIDS), "tid": field(TIDS), "ts": TIMES, "name": ODD_VALUES},
+        ),
+        st.fixed_dictionaries({"ph": st.sampled_from(["i", "b", "XX", ""])}),
+    )
+
+
+PLAIN = events_of(st.one_of(ARGS, st.none()), lambda usual: usual)
+ODD = events_of(st.one_of(ARGS, ODD_VALUES), lambda usual: st.one_of(usual, ODD_VALUES))
+LAYOUTS = st.sampled_from([(", ", ": "), (",", ":"), (" ,\n", " : ")])
+
+FILES = settings(
+    max_examples=EXAMPLES,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have even small files read in several blocks, and made into tables in several turns."""
+    in_blocks = functools.partial(json_events.read_events, block_bytes=700)
+    monkeypatch.setattr(reader, "read_events", in_blocks)
+    monkeypatch.setattr(reader, "HELD_EVENTS", 7)
+
+
+@FILES
+@given(st.lists(PLAIN, min_size=1, max_size=20), LAYOUTS, st.booleans(), st.booleans())
+def test_files_read_alike(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    events: list[Any],
+    separators: tuple[str, str],
+    ascii_only: bool,
+    only_device: bool,
+) -> None:
+    """Whatever values events have, and however they are laid out."""
+    path = tmp_path / "trace_view.json"
+    made = json.dumps(events, separators=separators, ensure_ascii=ascii_only)
+    path.write_bytes(made.encode("utf-8", errors="surrogatepass"))
+    check_alike(path, monkeypatch, only_device=only_device)
+
+
+@FILES
+@given(st.lists(st.one_of(PLAIN, ODD), min_size=1, max_size=12))
+def test_files_with_values_of_other_types_read_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, events: list[Any]
+) -> None:
+    path = tmp_path / "trace_view.json"
+    path.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ns"}))
+    check_alike(path, monkeypatch)
+
+
+@FILES
+@given(
+    st.lists(PLAIN, min_size=3, max_size=12),
+    st.lists(
+        st.tuples(st.integers(0, 10**6), st.integers(0, 3), st.binary(max_size=3)), max_size=3
+    ),
+    st.integers(0, 10**6),
+)
+def test_damaged_files_read_alike(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    events: list[Any],
+    wounds: list[tuple[int, int, bytes]],
+    end: int,
+) -> None:
+    """Bytes are replaced, lost or added anywhere, and the file may break off."""
+    text = bytearray(json.dumps(events).encode())
+    for place, lost, added in wounds:
+        at = place % len(text)
+        text[at : at + lost] = added
+    path = tmp_path / "trace_view.json"
+    path.write_bytes(text[: len(text) - end % (2 * len(text))] if end % 3 == 0 else text)
+    check_alike(path, monkeypatch)
+
+
+SPELLINGS = (
+    '{"ph": "X", "ph": "C", "name": "a"}',
+    '{"ph": "X", "name": "a", "args": {"Task Id": 1}, "args": {"Task Id": 2}}',
+    '{"ph": "X", "name": "a", "name": "b", "args": {"Task Id": 1, "Task Id": 2}}',
+    '{"ph": "X", "name": "a", "args": {"Task Id": 1, "Task Id": null}}',
+    '{"ph": "X", "name": "a", "args": {"Task\\u0020Id": 1}}',
+    '{"\\u0070h": "X", "name": "a"}',
+    '{"ph": "\\u0058", "name": "a"}',
+    '{"ph": "X", "name": "\\ud83d\\ude00 \\ud83d"}',
+    '{"ph": "X", "name": "\\u00e9\\/\\b"}',
+    '{"ph": "X", "name": "a", "args": {"other": "\\ud83d", "Task Id": 1}}',
+    '{"ph": "X", "name": "a", "args": {"other": "\\x", "Task Id": 1}}',
+    '{"ph": "X", "name": "a\x01"}',
+    '{"ph": "X", "name": "a", "args": {"other": "a\x01"}}',
+    '{"ph": "X", "name": "a", "args": {"Task Id": 01}}',
+    '{"ph": "X", "name": "a", "args": {"Task Id": 1.}}',
+    '{"ph": "X", "name": "a", "args": {"Task Id": .5}}',
+    '{"ph": "X", "name": "a", "args": {"Task Id": +1}}',
+    '{"ph": "X", "name": "a", "args": {"Task Id": -}}',
+    '{"ph": "X", "name": "a", "args": {"Task Id": 1e}}',
+    '{"ph": "X", "name": "a", "args": {"Task Id": 1e999}}',
+    '{"ph": "X", "name": "a", "args": {"bandwidth(GB/s)": 1e400}}',
+    '{"ph": "X", "name": "a", "args": {"Task Id": 1e3, "bandwidth(GB/s)": -0.0}}',
+    '{"ph": "X", "name": "a", "args": {"Task Id": -0, "bandwidth(GB/s)": 4.35}}',
+    '{"ph": "X", "name": "a", "args": {"bandwidth(GB/s)": 123456789012345678901234567890}}',
+    '{"ph": "X", "name": "a", "args": {"bandwidth(GB/s)": 0.1000000000000000055511151231257827}}',
+    '{"ph": "X", "name": "a", "args": {"Task Id": NaN}}',
+    '{"ph": "X", "name": "a", "args": {"Task Id": tru}}',
+    '{"ph": "X", "name": "a", "args": {"other": nulL}}',
+    '{"ph": "X", "name": "a", "args": {"other": [1, 2,]}}',
+    '{"ph": "X", "name": "a", "args": {"other": {"a": 1,}}}',
+    '{"ph": "X", "name": "a", "args": {"other": {1: 2}}}',
+    '{"ph": "X", "name": "a", "args": {"other": ' + "[" * 70 + "]" * 70 + "}}",
+    '{"ph": "X", "name": "a", "args": [1]}',
+    '{"ph": "C", "name": "a", "args": [1]}',
+    '{"ph": "C", "name": "a", "args": {"x": 1, "x": 2}}',
+    '{"ph": "C", "name": "a", "args": {"x": true, "y_id": false, "z": "5", "u": null}}',
+    '{"ph": "C", "name": "a", "args": {"x": {"y": 1}, "y_id": [1], "z": 1e308}}',
+    '{"args": {"Task Id": 5}, "name": "a", "tid": 2, "pid": 3, "ts": 4, "dur": 1, "ph": "X"}',
+    '{"args": {"x": 5}, "name": "a", "pid": 3, "ts": 4, "ph": "C"}',
+    '{"ph": "X", "name": "a" "pid": 3}',
+    '{"ph": "X", "name": "a",, "pid": 3}',
+    '{"ph": "X"; "name": "a"}',
+    '{"name": "a", "pid": 3}',
+    '{"ph": null}',
+    '{"ph": 5}',
+    "{}",
+    "[]",
+    "5",
+)
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+@pytest.mark.parametrize("at", [0, 2, 4])
+def test_odd_spellings_read_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spelling: str, at: int
+) -> None:
+    """Among plain events, at the start, inside and at the end of a file."""
+    plain = '{"ph": "X", "name": "t", "pid": 3, "tid": 2, "ts": "5.1", "dur": 2, "args": {}}'
+    named = json.dumps(
+        {"ph": "M", "name": "process_name", "pid": 3, "args": {"name": "Ascend Hardware"}}
+    )
+    events = [named, plain, plain, plain]
+    events.insert(at, spelling)
+    path = tmp_path / "trace_view.json"
+    path.write_bytes(("[" + ", ".join(events) + "]").encode("utf-8", "surrogatepass"))
+    check_alike(path, monkeypatch)
+
+
+def test_a_file_that_breaks_off_anywhere_reads_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = [
+        {"ph": "M", "name": "process_name", "pid": 3, "args": {"name": "Ascend Hardware"}},
+        {"ph": "X", "name": 'a"\\\u00e9', "pid": 3, "tid": 2, "ts": "5.125", "dur": 2.5e-1},
+        {"ph": "C", "name": "c", "pid": 3, "ts": 1, "args": {"x": -1.5, "y": "z"}},
+        {"ph": "s", "id": "77", "cat": "HostToDevice", "pid": 3, "tid": 2, "ts": "5.125"},
+        {"ph": "X", "name": "b", "pid": 3, "tid": 2, "ts": 9, "dur": 1, "args": {"Task Id": 7}},
+    ]
+    text = json.dumps(events).encode()
+    path = tmp_path / "trace_view.json"
+    for end in range(1, len(text)):
+        path.write_bytes(text[:end])
+        check_alike(path, monkeypatch)
+
+
+@pytest.mark.parametrize("layout", ["torch-text", "mindspore-2.1", "mindstudio"])
+def test_whole_profiles_read_alike(
+    layout: str, shelf: ProfileShelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path in sorted(shelf.get(layout).path.rglob("*.json")):
+        if b'"ph"' in path.read_bytes():
+            check_alike(path, monkeypatch)
+
+
+# -- what it is for --------------------------------------------------------------------------
+
+
+@example(1)
+@given(st.integers(1, 400))
+def test_the_scanner_reads_all_events_but_the_last(count: int) -> None:
+    """Only an event that another one follows is known to be whole."""
+    event = {"ph": "X", "name": "a", "pid": 3, "tid": 2, "ts": "1.5", "dur": 1}
+    text = json.dumps([event] * count)[1:].encode()
+    scanned = EventScanner(StringPool(), counters=True).scan(text)
+    if count == 1:
+        assert scanned is None
+    else:
+        assert scanned is not None
+        events, used = scanned
+        assert len(events) == count - 1
+        assert text[used:].startswith(b'{"ph"')
+        assert text[used:].count(b"{") == 1
+
+
+def test_a_plain_file_is_left_to_the_decoder_for_one_event_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoded = []
+    accepted = json_events._Blocks._accepted
+
+    def counting(self: Any, piece: Any) -> Any:
+        decoded.append(len(piece.events))
+        return accepted(self, piece)
+
+    monkeypatch.setattr(json_events._Blocks, "_accepted", counting)
+    event = {"ph": "X", "name": "a", "pid": 3, "tid": 2, "ts": "1.5", "dur": 1, "args": {"x": []}}
+    path = tmp_path / "trace_view.json"
+    path.write_text(json.dumps([event] * 500))
+    found = read(path, DETAIL_LAYERS)
+    assert not isinstance(found, str)
+    assert sum(found.values()) == 500
+    assert decoded == [1]

@@ -1,0 +1,1 @@
+"""What tests share: profiles on a shelf, expected pictures, the trace processor and the UI."""

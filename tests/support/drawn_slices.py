@@ -1,0 +1,55 @@
+"""The slices and tracks of a loaded trace, with the names of the rows around them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.perfetto_sql import TraceProcessor
+from timeline.cli.main import main
+
+
+@dataclass(frozen=True)
+class DrawnSlice:
+    """One slice; `row` names its track and the groups around it, outermost first."""
+
+    row: tuple[str, ...]
+    name: str
+    start_ns: int
+    duration_ns: int
+
+    @property
+    def end_ns(self) -> int:
+        return self.start_ns + self.duration_ns
+
+
+def loaded_export(path: Path, directory: Path, *options: str) -> TraceProcessor:
+    """What the command draws of a profile in detail, written into a directory and loaded."""
+    target = directory / "timeline.pftrace"
+    assert main([str(path), "--kind", "detail", "-q", "-o", str(target), *options]) == 0
+    processor = TraceProcessor.load(target.read_bytes())
+    assert processor.import_errors() == []
+    return processor
+
+
+def drawn_rows(processor: TraceProcessor) -> dict[int, tuple[str, ...]]:
+    """The names on the way to each track, outermost first, by track id."""
+    found = processor.rows("SELECT id, name, parent_id FROM track")
+    names = {track: (name, parent) for track, name, parent in found}
+
+    def way(track: int) -> tuple[str, ...]:
+        name, parent = names[track]
+        return (*(() if parent is None else way(parent)), name)
+
+    return {track: way(track) for track in names}
+
+
+def drawn_slices(processor: TraceProcessor, *within: str) -> list[DrawnSlice]:
+    """All slices in order of time; with names, only those whose row has all of them."""
+    rows = drawn_rows(processor)
+    found = processor.rows("SELECT track_id, name, ts, dur FROM slice ORDER BY ts, dur, id")
+    return [
+        DrawnSlice(rows[track], name, start, duration)
+        for track, name, start, duration in found
+        if set(within) <= set(rows[track])
+    ]

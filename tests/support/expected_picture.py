@@ -1,0 +1,531 @@
+"""Everything that a correct picture shows of a run, and of the records that were read of it.
+
+Steps and overlap come from the simulated run; tasks, calls, counters and arrows come from the
+records, row by row. Nothing here uses the code that draws.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter as Multiset
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from simulator.model import Iteration, RankRun, Run
+from simulator.overlap import (
+    COPIES,
+    IDLE,
+    Segment,
+    expected_overlap,
+    free_segments,
+    overlap_segments,
+)
+from timeline.records.tables import (
+    NO_CONTEXT,
+    NO_GRAPH,
+    NO_ID,
+    CommunicationOps,
+    FlowEnd,
+    HostEvents,
+    PlaneTasks,
+    Records,
+    Tasks,
+)
+from timeline.selection import Kind
+
+__all__ = [
+    "ALL_RANKS",
+    "GRAPH_LAYOUTS",
+    "STEPS",
+    "Arg",
+    "Counter",
+    "ExpectedPicture",
+    "Shown",
+    "natural",
+    "rounded",
+]
+
+ALL_RANKS = -1
+STEPS = "Steps"
+GRAPH_LAYOUTS = frozenset({"mindspore-2.1", "mindstudio", "mindformers"})
+"""Layouts whose steps are iterations of graphs; the others have windows on the host."""
+
+DEFAULT_ARGS = {
+    "task": "task_type op_type input_shapes task_id",
+    "hccl": "src_rank dst_rank size_bytes bandwidth_gb_s link_type",
+    "communication": "count data_type algorithm waited_ns last_rank transfer_ns bus_bandwidth_gb_s",
+    "overlap": "",
+    "host": "",
+}
+"""Args that are drawn unless all or none are asked for, by what a slice stands for.
+
+All args of steps are drawn by default.
+"""
+
+WAITING = "Waiting"
+NO_WAITS: Mapping[str, float | None] = {}
+WIDTHS = {"FP32": 4}
+"""Bytes of the data types that collectives of the run move."""
+OVERLAP_ROWS = ["Computing", "Communication", "Communication(Not Overlapped)", "Free"]
+
+
+class Arg(NamedTuple):
+    """One arg: what its slice stands for, its name and its value."""
+
+    kind: str
+    name: str
+    value: int | float | str
+
+    def as_drawn(self, *, is_json: bool) -> Arg:
+        """The arg as SQL shows it: numbers are typed by the schema, names are annotations."""
+        kind = "args" if is_json else "debug" if isinstance(self.value, str) else self.kind
+        return self._replace(kind=kind)
+
+    @property
+    def default(self) -> bool:
+        """Whether it is drawn when nothing is said about args."""
+        return self.kind == "step" or self.name in DEFAULT_ARGS[self.kind].split()
+
+
+class Shown(NamedTuple):
+    """One slice: whose, on which row of which layer, when, how long, and its name."""
+
+    rank: int
+    layer: str
+    row: str
+    start_ns: int
+    length_ns: int
+    name: str
+    args: tuple[Arg, ...] = ()
+
+    @property
+    def bare(self) -> Shown:
+        """The slice without its args."""
+        return self._replace(args=())
+
+
+class Wait(NamedTuple):
+    """How one rank took part in a collective of several: rows are those of ops, args of its own."""
+
+    rank: int
+    row: int
+    last_rank: int
+    last_row: int
+    waited_ns: int
+    args: Mapping[str, float | None]
+
+
+class Counter(NamedTuple):
+    """One counter: whose, in which group, its name and unit, and its samples in order of time."""
+
+    rank: int
+    group: str
+    name: str
+    unit: str
+    samples: tuple[tuple[int, float], ...]
+
+
+def rounded(value: float) -> float:
+    """A real number as far as a trace keeps it: JSON may lose the last digit."""
+    return float(f"{value:.12g}")
+
+
+def percent(part: int, whole: int) -> int:
+    """A share to the nearest percent."""
+    return math.floor(part * 100 / whole + 0.5)
+
+
+def natural(text: str) -> list[tuple[int, str]]:
+    """A key that sorts Plane 2 before Plane 10."""
+    return [(int(word), "") if word.isdigit() else (-1, word) for word in text.split()]
+
+
+@dataclass(frozen=True)
+class ExpectedPicture:
+    """What a picture of a run shows when it is drawn from a profile in one layout."""
+
+    layout: str
+    run: Run
+    records: Mapping[int, Records]
+    kind: Kind
+
+    @cached_property
+    def slices(self) -> list[Shown]:
+        """All slices, with all args."""
+        drawn = [*self._all_ranks()]
+        for rank in self.run.ranks:
+            drawn += self._iterations(rank) if self._of_graphs else self._host_steps(rank)
+            drawn += self._overlap(rank)
+            drawn += self._waiting(rank.rank)
+            if self.kind is Kind.DETAIL:
+                waits = {wait.row: wait.args for wait in self.waits if wait.rank == rank.rank}
+                drawn += _detail(self.records[rank.rank], waits)
+        return drawn
+
+    @cached_property
+    def waits(self) -> list[Wait]:
+        """The waits in all AllReduces that several ranks take part in; they run in one order."""
+        met: dict[tuple[str, str, int], dict[int, int]] = {}
+        for rank, records in sorted(self.records.items()):
+            seen = Multiset[tuple[str, str]]()
+            for row in records.ops.start_ns.argsort(kind="stable").tolist():
+                name = _name(records, records.ops.name[row])
+                key = name, _name(records, records.ops.group_name[row])
+                met.setdefault((*key, seen[key]), {})[rank] = row
+                seen[key] += 1
+        return [wait for rows in met.values() if len(rows) > 1 for wait in self._waits_of(rows)]
+
+    def _waits_of(self, rows: Mapping[int, int]) -> Iterator[Wait]:
+        starts = {rank: int(self.records[rank].ops.start_ns[row]) for rank, row in rows.items()}
+        last = max(starts, key=starts.__getitem__)
+        for rank, row in rows.items():
+            ops = self.records[rank].ops
+            waited_ns = starts[last] - starts[rank]
+            transfer_ns = int(ops.end_ns[row]) - starts[last]
+            width = WIDTHS.get(_name(self.records[rank], ops.data_type[row]))
+            # In a ring, all but a rank's own part of the data is passed on twice.
+            moved = 0 if width is None else int(ops.count[row]) * width * 2 * (1 - 1 / len(rows))
+            args = {
+                "waited_ns": waited_ns,
+                "last_rank": last,
+                "transfer_ns": transfer_ns,
+                "arrived_after_first_ns": starts[rank] - min(starts.values()),
+                "bus_bandwidth_gb_s": rounded(moved / transfer_ns) if moved else None,
+            }
+            yield Wait(rank, row, last, rows[last], waited_ns, args)
+
+    @cached_property
+    def arrows(self) -> list[tuple[Shown, Shown]]:
+        """The two ends of each arrow, the earlier one first."""
+        if self.kind is Kind.SUMMARY:
+            return []
+        pairs = [pair for records in self.records.values() for pair in _arrows(records)]
+        for wait in self.waits:
+            if wait.waited_ns:
+                waits = _op(self.records[wait.rank], wait.row).bare
+                pairs.append((waits, _op(self.records[wait.last_rank], wait.last_row).bare))
+        return pairs
+
+    @cached_property
+    def counters(self) -> list[Counter]:
+        """All counters with all their samples."""
+        if self.kind is Kind.SUMMARY:
+            return []
+        return [counter for records in self.records.values() for counter in _counters(records)]
+
+    @cached_property
+    def first_ns(self) -> int:
+        """The earliest moment of the picture."""
+        moments = [one.start_ns for one in self.slices]
+        return min(moments + [time for one in self.counters for time, _ in one.samples])
+
+    @cached_property
+    def rows(self) -> dict[tuple[int, str], list[str]]:
+        """The rows of each layer of each rank, everything in drawing order."""
+        found: dict[tuple[int, str], list[str]] = {}
+        for rank in (rank.rank for rank in self.run.ranks):
+            found[rank, "Step Trace"] = (
+                ["Iterations", "Data Aug Bound", "Reduce", "GetNext"]
+                if self._of_graphs
+                else ["ProfilerStep", "Step on device"]
+            )
+            waited = any(wait.rank == rank and wait.waited_ns for wait in self.waits)
+            free = {one.category for one in self._free(rank)}
+            parts = [name for name in (COPIES, IDLE) if COPIES in free and name in free]
+            found[rank, "Overlap Analysis"] = [
+                *OVERLAP_ROWS,
+                *parts,
+                *([WAITING] if waited else []),
+            ]
+            if self.kind is Kind.DETAIL:
+                found |= _detail_rows(self.records[rank])
+        return found
+
+    # -- from the run --------------------------------------------------------------------------
+
+    @property
+    def _of_graphs(self) -> bool:
+        return self.layout in GRAPH_LAYOUTS
+
+    def _time_ns(self, time_ns: int) -> int:
+        """A time of the run on the clock of the layout."""
+        convert = self.run.monotonic_ns if self.layout == "mindspore-2.1" else self.run.wall_ns
+        return convert(time_ns)
+
+    def _all_ranks(self) -> Iterator[Shown]:
+        """Each step from the first rank's start to the last rank's end."""
+        for index, step in enumerate(self.run.ranks[0].steps):
+            spans = {rank.rank: self._span(rank, index) for rank in self.run.ranks}
+            first = min(start for start, _ in spans.values())
+            last = max(end for _, end in spans.values())
+            length = {rank: end - start for rank, (start, end) in spans.items()}
+            slow, fast = max(length, key=length.__getitem__), min(length, key=length.__getitem__)
+            args = {"iteration": step.id}
+            if len(spans) > 1:
+                args |= {"slowest_rank": slow, "fastest_rank": fast}
+                args |= {"slowest_ns": length[slow], "fastest_ns": length[fast]}
+                args["spread_percent"] = percent(length[slow] - length[fast], length[fast])
+            else:
+                args |= self._spent(self.run.ranks[0], step.id)
+            begin = self._time_ns(first)
+            name = f"Step {step.id}"
+            yield Shown(ALL_RANKS, "", STEPS, begin, last - first, name, _args("step", args))
+
+    def _span(self, rank: RankRun, index: int) -> tuple[int, int]:
+        step = rank.steps[index]
+        if self._of_graphs:
+            return step.iterations[0].start_ns, step.iterations[-1].end_ns
+        return step.device_start_ns, step.device_end_ns
+
+    def _spent(self, rank: RankRun, step: int, graph: int | None = None) -> dict[str, int]:
+        """How a step was spent: in nanoseconds, and in percent of its span."""
+        parts = expected_overlap(self.run, rank.rank, step, graph)
+        span_ns = parts["computing_ns"] + parts["not_overlapped_ns"] + parts["free_ns"]
+        free = self._free(rank.rank, step, graph)
+        copies_ns = sum(one.duration_ns for one in free if one.category == COPIES)
+        if self.records[rank.rank].tells_copies:
+            parts["copies_ns"] = copies_ns
+        parts["idle_ns"] = parts["free_ns"] - copies_ns
+        shares = ("not_overlapped", "free", "idle")
+        return {
+            "span_ns": span_ns,
+            **parts,
+            **{f"{name}_percent": percent(parts[f"{name}_ns"], span_ns) for name in shares},
+        }
+
+    def _host_steps(self, rank: RankRun) -> Iterator[Shown]:
+        for step in rank.steps:
+            ids = {"iteration": step.id, **self._spent(rank, step.id)}
+            host, device = "ProfilerStep", "Step on device"
+            span = step.host_start_ns, step.host_end_ns
+            yield self._step(rank, host, span, f"ProfilerStep#{step.id}", ids)
+            span = step.device_start_ns, step.device_end_ns
+            yield self._step(rank, device, span, f"Step {step.id}", ids)
+
+    def _iterations(self, rank: RankRun) -> Iterator[Shown]:
+        reduces = 0
+        for one in rank.iterations:
+            ids = {"graph": one.graph, "iteration": one.number}
+            totals = self._spent(rank, one.number, one.graph)
+            forward, backward = one.forward_start_ns, one.backward_end_ns
+            row = "Iterations"
+            yield self._step(rank, row, (one.start_ns, one.end_ns), self._name(one), ids | totals)
+            yield self._step(rank, row, (forward, backward), "FP/BP", ids)
+            yield self._step(rank, row, (backward, one.end_ns), "Iteration Refresh", ids)
+            ends = [other.end_ns for other in rank.iterations if other.end_ns < forward]
+            if ends:
+                row = "Data Aug Bound"
+                yield self._step(rank, row, (max(ends), forward), row, ids)
+            yield self._step(rank, "GetNext", one.next_data_ns, "GetNext 0", ids)
+            if self.layout == "mindspore-2.1":  # numbers the reduces of each iteration anew
+                reduces = 0
+            for number, own in enumerate(one.collectives, reduces):
+                name = f"Reduce {number}"
+                yield self._step(rank, "Reduce", (own.start_ns, own.end_ns), name, ids)
+            reduces += len(one.collectives)
+
+    def _name(self, one: Iteration) -> str:
+        name = f"Iteration {one.number}"
+        return f"Graph {one.graph} {name}" if len(self.run.graphs) > 1 else name
+
+    def _step(
+        self, rank: RankRun, row: str, span: tuple[int, int], name: str, ids: Mapping[str, int]
+    ) -> Shown:
+        begin, length, args = self._time_ns(span[0]), span[1] - span[0], _args("step", ids)
+        return Shown(rank.rank, "Step Trace", row, begin, length, name, args)
+
+    def _overlap(self, rank: RankRun) -> Iterator[Shown]:
+        free = self._free(rank.rank)
+        has_copies = any(one.category == COPIES for one in free)
+        for one in (*overlap_segments(self.run, rank.rank), *(free if has_copies else ())):
+            begin, row = self._time_ns(one.start_ns), one.category
+            yield Shown(rank.rank, "Overlap Analysis", row, begin, one.duration_ns, row)
+
+    def _free(self, rank: int, step: int | None = None, graph: int | None = None) -> list[Segment]:
+        """What free time consists of, as far as the layout tells."""
+        copies = self.records[rank].tells_copies
+        return free_segments(self.run, rank, step, graph, copies=copies)
+
+    def _waiting(self, rank: int) -> Iterator[Shown]:
+        for wait in self.waits:
+            if wait.rank == rank and wait.waited_ns:
+                op = _op(self.records[rank], wait.row)
+                yield Shown(
+                    rank,
+                    "Overlap Analysis",
+                    WAITING,
+                    op.start_ns,
+                    wait.waited_ns,
+                    f"Waiting for rank {wait.last_rank}",
+                    _args("overlap", {}, {"op": op.name}),
+                )
+
+
+# -- from the records --------------------------------------------------------------------------
+
+
+def _detail(records: Records, waits: Mapping[int, Mapping[str, float | None]]) -> Iterator[Shown]:
+    """All slices of a rank's records; waits are args of its ops, by their row."""
+    for draw, table in ((_task, records.tasks), (_plane, records.planes), (_call, records.host)):
+        for row in range(len(table)):
+            yield draw(records, row)
+    for row in range(len(records.ops)):
+        yield _op(records, row, waits.get(row, {}))
+
+
+def _task(records: Records, row: int) -> Shown:
+    table = records.tasks
+    names = {
+        "task_type": _name(records, table.task_type[row]),
+        "op_type": _name(records, table.op_type[row]),
+        "input_shapes": _name(records, table.input_shapes[row]),
+        "output_shapes": _name(records, table.output_shapes[row]),
+        "input_types": _name(records, table.input_types[row]),
+    }
+    numbers = {
+        "task_id": _given(table.task[row]),
+        "graph": _given(table.graph[row], NO_GRAPH),
+        "stream_id": _given(table.stream[row]),
+        "batch_id": _given(table.batch[row]),
+        "context_id": _given(table.context[row], NO_CONTEXT),
+        "connection_id": _given(table.connection[row]),
+        "blocks": _given(table.blocks[row]),
+    }
+    label, args = f"Stream {table.stream[row]}", _args("task", numbers, names)
+    return _shown(records, "Ascend Hardware", label, table, row, args)
+
+
+def _op(records: Records, row: int, waits: Mapping[str, float | None] = NO_WAITS) -> Shown:
+    table = records.ops
+    names = {
+        "data_type": _name(records, table.data_type[row]),
+        "algorithm": _name(records, table.algorithm[row]),
+    }
+    numbers = {
+        "count": _given(table.count[row]),
+        "graph": _given(table.graph[row], NO_GRAPH),
+        "connection_id": _given(table.connection[row]),
+        **waits,
+    }
+    label = f"{_name(records, table.group[row])} Communication"
+    args = _args("communication", numbers, names)
+    return _shown(records, "Communication", label, table, row, args)
+
+
+def _plane(records: Records, row: int) -> Shown:
+    table = records.planes
+    moves = bool(table.size_bytes[row] > 0)
+    bandwidth = float(table.bandwidth[row])
+    names = {
+        "link_type": _name(records, table.link[row]),
+        "transport_type": _name(records, table.transport[row]),
+        "data_type": _name(records, table.data_type[row]),
+        "op": _name(records, table.op[row]),
+        "notify_id": _name(records, table.notify[row]),
+    }
+    numbers = {
+        "src_rank": _given(table.source_rank[row]),
+        "dst_rank": _given(table.target_rank[row], NO_ID),
+        "size_bytes": int(table.size_bytes[row]) if moves else None,
+        "bandwidth_gb_s": rounded(bandwidth) if moves and not math.isnan(bandwidth) else None,
+        "stream_id": _given(table.stream[row]),
+        "task_id": _given(table.task[row]),
+        "context_id": _given(table.context[row], NO_CONTEXT),
+        "graph": _given(table.graph[row], NO_GRAPH),
+    }
+    label = f"{_name(records, table.group[row])} Plane {table.plane[row]}"
+    return _shown(records, "Communication", label, table, row, _args("hccl", numbers, names))
+
+
+def _call(records: Records, row: int) -> Shown:
+    table = records.host
+    numbers = {
+        "connection_id": _given(table.connection[row]),
+        "process_id": _given(table.process[row]),
+    }
+    layer, label = _name(records, table.layer[row]), f"Thread {table.thread[row]}"
+    args = _args("host", numbers, {"level": _name(records, table.level[row])})
+    return _shown(records, layer, label, table, row, args)
+
+
+def _shown(
+    records: Records,
+    layer: str,
+    label: str,
+    table: Tasks | CommunicationOps | PlaneTasks | HostEvents,
+    row: int,
+    args: tuple[Arg, ...],
+) -> Shown:
+    start, end = int(table.start_ns[row]), int(table.end_ns[row])
+    name = _name(records, table.name[row])
+    return Shown(records.rank, layer, label, start, end - start, name, args)
+
+
+def _name(records: Records, code: int) -> str:
+    return records.strings[int(code)]
+
+
+def _given(value: int, absent: int = NO_ID) -> int | None:
+    return None if value == absent else int(value)
+
+
+def _args(
+    kind: str, numbers: Mapping[str, float | None], names: Mapping[str, str] | None = None
+) -> tuple[Arg, ...]:
+    """Args in order of their names, without those that are not given."""
+    held: dict[str, float | str | None] = {**numbers, **(names or {})}
+    return tuple(
+        Arg(kind, name, value) for name, value in sorted(held.items()) if value not in (None, "")
+    )
+
+
+def _arrows(records: Records) -> Iterator[tuple[Shown, Shown]]:
+    flows = records.flows
+    for ends in zip(
+        flows.source_kind.tolist(),
+        flows.source_row.tolist(),
+        flows.target_kind.tolist(),
+        flows.target_row.tolist(),
+        strict=True,
+    ):
+        pair = _arrow_end(records, *ends[:2]).bare, _arrow_end(records, *ends[2:]).bare
+        yield pair if pair[0].start_ns <= pair[1].start_ns else pair[::-1]
+
+
+def _arrow_end(records: Records, kind: int, row: int) -> Shown:
+    draw = {FlowEnd.HOST: _call, FlowEnd.TASK: _task, FlowEnd.OP: _op, FlowEnd.PLANE: _plane}
+    return draw[FlowEnd(kind)](records, row)
+
+
+def _counters(records: Records) -> Iterator[Counter]:
+    series, samples = records.series, records.samples
+    held: dict[int, list[tuple[int, float]]] = {}
+    for row, time, value in zip(
+        samples.series.tolist(), samples.time_ns.tolist(), samples.value.tolist(), strict=True
+    ):
+        held.setdefault(row, []).append((time, value))
+    for row in range(len(series)):
+        label = (_name(records, series.group[row]), _name(records, series.name[row]))
+        unit = _name(records, series.unit[row])
+        yield Counter(records.rank, *label, unit, tuple(sorted(held.get(row, []))))
+
+
+def _detail_rows(records: Records) -> dict[tuple[int, str], list[str]]:
+    drawn = list(_detail(records, {}))
+    layers = {one.layer for one in drawn}
+    above, below = ["Ascend Hardware", "Communication"], ["CANN"]
+    found = {
+        (records.rank, layer): sorted({one.row for one in drawn if one.layer == layer}, key=natural)
+        for layer in [*above, *sorted(layers - {*above, *below}), *below]
+        if layer in layers
+    }
+    counters = sorted(_counters(records), key=_place_of_counter)
+    if counters:
+        found[records.rank, "Counters"] = [f"{one.group} / {one.name}" for one in counters]
+    return found
+
+
+def _place_of_counter(one: Counter) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
+    return natural(one.group), natural(one.name)

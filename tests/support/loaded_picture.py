@@ -1,0 +1,167 @@
+"""Slices, arrows, counters and rows of a loaded trace of either format, by SQL alone."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import cached_property
+
+from tests.support.expected_picture import ALL_RANKS, STEPS, Arg, Counter, Shown, rounded
+from tests.support.perfetto_sql import TraceProcessor
+
+__all__ = ["NOTES", "LoadedPicture", "LoadedTrack", "Place", "json_place"]
+
+Place = tuple[int, str, str]
+"""Rank, layer and row."""
+
+NOTES = "Notes"
+"""The layer of what whoever opens the file should know; nothing of it is in a profile."""
+_RANK = re.compile(r"Rank (\d+)(?: (.+))?")
+
+
+@dataclass(frozen=True)
+class LoadedTrack:
+    """One track of a protobuf trace: its names from the root on, and what orders it."""
+
+    id: int
+    parent: int | None
+    path: tuple[str, ...]
+    order: int
+    description: str
+    row: int | None
+    """Tracks that the UI merges into one row share this number."""
+
+    @property
+    def rank(self) -> int:
+        """The rank whose group the track lies in."""
+        numbers = [match[1] for name in self.path[1:] if (match := _RANK.fullmatch(name))]
+        return int(numbers[0]) if numbers else ALL_RANKS
+
+    @property
+    def place(self) -> Place:
+        """Rank, layer and row; a name that repeats the one above it stands for both."""
+        if self.path[0] == NOTES:
+            return ALL_RANKS, NOTES, " ".join(self.path[1:])
+        if self.rank == ALL_RANKS:
+            return ALL_RANKS, "", STEPS
+        layer, *below = [name for name in self.path[1:] if not _RANK.fullmatch(name)] or [""]
+        if len(below) > 1 and below[-1].startswith(below[-2]):
+            del below[-2]
+        return self.rank, layer, " ".join(below)
+
+
+@dataclass(frozen=True)
+class LoadedPicture:
+    """A trace in the trace processor; zero_ns is the moment that JSON times count from."""
+
+    processor: TraceProcessor
+    is_json: bool
+    zero_ns: int = 0
+
+    @cached_property
+    def tracks(self) -> dict[int, LoadedTrack]:
+        """All tracks of a protobuf trace."""
+        found = self.processor.rows(
+            "SELECT id, parent_id, name, track_group_id,"
+            " extract_arg(source_arg_set_id, 'sibling_order_rank'),"
+            " extract_arg(source_arg_set_id, 'description') FROM track"
+        )
+        names = {track: (name, parent) for track, parent, name, *_ in found}
+
+        def path(track: int) -> tuple[str, ...]:
+            name, parent = names[track]
+            return (*(() if parent is None else path(parent)), name)
+
+        return {
+            track: LoadedTrack(track, parent, path(track), order, description or "", row)
+            for track, parent, _, row, order, description in found
+        }
+
+    @cached_property
+    def places(self) -> dict[int, Place]:
+        """Rank, layer and row of each track."""
+        if not self.is_json:
+            return {track.id: track.place for track in self.tracks.values()}
+        found = self.processor.rows(
+            "SELECT thread_track.id, process.name, thread.name FROM thread_track"
+            " JOIN thread USING (utid) LEFT JOIN process USING (upid)"
+        )
+        return {track: json_place(process, thread) for track, process, thread in found}
+
+    @cached_property
+    def by_id(self) -> dict[int, Shown]:
+        """All slices by their id, without notes."""
+        args = self._args()
+        found = self.processor.rows("SELECT id, track_id, ts, dur, name, arg_set_id FROM slice")
+        return {
+            slice_id: Shown(
+                *self.places[track],
+                start + self.zero_ns,
+                length,
+                name,
+                tuple(sorted(args[arg_set])),
+            )
+            for slice_id, track, start, length, name, arg_set in found
+            if self.places[track][1] != NOTES
+        }
+
+    def _args(self) -> dict[int | None, list[Arg]]:
+        """The args of each set; the keys of JSON say nothing of what a slice stands for."""
+        found: dict[int | None, list[Arg]] = defaultdict(list)
+        rows = self.processor.rows(
+            "SELECT arg_set_id, key, int_value, real_value, string_value FROM args"
+            " WHERE arg_set_id IN (SELECT arg_set_id FROM slice)"
+        )
+        for arg_set, key, integer, real, string in rows:
+            kind, _, name = key.partition(".")
+            value = integer if integer is not None else string if real is None else rounded(real)
+            found[arg_set].append(Arg(kind, name, value))
+        return found
+
+    def arrows(self) -> list[tuple[Shown, Shown]]:
+        """The two ends of each arrow, without args."""
+        found = self.processor.rows("SELECT slice_out, slice_in FROM flow")
+        return [(self.by_id[source].bare, self.by_id[target].bare) for source, target in found]
+
+    def counters(self) -> list[Counter]:
+        """All counters; JSON has no units, so there the unit is a part of the name."""
+        samples: dict[int, list[tuple[int, float]]] = defaultdict(list)
+        for track, time, value in self.processor.rows("SELECT track_id, ts, value FROM counter"):
+            samples[track].append((time + self.zero_ns, value))
+        return [
+            Counter(*label, tuple(sorted(samples[track])))
+            for track, label in self._counter_labels().items()
+        ]
+
+    def _counter_labels(self) -> dict[int, tuple[int, str, str, str]]:
+        if self.is_json:
+            rows = self.processor.rows(
+                "SELECT t.id, process.name, t.name FROM process_counter_track t"
+                " JOIN process USING (upid)"
+            )
+            return {track: (_rank_of(process), "", name, "") for track, process, name in rows}
+        units: dict[int, str | None] = dict(
+            self.processor.rows("SELECT id, unit FROM counter_track")
+        )
+        return {
+            track.id: (track.rank, track.path[-2], track.path[-1], units[track.id] or "")
+            for track in self.tracks.values()
+            if track.id in units
+        }
+
+
+def json_place(process: str | None, thread: str) -> Place:
+    """Rank, layer and row of a thread of a JSON trace."""
+    if process == NOTES:
+        return ALL_RANKS, NOTES, thread
+    match = _RANK.fullmatch(process or "")
+    if match is None or match[2] is None:
+        return ALL_RANKS, "", STEPS
+    return int(match[1]), match[2], thread
+
+
+def _rank_of(process: str) -> int:
+    match = _RANK.fullmatch(process)
+    assert match is not None
+    return int(match[1])

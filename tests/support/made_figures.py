@@ -1,0 +1,204 @@
+"""The report of an export that nobody made, of any number of ranks and steps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from timeline.figures.figures import Figures
+from timeline.figures.table import Table
+from timeline.figures.verdict import Verdict
+from timeline.reports.export_report import ExportReport, OutputFile, RankReport
+
+__all__ = ["made_report"]
+
+MILLISECOND_NS = 1_000_000
+
+
+def made_report(
+    ranks: int, steps: int, *, word: str = "", names: int = 300, phases: bool = True
+) -> ExportReport:
+    """A report with figures of random steps and operators.
+
+    word: is part of every text. names: operators of each rank. phases: whether steps have them.
+    """
+    chance = np.random.default_rng(1)
+    figures = Figures(
+        overlap=(overlap := _overlap(chance, ranks, steps)),
+        steps=_steps(chance, overlap, steps, phases=phases),
+        operators=_operators(chance, ranks, names, word),
+        longest_ops=_longest_ops(chance, ranks, word),
+        waiting=_waiting(chance, ranks),
+        collectives=_collectives(chance, ranks, word),
+        links=_links(chance, ranks, word),
+    )
+    return ExportReport(
+        kind="summary",
+        outputs=(
+            OutputFile(
+                Path(f"{word}.pftrace"), "pftrace", 1234, 10, tuple(range(steps)), (0, 9), 0
+            ),
+        ),
+        ranks=tuple(
+            RankReport(
+                rank=rank,
+                device=None,
+                source=Path(f"/{word}/rank{rank}"),
+                layout=word,
+                tasks=9,
+                communication_tasks=9,
+                communication_ops=9,
+                steps=steps,
+                graphs=(1,),
+                offset_ns=0,
+                drift_ppb=0,
+                align="recorded",
+                spread_ns=None,
+                matched_ops=0,
+            )
+            for rank in range(ranks)
+        ),
+        overlap=(),
+        steps=tuple(range(1, steps + 1)),
+        figures=figures,
+        verdict=Verdict.of(figures),
+        warnings=(f"a warning {word}",),
+        suggestion=f"tlexport {word}",
+    )
+
+
+def _parts(chance: np.random.Generator, count: int, scale: int) -> dict[str, np.ndarray]:
+    computing, not_overlapped, free = chance.integers(1, scale * MILLISECOND_NS, (3, count))
+    overlapped = chance.integers(0, computing)
+    copies = chance.integers(0, free)
+    return {
+        "span_ns": computing + not_overlapped + free,
+        "computing_ns": computing,
+        "communication_ns": overlapped + not_overlapped,
+        "not_overlapped_ns": not_overlapped,
+        "free_ns": free,
+        "copies_ns": copies,
+        "idle_ns": free - copies,
+    }
+
+
+def _overlap(chance: np.random.Generator, ranks: int, steps: int) -> Table:
+    parts = _parts(chance, ranks, 100)
+    step_ns = np.ma.masked_array(parts["span_ns"] // max(1, steps), np.full(ranks, not steps))
+    head = {"rank": np.arange(ranks), "steps": np.full(ranks, steps), "step_ns": step_ns}
+    none = np.ma.masked_equal(np.full(ranks, -1), -1)
+    return Table({**head, **parts, "outside_ns": none, "before_ns": none})
+
+
+def _steps(chance: np.random.Generator, overlap: Table, steps: int, *, phases: bool) -> Table:
+    rank = np.repeat(overlap["rank"], steps)
+    step = np.tile(np.arange(1, steps + 1), len(overlap))
+    parts = _parts(chance, len(rank), 5)
+    start_ns = step * 20 * MILLISECOND_NS + chance.integers(0, 1000, len(rank))
+    lengths = chance.integers(1, MILLISECOND_NS, (3, len(rank)))
+    names = ("fp_bp_ns", "tail_ns", "interval_ns")
+    columns = {
+        "rank": rank,
+        "graph": np.ma.masked_array(np.ones(len(rank), np.int64), np.ones(len(rank), np.bool_)),
+        "step": step,
+        "start_ns": start_ns,
+        "end_ns": start_ns + parts["span_ns"],
+        "device_start_ns": start_ns,
+        **{name: np.ma.masked_array(own, np.zeros(len(own), bool)) for name, own in parts.items()},
+        **{
+            name: np.ma.masked_array(own, np.full(len(own), not phases))
+            for name, own in zip(names, lengths, strict=True)
+        },
+    }
+    return Table(columns)
+
+
+def _operators(chance: np.random.Generator, ranks: int, names: int, word: str) -> Table:
+    count = ranks * names
+    own = np.tile(np.arange(names), ranks)
+    scope = "Default/" + "scope/" * 8
+    runs, shortest_ns = chance.integers(1, 100, count), chance.integers(1, 1000, count)
+    longest_ns = shortest_ns + chance.integers(0, 100_000, count)
+    return Table(
+        {
+            "rank": np.repeat(np.arange(ranks), names),
+            "communication": (own % 10 == 0).astype(np.int64),
+            "type": np.array([f"Type{at % 40}{word}" for at in own.tolist()], object),
+            "core": np.array([f"AI_CORE{word}"] * count, object),
+            "name": np.array([f"{scope}op{at}{word}" for at in own.tolist()], object),
+            "shapes": np.array([f"{at},8{word}" for at in own.tolist()], object),
+            "count": runs,
+            "total_ns": runs * (shortest_ns + longest_ns) // 2,
+            "shortest_ns": shortest_ns,
+            "longest_ns": longest_ns,
+        }
+    )
+
+
+def _waiting(chance: np.random.Generator, ranks: int) -> Table:
+    names = (
+        "shared",
+        "alone",
+        "times_last",
+        "waited_ns",
+        "caused_ns",
+        "compute_late_ns",
+        "host_late_ns",
+        "slowest_ns",
+    )
+    columns = {name: chance.integers(1, MILLISECOND_NS, ranks) for name in names}
+    return Table({"rank": np.arange(ranks), **columns})
+
+
+def _collectives(chance: np.random.Generator, ranks: int, word: str) -> Table:
+    waited_ns, transfer_ns = chance.integers(1, MILLISECOND_NS, (2, ranks))
+    speed = chance.random(ranks) * 50
+    return Table(
+        {
+            "rank": np.arange(ranks),
+            "kind": np.array([f"AllReduce{word}"] * ranks, object),
+            "group": np.array([f"Group {rank % 3}{word}" for rank in range(ranks)], object),
+            "count": np.full(ranks, 5),
+            "size_bytes": chance.integers(1, 10**9, ranks),
+            "moved_bytes": chance.integers(1, 10**9, ranks),
+            "total_ns": waited_ns + transfer_ns,
+            "waited_ns": waited_ns,
+            "transfer_ns": transfer_ns,
+            "bandwidth_gb_s": np.ma.masked_array(speed, speed < 1),
+        }
+    )
+
+
+def _links(chance: np.random.Generator, ranks: int, word: str) -> Table:
+    source = np.repeat(np.arange(ranks), 2)
+    size_bytes = chance.integers(1, 10**9, len(source))
+    total_ns = chance.integers(1, MILLISECOND_NS, len(source))
+    return Table(
+        {
+            "rank": source,
+            "source_rank": source,
+            "target_rank": (source + np.tile([1, 2], ranks)) % ranks,
+            "link": np.array([f"HCCS{word}"] * len(source), object),
+            "count": np.full(len(source), 8),
+            "size_bytes": size_bytes,
+            "total_ns": total_ns,
+            "bandwidth_gb_s": size_bytes / total_ns,
+        }
+    )
+
+
+def _longest_ops(chance: np.random.Generator, ranks: int, word: str) -> Table:
+    count = ranks * 20
+    given = np.ma.masked_array(np.ones(count, np.int64), np.zeros(count, np.bool_))
+    return Table(
+        {
+            "rank": np.repeat(np.arange(ranks), 20),
+            "name": np.array([f"hcom_allReduce_{at}{word}" for at in range(count)], object),
+            "group": np.array([f"group{word}"] * count, object),
+            "graph": given,
+            "step": given,
+            "start_ns": chance.integers(0, 10**9, count),
+            "duration_ns": chance.integers(1, 10**7, count),
+        }
+    )

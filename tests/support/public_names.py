@@ -1,0 +1,20 @@
+"""The names that the library offers, in the order of `timeline.__all__`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import timeline
+
+
+def members() -> Iterator[tuple[str, Any]]:
+    """Every public name with what it stands for; classes with their public members."""
+    for name in timeline.__all__:
+        found = getattr(timeline, name)
+        yield name, found
+        if inspect.isclass(found) and not issubclass(found, Exception):
+            for member, own in sorted(vars(found).items()):
+                if not member.startswith("_") and (callable(own) or isinstance(own, property)):
+                    yield f"{name}.{member}", own

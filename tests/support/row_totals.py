@@ -1,0 +1,121 @@
+"""What each row of a loaded trace of either format holds: counts, busy time and ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tests.support.drawn_slices import drawn_rows
+from tests.support.perfetto_sql import TraceProcessor
+
+__all__ = ["CounterTotals", "Row", "RowTotals", "counter_totals", "row_totals", "rows_of"]
+
+Row = tuple[str, ...]
+"""The names on the way to a row, outermost first; process and thread in JSON."""
+
+
+@dataclass(frozen=True)
+class RowTotals:
+    """What the slices of one row stand for.
+
+    count and busy_ns: the records behind them and their summed length; drawn: the slices there
+    are; gathered: those of them that stand for several; continued: those that go on from the
+    part before; first_ns and last_ns: the first start and the last end.
+    """
+
+    count: int
+    busy_ns: int
+    drawn: int
+    gathered: int
+    continued: int
+    first_ns: int
+    last_ns: int
+
+    def __add__(self, other: RowTotals) -> RowTotals:
+        return RowTotals(
+            self.count + other.count,
+            self.busy_ns + other.busy_ns,
+            self.drawn + other.drawn,
+            self.gathered + other.gathered,
+            self.continued + other.continued,
+            min(self.first_ns, other.first_ns),
+            max(self.last_ns, other.last_ns),
+        )
+
+
+@dataclass(frozen=True)
+class CounterTotals:
+    """The samples of one counter: how many, their range, and the first and the last moment."""
+
+    count: int
+    least: float
+    greatest: float
+    first_ns: int
+    last_ns: int
+
+    def __add__(self, other: CounterTotals) -> CounterTotals:
+        return CounterTotals(
+            self.count + other.count,
+            min(self.least, other.least),
+            max(self.greatest, other.greatest),
+            min(self.first_ns, other.first_ns),
+            max(self.last_ns, other.last_ns),
+        )
+
+
+def rows_of(processor: TraceProcessor, *, is_json: bool) -> dict[int, Row]:
+    """The row of each track; lanes of a row share it."""
+    if not is_json:
+        return drawn_rows(processor)
+    threads = processor.rows(
+        "SELECT thread_track.id, process.name, thread.name FROM thread_track"
+        " JOIN thread USING (utid) LEFT JOIN process USING (upid)"
+    )
+    counters = processor.rows(
+        "SELECT t.id, process.name, t.name FROM process_counter_track t JOIN process USING (upid)"
+    )
+    return {track: (process or "", name) for track, process, name in (*threads, *counters)}
+
+
+def row_totals(processor: TraceProcessor, *, is_json: bool) -> dict[Row, RowTotals]:
+    """What each row with slices holds, lanes together; a gathered slice tells what it stands for.
+
+    A continued slice is no record of its own, so it adds its length but no count.
+    """
+    kind = "args" if is_json else "debug"
+    rows = rows_of(processor, is_json=is_json)
+    found: dict[Row, RowTotals] = {}
+    for track, *numbers in processor.rows(
+        f"""
+        WITH known AS (
+          SELECT track_id, ts, dur,
+            extract_arg(arg_set_id, '{kind}.busy_ns') AS busy,
+            coalesce(extract_arg(arg_set_id, '{kind}.count'),
+                     extract_arg(arg_set_id, 'communication.count')) AS stands,
+            extract_arg(arg_set_id, '{kind}.continued') AS continued
+          FROM slice
+        )
+        SELECT track_id,
+          sum(CASE WHEN busy IS NOT NULL THEN stands WHEN continued THEN 0 ELSE 1 END),
+          sum(coalesce(busy, dur)), count(*), count(busy), count(continued), min(ts), max(ts + dur)
+        FROM known GROUP BY track_id
+        """
+    ):
+        own = RowTotals(*numbers)
+        row = rows[track]
+        if row[0] != "Notes":  # they stand for no records
+            found[row] = found[row] + own if row in found else own
+    return found
+
+
+def counter_totals(processor: TraceProcessor, *, is_json: bool) -> dict[Row, CounterTotals]:
+    """The samples of each counter."""
+    rows = rows_of(processor, is_json=is_json)
+    found: dict[Row, CounterTotals] = {}
+    for track, *numbers in processor.rows(
+        "SELECT track_id, count(*), min(value), max(value), min(ts), max(ts)"
+        " FROM counter GROUP BY track_id"
+    ):
+        own = CounterTotals(*numbers)
+        row = rows[track]
+        found[row] = found[row] + own if row in found else own
+    return found

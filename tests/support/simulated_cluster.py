@@ -1,0 +1,157 @@
+"""The collectives of a cluster whose clocks and late ranks are known, from a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from timeline.analysis.collectives import RankCollectives, rank_collectives
+from timeline.columns.columns import Int64
+from timeline.columns.strings import StringPool
+from timeline.records.clock import ClockMove
+from timeline.records.tables import NO_GRAPH, CommunicationOps, Records, Tasks
+
+STEP_NS = 40_000_000
+COMPUTE_NS = 300_000
+TRANSFER_NS = 100_000
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """What every rank recorded, and what is true of it.
+
+    offsets_ns: (ranks,) what each clock is ahead; drifts_ppb: what it runs ahead more. last: for
+    each op, by its name, the rank that came last.
+    """
+
+    ranks: tuple[RankCollectives, ...]
+    records: tuple[Records, ...]
+    offsets_ns: Int64
+    drifts_ppb: Int64
+    last: Mapping[str, int]
+
+
+def grid_groups(ranks: int, width: int) -> list[tuple[int, ...]]:
+    """Rows and columns of ranks laid out in a grid, as tensor and data parallel groups are."""
+    rows = [tuple(range(at, min(at + width, ranks))) for at in range(0, ranks, width)]
+    columns = [tuple(range(at, ranks, width)) for at in range(min(width, ranks))]
+    return rows + columns
+
+
+def simulate(
+    ranks: int,
+    *,
+    width: int = 4,
+    groups: Sequence[tuple[int, ...]] | None = None,
+    ops: int = 40,
+    steps: int = 1,
+    kind: str = "allReduce",
+    noise_ns: int = 0,
+    offset_ns: int = 0,
+    late: Mapping[int, int] | None = None,
+    starved: Sequence[int] = (),
+    lost: float = 0.0,
+    drift_ppb: int = 0,
+    seed: int = 1,
+) -> Cluster:
+    """Simulate a cluster.
+
+    Every rank computes, then takes part in a collective of its groups in turn. Nobody leaves a
+    collective before the last has come.
+
+    Args:
+        groups: sets of ranks; rows and columns of a grid by default.
+        ops: collectives of each group over all steps.
+        noise_ns: standard deviation of what the record of an end is off.
+        offset_ns: largest amount by which a clock is ahead or behind.
+        late: how much longer each named rank takes before every collective.
+        starved: late ranks whose device idles meanwhile; others compute.
+        lost: share of the collectives that a rank did not record.
+        drift_ppb: largest amount by which a clock runs fast or slow, in ns a second.
+    """
+    generator = np.random.default_rng(seed)
+    late = late or {}
+    offsets_ns = generator.integers(-offset_ns, offset_ns + 1, ranks)
+    drifts_ppb = (
+        generator.integers(-drift_ppb, drift_ppb + 1, ranks) if drift_ppb else offsets_ns * 0
+    )
+    now_ns = generator.integers(0, 50_000, ranks)
+    spans: list[list[tuple[int, int, str, int]]] = [[] for _ in range(ranks)]
+    computing: list[list[tuple[int, int]]] = [[] for _ in range(ranks)]
+    last = {}
+    members = list(groups if groups is not None else grid_groups(ranks, width))
+    for number in range(ops):
+        for place, group in enumerate(members):
+            own = np.array(group)
+            takes_ns = COMPUTE_NS + generator.integers(0, 20_000, len(own))
+            waits_ns = np.array([late.get(rank, 0) for rank in group])
+            for rank, compute_ns, wait_ns in zip(
+                group, takes_ns.tolist(), waits_ns.tolist(), strict=True
+            ):
+                busy_ns = compute_ns + (0 if rank in starved else wait_ns)
+                computing[rank].append((now_ns[rank], now_ns[rank] + busy_ns))
+            start_ns = now_ns[own] + takes_ns + waits_ns
+            end_ns = int(start_ns.max()) + TRANSFER_NS
+            now_ns[own] = end_ns
+            name = f"hcom_{kind}__{place:03d}_{number}_1"
+            last[name] = int(own[np.argmax(start_ns)])
+            noise = (
+                np.abs(generator.normal(0, noise_ns, len(own))) if noise_ns else np.zeros(len(own))
+            )
+            recorded = generator.random(len(own)) >= lost
+            for rank, start, off, held in zip(
+                group, start_ns.tolist(), noise.tolist(), recorded.tolist(), strict=True
+            ):
+                if held:
+                    spans[rank].append((start, end_ns + int(off), name, number * steps // ops))
+    records = tuple(
+        _records(
+            rank,
+            spans[rank],
+            computing[rank],
+            ClockMove(int(offsets_ns[rank]), int(drifts_ppb[rank])),
+        )
+        for rank in range(ranks)
+    )
+    iterations = [np.array([span[3] for span in own], np.int64) for own in spans]
+    return Cluster(
+        tuple(rank_collectives(own, steps) for own, steps in zip(records, iterations, strict=True)),
+        records,
+        offsets_ns,
+        drifts_ppb,
+        last,
+    )
+
+
+def _records(
+    rank: int,
+    spans: list[tuple[int, int, str, int]],
+    computing: list[tuple[int, int]],
+    clock: ClockMove,
+) -> Records:
+    strings = StringPool()
+    ops = CommunicationOps.of(
+        len(spans),
+        {
+            "start_ns": [clock.of_moment(span[0]) for span in spans],
+            "end_ns": [clock.of_moment(span[1]) for span in spans],
+            "name": strings.codes(span[2] for span in spans),
+            "group": strings.codes(f"Group {span[2].split('_')[3]}" for span in spans),
+            "count": np.full(len(spans), 1 << 20),
+            "data_type": np.full(len(spans), strings.code("FP32")),
+        },
+    )
+    tasks = Tasks.of(
+        len(computing),
+        {
+            "start_ns": [clock.of_moment(span[0]) for span in computing],
+            "end_ns": [clock.of_moment(span[1]) for span in computing],
+            "stream": np.full(len(computing), 3),
+            "graph": np.full(len(computing), NO_GRAPH),
+            "name": np.full(len(computing), strings.code("MatMulV2")),
+            "compute": np.ones(len(computing), np.bool_),
+        },
+    )
+    return Records(rank, strings, tasks=tasks, ops=ops)
