@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from timeline.columns.constant import constant, is_constant
-from timeline.columns.spill import let_go
+from timeline.columns.spill import drop_pages
 from timeline.errors import OutputError
 from timeline.ranks import shared_columns
 from timeline.ranks.processes import Processes
@@ -81,7 +81,7 @@ def test_what_is_unpacked_is_what_was_packed(
     room = room_for_parcel()
     found, others = pickle.loads(pickle.dumps(Parcel((columns, more), room)))
     forget_room(room)
-    let_go()
+    drop_pages()
     assert others == more
     assert [own.dtype for own in found] == [own.dtype for own in columns]
     for own, packed in zip(found, columns, strict=True):
@@ -96,7 +96,7 @@ def test_large_columns_do_not_travel(executor: Processes) -> None:
     count = shared_columns.WORTH_BYTES // 8
     made = executor.submit(large_columns, count).result()
     for name, column in large_columns(count).items():
-        let_go()
+        drop_pages()
         np.testing.assert_array_equal(made[name], column)
     assert not made["numbers"].flags.writeable
     assert is_constant(made["one"])

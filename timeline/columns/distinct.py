@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from timeline.columns.chunks import chunks, compute_in_chunks
 from timeline.columns.columns import Codes, Int64, Rows
 from timeline.columns.constant import constant, is_constant
-from timeline.columns.spill import by_parts, parts_of
 
 __all__ = ["distinct", "distinct_pairs", "distinct_values", "spread", "translated"]
 
@@ -39,8 +39,8 @@ def distinct(values: npt.NDArray[_Integer]) -> npt.NDArray[_Integer]:
     if (dense := spread(values)) is not None:
         found, _ = _placed(values, *dense)
         return found
-    parts = [_ordered(values[part]) for part in parts_of(len(values))]
-    return _ordered(np.concatenate([values[:0], *parts]))
+    parts = [_sorted_distinct(values[chunk]) for chunk in chunks(len(values))]
+    return _sorted_distinct(np.concatenate([values[:0], *parts]))
 
 
 def distinct_values(values: npt.NDArray[_Integer]) -> tuple[npt.NDArray[_Integer], Rows]:
@@ -52,7 +52,7 @@ def distinct_values(values: npt.NDArray[_Integer]) -> tuple[npt.NDArray[_Integer
         return found, which.reshape(-1)
     least, _ = dense
     found, place = _placed(values, *dense)
-    return found, by_parts(len(values), np.intp, lambda part: place[values[part] - least])
+    return found, compute_in_chunks(np.intp, lambda some: place[some - least], values)
 
 
 def translated(
@@ -62,7 +62,7 @@ def translated(
     """What each value means, given what the distinct values do, ascending."""
     found, which = distinct_values(values)
     table = meaning(found)
-    return by_parts(len(which), table.dtype, lambda part: table[which[part]])
+    return compute_in_chunks(table.dtype, table.__getitem__, which)
 
 
 def distinct_pairs(first: Int64, second: Int64) -> tuple[npt.NDArray[np.int64], Rows]:
@@ -83,13 +83,13 @@ def _placed(
 ) -> tuple[npt.NDArray[_Integer], Codes]:
     """The distinct values; and for each number from the least on, how many of them are below."""
     held = np.zeros(places, np.bool_)
-    for part in parts_of(len(values)):
-        held[values[part] - least] = True
+    for chunk in chunks(len(values)):
+        held[values[chunk] - least] = True
     found = np.flatnonzero(held).astype(values.dtype, copy=False) + values.dtype.type(least)
     return found, np.cumsum(held, dtype=np.int32) - 1
 
 
-def _ordered(values: npt.NDArray[_Integer]) -> npt.NDArray[_Integer]:
+def _sorted_distinct(values: npt.NDArray[_Integer]) -> npt.NDArray[_Integer]:
     """The distinct of a few values: some ten times faster than with the hash table of NumPy."""
     ordered = np.sort(values)
     is_first = np.ones(len(ordered), np.bool_)

@@ -1,4 +1,4 @@
-"""Turns intervals into the order and depth of their edges, and finds what encloses a moment."""
+"""Nested intervals: the order and depth of their edges, and which are open at a moment."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from timeline.columns.columns import Bool, Int64, Rows, picked
-from timeline.columns.spill import kept
+from timeline.columns.columns import Bool, Int64, Rows, sort_rows, take
 
 __all__ = ["Edges", "edges_of", "innermost", "latest_open", "parents_of", "pieces_of"]
 
@@ -106,13 +105,13 @@ def pieces_of(start_ns: Int64, end_ns: Int64, least: int = PIECE_ROWS) -> Iterat
     Rows of a run are in order of start, the outer one first, and runs in order of time, so
     whatever depends on nesting can be worked out run by run, in little memory.
     """
-    order = None if _in_order(start_ns, end_ns) else kept(np.lexsort((-end_ns, start_ns)))
+    order = None if _in_order(start_ns, end_ns) else sort_rows(start_ns, -end_ns)
     rows = np.arange(len(start_ns)) if order is None else order
     if len(rows) <= least:
         yield rows
         return
-    ordered = start_ns if order is None else picked(start_ns, order)
-    reach_ns = np.maximum.accumulate(end_ns if order is None else picked(end_ns, order))
+    ordered = start_ns if order is None else take(start_ns, order)
+    reach_ns = np.maximum.accumulate(end_ns if order is None else take(end_ns, order))
     # An interval without length at a moment where another ends or begins stays with it.
     quiet = np.flatnonzero(ordered[1:] > reach_ns[:-1]) + 1
     del ordered, reach_ns

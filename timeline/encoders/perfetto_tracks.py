@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from timeline.columns.chunks import chunks, one_by_one
 from timeline.columns.columns import Bool, Int64, Rows
 from timeline.columns.nesting import edges_of, pieces_of
-from timeline.columns.spill import let_go, parts_of
 from timeline.encoders.protobuf_rows import (
     Bytes,
     Fixed64,
@@ -249,7 +249,7 @@ def _encode_slices(track: Track, slices: Slices, sequence: int, first_ns: int) -
     )
     most_arrows = _most_arrows(slices.arrows)
     rows_at_once = max(LEAST_BLOCK_ROWS, BLOCK_BYTES // (64 + 10 * most_arrows))
-    for events in _events(slices, first_ns, rows_at_once):
+    for events in one_by_one(_events(slices, first_ns, rows_at_once)):
         row = events.row
         begin: list[Piece] = [
             Bytes(_TYPE_BEGIN + _NAME_IID),
@@ -266,7 +266,6 @@ def _encode_slices(track: Track, slices: Slices, sequence: int, first_ns: int) -
             ],
             len(row),
         )
-        let_go()
 
 
 def _event(
@@ -288,9 +287,9 @@ def _event(
 def _uses(codes: npt.NDArray[Any], present: Bool | None, pool_size: int) -> Int64:
     """How often each code occurs where it is present."""
     uses = np.zeros(pool_size, np.intp)
-    for part in parts_of(len(codes)):
-        own = codes[part] if present is None else codes[part][present[part]]
-        uses += np.bincount(own, minlength=pool_size)
+    for chunk in chunks(len(codes)):
+        used = codes[chunk] if present is None else codes[chunk][present[chunk]]
+        uses += np.bincount(used, minlength=pool_size)
     return uses
 
 

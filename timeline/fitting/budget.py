@@ -8,8 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from timeline.columns.columns import Float64, Int64, Rows
-from timeline.columns.spill import kept
+from timeline.columns.columns import Float64, Int64, Rows, sort_rows
 from timeline.fitting.coarsen import (
     EXACT,
     Resolution,
@@ -78,9 +77,7 @@ class Excerpts:
         if id(track) not in self._orders:
             start_ns = content.start_ns
             in_order = bool((start_ns[1:] >= start_ns[:-1]).all())
-            self._orders[id(track)] = (
-                None if in_order else kept(np.argsort(start_ns, kind="stable"))
-            )
+            self._orders[id(track)] = None if in_order else sort_rows(start_ns)
         return self._orders[id(track)]
 
 

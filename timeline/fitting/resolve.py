@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from timeline.columns.chunks import one_by_one
 from timeline.columns.columns import Int64
 from timeline.columns.distinct import distinct, distinct_values
-from timeline.columns.spill import let_go
 from timeline.fitting.coarsen import EXACT, Resolution, coarse_of, coarsen, drawn, thin
 from timeline.tracks.layers import IMPORTANCE, NOUNS, LayerKey, layer_of
 from timeline.tracks.model import GATHERED, Samples, Slices, Track
@@ -55,12 +55,11 @@ def resolve(tracks: Sequence[Track], plan: Plan) -> tuple[list[Track], list[Reso
     """
     made: list[Track] = []
     totals: dict[LayerKey, list[int]] = {}
-    for track in tracks:
+    for track in one_by_one(tracks):
         layer, content = layer_of(track), track.content
         if layer is None:
             made.append(track)
             continue
-        let_go()
         resolution = plan.resolutions[layer]
         if isinstance(content, Slices):
             content = _at_resolution(content, resolution)

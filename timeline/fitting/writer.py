@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from timeline.analysis.rank_facts import RankFacts
-from timeline.columns.spill import let_go
+from timeline.columns.chunks import one_by_one
 from timeline.encoders.formats import Format
 from timeline.encoders.packing import SMALL, Tally, Workers
 from timeline.encoders.sink import Draft, publish_all, write_draft
@@ -210,8 +210,7 @@ class Writer:
 def first_moment_ns(tracks: Sequence[Track]) -> int:
     """The first moment of any slice or sample, 0 where there is none."""
     firsts = []
-    for track in tracks:
-        let_go()
+    for track in one_by_one(tracks):
         if isinstance(track.content, Slices) and len(track.content):
             firsts.append(int(track.content.start_ns.min()))
         elif isinstance(track.content, Samples) and len(track.content):
@@ -222,8 +221,7 @@ def first_moment_ns(tracks: Sequence[Track]) -> int:
 def last_moment_ns(tracks: Sequence[Track]) -> int:
     """The last moment of any slice or sample, 0 where there is none."""
     lasts = []
-    for track in tracks:
-        let_go()
+    for track in one_by_one(tracks):
         if isinstance(track.content, Slices) and len(track.content):
             lasts.append(int(track.content.end_ns.max()))
         elif isinstance(track.content, Samples) and len(track.content):

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.columns.constant import constant, is_constant
-from timeline.columns.spill import aligned, let_go_with_others, write_at
+from timeline.columns.spill import align, watch_mapping, write_at
 
 __all__ = ["Letter", "Parcel", "forget_room", "room_for_parcel"]
 
@@ -157,7 +157,7 @@ def _written(room: int, columns: Iterable[memoryview]) -> list[tuple[int, int]]:
     for column in columns:
         write_at(room, column, at)
         places.append((at, column.nbytes))
-        at = aligned(at + column.nbytes)
+        at = align(at + column.nbytes)
     return places
 
 
@@ -165,7 +165,7 @@ def _unpacked(path: str, rest: bytes, places: Sequence[tuple[int, int]]) -> Any:
     """What was packed; its columns are read-only, and read from the file when they are used."""
     file = _rooms.pop(path)
     mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    let_go_with_others(mapping)
+    watch_mapping(mapping)
     first = np.frombuffer(mapping, np.uint8).ctypes.data
     _opened[first] = _Opened(file, path, os.fstat(file.fileno()).st_ino, first, len(mapping))
     weakref.finalize(mapping, _closed, first).atexit = False
@@ -228,5 +228,5 @@ def _mapped(path: str, number: int) -> mmap.mmap:
         mapping = mmap.mmap(room, 0, access=mmap.ACCESS_READ)
     finally:
         os.close(room)
-    let_go_with_others(mapping)
+    watch_mapping(mapping)
     return mapping

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from timeline.columns.columns import Float64, Int64, Pile, Rows
+from timeline.columns.columns import Float64, Int64, Rows, TableBuilder
 from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct
 from timeline.columns.numbering import Numbering
@@ -107,7 +107,9 @@ class CounterReader:
     """Collects samples, and numbers the series that they are of."""
 
     _series: Numbering[_SeriesKey] = field(default_factory=Numbering)
-    _samples: Pile[CounterSamples] = field(default_factory=lambda: Pile(CounterSamples))
+    _samples: TableBuilder[CounterSamples] = field(
+        default_factory=lambda: TableBuilder(CounterSamples)
+    )
 
     def add(self, parts: Iterable[CounterEvents]) -> None:
         """Take the samples out of events."""
