@@ -20,7 +20,7 @@ from timeline.columns.columns import (
     take,
 )
 from timeline.columns.constant import constant, is_constant
-from timeline.columns.distinct import distinct, distinct_values, spread
+from timeline.columns.distinct import dense_range, distinct, distinct_values
 from timeline.records.tables import NO_CONTEXT, NO_ID, Tasks
 
 __all__ = [
@@ -54,7 +54,7 @@ class Lookup:
         keys = columns[key]
         self._least, self._row_at = 0, np.empty(0, np.int32)
         self._order, self._sorted = np.empty(0, np.intp), keys[:0]
-        if dense := spread(keys):
+        if dense := dense_range(keys):
             self._least, places = dense
             # One place more, which is every key's that is not there.
             self._row_at = np.full(places + 1, -1, np.int32)
@@ -111,7 +111,7 @@ def pairs_by_key(left: Int64, right: Int64) -> tuple[Rows, Rows]:
 
 def _matches_in(ordered: Int64) -> Callable[[Int64], tuple[Rows, Rows, Rows]]:
     """What tells which of some keys are among keys in order, and where those begin and end."""
-    if not (dense := spread(ordered)):
+    if not (dense := dense_range(ordered)):
 
         def sought(keys: Int64) -> tuple[Rows, Rows, Rows]:
             first = np.searchsorted(ordered, keys, side="left")
