@@ -200,11 +200,11 @@ def test_short_durations(duration_ns: int, spelled: str) -> None:
 SLOW = """
 import sys, time
 from timeline import jobs
-read = jobs.Crew._submit
+read = jobs.WorkerPool._submit
 def slowly(*given):
     time.sleep(0.4)
     return read(*given)
-jobs.Crew._submit = slowly
+jobs.WorkerPool._submit = slowly
 from timeline.cli.main import main
 sys.exit(main())
 """

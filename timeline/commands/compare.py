@@ -31,7 +31,7 @@ from timeline.progress import Progress
 from timeline.ranks.chosen_ranks import choose_ranks
 from timeline.ranks.rank_work import Request
 from timeline.ranks.reading import JoinedShares, read_shares
-from timeline.ranks.workers import crew_for
+from timeline.ranks.workers import worker_pool_for
 from timeline.records.clock import ClockMove
 from timeline.records.tables import NO_GRAPH, Omission
 from timeline.reports.comparison_report import ComparisonReport
@@ -192,9 +192,9 @@ class _Runs:
             clock=profile.reading.clock,
             named_operators=most_names(ranks),
         )
-        with crew_for(sources, profile.reading, profile.progress) as crew:
-            joined = read_shares(sources, request, crew, profile.path)
-        told = (*profile.notes, *crew.left_out(), *warnings_of(joined, self._selection, layers))
+        with worker_pool_for(sources, profile.reading, profile.progress) as workers:
+            joined = read_shares(sources, request, workers, profile.path)
+        told = (*profile.notes, *workers.left_out(), *warnings_of(joined, self._selection, layers))
         self._warnings += [f"{name}: {said}" for said in told]
         return joined
 

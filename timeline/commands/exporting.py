@@ -27,7 +27,7 @@ from timeline.profile import Profile
 from timeline.ranks.chosen_ranks import choose_ranks
 from timeline.ranks.rank_work import Request
 from timeline.ranks.reading import JoinedShares, read_shares, redrawn
-from timeline.ranks.workers import crew_for
+from timeline.ranks.workers import worker_pool_for
 from timeline.records.tables import Omission
 from timeline.reports.check_text import check_warnings
 from timeline.reports.export_report import (
@@ -74,26 +74,26 @@ def _exported(profile: Profile, selection: Selection, options: ExportOptions) ->
     asked = _request(selection, options, profile.reading, target, len(sources))
     written: Written | None = None
     try:
-        with crew_for(sources, profile.reading, profile.progress) as crew:
-            if crew.jobs > 1:
+        with worker_pool_for(sources, profile.reading, profile.progress) as workers:
+            if workers.jobs > 1:
                 form.load()
-            joined = read_shares(sources, asked, crew, profile.path)
+            joined = read_shares(sources, asked, workers, profile.path)
             layers = selection.layers_of(options.kind)
             warnings = (
                 *profile.notes,
-                *crew.left_out(),
+                *workers.left_out(),
                 *warnings_of(joined, selection, layers),
             )
             written = fit(
                 joined.shares,
-                lambda leading: redrawn(joined, crew, leading),
+                lambda leading: redrawn(joined, workers, leading),
                 options,
                 target,
                 form,
                 _describe(selection, options, joined, warnings),
                 joined.clock.wall_offset_ns,
                 profile.progress,
-                workers=crew.encoders(),
+                workers=workers.encoders(),
             )
         return _finish(written, joined, selection, options, profile, warnings)
     except BaseException:

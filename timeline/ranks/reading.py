@@ -16,7 +16,7 @@ from timeline.options import ClockOptions, ReadingOptions
 from timeline.progress import Progress
 from timeline.ranks.chosen_ranks import check_any, check_known, choose_ranks
 from timeline.ranks.rank_work import BYTES_OF_ELEMENT, Request, gathered, share_of
-from timeline.ranks.workers import Crew, crew_for
+from timeline.ranks.workers import WorkerPool, worker_pool_for
 from timeline.records.tables import NO_GRAPH
 from timeline.selection import SUMMARY_LAYERS, Layer, Selection
 from timeline.sources.source import Source
@@ -104,13 +104,13 @@ def read_facts(
         clock=reading.clock,
         named_operators=EVERY_NAME if by_name else 0,
     )
-    with crew_for(chosen, reading, progress) as crew:
-        joined = read_shares(chosen, request, crew, path)
-    return KnownRanks(joined.facts, joined.waiting, crew.left_out(), joined.warnings)
+    with worker_pool_for(chosen, reading, progress) as workers:
+        joined = read_shares(chosen, request, workers, path)
+    return KnownRanks(joined.facts, joined.waiting, workers.left_out(), joined.warnings)
 
 
 def read_shares(
-    sources: Sequence[Source], request: Request, crew: Crew, path: Path
+    sources: Sequence[Source], request: Request, workers: WorkerPool, path: Path
 ) -> JoinedShares:
     """Read and draw all ranks.
 
@@ -122,9 +122,9 @@ def read_shares(
         SourceError: a profile cannot be read.
     """
     if request.selection.window is not None:
-        return _read_window(sources, request, crew, path)
-    joined = _read(sources, [request] * len(sources), crew)
-    check_any(joined.sources, crew.failures, path)
+        return _read_window(sources, request, workers, path)
+    joined = _read(sources, [request] * len(sources), workers)
+    check_any(joined.sources, workers.failures, path)
     check_selection(joined.facts, request.selection, path)
     return joined
 
@@ -132,7 +132,7 @@ def read_shares(
 def _read(
     sources: Sequence[Source],
     requests: Sequence[Request],
-    crew: Crew,
+    workers: WorkerPool,
     clock: JoinedClock | None = None,
 ) -> JoinedShares:
     """The shares of the ranks that can be read; clocks are joined by them if not by `clock`."""
@@ -142,12 +142,12 @@ def _read(
     held = 0
     limit_bytes = requests[0].limit_bytes if requests else 0
     most = max(LEAST_HELD, FAN_IN * limit_bytes // BYTES_OF_ELEMENT)
-    for source, share in crew.shares(sources, share_of, requests):
+    for source, share in workers.results(sources, share_of, requests):
         read.append(source)
         shares.append(share)
         held += element_count(share.tracks.tracks)
         if limit_bytes and held > most and len(shares) > 1:
-            crew.progress.report("Gathering what is short", 0, 0)
+            workers.progress.report("Gathering what is short", 0, 0)
             tracks = gathered(tuple(shares), requests[0], limit_bytes, most)
             shares = [replace(own, tracks=rows) for own, rows in zip(shares, tracks, strict=True)]
             held = sum(element_count(own.tracks) for own in tracks)
@@ -215,17 +215,17 @@ def _clock_of(
 
 
 def _read_window(
-    sources: Sequence[Source], request: Request, crew: Crew, path: Path
+    sources: Sequence[Source], request: Request, workers: WorkerPool, path: Path
 ) -> JoinedShares:
     """Find where the selection begins and ends over all ranks, then read the window in it."""
     selection = request.selection
     assert selection.window is not None
     cheap = replace(selection, layers=SUMMARY_LAYERS, window=None)
     spans = replace(request, selection=cheap, draw=False)
-    read = list(crew.shares(sources, share_of, [spans] * len(sources)))
+    read = list(workers.results(sources, share_of, [spans] * len(sources)))
     here = [source for source, _ in read]
     facts = [share.facts for share in _with_collectives_matched([share for _, share in read])]
-    check_any(here, crew.failures, path)
+    check_any(here, workers.failures, path)
     check_selection(facts, selection, path)
     clock = _clock_of(here, facts, request.clock)
     moved = [own.moved(by.move) for own, by in zip(facts, clock.moves, strict=True)]
@@ -245,12 +245,12 @@ def _read_window(
         )
         for by in clock.moves
     ]
-    joined = _read(here, requests, crew, clock)
-    check_any(joined.sources, crew.failures, path)
+    joined = _read(here, requests, workers, clock)
+    check_any(joined.sources, workers.failures, path)
     return replace(joined, origin_ns=origin_ns)
 
 
-def redrawn(joined: JoinedShares, crew: Crew, leading: Leading) -> tuple[Share, ...]:
+def redrawn(joined: JoinedShares, workers: WorkerPool, leading: Leading) -> tuple[Share, ...]:
     """Read and draw the ranks again, with detail in their leading part only.
 
     Raises:
@@ -260,7 +260,7 @@ def redrawn(joined: JoinedShares, crew: Crew, leading: Leading) -> tuple[Share, 
         replace(request, leading=leading.moved_back(move.move))
         for request, move in zip(joined.requests, joined.clock.moves, strict=True)
     ]
-    drawn = crew.shares(joined.sources, share_of, requests, every=True)
+    drawn = workers.results(joined.sources, share_of, requests, every=True)
     shares = [share for _, share in drawn]
     moved = [share.moved(move.move) for share, move in zip(shares, joined.clock.moves, strict=True)]
     return _with_waiting(moved, joined.waiting, requests)
