@@ -50,7 +50,7 @@ from timeline.process import interrupted_by_signals
 from timeline.progress import Silent
 from timeline.ranks import processes, reading
 from timeline.ranks import workers as jobs
-from timeline.ranks.rank_work import Request, share_of
+from timeline.ranks.rank_work import RankRequest, draw_rank_from_source
 from timeline.ranks.reading import JoinedShares, read_shares, redrawn
 from timeline.ranks.workers import (
     RANKS_PER_PROCESS,
@@ -290,14 +290,16 @@ def test_keep_going_with_all_ranks_changes_nothing(command: Command, shelf: Prof
 # -- ranks that are made for a test ------------------------------------------------------------
 
 
-REQUEST = Request(Selection(layers=SUMMARY_LAYERS), options=PictureOptions(SUMMARY_LAYERS))
+REQUEST = RankRequest(Selection(layers=SUMMARY_LAYERS), options=PictureOptions(SUMMARY_LAYERS))
 
 
 def ranks_read(workers: WorkerPool, sources: Sequence[MadeSource]) -> list[int]:
     """The ranks whose shares come back, in that order; each share is that of its source."""
     ranks = []
     with workers:
-        for source, share in workers.results(sources, share_of, [REQUEST] * len(sources)):
+        for source, share in workers.results(
+            sources, draw_rank_from_source, [REQUEST] * len(sources)
+        ):
             assert source.identity.rank == share.facts.rank == share.tracks.rank
             ranks.append(share.facts.rank)
     return ranks
@@ -374,7 +376,7 @@ def test_files_are_looked_for_once() -> None:
     sources = [AskedSource(source) for source in made_sources(3, {})]
     with worker_pool_for(sources, ReadingOptions(jobs=1), Silent()) as workers:
         for _ in range(2):
-            assert len(list(workers.results(sources, share_of, [REQUEST] * 3))) == 3
+            assert len(list(workers.results(sources, draw_rank_from_source, [REQUEST] * 3))) == 3
     assert [source.asked for source in sources] == [1, 1, 1]
 
 
@@ -448,7 +450,7 @@ def test_keep_going_collects_all_failures(pool: Executor) -> None:
         },
     )
     workers = WorkerPool(lambda: pool, 2, Silent(), keep_going=True)
-    shares = workers.results(sources, share_of, [REQUEST] * len(sources))
+    shares = workers.results(sources, draw_rank_from_source, [REQUEST] * len(sources))
     assert [share.facts.rank for _, share in shares] == [0, 3]
     assert list(workers.failures) == [1, 2, 4]
     assert workers.failures[1] == "one: is broken."
@@ -545,7 +547,7 @@ def test_results_come_in_the_order_of_ranks_and_few_are_in_work() -> None:
     counter = Counter(ProcessPoolExecutor(2, multiprocessing.get_context("spawn")))
     ranks = []
     with WorkerPool(lambda: counter, 2, Silent()) as workers:
-        for source, _ in workers.results(sources, share_of, [REQUEST] * len(sources)):
+        for source, _ in workers.results(sources, draw_rank_from_source, [REQUEST] * len(sources)):
             ranks.append(source.identity.rank)
             counter.consumed += 1
     assert ranks == list(range(12))
@@ -758,8 +760,8 @@ def test_only_a_process_of_one_thread_is_copied(threads: int, method: str) -> No
     script = f"""
 import threading
 from timeline.ranks.processes import Processes
-from timeline.process import settle_in
-settle_in()
+from timeline.process import tune_for_one_command
+tune_for_one_command()
 import numpy
 stop = threading.Event()
 for _ in range({threads}):
@@ -818,7 +820,7 @@ def joined_shares(
     sources: Sequence[MadeSource], limit_bytes: int, target: Path, workers: WorkerPool | None = None
 ) -> JoinedShares:
     """Read made ranks, in this process unless by a workers; limit 0 gathers nothing."""
-    request = Request(
+    request = RankRequest(
         Selection(layers=DETAIL_LAYERS),
         options=PictureOptions(DETAIL_LAYERS),
         limit_bytes=limit_bytes,
@@ -1023,7 +1025,7 @@ def test_errors_of_a_process_are_those_of_its_rank(error: TimelineError, pool: E
     workers = WorkerPool(lambda: pool, 2, Silent())
     (source,) = made_sources(1, {0: Fault(error)})
     with pytest.raises(type(error)) as caught:
-        list(workers.results([source], share_of, [REQUEST]))
+        list(workers.results([source], draw_rank_from_source, [REQUEST]))
     assert str(caught.value) == str(error)
     assert vars(caught.value) == vars(error)
 

@@ -23,7 +23,7 @@ from timeline.columns.constant import is_constant
 from timeline.columns.spill import SpillFiles, drop_pages, spillable
 from timeline.commands.export import export
 from timeline.errors import OutputError
-from timeline.ranks.rank_work import Request, share_of
+from timeline.ranks.rank_work import RankRequest, draw_rank_from_source
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Layer, Selection
 from timeline.sources.decoders.sqlite import Database, open_database
 from timeline.sources.finding.discovery import discover
@@ -223,10 +223,10 @@ def test_an_export_is_the_same_wherever_its_columns_lie(
 def peak_of(profile: Path) -> tuple[int, int]:
     """The bytes that reading and drawing a rank takes at most, and its slices."""
     (source,) = discover(profile).sources
-    request = Request(Selection(layers=DETAIL_LAYERS), options=PictureOptions(DETAIL_LAYERS))
+    request = RankRequest(Selection(layers=DETAIL_LAYERS), options=PictureOptions(DETAIL_LAYERS))
     tracemalloc.start()
     try:
-        share = share_of(source, request)
+        share = draw_rank_from_source(source, request)
         return tracemalloc.get_traced_memory()[1], element_count(share.tracks.tracks)
     finally:
         tracemalloc.stop()
@@ -316,7 +316,9 @@ def test_threads_keep_their_numbers_however_far_these_lie_apart(
         database.commit()
     (source,) = discover(profile.path).sources
     layers = frozenset({Layer.CANN})
-    share = share_of(source, Request(Selection(layers=layers), options=PictureOptions(layers)))
+    share = draw_rank_from_source(
+        source, RankRequest(Selection(layers=layers), options=PictureOptions(layers))
+    )
     rows = {track.name for track in share.tracks.tracks if track.name.startswith("Thread")}
     assert rows == {f"Thread {thread}" for thread in threads}
 

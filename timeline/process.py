@@ -9,13 +9,13 @@ import signal
 import threading
 from collections.abc import Iterator
 
-__all__ = ["ENDING", "Terminated", "interrupted_by_signals", "settle_in", "signals_held"]
+__all__ = ["ENDING", "Terminated", "interrupted_by_signals", "signals_held", "tune_for_one_command"]
 
 COLLECT_AFTER = 200_000
 """New objects before cycles are looked for; imports alone make half as many, and no garbage."""
 
 
-def settle_in() -> None:
+def tune_for_one_command() -> None:
     """Do so before NumPy is imported.
 
     Nothing here multiplies matrices, but the library that NumPy does it with would start a thread

@@ -29,7 +29,7 @@ from timeline.options import Args, ExportOptions
 from timeline.profile import Profile
 from timeline.progress import Progress
 from timeline.ranks.chosen_ranks import choose_ranks
-from timeline.ranks.rank_work import Request
+from timeline.ranks.rank_work import RankRequest
 from timeline.ranks.reading import JoinedShares, read_shares
 from timeline.ranks.workers import worker_pool_for
 from timeline.records.clock import ClockMove
@@ -181,7 +181,7 @@ class _Runs:
         options = self._options
         ranks = len(self._base.sources) + len(self._new.sources)
         layers = self._selection.layers_of(options.kind)
-        request = Request(
+        request = RankRequest(
             self._selection,
             profile.reading.operators,
             PictureOptions(layers, options.merge_graphs),

@@ -25,7 +25,7 @@ from timeline.fitting.writer import About, Describe, Written, steps_of
 from timeline.options import ExportOptions, Fit, ReadingOptions
 from timeline.profile import Profile
 from timeline.ranks.chosen_ranks import choose_ranks
-from timeline.ranks.rank_work import Request
+from timeline.ranks.rank_work import RankRequest
 from timeline.ranks.reading import JoinedShares, read_shares, redrawn
 from timeline.ranks.workers import worker_pool_for
 from timeline.records.tables import Omission
@@ -108,9 +108,9 @@ def _request(
     reading: ReadingOptions,
     target: Path,
     ranks: int,
-) -> Request:
+) -> RankRequest:
     """What is wanted of each rank; shares of several ranks must not each fill the file."""
-    return Request(
+    return RankRequest(
         selection,
         reading.operators,
         PictureOptions(selection.layers_of(options.kind), options.merge_graphs),

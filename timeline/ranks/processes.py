@@ -15,7 +15,7 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any, TypeVar
 
-from timeline.process import ENDING, settle_in, signals_held
+from timeline.process import ENDING, signals_held, tune_for_one_command
 from timeline.ranks.shared_columns import (
     SharedArguments,
     SharedResult,
@@ -126,7 +126,7 @@ def _begin() -> None:
         signal.signal(number, signal.SIG_DFL)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
-    settle_in()
+    tune_for_one_command()
     threading.Thread(target=_die_with_parent, daemon=True).start()
 
 

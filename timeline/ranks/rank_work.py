@@ -36,7 +36,13 @@ from timeline.tracks.drawn_rank import RankTracks, Share, _wanted
 from timeline.tracks.model import Timeline, Track, element_count
 from timeline.tracks.picture import draw_rank
 
-__all__ = ["Request", "gathered", "rank_records", "share_of", "share_of_records"]
+__all__ = [
+    "RankRequest",
+    "draw_rank_from_records",
+    "draw_rank_from_source",
+    "gathered",
+    "rank_records",
+]
 
 
 def rank_records(source: Source, wanted: Wanted, operators: StepOperators) -> Records:
@@ -76,7 +82,7 @@ LEAST_ROOM_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
-class Request:
+class RankRequest:
     """What is wanted of every rank.
 
     limit_bytes: size of the file that shares are gathered for; 0 leaves them as they are. ranks:
@@ -100,7 +106,7 @@ class Request:
     named_operators: int = 0
 
 
-def share_of(source: Source, request: Request) -> Share:
+def draw_rank_from_source(source: Source, request: RankRequest) -> Share:
     """Read a rank and draw what is selected of it.
 
     Raises:
@@ -111,10 +117,10 @@ def share_of(source: Source, request: Request) -> Share:
         request.args is Args.ALL,
         request.named_operators > 0,
     )
-    return share_of_records(rank_records(source, wanted, request.operators), request)
+    return draw_rank_from_records(rank_records(source, wanted, request.operators), request)
 
 
-def share_of_records(records: Records, request: Request) -> Share:
+def draw_rank_from_records(records: Records, request: RankRequest) -> Share:
     """Draw what is selected of a rank's records, whose steps are known."""
     facts, tracks = _drawn(profile_facts(records), records, request)
     fair_bytes = max(LEAST_ROOM_BYTES, request.limit_bytes * DENSE // request.ranks)
@@ -126,7 +132,7 @@ def share_of_records(records: Records, request: Request) -> Share:
 
 
 def gathered(
-    shares: tuple[Share, ...], request: Request, room_bytes: float, most: int
+    shares: tuple[Share, ...], request: RankRequest, room_bytes: float, most: int
 ) -> tuple[RankTracks, ...]:
     """The rows of ranks, gathered until they take not much more than some bytes of the file.
 
@@ -141,7 +147,7 @@ def gathered(
 
 
 def _drawn(
-    profile: ProfileFacts, records: Records, request: Request
+    profile: ProfileFacts, records: Records, request: RankRequest
 ) -> tuple[RankFacts, RankTracks]:
     part = cut(records, request.selection)
     if request.window_ns is not None:
@@ -163,7 +169,7 @@ def _drawn(
     return facts, draw_rank(picture, request.options, _wanted(request.args))
 
 
-def _picture(part: Cut, request: Request) -> RankPicture:
+def _picture(part: Cut, request: RankRequest) -> RankPicture:
     records, membership = part.records, part.membership
     tasks, selection = records.tasks, request.selection
     communication, its_step = communication_of(records, membership)

@@ -15,7 +15,7 @@ from timeline.errors import SelectionError
 from timeline.options import ClockOptions, ReadingOptions
 from timeline.progress import Progress
 from timeline.ranks.chosen_ranks import check_any, check_known, choose_ranks
-from timeline.ranks.rank_work import BYTES_OF_ELEMENT, Request, gathered, share_of
+from timeline.ranks.rank_work import BYTES_OF_ELEMENT, RankRequest, draw_rank_from_source, gathered
 from timeline.ranks.workers import WorkerPool, worker_pool_for
 from timeline.records.tables import NO_GRAPH
 from timeline.selection import SUMMARY_LAYERS, Layer, Selection
@@ -49,7 +49,7 @@ class JoinedShares:
     """
 
     sources: tuple[Source, ...]
-    requests: tuple[Request, ...]
+    requests: tuple[RankRequest, ...]
     shares: tuple[Share, ...]
     clock: JoinedClock
     waiting: Waiting
@@ -96,7 +96,7 @@ def read_facts(
     """
     chosen = choose_ranks(sources, selection, path)
     cheap = replace(selection, layers=SUMMARY_LAYERS)
-    request = Request(
+    request = RankRequest(
         cheap,
         reading.operators,
         ranks=len(chosen),
@@ -110,7 +110,7 @@ def read_facts(
 
 
 def read_shares(
-    sources: Sequence[Source], request: Request, workers: WorkerPool, path: Path
+    sources: Sequence[Source], request: RankRequest, workers: WorkerPool, path: Path
 ) -> JoinedShares:
     """Read and draw all ranks.
 
@@ -131,7 +131,7 @@ def read_shares(
 
 def _read(
     sources: Sequence[Source],
-    requests: Sequence[Request],
+    requests: Sequence[RankRequest],
     workers: WorkerPool,
     clock: JoinedClock | None = None,
 ) -> JoinedShares:
@@ -142,7 +142,7 @@ def _read(
     held = 0
     limit_bytes = requests[0].limit_bytes if requests else 0
     most = max(LEAST_HELD, FAN_IN * limit_bytes // BYTES_OF_ELEMENT)
-    for source, share in workers.results(sources, share_of, requests):
+    for source, share in workers.results(sources, draw_rank_from_source, requests):
         read.append(source)
         shares.append(share)
         held += element_count(share.tracks.tracks)
@@ -173,7 +173,7 @@ def _with_collectives_matched(shares: Sequence[Share]) -> list[Share]:
 
 def _joined(
     sources: Sequence[Source],
-    requests: Sequence[Request],
+    requests: Sequence[RankRequest],
     shares: Sequence[Share],
     clock: JoinedClock,
 ) -> JoinedShares:
@@ -190,7 +190,7 @@ def _slack_ns(clock: JoinedClock) -> int:
 
 
 def _with_waiting(
-    shares: Sequence[Share], waiting: Waiting, requests: Sequence[Request]
+    shares: Sequence[Share], waiting: Waiting, requests: Sequence[RankRequest]
 ) -> tuple[Share, ...]:
     """The shares with what their collectives waited for in their rows."""
     if not any(request.draw for request in requests):
@@ -215,14 +215,14 @@ def _clock_of(
 
 
 def _read_window(
-    sources: Sequence[Source], request: Request, workers: WorkerPool, path: Path
+    sources: Sequence[Source], request: RankRequest, workers: WorkerPool, path: Path
 ) -> JoinedShares:
     """Find where the selection begins and ends over all ranks, then read the window in it."""
     selection = request.selection
     assert selection.window is not None
     cheap = replace(selection, layers=SUMMARY_LAYERS, window=None)
     spans = replace(request, selection=cheap, draw=False)
-    read = list(workers.results(sources, share_of, [spans] * len(sources)))
+    read = list(workers.results(sources, draw_rank_from_source, [spans] * len(sources)))
     here = [source for source, _ in read]
     facts = [share.facts for share in _with_collectives_matched([share for _, share in read])]
     check_any(here, workers.failures, path)
@@ -260,7 +260,7 @@ def redrawn(joined: JoinedShares, workers: WorkerPool, leading: Leading) -> tupl
         replace(request, leading=leading.moved_back(move.move))
         for request, move in zip(joined.requests, joined.clock.moves, strict=True)
     ]
-    drawn = workers.results(joined.sources, share_of, requests, every=True)
+    drawn = workers.results(joined.sources, draw_rank_from_source, requests, every=True)
     shares = [share for _, share in drawn]
     moved = [share.moved(move.move) for share, move in zip(shares, joined.clock.moves, strict=True)]
     return _with_waiting(moved, joined.waiting, requests)
