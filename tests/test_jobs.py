@@ -157,7 +157,7 @@ def exact_bytes(command: Command, path: Path, *options: str) -> int:
 def little_is_held() -> Iterator[None]:
     """Gather ranks as soon as they exceed the limit by far, as if there were millions of slices."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reading, "LEAST_HELD", 0, raising=False)
+        patch.setattr(reading, "LEAST_HELD_ELEMENTS", 0)
         yield
 
 
