@@ -1,4 +1,4 @@
-"""Turns slices into fewer slices at a time resolution: long ones exact, short ones gathered."""
+"""Slices at a time resolution: long ones stay exact, short ones are gathered into fewer."""
 
 from __future__ import annotations
 

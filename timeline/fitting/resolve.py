@@ -1,4 +1,4 @@
-"""Turns tracks and a plan into tracks at the resolutions of the plan, and counts what it cost."""
+"""Tracks at the resolutions of a plan, and what that left out."""
 
 from __future__ import annotations
 
@@ -80,11 +80,11 @@ def resolve(tracks: Sequence[Track], plan: Plan) -> tuple[list[Track], list[Reso
 
 
 def with_resolutions(tracks: Sequence[Track], resolved: Sequence[Resolved]) -> list[Track]:
-    """The tracks, whose descriptions say what gathered slices stand for.
+    """Add to the descriptions of tracks what gathered slices stand for.
 
     All rows of a layer that is not exact say so: lanes of one row must say the same.
     """
-    gathered = {own.layer: own.resolution for own in resolved if own.gathered}
+    gathered = {layer.layer: layer.resolution for layer in resolved if layer.gathered}
     made = []
     for track in tracks:
         resolution = gathered.get(layer_of(track) or "")
@@ -112,8 +112,8 @@ def _exact_and_gathered(slices: Slices) -> tuple[int, int, int]:
 
 def _count(totals: dict[LayerKey, list[int]], layer: LayerKey, *numbers: int) -> None:
     held = totals.setdefault(layer, [0, 0, 0])
-    for place, value in enumerate(numbers):
-        held[place] += value
+    for at, value in enumerate(numbers):
+        held[at] += value
 
 
 def _arrow_count(tracks: Sequence[Track]) -> int:

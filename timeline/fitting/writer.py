@@ -1,4 +1,4 @@
-"""Turns pictures into tracks, and tracks into files under temporary names."""
+"""Writing of drawn ranks into files under temporary names, whatever the way to keep the limit."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from timeline.encoders.formats import Format
 from timeline.encoders.packing import SMALL, Tally, Workers
 from timeline.encoders.sink import Draft, publish_all, write_draft
 from timeline.errors import LimitError
-from timeline.fitting.budget import bytes_by_layer
 from timeline.fitting.gathering import floors_of
 from timeline.fitting.resolve import Resolved
+from timeline.fitting.size_model import bytes_by_layer
 from timeline.options import ExportOptions
 from timeline.progress import Progress
 from timeline.records.tables import Omission
@@ -25,8 +25,8 @@ from timeline.tracks.notes import Notes, with_notes
 from timeline.units import spell_bytes
 
 __all__ = [
-    "AIM",
-    "MOST_TRIES",
+    "MOST_WRITES",
+    "TARGET_FILL",
     "About",
     "Arrange",
     "Describe",
@@ -40,10 +40,10 @@ __all__ = [
     "too_small",
 ]
 
-AIM = 0.93
-"""Share of the limit that is aimed at: estimates err by a few percent."""
-MOST_TRIES = 4
-"""The first writing, and three more at the most."""
+TARGET_FILL = 0.93
+"""How much of the limit is aimed at: estimates err by a few percent."""
+MOST_WRITES = 4
+"""How often a file is written at the most."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Writer:
-    """Puts shares together and writes tracks to drafts."""
+    """Puts the tracks of ranks together and writes them, again and again until they fit."""
 
     options: ExportOptions
     target: Path
@@ -144,12 +144,12 @@ class Writer:
         self.progress.report("Drawing", 0, 0)
         facts = tuple(share.facts for share in shares)
         rows = [share.tracks for share in shares]
-        left_out = tuple(own.missing for own in facts if own.missing is not None)
+        left_out = tuple(rank.missing for rank in facts if rank.missing is not None)
         tracks = self.arrange(facts, rows)
         return Drawing(
             facts,
             with_args(tracks, self.options.args),
-            (*(omission for own in rows for omission in own.omissions), *left_out),
+            (*(omission for rank in rows for omission in rank.omissions), *left_out),
             floors_of(rows),
         )
 
@@ -230,6 +230,7 @@ def last_moment_ns(tracks: Sequence[Track]) -> int:
 
 
 def too_small(limit: int, least: int) -> LimitError:
+    """The error of a limit below the smallest file there is, of `least` bytes."""
     return LimitError(
         f"the limit of {spell_bytes(limit)} cannot hold the summary of this selection; the "
         f"smallest that works is {least} bytes.",

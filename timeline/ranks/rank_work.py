@@ -26,7 +26,7 @@ from timeline.analysis.selected_rank import PictureOptions, RankPicture
 from timeline.analysis.steps import with_steps
 from timeline.analysis.valid import valid
 from timeline.encoders.formats import format_of
-from timeline.fitting.gathering import gathered_within
+from timeline.fitting.gathering import gather_within
 from timeline.options import Args, ClockOptions, StepOperators
 from timeline.records.counting import INNER
 from timeline.records.tables import Records
@@ -146,9 +146,7 @@ def gather_ranks(
     def measure(tracks: Sequence[Track]) -> int:
         return form.size_of(Timeline(tuple(tracks), 0, None))
 
-    return gathered_within(
-        [share.tracks for share in shares], most_bytes * SIZE_SLACK, most, measure
-    )
+    return gather_within([share.tracks for share in shares], most_bytes * SIZE_SLACK, most, measure)
 
 
 def _drawn(
