@@ -26,7 +26,7 @@ from profile_shelf import Event, Profile, ProfileShelf, change_events, tree_stat
 
 from timeline import __version__
 from timeline.cli.main import main
-from timeline.encoders.sink import Draft, write_draft
+from timeline.encoders.drafts import Draft, write_draft
 
 SUFFIXES = (".pftrace", ".pftrace.gz", ".json", ".json.gz")
 OPERATOR_VARIABLES = ("PROFILING_FP_START", "FP_POINT", "PROFILING_BP_END", "BP_POINT")

@@ -33,8 +33,8 @@ from timeline.cli.main import main
 from timeline.columns.columns import Int64
 from timeline.columns.strings import StringPool
 from timeline.commands.export import export
+from timeline.encoders.drafts import Draft, write_draft
 from timeline.encoders.formats import FORMATS, format_of
-from timeline.encoders.sink import Draft, write_draft
 from timeline.errors import LimitError
 from timeline.fitting import writer
 from timeline.fitting.fit import fit as fit_to_limit

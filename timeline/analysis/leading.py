@@ -70,7 +70,7 @@ def _nothing(records: Records) -> Records:
     def none(table: ColumnTable) -> Bool:
         return np.zeros(len(table), np.bool_)
 
-    return records.kept(
+    return records.filter(
         tasks=none(records.tasks),
         ops=none(records.ops),
         planes=none(records.planes),

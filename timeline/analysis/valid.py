@@ -124,7 +124,7 @@ def valid(records: Records) -> Records:
         omit(untimed, "counter samples without a valid time", OmissionCode.NO_TIME)
         return good
 
-    kept = records.kept(
+    kept = records.filter(
         tasks=check(records.tasks, "device tasks"),
         planes=check(records.planes, "HCCL tasks"),
         ops=check(records.ops, "communication ops"),

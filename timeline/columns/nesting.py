@@ -160,9 +160,9 @@ def innermost(start_ns: Int64, end_ns: Int64, moments_ns: Int64) -> Rows:
         first = np.searchsorted(ordered, start_ns[rows[0]], side="left")
         stop = np.searchsorted(ordered, end_ns[rows].max(), side="right")
         if stop > first:
-            own = by_time[first:stop]
-            at = _innermost(start_ns[rows], end_ns[rows], moments_ns[own])
-            found[own] = np.where(at >= 0, rows[at], found[own])
+            asked = by_time[first:stop]
+            at = _innermost(start_ns[rows], end_ns[rows], moments_ns[asked])
+            found[asked] = np.where(at >= 0, rows[at], found[asked])
     return found
 
 
@@ -202,16 +202,17 @@ def latest_open(start_ns: Int64, end_ns: Int64, moments_ns: Int64) -> Rows:
     # Each level holds the latest end of twice as many intervals. Going up, the block left of those
     # that were looked at is next; going down, the later half that reaches the moment.
     block, level = above, np.full(len(above), -1)
-    for own, ends_ns in enumerate(latest_ns):
+    for height, ends_ns in enumerate(latest_ns):
         left = np.flatnonzero((level < 0) & (block % 2 == 1))
         reaches = left[ends_ns[block[left] - 1] > moments_ns[left]]
-        level[reaches] = own
-        block = np.where(level < 0, block // 2, np.where(level == own, block - 1, block))
-    for own in range(len(latest_ns) - 1, 0, -1):
-        down = np.flatnonzero(level == own)
-        last = np.minimum(2 * block[down] + 1, len(latest_ns[own - 1]) - 1)
-        block[down] = np.where(latest_ns[own - 1][last] > moments_ns[down], last, 2 * block[down])
-        level[down] = own - 1
+        level[reaches] = height
+        block = np.where(level < 0, block // 2, np.where(level == height, block - 1, block))
+    for height in range(len(latest_ns) - 1, 0, -1):
+        down = np.flatnonzero(level == height)
+        below_ns = latest_ns[height - 1]
+        last = np.minimum(2 * block[down] + 1, len(below_ns) - 1)
+        block[down] = np.where(below_ns[last] > moments_ns[down], last, 2 * block[down])
+        level[down] = height - 1
     found = np.full(len(above), -1, np.intp)
     found[level == 0] = order[block[level == 0]]
     return found

@@ -80,7 +80,7 @@ class _File:
 
 
 def write_at(file: int, data: memoryview, at: int) -> None:
-    """Put bytes into a temporary file, which its descriptor tells.
+    """Write bytes at an offset of a temporary file, given by its descriptor.
 
     Raises:
         OutputError: the disk fails.
@@ -106,7 +106,7 @@ class Extent:
         self._unused.atexit = False
 
     def write(self, offset: int, values: npt.NDArray[Any]) -> None:
-        """Put values so many bytes behind the beginning.
+        """Write values so many bytes behind the beginning of the extent.
 
         Raises:
             OutputError: the disk fails.
@@ -251,7 +251,7 @@ def watch_mapping(mapping: mmap.mmap) -> None:
 
 
 def reserve_extent(size: int) -> Extent | None:
-    """Bytes of a file for a column of this size; None where it is to be in memory."""
+    """Reserve bytes of a file for a column; None where it is small, fits, or no file can be had."""
     if size < LEAST_SPILLED_BYTES or _in_memory.fits(size):
         return None
     return _files.reserve(size)
@@ -264,7 +264,7 @@ def count_in_memory(values: npt.NDArray[Any]) -> None:
 
 
 def spillable(values: _Column) -> _Column:
-    """The same values, in memory as long as there is room, else in a file and read-only."""
+    """The values as they are, or in a file and read-only where memory has no room for them."""
     owner: npt.NDArray[Any] = values
     while isinstance(owner.base, np.ndarray):
         owner = owner.base

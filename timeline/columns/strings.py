@@ -1,4 +1,4 @@
-"""Turns strings into small integers, once, when they are read."""
+"""Strings as small integers, which they become once, when they are read."""
 
 from __future__ import annotations
 

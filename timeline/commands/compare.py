@@ -16,8 +16,8 @@ from timeline.analysis.selected_rank import PictureOptions
 from timeline.commands.export import drawn_of, opened, options_of
 from timeline.commands.exporting import most_names, output_files, resolution_row, warnings_of
 from timeline.commands.outputs import check_can_draw, check_targets
+from timeline.encoders.drafts import Draft, write_drafts
 from timeline.encoders.formats import format_of
-from timeline.encoders.sink import Draft, write_drafts
 from timeline.errors import UsageError
 from timeline.figures.comparison import Comparison
 from timeline.figures.figures import Figures

@@ -14,8 +14,8 @@ from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.selected_rank import PictureOptions
 from timeline.commands.narrower import narrower_command
 from timeline.commands.outputs import check_target, check_targets, default_target
+from timeline.encoders.drafts import Draft, write_drafts
 from timeline.encoders.formats import format_of
-from timeline.encoders.sink import Draft, write_drafts
 from timeline.errors import LimitError, spell_ids
 from timeline.figures.figures import Figures, checks_of
 from timeline.figures.verdict import Verdict

@@ -161,11 +161,11 @@ def _nested_groups(
     for rows in pieces_of(start_ns, end_ns):
         if last >= 0 and _joins(short, bins, powers, last, rows[0]):
             groups -= 1
-        own, head = _groups_of_piece(
+        inner, head = _groups_of_piece(
             start_ns[rows], end_ns[rows], short[rows], bins[rows], powers[rows]
         )
-        group[rows] = own + groups
-        groups += int(own.max(initial=-1)) + 1
+        group[rows] = inner + groups
+        groups += int(inner.max(initial=-1)) + 1
         last = rows[head]
     return group
 
@@ -234,15 +234,15 @@ def _names(
     before: the group of each name that was gathered before.
     """
     members = parts.members[run]
-    own = parts.rows(run)
-    chosen = np.repeat(members > 1, members) & (coarse.row[own] != GATHERED)
-    own = own[chosen]
+    element = parts.rows(run)
+    chosen = np.repeat(members > 1, members) & (coarse.row[element] != GATHERED)
+    element = element[chosen]
     again = np.flatnonzero((before >= run.start) & (before < run.stop))
     group = np.repeat(np.arange(run.start, run.stop), members)[chosen]
     owner = np.concatenate([before[again], group])
-    name = np.concatenate([coarse.name[again], slices.name[coarse.row[own]]])
-    count = np.concatenate([coarse.name_count[again], coarse.count[own]])
-    busy_ns = np.concatenate([coarse.name_busy_ns[again], coarse.busy_ns[own]])
+    name = np.concatenate([coarse.name[again], slices.name[coarse.row[element]]])
+    count = np.concatenate([coarse.name_count[again], coarse.count[element]])
+    busy_ns = np.concatenate([coarse.name_busy_ns[again], coarse.busy_ns[element]])
     if not len(owner):
         return owner, name, count, busy_ns
     key = owner * (int(name.max()) + 1) + name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from timeline.encoders.packing import QUICK, SMALL
+from timeline.encoders.common import BEST_LEVEL, FAST_LEVEL
 from timeline.fitting.resolve import Plan, resolve, with_resolutions
 from timeline.fitting.search import TRY_EXACT_BELOW, Search
 from timeline.fitting.size_model import SizeModel
@@ -49,9 +49,9 @@ def write_coarsened(writer: Writer, drawing: Drawing) -> Written:
         tried = _resolved(writer, drawing, plan, level)
         part = tried.parts[0]
         size = part.draft.size_bytes
-        if size > writer.limit and level != SMALL:
+        if size > writer.limit and level != BEST_LEVEL:
             tried.discard()
-            level = SMALL
+            level = BEST_LEVEL
             continue
         search.add(plan, size)
         if size <= writer.limit:
@@ -100,11 +100,13 @@ def _level(drawing: Drawing, plan: Plan, limit: int) -> int:
     """How hard a file is compressed: one that has room and is large need not be the smallest."""
     has_room = plan.finest and plan.expected_bytes * FAST_COMPRESSION_HEADROOM <= limit
     return (
-        QUICK if has_room and element_count(drawing.tracks) > FAST_COMPRESSION_ELEMENTS else SMALL
+        FAST_LEVEL
+        if has_room and element_count(drawing.tracks) > FAST_COMPRESSION_ELEMENTS
+        else BEST_LEVEL
     )
 
 
-def _resolved(writer: Writer, drawing: Drawing, plan: Plan, level: int = SMALL) -> Written:
+def _resolved(writer: Writer, drawing: Drawing, plan: Plan, level: int = BEST_LEVEL) -> Written:
     writer.progress.report("Gathering what is short", 0, 0)
     tracks, resolved, lost = resolve(drawing.tracks, plan)
     omissions = drawing.omissions

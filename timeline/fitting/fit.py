@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from timeline.encoders.common import EncodingWorkers
 from timeline.encoders.formats import Format
-from timeline.encoders.packing import Workers
 from timeline.errors import LimitError
 from timeline.fitting.coarsened import write_coarsened
 from timeline.fitting.leading_steps import Redraw, write_leading_steps
@@ -38,7 +38,7 @@ def fit(
     wall_offset_ns: int | None,
     progress: Progress,
     arrange: Arrange | None = None,
-    workers: Workers | None = None,
+    workers: EncodingWorkers | None = None,
 ) -> Written:
     """Write the shares of ranks so that no file exceeds the limit.
 

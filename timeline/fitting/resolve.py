@@ -74,7 +74,7 @@ def resolve(tracks: Sequence[Track], plan: Plan) -> tuple[list[Track], list[Reso
         if layer in totals
     ]
     whole, lost = without_half_arrows(made)
-    if any(own is not track for own, track in zip(made, tracks, strict=True)):
+    if any(new is not old for new, old in zip(made, tracks, strict=True)):
         lost += _arrow_count(tracks) - _arrow_count(made)
     return whole, resolved, lost
 

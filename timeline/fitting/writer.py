@@ -8,9 +8,9 @@ from pathlib import Path
 
 from timeline.analysis.rank_facts import RankFacts
 from timeline.columns.chunks import one_by_one
+from timeline.encoders.common import BEST_LEVEL, EncodingWorkers, TrackSizes
+from timeline.encoders.drafts import Draft, publish_all, write_draft
 from timeline.encoders.formats import Format
-from timeline.encoders.packing import SMALL, Tally, Workers
-from timeline.encoders.sink import Draft, publish_all, write_draft
 from timeline.errors import LimitError
 from timeline.fitting.gathering import floors_of
 from timeline.fitting.resolve import Resolved
@@ -131,7 +131,7 @@ class Writer:
     wall_offset_ns: int | None
     progress: Progress
     arrange: Arrange
-    workers: Workers | None = None
+    workers: EncodingWorkers | None = None
     drafts: list[Draft] = field(default_factory=list)
     """All that were written, so that none outlives a failure."""
 
@@ -160,24 +160,24 @@ class Writer:
         resolved: Sequence[Resolved],
         steps: Sequence[int],
         first_ns: int | None = None,
-        level: int = SMALL,
+        level: int = BEST_LEVEL,
     ) -> Part:
         """Encode tracks to a draft."""
         again = f" again, to fit the limit ({len(self.drafts) + 1})" if self.drafts else ""
         self.progress.report(f"Writing{again}", 0, 0)
         made = self._timeline(tracks, self.describe(omissions, resolved, steps), first_ns)
         self.form.check_span(self.target, last_moment_ns(tracks) - made.first_ns)
-        tally = Tally()
+        sizes = TrackSizes()
         draft = write_draft(
-            self.form.encode(made, tally, level=level, workers=self.workers), self.target
+            self.form.encode(made, sizes, level=level, workers=self.workers), self.target
         )
         self.drafts.append(draft)
-        tally.scale_to(draft.size_bytes)
+        sizes.scale_to(draft.size_bytes)
         return Part(
             draft,
             self.target,
             made.slice_count,
-            bytes_by_layer(tracks, tally.by_track),
+            bytes_by_layer(tracks, sizes.by_track),
             (first_moment_ns(tracks), last_moment_ns(tracks)),
             self.form.offset_ns(made.first_ns),
         )

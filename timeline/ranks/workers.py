@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
-from timeline.encoders.packing import Workers
+from timeline.encoders.common import EncodingWorkers
 from timeline.errors import TimelineError, UsageError, WorkerError
 from timeline.options import ReadingOptions
 from timeline.progress import Progress, RanksRead
@@ -168,11 +168,11 @@ class WorkerPool:
         if executor is not None:
             self.stop(executor)
 
-    def encoders(self) -> Workers | None:
+    def encoders(self) -> EncodingWorkers | None:
         """The processes of this machine that have done their work, if there are any."""
         if self._executor is None or self.jobs < 2 or not self.shares_memory:
             return None
-        return Workers(self._executor, self.jobs)
+        return EncodingWorkers(self._executor, self.jobs)
 
     def left_out(self) -> tuple[str, ...]:
         """The ranks that were left out and why, for people."""

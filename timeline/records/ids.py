@@ -45,7 +45,7 @@ class Id:
         return found
 
     def given(self, values: Int64) -> Int64:
-        """The values; those that stand for none, in whatever way, as tables hold that."""
+        """Replace values that stand for none, in whatever way, by `nothing`."""
         if is_constant(values):
             if not len(values) or not self.absent(values[:1])[0]:
                 return values
@@ -102,7 +102,7 @@ _Table = TypeVar("_Table", bound=Spans)
 
 
 def with_ids_given(table: _Table, strings: StringPool) -> _Table:
-    """The table, in which ids that stand for none are spelled as tables do."""
+    """Spell ids of a table that stand for none as tables do, however their writer did."""
     made: dict[str, Any] = {}
     for column in fields(table):
         values = getattr(table, column.name)
@@ -110,7 +110,7 @@ def with_ids_given(table: _Table, strings: StringPool) -> _Table:
             made[column.name] = IDS[column.name].given(values)
         elif column.name in _TEXT_IDS:
             made[column.name] = _texts_given(values, _TEXT_IDS[column.name], strings)
-    changed = {name: own for name, own in made.items() if own is not getattr(table, name)}
+    changed = {name: values for name, values in made.items() if values is not getattr(table, name)}
     return replace(table, **changed) if changed else table
 
 

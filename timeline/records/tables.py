@@ -337,7 +337,7 @@ class Records:
         code = self.strings.find(name)
         return code is not None and bool((self.host.layer == code).any())
 
-    def kept(
+    def filter(
         self,
         *,
         tasks: Bool | None = None,
@@ -348,7 +348,7 @@ class Records:
         host: Bool | None = None,
         samples: Bool | None = None,
     ) -> Records:
-        """The rows whose mask is true, in every table; flows follow the rows they join.
+        """Keep the rows whose mask is true in each table; flows follow the rows they join.
 
         A flow that loses an end is dropped and counted.
         """
