@@ -1,4 +1,4 @@
-"""Turns a process into one that runs a single command: what pays only in a longer life is off."""
+"""Process settings for a short command, and signals that end it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import signal
 import threading
 from collections.abc import Iterator
 
-__all__ = ["ENDING", "Terminated", "interrupted_by_signals", "settle_in", "signals_held"]
+__all__ = ["ENDING", "Terminated", "interrupted_by_signals", "signals_held", "tune_for_one_command"]
 
 COLLECT_AFTER = 200_000
 """New objects before cycles are looked for; imports alone make half as many, and no garbage."""
 
 
-def settle_in() -> None:
-    """Do so before NumPy is imported.
+def tune_for_one_command() -> None:
+    """Set one BLAS thread and rare garbage collection; to be called before NumPy is imported.
 
     Nothing here multiplies matrices, but the library that NumPy does it with would start a thread
     for each core, which spin for a while before they sleep.
@@ -28,7 +28,7 @@ def settle_in() -> None:
 _BY_OTHERS = tuple(
     number for name in ("SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None
 )
-"""Of `timeout`, a scheduler or a shutdown; of a terminal that is closed, which Windows lacks."""
+"""Signals of `timeout`, a scheduler or a shutdown; of a terminal that is closed (not Windows)."""
 ENDING = (signal.SIGINT, *_BY_OTHERS)
 """The signals that ask a command to end."""
 
@@ -49,15 +49,15 @@ def interrupted_by_signals() -> Iterator[None]:
     the main thread, nothing changes.
     """
     is_main = threading.current_thread() is threading.main_thread()
-    own = [
+    unhandled = [
         number for number in _BY_OTHERS if is_main and signal.getsignal(number) is signal.SIG_DFL
     ]
-    for number in own:
+    for number in unhandled:
         signal.signal(number, _raise)
     try:
         yield
     finally:
-        for number in own:
+        for number in unhandled:
             signal.signal(number, signal.SIG_DFL)
 
 
@@ -69,7 +69,7 @@ def _raise(number: int, _frame: object) -> None:
 
 @contextlib.contextmanager
 def signals_held() -> Iterator[None]:
-    """Answer signals when it is over: what one thread blocks, another one lets through."""
+    """Put signals off until the end of the block, in all threads: blocking does so in one alone."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

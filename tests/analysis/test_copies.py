@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from timeline.analysis import valid
 from timeline.analysis.valid import copies_in
-from timeline.columns import spill
+from timeline.columns import chunks
 from timeline.records.tables import Tasks
 
 SPAN = st.tuples(st.integers(-5, 30), st.integers(0, 2), st.integers(0, 1))
@@ -41,7 +41,7 @@ def test_the_later_of_equal_rows_is_a_copy(
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(valid, "SORTED_ROWS", sorted_rows)
-        patch.setattr(spill, "PART_ROWS", part_rows)
+        patch.setattr(chunks, "CHUNK_ROWS", part_rows)
         found = copies_in(table)
     expected = [
         length > 0 and own in spans[:at] for at, own in enumerate(spans) for length in [own[1]]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from timeline.columns import spill
+from timeline.columns import chunks
 from timeline.columns.columns import Int64
 from timeline.columns.constant import constant, is_constant
 from timeline.columns.distinct import distinct, distinct_pairs, distinct_values, translated
@@ -36,7 +36,7 @@ def integers(draw: st.DrawFn, kinds: tuple[type[np.integer[Any]], ...] = tuple(F
 
 @pytest.fixture(autouse=True)
 def in_small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spill, "PART_ROWS", 7)
+    monkeypatch.setattr(chunks, "CHUNK_ROWS", 7)
 
 
 with_parts = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -17,12 +17,13 @@ from hypothesis import strategies as st
 
 from tests.support.profile_shelf import ProfileShelf
 from timeline.analysis.selected_rank import PictureOptions
-from timeline.columns import spill
+from timeline.columns import chunks, spill
+from timeline.columns.chunks import ColumnBuilder, compute_in_chunks
 from timeline.columns.constant import is_constant
-from timeline.columns.spill import MappedFiles, Room, by_parts, kept, let_go
+from timeline.columns.spill import SpillFiles, drop_pages, spillable
 from timeline.commands.export import export
 from timeline.errors import OutputError
-from timeline.ranks.rank_work import Request, share_of
+from timeline.ranks.rank_work import RankRequest, draw_rank_from_source
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Layer, Selection
 from timeline.sources.decoders.sqlite import Database, open_database
 from timeline.sources.finding.discovery import discover
@@ -47,11 +48,11 @@ MOST_BYTES_A_SLICE = 70
 @pytest.fixture
 def all_in_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory has no room for any column, and work is done a few rows at a time."""
-    monkeypatch.setattr(spill, "HELD_BYTES", 0)
-    monkeypatch.setattr(spill, "LEAST_BYTES", 1)
+    monkeypatch.setattr(spill, "MEMORY_BYTES", 0)
+    monkeypatch.setattr(spill, "LEAST_SPILLED_BYTES", 1)
     monkeypatch.setattr(spill, "FILE_BYTES", 1 << 16)
-    monkeypatch.setattr(spill, "PART_ROWS", 50)
-    monkeypatch.setattr(spill, "PART_BYTES", 400)
+    monkeypatch.setattr(chunks, "CHUNK_ROWS", 50)
+    monkeypatch.setattr(chunks, "WRITE_BYTES", 400)
 
 
 def in_a_file(values: npt.NDArray[Any]) -> bool:
@@ -72,15 +73,15 @@ BLOCKS = st.lists(NUMBERS, max_size=40) | st.builds(lambda count: [7] * count, s
     dtype=st.sampled_from([np.int64, np.int32, np.float64]),
     spare=st.integers(0, 900),
 )
-def test_a_column_is_what_was_put_into_its_room(
+def test_a_column_is_what_was_added_to_its_builder(
     all_in_files: None, blocks: list[list[int]], dtype: Any, spare: int
 ) -> None:
     every = [value for block in blocks for value in block]
-    room = Room(len(every) + spare, dtype)
+    builder = ColumnBuilder(len(every) + spare, dtype)
     for block in blocks:
-        room.add(np.array(block, dtype))
-    column = room.column()
-    let_go()
+        builder.add(np.array(block, dtype))
+    column = builder.column()
+    drop_pages()
     assert column.dtype == dtype
     assert column.tolist() == every
     assert in_a_file(column) if len(set(every)) > 1 else is_constant(column)
@@ -88,46 +89,46 @@ def test_a_column_is_what_was_put_into_its_room(
 
 @pytest.mark.parametrize("value", [0.0, float("nan"), float("inf")])
 def test_a_column_of_one_value_takes_no_room(value: float) -> None:
-    room = Room(1 << 20, np.float64)
+    builder = ColumnBuilder(1 << 20, np.float64)
     for _ in range(16):
-        room.add(np.full(1 << 16, value))
-    column = room.column()
+        builder.add(np.full(1 << 16, value))
+    column = builder.column()
     assert is_constant(column)
     np.testing.assert_array_equal(column, np.full(1 << 20, value))
 
 
 def test_zeros_of_either_sign_are_not_one_value() -> None:
-    room = Room(4, np.float64)
-    room.add(np.array([0.0, 0.0]))
-    room.add(np.array([-0.0, 0.0]))
-    assert np.signbit(room.column()).tolist() == [False, False, True, False]
+    builder = ColumnBuilder(4, np.float64)
+    builder.add(np.array([0.0, 0.0]))
+    builder.add(np.array([-0.0, 0.0]))
+    assert np.signbit(builder.column()).tolist() == [False, False, True, False]
 
 
 @pytest.mark.usefixtures("all_in_files")
 def test_parts_make_the_whole_column() -> None:
     values = np.arange(1234) * 7
-    made = by_parts(len(values), np.int64, lambda part: values[part] + 1)
+    made = compute_in_chunks(np.int64, lambda some: some + 1, values)
     assert (made == values + 1).all()
-    assert kept(made) is made, "what is in a file already stays where it is"
+    assert spillable(made) is made, "what is in a file already stays where it is"
 
 
 def test_only_what_memory_has_no_room_for_goes_to_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spill, "HELD_BYTES", spill._held._bytes + (1 << 20))
-    columns = [kept(np.arange(1 << 16) + at) for at in range(4)]
+    monkeypatch.setattr(spill, "MEMORY_BYTES", spill._in_memory._bytes + (1 << 20))
+    columns = [spillable(np.arange(1 << 16) + at) for at in range(4)]
     assert [in_a_file(column) for column in columns] == [False, False, True, True]
     assert [int(column[0]) for column in columns] == [0, 1, 2, 3]
-    assert kept(columns[0]) is columns[0], "a column is counted once"
-    assert not in_a_file(kept(np.zeros(8))), "small columns stay in memory"
+    assert spillable(columns[0]) is columns[0], "a column is counted once"
+    assert not in_a_file(spillable(np.zeros(8))), "small columns stay in memory"
     columns.pop(0)
-    assert not in_a_file(kept(np.arange(1 << 16))), "there is room again"
+    assert not in_a_file(spillable(np.arange(1 << 16))), "there is room again"
 
 
 def test_columns_stay_in_memory_where_no_file_can_be_had(
     all_in_files: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(spill, "_files", MappedFiles())
+    monkeypatch.setattr(spill, "_files", SpillFiles())
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
-    values = kept(np.arange(100))
+    values = spillable(np.arange(100))
     assert not in_a_file(values)
     assert values.tolist() == list(range(100))
 
@@ -135,13 +136,13 @@ def test_columns_stay_in_memory_where_no_file_can_be_had(
 def test_a_file_that_cannot_be_written_any_more_is_an_error_that_names_its_directory(
     all_in_files: None,
 ) -> None:
-    place = MappedFiles().place(800)
-    assert place is not None
-    place._file.file.close()
+    extent = SpillFiles().reserve(800)
+    assert extent is not None
+    extent._file.file.close()
     with Path("/dev/full").open("wb", buffering=0) as full:
-        place._file.file = full
+        extent._file.file = full
         with pytest.raises(OutputError, match="TMPDIR"):
-            place.write(0, np.arange(100))
+            extent.write(0, np.arange(100))
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -155,17 +156,17 @@ def test_room_is_used_again_and_never_twice(
     all_in_files: None, turns: list[tuple[int, list[int], bool]]
 ) -> None:
     """Columns come and go in any order, also while others are filled or only views are left."""
-    files = MappedFiles()
+    files = SpillFiles()
     columns: list[tuple[int, npt.NDArray[np.int64]]] = []
     most = 0
     for number, (rows, gone, reserved) in enumerate(turns):
-        place = files.place(8 * (rows + 50 * reserved))
-        assert place is not None
+        extent = files.reserve(8 * (rows + 50 * reserved))
+        assert extent is not None
         for at in gone:
             if at < len(columns):
                 columns.pop(at)
-        place.write(0, np.arange(rows) + number)
-        column = place.column(rows, np.int64)
+        extent.write(0, np.arange(rows) + number)
+        column = extent.column(rows, np.int64)
         columns.append((number, column[rows // 2 :] if number % 2 else column))
         most = max(most, len(columns))
         for first, own in columns:
@@ -175,19 +176,19 @@ def test_room_is_used_again_and_never_twice(
     assert len(files._pool._files) <= 1, "all that is held at a time fits into one file"
     columns.clear()
     if turns:
-        del own, column, place
+        del own, column, extent
     assert not files._pool._files, "and there is none when nothing is held"
 
 
 def test_a_gap_is_one_with_those_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spill, "FILE_BYTES", 4096)
-    files = MappedFiles()
-    kept_open = files.place(1024)
-    places = [files.place(1024) for _ in range(3)]
-    assert files.place(64) is not None, "a second file is made where the first is full"
+    files = SpillFiles()
+    kept_open = files.reserve(1024)
+    extents = [files.reserve(1024) for _ in range(3)]
+    assert files.reserve(64) is not None, "a second file is made where the first is full"
     for at in (0, 2, 1):
-        places[at] = None
-    whole = files.place(3072)
+        extents[at] = None
+    whole = files.reserve(3072)
     assert None not in (kept_open, whole)
     assert len(files._pool._files) == 2, "no third one is needed"
     del kept_open, whole
@@ -222,10 +223,10 @@ def test_an_export_is_the_same_wherever_its_columns_lie(
 def peak_of(profile: Path) -> tuple[int, int]:
     """The bytes that reading and drawing a rank takes at most, and its slices."""
     (source,) = discover(profile).sources
-    request = Request(Selection(layers=DETAIL_LAYERS), options=PictureOptions(DETAIL_LAYERS))
+    request = RankRequest(Selection(layers=DETAIL_LAYERS), options=PictureOptions(DETAIL_LAYERS))
     tracemalloc.start()
     try:
-        share = share_of(source, request)
+        share = draw_rank_from_source(source, request)
         return tracemalloc.get_traced_memory()[1], element_count(share.tracks.tracks)
     finally:
         tracemalloc.stop()
@@ -234,10 +235,10 @@ def peak_of(profile: Path) -> tuple[int, int]:
 def test_memory_grows_by_what_is_worked_on_and_not_by_all_columns(
     shelf: ProfileShelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spill, "HELD_BYTES", 0)
-    monkeypatch.setattr(spill, "LEAST_BYTES", 1 << 12)
-    monkeypatch.setattr(spill, "PART_ROWS", 1 << 10)
-    monkeypatch.setattr(spill, "PART_BYTES", 1 << 13)
+    monkeypatch.setattr(spill, "MEMORY_BYTES", 0)
+    monkeypatch.setattr(spill, "LEAST_SPILLED_BYTES", 1 << 12)
+    monkeypatch.setattr(chunks, "CHUNK_ROWS", 1 << 10)
+    monkeypatch.setattr(chunks, "WRITE_BYTES", 1 << 13)
     few = shelf.get("torch-db", ranks=1, steps=20, ops_per_step=100)
     many = shelf.get("torch-db", ranks=1, steps=100, ops_per_step=100)
     peak_of(few.path)
@@ -315,7 +316,9 @@ def test_threads_keep_their_numbers_however_far_these_lie_apart(
         database.commit()
     (source,) = discover(profile.path).sources
     layers = frozenset({Layer.CANN})
-    share = share_of(source, Request(Selection(layers=layers), options=PictureOptions(layers)))
+    share = draw_rank_from_source(
+        source, RankRequest(Selection(layers=layers), options=PictureOptions(layers))
+    )
     rows = {track.name for track in share.tracks.tracks if track.name.startswith("Thread")}
     assert rows == {f"Thread {thread}" for thread in threads}
 

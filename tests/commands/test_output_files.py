@@ -22,7 +22,7 @@ from tests.support.profile_shelf import (
     tree_state,
 )
 from tests.support.run_command import Command
-from timeline.encoders.sink import Draft, write_draft
+from timeline.encoders.drafts import Draft, write_draft
 
 SUFFIXES = (".pftrace", ".pftrace.gz", ".json", ".json.gz")
 

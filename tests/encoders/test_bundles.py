@@ -15,12 +15,11 @@ from hypothesis import strategies as st
 from tests.support.made_tracks import track_of
 from tests.support.perfetto_sql import Row, TraceProcessor
 from timeline.columns.strings import StringPool
-from timeline.encoders import bundles, perfetto_tracks
-from timeline.encoders import bundles as chunks
-from timeline.encoders.bundles import Bundle, bundles_of
-from timeline.encoders.packing import Tally, Workers
+from timeline.encoders import batches, perfetto_tracks
+from timeline.encoders.batches import TrackBatch, batch_tracks
+from timeline.encoders.common import EncodingWorkers, TrackSizes
 from timeline.encoders.perfetto import encode_perfetto
-from timeline.encoders.perfetto_tracks import encode_track, parts_of_track
+from timeline.encoders.perfetto_tracks import encode_track, split_track
 from timeline.ranks.processes import Processes
 from timeline.tracks.model import (
     Arg,
@@ -39,15 +38,15 @@ SIZES = (300, 0, 40, 700, 20, 5, 900, 60)
 
 
 @pytest.fixture
-def small_bundles(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bundles, "BUNDLE_ELEMENTS", 256)
-    monkeypatch.setattr(chunks, "CHUNK_BYTES", 4096)
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "BATCH_ELEMENTS", 256)
+    monkeypatch.setattr(batches, "COMPRESSED_TOGETHER_BYTES", 4096)
 
 
 @pytest.fixture
-def workers(executor: Processes) -> Workers:
+def workers(executor: Processes) -> EncodingWorkers:
     """Two real processes."""
-    return Workers(executor, 2)
+    return EncodingWorkers(executor, 2)
 
 
 def picture() -> Timeline:
@@ -61,26 +60,26 @@ def picture() -> Timeline:
     return Timeline(tuple(tracks), FIRST_NS, None, (("tool", "test"),))
 
 
-def encoded(workers: Workers | None) -> tuple[bytes, dict[int | None, float]]:
-    tally = Tally()
-    made = b"".join(encode_perfetto(picture(), tally=tally, workers=workers))
-    return made, tally.by_track
+def encoded(workers: EncodingWorkers | None) -> tuple[bytes, dict[int | None, float]]:
+    sizes = TrackSizes()
+    made = b"".join(encode_perfetto(picture(), sizes=sizes, workers=workers))
+    return made, sizes.by_track
 
 
-@pytest.mark.usefixtures("small_bundles")
-def test_other_processes_change_no_byte_and_no_count(workers: Workers) -> None:
-    assert len(list(bundles_of((), picture().tracks, FIRST_NS))) > 3
+@pytest.mark.usefixtures("small_batches")
+def test_other_processes_change_no_byte_and_no_count(workers: EncodingWorkers) -> None:
+    assert len(list(batch_tracks((), picture().tracks, FIRST_NS))) > 3
     assert encoded(workers) == encoded(None)
 
 
-@pytest.mark.usefixtures("small_bundles")
+@pytest.mark.usefixtures("small_batches")
 @pytest.mark.parametrize("when", ["before", "meanwhile"])
 def test_what_a_process_that_died_had_to_do_is_done_here(
-    workers: Workers, when: str, monkeypatch: pytest.MonkeyPatch
+    workers: EncodingWorkers, when: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert workers.executor.submit(sum, (1, 2)).result() == 3
     if when == "meanwhile":
-        monkeypatch.setattr(bundles, "AHEAD", 1)
+        monkeypatch.setattr(batches, "BATCHES_PER_WORKER", 1)
         pieces = encode_perfetto(picture(), workers=workers)
         made = next(pieces)
         kill_processes()
@@ -97,31 +96,29 @@ def kill_processes() -> None:
         child.join()
 
 
-def test_one_bundle_is_encoded_here() -> None:
+def test_one_batch_is_encoded_here() -> None:
     with ThreadPoolExecutor(1) as closed:
         pass
-    assert encoded(Workers(closed, 2)) == encoded(None)
+    assert encoded(EncodingWorkers(closed, 2)) == encoded(None)
 
 
 @given(st.lists(st.integers(0, 900), max_size=9), st.integers(1, 1000))
-def test_bundles_hold_all_tracks_in_order(sizes: list[int], least: int) -> None:
-    """A bundle is closed by the track that fills it, and the head comes once, even alone."""
+def test_batches_hold_all_tracks_in_order(sizes: list[int], least: int) -> None:
+    """A batch is closed by the track that fills it, and the head comes once, even alone."""
     tracks = [
         Track(number, None, "", 0, content=Samples(np.arange(size), np.zeros(size), ""))
         for number, size in enumerate(sizes)
     ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bundles, "BUNDLE_ELEMENTS", least)
-        made = list(bundles_of((b"head",), tracks, 0))
-    assert [track.id for bundle in made for _, track in bundle.tracks] == list(range(len(sizes)))
-    sequences = [sequence for bundle in made for sequence, _ in bundle.tracks]
+        patch.setattr(batches, "BATCH_ELEMENTS", least)
+        made = list(batch_tracks((b"head",), tracks, 0))
+    assert [track.id for batch in made for _, track in batch.tracks] == list(range(len(sizes)))
+    sequences = [sequence for batch in made for sequence, _ in batch.tracks]
     assert sequences == list(range(2, len(sizes) + 2))
-    assert [packet for bundle in made for packet in bundle.head] == [b"head"]
+    assert [packet for batch in made for packet in batch.head] == [b"head"]
     assert made[0].head
-    assert all(len(bundle) >= least for bundle in made[:-1])
-    assert all(
-        len(bundle) - len(bundle.tracks[-1][1].content or ()) < least for bundle in made[:-1]
-    )
+    assert all(len(batch) >= least for batch in made[:-1])
+    assert all(len(batch) - len(batch.tracks[-1][1].content or ()) < least for batch in made[:-1])
 
 
 @given(
@@ -142,7 +139,7 @@ def test_a_track_takes_along_only_the_strings_it_shows(
         start_ns, start_ns + 5, codes[[name for name, _, _ in rows]], strings, Schema.TASK, (arg,)
     )
     track = Track(3, None, "Stream 2", 0, content=slices)
-    ((sequence, sent),) = Bundle((), ((7, track),), 0).for_the_way().tracks
+    ((sequence, sent),) = TrackBatch((), ((7, track),), 0).for_sending().tracks
     assert sequence == 7
     assert list(encode_track(sent, 7, 0)) == list(encode_track(track, 7, 0))
     assert isinstance(sent.content, Slices)
@@ -209,7 +206,7 @@ def test_a_track_in_parts_is_the_same_track(
     picture = Timeline(tracks, FIRST_NS, None)
     whole = answers(picture)
     monkeypatch.setattr(perfetto_tracks, "PART_ELEMENTS", least)
-    parts = list(parts_of_track(tracks[0]))
+    parts = list(split_track(tracks[0]))
     assert (len(parts) > 1) == (kind != "adjacent")
     assert sum(len(part.content or ()) for part in parts) == len(slices)
     bounds = [(own.start_ns.min(), own.end_ns.max()) for own in map(content_of, parts)]

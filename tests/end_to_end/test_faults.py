@@ -33,7 +33,7 @@ from tests.support.drawn_slices import drawn_slices
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import WRITERS, Profile, ProfileShelf, tiny_run
 from timeline.cli.main import main
-from timeline.encoders.sink import publish_all, write_draft
+from timeline.encoders.drafts import publish_all, write_draft
 from timeline.errors import OutputError
 from timeline.printable import printable, printable_json
 
@@ -1033,7 +1033,7 @@ def test_full_disk(tmp_path: Path, capsys: pytest.CaptureFixture[str], shelf: Pr
 
 KILLED = """
 import os, signal, sys
-from timeline.encoders import sink
+from timeline.encoders import drafts
 fsync = os.fsync
 def die(handle):
     fsync(handle)

@@ -33,15 +33,15 @@ from timeline.cli.main import main
 from timeline.columns.columns import Int64
 from timeline.columns.strings import StringPool
 from timeline.commands.export import export
+from timeline.encoders.drafts import Draft, write_draft
 from timeline.encoders.formats import FORMATS, format_of
-from timeline.encoders.sink import Draft, write_draft
 from timeline.errors import LimitError
 from timeline.fitting import writer
 from timeline.fitting.fit import fit as fit_to_limit
 from timeline.fitting.writer import About, Written
 from timeline.options import DEFAULT_LIMIT_BYTES, ExportOptions, Fit
 from timeline.progress import Silent
-from timeline.ranks.rank_work import Request, share_of_records
+from timeline.ranks.rank_work import RankRequest, draw_rank_from_records
 from timeline.records.tables import HostEvents, Records, Steps, Tasks
 from timeline.reports.export_report import ExportReport
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Kind, Layer, Selection
@@ -582,8 +582,8 @@ def shares_of(
     records: Sequence[Records], layers: frozenset[Layer], leading: Leading | None = None
 ) -> list[Share]:
     """What each rank adds to the picture."""
-    request = Request(Selection(layers=layers), options=PictureOptions(layers), leading=leading)
-    return [share_of_records(own, request) for own in records]
+    request = RankRequest(Selection(layers=layers), options=PictureOptions(layers), leading=leading)
+    return [draw_rank_from_records(own, request) for own in records]
 
 
 def never_again(_leading: Leading) -> list[Share]:

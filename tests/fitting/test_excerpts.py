@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.support.random_tracks import samples, some_slices
 from timeline.columns.strings import StringPool
 from timeline.encoders.formats import format_of
-from timeline.fitting.budget import Budget, Excerpts
+from timeline.fitting.size_model import Excerpts, SizeModel
 from timeline.tracks.model import Samples, Schema, Slices, Timeline, Track
 
 
@@ -78,7 +78,7 @@ def test_calls_that_are_stored_by_kind_are_expected_to_take_what_they_do() -> No
         return form.size_of(Timeline(tuple(tracks), 0, None))
 
     expected = [
-        Budget([track], measure).finest_plan().expected_bytes for track in (in_time, by_kind)
+        SizeModel([track], measure).finest_plan().expected_bytes for track in (in_time, by_kind)
     ]
     assert expected[0] == expected[1]
     assert 0.9 < expected[0] / measure([by_kind]) < 1.1

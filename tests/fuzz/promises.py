@@ -9,7 +9,7 @@ import numpy as np
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 from zlib_ng import zlib_ng
 
-from timeline.columns.columns import Columns
+from timeline.columns.columns import ColumnTable
 from timeline.records.tables import NO_TIME, FlowEnd, Records, Spans
 
 __all__ = ["BrokenPromise", "check_records", "check_trace", "check_valid"]
@@ -30,7 +30,7 @@ class BrokenPromise(Exception):  # noqa: N818 - it is no error of the profile
 _COLUMNS: dict[str, tuple[tuple[str, np.dtype], ...]] = {}
 
 
-def _columns(table: Columns) -> tuple[tuple[str, np.dtype], ...]:
+def _columns(table: ColumnTable) -> tuple[tuple[str, np.dtype], ...]:
     """Names and types of a table's columns; asking for them each time takes longer than reading."""
     kind = type(table).__name__
     if kind not in _COLUMNS:
@@ -58,7 +58,7 @@ def check_records(records: Records) -> None:
             raise BrokenPromise(f"a warning is {warning!r}")
 
 
-def _check_table(name: str, table: Columns, strings: int) -> None:
+def _check_table(name: str, table: ColumnTable, strings: int) -> None:
     shape = (len(table),)
     for column, dtype in _columns(table):
         values = getattr(table, column)

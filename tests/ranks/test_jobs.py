@@ -59,9 +59,14 @@ from timeline.process import interrupted_by_signals
 from timeline.progress import Silent
 from timeline.ranks import processes, reading
 from timeline.ranks import workers as jobs
-from timeline.ranks.rank_work import Request, share_of
+from timeline.ranks.rank_work import RankRequest, draw_rank_from_source
 from timeline.ranks.reading import JoinedShares, read_shares, redrawn
-from timeline.ranks.workers import AHEAD, WORTH_PROCESSES_BYTES, Crew, crew_for
+from timeline.ranks.workers import (
+    RANKS_PER_PROCESS,
+    WORTH_PROCESSES_BYTES,
+    WorkerPool,
+    worker_pool_for,
+)
 from timeline.records.tables import Records
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Kind, Selection
 from timeline.sources.source import Clock, Identity, Wanted
@@ -161,7 +166,7 @@ def exact_bytes(command: Command, path: Path, *options: str) -> int:
 def little_is_held() -> Iterator[None]:
     """Gather ranks as soon as they exceed the limit by far, as if there were millions of slices."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reading, "LEAST_HELD", 0, raising=False)
+        patch.setattr(reading, "LEAST_HELD_ELEMENTS", 0)
         yield
 
 
@@ -294,22 +299,26 @@ def test_keep_going_with_all_ranks_changes_nothing(command: Command, shelf: Prof
 # -- ranks that are made for a test ------------------------------------------------------------
 
 
-REQUEST = Request(Selection(layers=SUMMARY_LAYERS), options=PictureOptions(SUMMARY_LAYERS))
+REQUEST = RankRequest(Selection(layers=SUMMARY_LAYERS), options=PictureOptions(SUMMARY_LAYERS))
 
 
-def ranks_read(crew: Crew, sources: Sequence[MadeSource]) -> list[int]:
+def ranks_read(workers: WorkerPool, sources: Sequence[MadeSource]) -> list[int]:
     """The ranks whose shares come back, in that order; each share is that of its source."""
     ranks = []
-    with crew:
-        for source, share in crew.shares(sources, share_of, [REQUEST] * len(sources)):
+    with workers:
+        for source, share in workers.results(
+            sources, draw_rank_from_source, [REQUEST] * len(sources)
+        ):
             assert source.identity.rank == share.facts.rank == share.tracks.rank
             ranks.append(share.facts.rank)
     return ranks
 
 
-def made_crew(sources: Sequence[MadeSource], processes: int, *, keep_going: bool = False) -> Crew:
+def made_pool(
+    sources: Sequence[MadeSource], processes: int, *, keep_going: bool = False
+) -> WorkerPool:
     reading = ReadingOptions(jobs=processes, keep_going=keep_going)
-    return crew_for(sources, reading, Silent())
+    return worker_pool_for(sources, reading, Silent())
 
 
 @pytest.fixture(scope="module")
@@ -341,8 +350,8 @@ def test_processes_are_as_many_as_are_worth_it(
     path.touch()
     os.truncate(path, size_bytes)
     sources = [MadeSource(rank, files=(path, tmp_path / "absent")) for rank in range(ranks)]
-    crew = crew_for(sources, ReadingOptions(jobs=asked), Silent())
-    assert crew.jobs == expected
+    workers = worker_pool_for(sources, ReadingOptions(jobs=asked), Silent())
+    assert workers.jobs == expected
 
 
 @dataclass
@@ -374,9 +383,9 @@ class AskedSource:
 def test_files_are_looked_for_once() -> None:
     """Whoever reads ranks, again or not, knows the sizes of their files from the beginning."""
     sources = [AskedSource(source) for source in made_sources(3, {})]
-    with crew_for(sources, ReadingOptions(jobs=1), Silent()) as crew:
+    with worker_pool_for(sources, ReadingOptions(jobs=1), Silent()) as workers:
         for _ in range(2):
-            assert len(list(crew.shares(sources, share_of, [REQUEST] * 3))) == 3
+            assert len(list(workers.results(sources, draw_rank_from_source, [REQUEST] * 3))) == 3
     assert [source.asked for source in sources] == [1, 1, 1]
 
 
@@ -396,34 +405,34 @@ def test_a_lost_process_is_blamed_on_its_rank(culprit: int, deeds: dict[int, Dee
     """And on no other rank that was in work at the time."""
     sources = made_sources(6, deeds)
     with pytest.raises(WorkerError, match=rf"^rank {culprit}: .*process died.*--keep-going") as own:
-        ranks_read(made_crew(sources, 2), sources)
+        ranks_read(made_pool(sources, 2), sources)
     assert own.value.exit_code == 1
 
 
 def test_keep_going_leaves_out_a_rank_whose_process_dies() -> None:
     """All others are there, in their order, also those that were in work beside them."""
     sources = made_sources(6, {1: Nap(0.1), 2: Death(), 3: Nap(0.2)})
-    crew = made_crew(sources, 2, keep_going=True)
-    assert ranks_read(crew, sources) == [0, 1, 3, 4, 5]
-    assert crew.failures.keys() == {2}
-    assert re.match(r"rank 2: .*process died", crew.failures[2])
+    workers = made_pool(sources, 2, keep_going=True)
+    assert ranks_read(workers, sources) == [0, 1, 3, 4, 5]
+    assert workers.failures.keys() == {2}
+    assert re.match(r"rank 2: .*process died", workers.failures[2])
 
 
 def test_a_process_that_dies_once_costs_nothing(tmp_path: Path) -> None:
     """The rank is read again, and so are those that were lost with it."""
     sources = made_sources(5, {2: Death(marker=tmp_path / "died")})
-    crew = made_crew(sources, 2)
-    assert ranks_read(crew, sources) == [0, 1, 2, 3, 4]
+    workers = made_pool(sources, 2)
+    assert ranks_read(workers, sources) == [0, 1, 2, 3, 4]
     assert (tmp_path / "died").exists()
-    assert crew.failures == {}
+    assert workers.failures == {}
 
 
 def test_a_rank_without_enough_memory_is_named(processes: int) -> None:
     sources = made_sources(4, {2: Fault(MemoryError())})
-    crew = made_crew(sources, processes, keep_going=True)
-    assert ranks_read(crew, sources) == [0, 1, 3]
-    assert crew.failures.keys() == {2}
-    assert re.match(r"rank 2: .*not enough memory", crew.failures[2])
+    workers = made_pool(sources, processes, keep_going=True)
+    assert ranks_read(workers, sources) == [0, 1, 3]
+    assert workers.failures.keys() == {2}
+    assert re.match(r"rank 2: .*not enough memory", workers.failures[2])
 
 
 def test_the_first_rank_that_fails_is_the_error(processes: int) -> None:
@@ -436,7 +445,7 @@ def test_the_first_rank_that_fails_is_the_error(processes: int) -> None:
         },
     )
     with pytest.raises(SourceError, match="one: is broken"):
-        ranks_read(made_crew(sources, processes), sources)
+        ranks_read(made_pool(sources, processes), sources)
 
 
 def test_keep_going_collects_all_failures(pool: Executor) -> None:
@@ -449,12 +458,12 @@ def test_keep_going_collects_all_failures(pool: Executor) -> None:
             4: Fault(MemoryError()),
         },
     )
-    crew = Crew(lambda: pool, 2, Silent(), keep_going=True)
-    shares = crew.shares(sources, share_of, [REQUEST] * len(sources))
+    workers = WorkerPool(lambda: pool, 2, Silent(), keep_going=True)
+    shares = workers.results(sources, draw_rank_from_source, [REQUEST] * len(sources))
     assert [share.facts.rank for _, share in shares] == [0, 3]
-    assert list(crew.failures) == [1, 2, 4]
-    assert crew.failures[1] == "one: is broken."
-    assert crew.failures[2] == "two: is broken."
+    assert list(workers.failures) == [1, 2, 4]
+    assert workers.failures[1] == "one: is broken."
+    assert workers.failures[2] == "two: is broken."
 
 
 def test_an_error_ends_the_work_of_other_ranks() -> None:
@@ -463,7 +472,7 @@ def test_an_error_ends_the_work_of_other_ranks() -> None:
     before = set(multiprocessing.active_children())
     begin = time.monotonic()
     with pytest.raises(SourceError):
-        ranks_read(made_crew(sources, 2), sources)
+        ranks_read(made_pool(sources, 2), sources)
     assert wait_until(lambda: set(multiprocessing.active_children()) <= before, 10)
     assert time.monotonic() - begin < 30
 
@@ -475,7 +484,7 @@ def test_an_error_spares_processes_of_others() -> None:
     try:
         sources = made_sources(2, {0: Fault(SourceError(Path("zero"), "is broken."))})
         with pytest.raises(SourceError):
-            ranks_read(made_crew(sources, 2), sources)
+            ranks_read(made_pool(sources, 2), sources)
         bystander.join(0.5)
         assert bystander.exitcode is None
     finally:
@@ -489,16 +498,16 @@ def test_a_rank_lost_when_it_is_drawn_again_is_told_like_any_other(
     """--fit steps reads ranks a second time, and that may fail too: an error, or it is left out."""
     fault = Fault(SourceError(Path("one"), "is gone."), marker=tmp_path / "read once")
     sources = made_sources(3, {1: fault})
-    with made_crew(sources, processes, keep_going=True) as crew:
-        joined = read_shares(sources, REQUEST, crew, Path("profile"))
+    with made_pool(sources, processes, keep_going=True) as workers:
+        joined = read_shares(sources, REQUEST, workers, Path("profile"))
         assert [facts.rank for facts in joined.facts] == [0, 1, 2]
         try:
-            shares = redrawn(joined, crew, Leading(frozenset({1}), (2,)))
+            shares = redrawn(joined, workers, Leading(frozenset({1}), (2,)))
         except TimelineError as error:
             assert "one: is gone." in str(error)
         else:
             assert [share.facts.rank for share in shares] == [0, 2]
-            assert crew.failures == {1: "one: is gone."}
+            assert workers.failures == {1: "one: is gone."}
 
 
 SCRIPT = """\
@@ -541,18 +550,18 @@ class Counter(Executor):
 
 
 def test_results_come_in_the_order_of_ranks_and_few_are_in_work() -> None:
-    """The first ranks finish last, and never more than AHEAD for each process are held."""
+    """The first ranks finish last, and never more than two for each process are held."""
     deeds: dict[int, Deed] = {0: Nap(0.4), 1: Nap(0.2), 6: Nap(0.3), 9: Nap(0.2)}
     sources = made_sources(12, deeds)
     counter = Counter(ProcessPoolExecutor(2, multiprocessing.get_context("spawn")))
     ranks = []
-    with Crew(lambda: counter, 2, Silent()) as crew:
-        for source, _ in crew.shares(sources, share_of, [REQUEST] * len(sources)):
+    with WorkerPool(lambda: counter, 2, Silent()) as workers:
+        for source, _ in workers.results(sources, draw_rank_from_source, [REQUEST] * len(sources)):
             ranks.append(source.identity.rank)
             counter.consumed += 1
     assert ranks == list(range(12))
     assert counter.submitted == 12
-    assert counter.most == AHEAD * 2
+    assert counter.most == RANKS_PER_PROCESS * 2
 
 
 # -- Ctrl-C ------------------------------------------------------------------------------------
@@ -760,8 +769,8 @@ def test_only_a_process_of_one_thread_is_copied(threads: int, method: str) -> No
     script = f"""
 import threading
 from timeline.ranks.processes import Processes
-from timeline.process import settle_in
-settle_in()
+from timeline.process import tune_for_one_command
+tune_for_one_command()
 import numpy
 stop = threading.Event()
 for _ in range({threads}):
@@ -801,7 +810,7 @@ def test_one_process_is_interrupted_while_it_reads() -> None:
     """A large rank is not read to its end first."""
     sources = made_sources(1, {0: Interrupt()})
     with pytest.raises(KeyboardInterrupt):
-        ranks_read(made_crew(sources, 1), sources)
+        ranks_read(made_pool(sources, 1), sources)
 
 
 # -- gathering in stages -----------------------------------------------------------------------
@@ -817,10 +826,10 @@ def hosted(rank: int) -> Clock:
 
 
 def joined_shares(
-    sources: Sequence[MadeSource], limit_bytes: int, target: Path, crew: Crew | None = None
+    sources: Sequence[MadeSource], limit_bytes: int, target: Path, workers: WorkerPool | None = None
 ) -> JoinedShares:
-    """Read made ranks, in this process unless by a crew; limit 0 gathers nothing."""
-    request = Request(
+    """Read made ranks, in this process unless by a workers; limit 0 gathers nothing."""
+    request = RankRequest(
         Selection(layers=DETAIL_LAYERS),
         options=PictureOptions(DETAIL_LAYERS),
         limit_bytes=limit_bytes,
@@ -828,7 +837,7 @@ def joined_shares(
         target=target,
     )
     with little_is_held():
-        return read_shares(sources, request, crew or made_crew(sources, 1), Path("profile"))
+        return read_shares(sources, request, workers or made_pool(sources, 1), Path("profile"))
 
 
 def never_again(_leading: Leading) -> Sequence[Share]:
@@ -965,8 +974,8 @@ def test_processes_change_nothing_in_what_is_gathered(
     ]
     target = tmp_path_factory.mktemp("any") / "timeline.pftrace"
     made = []
-    for crew in (made_crew(sources, 1), Crew(lambda: pool, 2, Silent())):
-        joined = joined_shares(sources, limit_bytes, target, crew)
+    for workers in (made_pool(sources, 1), WorkerPool(lambda: pool, 2, Silent())):
+        joined = joined_shares(sources, limit_bytes, target, workers)
         fitted(joined, 0, target, by_layer=False)
         rows = [share.tracks for share in joined.shares]
         made.append(
@@ -1022,10 +1031,10 @@ def test_errors_survive_the_way_between_processes(error: TimelineError) -> None:
 )
 def test_errors_of_a_process_are_those_of_its_rank(error: TimelineError, pool: Executor) -> None:
     """What a worker raises is raised here as it was."""
-    crew = Crew(lambda: pool, 2, Silent())
+    workers = WorkerPool(lambda: pool, 2, Silent())
     (source,) = made_sources(1, {0: Fault(error)})
     with pytest.raises(type(error)) as caught:
-        list(crew.shares([source], share_of, [REQUEST]))
+        list(workers.results([source], draw_rank_from_source, [REQUEST]))
     assert str(caught.value) == str(error)
     assert vars(caught.value) == vars(error)
 
@@ -1094,10 +1103,10 @@ def test_a_cluster_tells_ranks_that_cannot_be_read(
 def test_a_lost_worker_of_a_cluster_is_blamed_on_its_rank(executor: str) -> None:
     """And on none of those that waited for the same worker at the time."""
     sources = made_sources(6, {1: Death(after_seconds=0.5), 0: Nap(0.3), 2: Nap(0.3), 3: Nap(0.3)})
-    crew = crew_for(sources, ReadingOptions(executor=executor, keep_going=True), Silent())
-    assert ranks_read(crew, sources) == [0, 2, 3, 4, 5]
-    assert crew.failures.keys() == {1}
-    assert "died" in crew.failures[1]
+    workers = worker_pool_for(sources, ReadingOptions(executor=executor, keep_going=True), Silent())
+    assert ranks_read(workers, sources) == [0, 2, 3, 4, 5]
+    assert workers.failures.keys() == {1}
+    assert "died" in workers.failures[1]
 
 
 def test_an_export_leaves_no_client_behind(

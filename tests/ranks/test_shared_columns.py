@@ -20,11 +20,16 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from timeline.columns.constant import constant, is_constant
-from timeline.columns.spill import let_go
+from timeline.columns.spill import drop_pages
 from timeline.errors import OutputError
 from timeline.ranks import shared_columns
 from timeline.ranks.processes import Processes
-from timeline.ranks.shared_columns import Letter, Parcel, forget_room, room_for_parcel
+from timeline.ranks.shared_columns import (
+    SharedArguments,
+    SharedResult,
+    close_shared_file,
+    open_shared_file,
+)
 
 OPEN_FILES = Path("/proc/self/fd")
 linux = pytest.mark.skipif(not OPEN_FILES.is_dir(), reason="files are found through /proc")
@@ -78,10 +83,10 @@ def open_files() -> set[str]:
 def test_what_is_unpacked_is_what_was_packed(
     columns: list[npt.NDArray[Any]], more: dict[str, int]
 ) -> None:
-    room = room_for_parcel()
-    found, others = pickle.loads(pickle.dumps(Parcel((columns, more), room)))
-    forget_room(room)
-    let_go()
+    path = open_shared_file()
+    found, others = pickle.loads(pickle.dumps(SharedResult((columns, more), path)))
+    close_shared_file(path)
+    drop_pages()
     assert others == more
     assert [own.dtype for own in found] == [own.dtype for own in columns]
     for own, packed in zip(found, columns, strict=True):
@@ -96,7 +101,7 @@ def test_large_columns_do_not_travel(executor: Processes) -> None:
     count = shared_columns.WORTH_BYTES // 8
     made = executor.submit(large_columns, count).result()
     for name, column in large_columns(count).items():
-        let_go()
+        drop_pages()
         np.testing.assert_array_equal(made[name], column)
     assert not made["numbers"].flags.writeable
     assert is_constant(made["one"])
@@ -110,10 +115,10 @@ def test_columns_that_came_are_not_sent_back(executor: Processes) -> None:
     """Whoever is asked about them reads them where they lie; columns made here do travel."""
     made = executor.submit(large_columns, shared_columns.WORTH_BYTES // 8).result()
     part = made["part"][1000:]
-    assert len(pickle.dumps(Letter((made["numbers"], part)))) < 4096
+    assert len(pickle.dumps(SharedArguments((made["numbers"], part)))) < 4096
     assert executor.submit(np.sum, part).result() == part.sum()
     own = np.arange(1 << 16)
-    assert len(pickle.dumps(Letter(own))) > own.nbytes
+    assert len(pickle.dumps(SharedArguments(own))) > own.nbytes
     assert executor.submit(np.sum, own).result() == own.sum()
     assert executor.submit(np.sum, made["every other"]).result() == made["every other"].sum()
     scattered = np.broadcast_to(part[:5000], (3, 5000))
@@ -139,12 +144,12 @@ def test_nothing_stays_open_of_work_that_failed(executor: Processes) -> None:
         executor.submit(os._exit, 1).result()
     with pytest.raises(BrokenProcessPool):
         executor.submit(sum, (1, 2))
-    # A future tells its result first and closes the room then.
+    # A future tells its result first and closes the file then.
     until = time.monotonic() + 5
     while open_files() - before and time.monotonic() < until:
         time.sleep(0.01)
     assert not open_files() - before
-    assert not shared_columns._rooms
+    assert not shared_columns._offered
 
 
 @linux
@@ -155,31 +160,31 @@ def test_a_full_disk_is_told(executor: Processes) -> None:
 
 @pytest.mark.usefixtures("everything_aside")
 @pytest.mark.parametrize("lacks", ["files of other processes", "temporary directory", "reach"])
-def test_where_there_is_no_room_everything_travels(
+def test_where_there_is_no_file_everything_goes_through_the_pipe(
     lacks: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     if lacks == "files of other processes":
         monkeypatch.setattr(shared_columns, "OPEN_FILES", tmp_path / "nowhere")
     elif lacks == "temporary directory":
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
-    room = "/nowhere/at/all" if lacks == "reach" else room_for_parcel()
-    assert not shared_columns._rooms
+    path = "/nowhere/at/all" if lacks == "reach" else open_shared_file()
+    assert not shared_columns._offered
     columns = large_columns(100)
-    found = pickle.loads(pickle.dumps(Parcel(columns, room)))
+    found = pickle.loads(pickle.dumps(SharedResult(columns, path)))
     for name, column in columns.items():
         np.testing.assert_array_equal(found[name], column)
 
 
 @linux
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are copies where they can be")
-def test_a_copy_of_this_process_keeps_no_room_of_it() -> None:
-    room = room_for_parcel()
+def test_a_copy_of_this_process_keeps_no_file_of_it() -> None:
+    path = open_shared_file()
     context = multiprocessing.get_context("fork")
     with context.Pool(1) as pool:
-        assert pool.apply(_rooms) == 0
-    assert _rooms() == 1
-    forget_room(room)
+        assert pool.apply(_offered_files) == 0
+    assert _offered_files() == 1
+    close_shared_file(path)
 
 
-def _rooms() -> int:
-    return len(shared_columns._rooms)
+def _offered_files() -> int:
+    return len(shared_columns._offered)

@@ -470,7 +470,7 @@ def test_when_one_file_cannot_be_published_none_is(
     here: Path, shelf: ProfileShelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The timeline does not take its name either, and no temporary file is left."""
-    from timeline.encoders.sink import Draft
+    from timeline.encoders.drafts import Draft
 
     publish = Draft.publish
 

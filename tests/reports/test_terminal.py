@@ -200,11 +200,11 @@ def test_short_durations(duration_ns: int, spelled: str) -> None:
 SLOW = """
 import sys, time
 from timeline.ranks import workers
-read = workers.Crew._submit
+read = workers.WorkerPool._submit
 def slowly(*given):
     time.sleep(0.4)
     return read(*given)
-workers.Crew._submit = slowly
+workers.WorkerPool._submit = slowly
 from timeline.cli.main import main
 sys.exit(main())
 """

@@ -19,7 +19,7 @@ from timeline.analysis.steps import with_steps
 from timeline.analysis.valid import valid
 from timeline.columns.columns import Codes
 from timeline.options import StepOperators
-from timeline.ranks.rank_work import Request, share_of_records
+from timeline.ranks.rank_work import RankRequest, draw_rank_from_records
 from timeline.records.tables import GPU, NO_GRAPH, NO_ID, NO_TIME, Records, StepPart
 from timeline.selection import DETAIL_LAYERS, Selection
 from timeline.sources.finding.discovery import discover
@@ -273,8 +273,8 @@ class _Reading:
             yield label, sorted(zip(times, values, strict=True))
 
     def _totals(self) -> dict[int | None, dict[str, int]]:
-        request = Request(Selection(layers=DETAIL_LAYERS), draw=False)
-        facts = share_of_records(self._records, request).facts
+        request = RankRequest(Selection(layers=DETAIL_LAYERS), draw=False)
+        facts = draw_rank_from_records(self._records, request).facts
         whole = dict(facts.overlap_ns)
         found: dict[int | None, dict[str, int]] = {None: whole}
         for row, step in enumerate(facts.steps.iteration.tolist()):

@@ -9,7 +9,7 @@ import numpy as np
 
 from timeline.analysis.operators import OperatorTimes
 from timeline.analysis.overlap import OverlapTotals
-from timeline.columns.columns import Bool, Codes, Columns, Int64, Rows, column
+from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_ID, NO_TIME, CommunicationOps, Records, Steps
 from timeline.records.vendor import Measure, VendorFigures
@@ -29,7 +29,7 @@ MOST_ALIKE = 16
 
 
 @dataclass(frozen=True)
-class Checks(Columns):
+class Checks(ColumnTable):
     """One row per number that was compared.
 
     numbers: how many equal ones a row sums up. ours_ns: NO_TIME where there is nothing to compare.

@@ -52,7 +52,7 @@ def cut(records: Records, selection: Selection) -> Cut:
     planes = _wanted(records.planes.graph, membership.planes, chosen, selection)
     touched = _touched(records, membership, chosen, tasks, ops)
     host = records.host
-    kept = records.kept(
+    kept = records.filter(
         tasks=tasks,
         ops=ops,
         planes=planes,
@@ -136,7 +136,7 @@ def cut_window(part: Cut, start_ns: int, end_ns: int) -> Cut:
         part.membership.device_start_ns, part.membership.device_end_ns, window
     )
     ops = _touching(records.ops.start_ns, records.ops.end_ns, window)
-    kept = records.kept(
+    kept = records.filter(
         tasks=_touching(records.tasks.start_ns, records.tasks.end_ns, window),
         ops=ops,
         planes=_touching(records.planes.start_ns, records.planes.end_ns, window),

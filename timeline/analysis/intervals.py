@@ -6,14 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from timeline.columns.columns import Int64
-from timeline.columns.spill import kept
+from timeline.columns.columns import Columnar, Int64, take
 
 __all__ = ["Intervals", "subtract", "union"]
 
 
 @dataclass(frozen=True)
-class Intervals:
+class Intervals(Columnar):
     """Disjoint, non-touching, non-empty half-open intervals in ascending order.
 
     Both columns are (n,) int64 nanoseconds.
@@ -63,7 +62,7 @@ def union(start_ns: Int64, end_ns: Int64) -> Intervals:
     opens[0] = True
     np.greater(start_ns[1:], reach_ns[:-1], out=opens[1:])
     closes = np.append(opens[1:], [True])
-    return Intervals(kept(start_ns[opens]), kept(reach_ns[closes]))
+    return Intervals(take(start_ns, opens), take(reach_ns, closes))
 
 
 def subtract(left: Intervals, right: Intervals) -> Intervals:

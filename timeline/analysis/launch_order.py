@@ -181,7 +181,7 @@ def _places_of_halves(order: _Order, own: _Order) -> Int64:
         return np.full(len(own), NO_PLACE)
     middle = len(own) // 2
     places = []
-    for half in (own.part(slice(0, middle)), own.part(slice(middle, len(own)))):
+    for half in (own[:middle], own[middle:]):
         fit = _best_fit(order, half, None)
         places.append(_places_of_halves(order, half) if fit is None else _placed(order, half, fit))
     return np.concatenate(places)
@@ -277,8 +277,8 @@ def _shifts_of_equals(mine: Int64, theirs: Int64) -> set[int]:
 def _fit(order: _Order, own: _Order, shift: int) -> _Fit | None:
     """How well ends agree; None if pairs differ in what is known of both, or do not meet."""
     first, stop = max(0, -shift), min(len(own), len(order) - shift)
-    mine = own.part(slice(first, stop))
-    theirs = order.part(slice(first + shift, stop + shift))
+    mine = own[first:stop]
+    theirs = order[first + shift : stop + shift]
     for name, nothing in _KNOWN:
         one, other = getattr(mine, name), getattr(theirs, name)
         if ((one != other) & (one != nothing) & (other != nothing)).any():

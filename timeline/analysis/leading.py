@@ -8,7 +8,7 @@ import numpy as np
 
 from timeline.analysis.cut import cut, cut_window, device_span_ns
 from timeline.analysis.selected_rank import Missing, RankPicture
-from timeline.columns.columns import Bool, Columns
+from timeline.columns.columns import Bool, ColumnTable
 from timeline.records.clock import ClockMove
 from timeline.records.tables import Omission, OmissionCode, Records
 from timeline.selection import Selection
@@ -67,10 +67,10 @@ def _end_of_detail_ns(detail: Records, span: tuple[int, int], leading: Leading) 
 
 
 def _nothing(records: Records) -> Records:
-    def none(table: Columns) -> Bool:
+    def none(table: ColumnTable) -> Bool:
         return np.zeros(len(table), np.bool_)
 
-    return records.kept(
+    return records.filter(
         tasks=none(records.tasks),
         ops=none(records.ops),
         planes=none(records.planes),

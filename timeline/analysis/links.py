@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from timeline.columns.columns import Codes, Columns, Int64, column
-from timeline.columns.group_by import groups_of
-from timeline.columns.spill import parts_of
+from timeline.columns.chunks import chunks
+from timeline.columns.columns import Codes, ColumnTable, Int64, column
+from timeline.columns.group_by import group_by
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_ID, Records
 
@@ -16,7 +16,7 @@ __all__ = ["LinkTimes", "RankLinks", "rank_links"]
 
 
 @dataclass(frozen=True)
-class LinkTimes(Columns):
+class LinkTimes(ColumnTable):
     """One row per link: from which rank to which, over what, and what its tasks moved.
 
     count: 0 where only sums of them are known.
@@ -69,14 +69,14 @@ def _of_profiler(records: Records, steps: frozenset[int] | None) -> RankLinks:
 def _of_tasks(records: Records) -> RankLinks:
     planes, strings = records.planes, StringPool()
     parts = []
-    for part in parts_of(len(planes)):
+    for chunk in chunks(len(planes)):
         moving = (
-            (planes.size_bytes[part] > 0)
-            & (planes.source_rank[part] != NO_ID)
-            & (planes.target_rank[part] != NO_ID)
-            & (planes.source_rank[part] != planes.target_rank[part])
+            (planes.size_bytes[chunk] > 0)
+            & (planes.source_rank[chunk] != NO_ID)
+            & (planes.target_rank[chunk] != NO_ID)
+            & (planes.source_rank[chunk] != planes.target_rank[chunk])
         )
-        rows = np.flatnonzero(moving) + part.start
+        rows = np.flatnonzero(moving) + chunk.start
         # The name of the link where it is given, else of what carries it.
         named, carrier = planes.link[rows], planes.transport[rows]
         link = strings.translated(np.where(named != NO_NAME, named, carrier), records.strings)
@@ -97,7 +97,7 @@ def _of_tasks(records: Records) -> RankLinks:
 
 def _summed(times: LinkTimes) -> LinkTimes:
     """The same with one row for each link."""
-    groups = groups_of(len(times), [times.source_rank, times.target_rank, times.link])
+    groups = group_by(len(times), [times.source_rank, times.target_rank, times.link])
     return LinkTimes(
         times.source_rank[groups.first],
         times.target_rank[groups.first],

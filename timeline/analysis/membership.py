@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from timeline.columns.chunks import chunks, compute_in_chunks
 from timeline.columns.columns import Int64, Rows
 from timeline.columns.distinct import distinct, distinct_pairs
-from timeline.columns.spill import by_parts, parts_of
 from timeline.records.tables import (
     NO_ID,
     NO_TIME,
@@ -62,7 +62,7 @@ def membership_of(records: Records) -> Membership:
 def _of_table(table: Tasks | CommunicationOps | PlaneTasks, steps: Steps) -> Rows:
     if not len(steps):
         return np.full(len(table), NO_STEP, np.intp)
-    return by_parts(len(table), np.intp, lambda part: _of_rows(table.part(part), steps))
+    return compute_in_chunks(np.intp, lambda rows: _of_rows(rows, steps), table)
 
 
 def _of_rows(table: Tasks | CommunicationOps | PlaneTasks, steps: Steps) -> Rows:
@@ -142,11 +142,11 @@ def _device_spans(records: Records, tasks: Rows, ops: Rows) -> tuple[Int64, Int6
     never, latest = np.iinfo(np.int64).max, np.iinfo(np.int64).min
     start_ns, end_ns = np.full(count, never), np.full(count, latest)
     for table, found in ((records.tasks, tasks), (records.ops, ops)):
-        for part in parts_of(len(table)):
-            held = found[part] != NO_STEP
-            own = found[part][held]
-            np.minimum.at(start_ns, own, table.start_ns[part][held])
-            np.maximum.at(end_ns, own, table.end_ns[part][held])
+        for chunk in chunks(len(table)):
+            held = found[chunk] != NO_STEP
+            step = found[chunk][held]
+            np.minimum.at(start_ns, step, table.start_ns[chunk][held])
+            np.maximum.at(end_ns, step, table.end_ns[chunk][held])
     start_ns[start_ns == never] = NO_TIME
     return start_ns, end_ns
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from timeline.analysis.kernel_names import kernel_type, launched_type
 from timeline.analysis.operator_names import operator_type
-from timeline.columns.columns import Bool, Codes, Columns, Int64, Rows, column
-from timeline.columns.group_by import groups_of
-from timeline.columns.spill import parts_of
+from timeline.columns.chunks import chunks
+from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
+from timeline.columns.group_by import group_by
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.clock import ClockMove
 from timeline.records.collective_kinds import collective_kind
@@ -23,7 +23,7 @@ LONGEST_OPS = 20
 
 
 @dataclass(frozen=True)
-class OperatorTimes(Columns):
+class OperatorTimes(ColumnTable):
     """One row per operator: what it is, and how often and how long it ran.
 
     type: the operator's type as the profile tells it, else as its name does, else what ran it; or
@@ -130,8 +130,8 @@ def _communicating(records: Records, strings: StringPool, most_names: int) -> Op
 
 
 def _computing_rows(tasks: Tasks) -> Iterator[Rows]:
-    for part in parts_of(len(tasks)):
-        yield np.flatnonzero(tasks.compute[part]) + part.start
+    for chunk in chunks(len(tasks)):
+        yield np.flatnonzero(tasks.compute[chunk]) + chunk.start
 
 
 def _first_given(*columns: Codes) -> Codes:
@@ -182,7 +182,7 @@ def _times(
 def _summed(times: OperatorTimes) -> OperatorTimes:
     """The same with one row for each operator; sums are exact."""
     names = ("type", "core", "name", "shapes")
-    groups = groups_of(len(times), [getattr(times, name) for name in names])
+    groups = group_by(len(times), [getattr(times, name) for name in names])
     return OperatorTimes.of(
         len(groups.first),
         {

@@ -8,7 +8,7 @@ import numpy as np
 
 from timeline.analysis.intervals import Intervals, subtract, union
 from timeline.analysis.membership import Membership
-from timeline.columns.columns import Bool, Columns, Int64, Rows, column
+from timeline.columns.columns import Bool, ColumnTable, Int64, Rows, column
 from timeline.records.counting import INNER, FreeRule
 from timeline.records.tables import Records, Spans, Tasks
 
@@ -119,7 +119,7 @@ class FreeParts:
 
 
 @dataclass(frozen=True)
-class OverlapTotals(Columns):
+class OverlapTotals(ColumnTable):
     """The overlap of each step in numbers; `known` is false for a step without device records.
 
     Steps have no time outside: other tasks around them are those of other steps.

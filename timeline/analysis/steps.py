@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from timeline.analysis.membership import NO_STEP, Membership
-from timeline.columns.columns import Bool, Columns, Int64, column
+from timeline.columns.columns import Bool, ColumnTable, Int64, column
 from timeline.columns.distinct import distinct, distinct_pairs
 from timeline.columns.strings import StringPool
 from timeline.options import StepOperators
@@ -178,7 +178,7 @@ _RECEIVE = "Receive"
 
 
 @dataclass(frozen=True)
-class StepWaits(Columns):
+class StepWaits(ColumnTable):
     """How long each step waited: one row per step.
 
     receive_ns: the summed lengths of its receive ops, in which a stage of a pipeline waits for the

@@ -9,8 +9,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from timeline.columns.columns import Bool, Int64, Rows, picked
-from timeline.columns.spill import let_go, parts_of
+from timeline.columns.chunks import chunks, rows_where
+from timeline.columns.columns import Bool, Int64, Rows, take
 from timeline.ranges import FURTHEST_NS
 from timeline.records.counting import FreeRule
 from timeline.records.ids import with_ids_given
@@ -35,7 +35,7 @@ def copies_in(table: Spans) -> Bool:
     rows = rows[table.end_ns[rows] > table.start_ns[rows]]
     if not len(rows):
         return copies
-    columns = [picked(getattr(table, field.name), rows) for field in fields(table)]
+    columns = [take(getattr(table, field.name), rows) for field in fields(table)]
     columns = [own.view(np.int64) if own.dtype == np.float64 else own for own in columns]
     order = np.lexsort(columns)
     equal = np.ones(max(0, len(rows) - 1), np.bool_)
@@ -47,27 +47,22 @@ def copies_in(table: Spans) -> Bool:
 
 def _with_equals(values: Int64) -> Rows:
     """The rows, ascending, whose value other rows have too; of many some are sorted at a time."""
-    count = len(values)
-    ascends = all((values[1:][part] >= values[:-1][part]).all() for part in parts_of(count - 1))
-    if ascends:
-        equal = [
-            np.flatnonzero(values[1:][part] == values[:-1][part]) + part.start
-            for part in parts_of(count - 1)
-        ]
-        rows = np.concatenate([np.empty(0, np.intp), *equal])
+    before, after = values[:-1], values[1:]
+    if all((after[chunk] >= before[chunk]).all() for chunk in chunks(len(after))):
+        rows = rows_where(np.equal, after, before)
         return np.union1d(rows, rows + 1) if len(rows) else rows
     found = [np.empty(0, np.intp)]
     for low, high in pairwise(_bounds(values)):
-        near = [
-            np.flatnonzero((values[part] >= low) & (values[part] < high)) + part.start
-            for part in parts_of(count)
-        ]
-        rows = np.concatenate(near)
-        own = values[rows]
-        order = np.argsort(own, kind="stable")
-        same = own[order][1:] == own[order][:-1]
+        rows = _rows_between(values, low, high)
+        near = values[rows]
+        order = np.argsort(near, kind="stable")
+        same = near[order][1:] == near[order][:-1]
         found.append(rows[order[np.append(same, False) | np.append(False, same)]])
     return np.sort(np.concatenate(found))
+
+
+def _rows_between(values: Int64, low: float, high: float) -> Rows:
+    return rows_where(lambda some: (some >= low) & (some < high), values)
 
 
 def _bounds(values: Int64) -> Iterator[int | float]:
@@ -103,19 +98,18 @@ def valid(records: Records) -> Records:
     def check(table: Spans, noun: str, far: str = "more than ten years from the others") -> Bool:
         good = np.empty(len(table), np.bool_)
         untimed = distant = 0
-        for part in parts_of(len(table)):
-            start_ns, end_ns = table.start_ns[part], table.end_ns[part]
+        for chunk in chunks(len(table)):
+            start_ns, end_ns = table.start_ns[chunk], table.end_ns[chunk]
             timed = (start_ns >= -FURTHEST_NS) & (end_ns >= start_ns) & (end_ns <= FURTHEST_NS)
             near = middle.holds(start_ns) & middle.holds(end_ns)
             untimed += int(np.count_nonzero(~timed))
             distant += int(np.count_nonzero(timed & ~near))
-            good[part] = timed & near
+            good[chunk] = timed & near
         copies = copies_in(table)
         omit(untimed, f"{noun} without a valid time", OmissionCode.NO_TIME)
         omit(distant, f"{noun} {far}", OmissionCode.FAR_TIME)
         twice = int(np.count_nonzero(good & copies))
         omit(twice, f"{noun} that are there twice", OmissionCode.REPEATED, loss=False)
-        let_go()
         good &= ~copies
         return good
 
@@ -130,7 +124,7 @@ def valid(records: Records) -> Records:
         omit(untimed, "counter samples without a valid time", OmissionCode.NO_TIME)
         return good
 
-    kept = records.kept(
+    kept = records.filter(
         tasks=check(records.tasks, "device tasks"),
         planes=check(records.planes, "HCCL tasks"),
         ops=check(records.ops, "communication ops"),

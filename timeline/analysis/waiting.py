@@ -10,7 +10,7 @@ import numpy as np
 
 from timeline.analysis.collectives import RankCollectives, kind_numbers
 from timeline.analysis.matching import Segments, SharedOps, shared_ops
-from timeline.columns.columns import Bool, Columns, Float64, Int64, Rows, column
+from timeline.columns.columns import Bool, ColumnTable, Float64, Int64, Rows, column
 from timeline.columns.distinct import distinct
 from timeline.records.collective_kinds import POINT_TO_POINT
 from timeline.records.tables import NO_ID
@@ -27,7 +27,7 @@ _OF_EACH = frozenset({"AllGather", "ReduceScatter"})
 
 
 @dataclass(frozen=True)
-class Waits(Columns):
+class Waits(ColumnTable):
     """One row per rank and collective, ordered by rank, then row.
 
     rank: position of the rank; row: its row among the rank's collectives; last and last_row: the
@@ -49,7 +49,7 @@ class Waits(Columns):
 
 
 @dataclass(frozen=True)
-class Stragglers(Columns):
+class Stragglers(ColumnTable):
     """One row per rank, in order of rank.
 
     shared: its collectives that are compared with those of others; unmatched: those that other
@@ -77,7 +77,7 @@ class Stragglers(Columns):
 
 
 @dataclass(frozen=True)
-class Pairs(Columns):
+class Pairs(ColumnTable):
     """Sends and the receives that got them: positions of ranks, and rows of their collectives."""
 
     sender: Int64 = column(np.int64)

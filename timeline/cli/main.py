@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from timeline.cli.parser import build_compare_parser, build_parser
 from timeline.errors import TimelineError, UsageError
 from timeline.printable import command_line, printable_json, say
-from timeline.process import Terminated, interrupted_by_signals, settle_in, signals_held
+from timeline.process import Terminated, interrupted_by_signals, signals_held, tune_for_one_command
 from timeline.selection import Kind, Selection
 from timeline.units import parse_duration_ns
 
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         limit or --strict forbids it; 129 its terminal was closed; 130 interrupted; 143
         terminated.
     """
-    settle_in()
+    tune_for_one_command()
     try:
         with interrupted_by_signals():
             words = list(sys.argv[1:] if arguments is None else arguments)

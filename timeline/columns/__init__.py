@@ -1,1 +1,1 @@
-"""Columns of equal length: made, interned, numbered, grouped, nested and kept out of memory."""
+"""Columns: tables of them, what is computed from them, and files for those memory cannot hold."""

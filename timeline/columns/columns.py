@@ -1,34 +1,42 @@
-"""Turns a frozen dataclass of equally long NumPy arrays into a table that can be cut and joined."""
+"""Tables: frozen dataclasses of equally long NumPy columns; and what is done to single columns.
+
+What is made here is held in files where memory has no room for it; nothing else has to be done for
+that. Columns from files are read-only.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from timeline.columns.chunks import chunks, compute_in_chunks
 from timeline.columns.constant import constant, is_constant
-from timeline.columns.spill import by_parts, kept, parts_of
+from timeline.columns.spill import spillable
 from timeline.errors import RecordError
 
 __all__ = [
     "Bool",
     "Codes",
-    "Columns",
+    "ColumnTable",
+    "Columnar",
     "Float64",
     "Int64",
-    "Pile",
     "Rows",
+    "TableBuilder",
     "column",
-    "compacted",
-    "picked",
+    "concat_columns",
+    "filter_in_place",
     "rows_of_runs",
+    "sort_rows",
+    "take",
 ]
 
-PILED_ROWS = 1 << 17
-"""Rows that a pile holds in small parts."""
+JOINED_ROWS = 1 << 17
+"""Rows that a TableBuilder holds in small parts before it joins them."""
 
 Int64 = npt.NDArray[np.int64]
 Float64 = npt.NDArray[np.float64]
@@ -37,7 +45,7 @@ Codes = npt.NDArray[np.int32]
 Bool = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.intp]
 
-_Table = TypeVar("_Table", bound="Columns")
+_Table = TypeVar("_Table", bound="ColumnTable")
 
 
 def column(dtype: npt.DTypeLike, default: float | None = None) -> Any:
@@ -46,38 +54,48 @@ def column(dtype: npt.DTypeLike, default: float | None = None) -> Any:
     return dataclasses.field(metadata=metadata)
 
 
-def _joined(parts: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    """All rows of all parts of one column."""
+def concat_columns(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """Join parts of a column, at least one, which all have its dtype."""
     first = parts[0][:1].tobytes()
-    if all(is_constant(part) and part[:1].tobytes() == first for part in parts):
+    if first and all(is_constant(part) and part[:1].tobytes() == first for part in parts):
         return constant(parts[0][0], sum(len(part) for part in parts), parts[0].dtype)
-    return kept(np.concatenate(parts))
+    return spillable(np.concatenate(parts))
 
 
-def picked(values: npt.NDArray[Any], rows: Bool | Rows) -> npt.NDArray[Any]:
-    """The values of the rows chosen by a mask or by positions."""
+def take(values: npt.NDArray[Any], rows: Bool | Rows) -> npt.NDArray[Any]:
+    """Copy the values of the rows that a mask (n,) or positions (k,) choose."""
     if is_constant(values) and len(values):
         count = int(np.count_nonzero(rows)) if rows.dtype == np.bool_ else len(rows)
         return constant(values[0], count, values.dtype)
     if rows.dtype == np.bool_:
-        return kept(values[rows])
-    return by_parts(len(rows), values.dtype, lambda part: values[rows[part]])
+        return spillable(values[rows])
+    return compute_in_chunks(values.dtype, values.__getitem__, rows)
 
 
-def compacted(values: npt.NDArray[Any], stays: Bool) -> npt.NDArray[Any]:
+def filter_in_place(values: npt.NDArray[Any], stays: Bool) -> npt.NDArray[Any]:
     """The values of the rows that stay, in the memory that held all rows if most of them do.
 
-    So the column must not be used any more.
+    The column given must not be used any more.
     """
     count = int(np.count_nonzero(stays))
     if not values.flags.writeable or count * 2 < len(values):
-        return picked(values, stays)
+        return take(values, stays)
     first = 0
-    for part in parts_of(len(values)):
-        own = values[part][stays[part]]
-        values[first : first + len(own)] = own
-        first += len(own)
+    for chunk in chunks(len(values)):
+        left = values[chunk][stays[chunk]]
+        values[first : first + len(left)] = left
+        first += len(left)
     return values[:count]
+
+
+def sort_rows(*keys: npt.NDArray[Any]) -> Rows:
+    """The rows in order of the first key, those that are equal in order of the next, and so on.
+
+    keys: (n,) each. Rows that are equal in all keys stay in their order.
+    """
+    if len(keys) == 1:
+        return spillable(np.argsort(keys[0], kind="stable"))
+    return spillable(np.lexsort(keys[::-1]))
 
 
 def rows_of_runs(first: Rows, count: Rows) -> Rows:
@@ -87,8 +105,17 @@ def rows_of_runs(first: Rows, count: Rows) -> Rows:
     return rows
 
 
+class Columnar:
+    """Base of frozen dataclasses with columns: those arrays may be held in files from then on."""
+
+    def __post_init__(self) -> None:
+        for name, value in list(vars(self).items()):
+            if isinstance(value, np.ndarray):
+                object.__setattr__(self, name, spillable(value))
+
+
 @dataclasses.dataclass(frozen=True)
-class Columns:
+class ColumnTable:
     """A table: every field is a one-dimensional array, and all are equally long."""
 
     def __post_init__(self) -> None:
@@ -101,7 +128,7 @@ class Columns:
                     f"found {values.dtype}."
                 )
             lengths.add(len(values))
-            object.__setattr__(self, field.name, kept(values))
+            object.__setattr__(self, field.name, spillable(values))
         if len(lengths) > 1:
             raise RecordError(f"{type(self).__name__}: columns of different lengths {lengths}.")
 
@@ -137,25 +164,27 @@ class Columns:
         if len(held) == 1:
             return held[0]
         names = [field.name for field in dataclasses.fields(cls)]
-        return cls(**{name: _joined([getattr(part, name) for part in held]) for name in names})
+        return cls(
+            **{name: concat_columns([getattr(part, name) for part in held]) for name in names}
+        )
 
-    def part(self: _Table, rows: slice) -> _Table:
+    def __getitem__(self: _Table, rows: slice) -> _Table:
         """Some rows that follow each other, without a copy."""
         names = [field.name for field in dataclasses.fields(self)]
         return type(self)(**{name: getattr(self, name)[rows] for name in names})
 
     def take(self: _Table, rows: Bool | Rows) -> _Table:
-        """The rows chosen by a mask or by positions."""
+        """Copy the rows that a mask (n,) or positions (k,) choose."""
         if rows.dtype == np.bool_ and rows.all():
             return self
         names = [field.name for field in dataclasses.fields(self)]
-        return type(self)(**{name: picked(getattr(self, name), rows) for name in names})
+        return type(self)(**{name: take(getattr(self, name), rows) for name in names})
 
 
-class Pile(Generic[_Table]):
-    """A table that grows by small parts, which are joined as they come.
+class TableBuilder(Generic[_Table]):
+    """Joins many small tables of one kind to a large one, as they come.
 
-    So the memory of the parts is used again, and the last join frees each column as it goes.
+    The memory of the small ones is used again, and the last join frees each column as it goes.
     """
 
     def __init__(self, kind: type[_Table]) -> None:
@@ -167,11 +196,11 @@ class Pile(Generic[_Table]):
         """All rows so far."""
 
     def add(self, part: _Table) -> None:
-        """Put a part on top."""
+        """Put the rows of a table behind those that were added before."""
         self._small.append(part)
         self._small_rows += len(part)
         self.rows += len(part)
-        if self._small_rows >= PILED_ROWS:
+        if self._small_rows >= JOINED_ROWS:
             self._join_small()
 
     def _join_small(self) -> None:
@@ -180,7 +209,7 @@ class Pile(Generic[_Table]):
         self._small_rows = 0
 
     def joined(self) -> _Table:
-        """The whole table; the pile is empty then."""
+        """All rows; the builder is empty then."""
         self._join_small()
         held = [part for part in self._large if len(part)]
         self._large.clear()
@@ -189,4 +218,4 @@ class Pile(Generic[_Table]):
         names = [field.name for field in dataclasses.fields(self._kind)]
         columns = {name: [getattr(part, name) for part in held] for name in names}
         held.clear()
-        return self._kind(**{name: _joined(columns.pop(name)) for name in names})
+        return self._kind(**{name: concat_columns(columns.pop(name)) for name in names})

@@ -1,4 +1,4 @@
-"""Turns one value into a column that holds it in every row, and takes the memory of one."""
+"""Constant columns: read-only arrays of stride 0."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["constant", "is_constant"]
 
 
 def constant(value: float, count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """A column that holds one value in every row, and takes the memory of one; read-only."""
+    """Make a read-only column of `count` rows that all hold `value`; it takes the memory of one."""
     made: npt.NDArray[Any] = np.ndarray((count,), dtype, np.array(value, dtype), strides=(0,))
     made.flags.writeable = False
     return made

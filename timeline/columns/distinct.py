@@ -1,4 +1,4 @@
-"""Turns values into the distinct ones among them, and into the places that they have there."""
+"""Distinct values of columns, and for each row which of them it holds."""
 
 from __future__ import annotations
 
@@ -8,68 +8,74 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from timeline.columns.chunks import chunks, compute_in_chunks
 from timeline.columns.columns import Codes, Int64, Rows
 from timeline.columns.constant import constant, is_constant
-from timeline.columns.spill import by_parts, parts_of
 
-__all__ = ["distinct", "distinct_pairs", "distinct_values", "spread", "translated"]
+__all__ = ["dense_range", "distinct", "distinct_pairs", "distinct_values", "translated"]
 
 _Integer = TypeVar("_Integer", bound=np.integer[Any])
 _Meaning = TypeVar("_Meaning", bound=np.generic)
 
 DENSE = 8
-"""Values that are spread over at most this many times their number are found by position."""
-MOST_PLACES = 1 << 31
-"""Places are numbered in 32 bits."""
+"""Values whose range is at most this many times their number are found by position."""
+MOST_NUMBERS = 1 << 31
+"""Positions are numbered in 32 bits."""
 
 
-def spread(values: npt.NDArray[np.integer[Any]]) -> tuple[int, int] | None:
-    """The least value and the number of places from it to the greatest, if they lie dense."""
+def dense_range(values: npt.NDArray[np.integer[Any]]) -> tuple[int, int] | None:
+    """The least value and how many numbers there are up to the greatest; None where few are used.
+
+    Where it is not None, a table with an entry for each number is small and fast.
+    """
     if not len(values):
         return None
     least = int(values.min())
-    places = int(values.max()) - least + 1
-    return (least, places) if places <= min(DENSE * len(values), MOST_PLACES) else None
+    width = int(values.max()) - least + 1
+    return (least, width) if width <= min(DENSE * len(values), MOST_NUMBERS) else None
 
 
 def distinct(values: npt.NDArray[_Integer]) -> npt.NDArray[_Integer]:
     """The distinct values, ascending."""
     if is_constant(values):
         return values[:1].copy()
-    if (dense := spread(values)) is not None:
-        found, _ = _placed(values, *dense)
+    if (dense := dense_range(values)) is not None:
+        found, _ = _numbered(values, *dense)
         return found
-    parts = [_ordered(values[part]) for part in parts_of(len(values))]
-    return _ordered(np.concatenate([values[:0], *parts]))
+    parts = [_sorted_distinct(values[chunk]) for chunk in chunks(len(values))]
+    return _sorted_distinct(np.concatenate([values[:0], *parts]))
 
 
 def distinct_values(values: npt.NDArray[_Integer]) -> tuple[npt.NDArray[_Integer], Rows]:
-    """The distinct values, ascending, and for each value its place among them."""
+    """The distinct values (k,), ascending, and for each row where its value is among them (n,)."""
     if is_constant(values):
         return values[:1].copy(), constant(0, len(values), np.intp)
-    if (dense := spread(values)) is None:
+    if (dense := dense_range(values)) is None:
         found, which = np.unique(values, return_inverse=True)
         return found, which.reshape(-1)
     least, _ = dense
-    found, place = _placed(values, *dense)
-    return found, by_parts(len(values), np.intp, lambda part: place[values[part] - least])
+    found, position = _numbered(values, *dense)
+    return found, compute_in_chunks(np.intp, lambda some: position[some - least], values)
 
 
 def translated(
     values: npt.NDArray[_Integer],
     meaning: Callable[[npt.NDArray[_Integer]], npt.NDArray[_Meaning]],
 ) -> npt.NDArray[_Meaning]:
-    """What each value means, given what the distinct values do, ascending."""
+    """Map each value (n,) through a function that is asked for the distinct values alone.
+
+    meaning: gets the distinct values, ascending, and returns one value for each.
+    """
     found, which = distinct_values(values)
     table = meaning(found)
-    return by_parts(len(which), table.dtype, lambda part: table[which[part]])
+    return compute_in_chunks(table.dtype, table.__getitem__, which)
 
 
 def distinct_pairs(first: Int64, second: Int64) -> tuple[npt.NDArray[np.int64], Rows]:
     """The distinct pairs in ascending order, (k, 2), and which of them each row is, (n,).
 
-    Each column becomes places before they are joined: rows of two columns compare a hundred times
-    slower than numbers.
+    Each column becomes positions before the two are joined: rows of two columns compare a hundred
+    times slower than numbers.
     """
     ones, one = distinct_values(first)
     others, other = distinct_values(second)
@@ -78,19 +84,19 @@ def distinct_pairs(first: Int64, second: Int64) -> tuple[npt.NDArray[np.int64], 
     return np.stack([ones[keys // width], others[keys % width]], axis=1), which
 
 
-def _placed(
-    values: npt.NDArray[_Integer], least: int, places: int
+def _numbered(
+    values: npt.NDArray[_Integer], least: int, width: int
 ) -> tuple[npt.NDArray[_Integer], Codes]:
     """The distinct values; and for each number from the least on, how many of them are below."""
-    held = np.zeros(places, np.bool_)
-    for part in parts_of(len(values)):
-        held[values[part] - least] = True
+    held = np.zeros(width, np.bool_)
+    for chunk in chunks(len(values)):
+        held[values[chunk] - least] = True
     found = np.flatnonzero(held).astype(values.dtype, copy=False) + values.dtype.type(least)
     return found, np.cumsum(held, dtype=np.int32) - 1
 
 
-def _ordered(values: npt.NDArray[_Integer]) -> npt.NDArray[_Integer]:
-    """The distinct of a few values: some ten times faster than with the hash table of NumPy."""
+def _sorted_distinct(values: npt.NDArray[_Integer]) -> npt.NDArray[_Integer]:
+    """The distinct of a few values, some ten times faster than by the hash table of NumPy."""
     ordered = np.sort(values)
     is_first = np.ones(len(ordered), np.bool_)
     is_first[1:] = ordered[1:] != ordered[:-1]

@@ -1,21 +1,23 @@
-"""Turns rows with equal keys into groups, and their values into one for each group."""
+"""Groups of rows with equal keys, and one value for each group: a sum, the least, the greatest."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from timeline.columns.columns import Codes, Int64, Rows
+from timeline.columns.columns import Bool, Codes, Int64, Rows
 from timeline.columns.distinct import distinct_values
+from timeline.columns.spill import spillable
 
-__all__ = ["Groups", "groups_of"]
+__all__ = ["GroupBy", "GroupRuns", "group_by"]
 
 
 @dataclass(frozen=True)
-class Groups:
-    """Rows (n,) by group, in ascending order of their keys.
+class GroupBy:
+    """Rows (n,) by group; groups are in ascending order of their keys.
 
     group: (n,) the number of each row's group; first: (k,) the first row of each group.
     """
@@ -24,32 +26,104 @@ class Groups:
     first: Rows
 
     def sums(self, values: Int64) -> Int64:
-        """The sum of the values of each group, exact."""
+        """The exact sum of the values (n,) of each group, (k,)."""
         made = np.zeros(len(self.first), np.int64)
         np.add.at(made, self.group, values)
         return made
 
     def least(self, values: Int64) -> Int64:
-        """The least value of each group."""
+        """The least of the values (n,) of each group, (k,)."""
         made = np.full(len(self.first), np.iinfo(np.int64).max)
         np.minimum.at(made, self.group, values)
         return made
 
     def most(self, values: Int64) -> Int64:
-        """The greatest value of each group."""
+        """The greatest of the values (n,) of each group, (k,)."""
         made = np.full(len(self.first), np.iinfo(np.int64).min)
         np.maximum.at(made, self.group, values)
         return made
 
 
-def groups_of(count: int, keys: Iterable[Int64 | Codes]) -> Groups:
-    """The groups of so many rows; none of the keys is negative."""
+def group_by(count: int, keys: Iterable[Int64 | Codes]) -> GroupBy:
+    """Group rows that are equal in all keys; keys are (count,) each, none is negative."""
     group = np.zeros(count, np.int64)
     if not count:
-        return Groups(group, np.empty(0, np.intp))
+        return GroupBy(group, np.empty(0, np.intp))
     for key in keys:
-        _, own = distinct_values(key)
-        _, group = distinct_values(group * (int(own.max()) + 1) + own)
+        _, number = distinct_values(key)
+        _, group = distinct_values(group * (int(number.max()) + 1) + number)
     first = np.zeros(int(group.max()) + 1, np.intp)
     first[group[::-1]] = np.arange(count)[::-1]
-    return Groups(group, first)
+    return GroupBy(group, first)
+
+
+@dataclass(frozen=True)
+class GroupRuns:
+    """Rows (n,) in order of their group, so that each group is a run: sums of it are fast.
+
+    order: (n,) the rows in that order, None where they are in it; first: (k,) where each group
+    begins in the order; members: (k,) how many rows it has.
+    """
+
+    order: Rows | None
+    first: Rows
+    members: Int64
+
+    @classmethod
+    def of(cls, group: Int64) -> GroupRuns:
+        """Sort rows, given the number of each one's group: at least one, every number used."""
+        in_order = bool((group[1:] >= group[:-1]).all())
+        order = None if in_order else np.argsort(group, kind="stable")
+        ordered = group if order is None else group[order]
+        first = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+        return cls(order, first, np.diff(np.append(first, len(group))))
+
+    @property
+    def count(self) -> int:
+        """How many groups there are."""
+        return len(self.first)
+
+    def least(self, values: Int64) -> Int64:
+        """The least of the values (n,) of each group, (k,)."""
+        found: Int64 = self._reduce(np.minimum, values)
+        return found
+
+    def greatest(self, values: Int64) -> Int64:
+        """The greatest of the values (n,) of each group, (k,)."""
+        found: Int64 = self._reduce(np.maximum, values)
+        return found
+
+    def total(self, values: Int64) -> Int64:
+        """The exact sum of the values (n,) of each group, (k,)."""
+        found: Int64 = self._reduce(np.add, values)
+        return found
+
+    def any(self, values: Bool) -> Bool:
+        """Whether any of the values (n,) of each group is true, (k,)."""
+        found: Bool = self._reduce(np.logical_or, values)
+        return found
+
+    def single(self, values: Int64, otherwise: int) -> Int64:
+        """The value of each group of one row, and of groups of several another value; (k,)."""
+        first = self._ordered(values)[self.first]
+        return spillable(np.where(self.members == 1, first, otherwise))
+
+    def _reduce(self, function: np.ufunc, values: Any) -> Any:
+        return spillable(function.reduceat(self._ordered(values), self.first))
+
+    def _ordered(self, values: Any) -> Any:
+        return values if self.order is None else values[self.order]
+
+    def stretches(self, least_rows: int) -> Iterator[slice]:
+        """Groups that follow each other, in slices of about so many rows."""
+        last = 0
+        while last < self.count:
+            after = int(np.searchsorted(self.first, self.first[last] + least_rows))
+            first, last = last, max(after, last + 1)
+            yield slice(first, last)
+
+    def rows(self, groups: slice) -> Rows:
+        """The rows of some groups that follow each other."""
+        first = self.first[groups.start]
+        stop = first + int(self.members[groups].sum())
+        return np.arange(first, stop) if self.order is None else self.order[first:stop]

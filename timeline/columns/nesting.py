@@ -1,4 +1,4 @@
-"""Turns intervals into the order and depth of their edges, and finds what encloses a moment."""
+"""Nested intervals: the order and depth of their edges, and which are open at a moment."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from timeline.columns.columns import Bool, Int64, Rows, picked
-from timeline.columns.spill import kept
+from timeline.columns.columns import Bool, Int64, Rows, sort_rows, take
 
 __all__ = ["Edges", "edges_of", "innermost", "latest_open", "parents_of", "pieces_of"]
 
@@ -106,13 +105,13 @@ def pieces_of(start_ns: Int64, end_ns: Int64, least: int = PIECE_ROWS) -> Iterat
     Rows of a run are in order of start, the outer one first, and runs in order of time, so
     whatever depends on nesting can be worked out run by run, in little memory.
     """
-    order = None if _in_order(start_ns, end_ns) else kept(np.lexsort((-end_ns, start_ns)))
+    order = None if _in_order(start_ns, end_ns) else sort_rows(start_ns, -end_ns)
     rows = np.arange(len(start_ns)) if order is None else order
     if len(rows) <= least:
         yield rows
         return
-    ordered = start_ns if order is None else picked(start_ns, order)
-    reach_ns = np.maximum.accumulate(end_ns if order is None else picked(end_ns, order))
+    ordered = start_ns if order is None else take(start_ns, order)
+    reach_ns = np.maximum.accumulate(end_ns if order is None else take(end_ns, order))
     # An interval without length at a moment where another ends or begins stays with it.
     quiet = np.flatnonzero(ordered[1:] > reach_ns[:-1]) + 1
     del ordered, reach_ns
@@ -161,9 +160,9 @@ def innermost(start_ns: Int64, end_ns: Int64, moments_ns: Int64) -> Rows:
         first = np.searchsorted(ordered, start_ns[rows[0]], side="left")
         stop = np.searchsorted(ordered, end_ns[rows].max(), side="right")
         if stop > first:
-            own = by_time[first:stop]
-            at = _innermost(start_ns[rows], end_ns[rows], moments_ns[own])
-            found[own] = np.where(at >= 0, rows[at], found[own])
+            asked = by_time[first:stop]
+            at = _innermost(start_ns[rows], end_ns[rows], moments_ns[asked])
+            found[asked] = np.where(at >= 0, rows[at], found[asked])
     return found
 
 
@@ -203,16 +202,17 @@ def latest_open(start_ns: Int64, end_ns: Int64, moments_ns: Int64) -> Rows:
     # Each level holds the latest end of twice as many intervals. Going up, the block left of those
     # that were looked at is next; going down, the later half that reaches the moment.
     block, level = above, np.full(len(above), -1)
-    for own, ends_ns in enumerate(latest_ns):
+    for height, ends_ns in enumerate(latest_ns):
         left = np.flatnonzero((level < 0) & (block % 2 == 1))
         reaches = left[ends_ns[block[left] - 1] > moments_ns[left]]
-        level[reaches] = own
-        block = np.where(level < 0, block // 2, np.where(level == own, block - 1, block))
-    for own in range(len(latest_ns) - 1, 0, -1):
-        down = np.flatnonzero(level == own)
-        last = np.minimum(2 * block[down] + 1, len(latest_ns[own - 1]) - 1)
-        block[down] = np.where(latest_ns[own - 1][last] > moments_ns[down], last, 2 * block[down])
-        level[down] = own - 1
+        level[reaches] = height
+        block = np.where(level < 0, block // 2, np.where(level == height, block - 1, block))
+    for height in range(len(latest_ns) - 1, 0, -1):
+        down = np.flatnonzero(level == height)
+        below_ns = latest_ns[height - 1]
+        last = np.minimum(2 * block[down] + 1, len(below_ns) - 1)
+        block[down] = np.where(below_ns[last] > moments_ns[down], last, 2 * block[down])
+        level[down] = height - 1
     found = np.full(len(above), -1, np.intp)
     found[level == 0] = order[block[level == 0]]
     return found

@@ -1,4 +1,8 @@
-"""Turns columns that memory has no room for into parts of files, mapped so that they read alike."""
+"""Files for columns that memory has no room for; they are mapped, so that columns read alike.
+
+Only the other modules of this room call it, and what maps files itself: a table and the functions
+on columns hand what they make to `spillable`.
+"""
 
 from __future__ import annotations
 
@@ -9,33 +13,31 @@ import threading
 import weakref
 from bisect import insort
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import IO, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from timeline.columns.constant import constant
 from timeline.errors import OutputError
 
 __all__ = [
-    "MappedFiles",
-    "Place",
-    "Room",
-    "aligned",
-    "by_parts",
-    "kept",
-    "let_go",
-    "let_go_with_others",
-    "parts_of",
+    "Extent",
+    "SpillFiles",
+    "align",
+    "count_in_memory",
+    "drop_pages",
+    "reserve_extent",
+    "spillable",
+    "watch_mapping",
     "write_at",
 ]
 
 FILE_BYTES = 256 << 20
 """The size of a file, unless one column is larger."""
-ALIGNED = 64
+ALIGNED_BYTES = 64
 SUPPORTED = hasattr(os, "posix_fallocate") and hasattr(mmap, "MADV_DONTNEED")
-"""Whether the system, as Linux does, can reserve room on a disk and take back memory."""
+"""Whether the system, as Linux does, can reserve bytes on a disk and take back memory."""
 
 
 _Free = Callable[["_File", int, int], None]
@@ -46,7 +48,7 @@ class _File:
     """A file without a name, all of it mapped, and the gaps between its columns."""
 
     def __init__(self, size: int) -> None:
-        """Raises OSError where there is no room for it: later writes would fail otherwise."""
+        """Raises OSError where the disk is too full for it: later writes would fail otherwise."""
         self.file: IO[bytes] = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
         weakref.finalize(self, self.file.close)
         os.posix_fallocate(self.file.fileno(), 0, size)
@@ -54,7 +56,7 @@ class _File:
         self._gaps = [(0, size)]
 
     def take(self, size: int) -> int | None:
-        """The beginning of the first gap that is large enough, which is smaller from now on."""
+        """Take bytes from the first gap that has enough; where they begin, or None."""
         for number, (first, length) in enumerate(self._gaps):
             if length >= size:
                 self._gaps[number : number + 1] = (
@@ -64,7 +66,7 @@ class _File:
         return None
 
     def give_back(self, first: int, size: int) -> None:
-        """Make a gap of what was taken, one with those beside it."""
+        """Make a gap of bytes that were taken, joined with the gaps beside it."""
         if not size:
             return
         insort(self._gaps, (first, size))
@@ -78,7 +80,7 @@ class _File:
 
 
 def write_at(file: int, data: memoryview, at: int) -> None:
-    """Put bytes into a temporary file, which its descriptor tells.
+    """Write bytes at an offset of a temporary file, given by its descriptor.
 
     Raises:
         OutputError: the disk fails.
@@ -94,17 +96,17 @@ def write_at(file: int, data: memoryview, at: int) -> None:
         ) from error
 
 
-class Place:
-    """Room in a file for one column."""
+class Extent:
+    """Reserved bytes of a file for one column; they are free when nothing uses them any more."""
 
     def __init__(self, file: _File, first: int, size: int, free: _Free) -> None:
-        """free: is told of the room as soon as nothing uses it."""
+        """free: is told of the bytes as soon as nothing uses them."""
         self._file, self._first, self._size, self._free = file, first, size, free
         self._unused = weakref.finalize(self, free, file, first, size)
         self._unused.atexit = False
 
     def write(self, offset: int, values: npt.NDArray[Any]) -> None:
-        """Put values so many bytes behind the beginning.
+        """Write values so many bytes behind the beginning of the extent.
 
         Raises:
             OutputError: the disk fails.
@@ -114,44 +116,43 @@ class Place:
         write_at(self._file.file.fileno(), data, self._first + offset)
 
     def column(self, rows: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-        """What was written, read-only, once: its room is free when the last view of it is gone."""
+        """What was written, read-only, once; its bytes are free when the last view is gone."""
         values: npt.NDArray[Any] = np.frombuffer(self._file.mapping, dtype, rows, self._first)
-        used = aligned(values.nbytes)
+        used = align(values.nbytes)
         self._unused.detach()
         self._free(self._file, self._first + used, self._size - used)
         weakref.finalize(values, self._free, self._file, self._first, used).atexit = False
         return values
 
 
-class MappedFiles:
+class SpillFiles:
     """The files of this process; one that was forked has files of its own."""
 
     def __init__(self) -> None:
-        self._pool, self._process = _Pool(), os.getpid()
+        self._pool, self._process = _FilePool(), os.getpid()
 
-    def place(self, size: int) -> Place | None:
-        """Room for a column; None where there can be none."""
+    def reserve(self, size: int) -> Extent | None:
+        """Bytes for a column; None where no file can be had."""
         if not SUPPORTED:
             return None
         if self._process != os.getpid():
-            self._pool, self._process = _Pool(), os.getpid()
-        return self._pool.place(aligned(size))
+            self._pool, self._process = _FilePool(), os.getpid()
+        return self._pool.reserve(align(size))
 
     def watch(self, mapping: mmap.mmap) -> None:
         """Give back the memory of another file too, as long as it is mapped."""
         if SUPPORTED:
             self._pool.watch(mapping)
 
-    def let_go(self) -> None:
+    def drop_pages(self) -> None:
         """Give back the memory of all columns; it fills again as they are read."""
-        for own in list(self._pool.mappings.values()):
-            mapping = own()
-            if mapping is not None:
+        for reference in list(self._pool.mappings.values()):
+            if (mapping := reference()) is not None:
                 mapping.madvise(mmap.MADV_DONTNEED)
 
 
-class _Pool:
-    """Files with room, as long as there is a column in any of them."""
+class _FilePool:
+    """Files with free extents, as long as there is a column in any of them."""
 
     def __init__(self) -> None:
         self.mappings: dict[int, weakref.ref[mmap.mmap]] = {}
@@ -160,8 +161,8 @@ class _Pool:
         self._freed: deque[tuple[_File, int, int]] = deque()
         self._lock = threading.Lock()
 
-    def place(self, size: int) -> Place | None:
-        """Room in the first file that has it, or in a new one."""
+    def reserve(self, size: int) -> Extent | None:
+        """The first free bytes that are enough, or those of a new file."""
         with self._lock:
             self._reclaim()
             for file in self._files:
@@ -176,7 +177,7 @@ class _Pool:
                 self._files.append(file)
                 self.watch(file.mapping)
             self._taken_bytes += size
-            return Place(file, first, size, self._free)
+            return Extent(file, first, size, self._free)
 
     def watch(self, mapping: mmap.mmap) -> None:
         """Note a mapping for as long as it is there."""
@@ -184,7 +185,7 @@ class _Pool:
         self.mappings[key] = weakref.ref(mapping, lambda _: self.mappings.pop(key, None))
 
     def _free(self, file: _File, first: int, size: int) -> None:
-        """Note room that is free: columns go at any moment, also while one is placed."""
+        """Note bytes that are free: columns go at any moment, also while one is reserved."""
         self._freed.append((file, first, size))
         if self._lock.acquire(blocking=False):
             try:
@@ -201,26 +202,20 @@ class _Pool:
             self._files.clear()
 
 
-def aligned(size: int) -> int:
-    """The next place at which a column may begin."""
-    return -(-size // ALIGNED) * ALIGNED
+def align(size: int) -> int:
+    """Round bytes up to where the next column may begin."""
+    return -(-size // ALIGNED_BYTES) * ALIGNED_BYTES
 
 
-HELD_BYTES = 112 << 20
+MEMORY_BYTES = 112 << 20
 """Columns that memory holds at a time; further ones are put into files."""
-LEAST_BYTES = 1 << 16
+LEAST_SPILLED_BYTES = 1 << 16
 """Smaller columns stay in memory and are not counted."""
-PART_ROWS = 1 << 16
-"""Rows that are worked on at a time: what that takes stays small, and in the processor's cache."""
-LET_GO_PARTS = 16
-"""After so many parts what was read of files is given back."""
-PART_BYTES = 1 << 20
-"""What is written at a time of a column that is still filled."""
 
 _Column = TypeVar("_Column", bound=npt.NDArray[Any])
 
 
-class _Held:
+class _MemoryColumns:
     """The columns in memory that are still in use, by the array that owns them."""
 
     def __init__(self) -> None:
@@ -231,7 +226,7 @@ class _Held:
         return id(owner) in self._columns
 
     def fits(self, size: int) -> bool:
-        return self._bytes + size <= HELD_BYTES
+        return self._bytes + size <= MEMORY_BYTES
 
     def add(self, owner: npt.NDArray[Any]) -> None:
         key, size = id(owner), owner.nbytes
@@ -242,126 +237,45 @@ class _Held:
         self._bytes -= self._columns.pop(key)[1]
 
 
-_held, _files = _Held(), MappedFiles()
+_in_memory, _files = _MemoryColumns(), SpillFiles()
 
 
-def let_go() -> None:
+def drop_pages() -> None:
     """Give back the memory of all columns that are in files; it fills again as they are read."""
-    _files.let_go()
+    _files.drop_pages()
 
 
-def let_go_with_others(mapping: mmap.mmap) -> None:
-    """Let go of the memory of a file that was mapped elsewhere too."""
+def watch_mapping(mapping: mmap.mmap) -> None:
+    """Have `drop_pages` give back the memory of a file that was mapped elsewhere too."""
     _files.watch(mapping)
 
 
-def kept(values: _Column) -> _Column:
-    """The same values, in memory as long as there is room, else in a file and read-only."""
+def reserve_extent(size: int) -> Extent | None:
+    """Reserve bytes of a file for a column; None where it is small, fits, or no file can be had."""
+    if size < LEAST_SPILLED_BYTES or _in_memory.fits(size):
+        return None
+    return _files.reserve(size)
+
+
+def count_in_memory(values: npt.NDArray[Any]) -> None:
+    """Count a column that owns its memory among those that memory holds, unless it is small."""
+    if values.nbytes >= LEAST_SPILLED_BYTES:
+        _in_memory.add(values)
+
+
+def spillable(values: _Column) -> _Column:
+    """The values as they are, or in a file and read-only where memory has no room for them."""
     owner: npt.NDArray[Any] = values
     while isinstance(owner.base, np.ndarray):
         owner = owner.base
-    small = values.nbytes < LEAST_BYTES or 0 in values.strides
-    if small or not owner.flags.owndata or _held.has(owner):
+    small = values.nbytes < LEAST_SPILLED_BYTES or 0 in values.strides
+    if small or not owner.flags.owndata or _in_memory.has(owner):
         return values
-    if _held.fits(owner.nbytes) or (place := _files.place(values.nbytes)) is None:
-        _held.add(owner)
-        let_go()
+    if _in_memory.fits(owner.nbytes) or (extent := _files.reserve(values.nbytes)) is None:
+        _in_memory.add(owner)
+        drop_pages()
         return values
-    place.write(0, values)
-    let_go()
-    made: _Column = place.column(len(values), values.dtype)  # type: ignore[assignment]
+    extent.write(0, values)
+    drop_pages()
+    made: _Column = extent.column(len(values), values.dtype)  # type: ignore[assignment]
     return made
-
-
-class Room:
-    """Room for a column of at most so many rows, in memory or in a file.
-
-    As long as all values are the same there is nothing but one of them: profiles have many columns
-    that say the same of every row.
-    """
-
-    def __init__(self, most: int, dtype: npt.DTypeLike) -> None:
-        self._most, self._dtype = most, np.dtype(dtype)
-        self._first: npt.NDArray[Any] = np.empty(0, self._dtype)
-        """The value of all rows so far, if they have one."""
-        self._equal = 0
-        self._place: Place | None = None
-        self._waiting: npt.NDArray[Any] | None = None
-        self._written, self._used = 0, 0
-
-    def add(self, values: npt.NDArray[Any]) -> None:
-        """Put values behind the others."""
-        if self._waiting is None:
-            if self._are_equal(values):
-                self._equal += len(values)
-                return
-            self._waiting = self._made_room()
-            for part in range(0, self._equal, len(self._waiting)):
-                rows = min(self._equal - part, len(self._waiting))
-                self._put(constant(self._first[0], rows, self._dtype), self._waiting)
-        self._put(values, self._waiting)
-
-    def _are_equal(self, values: npt.NDArray[Any]) -> bool:
-        if not len(self._first):
-            self._first = values[:1].astype(self._dtype)
-        own = values.astype(self._dtype, copy=False)
-        # As bits: zeros of either sign are equal numbers, and no value is equal to itself.
-        bits = f"u{self._dtype.itemsize}"
-        return bool((own.view(bits) == self._first.view(bits)).all())
-
-    def _made_room(self) -> npt.NDArray[Any]:
-        """Memory for all rows, or for those that wait to be written into a file."""
-        item_bytes = self._dtype.itemsize
-        size = self._most * item_bytes
-        if size < LEAST_BYTES:
-            return np.empty(self._most, self._dtype)
-        self._place = None if _held.fits(size) else _files.place(size)
-        if self._place is not None:
-            return np.empty(min(self._most, PART_BYTES // item_bytes), self._dtype)
-        made = np.empty(self._most, self._dtype)
-        _held.add(made)
-        return made
-
-    def _put(self, values: npt.NDArray[Any], waiting: npt.NDArray[Any]) -> None:
-        if self._used + len(values) > len(waiting):
-            self._write(waiting[: self._used])
-            self._used = 0
-        if len(values) > len(waiting):
-            self._write(values.astype(self._dtype, copy=False))
-            return
-        waiting[self._used : self._used + len(values)] = values
-        self._used += len(values)
-
-    def _write(self, values: npt.NDArray[Any]) -> None:
-        assert self._place is not None
-        self._place.write(self._written * self._dtype.itemsize, values)
-        self._written += len(values)
-
-    def column(self) -> npt.NDArray[Any]:
-        """All values; there is no more room then."""
-        if self._waiting is None:
-            value = self._first[0] if self._equal else 0
-            return constant(value, self._equal, self._dtype)
-        if self._place is None:
-            values = self._waiting[: self._used]
-            return values.copy() if len(values) * 2 < len(self._waiting) else values
-        self._write(self._waiting[: self._used])
-        return self._place.column(self._written, self._dtype)
-
-
-def parts_of(count: int) -> Iterator[slice]:
-    """Some rows of a table at a time."""
-    for first in range(0, count, PART_ROWS):
-        if first % (LET_GO_PARTS * PART_ROWS) == 0:
-            let_go()
-        yield slice(first, min(first + PART_ROWS, count))
-
-
-def by_parts(
-    count: int, dtype: npt.DTypeLike, work: Callable[[slice], npt.NDArray[Any]]
-) -> npt.NDArray[Any]:
-    """A column that is worked out some rows at a time."""
-    room = Room(count, dtype)
-    for part in parts_of(count):
-        room.add(work(part))
-    return room.column()

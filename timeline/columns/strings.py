@@ -1,4 +1,4 @@
-"""Turns strings into small integers, once, when they are read."""
+"""Strings as small integers, which they become once, when they are read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import islice
 import numpy as np
 
 from timeline.columns.columns import Codes
-from timeline.columns.numbering import Numbering
+from timeline.columns.interner import Interner
 
 __all__ = ["NO_NAME", "NO_TEXT", "StringPool"]
 
@@ -18,7 +18,7 @@ NO_TEXT = frozenset({"", "N/A", "INVALID_TYPE"})
 """Texts with which writers of profiles say that there is none."""
 
 
-class _CodeOfText(Numbering[str]):
+class _CodeOfText(Interner[str]):
     """The code of each string; all texts that say that there is none have the same."""
 
     def __missing__(self, string: str) -> int:

@@ -16,8 +16,8 @@ from timeline.analysis.selected_rank import PictureOptions
 from timeline.commands.export import drawn_of, opened, options_of
 from timeline.commands.exporting import most_names, output_files, resolution_row, warnings_of
 from timeline.commands.outputs import check_can_draw, check_targets
+from timeline.encoders.drafts import Draft, write_drafts
 from timeline.encoders.formats import format_of
-from timeline.encoders.sink import Draft, write_drafts
 from timeline.errors import UsageError
 from timeline.figures.comparison import Comparison
 from timeline.figures.figures import Figures
@@ -29,9 +29,9 @@ from timeline.options import Args, ExportOptions
 from timeline.profile import Profile
 from timeline.progress import Progress
 from timeline.ranks.chosen_ranks import choose_ranks
-from timeline.ranks.rank_work import Request
+from timeline.ranks.rank_work import RankRequest
 from timeline.ranks.reading import JoinedShares, read_shares
-from timeline.ranks.workers import crew_for
+from timeline.ranks.workers import worker_pool_for
 from timeline.records.clock import ClockMove
 from timeline.records.tables import NO_GRAPH, Omission
 from timeline.reports.comparison_report import ComparisonReport
@@ -181,7 +181,7 @@ class _Runs:
         options = self._options
         ranks = len(self._base.sources) + len(self._new.sources)
         layers = self._selection.layers_of(options.kind)
-        request = Request(
+        request = RankRequest(
             self._selection,
             profile.reading.operators,
             PictureOptions(layers, options.merge_graphs),
@@ -192,9 +192,9 @@ class _Runs:
             clock=profile.reading.clock,
             named_operators=most_names(ranks),
         )
-        with crew_for(sources, profile.reading, profile.progress) as crew:
-            joined = read_shares(sources, request, crew, profile.path)
-        told = (*profile.notes, *crew.left_out(), *warnings_of(joined, self._selection, layers))
+        with worker_pool_for(sources, profile.reading, profile.progress) as workers:
+            joined = read_shares(sources, request, workers, profile.path)
+        told = (*profile.notes, *workers.left_out(), *warnings_of(joined, self._selection, layers))
         self._warnings += [f"{name}: {said}" for said in told]
         return joined
 

@@ -14,8 +14,8 @@ from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.selected_rank import PictureOptions
 from timeline.commands.narrower import narrower_command
 from timeline.commands.outputs import check_target, check_targets, default_target
+from timeline.encoders.drafts import Draft, write_drafts
 from timeline.encoders.formats import format_of
-from timeline.encoders.sink import Draft, write_drafts
 from timeline.errors import LimitError, spell_ids
 from timeline.figures.figures import Figures, checks_of
 from timeline.figures.verdict import Verdict
@@ -25,9 +25,9 @@ from timeline.fitting.writer import About, Describe, Written, steps_of
 from timeline.options import ExportOptions, Fit, ReadingOptions
 from timeline.profile import Profile
 from timeline.ranks.chosen_ranks import choose_ranks
-from timeline.ranks.rank_work import Request
+from timeline.ranks.rank_work import RankRequest
 from timeline.ranks.reading import JoinedShares, read_shares, redrawn
-from timeline.ranks.workers import crew_for
+from timeline.ranks.workers import worker_pool_for
 from timeline.records.tables import Omission
 from timeline.reports.check_text import check_warnings
 from timeline.reports.export_report import (
@@ -74,26 +74,26 @@ def _exported(profile: Profile, selection: Selection, options: ExportOptions) ->
     asked = _request(selection, options, profile.reading, target, len(sources))
     written: Written | None = None
     try:
-        with crew_for(sources, profile.reading, profile.progress) as crew:
-            if crew.jobs > 1:
+        with worker_pool_for(sources, profile.reading, profile.progress) as workers:
+            if workers.jobs > 1:
                 form.load()
-            joined = read_shares(sources, asked, crew, profile.path)
+            joined = read_shares(sources, asked, workers, profile.path)
             layers = selection.layers_of(options.kind)
             warnings = (
                 *profile.notes,
-                *crew.left_out(),
+                *workers.left_out(),
                 *warnings_of(joined, selection, layers),
             )
             written = fit(
                 joined.shares,
-                lambda leading: redrawn(joined, crew, leading),
+                lambda leading: redrawn(joined, workers, leading),
                 options,
                 target,
                 form,
                 _describe(selection, options, joined, warnings),
                 joined.clock.wall_offset_ns,
                 profile.progress,
-                workers=crew.encoders(),
+                workers=workers.encoders(),
             )
         return _finish(written, joined, selection, options, profile, warnings)
     except BaseException:
@@ -108,9 +108,9 @@ def _request(
     reading: ReadingOptions,
     target: Path,
     ranks: int,
-) -> Request:
+) -> RankRequest:
     """What is wanted of each rank; shares of several ranks must not each fill the file."""
-    return Request(
+    return RankRequest(
         selection,
         reading.operators,
         PictureOptions(selection.layers_of(options.kind), options.merge_graphs),

@@ -14,7 +14,7 @@ from timeline.options import StepOperators
 from timeline.profile import Profile
 from timeline.ranks.chosen_ranks import check_any, choose_ranks
 from timeline.ranks.rank_work import rank_records
-from timeline.ranks.workers import crew_for
+from timeline.ranks.workers import worker_pool_for
 from timeline.records.tables import NO_GRAPH
 from timeline.selection import SUMMARY_LAYERS, Selection
 from timeline.sources.finding.discovery import Finding, Unclear
@@ -158,16 +158,16 @@ def listing(profile: Profile, selection: Selection) -> Listing:
     sources = choose_ranks(profile.sources, selection, profile.path)
     every = replace(reading, keep_going=True)
     try:
-        with crew_for(sources, every, profile.progress) as crew:
-            read = list(crew.shares(sources, _contents, [reading.operators] * len(sources)))
+        with worker_pool_for(sources, every, profile.progress) as workers:
+            read = list(workers.results(sources, _contents, [reading.operators] * len(sources)))
     finally:
         profile.progress.finish()
-    check_any([source for source, _ in read], crew.failures, profile.path)
+    check_any([source for source, _ in read], workers.failures, profile.path)
     ranks = (
-        ListedRank(source, crew.sizes_bytes[source.identity.rank], contents)
+        ListedRank(source, workers.sizes_bytes[source.identity.rank], contents)
         for source, contents in read
     )
-    notes = (*profile.notes, *crew.left_out())
+    notes = (*profile.notes, *workers.left_out())
     return Listing(tuple(ranks), notes, found.runs, found.unclear)
 
 

@@ -1,1 +1,1 @@
-"""Writers: the only part that knows a trace format; they turn a timeline into bytes."""
+"""Writing of traces: nothing else knows a trace format, or writes a file."""

@@ -1,4 +1,4 @@
-"""Turns a timeline into Chrome trace JSON."""
+"""Chrome trace JSON."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import orjson
 
-from timeline.encoders.packing import Tally
+from timeline.encoders.common import TrackSizes
 from timeline.tracks.model import Arg, ArgKind, Samples, Slices, Timeline, Track
 
 __all__ = ["encode_chrome"]
@@ -22,15 +22,15 @@ _NUMBER = re.compile(r"\b\d+\b")
 
 
 @dataclass(frozen=True)
-class _Place:
+class _ChromeRow:
     """The process and thread that stand for a track."""
 
     pid: int
     tid: int
 
 
-def encode_chrome(timeline: Timeline, *, tally: Tally | None = None) -> Iterator[bytes]:
-    """The bytes of the file, in pieces; tally is told the bytes that each track took.
+def encode_chrome(timeline: Timeline, *, sizes: TrackSizes | None = None) -> Iterator[bytes]:
+    """The bytes of the file, in pieces; sizes is told the bytes that each track took.
 
     Times are microseconds since the first event with exactly three decimals: Perfetto reads them
     into a double, and epoch times would lose 0.25 us. A process stands for one layer of one rank,
@@ -42,8 +42,8 @@ def encode_chrome(timeline: Timeline, *, tally: Tally | None = None) -> Iterator
     separator = b"\n"
     for track, block in _blocks(timeline, tracks, places):
         piece = separator + b",\n".join(block)
-        if tally is not None:
-            tally.add(track, len(piece))
+        if sizes is not None:
+            sizes.add(track, len(piece))
         yield piece
         separator = b",\n"
     yield b"\n]}\n"
@@ -74,7 +74,7 @@ def _row_meanings(tracks: Mapping[int, Track]) -> dict[str, str]:
 
 
 def _blocks(
-    timeline: Timeline, tracks: Mapping[int, Track], places: dict[int, _Place]
+    timeline: Timeline, tracks: Mapping[int, Track], places: dict[int, _ChromeRow]
 ) -> Iterator[tuple[int | None, list[bytes]]]:
     """Events, and the track they are of."""
     metadata = list(_metadata(tracks, places))
@@ -96,7 +96,7 @@ def _blocks(
         yield None, block
 
 
-def _places(tracks: Mapping[int, Track]) -> dict[int, _Place]:
+def _places(tracks: Mapping[int, Track]) -> dict[int, _ChromeRow]:
     pids: dict[tuple[int | None, str], int] = {}
     threads: dict[int, int] = {}
     made = {}
@@ -106,7 +106,7 @@ def _places(tracks: Mapping[int, Track]) -> dict[int, _Place]:
         layer, _ = _layer_and_row(track, tracks)
         pid = pids.setdefault((track.rank, layer), len(pids) + FIRST_PID)
         threads[pid] = threads.get(pid, 0) + 1
-        made[track.id] = _Place(pid, threads[pid])
+        made[track.id] = _ChromeRow(pid, threads[pid])
     return made
 
 
@@ -138,7 +138,7 @@ def _layer_and_row(track: Track, tracks: Mapping[int, Track]) -> tuple[str, str]
     return layer, " ".join(below) or layer
 
 
-def _metadata(tracks: Mapping[int, Track], places: dict[int, _Place]) -> Iterator[bytes]:
+def _metadata(tracks: Mapping[int, Track], places: dict[int, _ChromeRow]) -> Iterator[bytes]:
     named: set[int] = set()
     for track in tracks.values():
         place = places.get(track.id)
@@ -167,7 +167,7 @@ def _meta(kind: bytes, pid: int, tid: int, key: bytes, value: bytes) -> bytes:
     )
 
 
-def _slices(slices: Slices, place: _Place, first_ns: int) -> Iterator[list[bytes]]:
+def _slices(slices: Slices, place: _ChromeRow, first_ns: int) -> Iterator[list[bytes]]:
     strings: dict[int, bytes] = {}
 
     def spelled(code: int) -> bytes:
@@ -184,8 +184,8 @@ def _slices(slices: Slices, place: _Place, first_ns: int) -> Iterator[list[bytes
         args = _args(slices.args, first, stop, spelled)
         yield [
             b'{"ph":"X","name":%s,"ts":%d.%03d,"dur":%d.%03d,%s%s}'
-            % (spelled(name), *divmod(begin, 1000), *divmod(span, 1000), tail, own)
-            for name, begin, span, own in zip(
+            % (spelled(name), *divmod(begin, 1000), *divmod(span, 1000), tail, given)
+            for name, begin, span, given in zip(
                 slices.name[first:stop].tolist(), start, length, args, strict=True
             )
         ]
@@ -209,7 +209,7 @@ def _args(
             else:
                 text = orjson.dumps(float(value))
             pairs[row].append(key + b":" + text)
-    return [b',"args":{' + b",".join(own) + b"}" if own else b"" for own in pairs]
+    return [b',"args":{' + b",".join(given) + b"}" if given else b"" for given in pairs]
 
 
 def _counter_name(track: Track, tracks: Mapping[int, Track]) -> str:
@@ -219,7 +219,9 @@ def _counter_name(track: Track, tracks: Mapping[int, Track]) -> str:
     return track.name if track.name.startswith(group) else f"{group} {track.name}"
 
 
-def _samples(label: str, samples: Samples, place: _Place, first_ns: int) -> Iterator[list[bytes]]:
+def _samples(
+    label: str, samples: Samples, place: _ChromeRow, first_ns: int
+) -> Iterator[list[bytes]]:
     name, unit = orjson.dumps(label), orjson.dumps(samples.unit or "value")
     for first in range(0, len(samples), EVENTS_AT_ONCE):
         stop = first + EVENTS_AT_ONCE
@@ -234,9 +236,9 @@ def _samples(label: str, samples: Samples, place: _Place, first_ns: int) -> Iter
         ]
 
 
-def _arrows(timeline: Timeline, places: dict[int, _Place]) -> Iterator[list[bytes]]:
+def _arrows(timeline: Timeline, places: dict[int, _ChromeRow]) -> Iterator[list[bytes]]:
     """Flow events, one start and one end per arrow, bound to the slices that begin there."""
-    ends: dict[int, list[tuple[int, _Place]]] = {}
+    ends: dict[int, list[tuple[int, _ChromeRow]]] = {}
     for track in timeline.tracks:
         if isinstance(track.content, Slices):
             slices = track.content

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from timeline.encoders.packing import SMALL, Tally, Workers, gzipped
+from timeline.encoders.common import BEST_LEVEL, EncodingWorkers, TrackSizes, gzip_pieces
 from timeline.errors import OutputError, UsageError
 from timeline.tracks.model import Timeline
 
@@ -26,7 +26,7 @@ class Format:
 
     name: str
     suffix: str
-    _encode: Callable[[Timeline, Tally | None, int, Workers | None], Iterator[bytes]]
+    _encode: Callable[[Timeline, TrackSizes | None, int, EncodingWorkers | None], Iterator[bytes]]
     _start_ns: Callable[[int], int]
     most_ns: int | None = None
     """The longest span whose every time the format holds exactly; None for any."""
@@ -47,17 +47,17 @@ class Format:
     def encode(
         self,
         timeline: Timeline,
-        tally: Tally | None = None,
+        sizes: TrackSizes | None = None,
         *,
-        level: int = SMALL,
-        workers: Workers | None = None,
+        level: int = BEST_LEVEL,
+        workers: EncodingWorkers | None = None,
     ) -> Iterator[bytes]:
-        """The bytes of the file; tally is told whose they are, before a gzip of the whole.
+        """The bytes of the file; sizes is told whose they are, before a gzip of the whole.
 
         level: how hard is tried to compress them, where the format does. workers: other processes
         that have time, where the format can make use of them.
         """
-        return self._encode(timeline, tally, level, workers)
+        return self._encode(timeline, sizes, level, workers)
 
     def size_of(self, timeline: Timeline) -> int:
         """The bytes a timeline takes, without writing it."""
@@ -73,18 +73,18 @@ class Format:
 
 
 def _perfetto(
-    timeline: Timeline, tally: Tally | None, level: int | None, workers: Workers | None
+    timeline: Timeline, sizes: TrackSizes | None, level: int | None, workers: EncodingWorkers | None
 ) -> Iterator[bytes]:
     from timeline.encoders.perfetto import encode_perfetto
 
-    return encode_perfetto(timeline, level=level, tally=tally, workers=workers)
+    return encode_perfetto(timeline, level=level, sizes=sizes, workers=workers)
 
 
-def _perfetto_packed(
-    timeline: Timeline, tally: Tally | None, level: int, workers: Workers | None
+def _perfetto_gzipped(
+    timeline: Timeline, sizes: TrackSizes | None, level: int, workers: EncodingWorkers | None
 ) -> Iterator[bytes]:
-    """Packets that are compressed with the file, not in chunks."""
-    return gzipped(_perfetto(timeline, tally, None, workers), level)
+    """Packets that are compressed with the file, not in blocks."""
+    return gzip_pieces(_perfetto(timeline, sizes, None, workers), level)
 
 
 def _perfetto_clock_ns(first_ns: int) -> int:
@@ -94,17 +94,17 @@ def _perfetto_clock_ns(first_ns: int) -> int:
 
 
 def _chrome(
-    timeline: Timeline, tally: Tally | None, _level: int, _workers: Workers | None
+    timeline: Timeline, sizes: TrackSizes | None, _level: int, _workers: EncodingWorkers | None
 ) -> Iterator[bytes]:
     from timeline.encoders.chrome import encode_chrome
 
-    return encode_chrome(timeline, tally=tally)
+    return encode_chrome(timeline, sizes=sizes)
 
 
-def _chrome_packed(
-    timeline: Timeline, tally: Tally | None, level: int, workers: Workers | None
+def _chrome_gzipped(
+    timeline: Timeline, sizes: TrackSizes | None, level: int, workers: EncodingWorkers | None
 ) -> Iterator[bytes]:
-    return gzipped(_chrome(timeline, tally, level, workers), level)
+    return gzip_pieces(_chrome(timeline, sizes, level, workers), level)
 
 
 def _at_zero(_first_ns: int) -> int:
@@ -113,9 +113,9 @@ def _at_zero(_first_ns: int) -> int:
 
 FORMATS = (
     Format("pftrace", ".pftrace", _perfetto, _perfetto_clock_ns),
-    Format("pftrace", ".pftrace.gz", _perfetto_packed, _perfetto_clock_ns),
+    Format("pftrace", ".pftrace.gz", _perfetto_gzipped, _perfetto_clock_ns),
     Format("json", ".json", _chrome, _at_zero, MOST_JSON_NS),
-    Format("json", ".json.gz", _chrome_packed, _at_zero, MOST_JSON_NS),
+    Format("json", ".json.gz", _chrome_gzipped, _at_zero, MOST_JSON_NS),
 )
 
 

@@ -1,4 +1,4 @@
-"""Turns a timeline into a Perfetto protobuf trace."""
+"""Perfetto protobuf traces."""
 
 from __future__ import annotations
 
@@ -8,9 +8,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, islice
 
-from timeline.encoders import packing
-from timeline.encoders.bundles import Bundle, Chunk, Packed, bundles_of, packed_by
-from timeline.encoders.packing import Tally, Workers
+from timeline.encoders.batches import (
+    CompressedPacket,
+    PacketBlock,
+    TrackBatch,
+    batch_tracks,
+    compress_in_workers,
+)
+from timeline.encoders.common import BEST_LEVEL, EncodingWorkers, TrackSizes
 from timeline.encoders.perfetto_tracks import clock_ns, track_uuid
 from timeline.encoders.schema import descriptor_bytes
 from timeline.ranges import check_order
@@ -26,33 +31,33 @@ COMPRESSORS = min(4, os.cpu_count() or 1)
 def encode_perfetto(
     timeline: Timeline,
     *,
-    level: int | None = packing.SMALL,
-    tally: Tally | None = None,
-    workers: Workers | None = None,
+    level: int | None = BEST_LEVEL,
+    sizes: TrackSizes | None = None,
+    workers: EncodingWorkers | None = None,
 ) -> Iterator[bytes]:
     """The bytes of the file, in pieces.
 
     level: how hard packets are compressed inside the file, which every version of Perfetto since
-    2018 reads; with None the file is meant to be compressed as a whole. tally is told the bytes
+    2018 reads; with None the file is meant to be compressed as a whole. sizes is told the bytes
     that each track took; those compressed together are shared out by their size before. workers:
-    other processes that encode, if there is more than one bundle; they change nothing.
+    other processes that encode, if there is more than one batch; they change nothing.
     """
     head = (_file_facts(timeline), *_descriptors(timeline.tracks))
-    bundles = bundles_of(head, timeline.tracks, timeline.first_ns)
+    batches = batch_tracks(head, timeline.tracks, timeline.first_ns)
     if level is None:
-        yield from _counted(bundles, tally)
+        yield from _uncompressed(batches, sizes)
         return
-    first = list(islice(bundles, 2))
-    every = chain(first, bundles)
+    first = list(islice(batches, 2))
+    every = chain(first, batches)
     if workers is None or len(first) < 2:
-        packed = _packed(every, level)
+        packets = _compress_in_threads(every, level)
     else:
-        packed = packed_by(workers, every, level)
-    for own in packed:
-        if tally is not None:
-            for track, share in own.shares.items():
-                tally.add(track, share)
-        yield own.packet
+        packets = compress_in_workers(workers, every, level)
+    for compressed in packets:
+        if sizes is not None:
+            for track, size_bytes in compressed.track_bytes.items():
+                sizes.add(track, size_bytes)
+        yield compressed.packet
 
 
 def _file_facts(timeline: Timeline) -> bytes:
@@ -104,28 +109,28 @@ def _descriptors(tracks: Sequence[Track]) -> Iterator[bytes]:
         yield bytes(trace.SerializeToString())
 
 
-def _counted(bundles: Iterable[Bundle], tally: Tally | None) -> Iterator[bytes]:
-    for bundle in bundles:
-        for track, packet in bundle.packets():
-            if tally is not None:
-                tally.add(track, len(packet))
+def _uncompressed(batches: Iterable[TrackBatch], sizes: TrackSizes | None) -> Iterator[bytes]:
+    for batch in batches:
+        for track, packet in batch.packets():
+            if sizes is not None:
+                sizes.add(track, len(packet))
             yield packet
 
 
-def _packed(bundles: Iterable[Bundle], level: int) -> Iterator[Packed]:
+def _compress_in_threads(batches: Iterable[TrackBatch], level: int) -> Iterator[CompressedPacket]:
     """Compress packets while the next ones are encoded.
 
-    One chunk alone is compressed here: small files, and what is measured, start no threads.
+    One block alone is compressed here: small files, and what is measured, start no threads.
     """
-    chunks = chain.from_iterable(bundle.chunks() for bundle in bundles)
-    first = list(islice(chunks, 2))
+    blocks = chain.from_iterable(batch.blocks() for batch in batches)
+    first = list(islice(blocks, 2))
     if len(first) < 2:
-        yield from (chunk.packed(level) for chunk in first)
+        yield from (block.compress(level) for block in first)
         return
-    in_work = deque[Future[Packed]]()
+    in_work = deque[Future[CompressedPacket]]()
     with ThreadPoolExecutor(COMPRESSORS) as compressors:
-        for chunk in chain(first, chunks):
-            in_work.append(compressors.submit(Chunk.packed, chunk, level))
+        for block in chain(first, blocks):
+            in_work.append(compressors.submit(PacketBlock.compress, block, level))
             if len(in_work) > COMPRESSORS:
                 yield in_work.popleft().result()
         while in_work:

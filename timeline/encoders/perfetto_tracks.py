@@ -1,4 +1,4 @@
-"""Turns one track into Perfetto packets: a sequence of its own, with its own names and clock."""
+"""Perfetto packets of one track: a sequence with names and a clock that no other track uses."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from timeline.columns.chunks import chunks, one_by_one
 from timeline.columns.columns import Bool, Int64, Rows
 from timeline.columns.nesting import edges_of, pieces_of
-from timeline.columns.spill import let_go, parts_of
 from timeline.encoders.protobuf_rows import (
     Bytes,
     Fixed64,
@@ -25,14 +25,14 @@ from timeline.encoders.protobuf_rows import (
 from timeline.encoders.schema import MESSAGES, REALS
 from timeline.tracks.model import Arg, ArgKind, Arrows, Samples, Slices, Track
 
-__all__ = ["PART_ELEMENTS", "clock_ns", "encode_track", "parts_of_track", "track_uuid"]
+__all__ = ["PART_ELEMENTS", "clock_ns", "encode_track", "split_track", "track_uuid"]
 
 PART_ELEMENTS = 1 << 16
 """Slices and samples of a part; more where they leave no moment to cut at."""
 
 
-def parts_of_track(track: Track) -> Iterator[Track]:
-    """The track, cut at moments at which nothing goes on, begins or ends.
+def split_track(track: Track) -> Iterator[Track]:
+    """Cut a long track at moments at which nothing goes on, begins or ends.
 
     So events of one moment stay together: nothing tells which of two parts comes first.
     """
@@ -40,8 +40,8 @@ def parts_of_track(track: Track) -> Iterator[Track]:
     if content is None or len(content) <= PART_ELEMENTS:
         yield track
     elif isinstance(content, Samples):
-        for own in _runs(content.time_ns, content.time_ns):
-            part = replace(content, time_ns=content.time_ns[own], value=content.value[own])
+        for run in _runs(content.time_ns, content.time_ns):
+            part = replace(content, time_ns=content.time_ns[run], value=content.value[run])
             yield replace(track, content=part)
     else:
         for slices in _nested_parts(content) if content.nested else _flat_parts(content):
@@ -49,31 +49,31 @@ def parts_of_track(track: Track) -> Iterator[Track]:
 
 
 def _flat_parts(slices: Slices) -> Iterator[Slices]:
-    for own in _runs(slices.start_ns, slices.end_ns):
-        yield slices.taken(own, slices.arrows.between(own.start, own.stop))
+    for run in _runs(slices.start_ns, slices.end_ns):
+        yield slices.taken(run, slices.arrows.between(run.start, run.stop))
 
 
 def _nested_parts(slices: Slices) -> Iterator[Slices]:
     pieces = list(pieces_of(slices.start_ns, slices.end_ns, PART_ELEMENTS))
     bounds = np.cumsum([0, *map(len, pieces)]).tolist()
     runs = [slice(first, stop) for first, stop in pairwise(bounds)]
-    if all(_is_run(rows, own) for rows, own in zip(pieces, runs, strict=True)):
-        for own in runs:
-            yield slices.taken(own, slices.arrows.between(own.start, own.stop))
+    if all(_is_run(rows, run) for rows, run in zip(pieces, runs, strict=True)):
+        for run in runs:
+            yield slices.taken(run, slices.arrows.between(run.start, run.stop))
         return
     place = np.empty(len(slices), np.intp)
-    for rows, own in zip(pieces, runs, strict=True):
-        place[rows] = np.arange(own.start, own.stop)
+    for rows, run in zip(pieces, runs, strict=True):
+        place[rows] = np.arange(run.start, run.stop)
     at = place[slices.arrows.slice]
     order = np.argsort(at, kind="stable")
     arrows = Arrows(at[order], slices.arrows.arrow[order])
-    for rows, own in zip(pieces, runs, strict=True):
-        yield slices.taken(rows, arrows.between(own.start, own.stop))
+    for rows, run in zip(pieces, runs, strict=True):
+        yield slices.taken(rows, arrows.between(run.start, run.stop))
 
 
-def _is_run(rows: Rows, own: slice) -> bool:
+def _is_run(rows: Rows, run: slice) -> bool:
     """Whether rows are those of a run: blocks of rows may each be in order and not follow."""
-    return bool((rows == np.arange(own.start, own.stop)).all())
+    return bool((rows == np.arange(run.start, run.stop)).all())
 
 
 def _runs(start_ns: Int64, end_ns: Int64) -> Iterator[slice]:
@@ -249,7 +249,7 @@ def _encode_slices(track: Track, slices: Slices, sequence: int, first_ns: int) -
     )
     most_arrows = _most_arrows(slices.arrows)
     rows_at_once = max(LEAST_BLOCK_ROWS, BLOCK_BYTES // (64 + 10 * most_arrows))
-    for events in _events(slices, first_ns, rows_at_once):
+    for events in one_by_one(_events(slices, first_ns, rows_at_once)):
         row = events.row
         begin: list[Piece] = [
             Bytes(_TYPE_BEGIN + _NAME_IID),
@@ -266,7 +266,6 @@ def _encode_slices(track: Track, slices: Slices, sequence: int, first_ns: int) -
             ],
             len(row),
         )
-        let_go()
 
 
 def _event(
@@ -288,9 +287,9 @@ def _event(
 def _uses(codes: npt.NDArray[Any], present: Bool | None, pool_size: int) -> Int64:
     """How often each code occurs where it is present."""
     uses = np.zeros(pool_size, np.intp)
-    for part in parts_of(len(codes)):
-        own = codes[part] if present is None else codes[part][present[part]]
-        uses += np.bincount(own, minlength=pool_size)
+    for chunk in chunks(len(codes)):
+        used = codes[chunk] if present is None else codes[chunk][present[chunk]]
+        uses += np.bincount(used, minlength=pool_size)
     return uses
 
 

@@ -1,4 +1,4 @@
-"""Turns columns into protobuf messages, one per row, all of which are laid out in one matrix."""
+"""Protobuf messages from columns, one per row; NumPy lays them out in one matrix of bytes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def varint(value: int) -> bytes:
 
 @dataclass(frozen=True)
 class Bytes:
-    """The same bytes in every row, or in the rows that have them."""
+    """Bytes that are equal in all rows, or in all rows that have them."""
 
     value: bytes
     present: Bool | None = None
@@ -232,12 +232,12 @@ def _varint_cells(values: npt.NDArray[Any], lengths: Lengths | None, width: int)
     """The bytes of varints; without lengths each is as long as the widest."""
     cells = np.empty((len(values), width), np.uint8)
     for place in range(width):
-        own = (values >> values.dtype.type(7 * place)).astype(np.uint8)
-        own &= np.uint8(0x7F)
+        byte = (values >> values.dtype.type(7 * place)).astype(np.uint8)
+        byte &= np.uint8(0x7F)
         if place + 1 < width:
             more = np.uint8(1) if lengths is None else (lengths > place + 1).view(np.uint8)
-            own |= more << np.uint8(7)
-        cells[:, place] = own
+            byte |= more << np.uint8(7)
+        cells[:, place] = byte
     return cells
 
 

@@ -1,18 +1,18 @@
-"""Turns slices into fewer slices at a time resolution: long ones exact, short ones gathered."""
+"""Slices at a time resolution: long ones stay exact, short ones are gathered into fewer."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from timeline.columns.columns import Bool, Codes, Int64, Rows, picked
+from timeline.columns.columns import Bool, Codes, Int64, Rows, concat_columns, take
 from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct_pairs
+from timeline.columns.group_by import GroupRuns
 from timeline.columns.nesting import edges_of, parents_of, pieces_of
-from timeline.columns.spill import kept
 from timeline.columns.strings import StringPool
 from timeline.tracks.layers import NOUNS
 from timeline.tracks.model import GATHERED, Arg, ArgKind, Arrows, Coarse, Samples, Slices
@@ -28,7 +28,7 @@ __all__ = [
     "thin",
 ]
 
-RUN_ELEMENTS = 1 << 18
+STRETCH_ELEMENTS = 1 << 18
 """Elements whose names are gathered at a time."""
 EXACT = 0
 """The power of two at which every slice is exact, since none of any length is shorter than 1 ns."""
@@ -123,7 +123,7 @@ def count_elements(slices: Slices, powers: Sequence[int]) -> list[tuple[int, int
     for power in powers:
         if power > EXACT and len(start_ns) > 1:
             group = _groups(start_ns, end_ns, gathered, Resolution(power), nested=slices.nested)
-            parts = _Parts.of(group)
+            parts = GroupRuns.of(group)
             if parts.count < len(start_ns):
                 gathered = parts.any(gathered) | (parts.members > 1)
                 start_ns, end_ns = parts.least(start_ns), parts.greatest(end_ns)
@@ -161,11 +161,11 @@ def _nested_groups(
     for rows in pieces_of(start_ns, end_ns):
         if last >= 0 and _joins(short, bins, powers, last, rows[0]):
             groups -= 1
-        own, head = _groups_of_piece(
+        inner, head = _groups_of_piece(
             start_ns[rows], end_ns[rows], short[rows], bins[rows], powers[rows]
         )
-        group[rows] = own + groups
-        groups += int(own.max(initial=-1)) + 1
+        group[rows] = inner + groups
+        groups += int(inner.max(initial=-1)) + 1
         last = rows[head]
     return group
 
@@ -204,103 +204,45 @@ def _outermost_short(parent: Rows, inside_short: Bool) -> Rows:
         head = further
 
 
-@dataclass(frozen=True)
-class _Parts:
-    """Elements sorted by group, so that each group is a run: reductions need no scatter."""
-
-    order: Rows | None
-    first: Rows
-    members: Int64
-
-    @classmethod
-    def of(cls, group: Int64) -> _Parts:
-        in_order = bool((group[1:] >= group[:-1]).all())
-        order = None if in_order else np.argsort(group, kind="stable")
-        ordered = group if order is None else group[order]
-        first = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
-        return cls(order, first, np.diff(np.append(first, len(group))))
-
-    @property
-    def count(self) -> int:
-        return len(self.first)
-
-    def least(self, values: Int64) -> Int64:
-        made: Int64 = np.minimum.reduceat(self._ordered(values), self.first)
-        return made
-
-    def greatest(self, values: Int64) -> Int64:
-        made: Int64 = np.maximum.reduceat(self._ordered(values), self.first)
-        return made
-
-    def total(self, values: Int64) -> Int64:
-        made: Int64 = np.add.reduceat(self._ordered(values), self.first)
-        return made
-
-    def any(self, values: Bool) -> Bool:
-        made: Bool = np.logical_or.reduceat(self._ordered(values), self.first)
-        return made
-
-    def only(self, values: Int64) -> Int64:
-        """The value of groups of one element, GATHERED for others."""
-        return np.where(self.members == 1, self._ordered(values)[self.first], GATHERED)
-
-    def _ordered(self, values: Any) -> Any:
-        return values if self.order is None else values[self.order]
-
-    def runs(self) -> Iterator[slice]:
-        """Groups that follow each other, with so many elements that little memory holds them."""
-        last = 0
-        while last < self.count:
-            after = int(np.searchsorted(self.first, self.first[last] + RUN_ELEMENTS))
-            first, last = last, max(after, last + 1)
-            yield slice(first, last)
-
-    def elements(self, run: slice) -> Rows:
-        """The elements of some groups that follow each other."""
-        first = self.first[run.start]
-        stop = first + int(self.members[run].sum())
-        return np.arange(first, stop) if self.order is None else self.order[first:stop]
-
-
 def _gather(coarse: Coarse, slices: Slices, group: Int64) -> Coarse:
-    parts = _Parts.of(group)
+    parts = GroupRuns.of(group)
     if parts.count == len(coarse):
         return coarse
-    before = picked(group, coarse.owner)
-    names = [_names(coarse, slices, parts, before, run) for run in parts.runs()]
-    owner, name, name_count, name_busy_ns = (
-        np.concatenate(columns) for columns in zip(*names, strict=True)
-    )
+    before = take(group, coarse.owner)
+    names = [
+        _names(coarse, slices, parts, before, run) for run in parts.stretches(STRETCH_ELEMENTS)
+    ]
+    owner, name, name_count, name_busy_ns = map(concat_columns, zip(*names, strict=True))
     return Coarse(
-        kept(parts.least(coarse.start_ns)),
-        kept(parts.greatest(coarse.end_ns)),
-        kept(parts.only(coarse.row)),
-        kept(parts.total(coarse.count)),
-        kept(parts.total(coarse.busy_ns)),
-        kept(owner),
-        kept(name),
-        kept(name_count),
-        kept(name_busy_ns),
+        parts.least(coarse.start_ns),
+        parts.greatest(coarse.end_ns),
+        parts.single(coarse.row, otherwise=GATHERED),
+        parts.total(coarse.count),
+        parts.total(coarse.busy_ns),
+        owner,
+        name,
+        name_count,
+        name_busy_ns,
     )
 
 
 def _names(
-    coarse: Coarse, slices: Slices, parts: _Parts, before: Int64, run: slice
+    coarse: Coarse, slices: Slices, parts: GroupRuns, before: Int64, run: slice
 ) -> tuple[Int64, Codes, Int64, Int64]:
     """Which names each gathered element of a run stands for, how often and how long.
 
     before: the group of each name that was gathered before.
     """
     members = parts.members[run]
-    own = parts.elements(run)
-    chosen = np.repeat(members > 1, members) & (coarse.row[own] != GATHERED)
-    own = own[chosen]
+    element = parts.rows(run)
+    chosen = np.repeat(members > 1, members) & (coarse.row[element] != GATHERED)
+    element = element[chosen]
     again = np.flatnonzero((before >= run.start) & (before < run.stop))
     group = np.repeat(np.arange(run.start, run.stop), members)[chosen]
     owner = np.concatenate([before[again], group])
-    name = np.concatenate([coarse.name[again], slices.name[coarse.row[own]]])
-    count = np.concatenate([coarse.name_count[again], coarse.count[own]])
-    busy_ns = np.concatenate([coarse.name_busy_ns[again], coarse.busy_ns[own]])
+    name = np.concatenate([coarse.name[again], slices.name[coarse.row[element]]])
+    count = np.concatenate([coarse.name_count[again], coarse.count[element]])
+    busy_ns = np.concatenate([coarse.name_busy_ns[again], coarse.busy_ns[element]])
     if not len(owner):
         return owner, name, count, busy_ns
     key = owner * (int(name.max()) + 1) + name
@@ -378,7 +320,7 @@ def drawn(coarse: Coarse, slices: Slices) -> Slices:
         name=name,
         args=(*spread, *_sums(coarse, gathered), *_tops(coarse, top)),
         arrows=_arrows(slices.arrows, exact, rows, len(slices)),
-        coarse=replace(coarse, row=kept(np.where(gathered, GATHERED, np.arange(len(coarse))))),
+        coarse=replace(coarse, row=np.where(gathered, GATHERED, np.arange(len(coarse)))),
     )
 
 

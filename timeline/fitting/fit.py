@@ -1,4 +1,4 @@
-"""Turns pictures into files that keep the size limit, in one of four ways."""
+"""Files that keep the size limit, in one of four ways."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from timeline.encoders.common import EncodingWorkers
 from timeline.encoders.formats import Format
-from timeline.encoders.packing import Workers
 from timeline.errors import LimitError
-from timeline.fitting.coarsened import coarsened
-from timeline.fitting.leading_steps import Redraw, trimmed
-from timeline.fitting.parts import split_up
+from timeline.fitting.coarsened import write_coarsened
+from timeline.fitting.leading_steps import Redraw, write_leading_steps
+from timeline.fitting.parts import write_parts
 from timeline.fitting.writer import (
     Arrange,
     Describe,
@@ -38,7 +38,7 @@ def fit(
     wall_offset_ns: int | None,
     progress: Progress,
     arrange: Arrange | None = None,
-    workers: Workers | None = None,
+    workers: EncodingWorkers | None = None,
 ) -> Written:
     """Write the shares of ranks so that no file exceeds the limit.
 
@@ -65,17 +65,21 @@ def _fit(writer: Writer, drawing: Drawing, redraw: Redraw) -> Written:
         return writer.exact(drawing, drawing.steps)
     match writer.options.fit:
         case Fit.COARSEN:
-            return coarsened(writer, drawing)
+            return write_coarsened(writer, drawing)
         case Fit.STEPS:
-            return trimmed(writer, drawing, redraw)
+            return write_leading_steps(writer, drawing, redraw)
         case Fit.SPLIT:
-            return split_up(writer, drawing)
+            return write_parts(writer, drawing)
         case Fit.ERROR:
             return exact_or_error(writer, drawing)
 
 
 def exact_or_error(writer: Writer, drawing: Drawing) -> Written:
-    """Write everything, or nothing."""
+    """Write everything, or nothing.
+
+    Raises:
+        LimitError: it does not fit.
+    """
     whole = writer.exact(drawing, drawing.steps)
     size = whole.parts[0].draft.size_bytes
     if size <= writer.limit:

@@ -1,34 +1,34 @@
-"""Turns the rows of ranks into rows that together take no more than a limit, with equal sums."""
+"""Tracks of ranks, gathered until they take no more than a limit; their sums stay equal."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from timeline.fitting.budget import Budget, Measure
 from timeline.fitting.coarsen import EXACT
 from timeline.fitting.resolve import Plan, resolve
+from timeline.fitting.size_model import Measure, SizeModel
 from timeline.records.tables import Omission, OmissionCode
 from timeline.tracks.drawn_rank import RankTracks
 from timeline.tracks.layers import LayerKey
 from timeline.tracks.model import ARROW_REASON, element_count
 
-__all__ = ["floors_of", "gathered_within"]
+__all__ = ["floors_of", "gather_within"]
 
-CLOSER = 0.8
-"""Share of the estimate that is aimed at when rows are still too many."""
+COUNT_SHRINK = 0.8
+"""What is aimed at, of the elements that are allowed, when there are still too many."""
 
 
 def floors_of(ranks: Sequence[RankTracks]) -> dict[LayerKey, int]:
     """The coarsest power, by layer, at which any rank was gathered already."""
     floors: dict[LayerKey, int] = {}
-    for own in ranks:
-        for layer, power in own.floors.items():
+    for rank in ranks:
+        for layer, power in rank.floors.items():
             floors[layer] = max(power, floors.get(layer, 0))
     return floors
 
 
-def gathered_within(
+def gather_within(
     ranks: Sequence[RankTracks], limit_bytes: float, most: int, measure: Measure
 ) -> tuple[RankTracks, ...]:
     """Gather what is short in all rows until they take some bytes of a file, and some memory.
@@ -41,16 +41,16 @@ def gathered_within(
         limit_bytes: what the rows may take in a file, as far as estimates go.
         most: slices and samples that may be left; what repeats packs well and still is many.
     """
-    tracks = [track for own in ranks for track in own.tracks]
-    budget = Budget(tracks, measure, floors_of(ranks))
-    finest = budget.finest_plan()
+    tracks = [track for rank in ranks for track in rank.tracks]
+    model = SizeModel(tracks, measure, floors_of(ranks))
+    finest = model.finest_plan()
     if finest.expected_bytes <= limit_bytes and element_count(tracks) <= most:
         return tuple(ranks)
-    plan = budget.plan(min(limit_bytes, finest.expected_bytes * most / element_count(tracks)))
+    plan = model.plan(min(limit_bytes, finest.expected_bytes * most / element_count(tracks)))
     while True:
         made = _at_plan(ranks, plan)
-        count = sum(element_count(own.tracks) for own in made)
-        coarser = budget.plan(plan.expected_bytes * CLOSER * most / max(count, 1))
+        count = sum(element_count(rank.tracks) for rank in made)
+        coarser = model.plan(plan.expected_bytes * COUNT_SHRINK * most / max(count, 1))
         if count <= most or coarser.resolutions == plan.resolutions:
             return made
         plan = coarser
@@ -63,10 +63,10 @@ def _at_plan(ranks: Sequence[RankTracks], plan: Plan) -> tuple[RankTracks, ...]:
         if resolution.power != EXACT
     }
     made = []
-    for own in ranks:
-        resolved, _, lost = resolve(own.tracks, plan)
-        omissions = own.omissions
+    for rank in ranks:
+        resolved, _, lost = resolve(rank.tracks, plan)
+        omissions = rank.omissions
         if lost:
-            omissions += (Omission(ARROW_REASON, lost, own.rank, code=OmissionCode.ARROW_CUT),)
-        made.append(replace(own, tracks=tuple(resolved), omissions=omissions, floors=floors))
+            omissions += (Omission(ARROW_REASON, lost, rank.rank, code=OmissionCode.ARROW_CUT),)
+        made.append(replace(rank, tracks=tuple(resolved), omissions=omissions, floors=floors))
     return tuple(made)

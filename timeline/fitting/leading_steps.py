@@ -1,4 +1,4 @@
-"""Turns pictures into one file with the detail of as many leading steps as keep the limit."""
+"""One file with the detail of as many leading steps as keep the limit."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import numpy as np
 from timeline.analysis.leading import Leading
 from timeline.analysis.rank_facts import RankFacts
 from timeline.columns.columns import Int64
-from timeline.fitting.writer import AIM, MOST_TRIES, Drawing, Writer, Written, too_small
+from timeline.fitting.writer import MOST_WRITES, TARGET_FILL, Drawing, Writer, Written, too_small
 from timeline.records.tables import NO_TIME
 from timeline.tracks.drawn_rank import Share
 from timeline.tracks.model import Schema, Slices, Track
 
-__all__ = ["Redraw", "Trimming", "trimmed", "trimming_of"]
+__all__ = ["Redraw", "Trimming", "trimming_of", "write_leading_steps"]
 
 PIECES_WITHOUT_STEPS = 64
-"""A profile without steps is trimmed by this many equal pieces of its time instead."""
+"""A profile without steps is write_leading_steps by this many equal pieces of its time instead."""
 
 
 @dataclass(frozen=True)
@@ -93,8 +93,12 @@ Redraw = Callable[[Leading], Sequence[Share]]
 """Draws all ranks again, with detail in their leading part only."""
 
 
-def trimmed(writer: Writer, drawing: Drawing, redraw: Redraw) -> Written:
-    """Write the detail of as many leading steps as fit, by what the tries before took."""
+def write_leading_steps(writer: Writer, drawing: Drawing, redraw: Redraw) -> Written:
+    """Write the detail of as many leading steps as fit, and of all others the summary.
+
+    Raises:
+        LimitError: the summary alone does not fit.
+    """
     whole = writer.exact(drawing, drawing.steps)
     size = whole.parts[0].draft.size_bytes
     if size <= writer.limit:
@@ -109,8 +113,8 @@ def trimmed(writer: Writer, drawing: Drawing, redraw: Redraw) -> Written:
     points = [(0.0, 0.0), (float(records[-1]), float(size))]
     best: Written | None = None
     low, high = 0, trimming.pieces
-    for _ in range(MOST_TRIES - 2):
-        kept = _pieces_to_try(records, points, low, high, writer.limit * AIM)
+    for _ in range(MOST_WRITES - 2):
+        kept = _pieces_to_try(records, points, low, high, writer.limit * TARGET_FILL)
         if kept is None:
             break
         tried = writer.exact(leading(kept), trimming.steps[:kept])

@@ -1,4 +1,4 @@
-"""Turns pictures into parts in order of time, each within the limit, together everything."""
+"""Several files in order of time, each within the limit, which together hold everything."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from timeline.encoders.formats import Format
 from timeline.errors import LimitError
 from timeline.fitting.resolve import without_half_arrows
 from timeline.fitting.writer import (
-    AIM,
+    TARGET_FILL,
     Drawing,
     Part,
     Writer,
@@ -28,11 +28,11 @@ from timeline.records.tables import Omission, OmissionCode
 from timeline.tracks.model import Arg, ArgKind, Arrows, Samples, Slices, Track
 from timeline.units import spell_bytes
 
-__all__ = ["between", "cut_moments", "split_up"]
+__all__ = ["between", "cut_moments", "write_parts"]
 
 
 def between(tracks: Sequence[Track], start_ns: int, end_ns: int) -> list[Track]:
-    """All tracks with what lies in [start_ns, end_ns).
+    """Cut from all tracks what lies in [start_ns, end_ns).
 
     A slice that crosses a cut is closed there and opened again in the next part, where it has the
     arg `continued`; its pieces together are as long as it was. A slice without length lies in the
@@ -88,7 +88,7 @@ def _inside(start_ns: Int64, end_ns: Int64, first_ns: int, last_ns: int) -> Bool
 
 
 def cut_moments(tracks: Sequence[Track], parts: int, start_ns: int, end_ns: int) -> list[int]:
-    """Moments that part [start_ns, end_ns) into `parts` with about as many slices each.
+    """Choose moments that cut [start_ns, end_ns) into `parts` with about as many slices each.
 
     Returns:
         Ascending moments with both ends; fewer parts where slices are too few to part them.
@@ -110,8 +110,12 @@ def cut_moments(tracks: Sequence[Track], parts: int, start_ns: int, end_ns: int)
 PART_REASON = "arrows from one part to another"
 
 
-def split_up(writer: Writer, drawing: Drawing) -> Written:
-    """Write parts in order of time, each within the limit, together everything."""
+def write_parts(writer: Writer, drawing: Drawing) -> Written:
+    """Write several files in order of time, each within the limit, which together hold everything.
+
+    Raises:
+        LimitError: a moment takes more than the limit.
+    """
     steps = drawing.steps
     whole = writer.write(drawing.tracks, drawing.omissions, (), steps)
     size = whole.draft.size_bytes
@@ -119,7 +123,7 @@ def split_up(writer: Writer, drawing: Drawing) -> Written:
         return Written((whole,), drawing.facts, steps, drawing.omissions, exact_bytes=size)
     whole.draft.discard()
     first_ns = first_moment_ns(drawing.tracks)
-    count = int(size / (writer.limit * AIM)) + 1
+    count = int(size / (writer.limit * TARGET_FILL)) + 1
     moments = cut_moments(drawing.tracks, count, first_ns, last_moment_ns(drawing.tracks) + 1)
     parts: list[Part] = []
     lost = 0

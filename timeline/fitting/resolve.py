@@ -1,4 +1,4 @@
-"""Turns tracks and a plan into tracks at the resolutions of the plan, and counts what it cost."""
+"""Tracks at the resolutions of a plan, and what that left out."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from timeline.columns.chunks import one_by_one
 from timeline.columns.columns import Int64
 from timeline.columns.distinct import distinct, distinct_values
-from timeline.columns.spill import let_go
 from timeline.fitting.coarsen import EXACT, Resolution, coarse_of, coarsen, drawn, thin
 from timeline.tracks.layers import IMPORTANCE, NOUNS, LayerKey, layer_of
 from timeline.tracks.model import GATHERED, Samples, Slices, Track
@@ -55,12 +55,11 @@ def resolve(tracks: Sequence[Track], plan: Plan) -> tuple[list[Track], list[Reso
     """
     made: list[Track] = []
     totals: dict[LayerKey, list[int]] = {}
-    for track in tracks:
+    for track in one_by_one(tracks):
         layer, content = layer_of(track), track.content
         if layer is None:
             made.append(track)
             continue
-        let_go()
         resolution = plan.resolutions[layer]
         if isinstance(content, Slices):
             content = _at_resolution(content, resolution)
@@ -75,17 +74,17 @@ def resolve(tracks: Sequence[Track], plan: Plan) -> tuple[list[Track], list[Reso
         if layer in totals
     ]
     whole, lost = without_half_arrows(made)
-    if any(own is not track for own, track in zip(made, tracks, strict=True)):
+    if any(new is not old for new, old in zip(made, tracks, strict=True)):
         lost += _arrow_count(tracks) - _arrow_count(made)
     return whole, resolved, lost
 
 
 def with_resolutions(tracks: Sequence[Track], resolved: Sequence[Resolved]) -> list[Track]:
-    """The tracks, whose descriptions say what gathered slices stand for.
+    """Add to the descriptions of tracks what gathered slices stand for.
 
     All rows of a layer that is not exact say so: lanes of one row must say the same.
     """
-    gathered = {own.layer: own.resolution for own in resolved if own.gathered}
+    gathered = {layer.layer: layer.resolution for layer in resolved if layer.gathered}
     made = []
     for track in tracks:
         resolution = gathered.get(layer_of(track) or "")
@@ -113,8 +112,8 @@ def _exact_and_gathered(slices: Slices) -> tuple[int, int, int]:
 
 def _count(totals: dict[LayerKey, list[int]], layer: LayerKey, *numbers: int) -> None:
     held = totals.setdefault(layer, [0, 0, 0])
-    for place, value in enumerate(numbers):
-        held[place] += value
+    for at, value in enumerate(numbers):
+        held[at] += value
 
 
 def _arrow_count(tracks: Sequence[Track]) -> int:

@@ -1,34 +1,34 @@
-"""Turns the sizes of the plans that were tried into the plan to try next."""
+"""The search for the plan whose file is just below the limit, from the sizes of those tried."""
 
 from __future__ import annotations
 
-from timeline.fitting.budget import Budget
 from timeline.fitting.resolve import Plan
-from timeline.fitting.writer import AIM
+from timeline.fitting.size_model import SizeModel
+from timeline.fitting.writer import TARGET_FILL
 
-__all__ = ["WORTH_A_TRY", "Search"]
+__all__ = ["TRY_EXACT_BELOW", "Search"]
 
-WORTH_A_TRY = 1.3
-"""An exact file that is expected to be this much too large is tried all the same."""
-COARSER = 0.95
-"""How far below what the last miss asks for the next aim is."""
-FINER = 1.6
-"""How much higher the next aim is when all tries so far fitted."""
-UNTRIED = 1.1
-"""A plan that was not tried is taken to need this much more than is expected of it."""
+TRY_EXACT_BELOW = 1.3
+"""An exact file is tried though it is expected to take up to so many times the limit."""
+TARGET_SHRINK = 0.95
+"""The next target, of what the last miss asks for."""
+TARGET_GROWTH = 1.6
+"""The next target, of the last one, when all tries so far fitted."""
+UNTRIED_GROWTH = 1.1
+"""What a plan that was not tried is taken to need, of what is expected of it."""
 
 
 class Search:
-    """Closes in on the plan whose file is just below the limit.
+    """Chooses the next plan to try, from the sizes of those that were tried.
 
     Between a plan that fits and one that does not, the finer of both is taken for a leading share
     of the slices: the size is then nearly linear in the share.
     """
 
-    def __init__(self, budget: Budget, limit: int) -> None:
-        self._budget = budget
+    def __init__(self, model: SizeModel, limit: int) -> None:
+        self._model = model
         self._limit = limit
-        self._target = limit * AIM
+        self._target = limit * TARGET_FILL
         self._fits: tuple[Plan, int] | None = None
         self._exceeds: tuple[Plan, int] | None = None
         self._shares: list[tuple[float, int]] = []
@@ -42,11 +42,11 @@ class Search:
     @property
     def exact_bytes(self) -> float:
         """The size of the exact file, measured where it was tried."""
-        return self._exact_bytes or self._budget.finest_plan().expected_bytes
+        return self._exact_bytes or self._model.finest_plan().expected_bytes
 
     def plain(self, plan: Plan) -> bool:
         """Whether a plan is not a mix of two."""
-        return all(own.finer_until_ns is None for own in plan.resolutions.values())
+        return all(found.finer_until_ns is None for found in plan.resolutions.values())
 
     def add(self, plan: Plan, size: int) -> None:
         """Note the size of a plan that was tried."""
@@ -62,7 +62,7 @@ class Search:
         else:
             self._misses += 1
             if self._misses > 1:
-                self._aim *= COARSER * self._target / size
+                self._aim *= TARGET_SHRINK * self._target / size
             if self._exceeds is None or size < self._exceeds[1]:
                 self._exceeds = (plan, size)
 
@@ -71,15 +71,15 @@ class Search:
         if self._fits is None:
             return self._coarser()
         if self._exceeds is not None:
-            again = self._budget.plan(self._aim)
+            again = self._model.plan(self._aim)
             if self._only_coarsest_fits() and not self._was_tried(again):
                 return again
             return self._mixed(*self._fits, *self._exceeds)
-        exact = self._budget.finest_plan()
-        if not self._exact_bytes and exact.expected_bytes <= self._limit * WORTH_A_TRY:
+        exact = self._model.finest_plan()
+        if not self._exact_bytes and exact.expected_bytes <= self._limit * TRY_EXACT_BELOW:
             return exact
-        finer = self._budget.plan(self._target * FINER**self._hits)
-        size = int(finer.expected_bytes * UNTRIED)
+        finer = self._model.plan(self._target * TARGET_GROWTH**self._hits)
+        size = int(finer.expected_bytes * UNTRIED_GROWTH)
         if size <= self._limit or self._only_coarsest_fits():
             return finer
         self._exceeds = (finer, size)
@@ -87,10 +87,10 @@ class Search:
 
     def _coarser(self) -> Plan:
         """What is expected to fit, given how far the last try missed."""
-        plan = self._budget.plan(self._aim)
+        plan = self._model.plan(self._aim)
         while self._was_tried(plan) and not self._is_coarsest(plan):
-            self._aim *= COARSER
-            plan = self._budget.plan(self._aim)
+            self._aim *= TARGET_SHRINK
+            plan = self._model.plan(self._aim)
         return plan
 
     def _only_coarsest_fits(self) -> bool:
@@ -98,7 +98,7 @@ class Search:
         return self._fits is not None and self._is_coarsest(self._fits[0])
 
     def _is_coarsest(self, plan: Plan) -> bool:
-        return plan.resolutions == self._budget.coarsest_plan().resolutions
+        return plan.resolutions == self._model.coarsest_plan().resolutions
 
     def _was_tried(self, plan: Plan) -> bool:
         return any(plan.resolutions == tried.resolutions for tried in self._tried)
@@ -109,4 +109,4 @@ class Search:
         high = min(point for point in points if point[0] > low[0])
         part = (self._target - low[1]) / max(1, high[1] - low[1])
         self._last_share = low[0] + (high[0] - low[0]) * min(max(part, 0.0), 1.0)
-        return self._budget.mixed(fine, coarse, self._last_share)
+        return self._model.mixed(fine, coarse, self._last_share)

@@ -1,4 +1,4 @@
-"""Turns pictures into tracks, and tracks into files under temporary names."""
+"""Writing of drawn ranks into files under temporary names, whatever the way to keep the limit."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from timeline.analysis.rank_facts import RankFacts
-from timeline.columns.spill import let_go
+from timeline.columns.chunks import one_by_one
+from timeline.encoders.common import BEST_LEVEL, EncodingWorkers, TrackSizes
+from timeline.encoders.drafts import Draft, publish_all, write_draft
 from timeline.encoders.formats import Format
-from timeline.encoders.packing import SMALL, Tally, Workers
-from timeline.encoders.sink import Draft, publish_all, write_draft
 from timeline.errors import LimitError
-from timeline.fitting.budget import bytes_by_layer
 from timeline.fitting.gathering import floors_of
 from timeline.fitting.resolve import Resolved
+from timeline.fitting.size_model import bytes_by_layer
 from timeline.options import ExportOptions
 from timeline.progress import Progress
 from timeline.records.tables import Omission
@@ -25,8 +25,8 @@ from timeline.tracks.notes import Notes, with_notes
 from timeline.units import spell_bytes
 
 __all__ = [
-    "AIM",
-    "MOST_TRIES",
+    "MOST_WRITES",
+    "TARGET_FILL",
     "About",
     "Arrange",
     "Describe",
@@ -40,10 +40,10 @@ __all__ = [
     "too_small",
 ]
 
-AIM = 0.93
-"""Share of the limit that is aimed at: estimates err by a few percent."""
-MOST_TRIES = 4
-"""The first writing, and three more at the most."""
+TARGET_FILL = 0.93
+"""How much of the limit is aimed at: estimates err by a few percent."""
+MOST_WRITES = 4
+"""How often a file is written at the most."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Writer:
-    """Puts shares together and writes tracks to drafts."""
+    """Puts the tracks of ranks together and writes them, again and again until they fit."""
 
     options: ExportOptions
     target: Path
@@ -131,7 +131,7 @@ class Writer:
     wall_offset_ns: int | None
     progress: Progress
     arrange: Arrange
-    workers: Workers | None = None
+    workers: EncodingWorkers | None = None
     drafts: list[Draft] = field(default_factory=list)
     """All that were written, so that none outlives a failure."""
 
@@ -144,12 +144,12 @@ class Writer:
         self.progress.report("Drawing", 0, 0)
         facts = tuple(share.facts for share in shares)
         rows = [share.tracks for share in shares]
-        left_out = tuple(own.missing for own in facts if own.missing is not None)
+        left_out = tuple(rank.missing for rank in facts if rank.missing is not None)
         tracks = self.arrange(facts, rows)
         return Drawing(
             facts,
             with_args(tracks, self.options.args),
-            (*(omission for own in rows for omission in own.omissions), *left_out),
+            (*(omission for rank in rows for omission in rank.omissions), *left_out),
             floors_of(rows),
         )
 
@@ -160,24 +160,24 @@ class Writer:
         resolved: Sequence[Resolved],
         steps: Sequence[int],
         first_ns: int | None = None,
-        level: int = SMALL,
+        level: int = BEST_LEVEL,
     ) -> Part:
         """Encode tracks to a draft."""
         again = f" again, to fit the limit ({len(self.drafts) + 1})" if self.drafts else ""
         self.progress.report(f"Writing{again}", 0, 0)
         made = self._timeline(tracks, self.describe(omissions, resolved, steps), first_ns)
         self.form.check_span(self.target, last_moment_ns(tracks) - made.first_ns)
-        tally = Tally()
+        sizes = TrackSizes()
         draft = write_draft(
-            self.form.encode(made, tally, level=level, workers=self.workers), self.target
+            self.form.encode(made, sizes, level=level, workers=self.workers), self.target
         )
         self.drafts.append(draft)
-        tally.scale_to(draft.size_bytes)
+        sizes.scale_to(draft.size_bytes)
         return Part(
             draft,
             self.target,
             made.slice_count,
-            bytes_by_layer(tracks, tally.by_track),
+            bytes_by_layer(tracks, sizes.by_track),
             (first_moment_ns(tracks), last_moment_ns(tracks)),
             self.form.offset_ns(made.first_ns),
         )
@@ -210,8 +210,7 @@ class Writer:
 def first_moment_ns(tracks: Sequence[Track]) -> int:
     """The first moment of any slice or sample, 0 where there is none."""
     firsts = []
-    for track in tracks:
-        let_go()
+    for track in one_by_one(tracks):
         if isinstance(track.content, Slices) and len(track.content):
             firsts.append(int(track.content.start_ns.min()))
         elif isinstance(track.content, Samples) and len(track.content):
@@ -222,8 +221,7 @@ def first_moment_ns(tracks: Sequence[Track]) -> int:
 def last_moment_ns(tracks: Sequence[Track]) -> int:
     """The last moment of any slice or sample, 0 where there is none."""
     lasts = []
-    for track in tracks:
-        let_go()
+    for track in one_by_one(tracks):
         if isinstance(track.content, Slices) and len(track.content):
             lasts.append(int(track.content.end_ns.max()))
         elif isinstance(track.content, Samples) and len(track.content):
@@ -232,6 +230,7 @@ def last_moment_ns(tracks: Sequence[Track]) -> int:
 
 
 def too_small(limit: int, least: int) -> LimitError:
+    """The error of a limit below the smallest file there is, of `least` bytes."""
     return LimitError(
         f"the limit of {spell_bytes(limit)} cannot hold the summary of this selection; the "
         f"smallest that works is {least} bytes.",

@@ -1,4 +1,4 @@
-"""Turns a selection into the sources of its ranks, or an error that names what is there."""
+"""The sources of selected ranks, and errors that name the ranks, graphs or steps that are there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["check_any", "check_known", "choose_ranks"]
 
 
 def choose_ranks(sources: Sequence[Source], selection: Selection, path: Path) -> tuple[Source, ...]:
-    """The sources of the selected ranks.
+    """Choose the sources of the selected ranks; all where none is selected.
 
     Raises:
         SelectionError: a rank is not there.
@@ -45,7 +45,7 @@ def check_known(noun: str, wanted: frozenset[int], known: Iterable[int], path: P
 
 
 def _nearest(wanted: int, held: Iterable[int]) -> str:
-    return spell_ids(sorted(held, key=lambda own: abs(own - wanted))[:2])
+    return spell_ids(sorted(held, key=lambda known: abs(known - wanted))[:2])
 
 
 def check_any(sources: Sequence[Source], failures: Mapping[int, str], path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Turns this machine into an executor of several processes that run nothing of the caller's."""
+"""An executor of several processes of this machine, which run nothing of the caller's script."""
 
 from __future__ import annotations
 
@@ -15,8 +15,13 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any, TypeVar
 
-from timeline.process import ENDING, settle_in, signals_held
-from timeline.ranks.shared_columns import Letter, Parcel, forget_room, room_for_parcel
+from timeline.process import ENDING, signals_held, tune_for_one_command
+from timeline.ranks.shared_columns import (
+    SharedArguments,
+    SharedResult,
+    close_shared_file,
+    open_shared_file,
+)
 
 __all__ = ["Processes", "starting_processes"]
 
@@ -56,22 +61,22 @@ class Processes(ProcessPoolExecutor):
         super().__init__(jobs, multiprocessing.get_context(_start_method()), _begin)
 
     def submit(self, fn: Callable[..., _Result], /, *args: Any, **kwargs: Any) -> Future[_Result]:
-        """See `Executor.submit`; large columns do not travel, there or back."""
-        room = room_for_parcel()
+        """Have a worker call a function; large columns go through shared files, there and back."""
+        path = open_shared_file()
         try:
             with starting_processes():
-                future = super().submit(_packed, room, Letter((fn, args, kwargs)))
+                future = super().submit(_run, path, SharedArguments((fn, args, kwargs)))
         except BaseException as error:
-            forget_room(room)
+            close_shared_file(path)
             if isinstance(error, OSError) and vars(self)["_broken"]:
                 # Another process died while this one was started, and its pipes were closed.
                 raise BrokenProcessPool(str(vars(self)["_broken"])) from error
             raise
-        future.add_done_callback(lambda _: forget_room(room))
+        future.add_done_callback(lambda _: close_shared_file(path))
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """See `Executor.shutdown`; without waiting, what is at work is stopped too.
+        """End the workers; without waiting, those that are at work are killed.
 
         A worker that is stopped in the midst of a result leaves half of it behind. The thread that
         reads results, which the interpreter joins when it ends, would wait for the rest for ever:
@@ -94,10 +99,13 @@ class Processes(ProcessPoolExecutor):
                     return
 
 
-def _packed(room: str, asked: Any) -> Any:
-    """A result, in a parcel which becomes what it holds on its way, as the letter did."""
-    work, args, kwargs = asked
-    return Parcel(work(*args, **kwargs), room)
+def _run(path: str, call: Any) -> Any:
+    """Run a call in the worker; large columns of its result go through the shared file at `path`.
+
+    call: the function, its arguments and its keywords, as they were before `SharedArguments`.
+    """
+    function, args, kwargs = call
+    return SharedResult(function(*args, **kwargs), path)
 
 
 def _start_method() -> str:
@@ -118,7 +126,7 @@ def _begin() -> None:
         signal.signal(number, signal.SIG_DFL)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
-    settle_in()
+    tune_for_one_command()
     threading.Thread(target=_die_with_parent, daemon=True).start()
 
 

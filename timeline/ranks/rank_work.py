@@ -1,4 +1,4 @@
-"""Turns the profile of one rank into its share of a picture: the work of one process."""
+"""The work of one process on one rank: read its profile, cut it, and draw what is selected."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from timeline.analysis.selected_rank import PictureOptions, RankPicture
 from timeline.analysis.steps import with_steps
 from timeline.analysis.valid import valid
 from timeline.encoders.formats import format_of
-from timeline.fitting.gathering import gathered_within
+from timeline.fitting.gathering import gather_within
 from timeline.options import Args, ClockOptions, StepOperators
 from timeline.records.counting import INNER
 from timeline.records.tables import Records
@@ -36,11 +36,17 @@ from timeline.tracks.drawn_rank import RankTracks, Share, _wanted
 from timeline.tracks.model import Timeline, Track, element_count
 from timeline.tracks.picture import draw_rank
 
-__all__ = ["Request", "gathered", "rank_records", "share_of", "share_of_records"]
+__all__ = [
+    "RankRequest",
+    "draw_rank_from_records",
+    "draw_rank_from_source",
+    "gather_ranks",
+    "rank_records",
+]
 
 
 def rank_records(source: Source, wanted: Wanted, operators: StepOperators) -> Records:
-    """Read at least what is wanted of a rank.
+    """Read a rank: at least what is wanted, checked, and with its steps.
 
     Raises:
         SourceError: its profile cannot be read.
@@ -63,27 +69,27 @@ def _collector_paused() -> Iterator[None]:
 
 
 BYTES_OF_ELEMENT = 16
-"""Below so many bytes for each slice and sample a share may not fit, and is looked at closely."""
-SLACK = 3.0
-"""Rows may take this much more than their part of the file: sizes are estimates, and what was
+"""With fewer bytes of the file for each slice and sample, tracks may not fit and are measured."""
+SIZE_SLACK = 3.0
+"""Tracks may take this much more than their part of the file: sizes are estimates, and what was
 gathered too far here cannot be drawn finer in the file."""
-DENSE = 4
+DENSEST_RANK = 4
 """A rank may hold so many times what ranks hold on average, and is not gathered further for it."""
 MOST_ELEMENTS = 1 << 24
 """Slices and samples that all ranks together may send, if none is dense: about 800 MB."""
-LEAST_ROOM_BYTES = 1 << 20
-"""A share of this size travels fast; many small ones are gathered together, which is better."""
+LEAST_RANK_BYTES = 1 << 20
+"""A rank of this size is sent fast; many small ones are gathered together, which is better."""
 
 
 @dataclass(frozen=True)
-class Request:
+class RankRequest:
     """What is wanted of every rank.
 
-    limit_bytes: size of the file that shares are gathered for; 0 leaves them as they are. ranks:
-    how many will share it. target: the file, whose format counts. window_ns: [start, end) on the
-    rank's own clock. leading: whose detail is drawn, None for all. draw: whether rows are wanted
-    at all, or only facts. clock: how ranks come on one clock. named_operators: how many operators
-    of a rank facts tell apart by name.
+    limit_bytes: size of the file that ranks are gathered for; 0 leaves them as they are. ranks:
+    how many ranks the file will hold. target: the file, whose format counts. window_ns: [start,
+    end) on the rank's own clock. leading: whose detail is drawn, None for all. draw: whether
+    tracks are wanted at all, or only facts. clock: how ranks come on one clock. named_operators:
+    how many operators of a rank facts tell apart by name.
     """
 
     selection: Selection
@@ -100,7 +106,7 @@ class Request:
     named_operators: int = 0
 
 
-def share_of(source: Source, request: Request) -> Share:
+def draw_rank_from_source(source: Source, request: RankRequest) -> Share:
     """Read a rank and draw what is selected of it.
 
     Raises:
@@ -111,24 +117,27 @@ def share_of(source: Source, request: Request) -> Share:
         request.args is Args.ALL,
         request.named_operators > 0,
     )
-    return share_of_records(rank_records(source, wanted, request.operators), request)
+    return draw_rank_from_records(rank_records(source, wanted, request.operators), request)
 
 
-def share_of_records(records: Records, request: Request) -> Share:
+def draw_rank_from_records(records: Records, request: RankRequest) -> Share:
     """Draw what is selected of a rank's records, whose steps are known."""
     facts, tracks = _drawn(profile_facts(records), records, request)
-    fair_bytes = max(LEAST_ROOM_BYTES, request.limit_bytes * DENSE // request.ranks)
-    room_bytes = min(request.limit_bytes, fair_bytes)
-    if room_bytes and element_count(tracks.tracks) * BYTES_OF_ELEMENT > room_bytes:
-        most = max(room_bytes * SLACK // BYTES_OF_ELEMENT, MOST_ELEMENTS * DENSE // request.ranks)
-        (tracks,) = gathered((Share(facts, tracks),), request, room_bytes, int(most))
+    fair_bytes = max(LEAST_RANK_BYTES, request.limit_bytes * DENSEST_RANK // request.ranks)
+    most_bytes = min(request.limit_bytes, fair_bytes)
+    if most_bytes and element_count(tracks.tracks) * BYTES_OF_ELEMENT > most_bytes:
+        most = max(
+            most_bytes * SIZE_SLACK // BYTES_OF_ELEMENT,
+            MOST_ELEMENTS * DENSEST_RANK // request.ranks,
+        )
+        (tracks,) = gather_ranks((Share(facts, tracks),), request, most_bytes, int(most))
     return Share(facts, tracks)
 
 
-def gathered(
-    shares: tuple[Share, ...], request: Request, room_bytes: float, most: int
+def gather_ranks(
+    shares: tuple[Share, ...], request: RankRequest, most_bytes: float, most: int
 ) -> tuple[RankTracks, ...]:
-    """The rows of ranks, gathered until they take not much more than some bytes of the file.
+    """Gather the tracks of ranks until they take not much more than `most_bytes` of the file.
 
     most: slices and samples that may be left in any case.
     """
@@ -137,11 +146,11 @@ def gathered(
     def measure(tracks: Sequence[Track]) -> int:
         return form.size_of(Timeline(tuple(tracks), 0, None))
 
-    return gathered_within([share.tracks for share in shares], room_bytes * SLACK, most, measure)
+    return gather_within([share.tracks for share in shares], most_bytes * SIZE_SLACK, most, measure)
 
 
 def _drawn(
-    profile: ProfileFacts, records: Records, request: Request
+    profile: ProfileFacts, records: Records, request: RankRequest
 ) -> tuple[RankFacts, RankTracks]:
     part = cut(records, request.selection)
     if request.window_ns is not None:
@@ -163,7 +172,7 @@ def _drawn(
     return facts, draw_rank(picture, request.options, _wanted(request.args))
 
 
-def _picture(part: Cut, request: Request) -> RankPicture:
+def _picture(part: Cut, request: RankRequest) -> RankPicture:
     records, membership = part.records, part.membership
     tasks, selection = records.tasks, request.selection
     communication, its_step = communication_of(records, membership)

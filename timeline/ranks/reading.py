@@ -1,4 +1,4 @@
-"""Turns sources and a selection into the shares of all ranks, on one clock."""
+"""All ranks of a selection, read and drawn, on one clock and with what they waited for."""
 
 from __future__ import annotations
 
@@ -15,8 +15,13 @@ from timeline.errors import SelectionError
 from timeline.options import ClockOptions, ReadingOptions
 from timeline.progress import Progress
 from timeline.ranks.chosen_ranks import check_any, check_known, choose_ranks
-from timeline.ranks.rank_work import BYTES_OF_ELEMENT, Request, gathered, share_of
-from timeline.ranks.workers import Crew, crew_for
+from timeline.ranks.rank_work import (
+    BYTES_OF_ELEMENT,
+    RankRequest,
+    draw_rank_from_source,
+    gather_ranks,
+)
+from timeline.ranks.workers import WorkerPool, worker_pool_for
 from timeline.records.tables import NO_GRAPH
 from timeline.selection import SUMMARY_LAYERS, Layer, Selection
 from timeline.sources.source import Source
@@ -33,23 +38,25 @@ __all__ = [
     "redrawn",
 ]
 
-FAN_IN = 4
+HELD_LIMITS = 4
 """So many times the limit may be held of all ranks before they are gathered together."""
 SLACK_SPREADS = 4
+"""Clocks may be off by so many times what is left between ends of collectives."""
 EVERY_NAME = 1 << 62
-LEAST_HELD = 1 << 24
+"""More operators than any rank has names of."""
+LEAST_HELD_ELEMENTS = 1 << 24
 """Slices and samples that may be held in any case: some 800 MB, of which memory keeps a part."""
 
 
 @dataclass(frozen=True)
 class JoinedShares:
-    """The shares of all ranks on one clock, their sources, what was asked, and who waits.
+    """The drawn ranks on one clock, their sources, what was asked of each, and who waits.
 
     origin_ns is the moment that a window counts from, None without one.
     """
 
     sources: tuple[Source, ...]
-    requests: tuple[Request, ...]
+    requests: tuple[RankRequest, ...]
     shares: tuple[Share, ...]
     clock: JoinedClock
     waiting: Waiting
@@ -62,9 +69,9 @@ class JoinedShares:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What readers and the joining of clocks have to say."""
-        own = (warning for facts in self.facts for warning in facts.profile.warnings)
-        return (*self.clock.warnings, *own)
+        """The warnings of the readers of all ranks, and of joining their clocks."""
+        of_ranks = (warning for facts in self.facts for warning in facts.profile.warnings)
+        return (*self.clock.warnings, *of_ranks)
 
 
 @dataclass(frozen=True)
@@ -96,7 +103,7 @@ def read_facts(
     """
     chosen = choose_ranks(sources, selection, path)
     cheap = replace(selection, layers=SUMMARY_LAYERS)
-    request = Request(
+    request = RankRequest(
         cheap,
         reading.operators,
         ranks=len(chosen),
@@ -104,13 +111,13 @@ def read_facts(
         clock=reading.clock,
         named_operators=EVERY_NAME if by_name else 0,
     )
-    with crew_for(chosen, reading, progress) as crew:
-        joined = read_shares(chosen, request, crew, path)
-    return KnownRanks(joined.facts, joined.waiting, crew.left_out(), joined.warnings)
+    with worker_pool_for(chosen, reading, progress) as workers:
+        joined = read_shares(chosen, request, workers, path)
+    return KnownRanks(joined.facts, joined.waiting, workers.left_out(), joined.warnings)
 
 
 def read_shares(
-    sources: Sequence[Source], request: Request, crew: Crew, path: Path
+    sources: Sequence[Source], request: RankRequest, workers: WorkerPool, path: Path
 ) -> JoinedShares:
     """Read and draw all ranks.
 
@@ -122,35 +129,37 @@ def read_shares(
         SourceError: a profile cannot be read.
     """
     if request.selection.window is not None:
-        return _read_window(sources, request, crew, path)
-    joined = _read(sources, [request] * len(sources), crew)
-    check_any(joined.sources, crew.failures, path)
+        return _read_window(sources, request, workers, path)
+    joined = _read(sources, [request] * len(sources), workers)
+    check_any(joined.sources, workers.failures, path)
     check_selection(joined.facts, request.selection, path)
     return joined
 
 
 def _read(
     sources: Sequence[Source],
-    requests: Sequence[Request],
-    crew: Crew,
+    requests: Sequence[RankRequest],
+    workers: WorkerPool,
     clock: JoinedClock | None = None,
 ) -> JoinedShares:
-    """The shares of the ranks that can be read; clocks are joined by them if not by `clock`."""
+    """Read the ranks that can be read; their clocks are joined unless `clock` is given."""
     ranks = [source.identity.rank for source in sources]
     wanted = dict(zip(ranks, requests, strict=True))
     read, shares = list[Source](), list[Share]()
     held = 0
     limit_bytes = requests[0].limit_bytes if requests else 0
-    most = max(LEAST_HELD, FAN_IN * limit_bytes // BYTES_OF_ELEMENT)
-    for source, share in crew.shares(sources, share_of, requests):
+    most = max(LEAST_HELD_ELEMENTS, HELD_LIMITS * limit_bytes // BYTES_OF_ELEMENT)
+    for source, share in workers.results(sources, draw_rank_from_source, requests):
         read.append(source)
         shares.append(share)
         held += element_count(share.tracks.tracks)
         if limit_bytes and held > most and len(shares) > 1:
-            crew.progress.report("Gathering what is short", 0, 0)
-            tracks = gathered(tuple(shares), requests[0], limit_bytes, most)
-            shares = [replace(own, tracks=rows) for own, rows in zip(shares, tracks, strict=True)]
-            held = sum(element_count(own.tracks) for own in tracks)
+            workers.progress.report("Gathering what is short", 0, 0)
+            tracks = gather_ranks(tuple(shares), requests[0], limit_bytes, most)
+            shares = [
+                replace(share, tracks=rows) for share, rows in zip(shares, tracks, strict=True)
+            ]
+            held = sum(element_count(rows.tracks) for rows in tracks)
             most = max(most, 2 * held)
     asked = [wanted[source.identity.rank] for source in read]
     shares = _with_collectives_matched(shares)
@@ -163,17 +172,17 @@ def _read(
 
 
 def _with_collectives_matched(shares: Sequence[Share]) -> list[Share]:
-    """The shares with the collectives that ranks share recognised, as far as names do not tell."""
+    """Recognise the collectives that ranks have in common, as far as names do not tell."""
     matched = matched_by_order([share.facts.collectives for share in shares])
     return [
-        replace(share, facts=replace(share.facts, collectives=own))
-        for share, own in zip(shares, matched, strict=True)
+        replace(share, facts=replace(share.facts, collectives=collectives))
+        for share, collectives in zip(shares, matched, strict=True)
     ]
 
 
 def _joined(
     sources: Sequence[Source],
-    requests: Sequence[Request],
+    requests: Sequence[RankRequest],
     shares: Sequence[Share],
     clock: JoinedClock,
 ) -> JoinedShares:
@@ -185,14 +194,14 @@ def _joined(
 
 
 def _slack_ns(clock: JoinedClock) -> int:
-    """How far clocks may be off: several times what is left between ends of collectives."""
+    """How far clocks may be off."""
     return SLACK_SPREADS * max((move.spread_ns or 0 for move in clock.moves), default=0)
 
 
 def _with_waiting(
-    shares: Sequence[Share], waiting: Waiting, requests: Sequence[Request]
+    shares: Sequence[Share], waiting: Waiting, requests: Sequence[RankRequest]
 ) -> tuple[Share, ...]:
-    """The shares with what their collectives waited for in their rows."""
+    """Draw into the rows of ranks what their collectives waited for."""
     if not any(request.draw for request in requests):
         return tuple(shares)
     drawn = with_waiting(
@@ -208,28 +217,28 @@ def _clock_of(
     sources: Sequence[Source], facts: Sequence[RankFacts], options: ClockOptions
 ) -> JoinedClock:
     ranks = [
-        RankClock(own.rank, source.clock, own.profile.monotonic, own.span_ns, own.collectives)
-        for source, own in zip(sources, facts, strict=True)
+        RankClock(rank.rank, source.clock, rank.profile.monotonic, rank.span_ns, rank.collectives)
+        for source, rank in zip(sources, facts, strict=True)
     ]
     return join_clocks(ranks, options)
 
 
 def _read_window(
-    sources: Sequence[Source], request: Request, crew: Crew, path: Path
+    sources: Sequence[Source], request: RankRequest, workers: WorkerPool, path: Path
 ) -> JoinedShares:
     """Find where the selection begins and ends over all ranks, then read the window in it."""
     selection = request.selection
     assert selection.window is not None
     cheap = replace(selection, layers=SUMMARY_LAYERS, window=None)
     spans = replace(request, selection=cheap, draw=False)
-    read = list(crew.shares(sources, share_of, [spans] * len(sources)))
+    read = list(workers.results(sources, draw_rank_from_source, [spans] * len(sources)))
     here = [source for source, _ in read]
     facts = [share.facts for share in _with_collectives_matched([share for _, share in read])]
-    check_any(here, crew.failures, path)
+    check_any(here, workers.failures, path)
     check_selection(facts, selection, path)
     clock = _clock_of(here, facts, request.clock)
-    moved = [own.moved(by.move) for own, by in zip(facts, clock.moves, strict=True)]
-    found = [own.span_ns for own in moved if own.span_ns is not None]
+    moved = [rank.moved(by.move) for rank, by in zip(facts, clock.moves, strict=True)]
+    found = [rank.span_ns for rank in moved if rank.span_ns is not None]
     if not found:
         raise SelectionError(
             "window: the selection holds no device records to count from.",
@@ -245,12 +254,12 @@ def _read_window(
         )
         for by in clock.moves
     ]
-    joined = _read(here, requests, crew, clock)
-    check_any(joined.sources, crew.failures, path)
+    joined = _read(here, requests, workers, clock)
+    check_any(joined.sources, workers.failures, path)
     return replace(joined, origin_ns=origin_ns)
 
 
-def redrawn(joined: JoinedShares, crew: Crew, leading: Leading) -> tuple[Share, ...]:
+def redrawn(joined: JoinedShares, workers: WorkerPool, leading: Leading) -> tuple[Share, ...]:
     """Read and draw the ranks again, with detail in their leading part only.
 
     Raises:
@@ -260,7 +269,7 @@ def redrawn(joined: JoinedShares, crew: Crew, leading: Leading) -> tuple[Share, 
         replace(request, leading=leading.moved_back(move.move))
         for request, move in zip(joined.requests, joined.clock.moves, strict=True)
     ]
-    drawn = crew.shares(joined.sources, share_of, requests, every=True)
+    drawn = workers.results(joined.sources, draw_rank_from_source, requests, every=True)
     shares = [share for _, share in drawn]
     moved = [share.moved(move.move) for share, move in zip(shares, joined.clock.moves, strict=True)]
     return _with_waiting(moved, joined.waiting, requests)

@@ -1,8 +1,8 @@
-"""Turns what holds large columns into what other processes read without the columns being sent.
+"""Pickle wrappers for results and arguments whose large columns do not go through the pipe.
 
 Through a pipe every column would be copied several times, most of them by the one process that all
-others work for. It maps what they wrote into files without names, and tells them where in such a
-file a column lies.
+others work for. Instead workers write columns into files without names, which this process opened
+and maps; it tells other workers where in such a file a column lies.
 """
 
 from __future__ import annotations
@@ -23,27 +23,30 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.columns.constant import constant, is_constant
-from timeline.columns.spill import aligned, let_go_with_others, write_at
+from timeline.columns.spill import align, watch_mapping, write_at
 
-__all__ = ["Letter", "Parcel", "forget_room", "room_for_parcel"]
+__all__ = ["SharedArguments", "SharedResult", "close_shared_file", "open_shared_file"]
 
 OPEN_FILES = Path("/proc/self/fd")
 """Where other processes find the files that this one has open; only Linux has it."""
 WORTH_BYTES = 8 << 20
-"""With smaller columns everything travels as it is: files that are open are few."""
+"""With smaller columns everything goes through the pipe: a process may open few files only."""
 LEAST_BYTES = 1 << 12
-"""Smaller columns are not put aside."""
+"""Smaller columns are never put into the file."""
 
 FILES_MAPPED = 4
-"""Of other processes; those who work for this one go from file to file."""
+"""Files of the main process that a worker keeps mapped; it goes from one to the next."""
 
-_rooms: dict[str, IO[bytes]] = {}
-"""The files without names that other processes may fill, by the paths that lead to them."""
+_offered: dict[str, IO[bytes]] = {}
+"""The files without names that workers may fill, by the paths that lead to them."""
 
 
 @dataclass(frozen=True)
-class _Opened:
-    """A file that a parcel came in, by where memory shows it."""
+class _MappedFile:
+    """A file that the columns of a result are in.
+
+    number: its inode; first and size: where it is mapped, and its bytes.
+    """
 
     file: IO[bytes]
     path: str
@@ -52,24 +55,24 @@ class _Opened:
     size: int
 
 
-_opened: dict[int, _Opened] = {}
-"""Those whose columns are in use."""
+_mapped: dict[int, _MappedFile] = {}
+"""The files whose columns are in use, by where they are mapped."""
 
 
 def _close_all() -> None:
-    """Close what a copy of the process that opened it has no use for."""
-    while _rooms:
-        _rooms.popitem()[1].close()
-    while _opened:
-        _opened.popitem()[1].file.close()
+    """Close the files of the parent in a process that was forked."""
+    while _offered:
+        _offered.popitem()[1].close()
+    while _mapped:
+        _mapped.popitem()[1].file.close()
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_close_all)
 
 
-def room_for_parcel() -> str:
-    """Where a process that is asked for a parcel may leave its columns; "" for nowhere."""
+def open_shared_file() -> str:
+    """Open a file for the columns of one result; the path to it, "" where none can be had."""
     if not OPEN_FILES.is_dir():
         return ""
     try:
@@ -77,22 +80,23 @@ def room_for_parcel() -> str:
     except OSError:
         return ""
     path = str(OPEN_FILES.resolve() / str(file.fileno()))
-    _rooms[path] = file
+    _offered[path] = file
     return path
 
 
-def forget_room(path: str) -> None:
-    """Nothing will come, or it has come."""
-    room = _rooms.pop(path, None)
-    if room is not None:
-        room.close()
+def close_shared_file(path: str) -> None:
+    """Close the file unless a result came in it: that closes it when its columns are gone."""
+    file = _offered.pop(path, None)
+    if file is not None:
+        file.close()
 
 
 @dataclass(frozen=True)
-class Parcel:
-    """Anything, for the process whose room the path leads to; it unpacks as what it holds.
+class SharedResult:
+    """Pickle wrapper: large columns go into the file at `path`; unpickling gives `content` back.
 
-    Columns that hold one value stay so. Where there is no such room everything travels as it is.
+    Columns that hold one value stay so. Where no file can be reached, or columns are small, all
+    goes through the pipe. Columns that went into the file are read-only.
 
     Raises:
         OutputError: when it is pickled: the disk fails.
@@ -102,19 +106,19 @@ class Parcel:
     path: str
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        rest, columns = _taken_apart(self.content)
+        rest, columns = _split_off_columns(self.content)
         worth = sum(column.nbytes for column in columns) >= WORTH_BYTES
-        room = _reached(self.path) if worth else None
-        if room is None:
-            return _with_columns, (rest, [bytes(column) for column in columns])
+        file = _opened(self.path) if worth else None
+        if file is None:
+            return _load, (rest, [bytes(column) for column in columns])
         try:
-            return _unpacked, (self.path, rest, _written(room, columns))
+            return _load_from_file, (self.path, rest, _write(file, columns))
         finally:
-            os.close(room)
+            os.close(file)
 
 
-def _reached(path: str) -> int | None:
-    """The room that a path leads to, if it does."""
+def _opened(path: str) -> int | None:
+    """The descriptor of a file, None where it cannot be reached."""
     try:
         return os.open(path, os.O_RDWR)
     except OSError:
@@ -122,15 +126,15 @@ def _reached(path: str) -> int | None:
 
 
 class _Pickler(pickle.Pickler):
-    def reducer_override(self, own: Any) -> Any:
+    def reducer_override(self, value: Any) -> Any:
         """Columns of one value would be written out otherwise."""
-        if type(own) is np.ndarray and own.ndim == 1 and len(own) and is_constant(own):
-            return constant, (own[0], len(own), own.dtype)
+        if type(value) is np.ndarray and value.ndim == 1 and len(value) and is_constant(value):
+            return constant, (value[0], len(value), value.dtype)
         return NotImplemented
 
 
-def _taken_apart(content: Any) -> tuple[bytes, list[memoryview]]:
-    """What is left of something without its columns, and these, in order."""
+def _split_off_columns(content: Any) -> tuple[bytes, list[memoryview]]:
+    """The pickle of a value without its large columns, and these, in order."""
     columns: list[memoryview] = []
 
     def stays(buffer: pickle.PickleBuffer) -> bool:
@@ -145,88 +149,82 @@ def _taken_apart(content: Any) -> tuple[bytes, list[memoryview]]:
     return rest.getvalue(), columns
 
 
-def _with_columns(rest: bytes, columns: Sequence[bytes]) -> Any:
-    """What was packed, where its columns came along."""
+def _load(rest: bytes, columns: Sequence[bytes]) -> Any:
+    """Unpickle a value whose columns came through the pipe."""
     return pickle.loads(rest, buffers=columns)
 
 
-def _written(room: int, columns: Iterable[memoryview]) -> list[tuple[int, int]]:
-    """Put columns behind each other; where each begins, and its size."""
-    places = []
+def _write(file: int, columns: Iterable[memoryview]) -> list[tuple[int, int]]:
+    """Write columns behind each other; where each begins, and its size in bytes."""
+    extents = []
     at = 0
     for column in columns:
-        write_at(room, column, at)
-        places.append((at, column.nbytes))
-        at = aligned(at + column.nbytes)
-    return places
+        write_at(file, column, at)
+        extents.append((at, column.nbytes))
+        at = align(at + column.nbytes)
+    return extents
 
 
-def _unpacked(path: str, rest: bytes, places: Sequence[tuple[int, int]]) -> Any:
-    """What was packed; its columns are read-only, and read from the file when they are used."""
-    file = _rooms.pop(path)
+def _load_from_file(path: str, rest: bytes, extents: Sequence[tuple[int, int]]) -> Any:
+    """Unpickle a value; its columns are read-only, and read from the file when they are used."""
+    file = _offered.pop(path)
     mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    let_go_with_others(mapping)
+    watch_mapping(mapping)
     first = np.frombuffer(mapping, np.uint8).ctypes.data
-    _opened[first] = _Opened(file, path, os.fstat(file.fileno()).st_ino, first, len(mapping))
-    weakref.finalize(mapping, _closed, first).atexit = False
+    _mapped[first] = _MappedFile(file, path, os.fstat(file.fileno()).st_ino, first, len(mapping))
+    weakref.finalize(mapping, _close, first).atexit = False
     view = memoryview(mapping)
-    return pickle.loads(rest, buffers=[view[at : at + size] for at, size in places])
+    return pickle.loads(rest, buffers=[view[at : at + size] for at, size in extents])
 
 
-def _closed(first: int) -> None:
-    own = _opened.pop(first, None)
-    if own is not None:
-        own.file.close()
+def _close(first: int) -> None:
+    unused = _mapped.pop(first, None)
+    if unused is not None:
+        unused.file.close()
 
 
 @dataclass(frozen=True)
-class Letter:
-    """Anything, for a process that works for this one; it is unpacked as what it holds.
+class SharedArguments:
+    """Pickle wrapper: columns of a `SharedResult` are not sent to a worker, which maps their file.
 
-    Columns that came in a parcel are not sent: who reads the letter maps that file too. So what
-    is sent has to be held here until it was answered.
+    Unpickling gives `content` back. It has to be held here until the worker has answered.
     """
 
     content: Any
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         made = io.BytesIO()
-        _LetterPickler(made, 5).dump(self.content)
+        _ArgumentsPickler(made, 5).dump(self.content)
         return pickle.loads, (made.getvalue(),)
 
 
-class _LetterPickler(_Pickler):
-    def reducer_override(self, own: Any) -> Any:
-        """Columns that came in a parcel are where they came in."""
-        if type(own) is np.ndarray and own.flags.c_contiguous and own.nbytes >= LEAST_BYTES:
-            at = own.ctypes.data
-            # Letters are written in a thread of their own: meanwhile others come, and are closed.
-            for came in list(_opened.values()):
-                if came.first <= at < came.first + came.size:
-                    return _column_in, (
-                        came.path,
-                        came.number,
-                        at - came.first,
-                        own.shape,
-                        own.dtype,
-                    )
-        return super().reducer_override(own)
+class _ArgumentsPickler(_Pickler):
+    def reducer_override(self, value: Any) -> Any:
+        """Columns that lie in a file are sent as where they lie."""
+        if type(value) is np.ndarray and value.flags.c_contiguous and value.nbytes >= LEAST_BYTES:
+            at = value.ctypes.data
+            # This runs in a thread of its own: meanwhile other files are mapped, and closed.
+            for file in list(_mapped.values()):
+                if file.first <= at < file.first + file.size:
+                    place = (file.path, file.number, at - file.first)
+                    return _column_in, (*place, value.shape, value.dtype)
+        return super().reducer_override(value)
 
 
 def _column_in(
     path: str, number: int, at: int, shape: tuple[int, ...], dtype: np.dtype[Any]
 ) -> npt.NDArray[Any]:
-    return np.ndarray(shape, dtype, _mapped(path, number), at)
+    return np.ndarray(shape, dtype, _mapping(path, number), at)
 
 
 @lru_cache(maxsize=FILES_MAPPED)
-def _mapped(path: str, number: int) -> mmap.mmap:
-    """A file of another process, whose number tells it from one that had the path before."""
-    room = os.open(path, os.O_RDONLY)
+def _mapping(path: str, number: int) -> mmap.mmap:
+    """Map a file of the main process; its inode tells it from one that had the path before."""
+    file = os.open(path, os.O_RDONLY)
     try:
-        assert os.fstat(room).st_ino == number, "a letter is read while its columns are held"
-        mapping = mmap.mmap(room, 0, access=mmap.ACCESS_READ)
+        assert os.fstat(file).st_ino == number, "arguments are held until they are read"
+        mapping = mmap.mmap(file, 0, access=mmap.ACCESS_READ)
     finally:
-        os.close(room)
-    let_go_with_others(mapping)
+        os.close(file)
+    watch_mapping(mapping)
     return mapping

@@ -1,4 +1,4 @@
-"""Turns ranks into their shares of some work, by several processes or a Dask cluster, in order."""
+"""The work of many ranks, done in this process, in several of this machine or by a Dask cluster."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
-from timeline.encoders.packing import Workers
+from timeline.encoders.common import EncodingWorkers
 from timeline.errors import TimelineError, UsageError, WorkerError
 from timeline.options import ReadingOptions
 from timeline.progress import Progress, RanksRead
 from timeline.sources.source import Source
 
-__all__ = ["Crew", "crew_for"]
+__all__ = ["WorkerPool", "worker_pool_for"]
 
-AHEAD = 2
+RANKS_PER_PROCESS = 2
 """Ranks in work for each process: one that is read, one that waits."""
 WORTH_PROCESSES_BYTES = 32 << 20
 """Below this size reading takes less time than starting processes."""
 MOST_WINDOWS_PROCESSES = 61
 """Windows waits for no more at once."""
-TIMES_PACKED = 10
+UNPACKED_PER_PACKED = 10
 """Text that is compressed takes about so many times as long to read as its size says."""
 DASK = "dask://"
 _CONNECT_SECONDS = 10
 _DIED = "its process died"
 
 _Request = TypeVar("_Request")
-_Share = TypeVar("_Share")
-Work = Callable[[Source, _Request], _Share]
+_Output = TypeVar("_Output")
+Work = Callable[[Source, _Request], _Output]
 _Result = TypeVar("_Result")
 
 
@@ -43,12 +43,12 @@ def _shut_down(executor: Executor) -> None:
 
 
 def _nothing_to_close() -> None:
-    """Most crews hold nothing but their executor."""
+    """Most pools hold nothing but their executor."""
 
 
 @dataclass
-class Crew:
-    """Those who do the work of each rank.
+class WorkerPool:
+    """Does the work of ranks in as many processes as `jobs`, and starts these when they are needed.
 
     sizes_bytes: what is stored of each rank, as far as it is known; progress tells how much of it
     is read. failures: with keep_going, the ranks that were left out and why.
@@ -60,24 +60,24 @@ class Crew:
     keep_going: bool = False
     stop: Callable[[Executor], None] = _shut_down
     close: Callable[[], None] = _nothing_to_close
-    lost: tuple[type[BaseException], ...] = (BrokenExecutor,)
-    """What it means that a worker is gone, and nobody knows which rank was to blame."""
-    killed: tuple[type[BaseException], ...] = ()
-    """The same where it was the rank that was asked for."""
-    are_here: bool = True
-    """Whether they share the memory of this machine, so that columns come to them fast."""
+    worker_lost: tuple[type[BaseException], ...] = (BrokenExecutor,)
+    """Exceptions that mean a worker died without saying which rank it was reading."""
+    rank_killed_worker: tuple[type[BaseException], ...] = ()
+    """Exceptions that mean a worker died of the very rank whose result was asked for."""
+    shares_memory: bool = True
+    """Whether workers run on this machine, so that columns come to them fast."""
     sizes_bytes: Mapping[int, int] = field(default_factory=dict)
     failures: dict[int, str] = field(default_factory=dict)
     _executor: Executor | None = None
 
-    def shares(
+    def results(
         self,
         sources: Sequence[Source],
-        work: Work[_Request, _Share],
+        work: Work[_Request, _Output],
         requests: Sequence[_Request],
         *,
         every: bool = False,
-    ) -> Iterator[tuple[Source, _Share]]:
+    ) -> Iterator[tuple[Source, _Output]]:
         """Do the work of each rank; results come in the order of the sources.
 
         Only a few ranks are in work or waiting at any time, whatever their number.
@@ -91,12 +91,12 @@ class Crew:
         """
         leave_out = self.keep_going and not every
         waiting = deque(zip(sources, requests, strict=True))
-        in_work = deque[tuple[Source, _Request, Future[_Share]]]()
+        in_work = deque[tuple[Source, _Request, Future[_Output]]]()
         ranks = [source.identity.rank for source in sources]
         sizes_bytes = {rank: self.sizes_bytes.get(rank, 0) for rank in ranks}
         read = RanksRead(self.progress, sizes_bytes)
         while waiting or in_work:
-            while waiting and len(in_work) < AHEAD * self.jobs:
+            while waiting and len(in_work) < RANKS_PER_PROCESS * self.jobs:
                 source, request = waiting.popleft()
                 future = self._submit(work, source, request)
                 future.add_done_callback(partial(_note, read, source.identity.rank))
@@ -106,33 +106,33 @@ class Crew:
                 yield source, self._result(source, future)
             except _LostError:
                 # Nobody knows whose fault it was: those in work are done again, this one alone.
-                waiting.extendleft((own, wanted) for own, wanted, _ in reversed(in_work))
+                waiting.extendleft((each, asked) for each, asked, _ in reversed(in_work))
                 in_work.clear()
                 self._stop()
-                share = self._alone(work, source, request, leave_out=leave_out)
-                if share is not None:
-                    yield source, share
+                output = self._alone(work, source, request, leave_out=leave_out)
+                if output is not None:
+                    yield source, output
             except TimelineError as error:
                 self._fail(source, error, leave_out=leave_out)
 
     def _submit(
-        self, work: Work[_Request, _Share], source: Source, request: _Request
-    ) -> Future[_Share]:
+        self, work: Work[_Request, _Output], source: Source, request: _Request
+    ) -> Future[_Output]:
         if self._executor is None:
             self._executor = self.start()
         try:
             return self._executor.submit(work, source, request)
-        except self.lost as error:
-            failed: Future[_Share] = Future()
+        except self.worker_lost as error:
+            failed: Future[_Output] = Future()
             failed.set_exception(error)
             return failed
 
-    def _result(self, source: Source, future: Future[_Share]) -> _Share:
+    def _result(self, source: Source, future: Future[_Output]) -> _Output:
         try:
             return future.result()
-        except self.lost as error:
+        except self.worker_lost as error:
             raise _LostError from error
-        except self.killed as error:
+        except self.rank_killed_worker as error:
             if not getattr(error, "allowed_failures", 1):
                 raise _LostError from error  # it may only have waited where another one died
             raise WorkerError(source.identity.rank, _DIED) from error
@@ -141,12 +141,12 @@ class Crew:
 
     def _alone(
         self,
-        work: Work[_Request, _Share],
+        work: Work[_Request, _Output],
         source: Source,
         request: _Request,
         *,
         leave_out: bool,
-    ) -> _Share | None:
+    ) -> _Output | None:
         try:
             return self._result(source, self._submit(work, source, request))
         except _LostError:
@@ -168,27 +168,26 @@ class Crew:
         if executor is not None:
             self.stop(executor)
 
-    def encoders(self) -> Workers | None:
+    def encoders(self) -> EncodingWorkers | None:
         """The processes of this machine that have done their work, if there are any."""
-        own = self._executor
-        if own is None or self.jobs < 2 or not self.are_here:
+        if self._executor is None or self.jobs < 2 or not self.shares_memory:
             return None
-        return Workers(own, self.jobs)
+        return EncodingWorkers(self._executor, self.jobs)
 
     def left_out(self) -> tuple[str, ...]:
         """The ranks that were left out and why, for people."""
         return tuple(f"rank {rank} is left out: {why}" for rank, why in self.failures.items())
 
-    def __enter__(self) -> Crew:
+    def __enter__(self) -> WorkerPool:
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        """Nothing of the crew is left behind, whatever ends its work."""
+        """Leave no worker behind, whatever ended their work."""
         self._stop()
         self.close()
 
 
-def _note(read: RanksRead, rank: int, future: Future[_Share]) -> None:
+def _note(read: RanksRead, rank: int, future: Future[_Output]) -> None:
     """Count a rank that is read; one that was lost is read again."""
     if not future.cancelled() and future.exception() is None:
         read.note(rank)
@@ -210,25 +209,27 @@ class _Inline(Executor):
         return future
 
 
-def crew_for(sources: Sequence[Source], reading: ReadingOptions, progress: Progress) -> Crew:
-    """The crew for some ranks: this process, several of this machine, or a cluster.
+def worker_pool_for(
+    sources: Sequence[Source], reading: ReadingOptions, progress: Progress
+) -> WorkerPool:
+    """Choose who works on ranks: this process, several of this machine, or a cluster.
 
     Raises:
         UsageError: the executor names no cluster that can be reached.
     """
     stored = {source.identity.rank: _Stored.of(source) for source in sources}
-    sizes_bytes = {rank: own.size_bytes for rank, own in stored.items()}
+    sizes_bytes = {rank: found.size_bytes for rank, found in stored.items()}
     jobs, keep_going = reading.jobs, reading.keep_going
     if reading.executor:
-        return _dask_crew(reading.executor, progress, keep_going, sizes_bytes)
+        return _dask_pool(reading.executor, progress, keep_going, sizes_bytes)
     if jobs is None:
-        large = sum(own.unpacked_bytes for own in stored.values()) >= WORTH_PROCESSES_BYTES
+        large = sum(found.unpacked_bytes for found in stored.values()) >= WORTH_PROCESSES_BYTES
         jobs = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         jobs = (jobs or 1) if large else 1
     most = MOST_WINDOWS_PROCESSES if sys.platform == "win32" else len(sources)
     jobs = max(1, min(jobs, len(sources), most))
     start = _Inline if jobs == 1 else partial(_processes, jobs)
-    return Crew(start, jobs, progress, keep_going, sizes_bytes=sizes_bytes)
+    return WorkerPool(start, jobs, progress, keep_going, sizes_bytes=sizes_bytes)
 
 
 def _processes(jobs: int) -> Executor:
@@ -246,19 +247,19 @@ class _Stored:
 
     @classmethod
     def of(cls, source: Source) -> _Stored:
-        """What a source holds; a file that is gone or cannot be seen counts for nothing."""
+        """Sum the files of a source; one that is gone or cannot be seen counts for nothing."""
         size_bytes = unpacked_bytes = 0
         for path in source.files:
             with contextlib.suppress(OSError):  # its reader will say so
-                own_bytes = path.stat().st_size
-                size_bytes += own_bytes
-                unpacked_bytes += own_bytes * (TIMES_PACKED if path.suffix == ".gz" else 1)
+                file_bytes = path.stat().st_size
+                size_bytes += file_bytes
+                unpacked_bytes += file_bytes * (UNPACKED_PER_PACKED if path.suffix == ".gz" else 1)
         return cls(size_bytes, unpacked_bytes)
 
 
-def _dask_crew(
+def _dask_pool(
     address: str, progress: Progress, keep_going: bool, sizes_bytes: Mapping[int, int]
-) -> Crew:
+) -> WorkerPool:
     if not address.startswith(DASK):
         raise UsageError(f"--executor {address} is no Dask address.", do=f"Write {DASK}HOST:PORT.")
     try:
@@ -273,15 +274,15 @@ def _dask_crew(
             f"--executor {address}: no scheduler answers there: {error}.",
             do="Start one with: dask scheduler",
         ) from error
-    return Crew(
+    return WorkerPool(
         lambda: client.get_executor(pure=False),
         max(1, sum(client.nthreads().values())),
         progress,
         keep_going,
         stop=lambda executor: executor.shutdown(wait=False),
         close=client.close,
-        lost=(),
-        killed=(KilledWorker,),
-        are_here=False,
+        worker_lost=(),
+        rank_killed_worker=(KilledWorker,),
+        shares_memory=False,
         sizes_bytes=sizes_bytes,
     )

@@ -74,7 +74,7 @@ class ClockMove:
         return moved
 
     def of_recorded(self, times_ns: Int64) -> Int64:
-        """The same of times as they were recorded: damaged ones stay far away, within all times.
+        """Recorded times on the other clock; damaged ones stay far away, but within all times.
 
         For a move without drift.
         """
@@ -99,5 +99,5 @@ class ClockMove:
         return found
 
     def then(self, offset_ns: int) -> ClockMove:
-        """The same, and by a constant more."""
+        """This move, and then one by a constant."""
         return ClockMove(self.offset_ns + offset_ns, self.drift_ppb, self.origin_ns)

@@ -1,4 +1,4 @@
-"""Turns names of communication ops into what they do."""
+"""What communication ops do, by their names."""
 
 from __future__ import annotations
 

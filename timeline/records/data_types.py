@@ -1,4 +1,4 @@
-"""Turns names of data types into how many bytes an element takes."""
+"""How many bytes an element of a data type takes, by its name."""
 
 from __future__ import annotations
 

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from timeline.columns.chunks import chunks, compute_in_chunks
 from timeline.columns.columns import Bool, Codes, Int64
 from timeline.columns.constant import constant, is_constant
-from timeline.columns.spill import by_parts, parts_of
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.ranges import FURTHEST_NS
 from timeline.records.tables import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME, Spans
@@ -45,19 +45,16 @@ class Id:
         return found
 
     def given(self, values: Int64) -> Int64:
-        """The values; those that stand for none, in whatever way, as tables hold that."""
+        """Replace values that stand for none, in whatever way, by `nothing`."""
         if is_constant(values):
             if not len(values) or not self.absent(values[:1])[0]:
                 return values
             return constant(self.nothing, len(values), np.int64)
-        if not any(self.absent(values[part]).any() for part in parts_of(len(values))):
+        if not any(self.absent(values[chunk]).any() for chunk in chunks(len(values))):
             return values
-
-        def of(part: slice) -> Int64:
-            own = values[part]
-            return np.where(self.absent(own), self.nothing, own)
-
-        return by_parts(len(values), np.int64, of)
+        return compute_in_chunks(
+            np.int64, lambda some: np.where(self.absent(some), self.nothing, some), values
+        )
 
 
 _AMOUNT = Id()
@@ -105,7 +102,7 @@ _Table = TypeVar("_Table", bound=Spans)
 
 
 def with_ids_given(table: _Table, strings: StringPool) -> _Table:
-    """The table, in which ids that stand for none are spelled as tables do."""
+    """Spell ids of a table that stand for none as tables do, however their writer did."""
     made: dict[str, Any] = {}
     for column in fields(table):
         values = getattr(table, column.name)
@@ -113,7 +110,7 @@ def with_ids_given(table: _Table, strings: StringPool) -> _Table:
             made[column.name] = IDS[column.name].given(values)
         elif column.name in _TEXT_IDS:
             made[column.name] = _texts_given(values, _TEXT_IDS[column.name], strings)
-    changed = {name: own for name, own in made.items() if own is not getattr(table, name)}
+    changed = {name: values for name, values in made.items() if values is not getattr(table, name)}
     return replace(table, **changed) if changed else table
 
 
@@ -121,8 +118,6 @@ def _texts_given(codes: Codes, none: frozenset[str], strings: StringPool) -> Cod
     held = [code for text in none if (code := strings.find(text)) is not None]
     if not held:
         return codes
-    return by_parts(
-        len(codes),
-        np.int32,
-        lambda part: np.where(np.isin(codes[part], held), np.int32(NO_NAME), codes[part]),
+    return compute_in_chunks(
+        np.int32, lambda some: np.where(np.isin(some, held), np.int32(NO_NAME), some), codes
     )

@@ -1,4 +1,4 @@
-"""Turns the records of several files of one rank into one."""
+"""Records of one rank from several files, joined."""
 
 from __future__ import annotations
 

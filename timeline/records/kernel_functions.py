@@ -1,4 +1,4 @@
-"""Turns the name of a GPU kernel into its function and the namespaces around it."""
+"""The function of a GPU kernel and the namespaces around it, from its name."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _written_parts(name: str) -> list[str]:
     outline = _outline(_UNNAMED.sub("", name).replace("operator()", "operator"))
     words = outline.split()
     path = words[-1].partition(".")[0] or words[-1] if words else ""
-    return [part for part in (_PUNCTUATION.sub("", own) for own in path.split("::")) if part]
+    return [part for part in (_PUNCTUATION.sub("", name) for name in path.split("::")) if part]
 
 
 def _outline(name: str) -> str:

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from timeline.columns.columns import Bool, Codes, Columns, Float64, Int64, column
+from timeline.columns.columns import Bool, Codes, ColumnTable, Float64, Int64, column
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.clock import ClockMove
 from timeline.records.counting import CommunicationRule, FreeRule
@@ -67,7 +67,7 @@ _Table = TypeVar("_Table", bound="Spans")
 
 
 @dataclass(frozen=True)
-class Spans(Columns):
+class Spans(ColumnTable):
     """What every table of intervals has."""
 
     start_ns: Int64 = column(np.int64)
@@ -214,7 +214,7 @@ class HostEvents(Spans):
 
 
 @dataclass(frozen=True)
-class CounterSeries(Columns):
+class CounterSeries(ColumnTable):
     """Names of counters: one row per series."""
 
     group: Codes = column(np.int32)
@@ -223,7 +223,7 @@ class CounterSeries(Columns):
 
 
 @dataclass(frozen=True)
-class CounterSamples(Columns):
+class CounterSamples(ColumnTable):
     """Samples of counters; `series` is a row of CounterSeries."""
 
     time_ns: Int64 = column(np.int64)
@@ -241,7 +241,7 @@ class FlowEnd(enum.IntEnum):
 
 
 @dataclass(frozen=True)
-class Flows(Columns):
+class Flows(ColumnTable):
     """Arrows that a source gives explicitly: from a row of one table to a row of another."""
 
     category: Codes = column(np.int32)
@@ -337,7 +337,7 @@ class Records:
         code = self.strings.find(name)
         return code is not None and bool((self.host.layer == code).any())
 
-    def kept(
+    def filter(
         self,
         *,
         tasks: Bool | None = None,
@@ -348,7 +348,7 @@ class Records:
         host: Bool | None = None,
         samples: Bool | None = None,
     ) -> Records:
-        """The rows whose mask is true, in every table; flows follow the rows they join.
+        """Keep the rows whose mask is true in each table; flows follow the rows they join.
 
         A flow that loses an end is dropped and counted.
         """

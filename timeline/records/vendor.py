@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from timeline.columns.columns import Codes, Columns, Int64, column
+from timeline.columns.columns import Codes, ColumnTable, Int64, column
 from timeline.columns.strings import NO_NAME
 
 __all__ = ["Measure", "UnusedFile", "VendorFigures", "VendorLinks"]
@@ -33,7 +33,7 @@ class Measure(enum.IntEnum):
 
 
 @dataclass(frozen=True)
-class VendorFigures(Columns):
+class VendorFigures(ColumnTable):
     """Numbers of the profiler: one row per measure, step and name."""
 
     measure: Int64 = column(np.int64)
@@ -49,7 +49,7 @@ class VendorFigures(Columns):
 
 
 @dataclass(frozen=True)
-class VendorLinks(Columns):
+class VendorLinks(ColumnTable):
     """What each link moved, as the profiler sums it up; ranks are numbers inside their group."""
 
     step: Int64 = column(np.int64, _NO_STEP)

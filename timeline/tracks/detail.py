@@ -10,9 +10,9 @@ import numpy as np
 
 from timeline.analysis.scopes import scopes_of
 from timeline.analysis.selected_rank import Missing
-from timeline.columns.columns import Int64, Rows, picked
+from timeline.columns.chunks import compute_in_chunks
+from timeline.columns.columns import Int64, Rows, sort_rows, take
 from timeline.columns.distinct import distinct
-from timeline.columns.spill import by_parts, kept
 from timeline.errors import spell_ids
 from timeline.records.tables import (
     NO_CONTEXT,
@@ -178,8 +178,8 @@ def paint_host(painter: Painter, parent: int, records: Records, layer: Rows) -> 
         ],
         FlowEnd.HOST,
     )
-    for order, (thread, own) in enumerate(_by_value(picked(host.thread, layer))):
-        drawn = replace(every, rows=picked(layer, own))
+    for order, (thread, own) in enumerate(_by_value(take(host.thread, layer))):
+        drawn = replace(every, rows=take(layer, own))
         painter.nested(
             f"Thread {thread}" if thread != NO_ID else "Thread not given",
             parent,
@@ -299,15 +299,15 @@ def paint_arrows(painter: Painter, records: Records, first_id: int) -> tuple[int
 def _places(painter: Painter, kinds: Int64, rows: Int64) -> Int64:
     """Where one end of each arrow is drawn."""
 
-    def found(part: slice) -> Int64:
-        places = np.full(part.stop - part.start, NOWHERE, np.int64)
+    def places_of(kinds: Int64, rows: Int64) -> Int64:
+        places = np.full(len(kinds), NOWHERE, np.int64)
         for kind in FlowEnd:
-            here = kinds[part] == kind
+            here = kinds == kind
             if here.any():
-                places[here] = painter.places(kind, rows[part][here])
+                places[here] = painter.places(kind, rows[here])
         return places
 
-    return by_parts(len(kinds), np.int64, found)
+    return compute_in_chunks(np.int64, places_of, kinds, rows)
 
 
 def _by_value(values: np.ndarray) -> Iterator[tuple[int, Rows]]:
@@ -317,8 +317,8 @@ def _by_value(values: np.ndarray) -> Iterator[tuple[int, Rows]]:
     least, keys = int(values.min()), values
     if int(values.max()) - least < _FEW:
         # Short numbers are sorted by their digits, in a tenth of the time.
-        keys = by_parts(len(values), np.uint16, lambda part: values[part] - least)
-    order = kept(np.argsort(keys, kind="stable"))
+        keys = compute_in_chunks(np.uint16, lambda some: some - least, values)
+    order = sort_rows(keys)
     ordered = keys[order]
     bounds = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1], [True]]))
     distinct = values[order[bounds[:-1]]]

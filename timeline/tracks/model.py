@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from timeline.columns.columns import Bool, Codes, Float64, Int64, Rows, rows_of_runs
-from timeline.columns.spill import kept
+from timeline.columns.columns import Bool, Codes, Columnar, Float64, Int64, Rows, rows_of_runs
 from timeline.columns.strings import StringPool
 from timeline.records.clock import ClockMove
 
@@ -29,12 +28,6 @@ __all__ = [
     "element_count",
     "no_arrows",
 ]
-
-
-def _keep(table: object, *names: str) -> None:
-    """Let columns of a frozen dataclass go to files where memory has no room for them."""
-    for name in names:
-        object.__setattr__(table, name, kept(getattr(table, name)))
 
 
 class ArgKind(enum.Enum):
@@ -60,7 +53,7 @@ class Schema(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Arg:
+class Arg(Columnar):
     """One arg of all slices of a track: n values, and which slices have it."""
 
     name: str
@@ -72,19 +65,13 @@ class Arg:
     of_several: bool = False
     """Whether it tells what a gathered slice stands for."""
 
-    def __post_init__(self) -> None:
-        _keep(self, "values", "present")
-
 
 @dataclass(frozen=True)
-class Arrows:
+class Arrows(Columnar):
     """Arrow ends on the slices of one track: k pairs (slice, arrow id), ascending by slice."""
 
     slice: Rows
     arrow: Int64
-
-    def __post_init__(self) -> None:
-        _keep(self, "slice", "arrow")
 
     def between(self, first: int, stop: int) -> Arrows:
         """The arrows of slices `first` to `stop`, which are numbered from 0 then."""
@@ -109,7 +96,7 @@ GATHERED = -1
 
 
 @dataclass(frozen=True)
-class Coarse:
+class Coarse(Columnar):
     """Slices of one track, some of which stand for several.
 
     row: (n,) the slice an element is, or GATHERED; start_ns, end_ns: (n,); count and busy_ns: (n,)
@@ -132,7 +119,7 @@ class Coarse:
 
 
 @dataclass(frozen=True)
-class Slices:
+class Slices(Columnar):
     """Slices of one track, which never cross: any two are disjoint or nested.
 
     start_ns, end_ns: (n,) int64; name: (n,) codes of `strings`. Flat slices are disjoint and in
@@ -149,9 +136,6 @@ class Slices:
     nested: bool = False
     coarse: Coarse | None = None
     """What those slices stand for that were gathered; None while each is a record."""
-
-    def __post_init__(self) -> None:
-        _keep(self, "start_ns", "end_ns", "name")
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -185,7 +169,7 @@ class Slices:
 
 
 @dataclass(frozen=True)
-class Samples:
+class Samples(Columnar):
     """Samples of one counter in order of time: (n,) int64 and (n,) float64."""
 
     time_ns: Int64
@@ -193,9 +177,6 @@ class Samples:
     unit: str
     left_out: int = 0
     """Samples that were thinned out."""
-
-    def __post_init__(self) -> None:
-        _keep(self, "time_ns", "value")
 
     def moved(self, move: ClockMove) -> Samples:
         """The same samples on another clock."""

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from timeline.columns.columns import Bool, Codes, Float64, Int64, Rows, picked
+from timeline.columns.columns import Bool, Codes, Float64, Int64, Rows, sort_rows, take
 from timeline.columns.constant import constant, is_constant
-from timeline.columns.spill import kept
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.tables import FlowEnd
 from timeline.tracks.lanes import flat_lanes, nested_lanes, rows_by_lane
@@ -50,7 +49,7 @@ class ArgColumn:
             values = constant(value[0], len(rows), value.dtype)
             present = constant(self.given(value)[0], len(rows), np.bool_)
         else:
-            values = picked(self.values, rows)
+            values = take(self.values, rows)
             present = self.given(values)
         if not present.any():
             return None
@@ -141,7 +140,7 @@ class Painter:
     ) -> None:
         """Add a row of slices without nesting; where they overlap it gets lanes."""
         rows = _by_start(drawn)
-        lane = flat_lanes(picked(drawn.start_ns, rows), picked(drawn.end_ns, rows))
+        lane = flat_lanes(take(drawn.start_ns, rows), take(drawn.end_ns, rows))
         for own in rows_by_lane(rows, lane):
             self._lane(name, parent, order, drawn, own, strings, rank, description, nested=False)
 
@@ -170,7 +169,7 @@ class Painter:
     ) -> None:
         """Add a row of slices that nest, such as calls; where they cross it gets lanes."""
         rows = drawn.own_rows
-        lane = nested_lanes(picked(drawn.start_ns, rows), picked(drawn.end_ns, rows))
+        lane = nested_lanes(take(drawn.start_ns, rows), take(drawn.end_ns, rows))
         for own in rows_by_lane(rows, lane):
             self._lane(name, parent, order, drawn, own, strings, rank, description, nested=True)
 
@@ -207,9 +206,9 @@ class Painter:
     def _slices(self, drawn: Drawn, rows: Rows, strings: StringPool, *, nested: bool) -> Slices:
         args = (column.at(rows) for column in drawn.args if self._wanted(column))
         return Slices(
-            picked(drawn.start_ns, rows),
-            picked(drawn.end_ns, rows),
-            picked(drawn.name, rows),
+            take(drawn.start_ns, rows),
+            take(drawn.end_ns, rows),
+            take(drawn.name, rows),
             strings,
             drawn.schema,
             tuple(arg for arg in args if arg is not None),
@@ -279,7 +278,7 @@ class Painter:
 def _by_start(drawn: Drawn) -> Rows:
     """The rows in order of start, then of end."""
     rows = drawn.own_rows
-    start_ns = picked(drawn.start_ns, rows)
+    start_ns = take(drawn.start_ns, rows)
     if (start_ns[1:] > start_ns[:-1]).all():
         return rows
-    return kept(rows[np.lexsort((picked(drawn.end_ns, rows), start_ns))])
+    return take(rows, sort_rows(start_ns, take(drawn.end_ns, rows)))

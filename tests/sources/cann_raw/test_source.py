@@ -35,7 +35,7 @@ from timeline.analysis.overlap import overlap_of
 from timeline.analysis.valid import valid
 from timeline.cli.main import main
 from timeline.errors import SourceError
-from timeline.ranks.rank_work import Request, share_of
+from timeline.ranks.rank_work import RankRequest, draw_rank_from_source
 from timeline.records.tables import (
     NO_CONTEXT,
     NO_GRAPH,
@@ -885,7 +885,7 @@ def test_any_bytes_are_read_or_refused(shelf: ProfileShelf, tmp_path: Path, layo
         assert len(records.tasks) <= most
         assert len(records.steps) + len(records.parts) <= len(logs["ts_track"]) // 40 - 1
         assert (records.tasks.end_ns >= records.tasks.start_ns).all()
-        share_of(source, Request(Selection(layers=DETAIL_LAYERS)))
+        draw_rank_from_source(source, RankRequest(Selection(layers=DETAIL_LAYERS)))
 
     holds()
 

@@ -32,7 +32,7 @@ from timeline.columns.columns import Codes
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.options import StepOperators
-from timeline.ranks.rank_work import Request, share_of
+from timeline.ranks.rank_work import RankRequest, draw_rank_from_source
 from timeline.records.tables import NO_CONTEXT, NO_ID, NO_TIME, Records, Tasks
 from timeline.selection import DETAIL_LAYERS, Selection
 from timeline.sources.common.damage import Damage
@@ -757,7 +757,9 @@ def test_real_tables_tell_what_the_trace_does(real_tables: Path) -> None:
 def test_real_tables_equal_step_trace_time(real_tables: Path) -> None:
     """Each sum within 25 ns of the vendor's: it adds up to 187 rounded durations."""
     for source in sources_of(real_tables):
-        facts = share_of(source, Request(Selection(layers=DETAIL_LAYERS), draw=False)).facts
+        facts = draw_rank_from_source(
+            source, RankRequest(Selection(layers=DETAIL_LAYERS), draw=False)
+        ).facts
         path = source.files[1]
         assert path.name == "step_trace_time.csv"
         with path.open(newline="", encoding="utf-8") as file:

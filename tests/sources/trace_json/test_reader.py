@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 
 from tests.support.profile_shelf import ProfileShelf
 from tests.support.random_intervals import EPOCH_NS, SPAN_NS, Interval, intervals, laminar_intervals
-from timeline.columns.columns import Codes, Columns, Float64, Int64, Rows, column
+from timeline.columns.columns import Codes, ColumnTable, Float64, Int64, Rows, column
 from timeline.columns.constant import constant
 from timeline.columns.strings import NO_TEXT, StringPool
 from timeline.errors import SourceError
@@ -142,11 +142,11 @@ def in_order(rows: Sequence[Row]) -> list[Row]:
     return sorted(rows, key=repr)
 
 
-def rows_of(table: Columns, strings: StringPool) -> list[Row]:
+def rows_of(table: ColumnTable, strings: StringPool) -> list[Row]:
     return list(zip(*columns_of(table, strings).values(), strict=True))
 
 
-def columns_of(table: Columns, strings: StringPool) -> dict[str, list[object]]:
+def columns_of(table: ColumnTable, strings: StringPool) -> dict[str, list[object]]:
     """The values of each column; only columns of codes are 32 bits wide."""
     columns: dict[str, list[object]] = {}
     for field in dataclasses.fields(table):
@@ -158,14 +158,14 @@ def columns_of(table: Columns, strings: StringPool) -> dict[str, list[object]]:
     return columns
 
 
-def names_of(table: Columns, strings: StringPool) -> list[Row]:
+def names_of(table: ColumnTable, strings: StringPool) -> list[Row]:
     """The name of each row."""
     codes: Codes = getattr(table, "name")  # noqa: B009 - only some tables have names
     return [(strings[code],) for code in codes.tolist()]
 
 
 def arrows_of(
-    records: Records, ends_of: Callable[[Columns, StringPool], list[Row]]
+    records: Records, ends_of: Callable[[ColumnTable, StringPool], list[Row]]
 ) -> list[tuple[str, Row, Row]]:
     """Category, source and target of each arrow, its ends spelled by a function."""
     tables = {
@@ -1184,14 +1184,14 @@ def test_the_name_of_a_stream_is_better_than_its_args(write: Writer) -> None:
 
 
 def test_without_args_everything_is_absent_and_takes_no_memory(write: Writer) -> None:
-    """Columns that no event of any piece gives stay constants."""
+    """ColumnTable that no event of any piece gives stay constants."""
     lanes = [table.lane for table in GIVEN]
     found = [event for lane in lanes for event in lane.names()]
     found += [event for lane in lanes for event in run_on(lane.pid, lane.tid, 9)]
     with pieces(7):
         records = read(write(found))
     for table in GIVEN:
-        rows: Columns = getattr(records, table.table)
+        rows: ColumnTable = getattr(records, table.table)
         assert len(rows) == 9
         for own, (_, absent) in table.ids.items():
             values: Int64 = getattr(rows, own)
@@ -1341,7 +1341,7 @@ def peak_bytes(path: Path) -> int:
 
 
 @dataclass(frozen=True)
-class Sheet(Columns):
+class Sheet(ColumnTable):
     """A table with a column that is always given, and some that have a default."""
 
     row: Int64 = column(np.int64)

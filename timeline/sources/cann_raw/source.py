@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from timeline.columns.columns import Codes, Pile
+from timeline.columns.columns import Codes, TableBuilder
 from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct, translated
 from timeline.columns.strings import NO_NAME, StringPool
@@ -124,7 +124,7 @@ class _Reader:
         self.rank = source.identity.rank
         self.slices = source.files
         self.strings = StringPool()
-        self.tasks = Pile(Tasks)
+        self.tasks = TableBuilder(Tasks)
         self.steps, self.parts = Steps.empty(), StepParts.empty()
         self.omissions: list[Omission] = []
         self.others = 0

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from timeline.columns.columns import Bool, Columns, Int64, Pile, column
+from timeline.columns.columns import Bool, ColumnTable, Int64, TableBuilder, column
 from timeline.columns.distinct import distinct_values
 from timeline.records.tables import (
     NO_GRAPH,
@@ -246,7 +246,7 @@ class StepTrace:
 
 
 @dataclass(frozen=True)
-class _Marks(Columns):
+class _Marks(ColumnTable):
     """Moments of the step trace, each of a graph and with the tag that says what it is."""
 
     time_ns: Int64 = column(np.int64)
@@ -278,13 +278,13 @@ def read_step_trace(
     Raises:
         SourceError: a slice cannot be read.
     """
-    pile = Pile(_Marks)
+    builder = TableBuilder(_Marks)
     others = 0
     for records in reader.blocks():
         own = records[records["kind"] == _STEP_TRACE]
         others += len(records) - len(own)
-        pile.add(_marks(own, moments_ns))
-    marks = pile.joined()
+        builder.add(_marks(own, moments_ns))
+    marks = builder.joined()
     good = (marks.time_ns != NO_TIME) & (marks.graph >= 0)
     strange = int(np.count_nonzero(~good))
     marks = marks.take(good)

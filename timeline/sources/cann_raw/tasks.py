@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from timeline.columns.columns import Bool, Columns, Pile, Rows, column
+from timeline.columns.columns import Bool, ColumnTable, Rows, TableBuilder, column
 from timeline.sources.cann_raw.slices import Log, RecordArray, RecordReader, UInt64, layout
 
 __all__ = [
@@ -35,7 +35,7 @@ UInt16 = npt.NDArray[np.uint16]
 
 
 @dataclass(frozen=True)
-class TaskMarks(Columns):
+class TaskMarks(ColumnTable):
     """Starts and ends of tasks as recorded: the ids in one key, the counter, and the task type."""
 
     key: UInt64 = column(np.uint64)
@@ -259,13 +259,13 @@ def read_intervals(log: TaskLog, reader: RecordReader) -> Intervals:
     Raises:
         SourceError: a slice cannot be read.
     """
-    pile = Pile(TaskMarks)
+    builder = TableBuilder(TaskMarks)
     others = 0
     for records in reader.blocks():
         marks = log.marks(records)
         others += len(records) - len(marks)
-        pile.add(marks)
-    return matched(pile.joined(), others)
+        builder.add(marks)
+    return matched(builder.joined(), others)
 
 
 def matched(marks: TaskMarks, others: int = 0) -> Intervals:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from timeline.columns.columns import Int64, Rows, picked
+from timeline.columns.columns import Int64, Rows, take
 from timeline.columns.constant import constant
 from timeline.columns.strings import StringPool
 from timeline.records.tables import NO_ID, CommunicationOps, FlowEnd, Flows, Tasks
@@ -24,7 +24,7 @@ class DeviceRecords:
         self._op_connection = ops.connection
         others = np.append(ops.connection, NO_ID)
         self._task_rows = rows_in(tasks.connection, others, invert=True)
-        self._task_connection = picked(tasks.connection, self._task_rows)
+        self._task_connection = take(tasks.connection, self._task_rows)
 
     def arrows(self, category: str, connection: Int64, host_row: Rows) -> list[Flows]:
         """One arrow per host call and device record of the same connection."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from timeline.columns.chunks import compute_in_chunks
 from timeline.columns.columns import Codes, Int64, Rows
 from timeline.columns.constant import constant
-from timeline.columns.spill import by_parts
 from timeline.columns.strings import NO_NAME
 from timeline.records.ids import IDS
 from timeline.records.tables import (
@@ -129,8 +129,8 @@ def _calls(
             "start_ns": raw["startNs"],
             "end_ns": raw["endNs"],
             "layer": constant(names.strings.code(layer), count, np.int32),
-            "process": by_parts(count, np.int64, lambda part: _process(thread[part])),
-            "thread": by_parts(count, np.int64, lambda part: _thread(thread[part])),
+            "process": compute_in_chunks(np.int64, _process, thread),
+            "thread": compute_in_chunks(np.int64, _thread, thread),
             "name": names.codes(ids),
             "level": level,
             "connection": raw["connectionId"] if layer == "CANN" else none,

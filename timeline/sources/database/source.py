@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from timeline.columns.columns import Bool, Codes, Float64, Int64, Rows, compacted
+from timeline.columns.chunks import compute_in_chunks
+from timeline.columns.columns import Bool, Codes, Float64, Int64, Rows, filter_in_place, take
 from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct_values
-from timeline.columns.spill import by_parts, kept
 from timeline.columns.strings import NO_NAME
 from timeline.errors import SourceError
 from timeline.records.counting import CommunicationRule, FreeRule
@@ -211,8 +211,8 @@ class _Reader:
         own = ~covering_parents(_unnamed_tasks(raw, row))
         self._omit(FFTS_REASON, own, OmissionCode.FFTS_WHOLE)
         if not own.all():
-            row = compacted(row, own)
-            raw = {name: compacted(values, own) for name, values in raw.items()}
+            row = filter_in_place(row, own)
+            raw = {name: filter_in_place(values, own) for name, values in raw.items()}
         tasks = replace(_unnamed_tasks(raw, row), **self._names_of(raw, codes, row))
         if self.untold:
             tasks = self._by_type(tasks, self.names.codes(raw["taskType"]))
@@ -429,13 +429,13 @@ class _Reader:
         if self.device is None:
             reason = "HCCL tasks whose device task is not in the profile"
             self._omit(reason, known, OmissionCode.NO_TASK, loss=True)
-        rows = kept(twin[known])
+        rows = take(twin, known)
 
         def own(column: str) -> Any:
-            return kept(raw[column] if known.all() else raw[column][known])
+            return raw[column] if known.all() else take(raw[column], known)
 
         def of_task(column: str) -> Any:
-            return kept(getattr(tasks, column)[rows])
+            return take(getattr(tasks, column), rows)
 
         columns = {
             "start_ns": of_task("start_ns"),
@@ -509,11 +509,11 @@ def _given_or(codes: Codes, others: Codes) -> Codes:
     """The codes, and where one is of no name, that of others."""
     if (codes != NO_NAME).all():
         return codes
-    return by_parts(
-        len(codes),
-        np.int32,
-        lambda part: np.where(codes[part] == NO_NAME, others[part], codes[part]),
-    )
+
+    def given(codes: Codes, others: Codes) -> Codes:
+        return np.where(codes == NO_NAME, others, codes)
+
+    return compute_in_chunks(np.int32, given, codes, others)
 
 
 def _launches(connection: Int64, calls: Lookup) -> Int64:

@@ -1,4 +1,4 @@
-"""Turns integer keys of two tables into row numbers: the joins of a profile database."""
+"""Joins of tables by integer keys: which rows of one belong to those of another."""
 
 from __future__ import annotations
 
@@ -8,10 +8,19 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from timeline.columns.columns import Bool, Codes, Int64, Rows, rows_of_runs
+from timeline.columns.chunks import chunks, compute_in_chunks, rows_where
+from timeline.columns.columns import (
+    Bool,
+    Codes,
+    Int64,
+    Rows,
+    concat_columns,
+    rows_of_runs,
+    sort_rows,
+    take,
+)
 from timeline.columns.constant import constant, is_constant
-from timeline.columns.distinct import distinct, distinct_values, spread
-from timeline.columns.spill import by_parts, kept, parts_of
+from timeline.columns.distinct import dense_range, distinct, distinct_values
 from timeline.records.tables import NO_CONTEXT, NO_ID, Tasks
 
 __all__ = [
@@ -45,20 +54,20 @@ class Lookup:
         keys = columns[key]
         self._least, self._row_at = 0, np.empty(0, np.int32)
         self._order, self._sorted = np.empty(0, np.intp), keys[:0]
-        if dense := spread(keys):
+        if dense := dense_range(keys):
             self._least, places = dense
             # One place more, which is every key's that is not there.
             self._row_at = np.full(places + 1, -1, np.int32)
-            for part in reversed(list(parts_of(len(keys)))):
-                rows = np.arange(part.start, part.stop)
-                self._row_at[keys[part][::-1] - self._least] = rows[::-1]
+            for chunk in reversed(list(chunks(len(keys)))):
+                rows = np.arange(chunk.start, chunk.stop)
+                self._row_at[keys[chunk][::-1] - self._least] = rows[::-1]
         else:
             self._order = np.argsort(keys, kind="stable")
             self._sorted = keys[self._order]
 
     def find(self, keys: Int64) -> Rows:
         """The row of each key, -1 for none."""
-        return by_parts(len(keys), np.intp, lambda part: self._find(keys[part]))
+        return compute_in_chunks(np.intp, self._find, keys)
 
     def _find(self, keys: Int64) -> Rows | Codes:
         if len(self._row_at):
@@ -84,26 +93,25 @@ def values_at(
     if not len(values):
         return other
 
-    def found(part: slice) -> npt.NDArray[_Number]:
-        own = rows[part]
-        return np.where(own >= 0, values[np.maximum(own, 0)], other[part])
+    def found(rows: Rows, other: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
+        return np.where(rows >= 0, values[np.maximum(rows, 0)], other)
 
-    return by_parts(len(rows), values.dtype, found)
+    return compute_in_chunks(values.dtype, found, rows, other)
 
 
 def pairs_by_key(left: Int64, right: Int64) -> tuple[Rows, Rows]:
     """All pairs (row of left, row of right) with equal keys, by left row, then right row."""
-    order = kept(np.argsort(right, kind="stable"))
-    matches = _matches_in(kept(right[order]))
-    pairs = [_pairs(part.start, *matches(left[part]), order) for part in parts_of(len(left))]
+    order = sort_rows(right)
+    matches = _matches_in(take(right, order))
+    pairs = [_pairs(chunk.start, *matches(left[chunk]), order) for chunk in chunks(len(left))]
     nothing = np.empty(0, np.intp)
     lefts, rights = zip((nothing, nothing), *pairs, strict=True)
-    return kept(np.concatenate(lefts)), kept(np.concatenate(rights))
+    return concat_columns(lefts), concat_columns(rights)
 
 
 def _matches_in(ordered: Int64) -> Callable[[Int64], tuple[Rows, Rows, Rows]]:
     """What tells which of some keys are among keys in order, and where those begin and end."""
-    if not (dense := spread(ordered)):
+    if not (dense := dense_range(ordered)):
 
         def sought(keys: Int64) -> tuple[Rows, Rows, Rows]:
             first = np.searchsorted(ordered, keys, side="left")
@@ -114,9 +122,9 @@ def _matches_in(ordered: Int64) -> Callable[[Int64], tuple[Rows, Rows, Rows]]:
         return sought
     least, places = dense
     bounds = np.zeros(places + 1, np.intp)
-    for part in parts_of(len(ordered)):
-        first, last = int(ordered[part][0]), int(ordered[part][-1])
-        bounds[first - least + 1 : last - least + 2] += np.bincount(ordered[part] - first)
+    for chunk in chunks(len(ordered)):
+        first, last = int(ordered[chunk][0]), int(ordered[chunk][-1])
+        bounds[first - least + 1 : last - least + 2] += np.bincount(ordered[chunk] - first)
     # One place more, which is every key's that is not there.
     held = np.append(bounds[1:] > 0, False)
     np.cumsum(bounds, out=bounds)
@@ -147,11 +155,10 @@ def covering_parents(tasks: Tasks) -> Bool:
     if not is_child.any():
         return found
     with_children, of_children = (distinct(ids[is_child]) for ids in (tasks.stream, tasks.task))
-    rows = _rows_where(
-        len(tasks),
-        lambda part: (
-            np.isin(tasks.stream[part], with_children) & np.isin(tasks.task[part], of_children)
-        ),
+    rows = rows_where(
+        lambda stream, task: np.isin(stream, with_children) & np.isin(task, of_children),
+        tasks.stream,
+        tasks.task,
     )
     key = np.zeros(len(rows), np.int64)
     for column in (tasks.device, tasks.stream, tasks.task):
@@ -178,12 +185,7 @@ def covering_parents(tasks: Tasks) -> Bool:
 
 def rows_in(values: Int64, wanted: Int64, *, invert: bool = False) -> Rows:
     """The rows that hold one of the wanted values, or none of them."""
-    return _rows_where(len(values), lambda part: np.isin(values[part], wanted, invert=invert))
-
-
-def _rows_where(count: int, holds: Callable[[slice], Bool]) -> Rows:
-    found = [np.flatnonzero(holds(part)) + part.start for part in parts_of(count)]
-    return kept(np.concatenate([np.empty(0, np.intp), *found]))
+    return rows_where(lambda some: np.isin(some, wanted, invert=invert), values)
 
 
 def common_keys(left: Sequence[Int64], right: Sequence[Int64]) -> tuple[Int64, Int64]:

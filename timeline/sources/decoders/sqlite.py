@@ -16,9 +16,9 @@ import apsw
 import numpy as np
 import numpy.typing as npt
 
+from timeline.columns.chunks import ColumnBuilder
 from timeline.columns.columns import Float64, Int64
 from timeline.columns.constant import constant
-from timeline.columns.spill import Room
 from timeline.errors import SourceError
 from timeline.sources.common.damage import Damage
 from timeline.sources.decoders.sqlite_rows import column_blocks
@@ -99,7 +99,7 @@ def reading(path: Path) -> Iterator[None]:
 LIKELY_ROW_BYTES = 20
 """A row of a large table takes more of the file."""
 FEW_ROWS = 1 << 14
-"""Room for so many takes little, however few they are."""
+"""Memory for so many is little, however few they are."""
 _Found = TypeVar("_Found")
 _BOTH_WAYS = ("ASC", "DESC")
 _DAMAGES = (apsw.CorruptError, apsw.IOError, apsw.NotADBError)
@@ -277,7 +277,7 @@ class Database:
         self, table: str, cells: Sequence[str], where: str, dtype: Any
     ) -> list[npt.NDArray[Any]]:
         most = self._most_rows(table)
-        columns = [Room(most, dtype) for _ in cells]
+        columns = [ColumnBuilder(most, dtype) for _ in cells]
         read = 0
         query = f"SELECT {', '.join(cells)} FROM {self._rows_of(table)} {where} ORDER BY rowid"
         with closing(column_blocks(self._connection, query, len(columns), dtype)) as blocks:
@@ -289,8 +289,8 @@ class Database:
                         f"table {table} had {most} rows, and more when they were read.",
                         do="Something still writes to it: try again when the profiler has ended.",
                     )
-                for column, own in zip(columns, block, strict=True):
-                    column.add(own)
+                for column, values in zip(columns, block, strict=True):
+                    column.add(values)
         return [column.column() for column in columns]
 
     def _most_rows(self, table: str) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from timeline.columns.columns import Bool, Codes, Columns, Int64, Rows, column
+from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
 from timeline.columns.distinct import distinct, distinct_pairs
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.collective_kinds import (
@@ -37,7 +37,7 @@ _UNDEFINED = frozenset({"", "undefined"})
 
 
 @dataclass(frozen=True)
-class Descriptions(Columns):
+class Descriptions(ColumnTable):
     """What args tell of a collective (record_param_comms of PyTorch), names as codes.
 
     group: for people; group_name: what all its ranks call it.

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from timeline.columns.columns import Int64, Pile, Rows
+from timeline.columns.columns import Int64, Rows, TableBuilder
 from timeline.columns.distinct import distinct
 from timeline.columns.strings import StringPool
 from timeline.errors import spell_ids
@@ -132,10 +132,14 @@ class _Reader:
         self._flow_ends: list[FlowStart | FlowStep | FlowFinish] = []
         self._launch_ends: list[FlowStart | FlowStep | FlowFinish] = []
         self._held = 0
-        self._tasks, self._announced = Pile(Tasks), Pile(Announcements)
-        self._told, self._task_told = Pile(Descriptions), list[Int64]()
-        self._host, self._steps, self._calls = Pile(HostEvents), Pile(Steps), Pile(RuntimeCalls)
-        self._operators = Pile(Operators)
+        self._tasks, self._announced = TableBuilder(Tasks), TableBuilder(Announcements)
+        self._told, self._task_told = TableBuilder(Descriptions), list[Int64]()
+        self._host, self._steps, self._calls = (
+            TableBuilder(HostEvents),
+            TableBuilder(Steps),
+            TableBuilder(RuntimeCalls),
+        )
+        self._operators = TableBuilder(Operators)
         self._named: list[Int64] = []
         self._counters, self._flows = CounterReader(), FlowReader(strings)
         self._launches: list[Int64] = []

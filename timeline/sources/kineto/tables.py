@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from timeline.columns.columns import Bool, Columns, Int64, Rows, column
+from timeline.columns.columns import Bool, ColumnTable, Int64, Rows, column
 from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct
 from timeline.columns.strings import StringPool
@@ -147,7 +147,7 @@ _GRAPH_LAUNCH = "graphlaunch"
 
 
 @dataclass(frozen=True)
-class RuntimeCalls(Columns):
+class RuntimeCalls(ColumnTable):
     """Calls with a correlation: that, their times and thread, and their row in the host table.
 
     The row has no meaning where the host table was not read.

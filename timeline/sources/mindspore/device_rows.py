@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from timeline.columns.columns import Int64, Pile
+from timeline.columns.columns import Int64, TableBuilder
 from timeline.columns.constant import constant
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
@@ -34,7 +34,7 @@ def read_device_rows(
         SourceError: the file cannot be read, is empty, or holds no line of that shape.
     """
     damage = Damage(path)
-    pile = Pile(Tasks)
+    builder = TableBuilder(Tasks)
     for block in read_last_cells(path, _FIELDS, damage):
         lengths = [cell or _NO_LENGTH for cell in block.cells("duration")]
         start_ns, end_ns = milliseconds_ns(block.cells("start_time"), lengths)
@@ -48,8 +48,8 @@ def read_device_rows(
             "task_type": constant(strings.code(AI_CORE), len(block), np.int32),
             "compute": constant(True, len(block), np.bool_),
         }
-        pile.add(Tasks.of(len(block), columns).take(good))
-    tasks = pile.joined()
+        builder.add(Tasks.of(len(block), columns).take(good))
+    tasks = builder.joined()
     if not len(tasks) and damage.rows:
         raise SourceError(
             path,
@@ -72,7 +72,7 @@ def read_aicpu_rows(
         SourceError: the file cannot be read or has no column of starts.
     """
     damage = Damage(path)
-    pile = Pile(Tasks)
+    builder = TableBuilder(Tasks)
     for block in read_blocks(path, None, ("run_start",), damage, RowShape.ENDED):
         start_ns, end_ns = _times_ns(block)
         good = (start_ns != NO_TIME) & (end_ns != NO_TIME)
@@ -88,8 +88,8 @@ def read_aicpu_rows(
             "task_type": constant(strings.code(AI_CPU), len(block), np.int32),
             "compute": constant(True, len(block), np.bool_),
         }
-        pile.add(Tasks.of(len(block), columns).take(good))
-    return pile.joined(), damage.omissions(rank)
+        builder.add(Tasks.of(len(block), columns).take(good))
+    return builder.joined(), damage.omissions(rank)
 
 
 def _times_ns(block: Block) -> tuple[Int64, Int64]:

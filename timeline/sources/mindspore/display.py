@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from timeline.columns.columns import Int64, Pile
+from timeline.columns.columns import Int64, TableBuilder
 from timeline.columns.constant import constant
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.tables import (
@@ -146,8 +146,8 @@ class _Tables:
 
     def __init__(self, strings: StringPool) -> None:
         self._strings = strings
-        self._tasks, self._ops = Pile(Tasks), Pile(CommunicationOps)
-        self._host, self._steps = Pile(HostEvents), Pile(Steps)
+        self._tasks, self._ops = TableBuilder(Tasks), TableBuilder(CommunicationOps)
+        self._host, self._steps = TableBuilder(HostEvents), TableBuilder(Steps)
         self._kinds: dict[tuple[object, object], _Row] = {}
         self._known: dict[int, tuple[int, int, int, int]] = {}
         self._numbers: dict[int | str | float, int] = {}

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from timeline.columns.columns import Codes, Columns, Int64, column
+from timeline.columns.columns import Codes, ColumnTable, Int64, column
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_GRAPH, NO_ID, Tasks
 from timeline.sources.common.damage import Damage
@@ -30,7 +30,7 @@ _COLUMNS: Spellings = {
 
 
 @dataclass(frozen=True)
-class FrameworkTable(Columns):
+class FrameworkTable(ColumnTable):
     """One row per operator, in order of its name's code.
 
     A value on which the rows of an operator do not agree is not given.

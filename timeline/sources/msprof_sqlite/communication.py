@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from timeline.columns.columns import Codes, Columns, Int64, column
+from timeline.columns.columns import Codes, ColumnTable, Int64, column
 from timeline.columns.distinct import distinct, distinct_values
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.ids import IDS
@@ -25,7 +25,7 @@ OTHER_SOURCE = 1
 
 
 @dataclass(frozen=True)
-class _Ops(Columns):
+class _Ops(ColumnTable):
     """Runs of communication ops."""
 
     start_ns: Int64 = column(np.int64)

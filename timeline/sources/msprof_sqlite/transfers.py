@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from timeline.columns.columns import Codes, Columns, Float64, Int64, Rows, column
+from timeline.columns.columns import Codes, ColumnTable, Float64, Int64, Rows, column
 from timeline.columns.distinct import distinct
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.ids import IDS
@@ -21,7 +21,7 @@ __all__ = ["Transfers", "read_transfers"]
 
 
 @dataclass(frozen=True)
-class Transfers(Columns):
+class Transfers(ColumnTable):
     """HCCL tasks: what each did, when, and which run of which op it belongs to.
 
     connection and turn tell the run of an op together with its name and group; master marks the

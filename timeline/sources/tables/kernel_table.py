@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from timeline.columns.columns import Bool, Codes, Columns, Int64, Pile, Rows, column
+from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, TableBuilder, column
 from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct
 from timeline.columns.strings import NO_NAME, StringPool
@@ -95,7 +95,7 @@ _NAMES: Mapping[str, Callable[[str], str]] = {
 
 
 @dataclass(frozen=True)
-class KernelTable(Columns):
+class KernelTable(ColumnTable):
     """Rows of kernels and communication ops; end_ns is NO_TIME unless durations were read."""
 
     start_ns: Int64 = column(np.int64)
@@ -139,13 +139,13 @@ def read_kernel_rows(
         SourceError: the file cannot be read, or lacks a column of times.
     """
     times = [key for key in ("start", "duration") if key in wanted]
-    pile = Pile(KernelTable)
+    builder = TableBuilder(KernelTable)
     for block in read_blocks(file.path, wanted, times, damage):
         rows = _rows_of(block, file, strings)
         timed = rows.start_ns != NO_TIME
         damage.add_lines(f"rows without a {' and a '.join(times)}", block.lines[~timed])
-        pile.add(rows.take(timed))
-    return pile.joined()
+        builder.add(rows.take(timed))
+    return builder.joined()
 
 
 def _rows_of(block: Block, file: TableFile, strings: StringPool) -> KernelTable:

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from timeline.columns.columns import Float64, Int64, Pile, Rows
+from timeline.columns.columns import Float64, Int64, Rows, TableBuilder
 from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct
-from timeline.columns.numbering import Numbering
+from timeline.columns.interner import Interner
 from timeline.columns.strings import StringPool
 from timeline.records.tables import CounterSamples, CounterSeries
 from timeline.sources.common.counters import factor_of, name_and_unit
@@ -106,8 +106,10 @@ def _alike(events: Sequence[Counter]) -> list[tuple[tuple[str, ...], Sequence[Co
 class CounterReader:
     """Collects samples, and numbers the series that they are of."""
 
-    _series: Numbering[_SeriesKey] = field(default_factory=Numbering)
-    _samples: Pile[CounterSamples] = field(default_factory=lambda: Pile(CounterSamples))
+    _series: Interner[_SeriesKey] = field(default_factory=Interner)
+    _samples: TableBuilder[CounterSamples] = field(
+        default_factory=lambda: TableBuilder(CounterSamples)
+    )
 
     def add(self, parts: Iterable[CounterEvents]) -> None:
         """Take the samples out of events."""
@@ -161,7 +163,7 @@ def _labels(ids: Mapping[str, Sequence[Any]], count: int) -> tuple[list[str], In
     """The distinct labels that ids make, and which one each of some events has."""
     if not ids:
         return [""], constant(0, count, np.int64)
-    seen: Numbering[tuple[Any, ...]] = Numbering()
+    seen: Interner[tuple[Any, ...]] = Interner()
     which = seen.of(list(zip(*map(_distinct, ids.values()), strict=True)))
     labels = [
         "".join(f" {name[:-3]} {value}" for name, value in zip(ids, values, strict=True))

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from timeline.columns.columns import Bool, Codes, Columns, Int64, Pile, Rows, column
+from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, TableBuilder, column
 from timeline.columns.distinct import distinct_pairs, distinct_values
+from timeline.columns.interner import Interner
 from timeline.columns.nesting import innermost
-from timeline.columns.numbering import Numbering
 from timeline.columns.strings import StringPool
 from timeline.records.tables import FlowEnd, Flows, Records
 from timeline.sources.common.decimals import moments_ns
@@ -72,7 +72,7 @@ class ResolvedFlows:
 
 
 @dataclass(frozen=True)
-class _Ends(Columns):
+class _Ends(ColumnTable):
     """The ends of flows in file order; a flow is known by its category and `id`."""
 
     lane: Int64 = column(np.int64)
@@ -87,13 +87,13 @@ class FlowReader:
     """Collects flow events, and binds them to rows when all are known."""
 
     strings: StringPool
-    _lanes: Numbering[LaneKey] = field(default_factory=Numbering)
-    _odd_ids: Numbering[bytes] = field(default_factory=Numbering)
-    _ends: Pile[_Ends] = field(default_factory=lambda: Pile(_Ends))
+    _lanes: Interner[LaneKey] = field(default_factory=Interner)
+    _odd_ids: Interner[bytes] = field(default_factory=Interner)
+    _ends: TableBuilder[_Ends] = field(default_factory=lambda: TableBuilder(_Ends))
 
     def add(self, events: Sequence[FlowStart | FlowStep | FlowFinish]) -> None:
         """Take the ends of flows out of events."""
-        lanes: Numbering[LaneKey] = Numbering()
+        lanes: Interner[LaneKey] = Interner()
         lane = lanes.of([(event.pid, event.tid) for event in events])
         self.add_columns(
             list(lanes),

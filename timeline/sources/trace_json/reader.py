@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from timeline.columns.columns import Bool, Pile
+from timeline.columns.columns import Bool, TableBuilder
 from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct
 from timeline.columns.strings import StringPool
@@ -377,12 +377,14 @@ class _Reader:
             else:
                 tables.calls.add(Calls.of_lanes(lanes))
 
-    def _append(self, pile: Pile[_Table], table: _Table, kind: FlowEnd, lanes: LaneEvents) -> None:
-        first = pile.rows
+    def _append(
+        self, builder: TableBuilder[_Table], table: _Table, kind: FlowEnd, lanes: LaneEvents
+    ) -> None:
+        first = builder.rows
         for key, count in zip(lanes.keys, lanes.counts, strict=True):
             self._runs[key].append(_Run(kind, first, count))
             first += count
-        pile.add(table)
+        builder.add(table)
 
 
 HELD_EVENTS = 1 << 15
@@ -420,14 +422,14 @@ class _Tables:
     """The tables while they grow."""
 
     def __init__(self) -> None:
-        self.tasks = Pile(Tasks)
-        self.planes = Pile(PlaneTasks)
-        self.ops = Pile(CommunicationOps)
-        self.host = Pile(HostEvents)
-        self.steps = Pile(Steps)
-        self.parts = Pile(StepParts)
-        self.calls = Pile(Calls)
-        self.overlap = Pile(OwnOverlap)
+        self.tasks = TableBuilder(Tasks)
+        self.planes = TableBuilder(PlaneTasks)
+        self.ops = TableBuilder(CommunicationOps)
+        self.host = TableBuilder(HostEvents)
+        self.steps = TableBuilder(Steps)
+        self.parts = TableBuilder(StepParts)
+        self.calls = TableBuilder(Calls)
+        self.overlap = TableBuilder(OwnOverlap)
 
     def records(self, rank: int, strings: StringPool, files: TraceFiles) -> Records:
         """Join the parts, which are gone then; rows take the iteration of their file."""

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from timeline.columns.columns import Columns, Int64, column
+from timeline.columns.columns import ColumnTable, Int64, column
 from timeline.columns.constant import constant
 from timeline.columns.strings import NO_NAME
 from timeline.records.tables import (
@@ -175,7 +175,7 @@ def host_table(
 
 
 @dataclass(frozen=True)
-class Calls(Columns):
+class Calls(ColumnTable):
     """Host calls that launched something: their connection, and when they began."""
 
     connection: Int64 = column(np.int64)

@@ -1,4 +1,4 @@
-"""Turns values into numbers, in the order in which they were first seen."""
+"""Numbers for values, in the order in which the values are first seen."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 
 from timeline.columns.columns import Int64
 
-__all__ = ["Numbering"]
+__all__ = ["Interner"]
 
 _Key = TypeVar("_Key", bound=Hashable)
 
 
-class Numbering(dict[_Key, int]):
-    """The number of each value; one that is asked for the first time gets the next."""
+class Interner(dict[_Key, int]):
+    """The number of each value; a value that is asked for the first time gets the next number."""
 
     def __missing__(self, value: _Key) -> int:
         self[value] = number = len(self)

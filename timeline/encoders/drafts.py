@@ -1,4 +1,4 @@
-"""Turns pieces of bytes into one file: a temporary one beside it, then one atomic rename."""
+"""Files that are complete before they get their names: written beside them, then renamed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Draft", "publish_all", "write_draft", "write_drafts"]
 
 
 class Draft:
-    """A finished file under a temporary name: publish it, or it is gone.
+    """A complete file under a temporary name, to be published or discarded.
 
     size_bytes is what the published file will have; `published` is whether it has its name.
     """
@@ -69,7 +69,7 @@ def publish_all(drafts: Sequence[tuple[Draft, Path]]) -> None:
     kept: list[tuple[Path, Path | None]] = []
     try:
         for draft, target in drafts:
-            kept.append((target, _kept(target)))
+            kept.append((target, _keep_old(target)))
             draft.publish(target)
     except BaseException:
         for (target, old), (draft, _) in zip(kept, drafts, strict=False):
@@ -86,8 +86,8 @@ def publish_all(drafts: Sequence[tuple[Draft, Path]]) -> None:
             old.unlink(missing_ok=True)
 
 
-def _kept(target: Path) -> Path | None:
-    """A second name for a file that will be replaced; None where there is no such file.
+def _keep_old(target: Path) -> Path | None:
+    """Give a file that will be replaced a second name; None where there is no such file.
 
     Raises:
         OutputError: the directory cannot be written.

@@ -1,4 +1,7 @@
-"""Turns a size limit into a resolution per layer: what matters most stays exact longest."""
+"""What every layer costs at every resolution, and the resolutions that a size limit allows.
+
+What matters most stays exact longest. Costs come from excerpts of tracks, which are encoded.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from timeline.columns.columns import Float64, Int64, Rows
-from timeline.columns.spill import kept
+from timeline.columns.columns import Float64, Int64, Rows, sort_rows
 from timeline.fitting.coarsen import (
     EXACT,
     Resolution,
@@ -23,32 +25,34 @@ from timeline.fitting.resolve import Plan
 from timeline.tracks.layers import IMPORTANCE, LayerKey, layer_of
 from timeline.tracks.model import Samples, Slices, Track, element_count
 
-__all__ = ["Budget", "Excerpts", "bytes_by_layer", "excerpt"]
+__all__ = ["Excerpts", "SizeModel", "bytes_by_layer", "excerpt"]
 
 COUNTED_TRACKS = 128
+"""Longest tracks of a layer that are counted each; as many of the rest stand for all of it."""
 COUNTED_RUNS = 8
 RUN_SLICES = 1 << 13
+"""Of a very long track so many runs of so many slices are counted."""
 
 
 class Excerpts:
-    """Takes runs of tracks that stay as they are meanwhile."""
+    """Cuts excerpts from tracks, which must not change meanwhile; remembers their order of time."""
 
     def __init__(self) -> None:
         self._orders: dict[int, Rows | None] = {}
-        """The slices of a track in order of time, None where they are in it."""
+        """By the id of a track, its slices in order of time; None where they are in that order."""
 
     def run(self, track: Track, first: int, stop: int) -> Track:
-        """What is between two places of a track, in order of time."""
+        """The slices or samples from `first` to before `stop` in order of time, as a track."""
         order = self._order(track) if stop > first else None
         return excerpt(track, slice(first, stop) if order is None else order[first:stop])
 
     def middle(self, track: Track, count: int) -> Track:
-        """So much from the middle of a track."""
+        """So many slices or samples from the middle of a track."""
         first = max(0, (len(track.content or ()) - count) // 2)
         return self.run(track, first, first + count)
 
     def of_all(self, tracks: Sequence[Track]) -> list[tuple[Track, float]]:
-        """Tracks to count on, each with the number that it stands for.
+        """Excerpts to count elements of, each with the number of times that it counts.
 
         The longest stand for themselves; of very many shorter ones, some spread evenly stand for
         all. Of a very long one, some runs of slices do.
@@ -78,9 +82,7 @@ class Excerpts:
         if id(track) not in self._orders:
             start_ns = content.start_ns
             in_order = bool((start_ns[1:] >= start_ns[:-1]).all())
-            self._orders[id(track)] = (
-                None if in_order else kept(np.argsort(start_ns, kind="stable"))
-            )
+            self._orders[id(track)] = None if in_order else sort_rows(start_ns)
         return self._orders[id(track)]
 
 
@@ -94,8 +96,8 @@ def excerpt(track: Track, rows: Rows | slice) -> Track:
             return replace(track, content=content.taken(rows, arrows.between(first, stop)))
         return replace(track, content=content.taken(rows, arrows.of(rows)))
     if isinstance(content, Samples):
-        own = replace(content, time_ns=content.time_ns[rows], value=content.value[rows])
-        return replace(track, content=own)
+        samples = replace(content, time_ns=content.time_ns[rows], value=content.value[rows])
+        return replace(track, content=samples)
     return track
 
 
@@ -105,17 +107,19 @@ COARSEST = 62
 RUNGS = (EXACT, 8, 11, 13, 15, 17, 19, 21, 23, 25, 28, 32, 40, COARSEST)
 """Powers at which slices are counted; between them counts are interpolated."""
 SAMPLE_SLICES = 12_288
+"""Slices of a layer that are encoded to see what one costs."""
 LEAST_SAMPLE = 512
+"""Slices that each sampled track adds to its part of those."""
 ROUGH_BYTES = 8
-"""Slices and samples of large profiles take less in a file: they are much alike."""
+"""What a slice or sample takes at most in a file of a large profile, where they are much alike."""
 MOST_STARTS = 1 << 20
-"""So many moments tell when a share of the slices has begun."""
+"""Starts of slices, at most, of which a quantile is taken."""
 SAMPLE_TRACKS = 6
 """Tracks of one layer differ: some have arrows and args that others lack."""
-LEAST_COST = 0.05
-"""Bytes of a slice: what repeats every step takes a tenth of a byte."""
-GATHERED_COST = 1.4
-"""A gathered slice costs this much of an exact one where no sample tells."""
+LEAST_BYTES_OF_SLICE = 0.05
+"""What repeats every step takes a tenth of a byte."""
+GATHERED_PER_EXACT = 1.4
+"""Bytes of a gathered slice for each byte of an exact one, where no sample tells."""
 
 Measure = Callable[[Sequence[Track]], int]
 """The bytes that tracks take in the file, descriptors included."""
@@ -153,8 +157,8 @@ class _Ladder:
         return float(self._model_bytes[power])
 
 
-class Budget:
-    """Knows what every layer of a picture would cost at every resolution."""
+class SizeModel:
+    """What every layer of some tracks would cost in the file at every resolution."""
 
     def __init__(
         self,
@@ -171,7 +175,7 @@ class Budget:
         self._exact_factor: dict[LayerKey, float] = {}
         self._excerpts = Excerpts()
 
-    def _own(self, layer: LayerKey) -> list[Track]:
+    def _tracks_of(self, layer: LayerKey) -> list[Track]:
         return [track for track in self._tracks if layer_of(track) == layer]
 
     @cached_property
@@ -199,7 +203,7 @@ class Budget:
             powers[layer] = self._finest(powers, layer, limit_bytes)
         rest = self.layers[len(leading) :]
         if all(powers[layer] == self._floor(layer) for layer in leading):
-            self._share(powers, rest, limit_bytes)
+            self._refine_together(powers, rest, limit_bytes)
         for layer in rest:
             powers[layer] = self._finest(powers, layer, limit_bytes)
         return Plan(_resolutions(powers), self._expected(powers))
@@ -216,7 +220,7 @@ class Budget:
         return self._all(expected)
 
     def rough_plan(self) -> Plan:
-        """The same, with an expectation that is rather too large, and takes no measuring."""
+        """The plan that gathers nothing, expected to be rather too large without any measuring."""
         return self._all(element_count(self._tracks) * ROUGH_BYTES)
 
     def _all(self, expected_bytes: float) -> Plan:
@@ -241,7 +245,7 @@ class Budget:
         return self._ladders[layer].model_at(resolution.power)
 
     def _exact_model_bytes(self, layer: LayerKey) -> float:
-        return self._exact_bytes[layer] * element_count(self._own(layer))
+        return self._exact_bytes[layer] * element_count(self._tracks_of(layer))
 
     def coarsest_plan(self) -> Plan:
         """The plan that gathers all it can."""
@@ -265,7 +269,9 @@ class Budget:
         fits = fits[fits >= self._floor(layer)]
         return int(fits[0]) if len(fits) else COARSEST
 
-    def _share(self, powers: dict[LayerKey, int], layers: Sequence[LayerKey], limit: float) -> None:
+    def _refine_together(
+        self, powers: dict[LayerKey, int], layers: Sequence[LayerKey], limit: float
+    ) -> None:
         """Give layers the finest power that they can have in common."""
         for power in range(COARSEST + 1):
             shared = {**powers, **{layer: max(power, self._floor(layer)) for layer in layers}}
@@ -290,13 +296,16 @@ class Budget:
 
     def _starts(self, layer: LayerKey, each: int) -> Int64:
         """The starts of each so manyth slice."""
-        contents = [track.content for track in self._own(layer) if track.content is not None]
-        starts = [own.start_ns if isinstance(own, Slices) else own.time_ns for own in contents]
-        return np.concatenate([own[::each] for own in starts])
+        contents = [track.content for track in self._tracks_of(layer) if track.content is not None]
+        starts = [
+            content.start_ns if isinstance(content, Slices) else content.time_ns
+            for content in contents
+        ]
+        return np.concatenate([start_ns[::each] for start_ns in starts])
 
     def _ladder(self, layer: LayerKey) -> _Ladder:
         exact, gathered = np.zeros(len(RUNGS)), np.zeros(len(RUNGS))
-        for track, weight in self._excerpts.of_all(self._own(layer)):
+        for track, weight in self._excerpts.of_all(self._tracks_of(layer)):
             if isinstance(track.content, Slices):
                 counts = weight * np.array(count_elements(track.content, RUNGS))
                 exact += counts[:, 0]
@@ -317,7 +326,7 @@ class Budget:
 
     def _samples(self, layer: LayerKey) -> list[Track]:
         """Parts of the longest tracks of a layer, as long as their shares of it."""
-        tracks = self._own(layer)
+        tracks = self._tracks_of(layer)
         longest = sorted(tracks, key=lambda track: -len(track.content or ()))[:SAMPLE_TRACKS]
         weights = np.array([max(1, len(track.content or ())) for track in longest], float)
         weights /= weights.sum()
@@ -329,9 +338,9 @@ class Budget:
     def _gathered_cost(self, layer: LayerKey) -> float:
         """Bytes of one gathered slice: what half gathered samples take less their exact slices."""
         exact = self._exact_bytes[layer]
-        halved = [own for own in map(_halved, self._samples(layer)) if own is not None]
+        halved = [found for found in map(_halved, self._samples(layer)) if found is not None]
         if not halved:
-            return exact * GATHERED_COST
+            return exact * GATHERED_PER_EXACT
         tracks = [track for track, _ in halved]
         single = 1 - sum(several for _, several in halved) / element_count(tracks)
         return max(exact * 0.5, (self._marginal(tracks) - single * exact) / (1 - single))
@@ -340,7 +349,7 @@ class Budget:
         """Bytes of one slice more: of the second halves of samples, whose names mostly repeat."""
         halves = [excerpt(track, slice(len(track.content or ()) // 2)) for track in samples]
         rest = max(1, element_count(samples) - element_count(halves))
-        return max(LEAST_COST, (self._measure(samples) - self._measure(halves)) / rest)
+        return max(LEAST_BYTES_OF_SLICE, (self._measure(samples) - self._measure(halves)) / rest)
 
 
 def _between_rungs(counts: Float64, untouched: int) -> Float64:

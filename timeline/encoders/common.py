@@ -1,4 +1,4 @@
-"""Turns bytes into zlib and gzip streams, all by one fast implementation of deflate."""
+"""What all formats have in common: compression, sizes by track, and processes that encode."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from dataclasses import dataclass
 
 from zlib_ng import zlib_ng
 
-__all__ = ["QUICK", "SMALL", "Tally", "Workers", "compressed", "gzipped"]
+__all__ = ["BEST_LEVEL", "FAST_LEVEL", "EncodingWorkers", "TrackSizes", "compress", "gzip_pieces"]
 
-SMALL = 9
+BEST_LEVEL = 9
 """On a million tasks zlib-ng takes as long at its level 9 as zlib at 6, for a tenth less."""
-QUICK = 5
+FAST_LEVEL = 5
 """A seventh larger in a third of the time; level 6 takes half, for another hundredth."""
 _GZIP = 16 + zlib_ng.MAX_WBITS
 
 
-def compressed(body: bytes | bytearray, level: int) -> bytes:
-    """One zlib stream."""
+def compress(body: bytes | bytearray, level: int) -> bytes:
+    """Compress bytes into one zlib stream."""
     return bytes(zlib_ng.compress(body, level))
 
 
-def gzipped(pieces: Iterable[bytes], level: int) -> Iterator[bytes]:
-    """A gzip file of all pieces, without name or time, so that equal input gives equal files."""
+def gzip_pieces(pieces: Iterable[bytes], level: int) -> Iterator[bytes]:
+    """Compress pieces into a gzip file without name or time: equal input gives equal files."""
     packer = zlib_ng.compressobj(level, zlib_ng.DEFLATED, _GZIP)
     for piece in pieces:
-        if packed := packer.compress(piece):
-            yield packed
+        if compressed := packer.compress(piece):
+            yield compressed
     yield packer.flush()
 
 
-class Tally:
-    """Bytes by track; None stands for what no single track took."""
+class TrackSizes:
+    """The bytes that each track took in a file; None stands for what no single track took."""
 
     def __init__(self) -> None:
         self.by_track: dict[int | None, float] = {}
@@ -50,7 +50,7 @@ class Tally:
 
 
 @dataclass(frozen=True)
-class Workers:
+class EncodingWorkers:
     """Processes of this machine that have time, and how many they are."""
 
     executor: Executor

@@ -1,0 +1,123 @@
+"""Proves that functions on columns give what NumPy gives, wherever the columns lie."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from timeline.columns import chunks, spill
+from timeline.columns.chunks import compute_in_chunks, one_by_one, rows_where
+from timeline.columns.columns import (
+    Columnar,
+    ColumnTable,
+    Int64,
+    column,
+    concat_columns,
+    sort_rows,
+    take,
+)
+from timeline.columns.constant import constant, is_constant
+from timeline.columns.group_by import GroupRuns
+
+NUMBERS = st.lists(st.integers(-5, 5), max_size=60).map(lambda some: np.array(some, np.int64))
+in_memory_or_files = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@pytest.fixture(params=["memory", "files"], autouse=True)
+def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small chunks; and memory that has room for columns, or for none."""
+    monkeypatch.setattr(chunks, "CHUNK_ROWS", 7)
+    if request.param == "files":
+        monkeypatch.setattr(spill, "MEMORY_BYTES", 0)
+        monkeypatch.setattr(spill, "LEAST_SPILLED_BYTES", 1)
+        monkeypatch.setattr(spill, "FILE_BYTES", 1 << 12)
+
+
+@in_memory_or_files
+@given(values=NUMBERS)
+def test_chunks_make_no_difference(values: Int64) -> None:
+    doubled = compute_in_chunks(np.int64, np.add, values, values)
+    assert doubled.tolist() == (2 * values).tolist()
+    assert rows_where(np.less, values, -values).tolist() == np.flatnonzero(values < 0).tolist()
+
+
+@in_memory_or_files
+@given(values=NUMBERS, others=NUMBERS)
+def test_rows_are_sorted_by_the_first_key_first(values: Int64, others: Int64) -> None:
+    count = min(len(values), len(others))
+    pairs = list(zip(values.tolist(), others.tolist(), range(count), strict=False))
+    expected = [row for _, _, row in sorted(pairs)]
+    assert sort_rows(values[:count], others[:count]).tolist() == expected
+    assert sort_rows(values).tolist() == np.argsort(values, kind="stable").tolist()
+
+
+@in_memory_or_files
+@given(st.lists(NUMBERS, min_size=1, max_size=5))
+def test_parts_of_a_column_are_joined(parts: list[Int64]) -> None:
+    assert concat_columns(parts).tolist() == [value for part in parts for value in part.tolist()]
+
+
+def test_constant_parts_of_one_value_stay_constant() -> None:
+    threes = constant(3, 4, np.int64)
+    joined = concat_columns([threes, threes])
+    assert is_constant(joined)
+    assert joined.tolist() == [3] * 8
+    assert concat_columns([threes, constant(2, 1, np.int64)]).tolist() == [3, 3, 3, 3, 2]
+    assert concat_columns([threes[:0]]).tolist() == []
+
+
+@in_memory_or_files
+@given(NUMBERS.filter(len))
+def test_each_group_has_its_least_greatest_sum_and_single_value(keys: Int64) -> None:
+    _, group = np.unique(keys, return_inverse=True)
+    values = np.arange(len(keys)) * 3 - 5
+    runs = GroupRuns.of(group)
+    members = [values[group == number] for number in range(int(group.max()) + 1)]
+    assert runs.least(values).tolist() == [own.min() for own in members]
+    assert runs.greatest(values).tolist() == [own.max() for own in members]
+    assert runs.total(values).tolist() == [own.sum() for own in members]
+    assert runs.any(values > 0).tolist() == [(own > 0).any() for own in members]
+    single = [own[0] if len(own) == 1 else -99 for own in members]
+    assert runs.single(values, otherwise=-99).tolist() == single
+    rows = np.concatenate([runs.rows(groups) for groups in runs.stretches(4)])
+    assert rows.tolist() == np.argsort(group, kind="stable").tolist()
+
+
+@dataclass(frozen=True)
+class _Pairs(ColumnTable):
+    number: Int64 = column(np.int64)
+    double: Int64 = column(np.int64)
+
+
+@dataclass(frozen=True)
+class _Named(Columnar):
+    values: Int64
+    name: str
+
+
+def test_what_holds_columns_puts_them_where_there_is_room() -> None:
+    numbers = np.arange(100)
+    table, named = _Pairs(numbers, 2 * numbers), _Named(3 * numbers, "three")
+    in_files = spill.MEMORY_BYTES == 0
+    assert [table.double.flags.owndata, named.values.flags.owndata] == [not in_files] * 2
+    assert table[10:12].double.tolist() == [20, 22]
+    assert take(named.values, np.array([1, 3])).tolist() == [3, 9]
+    summed = compute_in_chunks(np.int64, lambda rows: rows.number + rows.double, table)
+    assert summed.tolist() == named.values.tolist()
+
+
+def test_things_are_taken_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    drops: list[int] = []
+
+    def items() -> Iterator[int]:
+        for number in range(3):
+            assert len(drops) == number, "memory of one is free before the next is made"
+            yield number
+
+    monkeypatch.setattr(chunks, "drop_pages", lambda: drops.append(1))
+    assert list(one_by_one(items())) == [0, 1, 2]

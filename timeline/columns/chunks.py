@@ -1,0 +1,143 @@
+"""Columns that are worked out some rows at a time, so that what that takes stays small."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from timeline.columns.constant import constant
+from timeline.columns.spill import Extent, count_in_memory, drop_pages, reserve_extent, spillable
+
+__all__ = ["ColumnBuilder", "chunks", "compute_in_chunks", "one_by_one", "rows_where"]
+
+CHUNK_ROWS = 1 << 16
+"""Rows that are worked on at a time: what that takes stays in the processor's cache."""
+CHUNKS_BETWEEN_DROPS = 16
+"""After so many chunks the memory of what was read of files is given back."""
+WRITE_BYTES = 1 << 20
+"""What is written at a time of a column that is still filled."""
+
+_Item = TypeVar("_Item")
+
+
+def chunks(count: int) -> Iterator[slice]:
+    """Cut so many rows into slices of some thousand, in order."""
+    for first in range(0, count, CHUNK_ROWS):
+        if first % (CHUNKS_BETWEEN_DROPS * CHUNK_ROWS) == 0:
+            drop_pages()
+        yield slice(first, min(first + CHUNK_ROWS, count))
+
+
+def compute_in_chunks(
+    dtype: npt.DTypeLike, function: Callable[..., npt.NDArray[Any]], *columns: Any
+) -> npt.NDArray[Any]:
+    """Apply a function that works row by row to columns or tables, some rows at a time.
+
+    Args:
+        dtype: that of the column that is returned.
+        function: gets the same rows of each column, and returns one value for each of them.
+        columns: (n,) each, or tables of n rows; at least one.
+    """
+    count = len(columns[0])
+    builder = ColumnBuilder(count, dtype)
+    for chunk in chunks(count):
+        builder.add(function(*(column[chunk] for column in columns)))
+    return builder.column()
+
+
+def rows_where(
+    condition: Callable[..., npt.NDArray[np.bool_]], *columns: Any
+) -> npt.NDArray[np.intp]:
+    """The rows, ascending, for which a condition on columns (n,) holds.
+
+    condition: gets the same rows of each column, and returns for each of them whether it holds.
+    """
+    found = [np.empty(0, np.intp)]
+    for chunk in chunks(len(columns[0])):
+        holds = condition(*(column[chunk] for column in columns))
+        found.append(np.flatnonzero(holds) + chunk.start)
+    return spillable(np.concatenate(found))
+
+
+def one_by_one(items: Iterable[_Item]) -> Iterator[_Item]:
+    """Iterate over tracks, tables or blocks; what one took of memory is free before the next."""
+    for item in items:
+        yield item
+        drop_pages()
+
+
+class ColumnBuilder:
+    """Joins values to a column of at most `most` rows.
+
+    Large ones may end up in a file; then the column is read-only. As long as all values are the
+    same there is nothing but one of them: profiles have many columns that say the same of every
+    row.
+    """
+
+    def __init__(self, most: int, dtype: npt.DTypeLike) -> None:
+        self._most, self._dtype = most, np.dtype(dtype)
+        self._first: npt.NDArray[Any] = np.empty(0, self._dtype)
+        """The value of all rows so far, if they have one."""
+        self._equal = 0
+        self._extent: Extent | None = None
+        self._waiting: npt.NDArray[Any] | None = None
+        self._written, self._used = 0, 0
+
+    def add(self, values: npt.NDArray[Any]) -> None:
+        """Put values behind those that were added before."""
+        if self._waiting is None:
+            if self._are_equal(values):
+                self._equal += len(values)
+                return
+            self._waiting = self._buffer()
+            for part in range(0, self._equal, len(self._waiting)):
+                rows = min(self._equal - part, len(self._waiting))
+                self._put(constant(self._first[0], rows, self._dtype), self._waiting)
+        self._put(values, self._waiting)
+
+    def _are_equal(self, values: npt.NDArray[Any]) -> bool:
+        if not len(self._first):
+            self._first = values[:1].astype(self._dtype)
+        values = values.astype(self._dtype, copy=False)
+        # As bits: zeros of either sign are equal numbers, and no value is equal to itself.
+        bits = f"u{self._dtype.itemsize}"
+        return bool((values.view(bits) == self._first.view(bits)).all())
+
+    def _buffer(self) -> npt.NDArray[Any]:
+        """Memory for all rows, or for those that wait to be written into a file."""
+        item_bytes = self._dtype.itemsize
+        self._extent = reserve_extent(self._most * item_bytes)
+        if self._extent is not None:
+            return np.empty(min(self._most, WRITE_BYTES // item_bytes), self._dtype)
+        made = np.empty(self._most, self._dtype)
+        count_in_memory(made)
+        return made
+
+    def _put(self, values: npt.NDArray[Any], waiting: npt.NDArray[Any]) -> None:
+        if self._used + len(values) > len(waiting):
+            self._write(waiting[: self._used])
+            self._used = 0
+        if len(values) > len(waiting):
+            self._write(values.astype(self._dtype, copy=False))
+            return
+        waiting[self._used : self._used + len(values)] = values
+        self._used += len(values)
+
+    def _write(self, values: npt.NDArray[Any]) -> None:
+        assert self._extent is not None
+        self._extent.write(self._written * self._dtype.itemsize, values)
+        self._written += len(values)
+
+    def column(self) -> npt.NDArray[Any]:
+        """All values, once; nothing can be added then."""
+        if self._waiting is None:
+            value = self._first[0] if self._equal else 0
+            return constant(value, self._equal, self._dtype)
+        if self._extent is None:
+            values = self._waiting[: self._used]
+            return values.copy() if len(values) * 2 < len(self._waiting) else values
+        self._write(self._waiting[: self._used])
+        return self._extent.column(self._written, self._dtype)
