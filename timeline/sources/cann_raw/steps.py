@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from timeline.columns.columns import Bool, Columns, Int64, Pile, column
-from timeline.columns.distinct import distinct_values
+from timeline.columns.distinct import distinct
+from timeline.columns.intervals import only_open_at
 from timeline.records.tables import (
     NO_GRAPH,
     NO_TIME,
@@ -342,15 +343,8 @@ def graphs_of(start_ns: Int64, steps: Steps) -> tuple[Int64, int]:
     steps = steps.take(steps.graph != NO_GRAPH)
     if not len(steps):
         return np.full(len(start_ns), NO_GRAPH), 0
-    begins, ends = np.argsort(steps.start_ns), np.argsort(steps.end_ns)
-    begun = np.searchsorted(steps.start_ns[begins], start_ns, side="right")
-    over = np.searchsorted(steps.end_ns[ends], start_ns, side="right")
-    running = begun - over
-    graphs, place = distinct_values(steps.graph)
-    if len(graphs) == 1:
-        return np.where(running > 0, graphs[0], NO_GRAPH), 0
-    # Places of graphs, summed over the steps that run: of a single one, it is its own.
-    sums = [np.concatenate([[0], np.cumsum(place[order])]) for order in (begins, ends)]
-    own = sums[0][begun] - sums[1][over]
-    graph = graphs[np.where(running == 1, own, 0)]
-    return np.where(running == 1, graph, NO_GRAPH), int(np.count_nonzero(running > 1))
+    row, running = only_open_at(start_ns, steps.start_ns, steps.end_ns)
+    if len(distinct(steps.graph)) == 1:
+        return np.where(running > 0, steps.graph[0], NO_GRAPH), 0
+    graph = np.where(row >= 0, steps.graph[row], NO_GRAPH)
+    return graph, int(np.count_nonzero(running > 1))

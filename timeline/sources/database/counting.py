@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from timeline.columns.columns import Int64
+from timeline.columns.intervals import union
 from timeline.records.counting import CommunicationRule, FreeRule
 from timeline.records.tables import NO_ID, NO_TIME
 from timeline.sources.common.decimals import moments_ns
@@ -86,7 +87,8 @@ def communication_rule(database: Database, own_ns: Mapping[int, int]) -> Communi
     if own_ns:
         evidence = f"StepTraceTime of {_STEPS}"
         ops = database.integers("COMMUNICATION_OP", {"startNs": NO_TIME, "endNs": NO_TIME})
-        covered_ns = _covered_ns(ops["startNs"], ops["endNs"])
+        known = (ops["startNs"] != NO_TIME) & (ops["endNs"] != NO_TIME)
+        covered_ns = union(ops["startNs"][known], ops["endNs"][known]).total_ns
         if abs(covered_ns - sum(own_ns.values())) <= len(own_ns):
             return CommunicationRule(evidence=evidence)
         return CommunicationRule(True, evidence, own_ns)
@@ -130,13 +132,3 @@ def _session_start_ns(database: Database) -> int | None:
     starts = database.integers("SESSION_TIME_INFO", {"startTimeNs": NO_TIME})["startTimeNs"]
     known = starts[(starts != NO_TIME) & (starts > 0)]
     return int(known.min()) if len(known) else None
-
-
-def _covered_ns(start_ns: Int64, end_ns: Int64) -> int:
-    """The length of the union of intervals."""
-    if not len(start_ns):
-        return 0
-    order = np.argsort(start_ns)
-    starts, reach = start_ns[order], np.maximum.accumulate(end_ns[order])
-    before = np.concatenate([starts[:1], reach[:-1]])
-    return int(np.maximum(reach - np.maximum(starts, before), 0).sum())

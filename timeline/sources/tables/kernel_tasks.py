@@ -12,6 +12,7 @@ import numpy as np
 
 from timeline.columns.columns import Bool, Codes
 from timeline.columns.distinct import distinct_pairs
+from timeline.columns.intervals import only_open_at
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.errors import SourceError
 from timeline.records.tables import NO_GRAPH, NO_ID, CommunicationOps, Steps, Tasks
@@ -155,12 +156,8 @@ def steps_of(rows: KernelTable) -> Steps:
 
 def in_their_steps(rows: KernelTable, steps: Steps) -> KernelTable:
     """Rows without a graph get that of the step that they start in, where there is only one."""
-    begins, ends = np.argsort(steps.start_ns), np.argsort(steps.end_ns)
-    begun = np.searchsorted(steps.start_ns[begins], rows.start_ns, side="right")
-    ended = np.searchsorted(steps.end_ns[ends], rows.start_ns, side="right")
-    # Of the numbers of all steps that have begun, less those that have ended, the open one is left.
-    open_step = np.cumsum(np.append(0, begins))[begun] - np.cumsum(np.append(0, ends))[ended]
-    found = (begun - ended == 1) & (rows.graph == NO_GRAPH) & (rows.iteration == NO_ID)
+    open_step, _ = only_open_at(rows.start_ns, steps.start_ns, steps.end_ns)
+    found = (open_step >= 0) & (rows.graph == NO_GRAPH) & (rows.iteration == NO_ID)
     graph = rows.graph.copy()
     graph[found] = steps.graph[open_step[found]]
     return replace(rows, graph=graph)
