@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +26,6 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
-from timeline.sources.cann_raw.clock import NO_ANCHOR, read_device_clock, read_device_info
 from timeline.sources.cann_raw.slices import (
     RecordReader,
     UInt64,
@@ -46,14 +46,22 @@ from timeline.sources.cann_raw.tasks import (
 )
 from timeline.sources.common.ai_cpu import ai_cpu_remark
 from timeline.sources.common.damage import FFTS_REASON, left_out
-from timeline.sources.common.device_clock import CounterClock, read_anchor
+from timeline.sources.common.device_clock import (
+    NO_ANCHOR,
+    CounterClock,
+    clock_files,
+    device_frequency,
+    read_anchor,
+    tick_of,
+)
 from timeline.sources.common.identity import how_to_export
 from timeline.sources.common.task_kinds import COPY_TYPES, compute_by_type
 from timeline.sources.decoders.joins import covering_parents
+from timeline.sources.decoders.json_values import read_json
 from timeline.sources.files.opened import open_file, readable
 from timeline.sources.source import Clock, Identity, Wanted
 
-__all__ = ["RawSlicesSource"]
+__all__ = ["RawSlicesSource", "read_device_clock", "read_device_info"]
 
 _CHIP_V6 = frozenset({"15", "16", "19"})
 """`platform_version` of the chips whose records are laid out in the newest way."""
@@ -98,6 +106,42 @@ class RawSlicesSource:
             reader.read_tasks(log)
         reader.read_steps(is_v6=is_v6)
         return reader.records()
+
+
+def read_device_info(directory: Path) -> tuple[Path, dict[str, Any]]:
+    """The info.json of a device directory: its path, and what it holds.
+
+    Raises:
+        SourceError: there is none, or it cannot be read.
+    """
+    found = clock_files(directory, "info.json")
+    if not found:
+        raise SourceError(
+            directory,
+            "holds no info.json, which gives the frequency of the device's counter.",
+            do=how_to_export(directory.parent),
+        )
+    return found[0], read_json(found[0])
+
+
+def read_device_clock(directory: Path, path: Path, info: dict[str, Any]) -> CounterClock:
+    """The clock of a device directory; without an anchor it counts from the start of the device.
+
+    Args:
+        path, info: what `read_device_info` gave.
+
+    Raises:
+        SourceError: the frequency is not given, or is none; or a log cannot be read.
+    """
+    frequency = device_frequency(info)
+    tick_ns = tick_of(frequency)
+    if tick_ns is None:
+        raise SourceError(
+            path,
+            f"gives no frequency of the device's counter: hwts_frequency is {frequency!r}.",
+            do=how_to_export(directory.parent),
+        )
+    return CounterClock(tick_ns, read_anchor(directory, info) or NO_ANCHOR)
 
 
 def _has_expanded_streams(host_data: Path) -> bool:

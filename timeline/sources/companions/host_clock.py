@@ -13,7 +13,8 @@ from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.records.tables import NO_TIME, Omission, Records
 from timeline.sources.common.damage import unread
 from timeline.sources.common.decimals import whole_number
-from timeline.sources.common.identity import read_json, start_info_offset_ns
+from timeline.sources.common.device_clock import start_info_offset_ns
+from timeline.sources.decoders.json_values import read_json
 from timeline.sources.source import Clock
 
 __all__ = ["HostClock", "host_clock"]

@@ -12,7 +12,7 @@ from timeline.columns.columns import Float64, Int64
 from timeline.records.tables import NO_TIME, Omission
 from timeline.sources.common.damage import Damage
 from timeline.sources.common.decimals import whole_numbers
-from timeline.sources.common.identity import read_json
+from timeline.sources.decoders.json_values import read_json
 from timeline.sources.decoders.text_lines import read_lines
 
 __all__ = ["AddSamples", "read_cpu_use", "read_queue_sizes", "read_queue_trace"]

@@ -19,7 +19,7 @@ from timeline.records.tables import (
 from timeline.selection import Layer
 from timeline.sources.common.damage import left_out
 from timeline.sources.common.decimals import moment_ns
-from timeline.sources.common.identity import read_json
+from timeline.sources.decoders.json_values import read_json
 from timeline.sources.files.opened import held_file, whole_text
 from timeline.sources.finding.captures import text_ids
 from timeline.sources.mindspore.device_rows import read_aicpu_rows, read_device_rows

@@ -12,32 +12,32 @@ from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct_values
 from timeline.columns.strings import StringPool
 from timeline.records.tables import NO_ID, NO_TIME, CounterSamples, CounterSeries
+from timeline.sources.common.device_clock import DeviceClocks
 from timeline.sources.decoders.joins import common_keys
 from timeline.sources.decoders.sqlite_loose import LooseTable
-from timeline.sources.msprof_sqlite.clock import ParsedClock
 from timeline.sources.msprof_sqlite.databases import ParsedDatabases
 
 __all__ = ["read_counters"]
 
-_Times = Callable[[ParsedClock, LooseTable, str], Int64]
+_Times = Callable[[DeviceClocks, LooseTable, str], Int64]
 
 
-def _on_clock(clock: ParsedClock, table: LooseTable, column: str) -> Int64:
+def _on_clock(clock: DeviceClocks, table: LooseTable, column: str) -> Int64:
     """Times that msprof has already put on the host's clock."""
     return table.integers({column: NO_TIME})[column]
 
 
-def _counted(clock: ParsedClock, table: LooseTable, column: str) -> Int64:
+def _counted(clock: DeviceClocks, table: LooseTable, column: str) -> Int64:
     """Times that the counter of the device gave."""
     return clock.counted_ns(table.integers({column: NO_ID})[column])
 
 
-def _sampled(clock: ParsedClock, table: LooseTable, column: str) -> Int64:
+def _sampled(clock: DeviceClocks, table: LooseTable, column: str) -> Int64:
     """Times that a sampler gave."""
     return clock.sampled_ns(table.integers({column: NO_ID})[column])
 
 
-def _of_memory(clock: ParsedClock, table: LooseTable, column: str) -> Int64:
+def _of_memory(clock: DeviceClocks, table: LooseTable, column: str) -> Int64:
     """Times that the sampler of memory gave."""
     return clock.memory_ns(table.integers({column: NO_ID})[column], table.reals((column,))[column])
 
@@ -152,7 +152,7 @@ _TABLES: Sequence[_Samples] = (
 
 
 def read_counters(
-    databases: ParsedDatabases, clock: ParsedClock, strings: StringPool
+    databases: ParsedDatabases, clock: DeviceClocks, strings: StringPool
 ) -> tuple[CounterSeries, CounterSamples]:
     """Read every table of samples that is there; a sample without a moment has no time."""
     series: dict[tuple[str, str, str], int] = {}
@@ -172,7 +172,7 @@ def read_counters(
 def _read(
     plan: _Samples,
     table: LooseTable,
-    clock: ParsedClock,
+    clock: DeviceClocks,
     strings: StringPool,
     series: dict[tuple[str, str, str], int],
 ) -> list[CounterSamples]:

@@ -33,8 +33,8 @@ from timeline.records.tables import (
 from timeline.selection import Layer
 from timeline.sources.common.ai_cpu import ai_cpu_remark
 from timeline.sources.common.damage import FFTS_REASON, left_out
+from timeline.sources.common.device_clock import DeviceClocks, read_device_clocks
 from timeline.sources.decoders.joins import Lookup, covering_parents
-from timeline.sources.msprof_sqlite.clock import ParsedClock, read_parsed_clock
 from timeline.sources.msprof_sqlite.communication import Communication, read_communication
 from timeline.sources.msprof_sqlite.counters import read_counters
 from timeline.sources.msprof_sqlite.databases import ParsedDatabases, open_parsed
@@ -71,7 +71,7 @@ class ParsedSource:
 
     def read(self, wanted: Wanted) -> Records:
         """See `Source.read`."""
-        clock = read_parsed_clock(self.device.parent, self.host.parent, self.clock.wall_offset_ns)
+        clock = read_device_clocks(self.device.parent, self.host.parent, self.clock.wall_offset_ns)
         device = NO_ID if self.identity.device is None else self.identity.device
         with open_parsed(self.device, self.host) as databases:
             return _Reader(databases, clock, self.identity.rank, device, wanted).records()
@@ -83,7 +83,7 @@ class _Reader:
     def __init__(
         self,
         databases: ParsedDatabases,
-        clock: ParsedClock,
+        clock: DeviceClocks,
         rank: int,
         device: int,
         wanted: Wanted,
