@@ -11,7 +11,7 @@ import numpy as np
 from timeline.columns.columns import Bool, Float64, Int64
 from timeline.errors import SourceError
 from timeline.records.tables import NO_TIME, Omission, OmissionCode
-from timeline.sources.common.counters import SIZES, SampleCollector, name_of, unit_of
+from timeline.sources.common.counters import SIZES, CounterBuilder, name_of, unit_of
 from timeline.sources.common.damage import Damage, left_out
 from timeline.sources.common.decimals import interval_ns, moments_ns
 from timeline.sources.companions.memory_tables import rows_of_device
@@ -34,7 +34,7 @@ NOT_SAMPLED = float("inf")
 
 
 def read_operator_memory_table(
-    database: Database, device: int | None, rank: int, into: SampleCollector
+    database: Database, device: int | None, rank: int, into: CounterBuilder
 ) -> list[Omission]:
     """Read OP_MEMORY of a database, which says the same as operator_memory.csv."""
     if not database.has("OP_MEMORY", "size", "allocationTime", "releaseTime"):
@@ -53,7 +53,7 @@ def add_held(
     given_back_ns: Int64,
     file: str,
     rank: int,
-    into: SampleCollector,
+    into: CounterBuilder,
 ) -> list[Omission]:
     """Add the running sum of what was taken and not yet given back, from zero at the beginning.
 
@@ -92,7 +92,7 @@ class _Allocations:
 
 
 def read_operator_memory(
-    paths: Sequence[Path], device: int | None, rank: int, into: SampleCollector
+    paths: Sequence[Path], device: int | None, rank: int, into: CounterBuilder
 ) -> list[Omission]:
     """Read all slices of operator_memory.csv; with a device, only its rows.
 

@@ -6,7 +6,7 @@ import enum
 import re
 from dataclasses import dataclass
 
-from timeline.sources.common.sample_tables import OPERATOR_MEMORY, sample_tables
+from timeline.sources.common.counter_tables import OPERATOR_MEMORY, csv_tables
 
 __all__ = ["UNUSED_OF_MINDSPORE", "UNUSED_TABLES", "CompanionKind", "Use", "kind_of", "kinds_for"]
 
@@ -130,8 +130,8 @@ UNUSED_OF_MINDSPORE = {
 
 _KINDS = (
     *(
-        CompanionKind(table.kind, "csv", f"samples of {table.group}", Use.COUNTERS)
-        for table in sample_tables()
+        CompanionKind(table.table, "csv", f"samples of {table.group}", Use.COUNTERS)
+        for table in csv_tables()
     ),
     CompanionKind(OPERATOR_MEMORY, "csv", "memory of operators", Use.COUNTERS),
     CompanionKind("step_trace_time", "csv", "sums of each step", Use.STEP_SUMS),

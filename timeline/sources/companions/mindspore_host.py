@@ -15,7 +15,7 @@ from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.records.joining import join_records
 from timeline.records.tables import NO_TIME, HostEvents, Omission, OmissionCode, Records
 from timeline.selection import Layer
-from timeline.sources.common.counters import SampleCollector
+from timeline.sources.common.counters import CounterBuilder
 from timeline.sources.common.damage import Damage, left_out, unread
 from timeline.sources.companions.cpu_operators import read_cpu_operators
 from timeline.sources.companions.host_clock import HostClock, host_clock
@@ -77,7 +77,7 @@ class _Reading:
     files: Mapping[str, Path]
     clock: HostClock
     events: list[HostEvents] = field(default_factory=list)
-    counters: SampleCollector = field(default_factory=SampleCollector)
+    counters: CounterBuilder = field(default_factory=CounterBuilder)
     omissions: list[Omission] = field(default_factory=list)
     _stages: HostStages | None = None
     _tried: bool = False
