@@ -26,6 +26,7 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
+from timeline.records.task_kinds import COPY_TYPES, compute_by_type
 from timeline.sources.cann_raw.slices import (
     RecordReader,
     UInt64,
@@ -55,7 +56,6 @@ from timeline.sources.common.device_clock import (
     tick_of,
 )
 from timeline.sources.common.identity import how_to_export
-from timeline.sources.common.task_kinds import COPY_TYPES, compute_by_type
 from timeline.sources.decoders.joins import covering_parents
 from timeline.sources.decoders.json_values import read_json
 from timeline.sources.files.opened import open_file, readable

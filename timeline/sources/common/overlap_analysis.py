@@ -10,8 +10,8 @@ from timeline.columns.columns import Bool, Int64, column
 from timeline.columns.strings import StringPool
 from timeline.records.counting import FreeRule
 from timeline.records.tables import NO_ID, NO_TIME, Spans, Tasks
+from timeline.records.task_kinds import may_compute
 from timeline.records.vendor import Measure
-from timeline.sources.common.task_kinds import may_compute
 from timeline.sources.decoders.sqlite import Database
 from timeline.sources.trace_json.lanes import LaneEvents
 

@@ -13,9 +13,9 @@ from timeline.columns.columns import Int64
 from timeline.columns.intervals import union
 from timeline.records.counting import CommunicationRule, FreeRule
 from timeline.records.tables import NO_ID, NO_TIME
+from timeline.records.task_kinds import UNCOUNTED_TYPES
 from timeline.sources.common.decimals import moments_ns
 from timeline.sources.common.overlap_analysis import TABLE, OwnOverlap, free_rule_of
-from timeline.sources.common.task_kinds import UNCOUNTED_TYPES
 from timeline.sources.decoders.sqlite import Database, open_database
 
 __all__ = ["communication_rule", "free_rule", "own_step_sums"]

@@ -33,12 +33,12 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
+from timeline.records.task_kinds import COPY_TYPES, compute_by_type
 from timeline.records.vendor import UnusedFile
 from timeline.selection import Layer
 from timeline.sources.common.ai_cpu import ai_cpu_remark
 from timeline.sources.common.damage import FFTS_REASON
 from timeline.sources.common.overlap_analysis import TABLE, overlap_of_table
-from timeline.sources.common.task_kinds import COPY_TYPES, compute_by_type
 from timeline.sources.companions.kinds import UNUSED_TABLES
 from timeline.sources.companions.vendor_overlap import overlap_figures
 from timeline.sources.database.counters import read_counters

@@ -12,8 +12,8 @@ from timeline.columns.distinct import distinct, translated
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.ids import IDS
 from timeline.records.tables import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME, Tasks
+from timeline.records.task_kinds import COPY_TYPES, are_of, compute_by_type
 from timeline.sources.common.decimals import whole_number
-from timeline.sources.common.task_kinds import COPY_TYPES, are_of, compute_by_type
 from timeline.sources.decoders.joins import Lookup, common_keys
 from timeline.sources.decoders.sqlite_loose import LooseTable
 

@@ -16,7 +16,7 @@ from timeline.columns.intervals import only_open_at
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.errors import SourceError
 from timeline.records.tables import NO_GRAPH, NO_ID, CommunicationOps, Steps, Tasks
-from timeline.sources.common.task_kinds import COPY_TYPES, are_of
+from timeline.records.task_kinds import COPY_TYPES, are_of
 from timeline.sources.files.opened import opened
 from timeline.sources.tables.kernel_table import (
     MATCH_TOLERANCE_NS,

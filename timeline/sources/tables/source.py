@@ -14,10 +14,10 @@ from timeline.columns.distinct import distinct
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError, spell_ids
 from timeline.records.tables import NO_ID, Omission, OmissionCode, Records, StepParts, Steps
+from timeline.records.task_kinds import compute_by_type
 from timeline.selection import Layer
 from timeline.sources.common.ai_cpu import ai_cpu_remark
 from timeline.sources.common.damage import FFTS_REASON, Damage, left_out
-from timeline.sources.common.task_kinds import compute_by_type
 from timeline.sources.decoders.csv_blocks import read_blocks
 from timeline.sources.files.newest_export import newest_export
 from timeline.sources.files.opened import held_file, plain_name
