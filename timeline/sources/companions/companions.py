@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from timeline.records.tables import Records
@@ -156,12 +157,16 @@ class CompanionSource:
             return records
         return replace(records, unused=(*records.unused, *sorted(set(self._unused()))))
 
+    @cached_property
+    def _held(self) -> dict[Path, dict[str, Path]]:
+        """What lies in the directories of tables that are there, by plain name."""
+        return {own: named_files(own) for own in self.tables if own.is_dir()}
+
     def _tables(self, *uses: Use) -> dict[str, tuple[Path, ...]]:
         """The newest files of each kind that has such a use, from the first directory of any."""
         found: dict[str, tuple[Path, ...]] = {}
         kinds = [kind for use in uses if use is not Use.NONE for kind in kinds_for(use)]
-        for directory in filter(Path.is_dir, self.tables):
-            held = named_files(directory)
+        for held in self._held.values():
             for kind in kinds:
                 plain = held.get(f"{kind.name}.{kind.suffix}")
                 paths = (plain,) if plain else newest_of(held, kind.name, kind.suffix)
@@ -178,9 +183,9 @@ class CompanionSource:
     def _unused(self) -> Iterator[UnusedFile]:
         """What lies in the capture's directories and is not used."""
         used = {*self.files}
-        for directory in filter(Path.is_dir, self.tables):
+        for directory, held in self._held.items():
             own = directory.name in (OUTPUT, MINDSTUDIO_OUTPUT)
-            for name, path in named_files(directory).items():
+            for name, path in held.items():
                 kind = kind_of(name)
                 if path in used or path.is_dir():
                     continue
@@ -197,9 +202,9 @@ class CompanionSource:
                     yield UnusedFile(name, kind.what)
         if self.capture.layout is Layout.TEXT:
             for template, what in UNUSED_OF_MINDSPORE.items():
-                held = held_file(self.capture.content, template.format(self.capture.device))
-                if held is not None:
-                    yield UnusedFile(held.name, what)
+                file = held_file(self.capture.content, template.format(self.capture.device))
+                if file is not None:
+                    yield UnusedFile(file.name, what)
             unnumbered = self.capture.content / UNNUMBERED
             if unnumbered.is_dir() and len(text_ids(self.capture.content)) > 1:
                 what = "tasks of communication, whose rank the directory does not tell"

@@ -10,7 +10,7 @@ import numpy as np
 
 from timeline.columns.columns import Bool, Codes, Float64, Int64, Rows, compacted
 from timeline.columns.constant import constant
-from timeline.columns.distinct import distinct_values
+from timeline.columns.group_by import groups_of, numbered_by_first_row
 from timeline.columns.spill import by_parts, kept
 from timeline.columns.strings import NO_NAME
 from timeline.errors import SourceError
@@ -45,7 +45,7 @@ from timeline.sources.database.counters import read_counters
 from timeline.sources.database.counting import communication_rule, free_rule, own_step_sums
 from timeline.sources.database.host import read_cann_calls, read_host
 from timeline.sources.database.names import DatabaseNames
-from timeline.sources.decoders.joins import Lookup, common_keys, covering_parents, values_at
+from timeline.sources.decoders.joins import Lookup, covering_parents, values_at
 from timeline.sources.decoders.sqlite import Database, open_database
 from timeline.sources.source import Clock, Identity, Wanted
 
@@ -384,12 +384,9 @@ class _Reader:
         at = at[np.argsort(tasks.start_ns[twin[at]], kind="stable")]
         rows = twin[at]
         which = [communication[own][at] for own in ("opId", "name", "groupName")]
-        key, _ = common_keys([*which, tasks.graph[rows]], [np.empty(0, np.int64)] * 4)
-        _, first, op = np.unique(key, return_index=True, return_inverse=True)
-        end_ns = np.full(len(first), NO_TIME)
-        np.maximum.at(end_ns, op, tasks.end_ns[rows])
-        order = np.argsort(first)
-        first, end_ns = first[order], end_ns[order]
+        ops = groups_of(len(rows), [*which, tasks.graph[rows]])
+        order = np.argsort(ops.first)
+        first, end_ns = ops.first[order], ops.most(tasks.end_ns[rows])[order]
         group, label = self._groups(which[2][first])
         self.derived_ops = True
         return CommunicationOps.of(
@@ -407,17 +404,15 @@ class _Reader:
 
     def _groups(self, ids: Int64) -> tuple[Codes, Codes]:
         """Groups numbered in order of their first op, as exports to text do; and their names."""
-        distinct, which = distinct_values(ids)
-        first = np.empty(len(distinct), np.intp)
-        first[which[::-1]] = np.arange(len(ids))[::-1]
-        for number in distinct[np.argsort(first)].tolist():
+        found, which = numbered_by_first_row(ids)
+        for number in found.tolist():
             if number != NO_ID:
                 self.group_numbers.setdefault(number, len(self.group_numbers))
         labels = self.strings.codes(
             "Group not given"
             if number == NO_ID
             else f"Group {self.group_numbers.get(number, number)}"
-            for number in distinct.tolist()
+            for number in found.tolist()
         )
         return labels[which], self.names.codes(ids)
 

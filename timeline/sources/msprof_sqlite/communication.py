@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from timeline.columns.columns import Codes, Columns, Int64, column
-from timeline.columns.distinct import distinct, distinct_values
+from timeline.columns.distinct import distinct
+from timeline.columns.group_by import groups_of, numbered_by_first_row
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.ids import IDS
 from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, CommunicationOps, PlaneTasks, Tasks
@@ -156,19 +157,14 @@ def _spanned(transfers: Transfers, given: _Ops, listed: _Ops) -> _Ops:
     rest = rest.take((rest.start_ns != NO_TIME) & (rest.end_ns != NO_TIME))
     if not len(rest):
         return _Ops.empty()
-    ids = [rest.connection, rest.turn, rest.op.astype(np.int64), rest.group.astype(np.int64)]
-    key, _ = common_keys(ids, [values[:0] for values in ids])
-    distinct, which = distinct_values(key)
-    first = np.full(len(distinct), len(rest))
-    np.minimum.at(first, which, np.arange(len(rest)))
-    led = np.zeros(len(distinct), np.bool_)
-    led[which[rest.master == 1]] = True
-    spans = (rest.master == 1) | ~led[which]
-    start_ns = np.full(len(distinct), np.iinfo(np.int64).max)
-    end_ns = np.full(len(distinct), np.iinfo(np.int64).min)
-    np.minimum.at(start_ns, which[spans], rest.start_ns[spans])
-    np.maximum.at(end_ns, which[spans], rest.end_ns[spans])
-    own = rest.take(first)
+    groups = groups_of(len(rest), [rest.connection, rest.turn, rest.op, rest.group])
+    led = np.zeros(len(groups.first), np.bool_)
+    led[groups.group[rest.master == 1]] = True
+    spans = (rest.master == 1) | ~led[groups.group]
+    spanning = replace(groups, group=groups.group[spans])
+    start_ns = spanning.least(rest.start_ns[spans])
+    end_ns = spanning.most(rest.end_ns[spans])
+    own = rest.take(groups.first)
     known = Lookup(
         {
             "connection": listed.connection,
@@ -239,11 +235,8 @@ def _planes(transfers: Transfers, labels: Codes, *, every_arg: bool) -> PlaneTas
 
 def _labels(groups: Codes, strings: StringPool) -> Codes:
     """Groups numbered in the order in which they come first, as exports to text do."""
-    distinct, first, which = np.unique(groups, return_index=True, return_inverse=True)
-    place = np.empty(len(distinct), np.intp)
-    place[np.argsort(first)] = np.arange(len(distinct))
-    labels = strings.codes(f"Group {number}" for number in place.tolist())
-    return labels[which.reshape(-1)]
+    found, number = numbered_by_first_row(groups)
+    return strings.codes(f"Group {at}" for at in range(len(found)))[number]
 
 
 class _GroupNames:

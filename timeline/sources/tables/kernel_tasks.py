@@ -12,6 +12,7 @@ import numpy as np
 
 from timeline.columns.columns import Bool, Codes
 from timeline.columns.distinct import distinct_pairs
+from timeline.columns.group_by import groups_of
 from timeline.columns.intervals import only_open_at
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.errors import SourceError
@@ -138,18 +139,14 @@ def steps_of(rows: KernelTable) -> Steps:
     A step that runs several graphs is one step of each, as everywhere.
     """
     held = rows.take(rows.iteration != NO_ID)
-    pairs, which = distinct_pairs(held.graph, held.iteration)
-    first_ns = np.full(len(pairs), np.iinfo(np.int64).max)
-    last_ns = np.full(len(pairs), np.iinfo(np.int64).min)
-    np.minimum.at(first_ns, which, held.start_ns)
-    np.maximum.at(last_ns, which, held.end_ns)
+    steps = groups_of(len(held), [held.graph, held.iteration])
     return Steps.of(
-        len(pairs),
+        len(steps.first),
         {
-            "start_ns": first_ns,
-            "end_ns": last_ns,
-            "graph": pairs[:, 0],
-            "iteration": pairs[:, 1],
+            "start_ns": steps.least(held.start_ns),
+            "end_ns": steps.most(held.end_ns),
+            "graph": held.graph[steps.first],
+            "iteration": held.iteration[steps.first],
         },
     )
 
