@@ -1,4 +1,4 @@
-"""Turns the numbered slices of a raw log into blocks of its records."""
+"""Reads the numbered slices of a raw log as blocks of its records."""
 
 from __future__ import annotations
 
@@ -103,8 +103,8 @@ def missing_slices(slices: Sequence[Path]) -> list[str]:
     for path in slices:
         stem, _, number = path.name.rpartition("_")
         numbers.setdefault(stem, []).append(int(number))
-    for stem, own in numbers.items():
-        for before, after in pairwise(own):
+    for stem, of_log in numbers.items():
+        for before, after in pairwise(of_log):
             if after == before + 2:
                 found.append(f"{stem}_{before + 1}")
             elif after > before + 2:

@@ -1,4 +1,4 @@
-"""Turns the raw data of a device, as CANN records it, into tasks without names and steps."""
+"""Reads the raw data of a device, as CANN records it: tasks without names, and steps."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class RawSlicesSource:
         return slices_in(self.data)
 
     def read(self, wanted: Wanted) -> Records:
-        """See `Source.read`.
+        """Read all tasks and steps, whatever is wanted.
 
         Tasks lie where the device's counter had them on CLOCK_MONOTONIC_RAW of the host. What only
         the host recorded, names and communication above all, is not known, and a warning says so.

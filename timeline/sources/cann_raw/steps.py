@@ -1,4 +1,4 @@
-"""Turns the step-trace records of a device (ts_track) into steps, reduces and data fetches."""
+"""Steps, reduces and data fetches from the step-trace records of a device (ts_track)."""
 
 from __future__ import annotations
 
@@ -107,17 +107,17 @@ class StepTags:
         self._windows.clear()
 
     def _step_on(self, time_ns: int, tag: int) -> None:
-        own = next((one for one in self._going if one.last < tag), None)
-        if own is None:
-            own = self._next_of_the_run()
-        own.last = tag
+        iteration = next((one for one in self._going if one.last < tag), None)
+        if iteration is None:
+            iteration = self._next_of_the_run()
+        iteration.last = tag
         if tag == _FORWARD:
-            own.forward_ns = time_ns
+            iteration.forward_ns = time_ns
         elif tag == _BACKWARD:
-            own.backward_ns = time_ns
+            iteration.backward_ns = time_ns
         else:
-            own.end_ns = time_ns
-            self._stop(own)
+            iteration.end_ns = time_ns
+            self._stop(iteration)
 
     def _begin(self, one: _Iteration) -> _Iteration:
         self._open.append(one)
@@ -138,20 +138,20 @@ class StepTags:
         return self._open[-1] if self._open else None
 
     def _part(
-        self, own: _Iteration | None, kind: StepPart, time_ns: int, stream: int, tag: int
+        self, iteration: _Iteration | None, kind: StepPart, time_ns: int, stream: int, tag: int
     ) -> None:
-        if own is None:
+        if iteration is None:
             self.astray += 1
             return
         key = kind, stream, tag // 2 if kind is StepPart.GET_NEXT else 0
-        begun_ns = own.begun.pop(key, None)
+        begun_ns = iteration.begun.pop(key, None)
         if tag % 2 == 0:
             self.halves += begun_ns is not None
-            own.begun[key] = time_ns
+            iteration.begun[key] = time_ns
         elif begun_ns is None:
             self.halves += 1
         else:
-            own.parts.append((begun_ns, time_ns, kind))
+            iteration.parts.append((begun_ns, time_ns, kind))
 
     def _end_run(self, time_ns: int) -> None:
         """A run of the graph is over: that of the oldest iteration, and those it went on with."""
@@ -266,9 +266,9 @@ class _Marks(Columns):
     def rows(self) -> Iterator[tuple[int, int, int, int, int]]:
         """Row by row, as Python numbers."""
         for first in range(0, len(self), _ROWS):
-            own = slice(first, first + _ROWS)
+            part = slice(first, first + _ROWS)
             columns = (self.time_ns, self.graph, self.index, self.stream, self.tag)
-            yield from zip(*(values[own].tolist() for values in columns), strict=True)
+            yield from zip(*(values[part].tolist() for values in columns), strict=True)
 
 
 def read_step_trace(
@@ -282,9 +282,9 @@ def read_step_trace(
     pile = Pile(_Marks)
     others = 0
     for records in reader.blocks():
-        own = records[records["kind"] == _STEP_TRACE]
-        others += len(records) - len(own)
-        pile.add(_marks(own, moments_ns))
+        tags = records[records["kind"] == _STEP_TRACE]
+        others += len(records) - len(tags)
+        pile.add(_marks(tags, moments_ns))
     marks = pile.joined()
     good = (marks.time_ns != NO_TIME) & (marks.graph >= 0)
     strange = int(np.count_nonzero(~good))

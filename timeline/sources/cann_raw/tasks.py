@@ -1,4 +1,4 @@
-"""Turns the records of a device's task logs into the intervals in which its tasks ran."""
+"""The intervals in which tasks ran, from the records of a device's task logs."""
 
 from __future__ import annotations
 
@@ -204,30 +204,32 @@ def _marks(records: RecordArray, key: UInt64, kind: npt.NDArray[Any], is_end: Bo
 
 def _hwts_marks(records: RecordArray) -> TaskMarks:
     function = records["head"] & 7
-    own = records[function <= _TASK_END]
-    key = (own["stream"] % STREAMS_OF_HARDWARE).astype(np.uint64) << _STREAM
-    key |= own["task"].astype(np.uint64) << _TASK
-    return _marks(own, key, own["kind"], own["head"] & 7 == _TASK_END)
+    tasks = records[function <= _TASK_END]
+    key = (tasks["stream"] % STREAMS_OF_HARDWARE).astype(np.uint64) << _STREAM
+    key |= tasks["task"].astype(np.uint64) << _TASK
+    return _marks(tasks, key, tasks["kind"], tasks["head"] & 7 == _TASK_END)
 
 
 def _stars_marks(records: RecordArray, expanded: bool) -> TaskMarks:
     function = records["head"] & 63
-    own = records[np.isin(function, (_TASK_START, _TASK_END, _SUBTASK_START, _SUBTASK_END))]
-    function, kind = own["head"] & 63, own["head"] >> 10
-    stream, task = (_expanded_ids if expanded else _ids)(own["stream"], own["task"], kind)
+    tasks = records[np.isin(function, (_TASK_START, _TASK_END, _SUBTASK_START, _SUBTASK_END))]
+    function, kind = tasks["head"] & 63, tasks["head"] >> 10
+    stream, task = (_expanded_ids if expanded else _ids)(tasks["stream"], tasks["task"], kind)
     key = stream.astype(np.uint64) << _STREAM | task.astype(np.uint64) << _TASK
     inside = function >= _SUBTASK_START
-    part = own["context"].astype(np.uint64) << _CONTEXT | own["thread"].astype(np.uint64) | SUBTASK
+    part = (
+        tasks["context"].astype(np.uint64) << _CONTEXT | tasks["thread"].astype(np.uint64) | SUBTASK
+    )
     key = np.where(inside, key | part, key)
-    kind = np.where(inside, own["subtask"] & 255, kind)
-    return _marks(own, key, kind, function & 1 == 1)
+    kind = np.where(inside, tasks["subtask"] & 255, kind)
+    return _marks(tasks, key, kind, function & 1 == 1)
 
 
 def _v6_marks(records: RecordArray) -> TaskMarks:
     function = records["head"] & 63
-    own = records[function <= _TASK_END]
-    task = own["task"].astype(np.uint64) << np.uint64(16) | own["stream"].astype(np.uint64)
-    return _marks(own, task << _CONTEXT, own["head"] >> 10, own["head"] & 63 == _TASK_END)
+    tasks = records[function <= _TASK_END]
+    task = tasks["task"].astype(np.uint64) << np.uint64(16) | tasks["stream"].astype(np.uint64)
+    return _marks(tasks, task << _CONTEXT, tasks["head"] >> 10, tasks["head"] & 63 == _TASK_END)
 
 
 def _ids(stream: UInt16, task: UInt16, kind: npt.NDArray[Any]) -> tuple[UInt16, UInt16]:
@@ -245,7 +247,7 @@ def _ids(stream: UInt16, task: UInt16, kind: npt.NDArray[Any]) -> tuple[UInt16, 
 
 
 def _expanded_ids(stream: UInt16, task: UInt16, kind: npt.NDArray[Any]) -> tuple[UInt16, UInt16]:
-    """The same where stream ids have 15 bits; place holders and event records never swap."""
+    """Ids of tasks where those of streams have 15 bits; place holders and events never swap."""
     swapped = (stream & 0x8000 != 0) & (kind != 3) & (kind != 4)
     return (
         np.where(swapped, task, stream) & np.uint16(0x7FFF),

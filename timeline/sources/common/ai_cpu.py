@@ -1,4 +1,4 @@
-"""Says how many tasks of AI CPUs a source leaves open: operators, or tasks of the runtime."""
+"""The remark on tasks of AI CPUs that a source leaves open: operators, or tasks of the runtime."""
 
 from __future__ import annotations
 

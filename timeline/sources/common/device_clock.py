@@ -284,8 +284,8 @@ def hardware_log_clock(directory: Path, device: int | None) -> Clock:
         SourceError: a log cannot be read.
     """
     logs = [directory / f"{name}.log.{device}" for name in ("host_start", "dev_start")]
-    host, own = (_first_section(path) if path.is_file() else {} for path in logs)
-    realtime_ns, count = host.get("clock_realtime", -1), own.get("cntvct", -1)
+    host_log, device_log = (_first_section(path) if path.is_file() else {} for path in logs)
+    realtime_ns, count = host_log.get("clock_realtime", -1), device_log.get("cntvct", -1)
     if realtime_ns < 0 or count < 0:
         return Clock()
     return Clock(wall_offset_ns=whole_number(realtime_ns - count * _HARDWARE_LOG_TICK_NS))

@@ -1,4 +1,4 @@
-"""Reads the Overlap Analysis that a profile holds of itself, and what it tells of the tasks."""
+"""The Overlap Analysis that a profile holds of itself, and what it tells of the tasks."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def overlap_of_lanes(lanes: LaneEvents) -> OwnOverlap:
     """The events of overlap lanes; those of other names are left out."""
     names = lanes.names()
     measure = np.full(len(names), -1, np.int64)
-    for name, own in MEASURES.items():
-        measure[names == lanes.strings.code(name)] = own
+    for name, number in MEASURES.items():
+        measure[names == lanes.strings.code(name)] = number
     rows = np.flatnonzero(measure >= 0)
     return OwnOverlap.of(len(rows), lanes.spans(rows) | {"measure": measure[rows]})
 

@@ -1,4 +1,4 @@
-"""Turns the memory that operators took and gave back into a counter of what they hold."""
+"""A counter of the memory that operators hold, from what they took and gave back."""
 
 from __future__ import annotations
 
@@ -134,8 +134,8 @@ def _of_block(block: Block, device: int | None, damage: Damage) -> _Allocations:
         lengths = [b"N/A" if cell in NOT_GIVEN else cell.encode() for cell in block.texts(_HELD)]
         _, given_back_ns = interval_ns(taken, lengths)
     size_bytes = block.reals(size)[0] * SIZES[unit_of(size)]
-    own = rows_of_device(block, device)
+    wanted = rows_of_device(block, device)
     good = are_sound(size_bytes, taken_ns, given_back_ns)
-    damage.add_lines(f"rows {UNSOUND}", block.lines[own & ~good])
-    own &= good
-    return _Allocations(size_bytes[own], taken_ns[own], given_back_ns[own])
+    damage.add_lines(f"rows {UNSOUND}", block.lines[wanted & ~good])
+    wanted &= good
+    return _Allocations(size_bytes[wanted], taken_ns[wanted], given_back_ns[wanted])

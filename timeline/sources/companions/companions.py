@@ -1,4 +1,4 @@
-"""Turns the records of a capture into those with the tables and host files beside it.
+"""A source that adds the tables and host files beside a capture to its records.
 
 What reads them is imported where there are any.
 """
@@ -31,7 +31,7 @@ from timeline.sources.source import (
     Wanted,
 )
 
-__all__ = ["CompanionSource", "with_companions"]
+__all__ = ["WithCompanionFiles", "with_companions"]
 
 _OF_MEASURES = (
     Use.STEP_SUMS,
@@ -54,7 +54,7 @@ def with_companions(source: Source, capture: Capture, several: bool) -> Source:
     """
     if capture.layout is Layout.RAW:
         return source
-    return CompanionSource(
+    return WithCompanionFiles(
         source,
         _table_directories(capture),
         _host_directories(capture),
@@ -100,7 +100,7 @@ def _host_directories(capture: Capture) -> tuple[Path, ...]:
 
 
 @dataclass(frozen=True)
-class CompanionSource:
+class WithCompanionFiles:
     """A capture with what lies beside it.
 
     A companion that cannot be read at all is left out and counted: the capture itself is whole.
@@ -137,7 +137,11 @@ class CompanionSource:
         return tuple(dict.fromkeys((*self.main.files, *tables, *hosts)))
 
     def read(self, wanted: Wanted) -> Records:
-        """See `Source.read`."""
+        """Read at least what is wanted.
+
+        Raises:
+            SourceError: a file cannot be read.
+        """
         records = self.main.read(wanted)
         device = self.identity.device if self.several_devices else None
         if Layer.COUNTERS in wanted.layers and (tables := self._tables(Use.COUNTERS)):
@@ -160,7 +164,9 @@ class CompanionSource:
     @cached_property
     def _held(self) -> dict[Path, dict[str, Path]]:
         """What lies in the directories of tables that are there, by plain name."""
-        return {own: named_files(own) for own in self.tables if own.is_dir()}
+        return {
+            directory: named_files(directory) for directory in self.tables if directory.is_dir()
+        }
 
     def _tables(self, *uses: Use) -> dict[str, tuple[Path, ...]]:
         """The newest files of each kind that has such a use, from the first directory of any."""
@@ -184,7 +190,7 @@ class CompanionSource:
         """What lies in the capture's directories and is not used."""
         used = {*self.files}
         for directory, held in self._held.items():
-            own = directory.name in (OUTPUT, MINDSTUDIO_OUTPUT)
+            is_output = directory.name in (OUTPUT, MINDSTUDIO_OUTPUT)
             for name, path in held.items():
                 kind = kind_of(name)
                 if path in used or path.is_dir():
@@ -192,7 +198,7 @@ class CompanionSource:
                 if kind is not None:
                     is_older = kind.use not in (Use.NONE, Use.TRACE)
                     yield UnusedFile(name, kind.what + ", of an older export" * is_older)
-                elif own and name.rpartition(".")[2] in _WRITTEN_BY_PROFILERS:
+                elif is_output and name.rpartition(".")[2] in _WRITTEN_BY_PROFILERS:
                     yield UnusedFile(name, "not known")
         parsed = self.capture.layout is Layout.PARSED
         for directory in filter(Path.is_dir, self.databases):

@@ -1,4 +1,4 @@
-"""Turns times that the host's programs wrote into times on the clock of a capture's records."""
+"""Relates the clocks of a host's programs to the clock of a capture's records."""
 
 from __future__ import annotations
 

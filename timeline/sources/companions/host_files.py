@@ -1,4 +1,4 @@
-"""Turns the directories around a capture into the files that MindSpore wrote there on the host."""
+"""Finds the files that MindSpore wrote on the host, in the directories around a capture."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def host_files(directories: Sequence[Path], rank: int) -> dict[str, Path]:
     """
     found: dict[str, Path] = {}
     for directory in directories:
-        places = [own for own in (directory, directory / _INNER) if os.path.lexists(own)]
+        places = [place for place in (directory, directory / _INNER) if os.path.lexists(place)]
         for name in _NAMES:
             for place in places:
                 # Other programs call a file so; MindSpore's lies in its own directory.

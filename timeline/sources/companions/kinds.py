@@ -22,7 +22,7 @@ class Use(enum.Enum):
     MEASURES = enum.auto()
     """A database of step sums, ops and links."""
     TRACE = enum.auto()
-    """The same capture as a trace, of which Overlap Analysis is looked at."""
+    """The capture as a trace, of which Overlap Analysis alone is read."""
     NONE = enum.auto()
 
 

@@ -1,4 +1,4 @@
-"""Turns the CSV tables of samples that lie beside a capture into counters."""
+"""Counters from the CSV tables of samples that lie beside a capture."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class _Reading:
                 time_ns[timed],
                 label[timed],
                 device[timed],
-                {name: own[timed] for name, own in values.items()},
+                {name: column[timed] for name, column in values.items()},
             )
 
     def _values(self, block: Block, wanted: Bool, damage: Damage) -> dict[str, Float64]:
@@ -127,10 +127,10 @@ def rows_of_device(block: Block, device: int | None) -> Bool:
         return np.ones(len(block), np.bool_)
     seen: dict[str, int] = {}
     positions = block.positions(where, seen)
-    own: Bool = np.isin(
+    of_device: Bool = np.isin(
         positions, [at for text, at in seen.items() if _device(text) in (device, NO_ID)]
     )
-    return own
+    return of_device
 
 
 def _device(text: str) -> int:

@@ -1,4 +1,4 @@
-"""Turns what MindSpore 2 recorded on the host, beside a capture, into host events and counters."""
+"""Adds the host events and counters that MindSpore 2 recorded beside a capture to its records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns the tables beside a capture into more counters of its records."""
+"""Adds the counters in the tables beside a capture to its records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns what a database says of its writer into the rules of free time and communication."""
+"""By which rules the writer of a database counts free time and communication."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def free_rule(
 
 def _told(database: Database, overlap: OwnOverlap) -> tuple[bool, str]:
     """Whether the rule is the outer one, and what tells it; nothing may."""
-    if not any(database.has(own) for own in _INSIGHT_TABLES):
+    if not any(database.has(table) for table in _INSIGHT_TABLES):
         drawn = free_rule_of(overlap, f"table {TABLE}")
         if drawn.evidence:
             return drawn.outer, drawn.evidence

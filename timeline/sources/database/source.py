@@ -1,4 +1,4 @@
-"""Turns a profile database of msprof, torch_npu or MindSpore into records."""
+"""Reads a profile database of msprof, torch_npu or MindSpore."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from timeline.records.task_kinds import COPY_TYPES, compute_by_type
 from timeline.records.vendor import UnusedFile
 from timeline.selection import Layer
 from timeline.sources.common.ai_cpu import ai_cpu_remark
-from timeline.sources.common.damage import FFTS_REASON
+from timeline.sources.common.damage import FFTS_REASON, left_out
 from timeline.sources.common.overlap_analysis import TABLE, overlap_of_table
 from timeline.sources.companions.kinds import UNUSED_TABLES
 from timeline.sources.companions.vendor_overlap import overlap_figures
@@ -68,7 +68,11 @@ class DatabaseSource:
         return (self.path,)
 
     def read(self, wanted: Wanted) -> Records:
-        """See `Source.read`."""
+        """Read at least what is wanted.
+
+        Raises:
+            SourceError: a file cannot be read.
+        """
         device = self.identity.device if self.several_devices else None
         with open_database(self.path) as database:
             return _Reader(database, self.identity.rank, device, wanted).records()
@@ -122,10 +126,10 @@ class _Reader:
             tasks = replace(tasks, connection=constant(NO_ID, len(tasks), np.int64))
         series, samples = CounterSeries.empty(), CounterSamples.empty()
         if Layer.COUNTERS in self.layers:
-            series, samples, left_out = read_counters(
+            series, samples, omissions = read_counters(
                 self.database, self.strings, self.names, self.device, self.rank
             )
-            self.omissions += left_out
+            self.omissions += omissions
         return Records(
             self.rank,
             self.strings,
@@ -208,11 +212,11 @@ class _Reader:
         self.free_rule = free_rule(self.database, raw, types, self.own_overlap)
         copying = [number for number, name in types.items() if name in COPY_TYPES]
         row = compute.find(raw["globalTaskId"])
-        own = ~covering_parents(_unnamed_tasks(raw, row))
-        self._omit(FFTS_REASON, own, OmissionCode.FFTS_WHOLE)
-        if not own.all():
-            row = compacted(row, own)
-            raw = {name: compacted(values, own) for name, values in raw.items()}
+        stays = ~covering_parents(_unnamed_tasks(raw, row))
+        self._omit(FFTS_REASON, stays, OmissionCode.FFTS_WHOLE)
+        if not stays.all():
+            row = compacted(row, stays)
+            raw = {name: compacted(values, stays) for name, values in raw.items()}
         tasks = replace(_unnamed_tasks(raw, row), **self._names_of(raw, codes, row))
         if self.untold:
             tasks = self._by_type(tasks, self.names.codes(raw["taskType"]))
@@ -254,7 +258,7 @@ class _Reader:
             ),
         )
         codes = {name: self.names.codes(raw.pop(name)) for name in ("taskType", "opType")}
-        if not self.named and any((own == NO_NAME).any() for own in codes.values()):
+        if not self.named and any((column == NO_NAME).any() for column in codes.values()):
             self.named = True
             raw |= self._integers(table, names)
         coded = {
@@ -292,9 +296,8 @@ class _Reader:
         return "blockNum" if self.database.has("COMPUTE_TASK_INFO", "blockNum") else "blockDim"
 
     def _omit(self, reason: str, stays: Bool, code: OmissionCode, *, loss: bool = False) -> None:
-        if not stays.all():
-            rows = int((~stays).sum())
-            self.omissions.append(Omission(reason, rows, self.rank, loss=loss, code=code))
+        rows = int((~stays).sum())
+        self.omissions += left_out({reason: rows}, self.rank, code, loss=loss)
 
     def _communication(self, tasks: Tasks) -> dict[str, Int64]:
         """HCCL tasks as they are in the database, as far as they are drawn or tell of ops."""
@@ -383,7 +386,7 @@ class _Reader:
             return CommunicationOps.empty()
         at = at[np.argsort(tasks.start_ns[twin[at]], kind="stable")]
         rows = twin[at]
-        which = [communication[own][at] for own in ("opId", "name", "groupName")]
+        which = [communication[name][at] for name in ("opId", "name", "groupName")]
         ops = groups_of(len(rows), [*which, tasks.graph[rows]])
         order = np.argsort(ops.first)
         first, end_ns = ops.first[order], ops.most(tasks.end_ns[rows])[order]
@@ -426,7 +429,7 @@ class _Reader:
             self._omit(reason, known, OmissionCode.NO_TASK, loss=True)
         rows = kept(twin[known])
 
-        def own(column: str) -> Any:
+        def of_row(column: str) -> Any:
             return kept(raw[column] if known.all() else raw[column][known])
 
         def of_task(column: str) -> Any:
@@ -436,25 +439,25 @@ class _Reader:
             "start_ns": of_task("start_ns"),
             "end_ns": of_task("end_ns"),
             "group": group if known.all() else group[known],
-            "plane": own("planeId"),
+            "plane": of_row("planeId"),
             # At the lowest level of profiling only the twin tells what the task is.
-            "name": _given_or(self.names.codes(own("taskType")), of_task("task_type")),
+            "name": _given_or(self.names.codes(of_row("taskType")), of_task("task_type")),
             "graph": of_task("graph"),
             "launch_ns": of_task("launch_ns"),
             "task": of_task("task"),
             "context": of_task("context"),
-            "source_rank": own("srcRank"),
-            "target_rank": own("dstRank"),
-            "size_bytes": own("size"),
-            "link": self.names.enum("ENUM_HCCL_LINK_TYPE", own("linkType")),
+            "source_rank": of_row("srcRank"),
+            "target_rank": of_row("dstRank"),
+            "size_bytes": of_row("size"),
+            "link": self.names.enum("ENUM_HCCL_LINK_TYPE", of_row("linkType")),
         }
         if self.every_arg:
             columns |= {
-                "op": self.names.codes(own("name")),
+                "op": self.names.codes(of_row("name")),
                 "stream": of_task("stream"),
-                "notify": self.names.numbers(own("notifyId")),
-                "transport": self.names.enum("ENUM_HCCL_TRANSPORT_TYPE", own("transportType")),
-                "data_type": self.names.enum("ENUM_HCCL_DATA_TYPE", own("dataType")),
+                "notify": self.names.numbers(of_row("notifyId")),
+                "transport": self.names.enum("ENUM_HCCL_TRANSPORT_TYPE", of_row("transportType")),
+                "data_type": self.names.enum("ENUM_HCCL_DATA_TYPE", of_row("dataType")),
             }
         return PlaneTasks.of(len(rows), columns | self._bandwidth(known))
 

@@ -1,4 +1,4 @@
-"""Turns hccl_info, with a file for each run of an op, into communication ops and planes."""
+"""Communication ops and planes from hccl_info, which has a file for each run of an op."""
 
 from __future__ import annotations
 

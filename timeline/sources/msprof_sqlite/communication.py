@@ -1,4 +1,4 @@
-"""Turns msprof's transfers and ops into communication ops and their HCCL tasks on planes."""
+"""Communication ops and their HCCL tasks on planes, from the transfers and ops of msprof."""
 
 from __future__ import annotations
 
@@ -141,9 +141,9 @@ def _named(transfers: Transfers, ops: _Ops) -> Transfers:
     ops = ops.take(ops.connection != NO_ID)
     row = Lookup({"connection": ops.connection}, "connection").find(transfers.connection)
 
-    def filled(own: Codes, of_op: Codes) -> Codes:
+    def filled(codes: Codes, of_op: Codes) -> Codes:
         # The row of no op lies behind the others.
-        return np.where(own == NO_NAME, np.append(of_op, np.int32(NO_NAME))[row], own)
+        return np.where(codes == NO_NAME, np.append(of_op, np.int32(NO_NAME))[row], codes)
 
     return replace(
         transfers, op=filled(transfers.op, ops.name), group=filled(transfers.group, ops.group)
@@ -164,7 +164,7 @@ def _spanned(transfers: Transfers, given: _Ops, listed: _Ops) -> _Ops:
     spanning = replace(groups, group=groups.group[spans])
     start_ns = spanning.least(rest.start_ns[spans])
     end_ns = spanning.most(rest.end_ns[spans])
-    own = rest.take(groups.first)
+    ops = rest.take(groups.first)
     known = Lookup(
         {
             "connection": listed.connection,
@@ -174,17 +174,17 @@ def _spanned(transfers: Transfers, given: _Ops, listed: _Ops) -> _Ops:
         },
         "connection",
     )
-    row = np.where(own.connection == NO_ID, -1, known.find(own.connection))
+    row = np.where(ops.connection == NO_ID, -1, known.find(ops.connection))
     return _Ops.of(
-        len(own),
+        len(ops),
         {
             "start_ns": start_ns,
             "end_ns": end_ns,
-            "name": own.op,
-            "group": own.group,
-            "connection": own.connection,
-            "turn": own.turn,
-            "graph": own.graph,
+            "name": ops.op,
+            "group": ops.group,
+            "connection": ops.connection,
+            "turn": ops.turn,
+            "graph": ops.graph,
             "count": known.of("count", row, NO_ID),
             "data_type": known.of("data_type", row, NO_NAME),
             "algorithm": known.of("algorithm", row, NO_NAME),

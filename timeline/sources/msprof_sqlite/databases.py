@@ -1,4 +1,4 @@
-"""Turns the directories of a device and its host into the tables that msprof parsed into them."""
+"""The databases that msprof parsed for a device and its host, opened when they are asked for."""
 
 from __future__ import annotations
 
@@ -35,7 +35,11 @@ class ParsedDatabases:
         return self._table(self.device / file, names, None)
 
     def of_host(self, file: str, *names: str, where: Mapping[str, int] | None = None) -> LooseTable:
-        """The same in the host's databases, only rows that hold these numbers."""
+        """The first of the host's tables that is there, only rows that hold these numbers.
+
+        Raises:
+            SourceError: the file is no SQLite database.
+        """
         return self._table(self.host / file, names, where)
 
     def _table(

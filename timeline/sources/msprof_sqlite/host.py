@@ -1,4 +1,4 @@
-"""Turns msprof's host tables into calls and marks, with arrows to what they launched."""
+"""Calls and marks from msprof's host tables, with arrows to what they launched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns the databases that msprof parsed a capture into, and never exported, into records."""
+"""Reads the databases that msprof parsed a capture into and never exported."""
 
 from __future__ import annotations
 
@@ -70,7 +70,11 @@ class ParsedSource:
         return (*sorted(self.device.glob("*.db")), *sorted(self.host.glob("*.db")))
 
     def read(self, wanted: Wanted) -> Records:
-        """See `Source.read`."""
+        """Read at least what is wanted.
+
+        Raises:
+            SourceError: a file cannot be read.
+        """
         clock = read_device_clocks(self.device.parent, self.host.parent, self.clock.wall_offset_ns)
         device = NO_ID if self.identity.device is None else self.identity.device
         with open_parsed(self.device, self.host) as databases:

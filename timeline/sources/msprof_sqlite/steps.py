@@ -1,4 +1,4 @@
-"""Turns msprof's tables of the step trace into steps and their parts."""
+"""Steps and their parts from msprof's tables of the step trace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns msprof's AscendTask and the operators of its host into device tasks."""
+"""Device tasks from msprof's AscendTask and the operators of its host."""
 
 from __future__ import annotations
 
@@ -134,9 +134,9 @@ def _kinds(host: Codes, device: Codes, strings: StringPool) -> Codes:
 
 def task_keys(tasks: Tasks, ids: dict[str, Int64], table: LooseTable) -> tuple[Int64, Int64]:
     """Keys of tasks, and of the rows of a table that names them, by the ids that both hold."""
-    own = dict(zip(_IDS, (tasks.stream, tasks.task, tasks.batch, tasks.context), strict=True))
+    of_tasks = dict(zip(_IDS, (tasks.stream, tasks.task, tasks.batch, tasks.context), strict=True))
     held = [name for name in _IDS if table.has(name)]
-    return common_keys([own[name] for name in held], [ids[name] for name in held])
+    return common_keys([of_tasks[name] for name in held], [ids[name] for name in held])
 
 
 def task_ids(table: LooseTable) -> dict[str, Int64]:
@@ -174,20 +174,20 @@ def described(
         ]
         tasks = replace(tasks, compute=by_type[0] | by_type[1])
         return _typed(_with_kernel_names(tasks, launched, strings))
-    own = _Operators(operators, strings, named=named, every_arg=every_arg)
-    key, of_operator = task_keys(tasks, own.ids, operators)
+    named_operators = _Operators(operators, strings, named=named, every_arg=every_arg)
+    key, of_operator = task_keys(tasks, named_operators.ids, operators)
     row = Lookup({"key": of_operator}, "key").find(key)
     has, at = row >= 0, np.maximum(row, 0)
 
     found_texts = {}
     for column, name in _TEXTS.items():
-        if column in own.texts:
-            values = own.texts[column][at]
+        if column in named_operators.texts:
+            values = named_operators.texts[column][at]
             found_texts[name] = np.where(has & (values != NO_NAME), values, getattr(tasks, name))
     return replace(
         tasks,
-        blocks=np.where(has, own.blocks[at], NO_ID),
-        compute=has & own.computes[at],
+        blocks=np.where(has, named_operators.blocks[at], NO_ID),
+        compute=has & named_operators.computes[at],
         **found_texts,
     )
 

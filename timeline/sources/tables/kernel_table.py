@@ -1,4 +1,4 @@
-"""Turns kernel_details.csv and op_summary_*.csv into op types, shapes and what computes."""
+"""Reads kernel_details.csv and op_summary_*.csv: op types, shapes and what computes."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ def read_kernel_table(
         read_kernel_rows(TableFile(path), strings, wanted, damage)
         for path, damage in zip(paths, damages, strict=True)
     ]
-    omissions = tuple(own for damage in damages for own in damage.omissions(rank))
+    omissions = tuple(omission for damage in damages for omission in damage.omissions(rank))
     table = KernelTable.concat(parts)
     table = table.take(~table.communicates)
     if device is not None:

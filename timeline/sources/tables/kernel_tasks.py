@@ -1,4 +1,4 @@
-"""Turns rows of kernel tables into device tasks, communication ops and steps."""
+"""Device tasks, communication ops and steps from rows of kernel tables."""
 
 from __future__ import annotations
 
@@ -36,27 +36,27 @@ def tasks_of(rows: KernelTable, compute: Bool, strings: StringPool) -> Tasks:
     """The device tasks among rows, ordered by start."""
     order = np.argsort(rows.start_ns, kind="stable")
     order = order[~rows.is_op[order]]
-    own = rows.take(order)
+    tasks = rows.take(order)
     return Tasks.of(
-        len(own),
+        len(tasks),
         {
-            "start_ns": own.start_ns,
-            "end_ns": own.end_ns,
-            "device": own.device,
-            "stream": own.stream,
-            "task": own.task,
-            "context": own.context,
-            "graph": own.graph,
-            "iteration": own.iteration,
-            "name": np.where(own.name == NO_NAME, own.core, own.name),
-            "task_type": own.core,
-            "op_type": own.op_type,
-            "input_shapes": own.input_shapes,
-            "output_shapes": own.output_shapes,
-            "input_types": own.input_types,
-            "blocks": own.blocks,
+            "start_ns": tasks.start_ns,
+            "end_ns": tasks.end_ns,
+            "device": tasks.device,
+            "stream": tasks.stream,
+            "task": tasks.task,
+            "context": tasks.context,
+            "graph": tasks.graph,
+            "iteration": tasks.iteration,
+            "name": np.where(tasks.name == NO_NAME, tasks.core, tasks.name),
+            "task_type": tasks.core,
+            "op_type": tasks.op_type,
+            "input_shapes": tasks.input_shapes,
+            "output_shapes": tasks.output_shapes,
+            "input_types": tasks.input_types,
+            "blocks": tasks.blocks,
             "compute": compute[order],
-            "copy": are_of(COPY_TYPES, own.core, strings),
+            "copy": are_of(COPY_TYPES, tasks.core, strings),
         },
     )
 
@@ -74,11 +74,11 @@ def repeats(rows: KernelTable, kernels: KernelTable) -> tuple[Bool, Bool]:
     _, key = distinct_pairs(
         np.concatenate([rows.stream, placed.stream]), np.concatenate([rows.task, placed.task])
     )
-    own, of_kernels = key[: len(rows)], key[len(rows) :]
-    found: Bool = matching_rows(own, rows.start_ns, of_kernels, placed.start_ns) >= 0
+    of_rows, of_kernels = key[: len(rows)], key[len(rows) :]
+    found: Bool = matching_rows(of_rows, rows.start_ns, of_kernels, placed.start_ns) >= 0
     whole = np.zeros(len(rows), np.bool_)
     if len(placed):
-        at = following_rows(own, rows.start_ns, of_kernels, placed.start_ns)
+        at = following_rows(of_rows, rows.start_ns, of_kernels, placed.start_ns)
         whole = (at >= 0) & (placed.end_ns[at] <= rows.end_ns + MATCH_TOLERANCE_NS) & ~found
     if len(bare):
         at = matching_rows(
@@ -99,19 +99,19 @@ def ops_of(rows: KernelTable, strings: StringPool, groups: Mapping[str, str]) ->
     Args:
         groups: the id of the group of each op, by name, as far as it is known.
     """
-    own = rows.take(rows.is_op)
-    own = own.take(np.argsort(own.start_ns, kind="stable"))
-    label, called = _groups(own.name, strings, groups)
+    ops = rows.take(rows.is_op)
+    ops = ops.take(np.argsort(ops.start_ns, kind="stable"))
+    label, called = _groups(ops.name, strings, groups)
     return CommunicationOps.of(
-        len(own),
+        len(ops),
         {
-            "start_ns": own.start_ns,
-            "end_ns": own.end_ns,
+            "start_ns": ops.start_ns,
+            "end_ns": ops.end_ns,
             "group": label,
             "group_name": called,
-            "name": own.name,
-            "graph": own.graph,
-            "iteration": own.iteration,
+            "name": ops.name,
+            "graph": ops.graph,
+            "iteration": ops.iteration,
         },
     )
 

@@ -1,4 +1,4 @@
-"""Turns captures of which only tables are left (CSV) into records."""
+"""Reads captures of which only tables are left (CSV)."""
 
 from __future__ import annotations
 
@@ -97,15 +97,19 @@ class KernelTableSource:
         return tuple(path for name in names if (path := held_file(self.output, name)))
 
     def read(self, wanted: Wanted) -> Records:
-        """See `Source.read`."""
+        """Read at least what is wanted.
+
+        Raises:
+            SourceError: a file cannot be read.
+        """
         reading = _Reading(self.identity, self.several_devices, wanted)
         files = self._kernels(), self._tables("task_time")
         if not any(files):
             raise SourceError(self.output, "holds no kernel_details, op_summary or task_time now.")
         kernels, others = map(reading.rows, files)
         marked, parts = self._marked_steps(reading)
-        own = [steps_of(kernels), steps_of(others)]
-        steps = distinct_steps(Steps.concat([marked, *own]))
+        unmarked = [steps_of(kernels), steps_of(others)]
+        steps = distinct_steps(Steps.concat([marked, *unmarked]))
         records = reading.records(kernels, in_their_steps(others, steps), self._groups(reading))
         records = replace(records, steps=steps, parts=parts)
         return replace(

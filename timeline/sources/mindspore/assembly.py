@@ -1,4 +1,4 @@
-"""Turns tables that are read one after the other into the records of one rank."""
+"""Puts the records of one rank together from tables that are read one after the other."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from timeline.sources.mindspore.framework_table import describe_operators, read_
 from timeline.sources.mindspore.hccl_files import told_by
 from timeline.sources.mindspore.step_ticks import StepTicks
 
-__all__ = ["GrowingRecords", "main_graph", "with_iterations", "with_known_graphs"]
+__all__ = ["RecordsBuilder", "main_graph", "with_iterations", "with_known_graphs"]
 
 _Table = TypeVar("_Table", Tasks, CommunicationOps, PlaneTasks)
 
@@ -63,8 +63,8 @@ def with_known_graphs(table: _Table, steps: Steps) -> _Table:
     return replace(table, graph=graph)
 
 
-class GrowingRecords:
-    """The records of a profile whose steps name no graphs, while they grow."""
+class RecordsBuilder:
+    """Builds the records of a profile whose steps name no graphs, a table at a time."""
 
     def __init__(self, records: Records) -> None:
         self.records = records
