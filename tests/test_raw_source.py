@@ -46,7 +46,7 @@ from timeline.records.tables import (
 )
 from timeline.selection import DETAIL_LAYERS, Selection
 from timeline.sources.cann_raw.source import read_device_clock, read_device_info
-from timeline.sources.cann_raw.tasks import TaskMarks, matched
+from timeline.sources.cann_raw.tasks import TaskMarks, match_marks
 from timeline.sources.common.device_clock import Anchor, CounterClock, read_device_clocks
 from timeline.sources.finding.discovery import discover
 from timeline.sources.source import Source, Wanted
@@ -896,7 +896,7 @@ def test_any_bytes_are_read_or_refused(shelf: ProfileShelf, tmp_path: Path, layo
 def test_starts_and_ends_match_as_in_msprof(marks: list[tuple[int, int, bool]]) -> None:
     """The rule equals that of msprof: an end is of the last start before it, if that is open."""
     key, ticks, is_end = zip(*marks, strict=True) if marks else ((), (), ())
-    found = matched(
+    found = match_marks(
         TaskMarks(
             np.array(key, np.uint64),
             np.array(ticks, np.uint64),

@@ -30,16 +30,16 @@ from timeline.records.task_kinds import COPY_TYPES, compute_by_type
 from timeline.sources.cann_raw.slices import (
     RecordReader,
     UInt64,
-    log_slices,
-    missing_slices,
-    other_logs,
+    find_missing_slices,
+    find_other_logs,
+    select_slices,
     slices_in,
 )
-from timeline.sources.cann_raw.steps import graphs_of, read_step_trace, track_log
+from timeline.sources.cann_raw.steps import find_graphs, read_step_trace, track_log
 from timeline.sources.cann_raw.tasks import (
     SUBTASK,
     SUBTASK_TYPES,
-    Intervals,
+    TaskIntervals,
     TaskLog,
     hwts_log,
     read_intervals,
@@ -176,7 +176,7 @@ class _Reader:
         self.knows_streams = True
 
     def _open(self, name: str) -> Sequence[Path]:
-        return log_slices(self.slices, name)
+        return select_slices(self.slices, name)
 
     def read_tasks(self, log: TaskLog) -> None:
         """Read a log of tasks."""
@@ -203,7 +203,7 @@ class _Reader:
         self.others += trace.others
         self.steps, self.parts = trace.steps, trace.parts
 
-    def _tasks(self, log: TaskLog, found: Intervals) -> Tasks:
+    def _tasks(self, log: TaskLog, found: TaskIntervals) -> Tasks:
         count = len(found.key)
         stream, task, context = (ids.astype(np.int64) for ids in log.ids(found.key))
         inside = found.key & SUBTASK != 0
@@ -234,7 +234,9 @@ class _Reader:
             },
         )
 
-    def _names(self, log: TaskLog, found: Intervals, kind: np.ndarray, types: list[str]) -> Codes:
+    def _names(
+        self, log: TaskLog, found: TaskIntervals, kind: np.ndarray, types: list[str]
+    ) -> Codes:
         """What is known of each task, as its name: ids and type."""
         if not self.named:
             return constant(NO_NAME, len(kind), np.int32)
@@ -273,7 +275,7 @@ class _Reader:
             *left_out(whole, self.rank, OmissionCode.FFTS_WHOLE, loss=False),
             *left_out(others, self.rank, OmissionCode.NOT_DRAWN, loss=False),
         )
-        graph, several = graphs_of(tasks.start_ns, self.steps)
+        graph, several = find_graphs(tasks.start_ns, self.steps)
         return Records(
             self.rank,
             self.strings,
@@ -308,10 +310,10 @@ class _Reader:
             )
         if several:
             found.append(f"{several} tasks start in steps of several graphs and count for none.")
-        missing = missing_slices(self.slices)
+        missing = find_missing_slices(self.slices)
         if missing:
             found.append(f"slices are missing: {', '.join(missing)}.")
-        others = other_logs(self.source.data)
+        others = find_other_logs(self.source.data)
         if others:
             found.append(f"raw logs that are not read: {', '.join(others)}.")
         return [f"rank {self.rank}: {text}" for text in found]

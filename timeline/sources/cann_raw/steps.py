@@ -20,10 +20,10 @@ from timeline.records.tables import (
     StepParts,
     Steps,
 )
-from timeline.sources.cann_raw.slices import Log, RecordArray, RecordReader, UInt64, layout
+from timeline.sources.cann_raw.slices import Log, RecordArray, RecordReader, UInt64, record_layout
 from timeline.sources.common.damage import left_out
 
-__all__ = ["StepTags", "StepTrace", "graphs_of", "read_step_trace", "track_log"]
+__all__ = ["StepTags", "StepTrace", "find_graphs", "read_step_trace", "track_log"]
 
 _START, _END, _FORWARD, _BACKWARD, _ITERATION_END = 0, 1, 2, 3, 4
 _REDUCE, _GET_NEXT, _STEP_START, _STEP_END = 10_000, 20_000, 60_000, 60_001
@@ -223,8 +223,8 @@ _ROWS = 1 << 16
 _HIGHEST_ID = np.uint64(1 << 62)
 
 _HEAD = {"kind": (1, "u1"), "ticks": (8, "<u8"), "index": (16, "<u8"), "graph": (24, "<u8")}
-_RECORD = layout(40, **_HEAD, stream=(32, "<u2"), tag=(36, "<u2"))
-_RECORD_V6 = layout(40, **_HEAD, tag=(32, "<u2"), stream=(34, "<u2"))
+_RECORD = record_layout(40, **_HEAD, stream=(32, "<u2"), tag=(36, "<u2"))
+_RECORD_V6 = record_layout(40, **_HEAD, tag=(32, "<u2"), stream=(34, "<u2"))
 
 
 def track_log(*, is_v6: bool) -> Log:
@@ -328,7 +328,7 @@ def _marks(records: RecordArray, moments_ns: Callable[[UInt64], Int64]) -> _Mark
     )
 
 
-def graphs_of(start_ns: Int64, steps: Steps) -> tuple[Int64, int]:
+def find_graphs(start_ns: Int64, steps: Steps) -> tuple[Int64, int]:
     """The graph that runs when each task starts, and how many tasks start while several do.
 
     Records of tasks name no graph. A task that starts outside all steps of graphs, or in steps of

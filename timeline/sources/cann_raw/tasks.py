@@ -10,15 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.columns.columns import Bool, Columns, Pile, Rows, column
-from timeline.sources.cann_raw.slices import Log, RecordArray, RecordReader, UInt64, layout
+from timeline.sources.cann_raw.slices import Log, RecordArray, RecordReader, UInt64, record_layout
 
 __all__ = [
     "SUBTASK",
-    "Intervals",
+    "TaskIntervals",
     "TaskLog",
     "TaskMarks",
     "hwts_log",
-    "matched",
+    "match_marks",
     "read_intervals",
     "stars_log",
 ]
@@ -45,7 +45,7 @@ class TaskMarks(Columns):
 
 
 @dataclass(frozen=True)
-class Intervals:
+class TaskIntervals:
     """Tasks that started and ended, and how many did only one of both.
 
     start_ticks, end_ticks, key, kind: (n,), in order of key and start; others: records of the log
@@ -153,7 +153,7 @@ SUBTASK_TYPES = {
 }
 """Of the sub-tasks of an FFTS+ task."""
 
-_HWTS = layout(
+_HWTS = record_layout(
     64,
     head=(0, "u1"),
     kind=(1, "u1"),
@@ -172,7 +172,7 @@ _STARS_FIELDS = {
     "context": (18, "<u2"),
     "thread": (22, "<u2"),
 }
-_STARS, _STARS_V6 = layout(64, **_STARS_FIELDS), layout(32, **_STARS_FIELDS)
+_STARS, _STARS_V6 = record_layout(64, **_STARS_FIELDS), record_layout(32, **_STARS_FIELDS)
 _TASK_START, _TASK_END = 0, 1
 _SUBTASK_START, _SUBTASK_END = 0b100010, 0b100011
 
@@ -255,7 +255,7 @@ def _expanded_ids(stream: UInt16, task: UInt16, kind: npt.NDArray[Any]) -> tuple
     )
 
 
-def read_intervals(log: TaskLog, reader: RecordReader) -> Intervals:
+def read_intervals(log: TaskLog, reader: RecordReader) -> TaskIntervals:
     """Read a log, block by block, and match its starts and ends.
 
     Raises:
@@ -267,10 +267,10 @@ def read_intervals(log: TaskLog, reader: RecordReader) -> Intervals:
         marks = log.marks(records)
         others += len(records) - len(marks)
         pile.add(marks)
-    return matched(pile.joined(), others)
+    return match_marks(pile.joined(), others)
 
 
-def matched(marks: TaskMarks, others: int = 0) -> Intervals:
+def match_marks(marks: TaskMarks, others: int = 0) -> TaskIntervals:
     """Match starts and ends: an end belongs to the start right before it with the same ids.
 
     So a start that another one follows has lost its end, as msprof has it too. Records of one
@@ -281,7 +281,7 @@ def matched(marks: TaskMarks, others: int = 0) -> Intervals:
     found = np.flatnonzero(~is_end[:-1] & is_end[1:] & (key[:-1] == key[1:]))
     starts, ends = order[found], order[found + 1]
     last = int(np.count_nonzero(is_end))
-    return Intervals(
+    return TaskIntervals(
         marks.ticks[starts],
         marks.ticks[ends],
         marks.key[starts],

@@ -14,7 +14,7 @@ from timeline.records.tables import NO_TIME, Omission, OmissionCode
 from timeline.sources.common.counters import SIZES, CounterBuilder, name_of, unit_of
 from timeline.sources.common.damage import Damage, left_out
 from timeline.sources.common.decimals import interval_ns, moments_ns
-from timeline.sources.companions.memory_tables import rows_of_device
+from timeline.sources.companions.memory_tables import select_device_rows
 from timeline.sources.decoders.csv_blocks import NOT_GIVEN, Block, RowShape, read_blocks
 from timeline.sources.decoders.sqlite import Database
 
@@ -134,7 +134,7 @@ def _of_block(block: Block, device: int | None, damage: Damage) -> _Allocations:
         lengths = [b"N/A" if cell in NOT_GIVEN else cell.encode() for cell in block.texts(_HELD)]
         _, given_back_ns = interval_ns(taken, lengths)
     size_bytes = block.reals(size)[0] * SIZES[unit_of(size)]
-    wanted = rows_of_device(block, device)
+    wanted = select_device_rows(block, device)
     good = are_sound(size_bytes, taken_ns, given_back_ns)
     damage.add_lines(f"rows {UNSOUND}", block.lines[wanted & ~good])
     wanted &= good

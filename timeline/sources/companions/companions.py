@@ -13,7 +13,7 @@ from pathlib import Path
 from timeline.records.tables import Records
 from timeline.records.vendor import UnusedFile
 from timeline.selection import Layer
-from timeline.sources.companions.host_files import host_files, own_operators
+from timeline.sources.companions.host_files import find_cpu_operators, find_host_files
 from timeline.sources.companions.kinds import UNUSED_OF_MINDSPORE, Use, kind_of, kinds_for
 from timeline.sources.files.newest_export import newest_of
 from timeline.sources.files.opened import held_file, named_files
@@ -133,7 +133,7 @@ class WithCompanionFiles:
     def files(self) -> tuple[Path, ...]:
         """Those of the capture, and its companions."""
         tables = [path for paths in self._tables(*Use).values() for path in paths]
-        hosts = host_files(self.hosts, self.identity.rank).values()
+        hosts = find_host_files(self.hosts, self.identity.rank).values()
         return tuple(dict.fromkeys((*self.main.files, *tables, *hosts)))
 
     def read(self, wanted: Wanted) -> Records:
@@ -152,8 +152,8 @@ class WithCompanionFiles:
             from timeline.sources.companions.measures import with_measures
 
             records = with_measures(records, measures, device)
-        files = host_files(self.hosts, self.identity.rank)
-        if files or len(own_operators(records)):
+        files = find_host_files(self.hosts, self.identity.rank)
+        if files or len(find_cpu_operators(records)):
             from timeline.sources.companions.mindspore_host import with_mindspore_host
 
             records = with_mindspore_host(records, files, self.hosts, self.clock, wanted)

@@ -17,7 +17,7 @@ from timeline.sources.common.device_clock import start_info_offset_ns
 from timeline.sources.decoders.json_values import read_json
 from timeline.sources.source import Clock
 
-__all__ = ["HostClock", "host_clock"]
+__all__ = ["HostClock", "read_host_clock"]
 
 
 @dataclass
@@ -70,7 +70,7 @@ class HostClock:
         return self.steady_ns - self.raw_ns
 
 
-def host_clock(
+def read_host_clock(
     records: Records, clock: Clock, directories: tuple[Path, ...]
 ) -> tuple[HostClock, list[Omission]]:
     """What the capture's clock and the files around it tell; files that tell nothing are counted.

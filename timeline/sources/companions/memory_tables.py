@@ -25,7 +25,7 @@ from timeline.sources.common.damage import Damage, left_out
 from timeline.sources.common.decimals import moments_ns
 from timeline.sources.decoders.csv_blocks import Block, RowShape, read_blocks
 
-__all__ = ["read_sample_table", "rows_of_device"]
+__all__ = ["read_sample_table", "select_device_rows"]
 
 _TIMES = ("Timestamp(us)", "timestamp(us)", "Start Time(us)")
 DEVICES = ("Device_id", "Device Type", "Device")
@@ -62,7 +62,7 @@ class _Reading:
             if not time:
                 raise SourceError(damage.path, f"has no column {_TIMES[0]}.")
             time_ns = moments_ns(block.cells(time))
-            wanted = rows_of_device(block, self.device)
+            wanted = select_device_rows(block, self.device)
             label = block.positions(self.table.ids[0], self.labels)
             twins = [self.labels[text] for text in self.twins if text in self.labels]
             repeated = wanted & np.isin(label, twins)
@@ -120,7 +120,7 @@ def _first_of(names: Sequence[str], block: Block) -> str:
     return next((name for name in names if name in block), "")
 
 
-def rows_of_device(block: Block, device: int | None) -> Bool:
+def select_device_rows(block: Block, device: int | None) -> Bool:
     """Rows of a device, all of them without one; a row that names none belongs to all."""
     where = _first_of(DEVICES, block)
     if device is None or not where:

@@ -18,8 +18,8 @@ from timeline.selection import Layer
 from timeline.sources.common.counters import CounterBuilder
 from timeline.sources.common.damage import Damage, left_out, unread
 from timeline.sources.companions.cpu_operators import read_cpu_operators
-from timeline.sources.companions.host_clock import HostClock, host_clock
-from timeline.sources.companions.host_files import own_operators
+from timeline.sources.companions.host_clock import HostClock, read_host_clock
+from timeline.sources.companions.host_files import find_cpu_operators
 from timeline.sources.companions.host_stages import HostStages, read_host_stages, read_host_timeline
 from timeline.sources.companions.minddata import read_cpu_use, read_queue_sizes, read_queue_trace
 from timeline.sources.decoders.csv_blocks import RowShape, read_blocks
@@ -46,8 +46,8 @@ def with_mindspore_host(
         files: those of `host_files`.
         directories: where they, and what tells of the clocks of the host, may lie.
     """
-    own_rows = own_operators(records)
-    clock_of_host, omissions = host_clock(records, clock, directories)
+    own_rows = find_cpu_operators(records)
+    clock_of_host, omissions = read_host_clock(records, clock, directories)
     reading = _Reading(records, files, clock_of_host, omissions=omissions)
     if len(own_rows):
         records = _moved(records, own_rows, clock_of_host)

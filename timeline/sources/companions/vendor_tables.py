@@ -13,7 +13,7 @@ from timeline.records.tables import NO_ID
 from timeline.records.vendor import Measure, VendorFigures
 from timeline.sources.common.damage import Damage
 from timeline.sources.common.overlap_analysis import MEASURES
-from timeline.sources.companions.memory_tables import rows_of_device
+from timeline.sources.companions.memory_tables import select_device_rows
 from timeline.sources.decoders.csv_blocks import Block, read_blocks
 from timeline.sources.decoders.sqlite import Database
 
@@ -49,7 +49,7 @@ def read_step_sums(
     parts = []
     for block in read_blocks(path, None, tuple(MEASURES), damage):
         steps = next((block.integers(name, NO_ID) for name in _STEPS if name in block), None)
-        of_device = rows_of_device(block, device)
+        of_device = select_device_rows(block, device)
         if steps is None:
             steps = np.full(len(block), NO_ID)
         values = {}
@@ -115,7 +115,7 @@ def read_operator_sums(
     counts: dict[str, int] = {}
     for path in paths:
         for block in read_blocks(path, None, _OPERATOR_COLUMNS, damage):
-            of_device = rows_of_device(block, device)
+            of_device = select_device_rows(block, device)
             for name, count, total_ns in _operator_sums(block, of_device, damage):
                 sums[name] = sums.get(name, 0) + total_ns
                 counts[name] = counts.get(name, 0) + count

@@ -42,7 +42,11 @@ from timeline.sources.common.overlap_analysis import TABLE, overlap_of_table
 from timeline.sources.companions.kinds import UNUSED_TABLES
 from timeline.sources.companions.vendor_overlap import overlap_figures
 from timeline.sources.database.counters import read_counters
-from timeline.sources.database.counting import communication_rule, free_rule, own_step_sums
+from timeline.sources.database.counting import (
+    find_communication_rule,
+    find_free_rule,
+    read_communication_sums,
+)
 from timeline.sources.database.host import read_cann_calls, read_host
 from timeline.sources.database.names import DatabaseNames
 from timeline.sources.decoders.joins import Lookup, covering_parents, values_at
@@ -161,12 +165,12 @@ class _Reader:
         return Layer.COMMUNICATION in self.layers or self.communication_rule.of_tasks
 
     def _communication_rule(self) -> CommunicationRule:
-        own_ns: dict[int, int] = {}
+        step_sums_ns: dict[int, int] = {}
         try:
-            own_ns = own_step_sums(self.database.path)
+            step_sums_ns = read_communication_sums(self.database.path)
         except SourceError as error:
             self.warnings.append(f"rank {self.rank}: {error}")
-        return communication_rule(self.database, own_ns)
+        return find_communication_rule(self.database, step_sums_ns)
 
     def _warnings(self) -> tuple[str, ...]:
         found = [self.remark] if self.remark else []
@@ -209,7 +213,7 @@ class _Reader:
         if self.database.is_lost("TASK"):
             raise SourceError(self.database.path, "the table TASK is damaged from its first page.")
         types = self.names.by_id
-        self.free_rule = free_rule(self.database, raw, types, self.own_overlap)
+        self.free_rule = find_free_rule(self.database, raw, types, self.own_overlap)
         copying = [number for number, name in types.items() if name in COPY_TYPES]
         row = compute.find(raw["globalTaskId"])
         stays = ~covering_parents(_unnamed_tasks(raw, row))

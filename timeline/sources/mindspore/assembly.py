@@ -21,15 +21,15 @@ from timeline.records.tables import (
 )
 from timeline.sources.common.damage import Damage, left_out
 from timeline.sources.mindspore.framework_table import describe_operators, read_framework_table
-from timeline.sources.mindspore.hccl_files import told_by
+from timeline.sources.mindspore.hccl_files import find_told
 from timeline.sources.mindspore.step_ticks import StepTicks
 
-__all__ = ["RecordsBuilder", "main_graph", "with_iterations", "with_known_graphs"]
+__all__ = ["RecordsBuilder", "find_main_graph", "with_iterations", "with_known_graphs"]
 
 _Table = TypeVar("_Table", Tasks, CommunicationOps, PlaneTasks)
 
 
-def main_graph(tasks: Tasks, steps: Steps) -> int:
+def find_main_graph(tasks: Tasks, steps: Steps) -> int:
     """The graph that a step trace is of: the one with most tasks inside its steps.
 
     NO_GRAPH where no task names a graph.
@@ -98,9 +98,9 @@ class RecordsBuilder:
         """Put ops to those there are, one of each that is told twice: the older, or the better."""
         old = self.records.ops
         if better:
-            old = old.take(~told_by(old, ops))
+            old = old.take(~find_told(old, ops))
         else:
-            ops = ops.take(~told_by(ops, old))
+            ops = ops.take(~find_told(ops, old))
         self.records = replace(self.records, ops=CommunicationOps.concat([old, ops]))
 
     def describe(self, path: Path) -> None:
@@ -124,7 +124,7 @@ class RecordsBuilder:
         """The records, with graphs on which tasks, ops and steps agree."""
         records, ticks = self.records, self._ticks
         tasks, ops, planes = records.tasks, records.ops, records.planes
-        main = main_graph(tasks, ticks.steps)
+        main = find_main_graph(tasks, ticks.steps)
         if (ticks.steps.graph == NO_GRAPH).all():
             ticks = ticks.of_graph(main)
             tasks = with_iterations(tasks, ticks.steps, main)

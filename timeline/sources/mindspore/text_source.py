@@ -26,7 +26,7 @@ from timeline.sources.mindspore.assembly import RecordsBuilder
 from timeline.sources.mindspore.device_rows import read_aicpu_rows, read_device_rows
 from timeline.sources.mindspore.display import Display, names_its_rows, read_display
 from timeline.sources.mindspore.display_limit import CutOff, cut_off_by_limit
-from timeline.sources.mindspore.hccl_files import hccl_files, read_hccl_files
+from timeline.sources.mindspore.hccl_files import find_hccl_files, read_hccl_files
 from timeline.sources.mindspore.step_ticks import StepTicks, read_step_ticks
 from timeline.sources.source import Clock, Identity, Wanted
 from timeline.sources.trace_json.reader import TraceFiles, read_trace
@@ -78,7 +78,7 @@ class MindSporeTextSource:
         return (*named, *self._hccl_files())
 
     def _hccl_files(self) -> tuple[Path, ...]:
-        return hccl_files(self.directory, self.number, lambda: text_ids(self.directory))
+        return find_hccl_files(self.directory, self.number, lambda: text_ids(self.directory))
 
     def _file(self, name: str) -> Path | None:
         return held_file(self.directory, name.format(self.number))

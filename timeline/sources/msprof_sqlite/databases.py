@@ -12,7 +12,7 @@ from timeline.sources.common.damage import left_out
 from timeline.sources.decoders.sqlite import Database, open_database
 from timeline.sources.decoders.sqlite_loose import LooseTable
 
-__all__ = ["TASKS", "ParsedDatabases", "open_parsed"]
+__all__ = ["TASKS", "ParsedDatabases", "open_parsed_databases"]
 
 TASKS = "ascend_task.db"
 """The one database without which there is nothing to read."""
@@ -69,7 +69,7 @@ class ParsedDatabases:
 
 
 @contextmanager
-def open_parsed(device: Path, host: Path) -> Iterator[ParsedDatabases]:
+def open_parsed_databases(device: Path, host: Path) -> Iterator[ParsedDatabases]:
     """Open the databases below two directories as they are needed.
 
     Raises:

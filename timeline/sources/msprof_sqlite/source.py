@@ -37,10 +37,10 @@ from timeline.sources.common.device_clock import DeviceClocks, read_device_clock
 from timeline.sources.decoders.joins import Lookup, covering_parents
 from timeline.sources.msprof_sqlite.communication import Communication, read_communication
 from timeline.sources.msprof_sqlite.counters import read_counters
-from timeline.sources.msprof_sqlite.databases import ParsedDatabases, open_parsed
+from timeline.sources.msprof_sqlite.databases import ParsedDatabases, open_parsed_databases
 from timeline.sources.msprof_sqlite.host import launch_arrows, read_calls, read_marks
 from timeline.sources.msprof_sqlite.steps import ParsedSteps, read_steps
-from timeline.sources.msprof_sqlite.tasks import DeviceTasks, described, read_device_tasks
+from timeline.sources.msprof_sqlite.tasks import DeviceTasks, describe_tasks, read_device_tasks
 from timeline.sources.msprof_sqlite.transfers import read_transfers
 from timeline.sources.source import SQLITE, Clock, Identity, Wanted
 
@@ -77,7 +77,7 @@ class ParsedSource:
         """
         clock = read_device_clocks(self.device.parent, self.host.parent, self.clock.wall_offset_ns)
         device = NO_ID if self.identity.device is None else self.identity.device
-        with open_parsed(self.device, self.host) as databases:
+        with open_parsed_databases(self.device, self.host) as databases:
             return _Reader(databases, clock, self.identity.rank, device, wanted).records()
 
 
@@ -182,7 +182,7 @@ class _Reader:
                 self._warn(remark)
         elif len(operators) and not operators.has("batch_id"):
             self._warn("operators have no batch_id; a task id used again keeps its first name.")
-        return described(
+        return describe_tasks(
             found,
             operators,
             launched,

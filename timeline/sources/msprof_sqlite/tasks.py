@@ -19,10 +19,10 @@ from timeline.sources.decoders.sqlite_loose import LooseTable
 
 __all__ = [
     "DeviceTasks",
-    "described",
+    "build_task_keys",
+    "describe_tasks",
     "read_device_tasks",
     "task_ids",
-    "task_keys",
 ]
 
 """Connection of a task that no call launched, as newer versions write it; older ones write -1."""
@@ -132,7 +132,7 @@ def _kinds(host: Codes, device: Codes, strings: StringPool) -> Codes:
     return np.where(np.isin(host, np.array(vague, np.int32)), device, host)
 
 
-def task_keys(tasks: Tasks, ids: dict[str, Int64], table: LooseTable) -> tuple[Int64, Int64]:
+def build_task_keys(tasks: Tasks, ids: dict[str, Int64], table: LooseTable) -> tuple[Int64, Int64]:
     """Keys of tasks, and of the rows of a table that names them, by the ids that both hold."""
     of_tasks = dict(zip(_IDS, (tasks.stream, tasks.task, tasks.batch, tasks.context), strict=True))
     held = [name for name in _IDS if table.has(name)]
@@ -144,7 +144,7 @@ def task_ids(table: LooseTable) -> dict[str, Int64]:
     return table.integers(dict.fromkeys(_IDS, NO_ID) | {"context_id": NO_CONTEXT})
 
 
-def described(
+def describe_tasks(
     found: DeviceTasks,
     operators: LooseTable,
     launched: LooseTable,
@@ -175,7 +175,7 @@ def described(
         tasks = replace(tasks, compute=by_type[0] | by_type[1])
         return _typed(_with_kernel_names(tasks, launched, strings))
     named_operators = _Operators(operators, strings, named=named, every_arg=every_arg)
-    key, of_operator = task_keys(tasks, named_operators.ids, operators)
+    key, of_operator = build_task_keys(tasks, named_operators.ids, operators)
     row = Lookup({"key": of_operator}, "key").find(key)
     has, at = row >= 0, np.maximum(row, 0)
 
@@ -234,7 +234,7 @@ def _with_kernel_names(tasks: Tasks, launched: LooseTable, strings: StringPool) 
         return tasks
     ids = task_ids(launched)
     names = launched.texts(("kernel_name",), strings)["kernel_name"]
-    key, of_kernel = task_keys(tasks, ids, launched)
+    key, of_kernel = build_task_keys(tasks, ids, launched)
     row = Lookup({"key": of_kernel}, "key").find(key)
     name = names[np.maximum(row, 0)] if len(names) else tasks.name
     known = (row >= 0) & (name != NO_NAME) & tasks.compute

@@ -15,7 +15,7 @@ from timeline.records.tables import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME, Tasks
 from timeline.sources.decoders.joins import Lookup, ordinals
 from timeline.sources.decoders.sqlite_loose import LooseTable
 from timeline.sources.msprof_sqlite.databases import ParsedDatabases
-from timeline.sources.msprof_sqlite.tasks import task_ids, task_keys
+from timeline.sources.msprof_sqlite.tasks import build_task_keys, task_ids
 
 __all__ = ["Transfers", "read_transfers"]
 
@@ -107,7 +107,7 @@ def _of_host(
     """
     if not len(table) or not table.has("stream_id", "task_id"):
         return Transfers.empty(), len(table)
-    key, of_launch = task_keys(tasks, task_ids(table), table)
+    key, of_launch = build_task_keys(tasks, task_ids(table), table)
     row = Lookup({"key": of_launch}, "key").find(key)
     ran = np.flatnonzero(row >= 0)
     launched = row[ran]

@@ -22,17 +22,24 @@ from timeline.sources.files.opened import opened
 from timeline.sources.tables.kernel_table import (
     MATCH_TOLERANCE_NS,
     KernelTable,
-    following_rows,
-    matching_rows,
+    find_following_rows,
+    match_rows,
 )
 
-__all__ = ["in_their_steps", "ops_of", "read_groups", "repeats", "steps_of", "tasks_of"]
+__all__ = [
+    "build_ops",
+    "build_steps",
+    "build_tasks",
+    "find_repeats",
+    "read_groups",
+    "with_step_graphs",
+]
 
 _OP_NAME = re.compile(r".*hcom_\w+?__(\d+)_\d+_\d+")
 """An op's name holds the last digits of its group's id, its index there, and the iteration."""
 
 
-def tasks_of(rows: KernelTable, compute: Bool, strings: StringPool) -> Tasks:
+def build_tasks(rows: KernelTable, compute: Bool, strings: StringPool) -> Tasks:
     """The device tasks among rows, ordered by start."""
     order = np.argsort(rows.start_ns, kind="stable")
     order = order[~rows.is_op[order]]
@@ -61,7 +68,7 @@ def tasks_of(rows: KernelTable, compute: Bool, strings: StringPool) -> Tasks:
     )
 
 
-def repeats(rows: KernelTable, kernels: KernelTable) -> tuple[Bool, Bool]:
+def find_repeats(rows: KernelTable, kernels: KernelTable) -> tuple[Bool, Bool]:
     """Whether each row is one of the kernels, and whether it is the whole of one.
 
     Both name stream and task, but the kernel may go by another name; tables of level 0 name
@@ -75,13 +82,13 @@ def repeats(rows: KernelTable, kernels: KernelTable) -> tuple[Bool, Bool]:
         np.concatenate([rows.stream, placed.stream]), np.concatenate([rows.task, placed.task])
     )
     of_rows, of_kernels = key[: len(rows)], key[len(rows) :]
-    found: Bool = matching_rows(of_rows, rows.start_ns, of_kernels, placed.start_ns) >= 0
+    found: Bool = match_rows(of_rows, rows.start_ns, of_kernels, placed.start_ns) >= 0
     whole = np.zeros(len(rows), np.bool_)
     if len(placed):
-        at = following_rows(of_rows, rows.start_ns, of_kernels, placed.start_ns)
+        at = find_following_rows(of_rows, rows.start_ns, of_kernels, placed.start_ns)
         whole = (at >= 0) & (placed.end_ns[at] <= rows.end_ns + MATCH_TOLERANCE_NS) & ~found
     if len(bare):
-        at = matching_rows(
+        at = match_rows(
             np.zeros(len(rows), np.int64),
             rows.start_ns,
             np.zeros(len(bare), np.int64),
@@ -91,7 +98,9 @@ def repeats(rows: KernelTable, kernels: KernelTable) -> tuple[Bool, Bool]:
     return found, whole
 
 
-def ops_of(rows: KernelTable, strings: StringPool, groups: Mapping[str, str]) -> CommunicationOps:
+def build_ops(
+    rows: KernelTable, strings: StringPool, groups: Mapping[str, str]
+) -> CommunicationOps:
     """The communication ops among rows, ordered by start.
 
     Groups are numbered in order of their first op, as exports and databases do.
@@ -133,7 +142,7 @@ def _groups(names: Codes, strings: StringPool, groups: Mapping[str, str]) -> tup
     return pairs[:, 0].copy(), pairs[:, 1].copy()
 
 
-def steps_of(rows: KernelTable) -> Steps:
+def build_steps(rows: KernelTable) -> Steps:
     """Steps of rows that name theirs: from the first start to the last end of each.
 
     A step that runs several graphs is one step of each, as everywhere.
@@ -151,7 +160,7 @@ def steps_of(rows: KernelTable) -> Steps:
     )
 
 
-def in_their_steps(rows: KernelTable, steps: Steps) -> KernelTable:
+def with_step_graphs(rows: KernelTable, steps: Steps) -> KernelTable:
     """Rows without a graph get that of the step that they start in, where there is only one."""
     open_step, _ = only_open_at(rows.start_ns, steps.start_ns, steps.end_ns)
     found = (open_step >= 0) & (rows.graph == NO_GRAPH) & (rows.iteration == NO_ID)
