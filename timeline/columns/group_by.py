@@ -13,7 +13,7 @@ from timeline.columns.columns import Codes, Int64, Rows
 from timeline.columns.constant import is_constant
 from timeline.columns.distinct import distinct_values
 
-__all__ = ["Groups", "group_numbers", "groups_of", "numbered_by_first_row"]
+__all__ = ["Groups", "group_numbers", "groups_of", "turns_of"]
 
 _Integer = TypeVar("_Integer", bound=np.integer[Any])
 
@@ -65,20 +65,21 @@ def group_numbers(count: int, keys: Iterable[Int64 | Codes]) -> Int64:
     return group
 
 
-def numbered_by_first_row(
+def turns_of(
     values: npt.NDArray[_Integer],
-) -> tuple[npt.NDArray[_Integer], npt.NDArray[np.intp]]:
-    """The distinct values in order of their first rows, and the place of each row's among them.
+) -> tuple[npt.NDArray[_Integer], npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """The distinct values, ascending; the place of each row's among them; and the turn of each.
 
-    >>> found, place = numbered_by_first_row(np.array([7, 3, 7]))
-    >>> found.tolist(), place.tolist()
-    ([7, 3], [0, 1, 0])
+    The turn of a value is its number in the order of first rows.
+
+    >>> found, which, turn = turns_of(np.array([7, 3, 7]))
+    >>> found.tolist(), which.tolist(), turn.tolist()
+    ([3, 7], [1, 0, 1], [1, 0])
     """
     found, which = distinct_values(values)
-    order = np.argsort(_first_rows(which, len(found)))
-    place = np.empty(len(found), np.intp)
-    place[order] = np.arange(len(found))
-    return found[order], place[which]
+    turn = np.empty(len(found), np.intp)
+    turn[np.argsort(_first_rows(which, len(found)))] = np.arange(len(found))
+    return found, which, turn
 
 
 def _first_rows(group: Rows | Int64, groups: int) -> Rows:

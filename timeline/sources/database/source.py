@@ -10,7 +10,7 @@ import numpy as np
 
 from timeline.columns.columns import Bool, Codes, Float64, Int64, Rows, compacted
 from timeline.columns.constant import constant
-from timeline.columns.group_by import groups_of, numbered_by_first_row
+from timeline.columns.group_by import groups_of, turns_of
 from timeline.columns.spill import by_parts, kept
 from timeline.columns.strings import NO_NAME
 from timeline.errors import SourceError
@@ -411,8 +411,8 @@ class _Reader:
 
     def _groups(self, ids: Int64) -> tuple[Codes, Codes]:
         """Groups numbered in order of their first op, as exports to text do; and their names."""
-        found, which = numbered_by_first_row(ids)
-        for number in found.tolist():
+        found, which, turn = turns_of(ids)
+        for number in found[np.argsort(turn)].tolist():
             if number != NO_ID:
                 self.group_numbers.setdefault(number, len(self.group_numbers))
         labels = self.strings.codes(

@@ -9,7 +9,7 @@ import numpy as np
 
 from timeline.columns.columns import Codes, Columns, Int64, column
 from timeline.columns.distinct import distinct
-from timeline.columns.group_by import groups_of, numbered_by_first_row
+from timeline.columns.group_by import groups_of, turns_of
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.ids import IDS
 from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, CommunicationOps, PlaneTasks, Tasks
@@ -235,8 +235,8 @@ def _planes(transfers: Transfers, labels: Codes, *, every_arg: bool) -> PlaneTas
 
 def _labels(groups: Codes, strings: StringPool) -> Codes:
     """Groups numbered in the order in which they come first, as exports to text do."""
-    found, number = numbered_by_first_row(groups)
-    return strings.codes(f"Group {at}" for at in range(len(found)))[number]
+    _, which, turn = turns_of(groups)
+    return strings.codes(f"Group {number}" for number in turn.tolist())[which]
 
 
 class _GroupNames:
