@@ -1,18 +1,22 @@
-"""Groups of rows with equal keys, and one value for each group: a sum, the least, the greatest."""
+"""Groups of rows with equal keys: their numbers, and one value for each: a sum, an extreme."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from timeline.columns.columns import Bool, Codes, Int64, Rows
+from timeline.columns.constant import is_constant
 from timeline.columns.distinct import distinct_values
 from timeline.columns.spill import spillable
 
-__all__ = ["GroupBy", "GroupRuns", "group_by"]
+__all__ = ["GroupBy", "GroupRuns", "group_by", "group_numbers", "turns_of"]
+
+_Integer = TypeVar("_Integer", bound=np.integer[Any])
 
 
 @dataclass(frozen=True)
@@ -45,16 +49,44 @@ class GroupBy:
 
 
 def group_by(count: int, keys: Iterable[Int64 | Codes]) -> GroupBy:
-    """Group rows that are equal in all keys; keys are (count,) each, none is negative."""
-    group = np.zeros(count, np.int64)
+    """Group rows that are equal in all keys, (count,) each; without a key they are one group."""
+    group = group_numbers(count, keys)
     if not count:
         return GroupBy(group, np.empty(0, np.intp))
+    return GroupBy(group, _first_rows(group, int(group.max()) + 1))
+
+
+def group_numbers(count: int, keys: Iterable[Int64 | Codes]) -> Int64:
+    """The number of each row's group, (n,), in ascending order of the keys."""
+    group = np.zeros(count, np.int64)
     for key in keys:
-        _, number = distinct_values(key)
-        _, group = distinct_values(group * (int(number.max()) + 1) + number)
-    first = np.zeros(int(group.max()) + 1, np.intp)
-    first[group[::-1]] = np.arange(count)[::-1]
-    return GroupBy(group, first)
+        if not is_constant(key):
+            found, place = distinct_values(key)
+            _, group = distinct_values(group * len(found) + place)
+    return group
+
+
+def turns_of(
+    values: npt.NDArray[_Integer],
+) -> tuple[npt.NDArray[_Integer], npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """The distinct values, ascending; the place of each row's among them; and the turn of each.
+
+    The turn of a value is its number in the order of first rows.
+
+    >>> found, which, turn = turns_of(np.array([7, 3, 7]))
+    >>> found.tolist(), which.tolist(), turn.tolist()
+    ([3, 7], [1, 0, 1], [1, 0])
+    """
+    found, which = distinct_values(values)
+    turn = np.empty(len(found), np.intp)
+    turn[np.argsort(_first_rows(which, len(found)))] = np.arange(len(found))
+    return found, which, turn
+
+
+def _first_rows(group: Rows | Int64, groups: int) -> Rows:
+    first = np.zeros(groups, np.intp)
+    first[group[::-1]] = np.arange(len(group))[::-1]
+    return first
 
 
 @dataclass(frozen=True)

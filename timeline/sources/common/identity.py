@@ -6,16 +6,14 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
-
-import orjson
 
 from timeline.errors import SourceError
 from timeline.records.tables import NO_ID
-from timeline.sources.common.counter_clock import counter_clock
 from timeline.sources.common.decimals import whole_number
+from timeline.sources.common.device_clock import hardware_log_clock, start_info_offset_ns
+from timeline.sources.decoders.json_values import read_json
 from timeline.sources.decoders.sqlite import Database, open_database
-from timeline.sources.files.opened import held_file, named_files, opened, plain_database, readable
+from timeline.sources.files.opened import held_file, named_files, plain_database, readable
 from timeline.sources.finding.captures import hardware_log_ids, step_ids, text_ids
 from timeline.sources.kineto.header import rank_of, read_name
 from timeline.sources.source import NUMBERED_LAYOUTS, Capture, Clock, Identity, Layout
@@ -29,8 +27,6 @@ __all__ = [
     "claims_of",
     "how_to_export",
     "raw_error",
-    "read_json",
-    "start_info_offset_ns",
 ]
 
 NOT_DISTRIBUTED = "not distributed"
@@ -152,7 +148,7 @@ def claims_of(capture: Capture, root: Root) -> list[Claim]:
             return [_of_numbered(capture, root, step_ids(capture.content))]
         case Layout.HARDWARE_LOG:
             claim = _of_numbered(capture, root, hardware_log_ids(capture.content))
-            return [replace(claim, clock=counter_clock(capture.content, capture.device))]
+            return [replace(claim, clock=hardware_log_clock(capture.content, capture.device))]
     evidence = _of_files(capture) + _of_names(capture, root) or _beside_text(capture)
     exported = capture.layout in (Layout.MINDSTUDIO, Layout.KERNEL_TABLE)
     several = exported and _device_count(capture.directory) > 1
@@ -311,22 +307,6 @@ def how_to_export(directory: Path) -> str:
     return f"Export it first: msprof --export=on --output={directory}"
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a small JSON object.
-
-    Raises:
-        SourceError: the file cannot be read or holds something else.
-    """
-    try:
-        with opened(path) as file:
-            value = orjson.loads(file.read())
-    except orjson.JSONDecodeError as error:
-        raise SourceError(path, f"is not valid JSON: {error.msg}.", offset=error.pos) from error
-    if not isinstance(value, dict):
-        raise SourceError(path, "holds no JSON object.")
-    return value
-
-
 def _of_names(capture: Capture, root: Root) -> list[Evidence]:
     """What the nearest directory named after a rank says.
 
@@ -372,20 +352,6 @@ def _wall_offset_ns(capture: Capture) -> int | None:
         if path is not None:
             return start_info_offset_ns(path)
     return None
-
-
-def start_info_offset_ns(path: Path) -> int | None:
-    """Wall time less the raw monotonic clock, as a start_info says; None where it does not.
-
-    Raises:
-        SourceError: the file cannot be read.
-    """
-    info = read_json(path)
-    begin_us = whole_number(info.get("collectionTimeBegin"))
-    monotonic_ns = whole_number(info.get("clockMonotonicRaw"))
-    if begin_us is None or monotonic_ns is None:
-        return None
-    return whole_number(begin_us * 1000 - monotonic_ns)
 
 
 def _of_kineto(capture: Capture, root: Root) -> Claim:

@@ -20,7 +20,8 @@ from timeline.columns.columns import (
     take,
 )
 from timeline.columns.constant import constant, is_constant
-from timeline.columns.distinct import dense_range, distinct, distinct_values
+from timeline.columns.distinct import dense_range, distinct
+from timeline.columns.group_by import group_numbers
 from timeline.records.tables import NO_CONTEXT, NO_ID, Tasks
 
 __all__ = [
@@ -160,13 +161,9 @@ def covering_parents(tasks: Tasks) -> Bool:
         tasks.stream,
         tasks.task,
     )
-    key = np.zeros(len(rows), np.int64)
-    for column in (tasks.device, tasks.stream, tasks.task):
-        if is_constant(column):
-            continue
-        ids = column[rows]
-        found_ids, place = distinct_values(ids)
-        _, key = distinct_values(key * len(found_ids) + place)
+    columns = (tasks.device, tasks.stream, tasks.task)
+    ids = (column[rows] for column in columns if not is_constant(column))
+    key = group_numbers(len(rows), ids)
     # A parent comes before a child that starts with it, so the next child is behind it.
     order = np.lexsort((is_child[rows], tasks.start_ns[rows], key))
     rows, key = rows[order], key[order]
@@ -191,10 +188,8 @@ def rows_in(values: Int64, wanted: Int64, *, invert: bool = False) -> Rows:
 def common_keys(left: Sequence[Int64], right: Sequence[Int64]) -> tuple[Int64, Int64]:
     """One key per row of two tables, equal where all the columns given of both are equal."""
     rows = len(left[0])
-    key = np.zeros(rows + len(right[0]), np.int64)
-    for one, other in zip(left, right, strict=True):
-        found, place = distinct_values(np.concatenate([one, other]))
-        _, key = distinct_values(key * len(found) + place)
+    both = (np.concatenate(pair) for pair in zip(left, right, strict=True))
+    key = group_numbers(rows + len(right[0]), both)
     return key[:rows].astype(np.int64), key[rows:].astype(np.int64)
 
 

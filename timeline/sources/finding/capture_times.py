@@ -11,7 +11,8 @@ from timeline.errors import SourceError
 from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.selection import Layer
 from timeline.sources.common.decimals import whole_number
-from timeline.sources.common.identity import INFO_NAME, Claim, read_json
+from timeline.sources.common.identity import INFO_NAME, Claim
+from timeline.sources.decoders.json_values import read_json
 from timeline.sources.decoders.sqlite import open_database
 from timeline.sources.files.opened import held_file, named_files
 from timeline.sources.formats import source_of
