@@ -9,7 +9,7 @@ trap 'rm -rf "$copy"' EXIT
 cp -r timeline tests examples pyproject.toml "$copy"
 cd "$copy"
 include=$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["include"])')
-for module in encoders/_wire sources/_rows sources/_scanner; do
+for module in encoders/_wire sources/decoders/_rows sources/decoders/_scanner; do
     gcc -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -shared -fPIC \
         -Wall -Wextra -Wno-unused-parameter -DPy_LIMITED_API=0x030A0000 "-I$include" \
         "timeline/$module.c" -o "timeline/$module.abi3.so"

@@ -22,11 +22,12 @@ from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.records.tables import FlowEnd, Records
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Layer
+from timeline.sources.decoders import json_events, scanner
+from timeline.sources.decoders.scanner import EventScanner, is_compiled
 from timeline.sources.source import Wanted
-from timeline.sources.trace_json import json_events, reader, scanner
-from timeline.sources.trace_json.events import Args
+from timeline.sources.trace_json import reader
+from timeline.sources.trace_json.events import ASCEND, AscendArgs
 from timeline.sources.trace_json.reader import TraceFiles, read_trace
-from timeline.sources.trace_json.scanner import EventScanner, is_compiled
 
 pytestmark = pytest.mark.skipif(
     not is_compiled(), reason="the package was built without a compiler"
@@ -139,7 +140,7 @@ TIMES = st.one_of(
 PIDS = st.sampled_from([3, "3", 3.0, 31, 35, "CANN", 4, -1, 2**70])
 TIDS = st.sampled_from([0, 1, 2, "2", 1.5, 10, 7])
 ARGS = st.dictionaries(
-    st.sampled_from([*(arg.encode_name for arg in msgspec.structs.fields(Args)), "other"]),
+    st.sampled_from([*(arg.encode_name for arg in msgspec.structs.fields(AscendArgs)), "other"]),
     VALUES,
     max_size=6,
 )
@@ -381,7 +382,7 @@ def test_the_scanner_reads_all_events_but_the_last(count: int) -> None:
     """Only an event that another one follows is known to be whole."""
     event = {"ph": "X", "name": "a", "pid": 3, "tid": 2, "ts": "1.5", "dur": 1}
     text = json.dumps([event] * count)[1:].encode()
-    scanned = EventScanner(StringPool(), counters=True).scan(text)
+    scanned = EventScanner(ASCEND, StringPool(), counters=True).scan(text)
     if count == 1:
         assert scanned is None
     else:

@@ -22,8 +22,8 @@ import pytest
 from profile_shelf import ProfileShelf
 
 from timeline.encoders.protobuf_rows import is_compiled as has_wire
+from timeline.sources.decoders.scanner import is_compiled as has_scanner
 from timeline.sources.decoders.sqlite_rows import is_compiled as has_rows
-from timeline.sources.trace_json.scanner import is_compiled as has_scanner
 from timeline.version import __version__
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -31,7 +31,12 @@ PACKAGE = ROOT / "timeline"
 COMPILED = (".so", ".pyd")
 C_SOURCES = frozenset(
     f"timeline/{name}"
-    for name in ("_build.py", "encoders/_wire.c", "sources/_rows.c", "sources/_scanner.c")
+    for name in (
+        "_build.py",
+        "encoders/_wire.c",
+        "sources/decoders/_rows.c",
+        "sources/decoders/_scanner.c",
+    )
 )
 """What wheels hold only compiled, and what compiles it."""
 SHIPPED = ("timeline", "proto", "tests", "examples")

@@ -15,7 +15,7 @@ from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.sources.common.damage import Damage
 from timeline.sources.decoders.text_lines import Lines, read_lines
-from timeline.sources.trace_json.events import number
+from timeline.sources.decoders.trace_events import number
 
 __all__ = [
     "NOT_GIVEN",

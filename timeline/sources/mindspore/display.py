@@ -29,12 +29,12 @@ from timeline.records.tables import (
 )
 from timeline.sources.common.damage import Damage, left_out
 from timeline.sources.common.decimals import interval_ns
+from timeline.sources.decoders.event_pieces import EventDecoder
+from timeline.sources.decoders.json_events import look_for_metadata, read_events
+from timeline.sources.decoders.trace_events import Other
 from timeline.sources.mindspore.device_rows import AI_CORE, AI_CPU
 from timeline.sources.mindspore.framework_table import OperatorShapes
 from timeline.sources.mindspore.step_ticks import GROUP
-from timeline.sources.trace_json.event_pieces import EventDecoder
-from timeline.sources.trace_json.events import Other
-from timeline.sources.trace_json.json_events import look_for_metadata, read_as
 
 __all__ = ["DISPLAY", "Display", "DisplayEvent", "Label", "names_its_rows", "read_display"]
 
@@ -136,7 +136,7 @@ def read_display(path: Path, strings: StringPool, rank: int) -> Display:
         SourceError: the file cannot be read, is no trace, or holds no event that can be decoded.
     """
     damage, tables = Damage(path), _Tables(strings)
-    for events in read_as(DISPLAY, path, damage=damage):
+    for events in read_events(DISPLAY, path, damage=damage):
         tables.add(events)
     return tables.display(rank, damage)
 

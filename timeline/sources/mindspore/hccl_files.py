@@ -25,9 +25,9 @@ from timeline.records.tables import (
 )
 from timeline.sources.common.damage import left_out
 from timeline.sources.common.decimals import interval_ns
+from timeline.sources.decoders.trace_events import number, text
 from timeline.sources.files.opened import whole_text
 from timeline.sources.mindspore.step_ticks import GROUP
-from timeline.sources.trace_json.events import number, text
 
 __all__ = ["UNNUMBERED", "HcclRuns", "hccl_files", "read_hccl_files", "told_by"]
 

@@ -1,4 +1,4 @@
-"""Turns the events of trace lanes into the tables of records."""
+"""Tables of records from the events of trace lanes."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ def step_tables(lanes: LaneEvents, graphs: Sequence[int]) -> tuple[Steps, StepPa
     )
     for name, category, start_ns, end_ns, graph, given, fp_start_ns, bp_end_ns in zip(
         lanes.spelled_names(),
-        lanes.categories(),
+        lanes.spelled_categories(),
         *(values.tolist() for values in columns),
         strict=True,
     ):

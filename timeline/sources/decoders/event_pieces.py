@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar, get_args
 import msgspec
 
 from timeline.sources.decoders.json_values import end_of_value
-from timeline.sources.trace_json.events import Other
+from timeline.sources.decoders.trace_events import Other
 
 __all__ = ["EventDecoder", "EventT", "Piece", "fault_in", "next_event", "phase_of"]
 
