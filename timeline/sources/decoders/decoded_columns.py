@@ -35,8 +35,9 @@ from timeline.sources.decoders.trace_events import Counter, Flow
 
 __all__ = ["DecodedEvents"]
 
-MOST = b"%d" % np.iinfo(np.int64).max
-"""The largest id of an arrow that a column holds as it is."""
+_ZERO = ord("0")
+_MOST = b"%d" % np.iinfo(np.int64).max
+"""The largest id of an arrow that is held as it is."""
 
 
 @dataclass
@@ -138,6 +139,14 @@ def _kinds_and_values(found: Sequence[Any], codes: _Values) -> tuple[Any, Int64]
     elif kinds == {float}:
         reals = np.array(found, np.float64)
         return np.full(len(found), IS_REAL, np.uint8), reals.view(np.int64)
+    elif kinds == {int, float}:
+        wholes = np.array([one for one in found if type(one) is int])
+        if wholes.dtype == np.int64:
+            is_whole = np.fromiter((type(one) is int for one in found), np.bool_, len(found))
+            value = np.empty(len(found), np.int64)
+            value[is_whole] = wholes
+            value.view(np.float64)[~is_whole] = [one for one in found if type(one) is float]
+            return np.where(is_whole, IS_WHOLE, IS_REAL).astype(np.uint8), value
     kind = np.full(len(found), IS_TEXT, np.uint8)
     value = np.empty(len(found), np.int64)
     reals = value.view(np.float64)
@@ -162,11 +171,11 @@ def _columns(events: DecodedEvents, strings: StringPool) -> EventColumns:
     lanes = _lanes([*intervals, *arrows])
     lane = groups.of(lanes)
     instant = groups.of([(0, 0)] * len(instants))
-    tellings = [
-        (*args, _distinct(event.pid), event.name, None)
-        for event, args in zip(counters, counter_args, strict=True)
-    ]
-    counted = groups.of(tellings)
+    pids: list[object] = [event.pid for event in counters]
+    if float in set(map(type, pids)):
+        pids = list(map(_distinct, pids))
+    keys_of = zip(counter_args, pids, [event.name for event in counters], strict=True)
+    counted = groups.of([(*args, pid, name, None) for args, pid, name in keys_of])
     start_ns, end_ns = interval_ns([one.ts for one in intervals], [one.dur for one in intervals])
     first_counter = len(intervals) + len(instants)
     first_arrow = first_counter + len(counters)
@@ -193,7 +202,7 @@ def _columns(events: DecodedEvents, strings: StringPool) -> EventColumns:
     }
     rest_ns = moments_ns([event.ts for event in chain(instants, counters, arrows)])
     columns["start_ns"] = np.concatenate([start_ns, rest_ns])
-    ids = [_arrow_id(bytes(event.id), codes) for event in arrows]
+    ids = [_arrow_id(bytes(event.id).strip(b'"'), codes) for event in arrows]
     other_ends = rest_ns[: first_arrow - len(intervals)]
     columns["end_ns"] = np.concatenate([end_ns, other_ends, np.array(ids, np.int64)])
     kind, value = _kinds_and_values(
@@ -243,8 +252,8 @@ def _arrow_id(spelled: bytes, codes: _Values) -> int:
 
     Ids are opaque text: they exceed 2**64, and one may be used again.
     """
-    plain = spelled.strip(b'"')
-    is_decimal = plain.isdigit() and plain[:1] != b"0"
-    if is_decimal and (len(plain), plain) <= (len(MOST), MOST):
-        return int(plain)
-    return ~codes.code(plain.decode("utf-8", "surrogateescape"))
+    if spelled.isdigit() and spelled[0] != _ZERO:
+        digits = len(spelled)
+        if digits < len(_MOST) or (digits == len(_MOST) and spelled <= _MOST):
+            return int(spelled)
+    return ~codes.code(spelled.decode("utf-8", "surrogateescape"))

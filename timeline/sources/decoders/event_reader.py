@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from timeline.columns.strings import StringPool
@@ -50,22 +50,13 @@ class EventBatch:
         return self._add_decoded(events)
 
     def _add_decoded(self, events: Sequence[Any]) -> list[Metadata]:
-        held, metadata = self._decoded, []
+        found = _ByType(self._decoded)
         for event in events:
-            if isinstance(event, Complete):
-                held.intervals.append(event)
-            elif isinstance(event, Counter):
-                if self._with_counters:
-                    held.counters.append(event)
-            elif isinstance(event, Flow):
-                held.arrows.append(event)
-            elif isinstance(event, Metadata):
-                metadata.append(event)
-            elif isinstance(event, Other):
-                self.others += 1
-            else:
-                held.instants.append(event)
-        return metadata
+            found[type(event)](event)
+        self.others += len(found.others)
+        if not self._with_counters:
+            self._decoded.counters.clear()
+        return found.metadata
 
     def take(self) -> list[EventColumns]:
         """The events that are held, which are let go of: those with the same values together."""
@@ -76,3 +67,30 @@ class EventBatch:
             parts.append(self._decoded.columns(self._strings))
         self._scanned, self._decoded, self.size = [], DecodedEvents(), 0
         return parts
+
+
+class _ByType(dict[type, Callable[[Any], None]]):
+    """Where events of each type go."""
+
+    def __init__(self, held: DecodedEvents) -> None:
+        super().__init__()
+        self._held = held
+        self.metadata: list[Metadata] = []
+        self.others: list[Other] = []
+
+    def __missing__(self, kind: type) -> Callable[[Any], None]:
+        self[kind] = made = self._list_of(kind).append
+        return made
+
+    def _list_of(self, kind: type) -> list[Any]:
+        held = self._held
+        for base, found in (
+            (Complete, held.intervals),
+            (Counter, held.counters),
+            (Flow, held.arrows),
+            (Metadata, self.metadata),
+            (Other, self.others),
+        ):
+            if issubclass(kind, base):
+                return found
+        return held.instants
