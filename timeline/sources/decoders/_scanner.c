@@ -515,6 +515,8 @@ typedef struct {
     int32_t zero, empty;
     /* Keys by how their values are read: strictly, as any value, or for their spelling. */
     int first_loose, first_raw, with_counters, with_instants;
+    /* Whether the args of an event are one value, under the first key. */
+    int args_are_whole;
     Buffer columns[COLUMNS];
     /* The group of the event at hand, and a value that is spelled anew. */
     Buffer codes, spelling;
@@ -684,6 +686,10 @@ static int read_args(Scanner *scanner, Cursor *cursor, char phase)
         return read_literal(cursor, &token, "null");
     if (*cursor->at != '{')
         return ODD;
+    if (phase != 'C' && scanner->args_are_whole) {
+        int ended = read_value(cursor, &token, 1);
+        return ended == READ ? push_text(scanner, 0, &token) : ended;
+    }
     return phase == 'C' ? read_all_args(scanner, cursor) : read_known_args(scanner, cursor);
 }
 
@@ -1071,11 +1077,12 @@ static int add_keys(Scanner *scanner, PyObject *keys)
 
 static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *named)
 {
-    static char *names[] = {"keys", "first_loose", "first_raw", "counters", "instants", NULL};
+    static char *names[] = {"keys", "first_loose", "first_raw", "counters", "instants",
+                            "whole_args", NULL};
     PyObject *keys;
-    int first_loose, first_raw, counters, instants;
-    if (!PyArg_ParseTupleAndKeywords(args, named, "Oiipp", names, &keys, &first_loose, &first_raw,
-                                     &counters, &instants))
+    int first_loose, first_raw, counters, instants, whole_args;
+    if (!PyArg_ParseTupleAndKeywords(args, named, "Oiippp", names, &keys, &first_loose, &first_raw,
+                                     &counters, &instants, &whole_args))
         return NULL;
     allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
     Scanner *scanner = (Scanner *)allocate(type, 0);
@@ -1085,6 +1092,7 @@ static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *named)
     scanner->first_raw = first_raw;
     scanner->with_counters = counters;
     scanner->with_instants = instants;
+    scanner->args_are_whole = whole_args;
     if (add_keys(scanner, keys) < 0 || widen(&scanner->keys) == FAILED ||
         code_of(&scanner->texts, "0", 1, &scanner->zero) == FAILED ||
         code_of(&scanner->texts, "\"\"", 2, &scanner->empty) == FAILED) {
@@ -1110,7 +1118,7 @@ static void destroy(PyObject *self)
     Py_DECREF(type);
 }
 
-PyDoc_STRVAR(scanner_doc, "Scanner(keys, first_loose, first_raw, counters, instants)\n--\n\n"
+PyDoc_STRVAR(scanner_doc, "Scanner(keys, first_loose, first_raw, counters, instants, whole_args)\n--\n\n"
 "Reads blocks of events into columns; see scanner.py.");
 PyDoc_STRVAR(scan_doc, "scan(text)\n--\n\n"
 "Read the events at the start of a text, up to the last or the first unexpected one.");

@@ -19,5 +19,6 @@ class Scanner:
         first_raw: int,
         counters: bool,
         instants: bool,
+        whole_args: bool,
     ) -> None: ...
     def scan(self, text: bytes, /) -> Scanned: ...

@@ -30,6 +30,7 @@ from timeline.sources.decoders.event_columns import (
     FlatArgs,
     GivenArgs,
 )
+from timeline.sources.decoders.event_format import WHOLE_ARGS
 from timeline.sources.decoders.event_values import JsonValues
 from timeline.sources.decoders.trace_events import Counter, Flow
 
@@ -59,15 +60,20 @@ class DecodedEvents:
 
 
 class _Values:
-    """Values by code while columns are made; those that are equal and of one type are one."""
+    """Values by code while columns are made; texts and numbers that are alike have one."""
 
     def __init__(self) -> None:
         self._codes: Numbering[object] = Numbering()
         self.values: list[Any] = []
 
     def code(self, value: Any) -> int:
-        """The code of a value."""
-        code = self._codes[value if type(value) is str else (type(value), repr(value))]
+        """The code of a value, a new one for each list or object."""
+        key: object = value
+        if isinstance(value, (list, dict)):
+            key = (type(value), len(self.values))
+        elif type(value) is not str:
+            key = (type(value), repr(value))
+        code = self._codes[key]
         if code == len(self.values):
             self.values.append(value)
         return code
@@ -105,7 +111,7 @@ class _DecodedArgs(GivenArgs):
 
     def of(self, arg: str) -> tuple[Rows, ArgValues]:
         """See `GivenArgs.of`."""
-        found = list(map(attrgetter(arg), self._args))
+        found = list(self._args if arg == WHOLE_ARGS else map(attrgetter(arg), self._args))
         if found and isinstance(found[0], msgspec.Raw):
             found = [bytes(value).decode("utf-8", "replace") or None for value in found]
         absent = found.count(None)

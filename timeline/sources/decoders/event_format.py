@@ -10,7 +10,10 @@ import msgspec
 from timeline.sources.decoders.event_pieces import EventDecoder, EventT
 from timeline.sources.decoders.trace_events import Other
 
-__all__ = ["EventFormat"]
+__all__ = ["WHOLE_ARGS", "EventFormat"]
+
+WHOLE_ARGS = "args"
+"""What all args of an event together are called where they are one value."""
 
 _INSTANT = "i"
 
@@ -21,7 +24,8 @@ class EventFormat(Generic[EventT]):
     Args:
         kinds: a union of types that are told apart by phase.
         args: the types of the args of its intervals and instants. An arg whose type is `Any` may
-            be any JSON value, and one that is `msgspec.Raw` keeps its spelling.
+            be any JSON value, and one that is `msgspec.Raw` keeps its spelling. Without any, the
+            args of an event are one value, an object.
         mends: see `EventDecoder`.
     """
 
@@ -37,9 +41,12 @@ class EventFormat(Generic[EventT]):
         loose = [field for field in fields if field.type is Any]
         raw = [field for field in fields if field.type is msgspec.Raw]
         ordered = [*strict, *loose, *raw]
+        self.has_whole_args = not args
         self.arg_numbers = {field.name: number for number, field in enumerate(ordered)}
         """The number that the scanner gives each arg."""
         self.keys = [msgspec.json.encode(field.encode_name) for field in ordered]
+        if self.has_whole_args:
+            self.arg_numbers = {WHOLE_ARGS: 0}
         self.first_loose, self.first_raw = len(strict), len(strict) + len(loose)
         self.has_instants = any(
             kind.__struct_config__.tag == _INSTANT for kind in get_args(kinds) if kind is not Other

@@ -10,9 +10,12 @@ from timeline.sources.decoders.decoded_columns import DecodedEvents
 from timeline.sources.decoders.event_columns import EventColumns, ScannedColumns
 from timeline.sources.decoders.event_format import EventFormat
 from timeline.sources.decoders.scanner import EventScanner, ScannedEvents, is_compiled
-from timeline.sources.decoders.trace_events import Complete, Counter, Flow, Metadata, Other
+from timeline.sources.decoders.trace_events import Complete, Counter, Flow, Ignored, Metadata, Other
 
-__all__ = ["EventBatch"]
+__all__ = ["HELD_EVENTS", "EventBatch"]
+
+HELD_EVENTS = 1 << 15
+"""Events that are held as objects before they become columns."""
 
 COLUMNS_PER_OBJECT = 4
 """Events in columns that take as much memory as one object."""
@@ -28,21 +31,34 @@ class EventBatch:
 
     def __init__(self, events: EventFormat[Any], strings: StringPool, *, counters: bool) -> None:
         """counters: whether counter events are asked for."""
-        self._strings, self._with_counters = strings, counters
-        scanner = EventScanner(events, strings, counters=counters) if is_compiled() else None
-        self.scan = scanner.scan if scanner else None
-        """See `read_events`."""
+        self._format, self._strings, self._with_counters = events, strings, counters
+        self._scanner = self._new_scanner() if is_compiled() else None
         self._scanned: list[ScannedColumns] = []
         self._decoded = DecodedEvents()
         self.size = 0
         """Events that are held, in objects: columns take less memory."""
         self.others = 0
-        """Events of a phase that is not drawn, of all that were ever added."""
+        """Events of a phase that is not drawn, of all that were added."""
+        self.unread = 0
+        """Counter events that were not asked for, of those that were scanned."""
+
+    def _new_scanner(self) -> EventScanner:
+        return EventScanner(self._format, self._strings, counters=self._with_counters)
+
+    @property
+    def scan(self) -> Callable[[bytes], tuple[ScannedEvents, int] | None] | None:
+        """The faster way to read events, where there is one; see `read_events`."""
+        return self._scan if self._scanner else None
+
+    def _scan(self, text: bytes) -> tuple[ScannedEvents, int] | None:
+        assert self._scanner is not None
+        return self._scanner.scan(text)
 
     def add(self, events: Sequence[Any] | ScannedEvents) -> list[Metadata]:
         """Keep the events that `read_events` gives; the metadata among them is for the caller."""
         if isinstance(events, ScannedEvents):
             self.others += events.others
+            self.unread += events.unread
             self._scanned.append(events.columns)
             self.size += -(-len(events) // COLUMNS_PER_OBJECT)
             return events.metadata
@@ -66,6 +82,9 @@ class EventBatch:
         if self._decoded:
             parts.append(self._decoded.columns(self._strings))
         self._scanned, self._decoded, self.size = [], DecodedEvents(), 0
+        if self._scanner and self._format.has_whole_args:
+            # They may differ from event to event, and the scanner keeps what it has seen.
+            self._scanner = self._new_scanner()
         return parts
 
 
@@ -90,6 +109,7 @@ class _ByType(dict[type, Callable[[Any], None]]):
             (Flow, held.arrows),
             (Metadata, self.metadata),
             (Other, self.others),
+            (Ignored, []),
         ):
             if issubclass(kind, base):
                 return found

@@ -84,15 +84,20 @@ class EventRows:
 
     def processes(self, default: int) -> Int64:
         """The number of the process of each event; see `number`."""
-        return self._by_group(lambda group: self._values.lane(group)[0], default)
+        return self.by_lane(np.int64, lambda process, _: number(process, default))
 
     def threads(self, default: int) -> Int64:
         """The number of the thread of each event; see `number`."""
-        return self._by_group(lambda group: self._values.lane(group)[1], default)
+        return self.by_lane(np.int64, lambda _, thread: number(thread, default))
 
-    def _by_group(self, meaning: Callable[[int], Any], default: int) -> Int64:
-        def table(groups: Codes) -> Int64:
-            return np.array([number(meaning(one), default) for one in groups.tolist()], np.int64)
+    def by_lane(
+        self, dtype: type[_Scalar], meaning: Callable[[Any, Any], Any]
+    ) -> npt.NDArray[_Scalar]:
+        """What the process and thread of each event mean; each pair is asked once."""
+
+        def table(groups: Codes) -> npt.NDArray[_Scalar]:
+            lanes = map(self._values.lane, groups.tolist())
+            return np.array([meaning(*lane) for lane in lanes], dtype)
 
         return translated(self.events.group[self.rows], table)
 

@@ -57,7 +57,12 @@ class EventScanner:
         self._values = JsonValues(strings)
         self._arg_numbers = events.arg_numbers
         self._scanner = Scanner(
-            events.keys, events.first_loose, events.first_raw, counters, events.has_instants
+            events.keys,
+            events.first_loose,
+            events.first_raw,
+            counters,
+            events.has_instants,
+            events.has_whole_args,
         )
 
     def scan(self, text: bytes) -> tuple[ScannedEvents, int] | None:

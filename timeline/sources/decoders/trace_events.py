@@ -17,6 +17,7 @@ __all__ = [
     "FlowFinish",
     "FlowStart",
     "FlowStep",
+    "Ignored",
     "Metadata",
     "Other",
     "Value",
@@ -91,6 +92,10 @@ class FlowFinish(Flow, gc=False, tag_field="ph", tag="f"):
 
 class Other(msgspec.Struct, gc=False, tag_field="ph", tag="i"):
     """An event of a phase that no layout uses for anything."""
+
+
+class Ignored(msgspec.Struct, gc=False):
+    """An event that is known and tells nothing."""
 
 
 def number(value: Value, default: int) -> int:

@@ -35,7 +35,7 @@ from timeline.sources.decoders.event_columns import (
     INSTANT,
     EventColumns,
 )
-from timeline.sources.decoders.event_reader import EventBatch
+from timeline.sources.decoders.event_reader import HELD_EVENTS, EventBatch
 from timeline.sources.decoders.event_rows import EventRows
 from timeline.sources.decoders.event_values import LaneKey
 from timeline.sources.decoders.json_events import read_events
@@ -72,8 +72,6 @@ from timeline.sources.trace_json.tables import PROFILER_STEP, profiler_steps
 
 __all__ = ["KinetoSource", "read_kineto"]
 
-HELD_EVENTS = 1 << 15
-"""Events that are held as objects before they become columns."""
 LAUNCH = "ac2g"
 _MEMORY_EVENT = "[memory]"
 _ANNOTATIONS = "spans of annotations on devices, which are drawn on the host"
@@ -139,6 +137,9 @@ class _Reader:
 
     def _flush(self) -> None:
         """Add the events that are held to the tables."""
+        if self._held.others:
+            self._left_out[_OTHERS] += self._held.others
+            self._held.others = 0
         for events in self._held.take():
             self._add(events)
 
@@ -277,10 +278,9 @@ class _Reader:
             _MARKS: Layer.FRAMEWORK in layers,
             _NO_TOTALS: Layer.COUNTERS in layers,
         }
-        left_out = self._left_out + Multiset({_OTHERS: self._held.others})
         return tuple(
             Omission(reason, rows, rank, loss=reason in _LOSSES, code=_CODES[reason])
-            for reason, rows in left_out.items()
+            for reason, rows in self._left_out.items()
             if rows and asked.get(reason, True)
         )
 

@@ -62,12 +62,12 @@ def device_table(events: EventRows, table: KinetoTable, *, every_arg: bool) -> T
     """
     count, strings = len(events), events.strings
     stream = events.ids(events.threads(NO_ID), "stream")
-    kinds = events.categories()
+    names, kinds = events.names(), events.categories()
     columns: dict[str, Any] = {
         "device": events.ids(events.processes(NO_ID), "device", "device_inside"),
         "stream": np.where((stream < 0) | (stream == _NOT_A_STREAM), NO_ID, stream),
         "connection": correlations(events.ids(NO_ID, "correlation")),
-        "name": events.names(),
+        "name": names,
         "task_type": kinds,
         "compute": constant(table is KinetoTable.KERNEL, count, np.bool_),
         "copy": are_of(COPY_TYPES, kinds, strings),

@@ -41,7 +41,7 @@ from timeline.sources.common.overlap_analysis import (
 )
 from timeline.sources.companions.vendor_overlap import overlap_figures
 from timeline.sources.decoders.event_columns import ARROWS, COMPLETE, COUNTER, EventColumns
-from timeline.sources.decoders.event_reader import EventBatch
+from timeline.sources.decoders.event_reader import HELD_EVENTS, EventBatch
 from timeline.sources.decoders.event_values import LaneKey
 from timeline.sources.decoders.json_events import look_for_metadata, read_events
 from timeline.sources.source import Wanted
@@ -69,7 +69,7 @@ from timeline.sources.trace_json.tables import (
     without_connections,
 )
 
-__all__ = ["TraceFiles", "read_trace"]
+__all__ = ["HELD_EVENTS", "TraceFiles", "read_trace"]
 
 _DRAWN_AS_STEPS = "Data_aug Bound"
 """Flow category that only draws a number of the step trace."""
@@ -300,10 +300,6 @@ class _Reader:
             self._runs[key].append(_Run(kind, first, count))
             first += count
         pile.add(table)
-
-
-HELD_EVENTS = 1 << 15
-"""Events that are held as objects before they become columns."""
 
 
 def _file_name(files: TraceFiles) -> str:
