@@ -96,7 +96,7 @@ class _DecodedColumns(EventColumns):
     codes: _Values
 
     def args_at(self, rows: Rows) -> GivenArgs:
-        """See `EventColumns.args_at`."""
+        """The args of rows, each of which is an interval or an instant."""
         args = [self.objects[row].args for row in rows.tolist()]
         return _DecodedArgs(args, self.codes, self.values)
 
@@ -110,7 +110,7 @@ class _DecodedArgs(GivenArgs):
         self._args = args if self._places is None else [one for one in args if one is not None]
 
     def of(self, arg: str) -> tuple[Rows, ArgValues]:
-        """See `GivenArgs.of`."""
+        """Which of the rows, by their place, give an arg, and its values there."""
         found = list(self._args if arg == WHOLE_ARGS else map(attrgetter(arg), self._args))
         if found and isinstance(found[0], msgspec.Raw):
             found = [bytes(value).decode("utf-8", "replace") or None for value in found]

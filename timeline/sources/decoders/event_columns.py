@@ -247,7 +247,7 @@ class ScannedColumns(EventColumns):
         return replace(self, start_ns=every_start_ns, end_ns=every_end_ns)
 
     def args_at(self, rows: Rows) -> GivenArgs:
-        """See `EventColumns.args_at`."""
+        """The args of rows, each of which is an interval or an instant."""
         if not self._by_key:
             self._by_key.append(_ArgsByKey(self))
         return _ScannedArgs(self._by_key[0], rows, len(self))
@@ -281,7 +281,7 @@ class _ScannedArgs(GivenArgs):
         self._place[rows] = np.arange(len(rows))
 
     def of(self, arg: str) -> tuple[Rows, ArgValues]:
-        """See `GivenArgs.of`."""
+        """Which of the rows, by their place, give an arg, and its values there."""
         row, values = self._args.of(arg)
         place = self._place[row]
         held = np.flatnonzero(place != NOT_HERE)

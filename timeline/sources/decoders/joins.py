@@ -1,4 +1,4 @@
-"""Turns integer keys of two tables into row numbers: the joins of a profile database."""
+"""Joins of a profile database: row numbers from integer keys of two tables."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ def values_at(
         return other
 
     def found(part: slice) -> npt.NDArray[_Number]:
-        own = rows[part]
-        return np.where(own >= 0, values[np.maximum(own, 0)], other[part])
+        found_rows = rows[part]
+        return np.where(found_rows >= 0, values[np.maximum(found_rows, 0)], other[part])
 
     return by_parts(len(rows), values.dtype, found)
 

@@ -1,4 +1,4 @@
-"""Turns a Chrome-trace JSON file of any size into lists of typed events, a block at a time."""
+"""Events of a Chrome-trace JSON file of any size, a block at a time."""
 
 from __future__ import annotations
 
@@ -254,7 +254,10 @@ class _Blocks(Generic[EventT, ScannedT]):
             held = self._behind(held, used)
 
     def _before_or_at(self, held: bytes, stop: int) -> Piece[EventT]:
-        """The same, or all up to the last brace: between two events anything may be missing."""
+        """The whole events before a place, or all up to the last brace before it.
+
+        Between two events anything may be missing.
+        """
         end = stop
         for _ in range(MOST_CUTS_TRIED):
             end = held.rfind(b"}", 0, end)
@@ -264,7 +267,7 @@ class _Blocks(Generic[EventT, ScannedT]):
         return self._before(held, stop, MOST_CUTS_OF_DAMAGE) or Piece([], [], 0)
 
     def _opening_within(self, held: bytes) -> tuple[bytes, int]:
-        """The same as `_opening`, of an object that is damaged somewhere."""
+        """What an object opens with that is damaged somewhere, and the bytes before its events."""
         if match := _EVENTS_KEY.search(held):
             return _OBJECT, match.end()
         raise self._unreadable(len(held), "it ends before its events")
@@ -314,7 +317,7 @@ def _opening(held: bytes, path: Path, *, ended: bool) -> tuple[bytes, int] | Non
 
 
 def _object_opening(held: bytes, begin: int, *, ended: bool) -> tuple[bytes, int] | None:
-    """The same for an object: step over the values before its list of events."""
+    """What an object opens with, and the bytes before its events; None to read on first."""
     for key, first, _ in leading_values(held, begin + 1):
         if key == b"traceEvents" and held[first : first + 1] == b"[":
             return _OBJECT, first + 1

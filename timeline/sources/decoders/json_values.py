@@ -1,4 +1,4 @@
-"""Turns the first bytes of a JSON object into its keys and values, which stay text."""
+"""Keys and values of a JSON object from its first bytes; the values stay text."""
 
 from __future__ import annotations
 

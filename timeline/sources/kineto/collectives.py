@@ -210,19 +210,19 @@ def _as_others(names: Codes, functions: Codes, known: Bool, strings: StringPool)
     """The names, with those of kernels of unknown launch taken from others of their function."""
     found = names.copy()
     for function in distinct(functions[~known]).tolist():
-        own = functions == function
-        others = distinct(names[own & known]).tolist()
+        of_function = functions == function
+        others = distinct(names[of_function & known]).tolist()
         kinds = {collective_kind(strings[code]) for code in others}
         if len(kinds) == 1 and not kinds & set(POINT_TO_POINT):
-            found[own & ~known] = others[0]
+            found[of_function & ~known] = others[0]
     return found
 
 
 def _of_stream(told: Descriptions, stream: Int64) -> tuple[Codes, Codes]:
     """Label and name of each op's group; where not told, that of its stream if it has but one."""
     label, name = told.group.copy(), told.group_name.copy()
-    for own in distinct(stream[label == NO_NAME]).tolist():
-        here = stream == own
+    for stream_id in distinct(stream[label == NO_NAME]).tolist():
+        here = stream == stream_id
         groups, _ = distinct_pairs(
             label[here & (label != NO_NAME)].astype(np.int64),
             name[here & (label != NO_NAME)].astype(np.int64),
@@ -236,7 +236,7 @@ def _of_stream(told: Descriptions, stream: Int64) -> tuple[Codes, Codes]:
 def _of_library(
     label: Codes, name: Codes, library: Codes, stream: Int64, strings: StringPool
 ) -> tuple[Codes, Codes]:
-    """The same, where no group is told by the library, and by the stream if it has several.
+    """Label and name of groups: where not told, the library, and the stream if that has several.
 
     Every communicator has a stream of its own, and all ranks make them in the same order.
     """
@@ -244,12 +244,12 @@ def _of_library(
     for code in distinct(library[label == NO_NAME]).tolist():
         rows = np.flatnonzero((label == NO_NAME) & (library == code))
         streams, place = np.unique(stream[rows], return_inverse=True)
-        own = strings[code]
+        spelled = strings[code]
         if len(streams) == 1:
             label[rows] = code
         else:
-            labels = strings.codes(f"{own} stream {number}" for number in streams.tolist())
-            names = strings.codes(f"{own} {at + 1}" for at in range(len(streams)))
+            labels = strings.codes(f"{spelled} stream {number}" for number in streams.tolist())
+            names = strings.codes(f"{spelled} {at + 1}" for at in range(len(streams)))
             label[rows] = labels[place]
             name[rows] = np.where(name[rows] == NO_NAME, names[place], name[rows])
     return label, name

@@ -122,12 +122,12 @@ def open_at(held: OnThreads, calls: RuntimeCalls) -> Rows:
         np.concatenate([held.process, calls.process]),
         np.concatenate([held.thread, calls.thread]),
     )
-    own, asked = lane[: len(held)], lane[len(held) :]
-    order, of_asked = np.argsort(own, kind="stable"), np.argsort(asked, kind="stable")
-    own, asked = own[order], asked[of_asked]
+    of_held, asked = lane[: len(held)], lane[len(held) :]
+    order, of_asked = np.argsort(of_held, kind="stable"), np.argsort(asked, kind="stable")
+    of_held, asked = of_held[order], asked[of_asked]
     middle_ns = calls.start_ns + (calls.end_ns - calls.start_ns) // 2
     for number in np.unique(asked).tolist():
-        rows = order[slice(*np.searchsorted(own, [number, number + 1]))]
+        rows = order[slice(*np.searchsorted(of_held, [number, number + 1]))]
         moments = of_asked[slice(*np.searchsorted(asked, [number, number + 1]))]
         at = latest_open(held.start_ns[rows], held.end_ns[rows], middle_ns[moments])
         inside = at >= 0

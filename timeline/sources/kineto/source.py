@@ -242,13 +242,15 @@ class _Reader:
     ) -> tuple[Tasks, CommunicationOps]:
         """The tasks, of which those that communicate do not compute, and the ops of these."""
         kernels = np.flatnonzero(tasks.compute)
-        own = tasks.take(kernels)
-        communicates = communicating(own.name, own.op_type, self._strings)
-        rows, own = kernels[communicates], own.take(communicates)
+        kernel_tasks = tasks.take(kernels)
+        communicates = communicating(kernel_tasks.name, kernel_tasks.op_type, self._strings)
+        rows, kernel_tasks = kernels[communicates], kernel_tasks.take(communicates)
         announced, described = self._announced.joined().around(task_call[rows], calls)
         told = np.concatenate([np.empty(0, np.int64), *self._task_told])[rows]
         told = np.where(told != NO_ID, told, described)
-        ops = communication_ops(own, announced, self._told.joined().at(told), self._strings)
+        ops = communication_ops(
+            kernel_tasks, announced, self._told.joined().at(told), self._strings
+        )
         compute = tasks.compute.copy()
         compute[rows] = False
         return replace(tasks, compute=compute), ops

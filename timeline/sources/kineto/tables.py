@@ -201,7 +201,7 @@ class RuntimeCalls(Columns):
         return calls.take(calls.connection != NO_ID)
 
     def in_order(self) -> RuntimeCalls:
-        """The same by correlation, then start, as the methods below need them."""
+        """These calls by correlation, then start, as the other methods need them."""
         return self.take(np.lexsort((self.start_ns, self.connection)))
 
     def launching(self, connection: Int64) -> Rows:

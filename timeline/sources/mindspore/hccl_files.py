@@ -1,4 +1,4 @@
-"""Turns hccl_info, with a file for each run of an op, into communication ops and planes."""
+"""Communication ops and planes from hccl_info, which has a file for each run of an op."""
 
 from __future__ import annotations
 
@@ -69,10 +69,10 @@ def hccl_files(directory: Path, rank: int, ids: Callable[[], list[int]]) -> tupl
     Args:
         ids: lists those in the directory, which may be shared with thousands of ranks.
     """
-    own = [directory / f"{UNNUMBERED}_{rank}"]
+    directories = [directory / f"{UNNUMBERED}_{rank}"]
     if (directory / UNNUMBERED).is_dir() and ids() == [rank]:
-        own.append(directory / UNNUMBERED)
-    held = (path for place in own for path in place.glob("**/*.*"))
+        directories.append(directory / UNNUMBERED)
+    held = (path for one in directories for path in one.glob("**/*.*"))
     return tuple(sorted(path for path in held if path.suffix in _SUFFIXES))
 
 

@@ -150,13 +150,13 @@ class FlowReader:
             lane = lane_of(key)
             if lane is None:
                 continue
-            own = order[bounds[number] : bounds[number + 1]]
-            found = _starting_at(lane, ends.time_ns[own])
+            of_lane = order[bounds[number] : bounds[number + 1]]
+            found = _starting_at(lane, ends.time_ns[of_lane])
             if lane.kind is FlowEnd.HOST:
-                open_rows = innermost(lane.start_ns, lane.end_ns, ends.time_ns[own])
-                found = np.where(~ends.is_start[own] & (found >= 0), found, open_rows)
+                open_rows = innermost(lane.start_ns, lane.end_ns, ends.time_ns[of_lane])
+                found = np.where(~ends.is_start[of_lane] & (found >= 0), found, open_rows)
             bound = found >= 0
-            kind[own[bound]], row[own[bound]] = lane.kind, lane.rows[found[bound]]
+            kind[of_lane[bound]], row[of_lane[bound]] = lane.kind, lane.rows[found[bound]]
         return kind, row
 
 
@@ -237,5 +237,5 @@ def _targets(flows: Flows) -> Int64:
 
 
 def _sources(flows: Flows) -> Int64:
-    """The same for each source."""
+    """One number for each source, negative where there is none."""
     return flows.source_row * len(FlowEnd) + flows.source_kind

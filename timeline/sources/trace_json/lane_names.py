@@ -73,7 +73,7 @@ class LaneNames:
             self.threads[event.pid, event.tid] = name
 
     def with_more(self, more: LaneNames) -> LaneNames:
-        """The same names, and others where there are none."""
+        """These names, and others for what has none of these."""
         return LaneNames({**more.processes, **self.processes}, {**more.threads, **self.threads})
 
     def known(self, key: LaneKey) -> bool:

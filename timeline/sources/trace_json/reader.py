@@ -240,7 +240,7 @@ class _Reader:
         if self._held.others:
             reason, code = "trace events of a phase that is not drawn", OmissionCode.NOT_DRAWN
             made.append(Omission(reason, self._held.others, rank, loss=True, code=code))
-        return (*made, *(own for damage in self._damages for own in damage.omissions(rank)))
+        return (*made, *(lost for damage in self._damages for lost in damage.omissions(rank)))
 
     def _add_kind(self, kind: LaneKind, lanes: LaneEvents) -> None:
         """Add the events of lanes of one kind to its table, if it has one."""
