@@ -18,5 +18,5 @@ done
 # Python itself is not compiled with them, and keeps some memory until it ends.
 LD_PRELOAD="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so)" \
     ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc PYTHONPATH=$copy \
-    python3 -m pytest -q tests/sources/trace_json/test_scanner.py \
+    python3 -m pytest -q tests/sources/decoders/test_scanner.py \
     tests/sources/decoders/test_sqlite_rows.py tests/encoders/test_protobuf_rows.py "$@"

@@ -19,7 +19,7 @@ from setuptools.errors import CCompilerError, ExecError, PlatformError
 NAMES = (
     "timeline.encoders._wire",
     "timeline.sources.decoders._rows",
-    "timeline.sources.trace_json._scanner",
+    "timeline.sources.decoders._scanner",
 )
 STABLE_ABI = "0x030A0000"
 """Of Python 3.10: one module serves that version and all later ones."""

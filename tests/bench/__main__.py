@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from timeline.sources.trace_json.scanner import is_compiled
+from timeline.sources.decoders.scanner import is_compiled
 
 ROOT = Path(__file__).resolve().parents[2]
 _NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"

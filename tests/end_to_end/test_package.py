@@ -23,8 +23,8 @@ import pytest
 from tests.support.places import ROOT
 from tests.support.profile_shelf import ProfileShelf
 from timeline.encoders.protobuf_rows import is_compiled as has_wire
+from timeline.sources.decoders.scanner import is_compiled as has_scanner
 from timeline.sources.decoders.sqlite_rows import is_compiled as has_rows
-from timeline.sources.trace_json.scanner import is_compiled as has_scanner
 from timeline.version import __version__
 
 PACKAGE = ROOT / "timeline"
@@ -35,7 +35,7 @@ C_SOURCES = frozenset(
         "_build.py",
         "encoders/_wire.c",
         "sources/decoders/_rows.c",
-        "sources/trace_json/_scanner.c",
+        "sources/decoders/_scanner.c",
     )
 )
 """What wheels hold only compiled, and what compiles it."""

@@ -33,13 +33,14 @@ from timeline.records.tables import Records, Tasks
 from timeline.selection import DETAIL_LAYERS
 from timeline.sources.common.damage import Damage
 from timeline.sources.database.source import DatabaseSource
+from timeline.sources.decoders.json_events import BLOCK_BYTES, read_events
 from timeline.sources.finding.captures import find_captures
 from timeline.sources.finding.discovery import discover
 from timeline.sources.source import Clock, Identity, Source, Wanted
 from timeline.sources.tables.kernel_table import describe_tasks, read_kernel_table
 from timeline.sources.tables.step_table import read_step_table
 from timeline.sources.trace_json import reader
-from timeline.sources.trace_json.json_events import BLOCK_BYTES, read_events
+from timeline.sources.trace_json.events import ASCEND
 from timeline.sources.trace_json.reader import TraceFiles, read_trace
 from timeline.sources.trace_json.source import (
     GraphTimelineSource,
@@ -154,7 +155,8 @@ def blocks(capture: Path) -> None:
 
 def _events_or_refusal(path: Path, block_bytes: int, damage: Damage) -> list[object] | str:
     try:
-        return [event for block in read_events(path, block_bytes, damage) for event in block]
+        blocks = read_events(ASCEND.decoder, path, block_bytes, damage)
+        return [event for block in blocks for event in block]
     except SourceError:
         return "is refused"
 

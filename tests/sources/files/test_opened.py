@@ -20,6 +20,8 @@ from tests.support.profile_shelf import Profile, ProfileShelf
 from timeline.cli.main import main
 from timeline.errors import SourceError
 from timeline.sources.common.damage import Damage
+from timeline.sources.decoders.json_events import read_events
+from timeline.sources.decoders.trace_events import Complete
 from timeline.sources.files.opened import (
     held_file,
     last_bytes,
@@ -29,8 +31,7 @@ from timeline.sources.files.opened import (
     whole_text,
 )
 from timeline.sources.finding.discovery import discover
-from timeline.sources.trace_json.events import Complete
-from timeline.sources.trace_json.json_events import read_events
+from timeline.sources.trace_json.events import ASCEND
 
 TEXT_LAYOUTS = ("torch-text", "mindspore-2.1", "mindstudio", "mindstudio-sliced", "mindformers")
 PACKERS: dict[str, Callable[[bytes], bytes]] = {
@@ -243,7 +244,7 @@ def test_a_packed_trace_that_was_cut_short_gives_its_first_events(tmp_path: Path
     packed = gzip.compress(json.dumps(events).encode())
     path.write_bytes(packed[: len(packed) // 2])
     damage = Damage(path)
-    found = [event for block in read_events(path, 4096, damage) for event in block]
+    found = [event for block in read_events(ASCEND.decoder, path, 4096, damage) for event in block]
     names = [event.name for event in found if isinstance(event, Complete)]
     assert names == [f"op {number}" for number in range(len(found))]
     assert 5_000 < len(found) < 15_000

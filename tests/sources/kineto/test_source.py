@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import json
 import tracemalloc
@@ -33,11 +34,11 @@ from timeline.errors import SourceError
 from timeline.records.collective_kinds import collective_kind
 from timeline.records.tables import NO_ID, NO_TIME, FlowEnd, Records
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Layer
+from timeline.sources.decoders.json_events import read_events
 from timeline.sources.finding.discovery import discover
 from timeline.sources.kineto import source as kineto_reader
 from timeline.sources.kineto.source import read_kineto
 from timeline.sources.source import Wanted
-from timeline.sources.trace_json.json_events import read_as
 
 LAYOUTS = ("kineto", "kineto-2.2")
 """With a base of times, and without."""
@@ -385,11 +386,11 @@ def test_records_do_not_depend_on_the_size_of_blocks(
     """However a file is cut while it is read, and however often events become columns."""
     path = shelf.get("kineto").captures[0]
     whole = rows_of(read(path))
-    monkeypatch.setattr(kineto_reader, "HELD_BLOCKS", held)
+    monkeypatch.setattr(kineto_reader, "HELD_EVENTS", held)
     monkeypatch.setattr(
         kineto_reader,
-        "read_as",
-        lambda decoder, path, damage: read_as(decoder, path, block_bytes, damage),
+        "read_events",
+        functools.partial(read_events, block_bytes=block_bytes),
     )
     pieces = rows_of(read(path))
     for name, rows in whole.items():

@@ -49,11 +49,13 @@ from timeline.records.tables import (
 from timeline.selection import Layer
 from timeline.sources.common.counters import name_and_unit
 from timeline.sources.common.damage import Damage
+from timeline.sources.decoders import scanner
+from timeline.sources.decoders.json_events import read_events
+from timeline.sources.decoders.trace_events import Other, Value, number, text
 from timeline.sources.finding.discovery import discover
 from timeline.sources.source import Wanted
-from timeline.sources.trace_json import reader, scanner
-from timeline.sources.trace_json.events import Args, Event, Other, Value, number, text
-from timeline.sources.trace_json.json_events import read_events
+from timeline.sources.trace_json import reader
+from timeline.sources.trace_json.events import AscendArgs, AscendEvent
 from timeline.sources.trace_json.reader import HELD_EVENTS, TraceFiles, read_trace
 
 EventObject = dict[str, Any]
@@ -67,7 +69,7 @@ HELD_COUNTS = (1, 7, 50, HELD_EVENTS)
 TINY_BLOCK = 64
 """Bytes that hold less than an event, so that every event arrives in a block of its own."""
 DEVICE, GRAPH, RANK = 3, 77, 5
-SPELLED = {field.encode_name: field.name for field in msgspec.structs.fields(Args)}
+SPELLED = {field.encode_name: field.name for field in msgspec.structs.fields(AscendArgs)}
 TABLES = ("tasks", "planes", "ops", "steps", "parts", "host")
 
 
@@ -568,9 +570,9 @@ def test_only_lanes_that_were_misread_are_worth_a_second_pass(
     """Reading is most of the time of an export, so it is not done twice without need."""
     path, opened = write(events), []
 
-    def counted(path: Path, damage: Damage, scan: Any) -> Iterator[Any]:
+    def counted(decoder: Any, path: Path, damage: Damage, scan: Any) -> Iterator[Any]:
         opened.append(path)
-        return read_events(path, TINY_BLOCK, damage, scan=scan)
+        return read_events(decoder, path, TINY_BLOCK, damage, scan=scan)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reader, "HELD_EVENTS", 1)
@@ -1258,13 +1260,15 @@ class HeldEvents:
     def __init__(self) -> None:
         self.most = 0
         self.blocks = 0
-        self._seen: list[Event] = []
+        self._seen: list[AscendEvent] = []
         self._kept_only = self._references([Other()])[0]
 
-    def read(self, path: Path, damage: Damage, scan: None) -> Iterator[list[Event]]:
+    def read(
+        self, decoder: Any, path: Path, damage: Damage, scan: None
+    ) -> Iterator[list[AscendEvent]]:
         """Small blocks of events, counted before each next one."""
         assert scan is None
-        for block in read_events(path, 4096, damage):
+        for block in read_events(decoder, path, 4096, damage):
             self._seen += block
             yield block
             self.blocks += 1
@@ -1272,7 +1276,7 @@ class HeldEvents:
             self.most = max(self.most, held)
 
     @staticmethod
-    def _references(events: Sequence[Event]) -> list[int]:
+    def _references(events: Sequence[AscendEvent]) -> list[int]:
         return [sys.getrefcount(event) for event in events]
 
 

@@ -1,4 +1,4 @@
-"""Turns a table written as CSV into blocks of columns, and notes the rows that are damaged."""
+"""Tables written as CSV as blocks of columns; rows that are damaged are noted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.sources.common.damage import Damage
 from timeline.sources.decoders.text_lines import Lines, read_lines
-from timeline.sources.trace_json.events import number
+from timeline.sources.decoders.trace_events import number
 
 __all__ = [
     "NOT_GIVEN",
@@ -116,7 +116,7 @@ class Cells:
         return np.array([bool(data[at:to].strip(_NOTHING)) for at, to in rest], np.bool_)
 
     def without_last(self) -> Cells:
-        """The same without the last cell of the last line."""
+        """These cells without the last one of the last line."""
         ends, count = self.ends.copy(), self.count.copy()
         place = int(count[-1]) - 2
         ends[-1] = self._comma(place)[-1] if place >= 0 else self.lines.starts[-1]
@@ -125,9 +125,11 @@ class Cells:
 
     def texts(self, line: int) -> list[str]:
         """The cells of one line, as they are meant."""
-        own = Cells.of(Lines.of(self.lines.text(line), 1))
-        spans = (own.column(place) for place in range(int(own.count[0]) if len(own.count) else 0))
-        return [unquoted(own.lines.data[begin[0] : end[0]]) for begin, end in spans]
+        cells = Cells.of(Lines.of(self.lines.text(line), 1))
+        spans = (
+            cells.column(place) for place in range(int(cells.count[0]) if len(cells.count) else 0)
+        )
+        return [unquoted(cells.lines.data[begin[0] : end[0]]) for begin, end in spans]
 
 
 def _quoted(quotes: Bool, lines: Lines) -> Bool:

@@ -94,8 +94,8 @@ def values_at(
     if not len(values):
         return other
 
-    def found(rows: Rows, other: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
-        return np.where(rows >= 0, values[np.maximum(rows, 0)], other)
+    def found(places: Rows, others: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
+        return np.where(places >= 0, values[np.maximum(places, 0)], others)
 
     return compute_in_chunks(values.dtype, found, rows, other)
 

@@ -1,4 +1,4 @@
-"""Turns queries on a SQLite database, opened so that it cannot change, into columns."""
+"""Columns of queries on a SQLite database, which is opened so that it cannot change."""
 
 from __future__ import annotations
 
@@ -242,7 +242,10 @@ class Database:
         """
         for cell in (_plain, _cell):
             with contextlib.suppress(TypeError, ValueError, OverflowError):
-                cells = [cell(name, own, defaults[name], kind) for name, own in declared.items()]
+                cells = [
+                    cell(name, declaration, defaults[name], kind)
+                    for name, declaration in declared.items()
+                ]
                 return self._read(table, cells, where, dtype)
         cells = [_tolerant(name, defaults[name], kind) for name in declared]
         made = self._read(table, cells, where, dtype)
@@ -289,8 +292,8 @@ class Database:
                         f"table {table} had {most} rows, and more when they were read.",
                         do="Something still writes to it: try again when the profiler has ended.",
                     )
-                for column, values in zip(columns, block, strict=True):
-                    column.add(values)
+                for column, found in zip(columns, block, strict=True):
+                    column.add(found)
         return [column.column() for column in columns]
 
     def _most_rows(self, table: str) -> int:

@@ -1,4 +1,4 @@
-"""Turns a table of a SQLite database, whatever kind of value its cells hold, into columns."""
+"""Columns of a table of a SQLite database, whatever kind of value its cells hold."""
 
 from __future__ import annotations
 

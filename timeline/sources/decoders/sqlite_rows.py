@@ -1,4 +1,4 @@
-"""Turns the rows that a query finds into columns of numbers, some rows at a time.
+"""Columns of numbers of the rows that a query finds, some rows at a time.
 
 The package is whole without the compiled module: rows then take twice as long.
 """

@@ -1,4 +1,4 @@
-"""Turns a text file, compressed or not, into blocks of whole lines."""
+"""Blocks of whole lines of a text file, compressed or not."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Turns kernels that communicate, and what traces say of collectives, into communication ops."""
+"""Communication ops from kernels that communicate and from what traces say of collectives."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -24,13 +24,13 @@ from timeline.sources.common.kernel_kinds import (
     function_path,
     launched_op,
 )
-from timeline.sources.kineto.events import Activity, Args
+from timeline.sources.decoders.event_rows import EventRows
+from timeline.sources.decoders.trace_events import Value, number, text
+from timeline.sources.kineto.events import tell_of_collectives
 from timeline.sources.kineto.operators import OnThreads, open_at
 from timeline.sources.kineto.tables import NOT_LAUNCHED, RuntimeCalls
-from timeline.sources.trace_json.event_fields import ids_of, names_of, spans_of
-from timeline.sources.trace_json.events import text
 
-__all__ = ["Announcements", "Descriptions", "announces", "communicating", "communication_ops"]
+__all__ = ["Announcements", "Descriptions", "announcing", "communicating", "communication_ops"]
 
 _ALGORITHM = re.compile(r"_((?:RING|TREE|COLLNET_\w+?|NVLS(?:_TREE)?|PAT)_(?:LL128|LL|SIMPLE))")
 _UNDEFINED = frozenset({"", "undefined"})
@@ -51,18 +51,21 @@ class Descriptions(ColumnTable):
     sequence: Int64 = column(np.int64, NO_ID)
 
     @classmethod
-    def read(cls, args: Sequence[Args], strings: StringPool) -> Descriptions:
+    def read(cls, events: EventRows) -> Descriptions:
         """What the args of some events tell."""
-        sequences = [own.sequence if type(own.sequence) is int else None for own in args]
+        strings = events.strings
+        sequences = [one if type(one) is int else NO_ID for one in events.objects("sequence")]
+        groups, ranks = events.objects("group"), events.objects("group_ranks")
+        described, sizes = events.objects("group_description"), events.objects("group_size")
         return cls.of(
-            len(args),
+            len(events),
             {
-                "name": strings.codes([text(own.collective) for own in args]),
-                "group": strings.codes([_label(own) for own in args]),
-                "group_name": strings.codes([_group_name(own) for own in args]),
-                "count": ids_of([own.elements for own in args], NO_ID),
-                "data_type": names_of([own.data_type for own in args], strings),
-                "sequence": ids_of(sequences, NO_ID),
+                "name": events.arg_names("collective"),
+                "group": strings.codes(map(_label, groups, described)),
+                "group_name": strings.codes(map(_group_name, groups, ranks, sizes)),
+                "count": events.ids(NO_ID, "elements"),
+                "data_type": events.arg_names("data_type"),
+                "sequence": [number(one, NO_ID) for one in sequences],
             },
         )
 
@@ -72,10 +75,10 @@ class Descriptions(ColumnTable):
         return Descriptions.concat([self, nothing]).take(np.where(rows < 0, len(self), rows))
 
 
-def announces(event: Activity) -> bool:
-    """Whether an event of the host says which collective it launches."""
-    said = event.args is not None and event.args.of_collective
-    return said or bool(launched_op(event.name))
+def announcing(events: EventRows) -> Bool:
+    """Which events of the host say what collective they launch."""
+    launch = events.by_name(np.bool_, lambda name: bool(launched_op(name)))
+    return tell_of_collectives(events) | launch
 
 
 @dataclass(frozen=True)
@@ -89,17 +92,17 @@ class Announcements(OnThreads):
     described: Int64 = column(np.int64)
 
     @classmethod
-    def read(
-        cls, events: Sequence[Activity], described: Int64, strings: StringPool
-    ) -> Announcements:
+    def read(cls, events: EventRows, described: Int64) -> Announcements:
         """What some events say, given the rows of what their args describe."""
+        strings = events.strings
+        ops = events.by_name(np.int64, lambda name: strings.code(launched_op(name)))
         return cls.of(
             len(events),
-            spans_of(events)
+            events.spans()
             | {
-                "process": ids_of([event.pid for event in events], NO_ID),
-                "thread": ids_of([event.tid for event in events], NO_ID),
-                "op": strings.codes([launched_op(event.name) for event in events]),
+                "process": events.processes(NO_ID),
+                "thread": events.threads(NO_ID),
+                "op": ops.astype(np.int32),
                 "described": described,
             },
         )
@@ -122,22 +125,21 @@ class Announcements(OnThreads):
         return op, described
 
 
-def _label(args: Args) -> str:
+def _label(group: Value, description: Value) -> str:
     """The process group: descriptions repeat ("undefined"), names do not."""
-    if args.group is None:
+    if group is None:
         return ""
-    described = args.group_description
-    if not isinstance(described, str) or described in _UNDEFINED:
-        return f"Group {text(args.group)}"
-    return f"Group {text(args.group)} {described}"
+    if not isinstance(description, str) or description in _UNDEFINED:
+        return f"Group {text(group)}"
+    return f"Group {text(group)} {description}"
 
 
-def _group_name(args: Args) -> str:
+def _group_name(group: Value, ranks: Any, size: Value) -> str:
     """Name and members: groups of one name have other members elsewhere in some versions."""
-    members = str(args.group_ranks or "")
-    if not members and args.group_size is not None:
-        members = f"of {text(args.group_size)} ranks"
-    return f"{text(args.group)} {members}".strip()
+    members = str(ranks or "")
+    if not members and size is not None:
+        members = f"of {text(size)} ranks"
+    return f"{text(group)} {members}".strip()
 
 
 def communicating(name: Codes, launcher: Codes, strings: StringPool) -> Bool:
@@ -208,19 +210,19 @@ def _as_others(names: Codes, functions: Codes, known: Bool, strings: StringPool)
     """The names, with those of kernels of unknown launch taken from others of their function."""
     found = names.copy()
     for function in distinct(functions[~known]).tolist():
-        own = functions == function
-        others = distinct(names[own & known]).tolist()
+        of_function = functions == function
+        others = distinct(names[of_function & known]).tolist()
         kinds = {collective_kind(strings[code]) for code in others}
         if len(kinds) == 1 and not kinds & set(POINT_TO_POINT):
-            found[own & ~known] = others[0]
+            found[of_function & ~known] = others[0]
     return found
 
 
 def _of_stream(told: Descriptions, stream: Int64) -> tuple[Codes, Codes]:
     """Label and name of each op's group; where not told, that of its stream if it has but one."""
     label, name = told.group.copy(), told.group_name.copy()
-    for own in distinct(stream[label == NO_NAME]).tolist():
-        here = stream == own
+    for stream_id in distinct(stream[label == NO_NAME]).tolist():
+        here = stream == stream_id
         groups, _ = distinct_pairs(
             label[here & (label != NO_NAME)].astype(np.int64),
             name[here & (label != NO_NAME)].astype(np.int64),
@@ -234,7 +236,7 @@ def _of_stream(told: Descriptions, stream: Int64) -> tuple[Codes, Codes]:
 def _of_library(
     label: Codes, name: Codes, library: Codes, stream: Int64, strings: StringPool
 ) -> tuple[Codes, Codes]:
-    """The same, where no group is told by the library, and by the stream if it has several.
+    """Label and name of groups: where not told, the library, and the stream if that has several.
 
     Every communicator has a stream of its own, and all ranks make them in the same order.
     """
@@ -242,12 +244,12 @@ def _of_library(
     for code in distinct(library[label == NO_NAME]).tolist():
         rows = np.flatnonzero((label == NO_NAME) & (library == code))
         streams, place = np.unique(stream[rows], return_inverse=True)
-        own = strings[code]
+        spelled = strings[code]
         if len(streams) == 1:
             label[rows] = code
         else:
-            labels = strings.codes(f"{own} stream {number}" for number in streams.tolist())
-            names = strings.codes(f"{own} {at + 1}" for at in range(len(streams)))
+            labels = strings.codes(f"{spelled} stream {number}" for number in streams.tolist())
+            names = strings.codes(f"{spelled} {at + 1}" for at in range(len(streams)))
             label[rows] = labels[place]
             name[rows] = np.where(name[rows] == NO_NAME, names[place], name[rows])
     return label, name

@@ -1,4 +1,4 @@
-"""Turns the JSON of PyTorch's own traces (Kineto) into typed values.
+"""The events of PyTorch's own traces (Kineto) as typed values, and the table that each belongs to.
 
 What an event is tells its category, whatever the threads and processes of the file are called.
 The spelling is that of libkineto's output_json.cpp; the oldest files capitalise categories and
@@ -11,9 +11,13 @@ import enum
 from typing import Any
 
 import msgspec
+import numpy as np
 
-from timeline.sources.trace_json.event_pieces import EventDecoder
-from timeline.sources.trace_json.events import (
+from timeline.columns.columns import Bool, Int64
+from timeline.sources.decoders.event_format import EventFormat
+from timeline.sources.decoders.event_rows import EventRows
+from timeline.sources.decoders.trace_events import (
+    Complete,
     Counter,
     FlowFinish,
     FlowStart,
@@ -25,17 +29,18 @@ from timeline.sources.trace_json.events import (
 __all__ = [
     "KINETO",
     "LAUNCHING",
-    "NO_ARGS",
-    "Activity",
-    "Args",
-    "Instant",
+    "KinetoArgs",
+    "KinetoComplete",
     "KinetoEvent",
-    "Place",
-    "place_of",
+    "KinetoTable",
+    "tables_of",
+    "tell_of_collectives",
 ]
 
+_UNKNOWN = 0
 
-class Place(enum.Enum):
+
+class KinetoTable(enum.IntEnum):
     """The table that the events of a category belong to."""
 
     KERNEL = enum.auto()
@@ -49,35 +54,35 @@ class Place(enum.Enum):
     """What the profiler says of its own recording."""
 
 
-_PLACES = {
-    "kernel": Place.KERNEL,
-    "gpu_memcpy": Place.DEVICE,
-    "memcpy": Place.DEVICE,
-    "gpu_memset": Place.DEVICE,
-    "memset": Place.DEVICE,
-    "cuda_sync": Place.DEVICE,
-    "cuda_runtime": Place.RUNTIME,
-    "cuda_driver": Place.RUNTIME,
-    "runtime": Place.RUNTIME,
-    "xpu_runtime": Place.RUNTIME,
-    "mtia_runtime": Place.RUNTIME,
-    "mtia_ccp_events": Place.KERNEL,
-    "glow_runtime": Place.RUNTIME,
-    "privateuse1_runtime": Place.RUNTIME,
-    "privateuse1_driver": Place.RUNTIME,
-    "cpu_op": Place.HOST,
-    "operator": Place.HOST,
-    "user_annotation": Place.HOST,
-    "python_function": Place.HOST,
-    "python": Place.HOST,
-    "gpu_user_annotation": Place.ANNOTATION,
-    "trace": Place.PROFILER,
+_TABLES = {
+    "kernel": KinetoTable.KERNEL,
+    "gpu_memcpy": KinetoTable.DEVICE,
+    "memcpy": KinetoTable.DEVICE,
+    "gpu_memset": KinetoTable.DEVICE,
+    "memset": KinetoTable.DEVICE,
+    "cuda_sync": KinetoTable.DEVICE,
+    "cuda_runtime": KinetoTable.RUNTIME,
+    "cuda_driver": KinetoTable.RUNTIME,
+    "runtime": KinetoTable.RUNTIME,
+    "xpu_runtime": KinetoTable.RUNTIME,
+    "mtia_runtime": KinetoTable.RUNTIME,
+    "mtia_ccp_events": KinetoTable.KERNEL,
+    "glow_runtime": KinetoTable.RUNTIME,
+    "privateuse1_runtime": KinetoTable.RUNTIME,
+    "privateuse1_driver": KinetoTable.RUNTIME,
+    "cpu_op": KinetoTable.HOST,
+    "operator": KinetoTable.HOST,
+    "user_annotation": KinetoTable.HOST,
+    "python_function": KinetoTable.HOST,
+    "python": KinetoTable.HOST,
+    "gpu_user_annotation": KinetoTable.ANNOTATION,
+    "trace": KinetoTable.PROFILER,
 }
 LAUNCHING = frozenset({"ac2g", "async", "async_gpu", "async_cpu_to_gpu"})
 """Flows from a call of the runtime to what it launched; their id is the correlation of both."""
 
 
-class Args(
+class KinetoArgs(
     msgspec.Struct,
     gc=False,
     frozen=True,
@@ -117,41 +122,30 @@ class Args(
     external: Value = None
     external_small: Value = None
 
-    @property
-    def of_collective(self) -> bool:
-        """Whether they tell of a collective."""
-        return self.collective is not None or self.group is not None
 
-
-NO_ARGS = Args()
-"""Args of an event without any."""
 _EMPTY = msgspec.Raw(b"")
 
 
-class Activity(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
+class KinetoComplete(Complete, gc=False, tag_field="ph", tag="X"):
     """An interval on a thread of the host or a stream of a device."""
 
-    cat: str = ""
-    name: str = ""
-    pid: int | str | float = 0
-    tid: int | str | float = 0
-    ts: msgspec.Raw = _EMPTY
-    dur: msgspec.Raw = _EMPTY
-    args: Args | None = None
+    args: KinetoArgs | None = None
 
 
-class _MemoryArgs(
+class MemoryArgs(
     msgspec.Struct,
     gc=False,
     rename={
         "device_type": "Device Type",
-        "device": "Device Id",
+        "memory_device": "Device Id",
         "allocated": "Total Allocated",
         "reserved": "Total Reserved",
     },
 ):
+    """The args of events of memory."""
+
     device_type: Value = None
-    device: Value = None
+    memory_device: Value = None
     allocated: Value = None
     reserved: Value = None
 
@@ -162,13 +156,14 @@ class Instant(msgspec.Struct, gc=False, tag_field="ph", tag="i"):
     name: str = ""
     cat: str = ""
     ts: msgspec.Raw = _EMPTY
-    args: _MemoryArgs | None = None
+    args: MemoryArgs | None = None
 
 
-KinetoEvent = Activity | Instant | Counter | Metadata | FlowStart | FlowStep | FlowFinish
+KinetoEvent = KinetoComplete | Instant | Counter | Metadata | FlowStart | FlowStep | FlowFinish
 
-KINETO: EventDecoder[KinetoEvent] = EventDecoder(
+KINETO: EventFormat[KinetoEvent] = EventFormat(
     KinetoEvent,
+    args=(KinetoArgs, MemoryArgs),
     mends=(
         (b'"Process Group Description": ,', b'"Process Group Description":0,'),
         (b'"blocks per SM": inf', b'"blocks per SM":null'),
@@ -178,10 +173,24 @@ KINETO: EventDecoder[KinetoEvent] = EventDecoder(
 """Some versions leave the description of a group out, or write a division by zero."""
 
 
-def place_of(event: Activity) -> Place:
-    """Where an event belongs; one of an unknown category goes by whether it names a stream."""
-    found = _PLACES.get(event.cat) or _PLACES.get(event.cat.lower())
-    if found is None:
-        on_device = event.args is not None and event.args.stream is not None
-        return Place.DEVICE if on_device else Place.HOST
-    return found
+def tables_of(events: EventRows) -> Int64:
+    """The `KinetoTable` of each interval, (n,).
+
+    One of an unknown category goes by whether it names a stream.
+    """
+    table = events.by_category(np.int64, _table_of_category)
+    unknown = np.flatnonzero(table == _UNKNOWN)
+    if len(unknown):
+        on_device = events.at(unknown).are_given("stream")
+        table = table.copy()
+        table[unknown] = np.where(on_device, KinetoTable.DEVICE, KinetoTable.HOST)
+    return table
+
+
+def _table_of_category(category: str) -> int:
+    return _TABLES.get(category) or _TABLES.get(category.lower()) or _UNKNOWN
+
+
+def tell_of_collectives(events: EventRows) -> Bool:
+    """Which events have args that tell of a collective."""
+    return events.are_given("collective") | events.are_given("group")

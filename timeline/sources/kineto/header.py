@@ -1,4 +1,4 @@
-"""Turns the first and last bytes of a PyTorch trace into its rank and the zero of its times."""
+"""The rank of a PyTorch trace and the zero of its times, from its first and last bytes."""
 
 from __future__ import annotations
 
@@ -121,9 +121,9 @@ def _is_open(values: dict[bytes, bytes]) -> bool:
 
 
 def _is_named_by_keys(values: dict[bytes, bytes]) -> bool:
-    own = _OWN & values.keys()
+    particular = _OWN & values.keys()
     is_text = values.get(b"schemaVersion", b"1").startswith(b'"')
-    return bool(own) and len(own | (_SHARED & values.keys())) > 1 and not is_text
+    return bool(particular) and len(particular | (_SHARED & values.keys())) > 1 and not is_text
 
 
 def _kind_by_events(path: Path, text: bytes, *, in_object: bool) -> JsonKind:

@@ -1,22 +1,20 @@
-"""Turns operators of PyTorch and calls of the runtime into which operator launched a task."""
+"""Which operator of PyTorch launched a task."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from timeline.columns.columns import Codes, Int64, Rows, column
+from timeline.columns.columns import Bool, Codes, Int64, Rows, column
 from timeline.columns.distinct import distinct_pairs
 from timeline.columns.nesting import latest_open
 from timeline.columns.strings import NO_NAME
 from timeline.records.tables import NO_ID, HostEvents, Spans
-from timeline.sources.kineto.events import NO_ARGS, Activity
+from timeline.sources.decoders.event_rows import EventRows
 from timeline.sources.kineto.tables import NOT_LAUNCHED, RuntimeCalls
-from timeline.sources.trace_json.event_fields import first_ids
 
-__all__ = ["OnThreads", "Operators", "external_ids", "is_operator", "open_at"]
+__all__ = ["OnThreads", "Operators", "are_operators", "external_ids", "open_at"]
 
 _OPERATOR_CATEGORIES = frozenset({"cpu_op", "operator"})
 _NEVER_LAUNCHING = frozenset(
@@ -31,19 +29,21 @@ _NEVER_LAUNCHING = frozenset(
 """What makes memory or a view of some runs on the host alone: next to it in time is no inside."""
 
 
-def is_operator(event: Activity) -> bool:
-    """Whether an event of the host is a call of an operator, and no frame or annotation."""
-    return event.cat in _OPERATOR_CATEGORIES or event.cat.lower() in _OPERATOR_CATEGORIES
+def are_operators(events: EventRows) -> Bool:
+    """Which events of the host are calls of operators, and no frames or annotations."""
+    return events.by_category(
+        np.bool_,
+        lambda category: bool({category, category.lower()} & _OPERATOR_CATEGORIES),
+    )
 
 
-def external_ids(events: Sequence[Activity]) -> Int64:
+def external_ids(events: EventRows) -> Int64:
     """The operator that each event names as what it belongs to; the first versions spell it small.
 
     Versions from 2.0 to 2.1 write the correlation there, and it is no operator then.
     """
-    args = [event.args or NO_ARGS for event in events]
-    found = first_ids([arg.external for arg in args], [arg.external_small for arg in args], NO_ID)
-    connection = first_ids([arg.correlation for arg in args], [None] * len(args), NO_ID)
+    found = events.ids(NO_ID, "external", "external_small")
+    connection = events.ids(NO_ID, "correlation")
     return np.where((found > 0) & (found != connection), found, NO_ID)
 
 
@@ -63,18 +63,16 @@ class Operators(OnThreads):
     name: Codes = column(np.int32)
 
     @classmethod
-    def among(cls, events: Sequence[Activity], host: HostEvents) -> Operators:
+    def among(cls, events: EventRows, host: HostEvents) -> Operators:
         """The operators among events of the host, given as rows too."""
-        launching = (is_operator(one) and one.name not in _NEVER_LAUNCHING for one in events)
-        rows = np.flatnonzero(np.fromiter(launching, np.bool_, len(events)))
-        args = [events[row].args or NO_ARGS for row in rows.tolist()]
-        small = [arg.external_small for arg in args]
+        never = events.by_name(np.bool_, _NEVER_LAUNCHING.__contains__)
+        rows = np.flatnonzero(are_operators(events) & ~never)
         return cls(
             host.start_ns[rows],
             host.end_ns[rows],
             host.process[rows],
             host.thread[rows],
-            first_ids([arg.external for arg in args], small, NO_ID),
+            events.at(rows).ids(NO_ID, "external", "external_small"),
             host.name[rows],
         )
 
@@ -124,12 +122,12 @@ def open_at(held: OnThreads, calls: RuntimeCalls) -> Rows:
         np.concatenate([held.process, calls.process]),
         np.concatenate([held.thread, calls.thread]),
     )
-    own, asked = lane[: len(held)], lane[len(held) :]
-    order, of_asked = np.argsort(own, kind="stable"), np.argsort(asked, kind="stable")
-    own, asked = own[order], asked[of_asked]
+    of_held, asked = lane[: len(held)], lane[len(held) :]
+    order, of_asked = np.argsort(of_held, kind="stable"), np.argsort(asked, kind="stable")
+    of_held, asked = of_held[order], asked[of_asked]
     middle_ns = calls.start_ns + (calls.end_ns - calls.start_ns) // 2
     for number in np.unique(asked).tolist():
-        rows = order[slice(*np.searchsorted(own, [number, number + 1]))]
+        rows = order[slice(*np.searchsorted(of_held, [number, number + 1]))]
         moments = of_asked[slice(*np.searchsorted(asked, [number, number + 1]))]
         at = latest_open(held.start_ns[rows], held.end_ns[rows], middle_ns[moments])
         inside = at >= 0

@@ -1,10 +1,8 @@
-"""Turns one trace of PyTorch's own profiler into records."""
+"""Records of one trace of PyTorch's own profiler."""
 
 from __future__ import annotations
 
 from collections import Counter as Multiset
-from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -30,26 +28,33 @@ from timeline.records.tables import (
 )
 from timeline.selection import Layer
 from timeline.sources.common.damage import Damage
+from timeline.sources.decoders.event_columns import (
+    ARROWS,
+    COMPLETE,
+    COUNTER,
+    INSTANT,
+    EventColumns,
+)
+from timeline.sources.decoders.event_reader import HELD_EVENTS, EventBatch
+from timeline.sources.decoders.event_rows import EventRows
+from timeline.sources.decoders.event_values import LaneKey
+from timeline.sources.decoders.json_events import read_events
 from timeline.sources.kineto.collectives import (
     Announcements,
     Descriptions,
-    announces,
+    announcing,
     communicating,
     communication_ops,
 )
 from timeline.sources.kineto.events import (
     KINETO,
     LAUNCHING,
-    NO_ARGS,
-    Activity,
-    Args,
-    Instant,
-    KinetoEvent,
-    Place,
-    place_of,
+    KinetoTable,
+    tables_of,
+    tell_of_collectives,
 )
 from timeline.sources.kineto.header import read_header
-from timeline.sources.kineto.operators import Operators, external_ids, is_operator
+from timeline.sources.kineto.operators import Operators, are_operators, external_ids
 from timeline.sources.kineto.tables import (
     MEMORY,
     NOT_LAUNCHED,
@@ -57,31 +62,16 @@ from timeline.sources.kineto.tables import (
     correlations,
     device_table,
     host_table,
-    memory_counter,
+    memory_counters,
 )
 from timeline.sources.source import Clock, Identity, Wanted
-from timeline.sources.trace_json.counters import CounterKey, CounterReader, decoded_counters
-from timeline.sources.trace_json.event_fields import numbered, spans_of
-from timeline.sources.trace_json.events import (
-    Counter,
-    FlowFinish,
-    FlowStart,
-    FlowStep,
-    Metadata,
-    Other,
-)
+from timeline.sources.trace_json.counters import CounterReader, counters_at
 from timeline.sources.trace_json.flows import FlowReader, LaneRows
-from timeline.sources.trace_json.json_events import read_as
-from timeline.sources.trace_json.lane_names import LaneKey, LaneNames
+from timeline.sources.trace_json.lane_names import LaneNames
 from timeline.sources.trace_json.tables import PROFILER_STEP, profiler_steps
 
 __all__ = ["KinetoSource", "read_kineto"]
 
-HELD_BLOCKS = 16
-"""Blocks of text that are held, as what their events keep, before these become columns.
-
-Their number of events differs: call stacks and shapes take thousands of bytes.
-"""
 LAUNCH = "ac2g"
 _MEMORY_EVENT = "[memory]"
 _ANNOTATIONS = "spans of annotations on devices, which are drawn on the host"
@@ -113,8 +103,7 @@ def read_kineto(
         SourceError: the file cannot be read or holds an event of an unexpected shape.
     """
     reader, damage = _Reader(strings, wanted), Damage(path)
-    for events in read_as(KINETO, path, damage=damage):
-        reader.add(events)
+    reader.read(path, damage)
     records = reader.records(rank)
     omissions = (*records.omissions, *damage.omissions(rank))
     return _shifted(replace(records, omissions=omissions), base_ns)
@@ -127,11 +116,7 @@ class _Reader:
         self._strings, self._wanted = strings, wanted
         self._has_host = bool(wanted.layers & {Layer.CANN, Layer.FRAMEWORK})
         self._names = LaneNames()
-        self._activities: dict[Place, list[Activity]] = {place: [] for place in Place}
-        self._samples: dict[CounterKey, list[Counter]] = defaultdict(list)
-        self._flow_ends: list[FlowStart | FlowStep | FlowFinish] = []
-        self._launch_ends: list[FlowStart | FlowStep | FlowFinish] = []
-        self._held = 0
+        self._held = EventBatch(KINETO, strings, counters=Layer.COUNTERS in wanted.layers)
         self._tasks, self._announced = TableBuilder(Tasks), TableBuilder(Announcements)
         self._told, self._task_told = TableBuilder(Descriptions), list[Int64]()
         self._host, self._steps, self._calls = (
@@ -145,74 +130,74 @@ class _Reader:
         self._launches: list[Int64] = []
         self._left_out: Multiset[str] = Multiset()
 
-    def add(self, events: Sequence[KinetoEvent | Other]) -> None:
-        """Sort events by what they are; they stay objects for HELD_BLOCKS."""
-        activities = self._activities
-        for event in events:
-            if isinstance(event, Activity):
-                activities[place_of(event)].append(event)
-            elif isinstance(event, (FlowStart, FlowStep, FlowFinish)):
-                (self._launch_ends if event.cat in LAUNCHING else self._flow_ends).append(event)
-            elif isinstance(event, Instant):
-                self._add_instant(event)
-            elif isinstance(event, Counter):
-                self._samples[event.pid, event.name].append(event)
-            elif isinstance(event, Metadata):
+    def read(self, path: Path, damage: Damage) -> None:
+        """Read all events."""
+        for events in read_events(KINETO.decoder, path, damage=damage, scan=self._held.scan):
+            for event in self._held.add(events):
                 self._names.add(event)
-            else:
-                self._left_out[_OTHERS] += 1
-        self._held += 1
-        if self._held >= HELD_BLOCKS:
-            self._flush()
-
-    def _add_instant(self, event: Instant) -> None:
-        if event.name != _MEMORY_EVENT:
-            known = not event.cat
-            self._left_out[_MARKS if known else _OTHERS] += 1
-            return
-        counter = memory_counter(event)
-        if counter is None:
-            self._left_out[_NO_TOTALS] += 1
-        else:
-            self._samples[counter.pid, counter.name].append(counter)
+            if self._held.size > HELD_EVENTS:
+                self._flush()
+        self._flush()
 
     def _flush(self) -> None:
-        """Turn events into columns."""
-        for place in (Place.KERNEL, Place.DEVICE):
-            if events := self._activities[place]:
-                described = self._described([event.args for event in events])
-                tasks = device_table(events, place, self._strings, every_arg=self._wanted.every_arg)
-                self._tasks.add(tasks)
-                self._task_told.append(described)
-                self._named.append(external_ids(events))
-        calls = self._activities[Place.HOST]
-        rows, numbers = numbered([call.name for call in calls], PROFILER_STEP)
-        self._steps.add(profiler_steps(numbers, spans_of([calls[row] for row in rows])))
-        announcing = [call for call in calls if announces(call)]
-        described = self._described([call.args for call in announcing])
-        self._announced.add(Announcements.read(announcing, described, self._strings))
-        for place in (Place.RUNTIME, Place.HOST):
-            if events := self._activities[place]:
-                self._add_host(events, place)
-        self._left_out[_ANNOTATIONS] += len(self._activities[Place.ANNOTATION])
-        self._left_out[_MARKS] += len(self._activities[Place.PROFILER])
-        for events in self._activities.values():
-            events.clear()
-        if Layer.COUNTERS in self._wanted.layers:
-            self._counters.add(decoded_counters(self._samples))
-        if Layer.ARROWS in self._wanted.layers:
-            self._flows.add(self._flow_ends)
-            self._launches.append(correlations([_id(event) for event in self._launch_ends]))
-        self._samples.clear()
-        self._flow_ends.clear()
-        self._launch_ends.clear()
-        self._held = 0
+        """Add the events that are held to the tables."""
+        if self._held.others:
+            self._left_out[_OTHERS] += self._held.others
+            self._held.others = 0
+        for events in self._held.take():
+            self._add(events)
 
-    def _add_host(self, events: Sequence[Activity], place: Place) -> None:
-        if not self._has_host and place is Place.HOST:
-            events = [event for event in events if is_operator(event)]
-        host = host_table(events, place, self._strings, every_arg=self._wanted.every_arg)
-        if place is Place.RUNTIME:
+    def _add(self, events: EventColumns) -> None:
+        self._add_instants(EventRows(events, np.flatnonzero(events.phase == INSTANT)))
+        complete = EventRows(events, np.flatnonzero(events.phase == COMPLETE))
+        table = tables_of(complete)
+        by_table = {one: complete.at(np.flatnonzero(table == one)) for one in KinetoTable}
+        for kind in (KinetoTable.KERNEL, KinetoTable.DEVICE):
+            if len(tasks := by_table[kind]):
+                self._task_told.append(self._described(tasks))
+                self._tasks.add(device_table(tasks, kind, every_arg=self._wanted.every_arg))
+                self._named.append(external_ids(tasks))
+        host = by_table[KinetoTable.HOST]
+        rows, numbers = host.numbered(PROFILER_STEP)
+        self._steps.add(profiler_steps(numbers, host.spans(rows)))
+        saying = host.at(announcing(host))
+        self._announced.add(Announcements.read(saying, self._described(saying)))
+        for kind in (KinetoTable.RUNTIME, KinetoTable.HOST):
+            if len(by_table[kind]):
+                self._add_host(by_table[kind], kind)
+        self._left_out[_ANNOTATIONS] += len(by_table[KinetoTable.ANNOTATION])
+        self._left_out[_MARKS] += len(by_table[KinetoTable.PROFILER])
+        counters = np.flatnonzero(events.phase == COUNTER)
+        self._counters.add(counters_at(events, counters))
+        if Layer.ARROWS in self._wanted.layers:
+            self._add_arrows(events, np.flatnonzero(np.isin(events.phase, list(ARROWS))))
+
+    def _add_instants(self, instants: EventRows) -> None:
+        of_memory = instants.by_name(np.bool_, lambda name: name == _MEMORY_EVENT)
+        is_known = instants.at(~of_memory).by_category(np.bool_, lambda category: not category)
+        known = int(np.count_nonzero(is_known))
+        self._left_out[_MARKS] += known
+        self._left_out[_OTHERS] += len(is_known) - known
+        memory = instants.at(of_memory)
+        samples = list(memory_counters(memory))
+        self._left_out[_NO_TOTALS] += len(memory) - sum(len(one.time_ns) for one in samples)
+        if Layer.COUNTERS in self._wanted.layers:
+            self._counters.add(samples)
+
+    def _add_arrows(self, events: EventColumns, rows: Rows) -> None:
+        """Take in the ends of arrows: of those from calls to what they launch, the correlations."""
+        category = events.category[rows]
+        launching = events.values.meanings(category, np.bool_, LAUNCHING.__contains__)
+        self._flows.add(events, rows[~launching])
+        ids = events.end_ns[rows[launching]]
+        ids[ids < 0] = events.values.numbers(~ids[ids < 0], NO_ID)
+        self._launches.append(correlations(ids))
+
+    def _add_host(self, events: EventRows, table: KinetoTable) -> None:
+        if not self._has_host and table is KinetoTable.HOST:
+            events = events.at(are_operators(events))
+        host = host_table(events, table, every_arg=self._wanted.every_arg)
+        if table is KinetoTable.RUNTIME:
             self._calls.add(RuntimeCalls.among(host, self._host.rows, self._strings))
         else:
             self._operators.add(Operators.among(events, host))
@@ -221,9 +206,7 @@ class _Reader:
 
     def records(self, rank: int) -> Records:
         """All that was read, at the times of the file."""
-        self._flush()
-        calls = self._calls.joined()
-        calls = calls.in_order()
+        calls = self._calls.joined().in_order()
         tasks, host, steps = self._tasks.joined(), self._host.joined(), self._steps.joined()
         task_call = calls.launching(tasks.connection)
         named = np.concatenate([np.empty(0, np.int64), *self._named])
@@ -250,12 +233,12 @@ class _Reader:
             numbered_ops=False,
         )
 
-    def _described(self, args: Sequence[Args | None]) -> Int64:
+    def _described(self, events: EventRows) -> Int64:
         """The row of what the args of each event tell of a collective, NO_ID for nothing."""
-        rows = np.full(len(args), NO_ID, np.int64)
-        held = [at for at, own in enumerate(args) if own is not None and own.of_collective]
-        rows[held] = self._told.rows + np.arange(len(held))
-        self._told.add(Descriptions.read([args[at] or NO_ARGS for at in held], self._strings))
+        rows = np.full(len(events), NO_ID, np.int64)
+        telling = np.flatnonzero(tell_of_collectives(events))
+        rows[telling] = self._told.rows + np.arange(len(telling))
+        self._told.add(Descriptions.read(events.at(telling)))
         return rows
 
     def _communication(
@@ -263,13 +246,15 @@ class _Reader:
     ) -> tuple[Tasks, CommunicationOps]:
         """The tasks, of which those that communicate do not compute, and the ops of these."""
         kernels = np.flatnonzero(tasks.compute)
-        own = tasks.take(kernels)
-        communicates = communicating(own.name, own.op_type, self._strings)
-        rows, own = kernels[communicates], own.take(communicates)
+        kernel_tasks = tasks.take(kernels)
+        communicates = communicating(kernel_tasks.name, kernel_tasks.op_type, self._strings)
+        rows, kernel_tasks = kernels[communicates], kernel_tasks.take(communicates)
         announced, described = self._announced.joined().around(task_call[rows], calls)
         told = np.concatenate([np.empty(0, np.int64), *self._task_told])[rows]
         told = np.where(told != NO_ID, told, described)
-        ops = communication_ops(own, announced, self._told.joined().at(told), self._strings)
+        ops = communication_ops(
+            kernel_tasks, announced, self._told.joined().at(told), self._strings
+        )
         compute = tasks.compute.copy()
         compute[rows] = False
         return replace(tasks, compute=compute), ops
@@ -304,10 +289,6 @@ class _Reader:
             for reason, rows in self._left_out.items()
             if rows and asked.get(reason, True)
         )
-
-
-def _id(event: FlowStart | FlowStep | FlowFinish) -> str:
-    return bytes(event.id).strip(b'"').decode("ascii", "replace")
 
 
 def _lane(host: HostEvents, key: LaneKey) -> LaneRows | None:

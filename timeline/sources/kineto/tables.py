@@ -1,8 +1,8 @@
-"""Turns the events of PyTorch traces into the tables of records."""
+"""Tables of records from the events of PyTorch traces."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from timeline.columns.columns import Bool, ColumnTable, Int64, Rows, column
 from timeline.columns.constant import constant
-from timeline.columns.distinct import distinct
+from timeline.columns.distinct import distinct, distinct_pairs
 from timeline.columns.strings import StringPool
 from timeline.records.tables import (
     NO_ID,
@@ -22,11 +22,21 @@ from timeline.records.tables import (
     Tasks,
 )
 from timeline.records.task_kinds import COPY_TYPES, are_of
-from timeline.sources.kineto.events import NO_ARGS, Activity, Instant, Place
-from timeline.sources.trace_json.event_fields import first_ids, ids_of, spans_of
-from timeline.sources.trace_json.events import Counter, number
+from timeline.sources.decoders.event_columns import ArgValues
+from timeline.sources.decoders.event_rows import EventRows
+from timeline.sources.decoders.trace_events import number
+from timeline.sources.kineto.events import KinetoTable
+from timeline.sources.trace_json.counters import CounterEvents
 
-__all__ = ["MEMORY", "NOT_LAUNCHED", "RuntimeCalls", "device_table", "host_table", "memory_counter"]
+__all__ = [
+    "MEMORY",
+    "NOT_LAUNCHED",
+    "RuntimeCalls",
+    "correlations",
+    "device_table",
+    "host_table",
+    "memory_counters",
+]
 
 PYTHON = "Python"
 """What torch_npu calls the process of the same events."""
@@ -44,37 +54,32 @@ _LAYERS = {
 }
 
 
-def device_table(
-    events: Sequence[Activity], place: Place, strings: StringPool, *, every_arg: bool
-) -> Tasks:
+def device_table(events: EventRows, table: KinetoTable, *, every_arg: bool) -> Tasks:
     """What ran on devices.
 
     Only kernels compute; copies, fills and waits do not. Which kernels communicate instead is
     known when all that launched them is.
     """
-    args, count = [event.args or NO_ARGS for event in events], len(events)
-    spans, names = spans_of(events), strings.codes([event.name for event in events])
-    stream = first_ids([arg.stream for arg in args], [event.tid for event in events], NO_ID)
-    device = first_ids(
-        [arg.device if arg.device is not None else arg.device_inside for arg in args],
-        [event.pid for event in events],
-        NO_ID,
-    )
-    kinds = strings.codes([event.cat for event in events])
+    count, strings = len(events), events.strings
+    stream = events.ids(events.threads(NO_ID), "stream")
+    names, kinds = events.names(), events.categories()
     columns: dict[str, Any] = {
-        "device": device,
+        "device": events.ids(events.processes(NO_ID), "device", "device_inside"),
         "stream": np.where((stream < 0) | (stream == _NOT_A_STREAM), NO_ID, stream),
-        "connection": correlations([arg.correlation for arg in args]),
+        "connection": correlations(events.ids(NO_ID, "correlation")),
         "name": names,
         "task_type": kinds,
-        "compute": constant(place is Place.KERNEL, count, np.bool_),
+        "compute": constant(table is KinetoTable.KERNEL, count, np.bool_),
         "copy": are_of(COPY_TYPES, kinds, strings),
     }
     if every_arg:
-        columns["blocks"] = [_blocks(arg.grid) for arg in args]
-        columns["occupancy"] = ids_of([arg.occupancy for arg in args], NO_ID)
-        columns["size_bytes"] = ids_of([arg.size for arg in args], NO_ID)
-    return Tasks.of(count, spans | columns)
+        rows, grids = events.given("grid")
+        blocks = np.full(count, NO_ID)
+        blocks[rows] = grids.of_others(_blocks, NO_ID)
+        columns["blocks"] = blocks
+        columns["occupancy"] = events.ids(NO_ID, "occupancy")
+        columns["size_bytes"] = events.ids(NO_ID, "size")
+    return Tasks.of(count, events.spans() | columns)
 
 
 def _blocks(grid: object) -> int:
@@ -85,35 +90,33 @@ def _blocks(grid: object) -> int:
     return number(x * y * z, NO_ID) if min(x, y, z) >= 0 else NO_ID
 
 
-def correlations(values: list[Any]) -> Int64:
-    """Correlation ids as a column; PyTorch counts from 1."""
-    found = ids_of(values, NO_ID)
-    return np.where(found > 0, found, NO_ID)
+def correlations(ids: Int64) -> Int64:
+    """Correlation ids; PyTorch counts from 1."""
+    return np.where(ids > 0, ids, NO_ID)
 
 
-def host_table(
-    events: Sequence[Activity], place: Place, strings: StringPool, *, every_arg: bool
-) -> HostEvents:
-    """What ran on the host, of one place: calls of the runtime, or all else by category."""
-    count = len(events)
+def host_table(events: EventRows, table: KinetoTable, *, every_arg: bool) -> HostEvents:
+    """What ran on the host, of one table: calls of the runtime, or all else by category."""
+    count, strings = len(events), events.strings
+    is_runtime = table is KinetoTable.RUNTIME
     layers = (
         constant(strings.code(RUNTIME), count, np.int32)
-        if place is Place.RUNTIME
-        else strings.codes([_layer(event.cat) for event in events])
+        if is_runtime
+        else events.by_category(np.int64, lambda one: strings.code(_layer(one))).astype(np.int32)
     )
     return HostEvents.of(
         count,
-        spans_of(events)
+        events.spans()
         | {
             "layer": layers,
-            "process": ids_of([event.pid for event in events], NO_ID),
-            "thread": ids_of([event.tid for event in events], NO_ID),
-            "name": strings.codes([event.name for event in events]),
-            "connection": correlations([event.args and event.args.correlation for event in events])
-            if place is Place.RUNTIME
+            "process": events.processes(NO_ID),
+            "thread": events.threads(NO_ID),
+            "name": events.names(),
+            "connection": correlations(events.ids(NO_ID, "correlation"))
+            if is_runtime
             else constant(NO_ID, count, np.int64),
         }
-        | ({"level": strings.codes([event.cat for event in events])} if every_arg else {}),
+        | ({"level": events.categories()} if every_arg else {}),
     )
 
 
@@ -122,22 +125,40 @@ def _layer(category: str) -> str:
     return _LAYERS.get(category) or _LAYERS.get(category.lower()) or category or PYTHON
 
 
-def memory_counter(event: Instant) -> Counter | None:
-    """What a memory event says of its device as samples; None where it says nothing."""
-    args = event.args
-    if args is None:
-        return None
-    amounts = {
-        f"{name}(bytes)": value
-        for name, value in (("Allocated", args.allocated), ("Reserved", args.reserved))
-        if isinstance(value, (int, float))
-    }
-    if len(amounts) < 2:  # with one alone, the counter would be named like the device
-        return None
-    kind = number(args.device_type, 0)
-    name = _DEVICE_KINDS.get(kind, f"Device type {kind}")
-    device = number(args.device, NO_ID)
-    return Counter(name if device < 0 else f"{name} {device}", MEMORY, event.ts, amounts)
+def memory_counters(events: EventRows) -> Iterator[CounterEvents]:
+    """What memory events say of each device as samples; those say nothing that lack a total."""
+    allocated_at, allocated = _numbers(events, "allocated")
+    reserved_at, reserved = _numbers(events, "reserved")
+    # With one of them alone, the counter would be named like the device.
+    rows, first, second = np.intersect1d(allocated_at, reserved_at, return_indices=True)
+    allocated, reserved = allocated[first], reserved[second]
+    kind = np.stack([allocated.kind, reserved.kind], axis=1)
+    value = np.stack([allocated.value, reserved.value], axis=1)
+    time_ns = events.spans(rows)["start_ns"]
+    devices, which = distinct_pairs(
+        events.ids(0, "device_type")[rows], events.ids(NO_ID, "memory_device")[rows]
+    )
+    _, first = np.unique(which, return_index=True)
+    for place in np.argsort(first).tolist():
+        device_type, device = devices[place].tolist()
+        name = _DEVICE_KINDS.get(device_type, f"Device type {device_type}")
+        of_device = np.flatnonzero(which == place)
+        yield CounterEvents(
+            MEMORY,
+            name if device < 0 else f"{name} {device}",
+            ("Allocated(bytes)", "Reserved(bytes)"),
+            time_ns[of_device],
+            ArgValues(
+                kind[of_device].reshape(-1), value[of_device].reshape(-1), events.events.values
+            ),
+        )
+
+
+def _numbers(events: EventRows, arg: str) -> tuple[Rows, ArgValues]:
+    """Where an arg is a number, and its values there."""
+    rows, values = events.given(arg)
+    numbers, _ = values.reals()
+    return rows[numbers], values[numbers]
 
 
 NOT_LAUNCHED = -1
@@ -180,7 +201,7 @@ class RuntimeCalls(ColumnTable):
         return calls.take(calls.connection != NO_ID)
 
     def in_order(self) -> RuntimeCalls:
-        """The same by correlation, then start, as the methods below need them."""
+        """These calls by correlation, then start, as the other methods need them."""
         return self.take(np.lexsort((self.start_ns, self.connection)))
 
     def launching(self, connection: Int64) -> Rows:

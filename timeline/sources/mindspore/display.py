@@ -1,20 +1,18 @@
-"""Turns a timeline display of MindSpore 0.7 to 2.2, whose rows are unnamed, into records."""
+"""Records of a timeline display of MindSpore 0.7 to 2.2, whose rows are unnamed."""
 
 from __future__ import annotations
 
 import enum
 import re
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 
-from timeline.columns.columns import Int64, TableBuilder
+from timeline.columns.columns import Codes, TableBuilder
 from timeline.columns.constant import constant
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.tables import (
@@ -28,35 +26,30 @@ from timeline.records.tables import (
     Tasks,
 )
 from timeline.sources.common.damage import Damage, left_out
-from timeline.sources.common.decimals import interval_ns
+from timeline.sources.decoders.event_columns import COMPLETE, EventColumns
+from timeline.sources.decoders.event_format import WHOLE_ARGS, EventFormat
+from timeline.sources.decoders.event_reader import HELD_EVENTS, EventBatch
+from timeline.sources.decoders.event_rows import EventRows
+from timeline.sources.decoders.json_events import look_for_metadata, read_events
+from timeline.sources.decoders.trace_events import Complete, Ignored, Other
 from timeline.sources.mindspore.device_rows import AI_CORE, AI_CPU
 from timeline.sources.mindspore.framework_table import OperatorShapes
 from timeline.sources.mindspore.step_ticks import GROUP
-from timeline.sources.trace_json.event_pieces import EventDecoder
-from timeline.sources.trace_json.events import Other
-from timeline.sources.trace_json.json_events import look_for_metadata, read_as
 
-__all__ = ["DISPLAY", "Display", "DisplayEvent", "Label", "names_its_rows", "read_display"]
-
-_EMPTY = msgspec.Raw(b"")
+__all__ = ["Display", "names_its_rows", "read_display"]
 
 
-class DisplayEvent(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
-    """An interval; its times stay text, because they are exact only as decimals."""
+class DisplayComplete(Complete, gc=False, tag_field="ph", tag="X"):
+    """An interval; its args are an object of any keys."""
 
-    name: str = ""
-    pid: int | str | float = 0
-    tid: int | str | float = 0
-    ts: msgspec.Raw = _EMPTY
-    dur: msgspec.Raw = _EMPTY
     args: dict[str, Any] | None = None
 
 
-class Label(msgspec.Struct, gc=False, tag_field="ph", tag="M"):
+class _Label(Ignored, gc=False, tag_field="ph", tag="M"):
     """What rows are called: the numbers of processes and threads tell what they are."""
 
 
-DISPLAY: EventDecoder[DisplayEvent | Label] = EventDecoder(DisplayEvent | Label | Other)
+DISPLAY: EventFormat[DisplayComplete | _Label] = EventFormat(DisplayComplete | _Label | Other)
 
 
 HOST_LAYER = "CPU OP"
@@ -66,7 +59,7 @@ _LAST_NUMBER = re.compile(r"([0-9]{1,18})[^0-9]*$")
 _STEP = re.compile(r"(?:Model ID: *([0-9]{1,18}) +Iteration ID: *)?([0-9]{1,18})")
 
 
-class _Row(enum.Enum):
+class _Row(enum.IntEnum):
     """What the events of a row are."""
 
     AI_CORE = enum.auto()
@@ -136,9 +129,13 @@ def read_display(path: Path, strings: StringPool, rank: int) -> Display:
         SourceError: the file cannot be read, is no trace, or holds no event that can be decoded.
     """
     damage, tables = Damage(path), _Tables(strings)
-    for events in read_as(DISPLAY, path, damage=damage):
-        tables.add(events)
-    return tables.display(rank, damage)
+    held = EventBatch(DISPLAY, strings, counters=False)
+    for events in read_events(DISPLAY.decoder, path, damage=damage, scan=held.scan):
+        held.add(events)
+        if held.size > HELD_EVENTS:
+            tables.add(held.take())
+    tables.add(held.take())
+    return tables.display(rank, damage, held.others + held.unread)
 
 
 class _Tables:
@@ -148,44 +145,38 @@ class _Tables:
         self._strings = strings
         self._tasks, self._ops = TableBuilder(Tasks), TableBuilder(CommunicationOps)
         self._host, self._steps = TableBuilder(HostEvents), TableBuilder(Steps)
-        self._kinds: dict[tuple[object, object], _Row] = {}
         self._known: dict[int, tuple[int, int, int, int]] = {}
-        self._numbers: dict[int | str | float, int] = {}
         self._derived = self._unknown = 0
 
-    def add(self, events: Sequence[DisplayEvent | Label | Other]) -> None:
-        """Sort events by what their rows are, and turn them into columns."""
-        rows: dict[_Row, list[DisplayEvent]] = defaultdict(list)
-        for event in events:
-            if isinstance(event, DisplayEvent):
-                key = event.pid, event.tid
-                kind = self._kinds.get(key) or self._kinds.setdefault(key, _kind(*key))
-                rows[kind].append(event)
-            elif isinstance(event, Other):
-                self._unknown += 1
-        self._derived += len(rows[_Row.DERIVED])
-        self._unknown += len(rows[_Row.UNKNOWN])
-        self._add_tasks(rows[_Row.AI_CORE], AI_CORE)
-        self._add_tasks(rows[_Row.AI_CPU], AI_CPU)
-        self._add_ops(rows[_Row.COMMUNICATION])
-        self._add_host(rows[_Row.HOST])
-        self._add_steps(rows[_Row.STEP])
+    def add(self, parts: Sequence[EventColumns]) -> None:
+        """Add events to the tables by what their rows are."""
+        for events in parts:
+            rows = np.flatnonzero(events.phase == COMPLETE)
+            self._unknown += len(events) - len(rows)
+            complete = EventRows(events, rows)
+            kinds = complete.by_lane(np.int64, _kind)
+            of_kind = {kind: complete.at(np.flatnonzero(kinds == kind)) for kind in _Row}
+            self._derived += len(of_kind[_Row.DERIVED])
+            self._unknown += len(of_kind[_Row.UNKNOWN])
+            self._add_tasks(of_kind[_Row.AI_CORE], AI_CORE)
+            self._add_tasks(of_kind[_Row.AI_CPU], AI_CPU)
+            self._add_ops(of_kind[_Row.COMMUNICATION])
+            self._add_host(of_kind[_Row.HOST])
+            self._add_steps(of_kind[_Row.STEP])
 
-    def _add_tasks(self, events: list[DisplayEvent], core: str) -> None:
-        count = len(events)
-        names = self._strings.codes(_full_name(event) for event in events)
-        about = [
-            self._about(code, event) for code, event in zip(names.tolist(), events, strict=True)
-        ]
+    def _add_tasks(self, events: EventRows, core: str) -> None:
+        count, args = len(events), events.objects(WHOLE_ARGS)
+        names = self._names(events, args)
+        about = [self._about(code, one) for code, one in zip(names.tolist(), args, strict=True)]
         op_type, inputs, outputs, types = zip(*about, strict=True) if about else ((), (), (), ())
-        streams = self._ids([event.tid for event in events])
+        streams = events.by_lane(np.int64, lambda _, thread: _stream(thread))
         if core == AI_CPU:
             # Versions that do not know the stream of an AI CPU task write 0.
-            streams[streams == 0] = NO_ID
+            streams = np.where(streams == 0, NO_ID, streams)
             device = constant(NO_ID, count, np.int64)
         else:
-            device = self._ids([event.pid for event in events])
-        values = _spans(events) | {
+            device = events.by_lane(np.int64, lambda process, _: _stream(process))
+        values = events.spans() | {
             "device": device,
             "stream": streams,
             "name": names,
@@ -198,20 +189,18 @@ class _Tables:
         }
         self._tasks.add(Tasks.of(count, values))
 
-    def _ids(self, values: list[int | str | float]) -> Int64:
-        known = self._numbers
-        for value in set(values) - known.keys():
-            known[value] = _stream(value)
-        return np.array([known[value] for value in values], np.int64)
+    def _names(self, events: EventRows, args: Sequence[Any]) -> Codes:
+        """The full names that args give, or else the names."""
+        return self._strings.codes(map(_full_name, events.spelled_names(), args))
 
-    def _about(self, name: int, event: DisplayEvent) -> tuple[int, int, int, int]:
+    def _about(self, name: int, args: dict[str, Any] | None) -> tuple[int, int, int, int]:
         """Type, shapes and types of an operator: those of the first event that tells them."""
         found = self._known.get(name)
         if found is None:
-            if not event.args:
+            if not args:
                 return NO_NAME, NO_NAME, NO_NAME, NO_NAME
-            shapes, code = OperatorShapes.of(event.args), self._strings.code
-            kind = event.args.get("type")
+            shapes, code = OperatorShapes.of(args), self._strings.code
+            kind = args.get("type")
             found = (
                 code(kind if isinstance(kind, str) else ""),
                 code(shapes.inputs),
@@ -221,35 +210,36 @@ class _Tables:
             self._known[name] = found
         return found
 
-    def _add_ops(self, events: list[DisplayEvent]) -> None:
-        values = _spans(events) | {
+    def _add_ops(self, events: EventRows) -> None:
+        values = events.spans() | {
             "group": constant(self._strings.code(GROUP), len(events), np.int32),
-            "name": self._strings.codes(event.name for event in events),
+            "name": events.names(),
         }
         self._ops.add(CommunicationOps.of(len(events), values))
 
-    def _add_host(self, events: list[DisplayEvent]) -> None:
-        values = _spans(events) | {
+    def _add_host(self, events: EventRows) -> None:
+        values = events.spans() | {
             "layer": constant(self._strings.code(HOST_LAYER), len(events), np.int32),
-            "thread": [_thread(event.tid) for event in events],
-            "name": self._strings.codes(_full_name(event) for event in events),
+            "thread": events.by_lane(np.int64, lambda _, thread: _thread(thread)),
+            "name": self._names(events, events.objects(WHOLE_ARGS)),
         }
         self._host.add(HostEvents.of(len(events), values))
 
-    def _add_steps(self, events: list[DisplayEvent]) -> None:
-        found = [(event, _STEP.fullmatch(event.name.strip())) for event in events]
-        named = [(event, match) for event, match in found if match]
-        self._unknown += len(found) - len(named)
-        values = _spans([event for event, _ in named]) | {
-            "graph": [int(match[1]) if match[1] else NO_GRAPH for _, match in named],
-            "iteration": [int(match[2]) for _, match in named],
+    def _add_steps(self, events: EventRows) -> None:
+        found = [_STEP.fullmatch(name.strip()) for name in events.spelled_names()]
+        rows = np.array([row for row, match in enumerate(found) if match], np.intp)
+        matches = [match for match in found if match]
+        self._unknown += len(found) - len(matches)
+        values = events.spans(rows) | {
+            "graph": [int(match[1]) if match[1] else NO_GRAPH for match in matches],
+            "iteration": [int(match[2]) for match in matches],
         }
-        self._steps.add(Steps.of(len(named), values))
+        self._steps.add(Steps.of(len(matches), values))
 
-    def display(self, rank: int, damage: Damage) -> Display:
-        """All that was read."""
+    def display(self, rank: int, damage: Damage, others: int) -> Display:
+        """All that was read; others: events of phases that stand for nothing."""
         derived = {"overlap and scopes, which are computed anew": self._derived}
-        unknown = {"trace events that stand for nothing known": self._unknown}
+        unknown = {"trace events that stand for nothing known": self._unknown + others}
         return Display(
             self._tasks.joined(),
             self._ops.joined(),
@@ -261,11 +251,6 @@ class _Tables:
                 *left_out(unknown, rank, OmissionCode.NOT_DRAWN),
             ),
         )
-
-
-def _spans(events: Sequence[DisplayEvent]) -> dict[str, Int64]:
-    start_ns, end_ns = interval_ns([event.ts for event in events], [event.dur for event in events])
-    return {"start_ns": start_ns, "end_ns": end_ns}
 
 
 def _kind(pid: object, tid: object) -> _Row:
@@ -285,6 +270,6 @@ def _thread(value: object) -> int:
     return int(match[1]) if match else 0
 
 
-def _full_name(event: DisplayEvent) -> str:
-    full = event.args.get("fullname") if event.args else None
-    return full if isinstance(full, str) and full else event.name
+def _full_name(name: str, args: dict[str, Any] | None) -> str:
+    full = args.get("fullname") if args else None
+    return full if isinstance(full, str) and full else name

@@ -1,4 +1,4 @@
-"""Turns the size of a timeline display, and what lies beside it, into what its limit cut off.
+"""What the size limit of a timeline display cut off, told from its size and what lies beside it.
 
 MindSpore 0.7 to 2.2 writes events in order of time until the file exceeds a limit, and leaves out
 the rest without a word; the file stays valid.

@@ -25,9 +25,9 @@ from timeline.records.tables import (
 )
 from timeline.sources.common.damage import left_out
 from timeline.sources.common.decimals import interval_ns
+from timeline.sources.decoders.trace_events import number, text
 from timeline.sources.files.opened import whole_text
 from timeline.sources.mindspore.step_ticks import GROUP
-from timeline.sources.trace_json.events import number, text
 
 __all__ = ["UNNUMBERED", "HcclRuns", "find_hccl_files", "find_told", "read_hccl_files"]
 
@@ -69,10 +69,10 @@ def find_hccl_files(directory: Path, rank: int, ids: Callable[[], list[int]]) ->
     Args:
         ids: lists those in the directory, which may be shared with thousands of ranks.
     """
-    own = [directory / f"{UNNUMBERED}_{rank}"]
+    directories = [directory / f"{UNNUMBERED}_{rank}"]
     if (directory / UNNUMBERED).is_dir() and ids() == [rank]:
-        own.append(directory / UNNUMBERED)
-    held = (path for place in own for path in place.glob("**/*.*"))
+        directories.append(directory / UNNUMBERED)
+    held = (path for one in directories for path in one.glob("**/*.*"))
     return tuple(sorted(path for path in held if path.suffix in _SUFFIXES))
 
 

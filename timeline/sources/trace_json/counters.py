@@ -1,105 +1,64 @@
-"""Turns counter events into series and samples, some tens of thousands of events at a time."""
+"""Series and samples of counter events, some tens of thousands of events at a time."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from timeline.columns.columns import Float64, Int64, Rows, TableBuilder
+from timeline.columns.columns import Int64, Rows, TableBuilder
 from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct
 from timeline.columns.interner import Interner
 from timeline.columns.strings import StringPool
 from timeline.records.tables import CounterSamples, CounterSeries
 from timeline.sources.common.counters import factor_of, name_and_unit
-from timeline.sources.common.decimals import moments_ns, real
-from timeline.sources.trace_json.event_columns import ArgValues, ScannedEvents
-from timeline.sources.trace_json.events import Counter
-from timeline.sources.trace_json.spellings import Spellings
+from timeline.sources.decoders.event_columns import ArgValues, EventColumns
 
-__all__ = ["CounterEvents", "CounterKey", "CounterReader", "decoded_counters", "scanned_counters"]
+__all__ = ["CounterEvents", "CounterReader", "counters_at"]
 
-CounterKey = tuple[object, str]
-"""(pid, name) of counter events."""
-_NUMBERS = frozenset({int, float, bool})
 _SeriesKey = tuple[object, str, str]
 """Process id, name and unit of a series."""
 
 
-class CounterEvents(ABC):
-    """Events of one process and name whose args have the same keys."""
-
-    pid: object
-    name: str
-    keys: Sequence[str]
-    time_ns: Int64
-
-    @abstractmethod
-    def objects(self, key: str) -> list[Any]:
-        """The value of an arg in each event."""
-
-    @abstractmethod
-    def numbers(self, key: str) -> tuple[Rows | slice, Float64]:
-        """Which values of an arg are numbers, and these."""
-
-
 @dataclass(frozen=True)
-class _DecodedCounters(CounterEvents):
-    """Events that are objects."""
+class CounterEvents:
+    """Counter events of one process and name whose args have the same keys."""
 
     pid: object
     name: str
     keys: Sequence[str]
     time_ns: Int64
-    values: list[Any]
-    """Of all args, event after event."""
+    """(n,)"""
+    args: ArgValues
+    """The values of all keys, event after event."""
 
-    def objects(self, key: str) -> list[Any]:
-        return self.values[self.keys.index(key) :: len(self.keys)]
-
-    def numbers(self, key: str) -> tuple[Rows | slice, Float64]:
-        return _numbers(self.objects(key))
-
-
-def decoded_counters(groups: Mapping[CounterKey, Sequence[Counter]]) -> list[CounterEvents]:
-    """Events that are grouped by process and name, by the keys of their args too."""
-    parts = [
-        (pid, name, keys, own)
-        for (pid, name), events in groups.items()
-        for keys, own in _alike(events)
-    ]
-    time_ns = moments_ns([event.ts for *_, events in parts for event in events])
-    firsts = np.cumsum([0, *(len(events) for *_, events in parts)]).tolist()
-    return [
-        _DecodedCounters(
-            pid,
-            name,
-            keys,
-            time_ns[first : first + len(events)],
-            list(chain.from_iterable((event.args or {}).values() for event in events)),
-        )
-        for (pid, name, keys, events), first in zip(parts, firsts, strict=False)
-    ]
+    def values(self, key: str) -> ArgValues:
+        """The value of an arg in each event."""
+        count = len(self.keys)
+        return self.args[np.arange(self.keys.index(key), count * len(self.time_ns), count)]
 
 
-def _alike(events: Sequence[Counter]) -> list[tuple[tuple[str, ...], Sequence[Counter]]]:
-    """Events by the keys of their args, without those that have none."""
-    args = [event.args or {} for event in events]
-    keys = tuple(args[0])
-    # The keys of one event differ, so the same few over and over are those of each event.
-    if keys and list(chain.from_iterable(args)) == list(keys) * len(args):
-        return [(keys, events)]
-    by_keys: dict[tuple[str, ...], list[Counter]] = defaultdict(list)
-    for event, own in zip(events, args, strict=True):
-        if own:
-            by_keys[tuple(own)].append(event)
-    return list(by_keys.items())
+def counters_at(events: EventColumns, rows: Rows) -> Iterator[CounterEvents]:
+    """The counter events at some rows, but for those without args."""
+    order = rows[np.argsort(events.group[rows], kind="stable")]
+    groups, first = np.unique(events.group[order], return_index=True)
+    bounds = [*first.tolist(), len(order)]
+    first_arg = np.searchsorted(events.flat.row, order)
+    for place, group in enumerate(groups.tolist()):
+        process, name, keys = events.values.counters(group)
+        of_group = slice(*bounds[place : place + 2])
+        args = first_arg[of_group, np.newaxis] + np.arange(len(keys))
+        if keys:
+            yield CounterEvents(
+                process,
+                name,
+                keys,
+                events.start_ns[order[of_group]],
+                events.flat.value[args.reshape(-1)],
+            )
 
 
 @dataclass
@@ -121,11 +80,11 @@ class CounterReader:
         """One table for each arg that is sampled; those named *_id only tell series apart."""
         ids = [key for key in part.keys if key.endswith("_id")]
         held = [key for key in part.keys if not key.endswith("_id")]
-        labels, which = _labels({key: part.objects(key) for key in ids}, len(part.time_ns))
+        labels, which = _labels({key: part.values(key).objects() for key in ids}, len(part.time_ns))
         for key in held:
             series, unit = name_and_unit(part.name, key, len(held))
             rows = self._series.of([(part.pid, series + label, unit) for label in labels])
-            kept, values = part.numbers(key)
+            kept, values = part.values(key).reals()
             yield CounterSamples(part.time_ns[kept], rows[which][kept], values)
 
     def tables(
@@ -175,59 +134,3 @@ def _labels(ids: Mapping[str, Sequence[Any]], count: int) -> tuple[list[str], In
 def _distinct(values: Sequence[Any]) -> Iterable[Any]:
     """The values as they are where those are equal that are spelled alike; else their spelling."""
     return values if set(map(type, values)) in ({int}, {str}) else map(str, values)
-
-
-def _numbers(values: Sequence[Any]) -> tuple[Rows | slice, Float64]:
-    """Which of some values are numbers, and these."""
-    if set(map(type, values)) <= _NUMBERS:
-        column = np.array(values)
-        if column.dtype != np.object_:  # which holds integers beyond 64 bits
-            return slice(None), column.astype(np.float64)
-    kept = [at for at, value in enumerate(values) if isinstance(value, (int, float))]
-    return np.array(kept, np.intp), np.array([real(values[at]) for at in kept], np.float64)
-
-
-@dataclass(frozen=True)
-class _ScannedCounters(CounterEvents):
-    """Rows of scanned events."""
-
-    pid: object
-    name: str
-    keys: list[str]
-    time_ns: Int64
-    values: ArgValues
-    """Of all args, event after event."""
-    spellings: Spellings
-
-    def _values(self, key: str) -> ArgValues:
-        count = len(self.keys)
-        return self.values[np.arange(self.keys.index(key), count * len(self.time_ns), count)]
-
-    def objects(self, key: str) -> list[Any]:
-        return self._values(key).objects(self.spellings)
-
-    def numbers(self, key: str) -> tuple[Rows | slice, Float64]:
-        return self._values(key).reals(self.spellings)
-
-
-def scanned_counters(
-    events: ScannedEvents, rows: Rows, spellings: Spellings
-) -> Iterator[_ScannedCounters]:
-    """The counter events among some, which are at these rows, but for those without args."""
-    order = rows[np.argsort(events.group[rows], kind="stable")]
-    groups, first = np.unique(events.group[order], return_index=True)
-    bounds = [*first.tolist(), len(order)]
-    first_arg = np.searchsorted(events.arg_row, order)
-    for place, group in enumerate(groups.tolist()):
-        process, name, keys = spellings.counters(group)
-        own = slice(*bounds[place : place + 2])
-        args = first_arg[own, np.newaxis] + np.arange(len(keys))
-        if keys:
-            yield _ScannedCounters(
-                process,
-                name,
-                keys,
-                events.start_ns[order[own]],
-                events.args[args.reshape(-1)],
-                spellings,
-            )

@@ -1,40 +1,27 @@
-"""Turns the JSON of trace events into typed values, whichever version of CANN spelled them.
-
-Each phase has its own type, and the args of a complete event are decoded in the same pass: one
-call of the decoder for thousands of events. What an event has beyond these fields is skipped.
-"""
+"""The events of Ascend traces as typed values, whichever version of CANN spelled them."""
 
 from __future__ import annotations
 
-import re
-from typing import Any
-
 import msgspec
 
-__all__ = [
-    "NO_ARGS",
-    "Args",
-    "Complete",
-    "Counter",
-    "Event",
-    "FlowFinish",
-    "FlowStart",
-    "FlowStep",
-    "Metadata",
-    "Other",
-    "Value",
-    "number",
-    "text",
-]
+from timeline.sources.decoders.event_format import EventFormat
+from timeline.sources.decoders.trace_events import (
+    Complete,
+    Counter,
+    FlowFinish,
+    FlowStart,
+    FlowStep,
+    Metadata,
+    Other,
+    Value,
+)
 
-Value = int | float | str | None
-"""What an arg may be: exports write N/A for numbers, and strings for large ids."""
+__all__ = ["ASCEND", "AscendArgs", "AscendComplete", "AscendEvent"]
+
 _EMPTY = msgspec.Raw(b"")
-_DECIMAL = re.compile(r"\s*(-?)0*([0-9]{1,19})\s*")
-"""int() also takes digits of other scripts, and refuses thousands of them."""
 
 
-class Args(
+class AscendArgs(
     msgspec.Struct,
     gc=False,
     frozen=True,
@@ -99,83 +86,11 @@ class Args(
     bp_end: msgspec.Raw = _EMPTY
 
 
-NO_ARGS = Args()
-"""Args of an event without any."""
+class AscendComplete(Complete, gc=False, tag_field="ph", tag="X"):
+    """An interval on a lane of a device or of the host."""
+
+    args: AscendArgs | None = None
 
 
-class Complete(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
-    """An interval; its times stay text, because they are exact only as decimals."""
-
-    name: str = ""
-    pid: int | str | float = 0
-    tid: int | str | float = 0
-    ts: msgspec.Raw = _EMPTY
-    dur: msgspec.Raw = _EMPTY
-    cat: str = ""
-    args: Args | None = None
-
-
-class Counter(msgspec.Struct, gc=False, tag_field="ph", tag="C"):
-    """Samples of one or more counters at one moment."""
-
-    name: str = ""
-    pid: int | str | float = 0
-    ts: msgspec.Raw = _EMPTY
-    args: dict[str, Any] | None = None
-
-
-class _MetadataArgs(msgspec.Struct, gc=False):
-    name: Value = None
-
-
-class Metadata(msgspec.Struct, gc=False, tag_field="ph", tag="M"):
-    """The name of a process or thread."""
-
-    name: str = ""
-    pid: int | str | float = 0
-    tid: int | str | float = 0
-    args: _MetadataArgs | None = None
-
-
-class _Flow(msgspec.Struct, gc=False):
-    pid: int | str | float = 0
-    tid: int | str | float = 0
-    ts: msgspec.Raw = _EMPTY
-    cat: str = ""
-    id: msgspec.Raw = _EMPTY
-
-
-class FlowStart(_Flow, gc=False, tag_field="ph", tag="s"):
-    """Where an arrow begins."""
-
-
-class FlowStep(_Flow, gc=False, tag_field="ph", tag="t"):
-    """Where an arrow passes."""
-
-
-class FlowFinish(_Flow, gc=False, tag_field="ph", tag="f"):
-    """Where an arrow ends."""
-
-
-class Other(msgspec.Struct, gc=False, tag_field="ph", tag="i"):
-    """An event of a phase that no layout uses for anything."""
-
-
-Event = Complete | Counter | Metadata | FlowStart | FlowStep | FlowFinish | Other
-
-
-def number(value: Value, default: int) -> int:
-    """An id or amount, or the default where the export has none (absent, N/A, not a number)."""
-    if isinstance(value, int):
-        return value if -(1 << 63) <= value < 1 << 63 else default
-    if isinstance(value, str):
-        match = _DECIMAL.fullmatch(value)
-        return number(int(match[1] + match[2]), default) if match else default
-    if isinstance(value, float) and value.is_integer():
-        return number(int(value), default)
-    return default
-
-
-def text(value: Value) -> str:
-    """A name, or the empty string where the export has none."""
-    return value if isinstance(value, str) else "" if value is None else str(value)
+AscendEvent = AscendComplete | Counter | Metadata | FlowStart | FlowStep | FlowFinish | Other
+ASCEND: EventFormat[AscendEvent] = EventFormat(AscendEvent, args=(AscendArgs,))

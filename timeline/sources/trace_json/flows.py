@@ -1,8 +1,8 @@
-"""Turns the flow events of a trace into arrows between rows, and into the launch time of tasks."""
+"""Arrows between rows, and launch times of tasks, from the flow events of a trace."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,12 +13,10 @@ from timeline.columns.interner import Interner
 from timeline.columns.nesting import innermost
 from timeline.columns.strings import StringPool
 from timeline.records.tables import FlowEnd, Flows, Records
-from timeline.sources.common.decimals import moments_ns
 from timeline.sources.common.launch_arrows import DeviceRecords
-from timeline.sources.trace_json.event_columns import ARROW_START, ScannedEvents
-from timeline.sources.trace_json.events import FlowFinish, FlowStart, FlowStep, text
-from timeline.sources.trace_json.lane_names import LaneKey
-from timeline.sources.trace_json.spellings import Spellings
+from timeline.sources.decoders.event_columns import ARROW_START, EventColumns
+from timeline.sources.decoders.event_values import JsonValues, LaneKey
+from timeline.sources.decoders.trace_events import text
 
 __all__ = [
     "NOT_BOUND",
@@ -26,7 +24,6 @@ __all__ = [
     "LaneRows",
     "Launches",
     "ResolvedFlows",
-    "add_arrows",
     "connected_flows",
 ]
 
@@ -34,8 +31,6 @@ LAUNCH = frozenset({"HostToDevice", "async_npu"})
 """Categories whose start is the moment a task was launched on the host."""
 NOT_BOUND = -1
 """Row of an end that is missing, or that lies in no row."""
-MOST = b"%d" % np.iinfo(np.int64).max
-"""The largest id that a column holds as it is."""
 
 
 @dataclass(frozen=True)
@@ -91,50 +86,27 @@ class FlowReader:
     _odd_ids: Interner[bytes] = field(default_factory=Interner)
     _ends: TableBuilder[_Ends] = field(default_factory=lambda: TableBuilder(_Ends))
 
-    def add(self, events: Sequence[FlowStart | FlowStep | FlowFinish]) -> None:
-        """Take the ends of flows out of events."""
-        lanes: Interner[LaneKey] = Interner()
-        lane = lanes.of([(event.pid, event.tid) for event in events])
-        self.add_columns(
-            list(lanes),
-            lane,
-            category=self.strings.codes([event.cat for event in events]),
-            id=self.ids([bytes(event.id) for event in events]),
-            time_ns=moments_ns([event.ts for event in events]),
-            is_start=np.array([type(event) is FlowStart for event in events], np.bool_),
+    def add(self, events: EventColumns, rows: Rows) -> None:
+        """Take in the ends of flows that are at some rows of events."""
+        groups, lane = distinct_values(events.group[rows])
+        lanes = self._lanes.of([events.values.lane(group) for group in groups.tolist()])
+        ids = events.end_ns[rows]
+        codes, which = distinct_values(~ids[ids < 0])
+        ids[ids < 0] = self._odd_ids_of(events.values, codes)[which]
+        self._ends.add(
+            _Ends(
+                lanes[lane],
+                events.values.names(events.category[rows]),
+                ids,
+                events.start_ns[rows],
+                events.phase[rows] == ARROW_START,
+            )
         )
 
-    def add_columns(
-        self,
-        keys: Sequence[LaneKey],
-        lane: Int64,
-        *,
-        category: Codes,
-        id: Int64,  # noqa: A002 - the name of the column
-        time_ns: Int64,
-        is_start: Bool,
-    ) -> None:
-        """Take ends of flows, (n,) each, of which `lane` is a place in the keys."""
-        lanes = self._lanes.of(keys)[lane]
-        self._ends.add(_Ends(lanes, category, id, time_ns, is_start))
-
-    def ids(self, texts: Sequence[bytes]) -> Int64:
-        """Plain decimals as they are; whatever else there is, numbered below zero.
-
-        Ids are opaque text: they exceed 2**64, and one may be used again.
-        """
-        odd = self._odd_ids
-        return np.array(
-            [
-                int(text)
-                if text.isdigit()
-                and text[:1] != b"0"
-                and (len(text) < len(MOST) or (len(text) == len(MOST) and text <= MOST))
-                else ~odd[text]
-                for text in (text.strip(b'"') for text in texts)
-            ],
-            np.int64,
-        )
+    def _odd_ids_of(self, values: JsonValues, codes: Int64) -> Int64:
+        """Ids that are no plain decimals, numbered below zero; they are opaque text."""
+        texts = (text(values[code]).encode("utf-8", "surrogateescape") for code in codes.tolist())
+        return np.array([~self._odd_ids[one] for one in texts], np.int64)
 
     def resolve(self, lane_of: Callable[[LaneKey], LaneRows | None]) -> ResolvedFlows:
         """Bind both ends of all flows to the rows they lie in; lanes are asked for one by one.
@@ -178,13 +150,13 @@ class FlowReader:
             lane = lane_of(key)
             if lane is None:
                 continue
-            own = order[bounds[number] : bounds[number + 1]]
-            found = _starting_at(lane, ends.time_ns[own])
+            of_lane = order[bounds[number] : bounds[number + 1]]
+            found = _starting_at(lane, ends.time_ns[of_lane])
             if lane.kind is FlowEnd.HOST:
-                open_rows = innermost(lane.start_ns, lane.end_ns, ends.time_ns[own])
-                found = np.where(~ends.is_start[own] & (found >= 0), found, open_rows)
+                open_rows = innermost(lane.start_ns, lane.end_ns, ends.time_ns[of_lane])
+                found = np.where(~ends.is_start[of_lane] & (found >= 0), found, open_rows)
             bound = found >= 0
-            kind[own[bound]], row[own[bound]] = lane.kind, lane.rows[found[bound]]
+            kind[of_lane[bound]], row[of_lane[bound]] = lane.kind, lane.rows[found[bound]]
         return kind, row
 
 
@@ -237,27 +209,6 @@ def _starting_at(lane: LaneRows, moments: Int64) -> Int64:
     return np.where(ordered[at] == moments, order[at], -1)
 
 
-def add_arrows(
-    reader: FlowReader, events: ScannedEvents, rows: Rows, spellings: Spellings, without: str
-) -> None:
-    """Add the ends that are at these rows of the events, but for those of one category."""
-    category = spellings.names(events.category[rows])
-    held = category != reader.strings.code(without)
-    rows, category = rows[held], category[held]
-    ids = events.end_ns[rows]
-    codes, which = distinct_values(~ids[ids < 0])
-    ids[ids < 0] = reader.ids([text(spellings[code]).encode() for code in codes.tolist()])[which]
-    groups, lane = distinct_values(events.group[rows])
-    reader.add_columns(
-        [spellings.lane(group) for group in groups.tolist()],
-        lane,
-        category=category,
-        id=ids,
-        time_ns=events.start_ns[rows],
-        is_start=events.phase[rows] == ARROW_START,
-    )
-
-
 CALLS = "CANN"
 CONNECTION_LAUNCH = "HostToDevice"
 
@@ -286,5 +237,5 @@ def _targets(flows: Flows) -> Int64:
 
 
 def _sources(flows: Flows) -> Int64:
-    """The same for each source."""
+    """One number for each source, negative where there is none."""
     return flows.source_row * len(FlowEnd) + flows.source_kind

@@ -1,4 +1,4 @@
-"""Turns the processes and threads of a trace into what they stand for: streams, planes, threads."""
+"""What the processes and threads of a trace stand for: streams, planes, threads of the host."""
 
 from __future__ import annotations
 
@@ -8,20 +8,18 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 
 from timeline.sources.common.decimals import whole_number
-from timeline.sources.trace_json.events import Metadata, text
+from timeline.sources.decoders.event_values import LaneKey
+from timeline.sources.decoders.trace_events import Metadata, text
 
 __all__ = [
     "HOST_DEVICE",
     "OVERLAP",
-    "LaneKey",
     "LaneKind",
     "LaneMeaning",
     "LaneNames",
     "device_of",
 ]
 
-LaneKey = tuple[object, object]
-"""(pid, tid) as the file spells them."""
 LaneMeaning = tuple[str, str, str]
 """Process, thread and communication group: all that decides how a lane is read."""
 
@@ -75,7 +73,7 @@ class LaneNames:
             self.threads[event.pid, event.tid] = name
 
     def with_more(self, more: LaneNames) -> LaneNames:
-        """The same names, and others where there are none."""
+        """These names, and others for what has none of these."""
         return LaneNames({**more.processes, **self.processes}, {**more.threads, **self.threads})
 
     def known(self, key: LaneKey) -> bool:

@@ -1,4 +1,4 @@
-"""Turns one capture's trace files into records."""
+"""Records of the trace files of one capture."""
 
 from __future__ import annotations
 
@@ -40,37 +40,22 @@ from timeline.sources.common.overlap_analysis import (
     settle_by_overlap,
 )
 from timeline.sources.companions.vendor_overlap import overlap_figures
+from timeline.sources.decoders.event_columns import ARROWS, COMPLETE, COUNTER, EventColumns
+from timeline.sources.decoders.event_reader import HELD_EVENTS, EventBatch
+from timeline.sources.decoders.event_values import LaneKey
+from timeline.sources.decoders.json_events import look_for_metadata, read_events
 from timeline.sources.source import Wanted
-from timeline.sources.trace_json.counters import (
-    CounterKey,
-    CounterReader,
-    decoded_counters,
-    scanned_counters,
-)
-from timeline.sources.trace_json.event_columns import ARROWS, COMPLETE, COUNTER, ScannedEvents
-from timeline.sources.trace_json.events import (
-    Complete,
-    Counter,
-    Event,
-    FlowFinish,
-    FlowStart,
-    FlowStep,
-    Metadata,
-    Other,
-)
-from timeline.sources.trace_json.flows import FlowReader, LaneRows, add_arrows, connected_flows
-from timeline.sources.trace_json.json_events import look_for_metadata, read_events
+from timeline.sources.trace_json.counters import CounterReader, counters_at
+from timeline.sources.trace_json.events import ASCEND
+from timeline.sources.trace_json.flows import FlowReader, LaneRows, connected_flows
 from timeline.sources.trace_json.lane_names import (
     HOST_DEVICE,
-    LaneKey,
     LaneKind,
     LaneMeaning,
     LaneNames,
     device_of,
 )
-from timeline.sources.trace_json.lanes import DecodedLanes, LaneEvents, lanes_by, lanes_of
-from timeline.sources.trace_json.scanner import EventScanner, is_compiled
-from timeline.sources.trace_json.spellings import Spellings
+from timeline.sources.trace_json.lanes import LaneEvents, lanes_by, lanes_of
 from timeline.sources.trace_json.tables import (
     PROFILER_STEP,
     Calls,
@@ -84,7 +69,7 @@ from timeline.sources.trace_json.tables import (
     without_connections,
 )
 
-__all__ = ["TraceFiles", "read_trace"]
+__all__ = ["HELD_EVENTS", "TraceFiles", "read_trace"]
 
 _DRAWN_AS_STEPS = "Data_aug Bound"
 """Flow category that only draws a number of the step trace."""
@@ -149,25 +134,19 @@ class _Reader:
         self._read_as: dict[LaneKey, LaneMeaning] = {}
         self._tables = _Tables()
         self._counters, self._flows = CounterReader(), FlowReader(strings)
-        self._lanes: dict[LaneKey, list[Complete]] = defaultdict(list)
-        self._samples: dict[CounterKey, list[Counter]] = defaultdict(list)
-        self._ends: list[FlowStart | FlowStep | FlowFinish] = []
-        self._scanner = _scanner(strings, wanted)
-        self._scanned: list[ScannedEvents] = []
-        self._held = 0
+        self._held = EventBatch(ASCEND, strings, counters=Layer.COUNTERS in wanted.layers)
         self._runs: dict[LaneKey, list[_Run]] = defaultdict(list)
-        self._others = 0
         self._damages = [Damage(path) for path in files.paths]
 
     def read(self) -> None:
         """Read all events."""
         for path, damage in zip(self._files.paths, self._damages, strict=True):
-            scan = self._scanner.scan if self._scanner else None
-            for events in read_events(path, damage=damage, scan=scan):
-                if isinstance(events, ScannedEvents):
-                    self._add_scanned(events)
-                else:
-                    self._add(events)
+            for events in read_events(ASCEND.decoder, path, damage=damage, scan=self._held.scan):
+                for event in self._held.add(events):
+                    if not self._told_before and self._of_device(event.pid):
+                        self.names.add(event)
+                if self._held.size > HELD_EVENTS:
+                    self._flush()
         self._all_named = True
         self._flush()
 
@@ -177,87 +156,36 @@ class _Reader:
             self.names.meaning(key) != used for key, used in self._read_as.items()
         )
 
-    def _add(self, events: list[Event]) -> None:
-        """Sort events by lane; they stay objects until there are HELD_EVENTS."""
-        if self._files.only_device:
-            events = [event for event in events if self._on_device(event)]
-        lanes, samples, ends = self._lanes, self._samples, self._ends
-        has_counters = Layer.COUNTERS in self._layers
-        for event in events:
-            if type(event) is Complete:
-                lanes[event.pid, event.tid].append(event)
-            elif type(event) is Counter:
-                if has_counters:
-                    samples[event.pid, event.name].append(event)
-            elif isinstance(event, (FlowStart, FlowStep, FlowFinish)):
-                if event.cat != _DRAWN_AS_STEPS:
-                    ends.append(event)
-            elif isinstance(event, Metadata):
-                if not self._told_before:
-                    self.names.add(event)
-            else:
-                self._others += 1
-        self._held += len(events)
-        if self._held > HELD_EVENTS:
-            self._flush()
-
-    def _add_scanned(self, events: ScannedEvents) -> None:
-        """Keep columns until they are as large as HELD_EVENTS objects."""
-        for event in events.metadata:
-            if not self._told_before and self._on_device(event):
-                self.names.add(event)
-        self._others += events.others
-        self._scanned.append(events)
-        self._held += -(-len(events) // COLUMNS_PER_OBJECT)
-        if self._held > HELD_EVENTS:
-            self._flush()
-
-    def _on_device(self, event: Event) -> bool:
-        return isinstance(event, Other) or self._of_device(event.pid)
-
     def _of_device(self, pid: object) -> bool:
         return not self._files.only_device or device_of(pid) in (self._files.device, HOST_DEVICE)
 
     def _flush(self) -> None:
-        """Turn events into columns, but for those of lanes whose names are still to come."""
-        if self._scanned:
-            self._flush_scanned(ScannedEvents.concat(self._scanned))
-            self._scanned.clear()
-        self._counters.add(decoded_counters(self._samples))
-        self._flows.add(self._ends)
-        self._samples.clear()
-        self._ends.clear()
-        self._add_lanes()
-        self._held = sum(map(len, self._lanes.values()))
-        if self._held:
-            # Each of them keeps the block of text alive that it was read from.
-            self._look_ahead(self._lanes)
-            self._add_lanes()
-            self._held = 0
+        """Add the events that are held to the tables."""
+        for events in self._held.take():
+            self._add(events)
 
-    def _flush_scanned(self, events: ScannedEvents) -> None:
-        assert self._scanner is not None
-        spellings = self._scanner.spellings
-        held = self._held_rows(events, spellings)
+    def _add(self, events: EventColumns) -> None:
+        held = self._of_read_processes(events)
         complete = np.flatnonzero(held & (events.phase == COMPLETE))
-        lanes = lanes_of(events, complete, spellings)
+        lanes = lanes_of(events, complete)
         if not self._all_named and not all(map(self.names.known, lanes.values())):
             self._look_ahead(lanes.values())
-        for kind, own in lanes_by(self._kind, lanes, events, complete, spellings):
-            self._add_kind(kind, own)
+        for kind, of_kind in lanes_by(self._kind, lanes, events, complete):
+            self._add_kind(kind, of_kind)
         counters = np.flatnonzero(held & (events.phase == COUNTER))
-        self._counters.add(scanned_counters(events, counters, spellings))
+        self._counters.add(counters_at(events, counters))
         arrows = np.flatnonzero(held & np.isin(events.phase, list(ARROWS)))
-        add_arrows(self._flows, events, arrows, spellings, _DRAWN_AS_STEPS)
+        category = events.values.names(events.category[arrows])
+        self._flows.add(events, arrows[category != self._strings.code(_DRAWN_AS_STEPS)])
 
-    def _held_rows(self, events: ScannedEvents, spellings: Spellings) -> Bool:
+    def _of_read_processes(self, events: EventColumns) -> Bool:
         """Which events are of a process that is read."""
         if not self._files.only_device:
-            return np.ones(len(events.phase), np.bool_)
+            return np.ones(len(events), np.bool_)
         groups = distinct(events.group).tolist()
         return np.isin(
             events.group,
-            [group for group in groups if self._of_device(spellings.process(group))],
+            [group for group in groups if self._of_device(events.values.process(group))],
         )
 
     def _kind(self, key: LaneKey) -> LaneKind:
@@ -309,21 +237,10 @@ class _Reader:
         if half:
             reason = "arrows whose other end is not in the profile"
             made.append(Omission(reason, half, rank, code=OmissionCode.ARROW_HALF))
-        if self._others:
+        if self._held.others:
             reason, code = "trace events of a phase that is not drawn", OmissionCode.NOT_DRAWN
-            made.append(Omission(reason, self._others, rank, loss=True, code=code))
-        return (*made, *(own for damage in self._damages for own in damage.omissions(rank)))
-
-    def _add_lanes(self) -> None:
-        """Add the events of lanes that are known to the tables they belong to."""
-        by_kind: dict[LaneKind, dict[LaneKey, list[Complete]]] = defaultdict(dict)
-        for key, events in self._lanes.items():
-            if events and (self._all_named or self.names.known(key)):
-                by_kind[self._kind(key)][key] = events
-        for kind, lanes in by_kind.items():
-            self._add_kind(kind, DecodedLanes(lanes, self._strings))
-            for events in lanes.values():
-                events.clear()
+            made.append(Omission(reason, self._held.others, rank, loss=True, code=code))
+        return (*made, *(lost for damage in self._damages for lost in damage.omissions(rank)))
 
     def _add_kind(self, kind: LaneKind, lanes: LaneEvents) -> None:
         """Add the events of lanes of one kind to its table, if it has one."""
@@ -385,18 +302,6 @@ class _Reader:
             self._runs[key].append(_Run(kind, first, count))
             first += count
         builder.add(table)
-
-
-HELD_EVENTS = 1 << 15
-"""Events that are held as objects before they become columns."""
-COLUMNS_PER_OBJECT = 4
-"""Events in columns that take as much memory as one object."""
-
-
-def _scanner(strings: StringPool, wanted: Wanted) -> EventScanner | None:
-    if not is_compiled():
-        return None
-    return EventScanner(strings, counters=Layer.COUNTERS in wanted.layers)
 
 
 def _file_name(files: TraceFiles) -> str:

@@ -1,4 +1,4 @@
-"""Turns captures exported as JSON (three layouts) into records."""
+"""Sources of captures that were exported as JSON, in three layouts."""
 
 from __future__ import annotations
 
@@ -202,8 +202,8 @@ def _finish(
     warnings = records.warnings
     if kernel_tables:
         table, lost = read_kernel_table(kernel_tables, records.strings, records.rank, device)
-        own = end_tasks(records.tasks, table) if ends else records.tasks
-        tasks, unmatched = describe_tasks(own, table)
+        described = end_tasks(records.tasks, table) if ends else records.tasks
+        tasks, unmatched = describe_tasks(described, table)
         records = replace(records, tasks=tasks, omissions=(*records.omissions, *lost))
         if unmatched:
             warnings += (

@@ -1,4 +1,4 @@
-"""Turns the events of trace lanes into the tables of records."""
+"""Tables of records from the events of trace lanes."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ def step_tables(lanes: LaneEvents, graphs: Sequence[int]) -> tuple[Steps, StepPa
     )
     for name, category, start_ns, end_ns, graph, given, fp_start_ns, bp_end_ns in zip(
         lanes.spelled_names(),
-        lanes.categories(),
+        lanes.spelled_categories(),
         *(values.tolist() for values in columns),
         strict=True,
     ):
@@ -283,13 +283,13 @@ def with_launches(records: Records, calls: Calls, launches: Launches) -> Records
     order = np.lexsort((calls.start_ns, calls.connection))
     connection, called_ns = calls.connection[order], calls.start_ns[order]
 
-    def launch_ns(kind: FlowEnd, own: Int64) -> Int64:
-        made = np.full(len(own), NO_TIME, np.int64)
+    def launch_ns(kind: FlowEnd, wanted: Int64) -> Int64:
+        made = np.full(len(wanted), NO_TIME, np.int64)
         of_kind = launches.kind == kind
         np.maximum.at(made, launches.row[of_kind], launches.time_ns[of_kind])
-        at = np.searchsorted(connection, own, side="right") - 1
-        found = (at >= 0) & (own != NO_ID)
-        found[found] = connection[at[found]] == own[found]
+        at = np.searchsorted(connection, wanted, side="right") - 1
+        found = (at >= 0) & (wanted != NO_ID)
+        found[found] = connection[at[found]] == wanted[found]
         made[found] = called_ns[at[found]]
         return made
 

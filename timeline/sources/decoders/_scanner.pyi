@@ -12,5 +12,13 @@ Scanned = tuple[
 ]
 
 class Scanner:
-    def __init__(self, keys: Sequence[bytes], first_raw: int, counters: bool) -> None: ...
+    def __init__(
+        self,
+        keys: Sequence[bytes],
+        first_loose: int,
+        first_raw: int,
+        counters: bool,
+        instants: bool,
+        whole_args: bool,
+    ) -> None: ...
     def scan(self, text: bytes, /) -> Scanned: ...

@@ -1,4 +1,4 @@
-"""Turns JSON values, each spelled once, into the strings and numbers that columns hold of them."""
+"""Distinct JSON values of trace events by code, and the strings and numbers that they stand for."""
 
 from __future__ import annotations
 
@@ -12,31 +12,42 @@ import numpy.typing as npt
 from timeline.columns.columns import Codes, Int64
 from timeline.columns.distinct import distinct, translated
 from timeline.columns.strings import StringPool
-from timeline.sources.trace_json.events import number, text
-from timeline.sources.trace_json.lane_names import LaneKey
+from timeline.sources.decoders.trace_events import number, text
 
-__all__ = ["Spellings"]
+__all__ = ["JsonValues", "LaneKey"]
 
+LaneKey = tuple[object, object]
+"""(pid, tid) as the file spells them."""
 NOT_KNOWN = -1
 _Scalar = TypeVar("_Scalar", np.int64, np.float64, np.bool_)
 
 
-class Spellings:
-    """The distinct JSON values of some files by code, and the codes of a pool of strings."""
+class JsonValues:
+    """Distinct JSON values by code, and their codes in a pool of strings.
+
+    A group is a list of such codes: process and thread of a lane, or the keys of the args of
+    counters, their process and their name.
+    """
 
     def __init__(self, strings: StringPool) -> None:
         self.strings = strings
         self._values: list[Any] = []
         self._codes: Codes = np.empty(0, np.int32)
-        self._groups: list[list[int]] = []
-        """Codes: process and thread of a lane, or keys, process and name of counters."""
+        self._groups: list[Sequence[int]] = []
 
-    def add(self, texts: Sequence[bytes], groups: Sequence[bytes]) -> bool:
-        """Take in the next values and groups; whether all of the values can be decoded."""
-        self._groups += [np.frombuffer(group, np.int32).tolist() for group in groups]
-        values, are_good = _decoded(texts)
+    def add(self, values: Sequence[Any], groups: Sequence[Sequence[int]]) -> None:
+        """Take in the next values and groups, whose codes follow on those before."""
         self._values += values
+        self._groups += groups
+
+    def add_texts(self, texts: Sequence[bytes], groups: Sequence[bytes]) -> bool:
+        """Take in values as JSON and groups as int32; whether all of the values can be decoded."""
+        values, are_good = _decoded(texts)
+        self.add(values, [np.frombuffer(group, np.int32).tolist() for group in groups])
         return are_good
+
+    def __len__(self) -> int:
+        return len(self._values)
 
     def __getitem__(self, code: int) -> Any:
         return self._values[code]
@@ -72,17 +83,18 @@ class Spellings:
         return self.meanings(codes, np.int64, lambda value: number(value, default))
 
     def meanings(
-        self, codes: Int64, dtype: type[_Scalar], meaning: Callable[[Any], float]
+        self, codes: Codes | Int64, dtype: type[_Scalar], meaning: Callable[[Any], float]
     ) -> npt.NDArray[_Scalar]:
         """What the values mean, each asked once."""
-        return translated(
-            codes,
-            lambda found: np.array([meaning(self._values[code]) for code in found.tolist()], dtype),
-        )
+
+        def table(found: npt.NDArray[np.integer[Any]]) -> npt.NDArray[_Scalar]:
+            return np.array([meaning(self._values[code]) for code in found.tolist()], dtype)
+
+        return translated(codes, table)
 
 
 def _decoded(texts: Sequence[bytes]) -> tuple[list[Any], bool]:
-    """The values, None for those that cannot be decoded, and whether there are none of those."""
+    """Decode each text: the values, None where one is no JSON, and whether all were decoded."""
     try:
         values: list[Any] = msgspec.json.decode(b"[" + b",".join(texts) + b"]")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -1,4 +1,4 @@
-"""Turns pieces of JSON text into typed events, or says where a piece is not valid."""
+"""Typed events of pieces of JSON text, or where a piece is not valid."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar, get_args
 import msgspec
 
 from timeline.sources.decoders.json_values import end_of_value
-from timeline.sources.trace_json.events import Other
+from timeline.sources.decoders.trace_events import Other
 
 __all__ = ["EventDecoder", "EventT", "Piece", "fault_in", "next_event", "phase_of"]
 
@@ -110,14 +110,14 @@ class EventDecoder(Generic[EventT]):
         faults: list[tuple[str, int]] = []
         at = begin
         for part in parts:
-            own = bytes(part)
-            at = text.index(own, at)
-            event, fault = self._as_far_as_possible(own)
+            event_text = bytes(part)
+            at = text.index(event_text, at)
+            event, fault = self._as_far_as_possible(event_text)
             if event is not None:
                 events.append(event)
             if fault:
                 faults.append((fault, at - begin))
-            at += len(own)
+            at += len(event_text)
         return Piece(events, faults, len(text))
 
     def _as_far_as_possible(self, text: bytes) -> tuple[EventT | Other | None, str]:

@@ -22,11 +22,15 @@ from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.records.tables import FlowEnd, Records
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Layer
+from timeline.sources.decoders import json_events, scanner
+from timeline.sources.decoders.scanner import EventScanner, is_compiled
+from timeline.sources.kineto import source as kineto
+from timeline.sources.kineto.events import KinetoArgs
+from timeline.sources.mindspore import display
 from timeline.sources.source import Wanted
-from timeline.sources.trace_json import json_events, reader, scanner
-from timeline.sources.trace_json.events import Args
+from timeline.sources.trace_json import reader
+from timeline.sources.trace_json.events import ASCEND, AscendArgs
 from timeline.sources.trace_json.reader import TraceFiles, read_trace
-from timeline.sources.trace_json.scanner import EventScanner, is_compiled
 
 pytestmark = pytest.mark.skipif(
     not is_compiled(), reason="the package was built without a compiler"
@@ -139,7 +143,7 @@ TIMES = st.one_of(
 PIDS = st.sampled_from([3, "3", 3.0, 31, 35, "CANN", 4, -1, 2**70])
 TIDS = st.sampled_from([0, 1, 2, "2", 1.5, 10, 7])
 ARGS = st.dictionaries(
-    st.sampled_from([*(arg.encode_name for arg in msgspec.structs.fields(Args)), "other"]),
+    st.sampled_from([*(arg.encode_name for arg in msgspec.structs.fields(AscendArgs)), "other"]),
     VALUES,
     max_size=6,
 )
@@ -221,8 +225,9 @@ FILES = settings(
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have even small files read in several blocks, and made into tables in several turns."""
     in_blocks = functools.partial(json_events.read_events, block_bytes=700)
-    monkeypatch.setattr(reader, "read_events", in_blocks)
-    monkeypatch.setattr(reader, "HELD_EVENTS", 7)
+    for module in (reader, kineto, display):
+        monkeypatch.setattr(module, "read_events", in_blocks)
+        monkeypatch.setattr(module, "HELD_EVENTS", 7)
 
 
 @FILES
@@ -372,6 +377,130 @@ def test_whole_profiles_read_alike(
             check_alike(path, monkeypatch)
 
 
+# -- other formats ---------------------------------------------------------------------------
+
+KINETO_ARGS = st.dictionaries(
+    st.sampled_from(
+        [*(arg.encode_name for arg in msgspec.structs.fields(KinetoArgs)), "Device Id", "other"]
+    ),
+    ODD_VALUES,
+    max_size=6,
+)
+CATEGORIES = st.sampled_from(
+    ["kernel", "gpu_memcpy", "cuda_runtime", "cpu_op", "Operator", "user_annotation", "what", ""]
+)
+MEMORY = st.fixed_dictionaries(
+    {"ph": st.just("i"), "name": st.sampled_from(["[memory]", "Record Window End"])},
+    optional={
+        "cat": st.sampled_from(["", "cpu_op"]),
+        "pid": ODD_VALUES,
+        "tid": ODD_VALUES,
+        "ts": TIMES,
+        "args": st.dictionaries(
+            st.sampled_from(["Device Type", "Device Id", "Total Allocated", "Total Reserved"]),
+            st.one_of(st.integers(-1, 3), st.floats(0, 9), VALUES),
+        ),
+    },
+)
+KINETO_EVENTS = st.one_of(
+    PLAIN,
+    MEMORY,
+    st.fixed_dictionaries(
+        {"ph": st.just("X"), "name": NAMES, "pid": PIDS, "tid": TIDS, "cat": CATEGORIES},
+        optional={"ts": TIMES, "dur": TIMES, "args": KINETO_ARGS},
+    ),
+    st.fixed_dictionaries(
+        {
+            "ph": st.sampled_from("sf"),
+            "id": st.one_of(st.integers(-1, 4), st.integers(2**62, 2**64), TEXTS),
+            "cat": st.sampled_from(["ac2g", "fwdbwd"]),
+            "pid": PIDS,
+            "tid": TIDS,
+            "ts": TIMES,
+        }
+    ),
+)
+
+
+def kineto_rows(path: Path) -> Read:
+    wanted = Wanted(layers=DETAIL_LAYERS, every_arg=True)
+    try:
+        return rows_of(kineto.read_kineto(path, 0, 0, StringPool(), wanted))
+    except SourceError as error:
+        return str(error)
+
+
+def display_rows(path: Path) -> Read:
+    strings = StringPool()
+    try:
+        found = display.read_display(path, strings, 0)
+    except SourceError as error:
+        return str(error)
+    rows: Counter[Any] = Counter(found.omissions)
+    for table in (found.tasks, found.ops, found.host, found.steps):
+        rows.update((type(table), row) for row in spelled(table, strings))
+    return rows
+
+
+def check_formats_alike(
+    path: Path, rows: Callable[[Path], Read], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scanned = rows(path)
+    with monkeypatch.context() as patch:
+        patch.setattr(scanner, "Scanner", None)
+        decoded = rows(path)
+    assert scanned == decoded
+
+
+@FILES
+@given(st.lists(KINETO_EVENTS, min_size=1, max_size=12))
+def test_traces_of_pytorch_read_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, events: list[Any]
+) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps(events))
+    check_formats_alike(path, kineto_rows, monkeypatch)
+
+
+def test_a_whole_trace_of_pytorch_reads_alike(
+    shelf: ProfileShelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path in shelf.get("kineto").captures:
+        check_formats_alike(path, kineto_rows, monkeypatch)
+
+
+DISPLAY_EVENTS = st.fixed_dictionaries(
+    {
+        "ph": st.sampled_from(["X", "X", "X", "M", "s", "C", "i"]),
+        "name": NAMES,
+        "pid": st.sampled_from([0, 9000, 10000, 11000, "11000", 12000, 1.0]),
+        "tid": st.sampled_from(["Steps", "100003", 5, "Stream #3", 0, "Scope Name"]),
+    },
+    optional={
+        "id": st.integers(0, 3),
+        "ts": TIMES,
+        "dur": TIMES,
+        "args": st.one_of(
+            st.dictionaries(
+                st.sampled_from(["fullname", "type", "input_0", "output_0"]),
+                st.one_of(TEXTS, st.just({"shape": [1, 2], "data_type": "int"}), ODD_VALUES),
+            ),
+            ODD_VALUES,
+        ),
+    },
+)
+
+
+@FILES
+@given(st.lists(DISPLAY_EVENTS, min_size=1, max_size=12))
+def test_displays_read_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, events: list[Any]
+) -> None:
+    path = tmp_path / "timeline_display_0.json"
+    path.write_text(json.dumps(events))
+    check_formats_alike(path, display_rows, monkeypatch)
+
+
 # -- what it is for --------------------------------------------------------------------------
 
 
@@ -381,7 +510,7 @@ def test_the_scanner_reads_all_events_but_the_last(count: int) -> None:
     """Only an event that another one follows is known to be whole."""
     event = {"ph": "X", "name": "a", "pid": 3, "tid": 2, "ts": "1.5", "dur": 1}
     text = json.dumps([event] * count)[1:].encode()
-    scanned = EventScanner(StringPool(), counters=True).scan(text)
+    scanned = EventScanner(ASCEND, StringPool(), counters=True).scan(text)
     if count == 1:
         assert scanned is None
     else:

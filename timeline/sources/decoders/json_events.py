@@ -1,4 +1,4 @@
-"""Turns a Chrome-trace JSON file of any size into lists of typed events, a block at a time."""
+"""Events of a Chrome-trace JSON file of any size, a block at a time."""
 
 from __future__ import annotations
 
@@ -8,16 +8,14 @@ from collections.abc import Callable, Iterator, Sized
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import BinaryIO, Generic, TypeVar, overload
+from typing import BinaryIO, Generic, TypeVar
 
 import msgspec
 import numpy as np
 
 from timeline.errors import SourceError
 from timeline.sources.common.damage import Damage
-from timeline.sources.decoders.json_values import leading_values
-from timeline.sources.files.opened import UTF8_MARK, opened
-from timeline.sources.trace_json.event_pieces import (
+from timeline.sources.decoders.event_pieces import (
     EventDecoder,
     EventT,
     Piece,
@@ -25,9 +23,11 @@ from timeline.sources.trace_json.event_pieces import (
     next_event,
     phase_of,
 )
-from timeline.sources.trace_json.events import Event, Metadata, Other
+from timeline.sources.decoders.json_values import leading_values
+from timeline.sources.decoders.trace_events import Metadata, Other
+from timeline.sources.files.opened import UTF8_MARK, opened
 
-__all__ = ["BLOCK_BYTES", "look_for_metadata", "read_as", "read_events"]
+__all__ = ["BLOCK_BYTES", "look_for_metadata", "read_events"]
 
 BLOCK_BYTES = 512 * 1024
 """Blocks of this size stay in the processor's cache; larger ones read slower."""
@@ -45,36 +45,20 @@ MOST_BRACES = 3
 """Braces on either side of the phase that may be those of the event."""
 
 
-_ASCEND: EventDecoder[Event] = EventDecoder(Event)
 ScannedT = TypeVar("ScannedT", bound=Sized)
 Scan = Callable[[bytes], tuple[ScannedT, int] | None]
 
 _decode_metadata = msgspec.json.Decoder(Metadata).decode
 
 
-@overload
 def read_events(
-    path: Path, block_bytes: int = BLOCK_BYTES, damage: Damage | None = None
-) -> Iterator[list[Event]]: ...
-
-
-@overload
-def read_events(
-    path: Path,
-    block_bytes: int = BLOCK_BYTES,
-    damage: Damage | None = None,
-    *,
-    scan: Scan[ScannedT] | None,
-) -> Iterator[list[Event] | ScannedT]: ...
-
-
-def read_events(
+    decoder: EventDecoder[EventT],
     path: Path,
     block_bytes: int = BLOCK_BYTES,
     damage: Damage | None = None,
     *,
     scan: Scan[ScannedT] | None = None,
-) -> Iterator[list[Event] | ScannedT]:
+) -> Iterator[list[EventT | Other] | ScannedT]:
     """Read the events of a file, which is an array or an object with `traceEvents`.
 
     The file is cut between events and the decoder proves each cut: a piece that does not decode
@@ -86,6 +70,7 @@ def read_events(
     are those in there.
 
     Args:
+        decoder: that of the format.
         scan: a faster way to read whole events at the start of a text, which gives them and their
             bytes; or None, where the first is one that only the decoder can read.
 
@@ -93,33 +78,13 @@ def read_events(
         SourceError: the file cannot be opened, is no trace, or holds events of which none can be
             decoded, with the byte offset.
     """
-    return _read(_ASCEND, path, block_bytes, damage, scan or _nothing)
-
-
-def read_as(
-    decoder: EventDecoder[EventT],
-    path: Path,
-    block_bytes: int = BLOCK_BYTES,
-    damage: Damage | None = None,
-) -> Iterator[list[EventT | Other]]:
-    """Read the events of a file of any family, in the way and with the errors of `read_events`."""
-    return _read(decoder, path, block_bytes, damage, _nothing)
+    damage = Damage(path) if damage is None else damage
+    with opened(path) as file:
+        yield from _Blocks(decoder, path, damage, scan or _nothing).read(file, block_bytes)
 
 
 def _nothing(text: bytes) -> None:
     """Leave all events to the decoder."""
-
-
-def _read(
-    decoder: EventDecoder[EventT],
-    path: Path,
-    block_bytes: int,
-    damage: Damage | None,
-    scan: Scan[ScannedT],
-) -> Iterator[list[EventT | Other] | ScannedT]:
-    damage = Damage(path) if damage is None else damage
-    with opened(path) as file:
-        yield from _Blocks(decoder, path, damage, scan).read(file, block_bytes)
 
 
 def look_for_metadata(path: Path) -> Iterator[list[Metadata]]:
@@ -289,7 +254,10 @@ class _Blocks(Generic[EventT, ScannedT]):
             held = self._behind(held, used)
 
     def _before_or_at(self, held: bytes, stop: int) -> Piece[EventT]:
-        """The same, or all up to the last brace: between two events anything may be missing."""
+        """The whole events before a place, or all up to the last brace before it.
+
+        Between two events anything may be missing.
+        """
         end = stop
         for _ in range(MOST_CUTS_TRIED):
             end = held.rfind(b"}", 0, end)
@@ -299,7 +267,7 @@ class _Blocks(Generic[EventT, ScannedT]):
         return self._before(held, stop, MOST_CUTS_OF_DAMAGE) or Piece([], [], 0)
 
     def _opening_within(self, held: bytes) -> tuple[bytes, int]:
-        """The same as `_opening`, of an object that is damaged somewhere."""
+        """What an object opens with that is damaged somewhere, and the bytes before its events."""
         if match := _EVENTS_KEY.search(held):
             return _OBJECT, match.end()
         raise self._unreadable(len(held), "it ends before its events")
@@ -349,7 +317,7 @@ def _opening(held: bytes, path: Path, *, ended: bool) -> tuple[bytes, int] | Non
 
 
 def _object_opening(held: bytes, begin: int, *, ended: bool) -> tuple[bytes, int] | None:
-    """The same for an object: step over the values before its list of events."""
+    """What an object opens with, and the bytes before its events; None to read on first."""
     for key, first, _ in leading_values(held, begin + 1):
         if key == b"traceEvents" and held[first : first + 1] == b"[":
             return _OBJECT, first + 1

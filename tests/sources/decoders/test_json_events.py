@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from timeline.errors import SourceError
 from timeline.records.tables import Omission
 from timeline.sources.common.damage import Damage
-from timeline.sources.trace_json.events import Args, Event
-from timeline.sources.trace_json.json_events import BLOCK_BYTES, look_for_metadata, read_events
+from timeline.sources.decoders.json_events import BLOCK_BYTES, look_for_metadata, read_events
+from timeline.sources.trace_json.events import ASCEND, AscendArgs, AscendEvent
 
 EventObject = dict[str, Any]
 
@@ -34,10 +34,10 @@ EVIL_NAMES = (
 )
 
 KINDS: dict[str, type[msgspec.Struct]] = {
-    str(kind.__struct_config__.tag): kind for kind in get_args(Event)
+    str(kind.__struct_config__.tag): kind for kind in get_args(AscendEvent)
 }
 """The type that each phase is read as."""
-SPELLED = {field.encode_name: field.name for field in msgspec.structs.fields(Args)}
+SPELLED = {field.encode_name: field.name for field in msgspec.structs.fields(AscendArgs)}
 
 names = st.sampled_from(EVIL_NAMES) | st.text(max_size=12)
 numbers = st.integers(-(2**62), 2**62) | st.floats(allow_nan=False, allow_infinity=False)
@@ -103,7 +103,7 @@ PLAIN = Layout(None, {}, None, None, escapes=True, marked=False)
 OBJECT = Layout({"displayTimeUnit": "ns"}, {}, None, None, escapes=True, marked=False)
 
 
-def plain(event: Event) -> EventObject:
+def plain(event: AscendEvent) -> EventObject:
     """The event as plain values, its raw parts decoded; what it does not have is left out."""
     default = type(event)()
     return {"ph": event.__struct_config__.tag} | {
@@ -149,7 +149,9 @@ def wanted_args(phase: str, args: EventObject) -> EventObject:
 
 
 def read(path: Path, block_bytes: int) -> list[EventObject]:
-    return [plain(event) for block in read_events(path, block_bytes) for event in block]
+    return [
+        plain(event) for block in read_events(ASCEND.decoder, path, block_bytes) for event in block
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -255,7 +257,7 @@ def test_a_long_file_arrives_in_several_blocks(write: Callable[[bytes], Path]) -
     """Memory is bounded by blocks, not by the file."""
     found = [{"ph": "X", "name": f"op {number}", "ts": number} for number in range(60_000)]
     path = write(PLAIN.document(found))
-    blocks = [len(block) for block in read_events(path)]
+    blocks = [len(block) for block in read_events(ASCEND.decoder, path)]
     assert sum(blocks) == len(found)
     assert len(blocks) > 3
     assert max(blocks) * path.stat().st_size / len(found) < 3 * BLOCK_BYTES
@@ -310,7 +312,11 @@ LAST_OF_EIGHT = b'{"a": 1}, {}]}}'
 def salvaged(path: Path, block_bytes: int) -> tuple[list[EventObject], tuple[Omission, ...]]:
     """The events that can be read, and what was noted of the others."""
     damage = Damage(path)
-    found = [plain(event) for block in read_events(path, block_bytes, damage) for event in block]
+    found = [
+        plain(event)
+        for block in read_events(ASCEND.decoder, path, block_bytes, damage)
+        for event in block
+    ]
     return found, damage.omissions(0)
 
 
@@ -459,6 +465,6 @@ def test_events_behind_nested_values_arrive_in_several_blocks(
     }
     found = [{"ph": "M", "name": f"name {number}"} for number in range(60_000)]
     path = write(Layout(before, {"late": [{}, {}]}, None, None, True, False).document(found))
-    blocks = [len(block) for block in read_events(path)]
+    blocks = [len(block) for block in read_events(ASCEND.decoder, path)]
     assert sum(blocks) == len(found)
     assert max(blocks) * path.stat().st_size / len(found) < 3 * BLOCK_BYTES

@@ -16,7 +16,7 @@ enum { READ, CUT, ODD, FAILED };
 
 enum { DEEPEST = 64, MOST_KEYS = 64, MOST_DIGITS = 18 };
 
-/* What an arg is; the numbers stand in scanned_events.py too. */
+/* What an arg is; the numbers stand in event_columns.py too. */
 enum { IS_TEXT, IS_WHOLE, IS_QUOTED_WHOLE, IS_REAL };
 
 /* -- memory ------------------------------------------------------------------------------- */
@@ -465,7 +465,7 @@ static int read_value(Cursor *cursor, Token *token, int depth)
 
 enum { FRACTION_DIGITS = 15, WHOLE_DIGITS = 16 };
 
-/* Decimal microseconds as whole nanoseconds and the rest in parts of one; see microseconds.py. */
+/* Decimal microseconds as whole nanoseconds and the rest in parts of one; see decimals.py. */
 static int time_of(const Token *token, int64_t *whole_ns, int64_t *part)
 {
     const char *at = token->begin, *end = token->end;
@@ -513,7 +513,10 @@ typedef struct {
      * counters. */
     Texts texts, keys, groups;
     int32_t zero, empty;
-    int first_raw, with_counters;
+    /* Keys by how their values are read: strictly, as any value, or for their spelling. */
+    int first_loose, first_raw, with_counters, with_instants;
+    /* Whether the args of an event are one value, under the first key. */
+    int args_are_whole;
     Buffer columns[COLUMNS];
     /* The group of the event at hand, and a value that is spelled anew. */
     Buffer codes, spelling;
@@ -619,7 +622,7 @@ static int read_raw_arg(Scanner *scanner, Cursor *cursor, int32_t key)
     return push_text(scanner, key, &token);
 }
 
-/* The args of a complete event: those that are asked for. */
+/* The args of a complete event or an instant: those that are asked for. */
 static int read_known_args(Scanner *scanner, Cursor *cursor)
 {
     int more, ended = read_opening(cursor, '}', &more);
@@ -640,8 +643,9 @@ static int read_known_args(Scanner *scanner, Cursor *cursor)
             return ODD;
         } else {
             seen |= UINT64_C(1) << code;
-            ended = code < scanner->first_raw ? read_arg(scanner, cursor, code, 1)
-                                              : read_raw_arg(scanner, cursor, code);
+            ended = code < scanner->first_raw
+                        ? read_arg(scanner, cursor, code, code < scanner->first_loose)
+                        : read_raw_arg(scanner, cursor, code);
         }
         if (ended == READ)
             ended = read_next(cursor, '}', &more);
@@ -682,12 +686,17 @@ static int read_args(Scanner *scanner, Cursor *cursor, char phase)
         return read_literal(cursor, &token, "null");
     if (*cursor->at != '{')
         return ODD;
-    return phase == 'X' ? read_known_args(scanner, cursor) : read_all_args(scanner, cursor);
+    if (phase != 'C' && scanner->args_are_whole) {
+        int ended = read_value(cursor, &token, 1);
+        return ended == READ ? push_text(scanner, 0, &token) : ended;
+    }
+    return phase == 'C' ? read_all_args(scanner, cursor) : read_known_args(scanner, cursor);
 }
 
 static int reads_args(const Scanner *scanner, char phase)
 {
-    return phase == 'X' || (phase == 'C' && scanner->with_counters);
+    return phase == 'X' || (phase == 'C' && scanner->with_counters) ||
+           (phase == 'i' && scanner->with_instants);
 }
 
 static inline int is(const Token *key, const char *name, size_t length)
@@ -872,6 +881,8 @@ static int is_plain_id(const Token *id)
 /* Whether its values are of the types that the decoder takes. */
 static int is_well_typed(const Event *event)
 {
+    if (event->phase == 'i')
+        return is_string(&event->name) && is_string(&event->category);
     if (!is_id(&event->pid))
         return 0;
     if (event->phase == 'C')
@@ -889,7 +900,8 @@ static int push_event(Scanner *scanner, Event *event, const char *text, const To
     int is_arrow = phase == 's' || phase == 't' || phase == 'f';
     if (phase == 'M')
         return push_place(&scanner->columns[METADATA], text, whole);
-    if (phase != 'X' && phase != 'C' && !is_arrow) {
+    int is_instant = phase == 'i' && scanner->with_instants;
+    if (phase != 'X' && phase != 'C' && !is_arrow && !is_instant) {
         scanner->others++;
         return READ;
     }
@@ -899,10 +911,14 @@ static int push_event(Scanner *scanner, Event *event, const char *text, const To
         scanner->unread++;
         return READ;
     }
+    if (is_instant)
+        event->pid = event->tid = absent;
     if (push_group(scanner, event) == FAILED)
         return FAILED;
     if (phase != 'X')
-        event->name = event->dur = absent;
+        event->dur = absent;
+    if (phase != 'X' && !is_instant)
+        event->name = absent;
     if (phase == 'C')
         event->category = absent;
     if (push_spelling(scanner, &scanner->columns[NAME], &event->name, scanner->empty) == FAILED ||
@@ -1061,17 +1077,22 @@ static int add_keys(Scanner *scanner, PyObject *keys)
 
 static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *named)
 {
-    static char *names[] = {"keys", "first_raw", "counters", NULL};
+    static char *names[] = {"keys", "first_loose", "first_raw", "counters", "instants",
+                            "whole_args", NULL};
     PyObject *keys;
-    int first_raw, counters;
-    if (!PyArg_ParseTupleAndKeywords(args, named, "Oip", names, &keys, &first_raw, &counters))
+    int first_loose, first_raw, counters, instants, whole_args;
+    if (!PyArg_ParseTupleAndKeywords(args, named, "Oiippp", names, &keys, &first_loose, &first_raw,
+                                     &counters, &instants, &whole_args))
         return NULL;
     allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
     Scanner *scanner = (Scanner *)allocate(type, 0);
     if (scanner == NULL)
         return NULL;
+    scanner->first_loose = first_loose;
     scanner->first_raw = first_raw;
     scanner->with_counters = counters;
+    scanner->with_instants = instants;
+    scanner->args_are_whole = whole_args;
     if (add_keys(scanner, keys) < 0 || widen(&scanner->keys) == FAILED ||
         code_of(&scanner->texts, "0", 1, &scanner->zero) == FAILED ||
         code_of(&scanner->texts, "\"\"", 2, &scanner->empty) == FAILED) {
@@ -1097,8 +1118,8 @@ static void destroy(PyObject *self)
     Py_DECREF(type);
 }
 
-PyDoc_STRVAR(scanner_doc, "Scanner(keys, first_raw, counters)\n--\n\n"
-"Reads blocks of events into columns; see scanned_events.py.");
+PyDoc_STRVAR(scanner_doc, "Scanner(keys, first_loose, first_raw, counters, instants, whole_args)\n--\n\n"
+"Reads blocks of events into columns; see scanner.py.");
 PyDoc_STRVAR(scan_doc, "scan(text)\n--\n\n"
 "Read the events at the start of a text, up to the last or the first unexpected one.");
 
@@ -1111,7 +1132,7 @@ static PyType_Slot slots[] = {
 };
 
 static PyType_Spec spec = {
-    "timeline.sources.trace_json._scanner.Scanner", sizeof(Scanner), 0, Py_TPFLAGS_DEFAULT, slots,
+    "timeline.sources.decoders._scanner.Scanner", sizeof(Scanner), 0, Py_TPFLAGS_DEFAULT, slots,
 };
 
 static int execute(PyObject *module)

@@ -1,0 +1,115 @@
+"""JSON trace events as typed values, but for the args of intervals, which differ by format.
+
+What an event has beyond these fields is skipped.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+__all__ = [
+    "Complete",
+    "Counter",
+    "Flow",
+    "FlowFinish",
+    "FlowStart",
+    "FlowStep",
+    "Ignored",
+    "Metadata",
+    "Other",
+    "Value",
+    "number",
+    "text",
+]
+
+Value = int | float | str | None
+"""What an arg may be: exports write N/A for numbers, and strings for large ids."""
+_EMPTY = msgspec.Raw(b"")
+_DECIMAL = re.compile(r"\s*(-?)0*([0-9]{1,19})\s*")
+"""int() also takes digits of other scripts, and refuses thousands of them."""
+
+
+class Complete(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
+    """An interval; its times stay text, because they are exact only as decimals.
+
+    Each format adds its own `args`.
+    """
+
+    name: str = ""
+    pid: int | str | float = 0
+    tid: int | str | float = 0
+    ts: msgspec.Raw = _EMPTY
+    dur: msgspec.Raw = _EMPTY
+    cat: str = ""
+
+
+class Counter(msgspec.Struct, gc=False, tag_field="ph", tag="C"):
+    """Samples of one or more counters at one moment."""
+
+    name: str = ""
+    pid: int | str | float = 0
+    ts: msgspec.Raw = _EMPTY
+    args: dict[str, Any] | None = None
+
+
+class _MetadataArgs(msgspec.Struct, gc=False):
+    name: Value = None
+
+
+class Metadata(msgspec.Struct, gc=False, tag_field="ph", tag="M"):
+    """The name of a process or thread."""
+
+    name: str = ""
+    pid: int | str | float = 0
+    tid: int | str | float = 0
+    args: _MetadataArgs | None = None
+
+
+class Flow(msgspec.Struct, gc=False):
+    """One end of an arrow; those of an arrow have the same category and id."""
+
+    pid: int | str | float = 0
+    tid: int | str | float = 0
+    ts: msgspec.Raw = _EMPTY
+    cat: str = ""
+    id: msgspec.Raw = _EMPTY
+
+
+class FlowStart(Flow, gc=False, tag_field="ph", tag="s"):
+    """Where an arrow begins."""
+
+
+class FlowStep(Flow, gc=False, tag_field="ph", tag="t"):
+    """Where an arrow passes."""
+
+
+class FlowFinish(Flow, gc=False, tag_field="ph", tag="f"):
+    """Where an arrow ends."""
+
+
+class Other(msgspec.Struct, gc=False, tag_field="ph", tag="i"):
+    """An event of a phase that no layout uses for anything."""
+
+
+class Ignored(msgspec.Struct, gc=False):
+    """An event that is known and tells nothing."""
+
+
+def number(value: Value, default: int) -> int:
+    """An id or amount, or the default where the export has none (absent, N/A, not a number)."""
+    if isinstance(value, int):
+        return value if -(1 << 63) <= value < 1 << 63 else default
+    if isinstance(value, str):
+        match = _DECIMAL.fullmatch(value)
+        return number(int(match[1] + match[2]), default) if match else default
+    if isinstance(value, float) and value.is_integer():
+        return number(int(value), default)
+    return default
+
+
+def text(value: Value) -> str:
+    """A name, or the empty string where the export has none."""
+    return value if isinstance(value, str) else "" if value is None else str(value)
