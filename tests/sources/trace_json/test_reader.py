@@ -108,7 +108,7 @@ def pieces(held_events: int, block_bytes: int = TINY_BLOCK) -> Iterator[None]:
     """Read in blocks of a size; as many events are held, and as many rows in small parts."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reader, "HELD_EVENTS", held_events)
-        patch.setattr("timeline.columns.columns.PILED_ROWS", held_events)
+        patch.setattr("timeline.columns.columns.JOINED_ROWS", held_events)
         patch.setattr(
             reader, "read_events", functools.partial(read_events, block_bytes=block_bytes)
         )
