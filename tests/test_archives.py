@@ -22,7 +22,7 @@ from profile_shelf import LAYOUTS, Profile, ProfileShelf, tree_state
 
 from timeline.cli.main import main
 from timeline.sources.finding.discovery import Discovered
-from timeline.sources.finding.place import found_at
+from timeline.sources.finding.packed import open_found
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
@@ -50,7 +50,7 @@ def silent(_stage: str, _done: int, _total: int) -> None:
 
 @contextlib.contextmanager
 def opened(path: Path, assigned: dict[str, int] | None = None) -> Iterator[Discovered]:
-    with found_at(path, assigned or {}, silent) as found:
+    with open_found(path, assigned or {}, silent) as found:
         yield found
 
 

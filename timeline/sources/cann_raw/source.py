@@ -26,13 +26,13 @@ from timeline.records.tables import (
     Tasks,
 )
 from timeline.sources.cann_raw.clock import NO_ANCHOR, read_device_clock, read_device_info
+from timeline.sources.cann_raw.format import slices_in
 from timeline.sources.cann_raw.slices import (
     RecordReader,
     UInt64,
     log_slices,
     missing_slices,
     other_logs,
-    slices_in,
 )
 from timeline.sources.cann_raw.steps import graphs_of, read_step_trace, track_log
 from timeline.sources.cann_raw.tasks import (

@@ -26,10 +26,11 @@ from timeline.records.tables import (
 from timeline.sources.common.damage import left_out
 from timeline.sources.common.decimals import interval_ns
 from timeline.sources.files.opened import whole_text
+from timeline.sources.mindspore.format import UNNUMBERED
 from timeline.sources.mindspore.step_ticks import GROUP
 from timeline.sources.trace_json.events import number, text
 
-__all__ = ["UNNUMBERED", "HcclRuns", "hccl_files", "read_hccl_files", "told_by"]
+__all__ = ["HcclRuns", "hccl_files", "read_hccl_files", "told_by"]
 
 _HEXADECIMAL = re.compile(r"0[xX][0-9a-fA-F]{1,16}")
 _EMPTY = msgspec.Raw(b"")
@@ -48,7 +49,6 @@ class _File(msgspec.Struct):
 
 
 _decode = msgspec.json.Decoder(_File | list[_Event]).decode
-UNNUMBERED = "hccl_info"
 _SUFFIXES = (".json", ".trace")
 
 

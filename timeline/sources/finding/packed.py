@@ -1,4 +1,4 @@
-"""Turns a path, of files packed or not, into the sources of a profile while they are used."""
+"""The profile at a path whose files may be packed, unpacked as long as it is used."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from timeline.sources.source import Clock, Identity, Source, Wanted
 if TYPE_CHECKING:
     from timeline.sources.files.unpacking import Report
 
-__all__ = ["found_at"]
+__all__ = ["open_found"]
 
 
 @contextlib.contextmanager
-def found_at(
+def open_found(
     path: Path,
     assigned: Mapping[str, int],
     report: Report,
@@ -34,7 +34,7 @@ def found_at(
     finding: Finding = EXPORT,
     executor: str = "",
 ) -> Iterator[Discovered]:
-    """Find the profile of every rank at a path; see `discover`.
+    """Find the profile of every rank at a path, and keep it unpacked within the context.
 
     An archive is unpacked into a temporary directory, which is gone when the context ends, in
     whatever way; so are all archives below a directory without any other profile, and compressed
@@ -51,7 +51,7 @@ def found_at(
         UsageError: something is packed and there is an executor, or as `discover`.
     """
     with contextlib.ExitStack() as stack:
-        yield _Unpacking(path, report, executor, stack).found(assigned, finding)
+        yield _Unpacking(path, report, executor, stack).discovered(assigned, finding)
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,9 @@ class _Names:
         if not known:
             return text
         longest_first = sorted(map(re.escape, known), key=len, reverse=True)
-        return re.sub(rf"(?:{'|'.join(longest_first)})(?![\w-])", lambda own: known[own[0]], text)
+        return re.sub(
+            rf"(?:{'|'.join(longest_first)})(?![\w-])", lambda match: known[match[0]], text
+        )
 
     def around(self, paths: Iterable[Path]) -> _Names:
         """The names of what holds some paths, and of them: of thousands, one source needs few."""
@@ -109,13 +111,13 @@ class _Unpacking:
         self._numbers = itertools.count()
         self._names = _Names()
 
-    def found(self, assigned: Mapping[str, int], finding: Finding) -> Discovered:
+    def discovered(self, assigned: Mapping[str, int], finding: Finding) -> Discovered:
         """The sources of the profile, whatever of it is packed."""
         path = self._path
         if is_archive(path.name) and path.is_file():
             return self._in_archives(path.parent, [path], assigned, finding)
         try:
-            return self._discovered(path, assigned, (), finding)
+            return self._discover(path, assigned, (), finding)
         except NoProfileError:
             archives = _archives_below(path)
             if not archives:
@@ -156,14 +158,12 @@ class _Unpacking:
             self._names = _Names((*self._names.pairs, (there, archive)))
         is_one = archives[0] == self._path
         try:
-            return self._discovered(
-                there if is_one else root, assigned, notes, finding, copied=True
-            )
+            return self._discover(there if is_one else root, assigned, notes, finding, copied=True)
         except NoProfileError as error:
             error.hints = (*notes, *error.hints)
             raise
 
-    def _discovered(
+    def _discover(
         self,
         root: Path,
         assigned: Mapping[str, int],
@@ -178,7 +178,7 @@ class _Unpacking:
                 {self._names.inside(name): rank for name, rank in assigned.items()},
                 finding=finding,
                 above=tuple(self._path.resolve().parents) if copied else None,
-                unpacked=self._database,
+                unpack=self._unpack_database,
             )
         return replace(
             found,
@@ -186,8 +186,8 @@ class _Unpacking:
             notes=(*notes, *map(self._names.shown, found.notes)),
             runs=tuple(run.renamed(self._names.shown) for run in found.runs),
             unclear=tuple(
-                Unclear(Path(self._names.shown(str(own.path))), self._names.shown(own.problem))
-                for own in found.unclear
+                Unclear(Path(self._names.shown(str(one.path))), self._names.shown(one.problem))
+                for one in found.unclear
             ),
         )
 
@@ -206,7 +206,7 @@ class _Unpacking:
             with self._names.naming():
                 raise
 
-    def _database(self, packed: Path) -> Path:
+    def _unpack_database(self, packed: Path) -> Path:
         """Where a compressed database lies unpacked."""
         from timeline.sources.files.unpacking import budget_for, unpack_file
 
@@ -240,8 +240,8 @@ class _Unpacking:
 def _archives_below(path: Path) -> list[Path]:
     """The archives in a directory and in those in it; deeper ones are hardly of one run."""
     with readable(path):
-        found = [own for names in ("*", "*/*") for own in path.glob(names) if is_archive(own.name)]
-        return sorted(own for own in found if own.is_file())
+        found = [one for names in ("*", "*/*") for one in path.glob(names) if is_archive(one.name)]
+        return sorted(one for one in found if one.is_file())
 
 
 @contextlib.contextmanager
@@ -269,8 +269,8 @@ class _UnpackedSource:
     @property
     def identity(self) -> Identity:
         """See `Source`."""
-        own = self.source.identity
-        return replace(own, directory=Path(self.names.shown(str(own.directory))))
+        identity = self.source.identity
+        return replace(identity, directory=Path(self.names.shown(str(identity.directory))))
 
     @property
     def clock(self) -> Clock:
@@ -290,6 +290,6 @@ class _UnpackedSource:
             records,
             warnings=tuple(map(self.names.shown, records.warnings)),
             omissions=tuple(
-                replace(own, reason=self.names.shown(own.reason)) for own in records.omissions
+                replace(lost, reason=self.names.shown(lost.reason)) for lost in records.omissions
             ),
         )
