@@ -37,7 +37,7 @@ class ToySource:
         return (self.path,)
 
     def read(self, wanted: Wanted) -> Records:
-        """See `Source.read`."""
+        """Read the tasks, and one step from the first to the last."""
         strings = StringPool()
         lines = [line.split() for line in whole_text(self.path).decode().splitlines()]
         starts = [int(start) for start, _, _ in lines]

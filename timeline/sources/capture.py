@@ -59,7 +59,7 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True)
 class Capture:
-    """One place that holds the profile of one device, or of several in one database or export.
+    """A file or directory with the profile of one device, or of several in one export.
 
     `directory` is the capture as people name it; `content` is the file or directory to read;
     `device` is that of a device directory, or the id in the names of files of a format that

@@ -56,7 +56,7 @@ def open_found(
 
 @dataclass(frozen=True)
 class _Names:
-    """What was unpacked by the names that people know: paths there, and those that are packed."""
+    """The names that people know of what was unpacked, as pairs: path there, packed path."""
 
     pairs: tuple[tuple[Path, Path], ...] = ()
 
@@ -136,7 +136,7 @@ class _Unpacking:
         The directories have the names of the archives and of what they lie in, because names tell
         ranks and times.
         """
-        from timeline.sources.files.unpacking import budget_for, unpack
+        from timeline.sources.files.unpacking import limit_for, unpack
 
         temporary = self._directory(archives[0])
         root = temporary / "archives" / (around.resolve().name or "root")
@@ -148,7 +148,7 @@ class _Unpacking:
             if there.exists():
                 there = inside / archive.name
             try:
-                notes += unpack(archive, there, budget_for(archive, temporary), self._report)
+                notes += unpack(archive, there, limit_for(archive, temporary), self._report)
             except SourceError as error:
                 if not finding.keep_going or archive == self._path:
                     raise
@@ -208,13 +208,13 @@ class _Unpacking:
 
     def _unpack_database(self, packed: Path) -> Path:
         """Where a compressed database lies unpacked."""
-        from timeline.sources.files.unpacking import budget_for, unpack_file
+        from timeline.sources.files.unpacking import limit_for, unpack_file
 
         if packed not in self._databases:
             temporary = self._directory(packed)
             inside = temporary / "databases" / str(next(self._numbers))
             there = inside / plain_database(packed.name)
-            unpack_file(packed, there, budget_for(packed, temporary), self._report)
+            unpack_file(packed, there, limit_for(packed, temporary), self._report)
             known = Path(self._names.shown(str(packed)))
             self._names = _Names((*self._names.pairs, (there, known)))
             self._databases[packed] = there
@@ -224,7 +224,7 @@ class _Unpacking:
         """The temporary directory.
 
         Raises:
-            SourceError: there is no place for one.
+            SourceError: none can be made.
             UsageError: it would be of no use.
         """
         if self._executor:
@@ -268,22 +268,26 @@ class _UnpackedSource:
 
     @property
     def identity(self) -> Identity:
-        """See `Source`."""
+        """Who the capture is, in the directory that people know."""
         identity = self.source.identity
         return replace(identity, directory=Path(self.names.shown(str(identity.directory))))
 
     @property
     def clock(self) -> Clock:
-        """See `Source`."""
+        """That of the source."""
         return self.source.clock
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """See `Source`."""
+        """Those that were unpacked, where they lie now."""
         return self.source.files
 
     def read(self, wanted: Wanted) -> Records:
-        """See `Source`."""
+        """Read at least what is wanted; warnings and losses name what is packed.
+
+        Raises:
+            SourceError: a file cannot be read.
+        """
         with self.names.naming():
             records = self.source.read(wanted)
         return replace(
