@@ -821,16 +821,16 @@ def test_file_that_goes_while_it_is_read(
     export: Export, spot_of: Callable[[str], Spot], layout: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file that is gone by the time it is opened is refused by its name."""
-    from timeline.sources.companions.companions import CompanionSource
+    from timeline.sources.companions.companions import WithCompanionFiles
 
     spot = spot_of(layout)
-    read = CompanionSource.read
+    read = WithCompanionFiles.read
 
-    def late(source: CompanionSource, wanted: Any) -> Any:
+    def late(source: WithCompanionFiles, wanted: Any) -> Any:
         spot.path.unlink()
         return read(source, wanted)
 
-    monkeypatch.setattr(CompanionSource, "read", late)
+    monkeypatch.setattr(WithCompanionFiles, "read", late)
     output = export.directory / "out.pftrace"
     assert main([str(spot.root), "-o", str(output)]) == 1
     said = export.capsys.readouterr()

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from random_intervals import EPOCH_NS, Interval, columns_of, covered_ns, intervals
 
-from timeline.analysis.intervals import Intervals, subtract, union
 from timeline.analysis.overlap import (
     Overlap,
     overlap_of,
@@ -15,6 +14,7 @@ from timeline.analysis.overlap import (
     totals_by_step,
 )
 from timeline.columns.columns import Int64
+from timeline.columns.intervals import Intervals, subtract, union
 from timeline.records.counting import FreeRule
 from timeline.records.tables import CommunicationOps, Tasks
 

@@ -33,8 +33,8 @@ from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.records.tables import NO_TIME, Omission, OmissionCode, Records
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Layer
-from timeline.sources.common.counters import SampleCollector
-from timeline.sources.common.sample_tables import SampleTable, sample_tables
+from timeline.sources.common.counter_tables import CounterTable, csv_tables
+from timeline.sources.common.counters import CounterBuilder
 from timeline.sources.companions.allocations import add_held
 from timeline.sources.companions.memory_tables import read_sample_table
 from timeline.sources.finding.discovery import discover
@@ -61,7 +61,7 @@ def counters_of(records: Records) -> Counters:
     return found
 
 
-def collected(into: SampleCollector) -> Counters:
+def collected(into: CounterBuilder) -> Counters:
     strings = StringPool()
     series, samples = into.tables(strings)
     return counters_of(Records(0, strings, series=series, samples=samples))
@@ -186,14 +186,14 @@ def test_several_devices_that_nothing_tells_apart_have_rows_of_their_own(
     run = shelf.get("torch-text").run
     write_msprof_memory_tables(run, run.ranks, tmp_path, "20250109120100")
     paths = [tmp_path / "memory_record_20250109120100.csv"]
-    into = SampleCollector()
+    into = CounterBuilder()
     assert read_sample_table(table_of("memory_record"), paths, frozenset(), None, 0, into) == []
     names = {name for _, name, _ in collected(into)}
     assert names == {f"GE {what}, {at}" for what in ("Allocated", "Reserved") for at in (0, 1)}
 
 
-def table_of(kind: str) -> SampleTable:
-    (found,) = (table for table in sample_tables() if table.kind == kind)
+def table_of(kind: str) -> CounterTable:
+    (found,) = (table for table in csv_tables() if table.table == kind)
     return found
 
 
@@ -353,7 +353,7 @@ def test_what_is_readable_is_read_and_the_rest_counted(
 ) -> None:
     path = tmp_path / "memory_record.csv"
     path.write_bytes(text)
-    into = SampleCollector()
+    into = CounterBuilder()
     omissions = read_sample_table(table_of("memory_record"), [path], frozenset(), None, 0, into)
     found = [sample for samples in collected(into).values() for sample in samples]
     assert sorted(found) == [(START_NS, float(value * MEBIBYTE)) for value in values]
@@ -365,7 +365,7 @@ def test_a_cut_line_is_named(tmp_path: Path) -> None:
     path = tmp_path / "memory_record.csv"
     path.write_text(f"{HEADER}\nPTA,{START},1,2,3\nPTA,17364\n", encoding="utf-8")
     table = table_of("memory_record")
-    omissions = read_sample_table(table, [path], frozenset(), None, 3, SampleCollector())
+    omissions = read_sample_table(table, [path], frozenset(), None, 3, CounterBuilder())
     reason = "memory_record.csv: rows with too few or many cells, the first at line 3"
     assert omissions == [Omission(reason, 1, 3, loss=True, code=OmissionCode.DAMAGED)]
 
@@ -380,7 +380,7 @@ def test_an_unusable_table_is_left_out_and_named(
     with pytest.raises(SourceError, match=found):
         paths = [output / "memory_record.csv"]
         table = table_of("memory_record")
-        read_sample_table(table, paths, frozenset(), None, 0, SampleCollector())
+        read_sample_table(table, paths, frozenset(), None, 0, CounterBuilder())
     records = read_all(torch_text.path)[0]
     assert len(records.tasks)
     (omission,) = (one for one in records.omissions if one.loss)
@@ -395,7 +395,7 @@ def test_sizes_too_coarse_for_bytes_keep_their_unit(tmp_path: Path) -> None:
     """935.995 MB is no whole number of bytes, so no bytes are made up."""
     path = tmp_path / "memory_record.csv"
     path.write_text(f"{HEADER}\nPTA,{START},935.995,2,3\n", encoding="utf-8")
-    into = SampleCollector()
+    into = CounterBuilder()
     read_sample_table(table_of("memory_record"), [path], frozenset(), None, 0, into)
     counters = collected(into)
     assert counters["Framework Memory", "PTA Allocated", "MB"] == [(START_NS, 935.995)]
@@ -419,7 +419,7 @@ def test_held_memory_is_what_was_taken_and_not_given_back(
     back = np.array(
         [NO_TIME if length is None else start + length for _, start, length, _ in rows], np.int64
     )
-    into = SampleCollector()
+    into = CounterBuilder()
     omissions = add_held(sizes, taken, back, "table", 0, into)
     assert sum(one.rows for one in omissions) == sum(not known for *_, known in rows)
     (samples,) = collected(into).values() or ([],)
@@ -434,7 +434,7 @@ def test_held_memory_is_what_was_taken_and_not_given_back(
 
 
 def test_a_release_before_the_allocation_is_counted() -> None:
-    into = SampleCollector()
+    into = CounterBuilder()
     times = np.array([10], np.int64), np.array([9], np.int64)
     (omission,) = add_held(np.array([1.0]), *times, "table", 0, into)
     assert omission.rows == 1

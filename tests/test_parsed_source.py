@@ -29,11 +29,10 @@ from timeline.columns.strings import StringPool
 from timeline.errors import NoProfileError, SourceError
 from timeline.records.tables import NO_ID, NO_TIME, Records, StepPart
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Layer
-from timeline.sources.common.device_clock import Anchor, CounterClock
+from timeline.sources.common.device_clock import Anchor, CounterClock, DeviceClocks
 from timeline.sources.decoders.sqlite import open_database
 from timeline.sources.decoders.sqlite_loose import LooseTable
 from timeline.sources.finding.discovery import discover
-from timeline.sources.msprof_sqlite.clock import ParsedClock
 from timeline.sources.source import Source, Wanted
 
 VERSIONS = ("msprof-sqlite", "msprof-sqlite-numbered", "msprof-sqlite-launched")
@@ -715,7 +714,7 @@ def test_empty_tables_are_an_empty_profile(copied: Profile) -> None:
 def test_no_count_overflows(counts: list[int]) -> None:
     """A count out of reach has no time."""
     counter = CounterClock(1000 / Fraction("38.4"), Anchor(10**13, 10**14))
-    clock = ParsedClock(counter, None, 5, 7, 11)
+    clock = DeviceClocks(counter, None, 5, 7, 11)
     values = np.array(counts)
     for found in (clock.counted_ns(values), clock.sampled_ns(values)):
         assert found.dtype == np.int64

@@ -45,11 +45,10 @@ from timeline.records.tables import (
     StepPart,
 )
 from timeline.selection import DETAIL_LAYERS, Selection
-from timeline.sources.cann_raw.clock import read_device_clock, read_device_info
-from timeline.sources.cann_raw.tasks import TaskMarks, matched
-from timeline.sources.common.device_clock import Anchor, CounterClock
+from timeline.sources.cann_raw.source import read_device_clock, read_device_info
+from timeline.sources.cann_raw.tasks import TaskMarks, match_marks
+from timeline.sources.common.device_clock import Anchor, CounterClock, read_device_clocks
 from timeline.sources.finding.discovery import discover
-from timeline.sources.msprof_sqlite.clock import read_parsed_clock
 from timeline.sources.source import Source, Wanted
 
 LAYOUTS = ("raw", "raw-hwts", "raw-v6")
@@ -706,7 +705,7 @@ def test_raw_and_parsed_data_are_on_one_clock(
     change_fields(device.directory / "info.json.0", {"CPU": processors})
     ticks = device.zero + np.arange(0, 5000, 7)
     raw = read_device_clock(device.directory, *read_device_info(device.directory))
-    parsed = read_parsed_clock(device.directory, device.directory.parent / "host", None)
+    parsed = read_device_clocks(device.directory, device.directory.parent / "host", None)
     assert raw == parsed.counter
     assert raw.moments_ns(ticks).tolist() == parsed.counted_ns(ticks).tolist()
     assert raw.moments_ns(ticks)[0] == device.zero_ns + late_ns
@@ -897,7 +896,7 @@ def test_any_bytes_are_read_or_refused(shelf: ProfileShelf, tmp_path: Path, layo
 def test_starts_and_ends_match_as_in_msprof(marks: list[tuple[int, int, bool]]) -> None:
     """The rule equals that of msprof: an end is of the last start before it, if that is open."""
     key, ticks, is_end = zip(*marks, strict=True) if marks else ((), (), ())
-    found = matched(
+    found = match_marks(
         TaskMarks(
             np.array(key, np.uint64),
             np.array(ticks, np.uint64),

@@ -17,8 +17,8 @@ from profile_shelf import Profile, ProfileShelf, change_events, tiny_run
 from timeline.analysis.valid import valid
 from timeline.columns.strings import StringPool
 from timeline.records.tables import NO_CONTEXT, FlowEnd, Records
+from timeline.records.task_kinds import compute_by_type
 from timeline.selection import DETAIL_LAYERS
-from timeline.sources.common.task_kinds import compute_by_type
 from timeline.sources.finding.discovery import discover
 from timeline.sources.source import Wanted
 from timeline.sources.trace_json.reader import TraceFiles, read_trace

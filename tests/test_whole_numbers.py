@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from timeline.columns.strings import StringPool
 from timeline.records.tables import NO_ID, NO_TIME, Records
 from timeline.sources.common.decimals import whole_number, whole_numbers
-from timeline.sources.companions.host_clock import host_clock
+from timeline.sources.common.device_clock import read_device_clocks
+from timeline.sources.companions.host_clock import read_host_clock
 from timeline.sources.mindspore.framework_table import OperatorShapes
 from timeline.sources.mindspore.hccl_files import read_hccl_files
-from timeline.sources.msprof_sqlite.clock import read_parsed_clock
 from timeline.sources.source import Clock
 from timeline.sources.trace_json.events import number
 
@@ -75,7 +75,7 @@ def test_a_process_that_is_no_number(tmp_path: Path, process: object) -> None:
     device = tmp_path / "device_0"
     device.mkdir()
     (device / "info.json").write_text(json.dumps({"pid": str(process)}), encoding="utf-8")
-    assert read_parsed_clock(device, tmp_path / "host", None).process == NO_ID
+    assert read_device_clocks(device, tmp_path / "host", None).process == NO_ID
 
 
 def test_clocks_that_no_column_holds(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_clocks_that_no_column_holds(tmp_path: Path) -> None:
     host.mkdir(parents=True)
     info = {"collectionTimeBegin": 9 * 10**17, "clockMonotonicRaw": "²"}
     (host / "start_info").write_text(json.dumps(info), encoding="utf-8")
-    clock, omissions = host_clock(Records(0, StringPool()), Clock(), (tmp_path,))
+    clock, omissions = read_host_clock(Records(0, StringPool()), Clock(), (tmp_path,))
     moved, known = clock.shift(np.array([1, 2], np.int64))
     assert (clock.steady_ns, clock.raw_ns, omissions) == (None, None, [])
     assert not known.any()

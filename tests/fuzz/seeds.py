@@ -16,7 +16,7 @@ import apsw
 from make_profile import Run, make_run
 from profile_shelf import WRITERS
 
-from timeline.sources.common.sample_tables import counter_tables
+from timeline.sources.common.counter_tables import database_tables
 
 __all__ = [
     "database_seeds",
@@ -225,7 +225,7 @@ def _add_tables(connection: apsw.Connection) -> None:
         "INSERT INTO MSTX_EVENTS SELECT startNs, endNs, 2, 1, 0, name, globalTid, globalTid, 0, "
         "connectionId FROM CANN_API"
     )
-    for table in counter_tables():
+    for table in database_tables():
         columns = [table.time, "deviceId", *table.ids, *table.kinds, *table.values]
         declared = ", ".join(f"{column} NUMERIC" for column in columns)
         values = f"SELECT startNs, 0{', 1' * (len(columns) - 2)} FROM TASK LIMIT 2"

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from timeline.analysis.intervals import Intervals, union
 from timeline.columns.columns import Bool, Codes, Int64, Rows, column
 from timeline.columns.distinct import distinct, distinct_pairs
+from timeline.columns.intervals import Intervals, union
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.clock import ClockMove
 from timeline.records.collective_kinds import KINDS, UNKNOWN_OP, collective_kind

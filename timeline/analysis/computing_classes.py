@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 from timeline.analysis.kernel_names import kernel_type
+from timeline.records.task_kinds import GPU_KERNEL_TYPES, Unit, unit_of
 
 __all__ = ["CLASSES", "computing_class", "tells_vector"]
 
@@ -30,11 +31,6 @@ CLASSES = (
 )
 """All classes, in the order in which they are told."""
 
-_VECTOR_CORES = frozenset({"AI_VECTOR_CORE", "AIV", "AIV_SQE", "VECTOR_CORE", "KERNEL_AIVEC"})
-_MIXED_VECTOR_CORES = frozenset({"MIX_AIV", "KERNEL_MIX_AIV"})
-_CUBE_CORES = frozenset({"AI_CORE", "AIC", "MIX_AIC", "KERNEL_AICORE", "KERNEL_MIX_AIC"})
-_AI_CPU_CORES = frozenset({"AI_CPU", "AI_CPU_SQE", "AICPU", "KERNEL_AICPU"})
-_GPU_CORES = frozenset({"kernel", "mtia_ccp_events"})
 _WORD = r"(?<![a-z0-9])(?:{})(?![a-z0-9])"
 """A whole word between underscores and colons."""
 _GPU_CLASSES = tuple(
@@ -81,8 +77,8 @@ def tells_vector(cores: Iterable[str]) -> bool:
 
     Traces call both AI_CORE, as do chips on which one core does both; GPUs have neither.
     """
-    held = set(cores)
-    return bool(held & _VECTOR_CORES) or not held & _CUBE_CORES
+    units = {unit_of(core) for core in cores}
+    return Unit.VECTOR in units or Unit.CUBE not in units
 
 
 def computing_class(kind: str, name: str, core: str, *, told: bool) -> str:
@@ -101,8 +97,8 @@ def computing_class(kind: str, name: str, core: str, *, told: bool) -> str:
         core: the task type.
         told: whether cube and vector are told apart; see `tells_vector`.
     """
-    lower = kind.lower()
-    if core.lower() in _GPU_CORES:
+    lower, unit = kind.lower(), unit_of(core)
+    if core.lower() in GPU_KERNEL_TYPES:
         found = _gpu_class(kind) or _gpu_class(kernel_type(name)) or VECTOR
         return EITHER if found == VECTOR and not told else found
     if "flashattention" in lower:
@@ -113,15 +109,15 @@ def computing_class(kind: str, name: str, core: str, *, told: bool) -> str:
         return CONVOLUTION
     if "matmul" in lower:
         return MATMUL
-    if core in _AI_CPU_CORES:
+    if unit is Unit.AI_CPU:
         return AI_CPU
     if lower.startswith(("transdata", "transpose", "cast")):
         return TRANSPOSES
     if lower.startswith("tensormove"):
         return MOVES
-    if core in _CUBE_CORES:
+    if unit is Unit.CUBE:
         return OTHER_CUBE if told else EITHER
-    if core in _VECTOR_CORES or core in _MIXED_VECTOR_CORES:
+    if unit in (Unit.VECTOR, Unit.MIXED_VECTOR):
         return VECTOR if told else EITHER
     return OTHER
 

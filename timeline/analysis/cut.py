@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from timeline.analysis.intervals import Intervals, union
 from timeline.analysis.membership import NO_STEP, Membership, membership_of
 from timeline.columns.columns import Bool, Int64, Rows
+from timeline.columns.intervals import Intervals, union
 from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Records
 from timeline.selection import Selection
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from timeline.columns.columns import Int64, Rows
 from timeline.columns.distinct import distinct, distinct_pairs
+from timeline.columns.intervals import open_at
 from timeline.columns.spill import by_parts, parts_of
 from timeline.records.tables import (
     NO_ID,
@@ -73,15 +74,13 @@ def _of_rows(table: Tasks | CommunicationOps | PlaneTasks, steps: Steps) -> Rows
     graph_steps = np.flatnonzero(~steps.host)
     open_rows = np.flatnonzero(~named)
     for graph in distinct(steps.graph[graph_steps]).tolist():
-        own = graph_steps[steps.graph[graph_steps] == graph]
+        windows = _windows_of(steps, graph_steps[steps.graph[graph_steps] == graph])
         rows = open_rows[table.graph[open_rows] == graph]
-        found[rows] = _containing(steps.start_ns[own], steps.end_ns[own], own, table.start_ns[rows])
+        found[rows] = _open_step(windows, table.start_ns[rows])
     host_steps = np.flatnonzero(steps.host)
     rows = open_rows[(found[open_rows] == NO_STEP) & (table.launch_ns[open_rows] != NO_TIME)]
     if len(host_steps):
-        found[rows] = _containing(
-            steps.start_ns[host_steps], steps.end_ns[host_steps], host_steps, table.launch_ns[rows]
-        )
+        found[rows] = _open_step(_windows_of(steps, host_steps), table.launch_ns[rows])
     return found
 
 
@@ -95,26 +94,30 @@ def _by_iteration(graph: Int64, iteration: Int64, steps: Steps) -> Rows:
     return rows[which]
 
 
-def _containing(start_ns: Int64, end_ns: Int64, rows: Rows, moments_ns: Int64) -> Rows:
-    """The last of the windows that has begun at each moment, if it still goes on."""
-    order = np.argsort(start_ns, kind="stable")
-    at = np.searchsorted(start_ns[order], moments_ns, side="right") - 1
-    last = order[np.maximum(at, 0)]
-    inside = (at >= 0) & (moments_ns < end_ns[last])
-    return np.where(inside, rows[last], NO_STEP)
-
-
 @dataclass(frozen=True)
 class _Windows:
-    """Device windows of host steps: from the first task launched in one to its last end."""
+    """Half-open times, (k,) each, in which records belong to steps; rows are those of Steps."""
 
     rows: Rows
     start_ns: Int64
     end_ns: Int64
 
 
+def _windows_of(steps: Steps, rows: Rows) -> _Windows:
+    return _Windows(rows, steps.start_ns[rows], steps.end_ns[rows])
+
+
+def _open_step(windows: _Windows, moments_ns: Int64) -> Rows:
+    """The step whose window began last at each moment, NO_STEP where that is over."""
+    at = open_at(moments_ns, windows.start_ns, windows.end_ns)
+    return np.where(at >= 0, windows.rows[at], NO_STEP)
+
+
 def _host_windows(records: Records, tasks: Rows, ops: Rows) -> _Windows:
-    """torch_npu's rule: from the first device start, else the host's, to the last end of both."""
+    """Device windows of host steps, by torch_npu's rule.
+
+    Each goes from the first start on the device, else that of the host, to the last end of both.
+    """
     steps = records.steps
     rows = np.flatnonzero(steps.host)
     first_ns, last_ns = _device_spans(records, tasks, ops)
@@ -133,7 +136,7 @@ def _by_window(table: Tasks | CommunicationOps, found: Rows, windows: _Windows) 
     if not len(rows):
         return found
     found = found.copy()
-    found[rows] = _containing(windows.start_ns, windows.end_ns, windows.rows, table.start_ns[rows])
+    found[rows] = _open_step(windows, table.start_ns[rows])
     return found
 
 
@@ -159,14 +162,10 @@ def _with_their_op(records: Records, ops: Rows, windows: _Windows) -> Rows:
         rows = np.flatnonzero((planes.group == group) & (planes.iteration == NO_ID))
         if not len(own) or not len(rows):
             continue
-        order = own[np.argsort(records.ops.start_ns[own], kind="stable")]
-        at = np.searchsorted(records.ops.start_ns[order], planes.start_ns[rows], side="right") - 1
-        op = order[np.maximum(at, 0)]
-        inside = (at >= 0) & (planes.start_ns[rows] <= records.ops.end_ns[op])
-        found[rows[inside]] = ops[op[inside]]
+        # A task may begin in the nanosecond in which its op ends.
+        at = open_at(planes.start_ns[rows], records.ops.start_ns[own], records.ops.end_ns[own] + 1)
+        found[rows[at >= 0]] = ops[own[at[at >= 0]]]
     rest = np.flatnonzero((found == NO_STEP) & (planes.launch_ns == NO_TIME))
     if len(windows.rows) and not len(records.ops):
-        found[rest] = _containing(
-            windows.start_ns, windows.end_ns, windows.rows, planes.start_ns[rest]
-        )
+        found[rest] = _open_step(windows, planes.start_ns[rest])
     return found

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from timeline.analysis.intervals import Intervals, subtract, union
 from timeline.analysis.membership import Membership
 from timeline.columns.columns import Bool, Columns, Int64, Rows, column
+from timeline.columns.intervals import Intervals, subtract, union
 from timeline.records.counting import INNER, FreeRule
 from timeline.records.tables import Records, Spans, Tasks
 

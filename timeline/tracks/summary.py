@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from timeline.analysis.intervals import Intervals
 from timeline.analysis.overlap import OverlapTotals
 from timeline.analysis.selected_rank import RankPicture
 from timeline.analysis.steps import data_aug_bounds
 from timeline.columns.columns import Bool, Int64
 from timeline.columns.distinct import distinct
+from timeline.columns.intervals import Intervals
 from timeline.columns.strings import StringPool
 from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Records, StepPart, StepParts, Steps
 from timeline.tracks import meanings

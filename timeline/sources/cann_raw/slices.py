@@ -1,4 +1,4 @@
-"""Turns the numbered slices of a raw log into blocks of its records."""
+"""Reads the numbered slices of a raw log as blocks of its records."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ __all__ = [
     "RecordArray",
     "RecordReader",
     "UInt64",
-    "layout",
-    "log_slices",
-    "missing_slices",
-    "other_logs",
+    "find_missing_slices",
+    "find_other_logs",
+    "record_layout",
+    "select_slices",
 ]
 
 BLOCK_BYTES = 1 << 22
@@ -42,7 +42,7 @@ RecordArray = npt.NDArray[Any]
 UInt64 = npt.NDArray[np.uint64]
 
 
-def layout(size: int, **fields: tuple[int, str]) -> np.dtype[Any]:
+def record_layout(size: int, **fields: tuple[int, str]) -> np.dtype[Any]:
     """The layout of a record of `size` bytes: by name the offset and type of what is read of it."""
     return np.dtype(
         {
@@ -63,7 +63,7 @@ class Log:
     is_record: Callable[[RecordArray], Bool]
 
 
-def other_logs(directory: Path) -> list[str]:
+def find_other_logs(directory: Path) -> list[str]:
     """The names of the logs in a directory that are not read.
 
     Raises:
@@ -74,20 +74,20 @@ def other_logs(directory: Path) -> list[str]:
     return sorted({match[1] for name in names if (match := _ANY_SLICE.fullmatch(name))})
 
 
-def log_slices(slices: Sequence[Path], log: str) -> tuple[Path, ...]:
+def select_slices(slices: Sequence[Path], log: str) -> tuple[Path, ...]:
     """The slices of one log, in their order."""
     return tuple(path for path in slices if path.name.startswith(f"{log}.data."))
 
 
-def missing_slices(slices: Sequence[Path]) -> list[str]:
+def find_missing_slices(slices: Sequence[Path]) -> list[str]:
     """The names of slices that are not there although earlier and later ones of the log are."""
     found = []
     numbers: dict[str, list[int]] = {}
     for path in slices:
         stem, _, number = path.name.rpartition("_")
         numbers.setdefault(stem, []).append(int(number))
-    for stem, own in numbers.items():
-        for before, after in pairwise(own):
+    for stem, of_log in numbers.items():
+        for before, after in pairwise(of_log):
             if after == before + 2:
                 found.append(f"{stem}_{before + 1}")
             elif after > before + 2:

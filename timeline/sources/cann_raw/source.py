@@ -1,4 +1,4 @@
-"""Turns the raw data of a device, as CANN records it, into tasks without names and steps."""
+"""Reads the raw data of a device, as CANN records it: tasks without names, and steps."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -25,20 +26,20 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
-from timeline.sources.cann_raw.clock import NO_ANCHOR, read_device_clock, read_device_info
+from timeline.records.task_kinds import COPY_TYPES, compute_by_type
 from timeline.sources.cann_raw.format import slices_in
 from timeline.sources.cann_raw.slices import (
     RecordReader,
     UInt64,
-    log_slices,
-    missing_slices,
-    other_logs,
+    find_missing_slices,
+    find_other_logs,
+    select_slices,
 )
-from timeline.sources.cann_raw.steps import graphs_of, read_step_trace, track_log
+from timeline.sources.cann_raw.steps import find_graphs, read_step_trace, track_log
 from timeline.sources.cann_raw.tasks import (
     SUBTASK,
     SUBTASK_TYPES,
-    Intervals,
+    TaskIntervals,
     TaskLog,
     hwts_log,
     read_intervals,
@@ -46,14 +47,21 @@ from timeline.sources.cann_raw.tasks import (
 )
 from timeline.sources.common.ai_cpu import ai_cpu_remark
 from timeline.sources.common.damage import FFTS_REASON, left_out
-from timeline.sources.common.device_clock import CounterClock, read_anchor
+from timeline.sources.common.device_clock import (
+    NO_ANCHOR,
+    CounterClock,
+    clock_files,
+    device_frequency,
+    read_anchor,
+    tick_of,
+)
 from timeline.sources.common.identity import how_to_export
-from timeline.sources.common.task_kinds import COPY_TYPES, compute_by_type
 from timeline.sources.decoders.joins import covering_parents
+from timeline.sources.decoders.json_values import read_json
 from timeline.sources.files.opened import open_file, readable
 from timeline.sources.source import Clock, Identity, Wanted
 
-__all__ = ["RawSlicesSource"]
+__all__ = ["RawSlicesSource", "read_device_clock", "read_device_info"]
 
 _CHIP_V6 = frozenset({"15", "16", "19"})
 """`platform_version` of the chips whose records are laid out in the newest way."""
@@ -84,7 +92,7 @@ class RawSlicesSource:
         return slices_in(self.data)
 
     def read(self, wanted: Wanted) -> Records:
-        """See `Source.read`.
+        """Read all tasks and steps, whatever is wanted.
 
         Tasks lie where the device's counter had them on CLOCK_MONOTONIC_RAW of the host. What only
         the host recorded, names and communication above all, is not known, and a warning says so.
@@ -98,6 +106,42 @@ class RawSlicesSource:
             reader.read_tasks(log)
         reader.read_steps(is_v6=is_v6)
         return reader.records()
+
+
+def read_device_info(directory: Path) -> tuple[Path, dict[str, Any]]:
+    """The info.json of a device directory: its path, and what it holds.
+
+    Raises:
+        SourceError: there is none, or it cannot be read.
+    """
+    found = clock_files(directory, "info.json")
+    if not found:
+        raise SourceError(
+            directory,
+            "holds no info.json, which gives the frequency of the device's counter.",
+            do=how_to_export(directory.parent),
+        )
+    return found[0], read_json(found[0])
+
+
+def read_device_clock(directory: Path, path: Path, info: dict[str, Any]) -> CounterClock:
+    """The clock of a device directory; without an anchor it counts from the start of the device.
+
+    Args:
+        path, info: what `read_device_info` gave.
+
+    Raises:
+        SourceError: the frequency is not given, or is none; or a log cannot be read.
+    """
+    frequency = device_frequency(info)
+    tick_ns = tick_of(frequency)
+    if tick_ns is None:
+        raise SourceError(
+            path,
+            f"gives no frequency of the device's counter: hwts_frequency is {frequency!r}.",
+            do=how_to_export(directory.parent),
+        )
+    return CounterClock(tick_ns, read_anchor(directory, info) or NO_ANCHOR)
 
 
 def _has_expanded_streams(host_data: Path) -> bool:
@@ -132,7 +176,7 @@ class _Reader:
         self.knows_streams = True
 
     def _open(self, name: str) -> Sequence[Path]:
-        return log_slices(self.slices, name)
+        return select_slices(self.slices, name)
 
     def read_tasks(self, log: TaskLog) -> None:
         """Read a log of tasks."""
@@ -159,7 +203,7 @@ class _Reader:
         self.others += trace.others
         self.steps, self.parts = trace.steps, trace.parts
 
-    def _tasks(self, log: TaskLog, found: Intervals) -> Tasks:
+    def _tasks(self, log: TaskLog, found: TaskIntervals) -> Tasks:
         count = len(found.key)
         stream, task, context = (ids.astype(np.int64) for ids in log.ids(found.key))
         inside = found.key & SUBTASK != 0
@@ -190,7 +234,9 @@ class _Reader:
             },
         )
 
-    def _names(self, log: TaskLog, found: Intervals, kind: np.ndarray, types: list[str]) -> Codes:
+    def _names(
+        self, log: TaskLog, found: TaskIntervals, kind: np.ndarray, types: list[str]
+    ) -> Codes:
         """What is known of each task, as its name: ids and type."""
         if not self.named:
             return constant(NO_NAME, len(kind), np.int32)
@@ -229,7 +275,7 @@ class _Reader:
             *left_out(whole, self.rank, OmissionCode.FFTS_WHOLE, loss=False),
             *left_out(others, self.rank, OmissionCode.NOT_DRAWN, loss=False),
         )
-        graph, several = graphs_of(tasks.start_ns, self.steps)
+        graph, several = find_graphs(tasks.start_ns, self.steps)
         return Records(
             self.rank,
             self.strings,
@@ -264,10 +310,10 @@ class _Reader:
             )
         if several:
             found.append(f"{several} tasks start in steps of several graphs and count for none.")
-        missing = missing_slices(self.slices)
+        missing = find_missing_slices(self.slices)
         if missing:
             found.append(f"slices are missing: {', '.join(missing)}.")
-        others = other_logs(self.source.data)
+        others = find_other_logs(self.source.data)
         if others:
             found.append(f"raw logs that are not read: {', '.join(others)}.")
         return [f"rank {self.rank}: {text}" for text in found]

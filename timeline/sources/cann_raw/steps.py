@@ -1,4 +1,4 @@
-"""Turns the step-trace records of a device (ts_track) into steps, reduces and data fetches."""
+"""Steps, reduces and data fetches from the step-trace records of a device (ts_track)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from timeline.columns.columns import Bool, Columns, Int64, Pile, column
-from timeline.columns.distinct import distinct_values
+from timeline.columns.distinct import distinct
+from timeline.columns.intervals import only_open_at
 from timeline.records.tables import (
     NO_GRAPH,
     NO_TIME,
@@ -19,10 +20,10 @@ from timeline.records.tables import (
     StepParts,
     Steps,
 )
-from timeline.sources.cann_raw.slices import Log, RecordArray, RecordReader, UInt64, layout
+from timeline.sources.cann_raw.slices import Log, RecordArray, RecordReader, UInt64, record_layout
 from timeline.sources.common.damage import left_out
 
-__all__ = ["StepTags", "StepTrace", "graphs_of", "read_step_trace", "track_log"]
+__all__ = ["StepTags", "StepTrace", "find_graphs", "read_step_trace", "track_log"]
 
 _START, _END, _FORWARD, _BACKWARD, _ITERATION_END = 0, 1, 2, 3, 4
 _REDUCE, _GET_NEXT, _STEP_START, _STEP_END = 10_000, 20_000, 60_000, 60_001
@@ -106,17 +107,17 @@ class StepTags:
         self._windows.clear()
 
     def _step_on(self, time_ns: int, tag: int) -> None:
-        own = next((one for one in self._going if one.last < tag), None)
-        if own is None:
-            own = self._next_of_the_run()
-        own.last = tag
+        iteration = next((one for one in self._going if one.last < tag), None)
+        if iteration is None:
+            iteration = self._next_of_the_run()
+        iteration.last = tag
         if tag == _FORWARD:
-            own.forward_ns = time_ns
+            iteration.forward_ns = time_ns
         elif tag == _BACKWARD:
-            own.backward_ns = time_ns
+            iteration.backward_ns = time_ns
         else:
-            own.end_ns = time_ns
-            self._stop(own)
+            iteration.end_ns = time_ns
+            self._stop(iteration)
 
     def _begin(self, one: _Iteration) -> _Iteration:
         self._open.append(one)
@@ -137,20 +138,20 @@ class StepTags:
         return self._open[-1] if self._open else None
 
     def _part(
-        self, own: _Iteration | None, kind: StepPart, time_ns: int, stream: int, tag: int
+        self, iteration: _Iteration | None, kind: StepPart, time_ns: int, stream: int, tag: int
     ) -> None:
-        if own is None:
+        if iteration is None:
             self.astray += 1
             return
         key = kind, stream, tag // 2 if kind is StepPart.GET_NEXT else 0
-        begun_ns = own.begun.pop(key, None)
+        begun_ns = iteration.begun.pop(key, None)
         if tag % 2 == 0:
             self.halves += begun_ns is not None
-            own.begun[key] = time_ns
+            iteration.begun[key] = time_ns
         elif begun_ns is None:
             self.halves += 1
         else:
-            own.parts.append((begun_ns, time_ns, kind))
+            iteration.parts.append((begun_ns, time_ns, kind))
 
     def _end_run(self, time_ns: int) -> None:
         """A run of the graph is over: that of the oldest iteration, and those it went on with."""
@@ -222,8 +223,8 @@ _ROWS = 1 << 16
 _HIGHEST_ID = np.uint64(1 << 62)
 
 _HEAD = {"kind": (1, "u1"), "ticks": (8, "<u8"), "index": (16, "<u8"), "graph": (24, "<u8")}
-_RECORD = layout(40, **_HEAD, stream=(32, "<u2"), tag=(36, "<u2"))
-_RECORD_V6 = layout(40, **_HEAD, tag=(32, "<u2"), stream=(34, "<u2"))
+_RECORD = record_layout(40, **_HEAD, stream=(32, "<u2"), tag=(36, "<u2"))
+_RECORD_V6 = record_layout(40, **_HEAD, tag=(32, "<u2"), stream=(34, "<u2"))
 
 
 def track_log(*, is_v6: bool) -> Log:
@@ -265,9 +266,9 @@ class _Marks(Columns):
     def rows(self) -> Iterator[tuple[int, int, int, int, int]]:
         """Row by row, as Python numbers."""
         for first in range(0, len(self), _ROWS):
-            own = slice(first, first + _ROWS)
+            part = slice(first, first + _ROWS)
             columns = (self.time_ns, self.graph, self.index, self.stream, self.tag)
-            yield from zip(*(values[own].tolist() for values in columns), strict=True)
+            yield from zip(*(values[part].tolist() for values in columns), strict=True)
 
 
 def read_step_trace(
@@ -281,9 +282,9 @@ def read_step_trace(
     pile = Pile(_Marks)
     others = 0
     for records in reader.blocks():
-        own = records[records["kind"] == _STEP_TRACE]
-        others += len(records) - len(own)
-        pile.add(_marks(own, moments_ns))
+        tags = records[records["kind"] == _STEP_TRACE]
+        others += len(records) - len(tags)
+        pile.add(_marks(tags, moments_ns))
     marks = pile.joined()
     good = (marks.time_ns != NO_TIME) & (marks.graph >= 0)
     strange = int(np.count_nonzero(~good))
@@ -327,7 +328,7 @@ def _marks(records: RecordArray, moments_ns: Callable[[UInt64], Int64]) -> _Mark
     )
 
 
-def graphs_of(start_ns: Int64, steps: Steps) -> tuple[Int64, int]:
+def find_graphs(start_ns: Int64, steps: Steps) -> tuple[Int64, int]:
     """The graph that runs when each task starts, and how many tasks start while several do.
 
     Records of tasks name no graph. A task that starts outside all steps of graphs, or in steps of
@@ -342,15 +343,8 @@ def graphs_of(start_ns: Int64, steps: Steps) -> tuple[Int64, int]:
     steps = steps.take(steps.graph != NO_GRAPH)
     if not len(steps):
         return np.full(len(start_ns), NO_GRAPH), 0
-    begins, ends = np.argsort(steps.start_ns), np.argsort(steps.end_ns)
-    begun = np.searchsorted(steps.start_ns[begins], start_ns, side="right")
-    over = np.searchsorted(steps.end_ns[ends], start_ns, side="right")
-    running = begun - over
-    graphs, place = distinct_values(steps.graph)
-    if len(graphs) == 1:
-        return np.where(running > 0, graphs[0], NO_GRAPH), 0
-    # Places of graphs, summed over the steps that run: of a single one, it is its own.
-    sums = [np.concatenate([[0], np.cumsum(place[order])]) for order in (begins, ends)]
-    own = sums[0][begun] - sums[1][over]
-    graph = graphs[np.where(running == 1, own, 0)]
-    return np.where(running == 1, graph, NO_GRAPH), int(np.count_nonzero(running > 1))
+    row, running = only_open_at(start_ns, steps.start_ns, steps.end_ns)
+    if len(distinct(steps.graph)) == 1:
+        return np.where(running > 0, steps.graph[0], NO_GRAPH), 0
+    graph = np.where(row >= 0, steps.graph[row], NO_GRAPH)
+    return graph, int(np.count_nonzero(running > 1))

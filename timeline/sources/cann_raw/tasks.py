@@ -1,4 +1,4 @@
-"""Turns the records of a device's task logs into the intervals in which its tasks ran."""
+"""The intervals in which tasks ran, from the records of a device's task logs."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.columns.columns import Bool, Columns, Pile, Rows, column
-from timeline.sources.cann_raw.slices import Log, RecordArray, RecordReader, UInt64, layout
+from timeline.sources.cann_raw.slices import Log, RecordArray, RecordReader, UInt64, record_layout
 
 __all__ = [
     "SUBTASK",
-    "Intervals",
+    "TaskIntervals",
     "TaskLog",
     "TaskMarks",
     "hwts_log",
-    "matched",
+    "match_marks",
     "read_intervals",
     "stars_log",
 ]
@@ -45,7 +45,7 @@ class TaskMarks(Columns):
 
 
 @dataclass(frozen=True)
-class Intervals:
+class TaskIntervals:
     """Tasks that started and ended, and how many did only one of both.
 
     start_ticks, end_ticks, key, kind: (n,), in order of key and start; others: records of the log
@@ -153,7 +153,7 @@ SUBTASK_TYPES = {
 }
 """Of the sub-tasks of an FFTS+ task."""
 
-_HWTS = layout(
+_HWTS = record_layout(
     64,
     head=(0, "u1"),
     kind=(1, "u1"),
@@ -172,7 +172,7 @@ _STARS_FIELDS = {
     "context": (18, "<u2"),
     "thread": (22, "<u2"),
 }
-_STARS, _STARS_V6 = layout(64, **_STARS_FIELDS), layout(32, **_STARS_FIELDS)
+_STARS, _STARS_V6 = record_layout(64, **_STARS_FIELDS), record_layout(32, **_STARS_FIELDS)
 _TASK_START, _TASK_END = 0, 1
 _SUBTASK_START, _SUBTASK_END = 0b100010, 0b100011
 
@@ -204,30 +204,32 @@ def _marks(records: RecordArray, key: UInt64, kind: npt.NDArray[Any], is_end: Bo
 
 def _hwts_marks(records: RecordArray) -> TaskMarks:
     function = records["head"] & 7
-    own = records[function <= _TASK_END]
-    key = (own["stream"] % STREAMS_OF_HARDWARE).astype(np.uint64) << _STREAM
-    key |= own["task"].astype(np.uint64) << _TASK
-    return _marks(own, key, own["kind"], own["head"] & 7 == _TASK_END)
+    tasks = records[function <= _TASK_END]
+    key = (tasks["stream"] % STREAMS_OF_HARDWARE).astype(np.uint64) << _STREAM
+    key |= tasks["task"].astype(np.uint64) << _TASK
+    return _marks(tasks, key, tasks["kind"], tasks["head"] & 7 == _TASK_END)
 
 
 def _stars_marks(records: RecordArray, expanded: bool) -> TaskMarks:
     function = records["head"] & 63
-    own = records[np.isin(function, (_TASK_START, _TASK_END, _SUBTASK_START, _SUBTASK_END))]
-    function, kind = own["head"] & 63, own["head"] >> 10
-    stream, task = (_expanded_ids if expanded else _ids)(own["stream"], own["task"], kind)
+    tasks = records[np.isin(function, (_TASK_START, _TASK_END, _SUBTASK_START, _SUBTASK_END))]
+    function, kind = tasks["head"] & 63, tasks["head"] >> 10
+    stream, task = (_expanded_ids if expanded else _ids)(tasks["stream"], tasks["task"], kind)
     key = stream.astype(np.uint64) << _STREAM | task.astype(np.uint64) << _TASK
     inside = function >= _SUBTASK_START
-    part = own["context"].astype(np.uint64) << _CONTEXT | own["thread"].astype(np.uint64) | SUBTASK
+    part = (
+        tasks["context"].astype(np.uint64) << _CONTEXT | tasks["thread"].astype(np.uint64) | SUBTASK
+    )
     key = np.where(inside, key | part, key)
-    kind = np.where(inside, own["subtask"] & 255, kind)
-    return _marks(own, key, kind, function & 1 == 1)
+    kind = np.where(inside, tasks["subtask"] & 255, kind)
+    return _marks(tasks, key, kind, function & 1 == 1)
 
 
 def _v6_marks(records: RecordArray) -> TaskMarks:
     function = records["head"] & 63
-    own = records[function <= _TASK_END]
-    task = own["task"].astype(np.uint64) << np.uint64(16) | own["stream"].astype(np.uint64)
-    return _marks(own, task << _CONTEXT, own["head"] >> 10, own["head"] & 63 == _TASK_END)
+    tasks = records[function <= _TASK_END]
+    task = tasks["task"].astype(np.uint64) << np.uint64(16) | tasks["stream"].astype(np.uint64)
+    return _marks(tasks, task << _CONTEXT, tasks["head"] >> 10, tasks["head"] & 63 == _TASK_END)
 
 
 def _ids(stream: UInt16, task: UInt16, kind: npt.NDArray[Any]) -> tuple[UInt16, UInt16]:
@@ -245,7 +247,7 @@ def _ids(stream: UInt16, task: UInt16, kind: npt.NDArray[Any]) -> tuple[UInt16, 
 
 
 def _expanded_ids(stream: UInt16, task: UInt16, kind: npt.NDArray[Any]) -> tuple[UInt16, UInt16]:
-    """The same where stream ids have 15 bits; place holders and event records never swap."""
+    """Ids of tasks where those of streams have 15 bits; place holders and events never swap."""
     swapped = (stream & 0x8000 != 0) & (kind != 3) & (kind != 4)
     return (
         np.where(swapped, task, stream) & np.uint16(0x7FFF),
@@ -253,7 +255,7 @@ def _expanded_ids(stream: UInt16, task: UInt16, kind: npt.NDArray[Any]) -> tuple
     )
 
 
-def read_intervals(log: TaskLog, reader: RecordReader) -> Intervals:
+def read_intervals(log: TaskLog, reader: RecordReader) -> TaskIntervals:
     """Read a log, block by block, and match its starts and ends.
 
     Raises:
@@ -265,10 +267,10 @@ def read_intervals(log: TaskLog, reader: RecordReader) -> Intervals:
         marks = log.marks(records)
         others += len(records) - len(marks)
         pile.add(marks)
-    return matched(pile.joined(), others)
+    return match_marks(pile.joined(), others)
 
 
-def matched(marks: TaskMarks, others: int = 0) -> Intervals:
+def match_marks(marks: TaskMarks, others: int = 0) -> TaskIntervals:
     """Match starts and ends: an end belongs to the start right before it with the same ids.
 
     So a start that another one follows has lost its end, as msprof has it too. Records of one
@@ -279,7 +281,7 @@ def matched(marks: TaskMarks, others: int = 0) -> Intervals:
     found = np.flatnonzero(~is_end[:-1] & is_end[1:] & (key[:-1] == key[1:]))
     starts, ends = order[found], order[found + 1]
     last = int(np.count_nonzero(is_end))
-    return Intervals(
+    return TaskIntervals(
         marks.ticks[starts],
         marks.ticks[ends],
         marks.key[starts],

@@ -1,1 +1,1 @@
-"""What formats share: which task types compute, and which move data."""
+"""What formats share: clocks, counters, identities, overlap, losses and exact decimals."""

@@ -1,4 +1,4 @@
-"""Says how many tasks of AI CPUs a source leaves open: operators, or tasks of the runtime."""
+"""The remark on tasks of AI CPUs that a source leaves open: operators, or tasks of the runtime."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from timeline.columns.strings import StringPool
 from timeline.records.tables import Tasks
-from timeline.sources.common.task_kinds import run_on_ai_cpu
+from timeline.records.task_kinds import run_on_ai_cpu
 from timeline.units import spell_count, spell_duration
 
 __all__ = ["ai_cpu_remark"]

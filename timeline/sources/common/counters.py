@@ -1,20 +1,28 @@
-"""Turns samples that are found one series at a time into the tables of counters."""
+"""Builds the tables of counters, and says how their series and units are called."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from timeline.columns.columns import Float64, Int64
+from timeline.columns.columns import Codes, Float64, Int64
 from timeline.columns.constant import constant
+from timeline.columns.distinct import distinct
+from timeline.columns.group_by import groups_of
+from timeline.columns.numbering import Numbering
 from timeline.columns.strings import StringPool
-from timeline.records.tables import CounterSamples, CounterSeries
+from timeline.records.tables import NO_ID, CounterSamples, CounterSeries
+from timeline.sources.common.counter_tables import CounterTable
 
 __all__ = [
     "SIZES",
-    "SampleCollector",
+    "CounterBuilder",
+    "Labels",
     "factor_of",
+    "labels_of",
     "name_and_unit",
     "name_of",
     "unit_of",
@@ -25,11 +33,61 @@ SIZES = {"B": 1, "KB": 1 << 10, "kB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
 """Bytes of the units of sizes: exporters divide by powers of 1024."""
 
 
-class SampleCollector:
+@dataclass(frozen=True)
+class Labels:
+    """What tells the series of one table apart.
+
+    texts: (k,) what `{}` in the names of series stands for. which: (n,) the text of each row.
+    endings: (k,) what is put behind the names, nothing without it.
+    """
+
+    texts: Sequence[str]
+    which: Int64
+    endings: Sequence[str] = ()
+
+    def named(self, pattern: str, at: int) -> str:
+        """The name of the series at a place; blanks around a text that is empty are left out."""
+        name = " ".join(pattern.format(self.texts[at]).split())
+        return name + self.endings[at] if self.endings else name
+
+
+def labels_of(
+    count: int,
+    ids: Sequence[Int64],
+    kinds: Sequence[tuple[Int64 | Codes, Callable[[int], str]]] = (),
+) -> Labels:
+    """The labels of so many rows: their ids, then their kinds, without those that are not given.
+
+    Args:
+        ids: columns of numbers that are shown as they are.
+        kinds: columns of numbers or codes, and what each is called; plain words such as read are
+            capitalised, names such as PTA stay as they are.
+    """
+    columns = [*ids, *(column for column, _ in kinds)]
+    groups = groups_of(count, columns)
+    spelled: list[Callable[[int], str]] = [str] * len(ids)
+    spelled += [_titled(called) for _, called in kinds]
+    rows = zip(*(column[groups.first].tolist() for column in columns), strict=True)
+    texts = [
+        " ".join(spell(value) for spell, value in zip(spelled, row, strict=True) if value != NO_ID)
+        for row in rows
+    ]
+    return Labels(texts or [""] * len(groups.first), groups.group)
+
+
+def _titled(called: Callable[[int], str]) -> Callable[[int], str]:
+    def title(value: int) -> str:
+        name = called(value)
+        return name.capitalize() if name.islower() else name
+
+    return title
+
+
+class CounterBuilder:
     """Series by group, name and unit, with their samples."""
 
     def __init__(self) -> None:
-        self._series: dict[tuple[str, str, str], int] = {}
+        self._series: Numbering[tuple[str, str, str]] = Numbering()
         self._samples: list[CounterSamples] = []
 
     def __len__(self) -> int:
@@ -37,30 +95,59 @@ class SampleCollector:
 
     def add(self, group: str, name: str, unit: str, time_ns: Int64, values: Float64) -> None:
         """Add samples to a series; without samples there is no series."""
+        if len(values):
+            (row,) = self._series.of([(group, name, unit)]).tolist()
+            self._append(constant(row, len(values), np.int64), time_ns, values)
+
+    def add_column(
+        self,
+        table: CounterTable,
+        column: str,
+        labels: Labels,
+        time_ns: Int64,
+        values: Float64,
+        unit: str | None = None,
+    ) -> int:
+        """Add the samples of one column of a table, of which each label makes a series.
+
+        Args:
+            unit: that of the values, where the table does not declare it.
+
+        Returns:
+            How many samples were left out because their series stays zero all along.
+        """
+        which, idle = labels.which, 0
+        if table.skips_idle:
+            moves = np.zeros(len(labels.texts), np.bool_)
+            moves[which[values != 0]] = True
+            busy = moves[which]
+            idle = int(np.count_nonzero(~busy))
+            which, time_ns, values = which[busy], time_ns[busy], values[busy]
         if not len(values):
-            return
-        row = self._series.setdefault((group, name, unit), len(self._series))
-        columns = {
-            "time_ns": time_ns,
-            "series": constant(row, len(values), np.int64),
-            "value": values,
-        }
+            return idle
+        series = table.values[column]
+        used = distinct(which)
+        keys = [
+            (table.group, labels.named(series.name, at), series.unit if unit is None else unit)
+            for at in used.tolist()
+        ]
+        rows = np.zeros(len(labels.texts), np.int64)
+        rows[used] = self._series.of(keys)
+        self._append(rows[which], time_ns, values * series.factor if series.factor != 1 else values)
+        return idle
+
+    def _append(self, series: Int64, time_ns: Int64, values: Float64) -> None:
+        columns = {"time_ns": time_ns, "series": series, "value": values}
         self._samples.append(CounterSamples.of(len(values), columns))
 
     def tables(self, strings: StringPool) -> tuple[CounterSeries, CounterSamples]:
         """All series, and all samples."""
-        if not self._series:
+        if not len(self._series):
             return CounterSeries.empty(), CounterSamples.empty()
         groups, names, units = zip(*self._series, strict=True)
-        series = CounterSeries.of(
-            len(self._series),
-            {
-                "group": strings.codes(groups),
-                "name": strings.codes(names),
-                "unit": strings.codes(units),
-            },
-        )
-        return series, CounterSamples.concat(self._samples)
+        columns = {"group": groups, "name": names, "unit": units}
+        coded = {key: strings.codes(texts) for key, texts in columns.items()}
+        return CounterSeries.of(len(self._series), coded), CounterSamples.concat(self._samples)
 
 
 def whole_bytes(values: Float64, unit: str) -> tuple[Float64, str]:

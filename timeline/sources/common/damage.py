@@ -1,4 +1,4 @@
-"""Turns what could not be read into counted losses, those of a file with their first place."""
+"""Counts what could not be read or is left out, with a reason and the first place in a file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ def left_out(
 ) -> tuple[Omission, ...]:
     """Rows by the reason for which they are left out, of each reason that has any."""
     return tuple(
-        Omission(reason, own, rank, loss=loss, code=code) for reason, own in rows.items() if own
+        Omission(reason, count, rank, loss=loss, code=code)
+        for reason, count in rows.items()
+        if count
     )
 
 

@@ -1,4 +1,4 @@
-"""Turns times written as decimal microseconds into integer nanoseconds, from their digits."""
+"""Exact integers and nanoseconds from decimal digits in text, many at a time."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ FRACTION_DIGITS = 15
 """Digits kept behind the point: more than any export writes, so sums of two are exact."""
 _PARTS_IN_NS = 10 ** (FRACTION_DIGITS - 3)
 _PARTS_OF_MILLISECONDS = 10 ** (FRACTION_DIGITS - 6)
-"""The same for times that are written in milliseconds."""
+"""Parts of the last digit kept in a nanosecond, where times are written in milliseconds."""
 _TENS = 10 ** np.arange(FRACTION_DIGITS + 1)
 _NUMBER = re.compile(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 """Decimal itself also takes 1_000, inf and nan."""
@@ -216,7 +216,7 @@ def _various(characters: Characters) -> tuple[Int64, Int64, Bool]:
 
 
 def _exact(text: bytes) -> tuple[int, int] | None:
-    """The same for a text with a sign or an exponent, such as 1e-05; None if it is no number."""
+    """Nanoseconds of a text with a sign or an exponent, such as 1e-05; None if it is no number."""
     if not _NUMBER.fullmatch(text):
         return None
     try:

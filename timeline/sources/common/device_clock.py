@@ -1,4 +1,7 @@
-"""Reads what relates a counter to its host's CLOCK_MONOTONIC_RAW: logs of both, and info.json."""
+"""What relates the counter and the samplers of a device to the clocks of its host.
+
+It is told by dev_start.log, host_start.log, info.json and start_info of a capture.
+"""
 
 from __future__ import annotations
 
@@ -12,32 +15,41 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from timeline.columns.columns import Int64
+from timeline.columns.columns import Float64, Int64
 from timeline.records.clock import EARLIEST_WALL_NS
-from timeline.records.tables import NO_TIME
+from timeline.records.tables import NO_ID, NO_TIME
+from timeline.sources.common.decimals import whole_number
+from timeline.sources.decoders.json_values import read_json
 from timeline.sources.files.opened import readable, whole_text
+from timeline.sources.source import Clock
 
 __all__ = [
-    "NANOSECOND",
+    "NO_ANCHOR",
     "Anchor",
     "CounterClock",
+    "DeviceClocks",
     "clock_files",
-    "first_entry",
-    "host_moment_ns",
-    "host_tick_ns",
+    "device_frequency",
+    "hardware_log_clock",
     "read_anchor",
-    "read_clock_log",
+    "read_device_clocks",
+    "start_info_offset_ns",
     "tick_of",
 ]
 
 _FREQUENCY = re.compile(r"\d{1,6}(?:\.\d{1,9})?")
-_LINE = re.compile(r"\s*(\w+)\s*[:=]\s*(-?\d{1,19})\s*", re.ASCII)
+_LINE = re.compile(r"\s*(\w+)\s*[:=]\s*(-?(?:\d{1,18}|[1-8]\d{18}))\s*", re.ASCII)
+"""A name and its number, which fits 64 bits."""
 _MOST_PRODUCT = 1 << 61
 _MOST_COUNT = 1 << 62
 _EXACT_REAL = 1 << 53
 _NS_OF_A_MHZ_TICK = 1000
-NANOSECOND = Fraction(1)
+_NANOSECOND = Fraction(1)
 """The tick of a host's counter where info.json names no frequency: 1000 MHz."""
+_HARDWARE_LOG_TICK_NS = 10
+"""The counter of devices that MindSpore 0.7 recorded runs at 100 MHz; no info.json tells it."""
+_LONGEST_CAPTURE_US = 1e12
+"""Eleven days; clocks that count nanoseconds pass it a quarter of an hour after their start."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +58,10 @@ class Anchor:
 
     count: int
     monotonic_ns: int
+
+
+NO_ANCHOR = Anchor(0, 0)
+"""Nothing relates both clocks: times count from the start of the device."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +99,100 @@ def _carried(moments_ns: Int64, fraction: npt.NDArray[np.float64]) -> npt.NDArra
     return found & (moments_ns < _EXACT_REAL)
 
 
+@dataclass(frozen=True)
+class DeviceClocks:
+    """What relates the clocks of one device's tables to CLOCK_MONOTONIC_RAW of its host.
+
+    counter: the device's own. host_counter: the host's, None where its times are ns already.
+    host_ns and device_ns: what both monotonic clocks showed at one moment. wall_offset_ns: wall
+    time less the host's clock. What is None is not known. process: the one that was captured.
+    """
+
+    counter: CounterClock | None = None
+    host_counter: CounterClock | None = None
+    host_ns: int | None = None
+    device_ns: int | None = None
+    wall_offset_ns: int | None = None
+    process: int = NO_ID
+
+    def counted_ns(self, counts: Int64) -> Int64:
+        """Times that the device counted."""
+        return _unknown(counts) if self.counter is None else _moments_ns(self.counter, counts)
+
+    def host_times_ns(self, counts: Int64) -> Int64:
+        """Times that the host wrote."""
+        return counts if self.host_counter is None else _moments_ns(self.host_counter, counts)
+
+    def sampled_ns(self, times: Int64) -> Int64:
+        """Times that samplers of the device wrote: on its monotonic clock, later as wall time."""
+        wall = times >= EARLIEST_WALL_NS
+        found = _unknown(times)
+        if self.wall_offset_ns is not None:
+            found = np.where(wall, times - self.wall_offset_ns, found)
+        if self.host_ns is not None and self.device_ns is not None:
+            found = np.where(~wall, times + (self.host_ns - self.device_ns), found)
+        return np.where(times > 0, found, NO_TIME)
+
+    def memory_ns(self, times: Int64, microseconds: Float64) -> Int64:
+        """Times of memory samples: microseconds since the device started, later as wall time."""
+        since = (microseconds >= 0) & (microseconds < _LONGEST_CAPTURE_US)
+        if self.host_ns is None or not since.any():
+            return self.sampled_ns(times)
+        elapsed_ns = np.rint(np.where(since, microseconds, 0) * 1000).astype(np.int64)
+        return np.where(since, elapsed_ns + self.host_ns, self.sampled_ns(times))
+
+
+def _moments_ns(clock: CounterClock, counts: Int64) -> Int64:
+    """The moments of counts; those that are no count have none."""
+    return np.where(counts > 0, clock.moments_ns(np.maximum(counts, 0)), NO_TIME)
+
+
+def _unknown(times: Int64) -> Int64:
+    return np.full(len(times), NO_TIME)
+
+
+def read_device_clocks(device: Path, host: Path, wall_offset_ns: int | None) -> DeviceClocks:
+    """Read dev_start.log, host_start.log and info.json of a device, and those of its host.
+
+    Args:
+        device, host: the directories of both in a capture.
+        wall_offset_ns: wall time less CLOCK_MONOTONIC_RAW of the host, None where nothing tells.
+
+    Raises:
+        SourceError: one of them is there and cannot be read.
+    """
+    info = _info(device)
+    tick_ns = tick_of(device_frequency(info))
+    anchor = read_anchor(device, info)
+    process = whole_number((_info(host) or info).get("pid"))
+    return DeviceClocks(
+        CounterClock(tick_ns, anchor) if anchor and tick_ns else None,
+        _host_counter(host),
+        _host_moment_ns(_read_clock_log(device, "host_start.log"), info),
+        _read_clock_log(device, "dev_start.log").get("clock_monotonic_raw"),
+        wall_offset_ns,
+        NO_ID if process is None else process,
+    )
+
+
+def _host_counter(host: Path) -> CounterClock | None:
+    """The counter of a host that does not count nanoseconds: msprof writes those as they are."""
+    log, info = _read_clock_log(host, "host_start.log"), _info(host)
+    tick_ns, time_ns = _host_tick_ns(info), _host_moment_ns(log, info)
+    if tick_ns == _NANOSECOND or time_ns is None or "cntvct" not in log:
+        return None
+    return CounterClock(tick_ns, Anchor(log["cntvct"], time_ns))
+
+
+def _info(directory: Path) -> dict[str, Any]:
+    return next((read_json(path) for path in clock_files(directory, "info.json")), {})
+
+
+def device_frequency(info: Mapping[str, Any]) -> object:
+    """The MHz of the device's counter as info.json spells them, empty where it names none."""
+    return _first_entry(info, "DeviceInfo").get("hwts_frequency", "")
+
+
 def tick_of(megahertz: object) -> Fraction | None:
     """The nanoseconds of a tick at a frequency as info.json spells it, None where it names none."""
     text = str(megahertz).strip()
@@ -94,18 +204,18 @@ def tick_of(megahertz: object) -> Fraction | None:
     return tick_ns if fits else None
 
 
-def host_tick_ns(info: Mapping[str, Any]) -> Fraction:
+def _host_tick_ns(info: Mapping[str, Any]) -> Fraction:
     """The tick of the host's own counter, by info.json."""
-    return tick_of(first_entry(info, "CPU").get("Frequency")) or NANOSECOND
+    return tick_of(_first_entry(info, "CPU").get("Frequency")) or _NANOSECOND
 
 
-def host_moment_ns(log: Mapping[str, int], info: Mapping[str, Any]) -> int | None:
+def _host_moment_ns(log: Mapping[str, int], info: Mapping[str, Any]) -> int | None:
     """What the host's clock showed when the counter of the device was read, by host_start.log.
 
     cntvct_diff tells in ticks of the host's counter how much later the host's clock was read.
     """
     monotonic_ns = log.get("clock_monotonic_raw", 0)
-    found = monotonic_ns + round(log.get("cntvct_diff", 0) * host_tick_ns(info))
+    found = monotonic_ns + round(log.get("cntvct_diff", 0) * _host_tick_ns(info))
     return found if monotonic_ns > 0 and 0 < found < EARLIEST_WALL_NS else None
 
 
@@ -115,28 +225,33 @@ def read_anchor(directory: Path, info: Mapping[str, Any]) -> Anchor | None:
     Raises:
         SourceError: one of them is there and cannot be read.
     """
-    count = read_clock_log(directory, "dev_start.log").get("cntvct", 0)
-    monotonic_ns = host_moment_ns(read_clock_log(directory, "host_start.log"), info)
+    count = _read_clock_log(directory, "dev_start.log").get("cntvct", 0)
+    monotonic_ns = _host_moment_ns(_read_clock_log(directory, "host_start.log"), info)
     if monotonic_ns is None or not 0 < count < _MOST_COUNT:
         return None
     return Anchor(count, monotonic_ns)
 
 
-def read_clock_log(directory: Path, name: str) -> dict[str, int]:
+def _read_clock_log(directory: Path, name: str) -> dict[str, int]:
+    for path in clock_files(directory, name)[:1]:
+        return _first_section(path)
+    return {}
+
+
+def _first_section(log: Path) -> dict[str, int]:
     """The numbers in the first section of a log, the first of each name; later sections repeat it.
 
     Raises:
-        SourceError: the log is there and cannot be read.
+        SourceError: the log cannot be read.
     """
     found: dict[str, int] = {}
     sections = 0
-    for path in clock_files(directory, name)[:1]:
-        for line in whole_text(path).decode("utf-8", "replace").splitlines():
-            sections += line.lstrip().startswith("[")
-            if sections > 1:
-                break
-            if match := _LINE.fullmatch(line):
-                found.setdefault(match[1], int(match[2]))
+    for line in whole_text(log).decode("utf-8", "replace").splitlines():
+        sections += line.lstrip().startswith("[")
+        if sections > 1:
+            break
+        if match := _LINE.fullmatch(line):
+            found.setdefault(match[1], int(match[2]))
     return found
 
 
@@ -153,8 +268,40 @@ def clock_files(directory: Path, name: str) -> list[Path]:
         return sorted(path for path in directory.iterdir() if pattern.fullmatch(path.name))
 
 
-def first_entry(info: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+def _first_entry(info: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     """The first of the processors or devices that info.json lists, empty where it lists none."""
     held = info.get(key)
     first = held[0] if isinstance(held, list) and held else None
     return first if isinstance(first, dict) else {}
+
+
+def hardware_log_clock(directory: Path, device: int | None) -> Clock:
+    """The clock of hardware logs of MindSpore 0.7, of which one directory holds several devices'.
+
+    host_start.log.N tells the wall time at which dev_start.log.N read the counter of device N.
+
+    Raises:
+        SourceError: a log cannot be read.
+    """
+    logs = [directory / f"{name}.log.{device}" for name in ("host_start", "dev_start")]
+    host_log, device_log = (_first_section(path) if path.is_file() else {} for path in logs)
+    realtime_ns, count = host_log.get("clock_realtime", -1), device_log.get("cntvct", -1)
+    if realtime_ns < 0 or count < 0:
+        return Clock()
+    return Clock(wall_offset_ns=whole_number(realtime_ns - count * _HARDWARE_LOG_TICK_NS))
+
+
+def start_info_offset_ns(path: Path) -> int | None:
+    """Wall time less the raw monotonic clock, as a start_info says; None where it does not.
+
+    It is collectionTimeBegin (us) less clockMonotonicRaw (ns).
+
+    Raises:
+        SourceError: the file cannot be read.
+    """
+    info = read_json(path)
+    begin_us = whole_number(info.get("collectionTimeBegin"))
+    monotonic_ns = whole_number(info.get("clockMonotonicRaw"))
+    if begin_us is None or monotonic_ns is None:
+        return None
+    return whole_number(begin_us * 1000 - monotonic_ns)

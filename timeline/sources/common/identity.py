@@ -5,9 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
-
-import orjson
 
 from timeline.errors import SourceError
 from timeline.records.clock import EARLIEST_WALL_NS
@@ -21,7 +18,9 @@ from timeline.sources.capture import (
     Root,
 )
 from timeline.sources.common.decimals import whole_number
-from timeline.sources.files.opened import held_file, named_files, opened, readable
+from timeline.sources.common.device_clock import start_info_offset_ns
+from timeline.sources.decoders.json_values import read_json
+from timeline.sources.files.opened import held_file, named_files, readable
 from timeline.sources.source import Clock
 
 __all__ = [
@@ -35,8 +34,6 @@ __all__ = [
     "how_to_export",
     "is_rank",
     "raw_error",
-    "read_json",
-    "start_info_offset_ns",
     "wall_extent",
 ]
 
@@ -181,22 +178,6 @@ def how_to_export(directory: Path) -> str:
     return f"Export it first: msprof --export=on --output={directory}"
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a small JSON object.
-
-    Raises:
-        SourceError: the file cannot be read or holds something else.
-    """
-    try:
-        with opened(path) as file:
-            value = orjson.loads(file.read())
-    except orjson.JSONDecodeError as error:
-        raise SourceError(path, f"is not valid JSON: {error.msg}.", offset=error.pos) from error
-    if not isinstance(value, dict):
-        raise SourceError(path, "holds no JSON object.")
-    return value
-
-
 def evidence_of_names(capture: Capture, root: Root) -> list[Evidence]:
     """What the nearest directory named after a rank says, at or around a capture.
 
@@ -234,20 +215,6 @@ def _wall_offset_ns(capture: Capture) -> int | None:
         if path is not None:
             return start_info_offset_ns(path)
     return None
-
-
-def start_info_offset_ns(path: Path) -> int | None:
-    """Wall time less the raw monotonic clock, as a start_info says; None where it does not.
-
-    Raises:
-        SourceError: the file cannot be read.
-    """
-    info = read_json(path)
-    begin_us = whole_number(info.get("collectionTimeBegin"))
-    monotonic_ns = whole_number(info.get("clockMonotonicRaw"))
-    if begin_us is None or monotonic_ns is None:
-        return None
-    return whole_number(begin_us * 1000 - monotonic_ns)
 
 
 def wall_extent(start: object, end: object) -> Extent:

@@ -1,4 +1,4 @@
-"""Tells which kernels of GPUs communicate, by what launched them and by their names."""
+"""Which kernels of GPUs communicate, by what launched them and by their names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns connections into arrows from calls of the host to what they launched on the device."""
+"""Arrows from calls of the host to what they launched on the device, by connection."""
 
 from __future__ import annotations
 

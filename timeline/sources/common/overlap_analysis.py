@@ -1,4 +1,4 @@
-"""Reads the Overlap Analysis that a profile holds of itself, and what it tells of the tasks."""
+"""The Overlap Analysis that a profile holds of itself, and what it tells of the tasks."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from timeline.columns.columns import Bool, Int64, column
 from timeline.columns.strings import StringPool
 from timeline.records.counting import FreeRule
 from timeline.records.tables import NO_ID, NO_TIME, Spans, Tasks
+from timeline.records.task_kinds import may_compute
 from timeline.records.vendor import Measure
-from timeline.sources.common.task_kinds import may_compute
 from timeline.sources.decoders.sqlite import Database
 from timeline.sources.trace_json.lanes import LaneEvents
 
@@ -49,8 +49,8 @@ def overlap_of_lanes(lanes: LaneEvents) -> OwnOverlap:
     """The events of overlap lanes; those of other names are left out."""
     names = lanes.names()
     measure = np.full(len(names), -1, np.int64)
-    for name, own in MEASURES.items():
-        measure[names == lanes.strings.code(name)] = own
+    for name, number in MEASURES.items():
+        measure[names == lanes.strings.code(name)] = number
     rows = np.flatnonzero(measure >= 0)
     return OwnOverlap.of(len(rows), lanes.spans(rows) | {"measure": measure[rows]})
 

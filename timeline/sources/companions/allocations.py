@@ -1,4 +1,4 @@
-"""Turns the memory that operators took and gave back into a counter of what they hold."""
+"""A counter of the memory that operators hold, from what they took and gave back."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import numpy as np
 from timeline.columns.columns import Bool, Float64, Int64
 from timeline.errors import SourceError
 from timeline.records.tables import NO_TIME, Omission, OmissionCode
-from timeline.sources.common.counters import SIZES, SampleCollector, name_of, unit_of
+from timeline.sources.common.counters import SIZES, CounterBuilder, name_of, unit_of
 from timeline.sources.common.damage import Damage, left_out
 from timeline.sources.common.decimals import interval_ns, moments_ns
-from timeline.sources.companions.memory_tables import rows_of_device
+from timeline.sources.companions.memory_tables import select_device_rows
 from timeline.sources.decoders.csv_blocks import NOT_GIVEN, Block, RowShape, read_blocks
 from timeline.sources.decoders.sqlite import Database
 
@@ -34,7 +34,7 @@ NOT_SAMPLED = float("inf")
 
 
 def read_operator_memory_table(
-    database: Database, device: int | None, rank: int, into: SampleCollector
+    database: Database, device: int | None, rank: int, into: CounterBuilder
 ) -> list[Omission]:
     """Read OP_MEMORY of a database, which says the same as operator_memory.csv."""
     if not database.has("OP_MEMORY", "size", "allocationTime", "releaseTime"):
@@ -53,7 +53,7 @@ def add_held(
     given_back_ns: Int64,
     file: str,
     rank: int,
-    into: SampleCollector,
+    into: CounterBuilder,
 ) -> list[Omission]:
     """Add the running sum of what was taken and not yet given back, from zero at the beginning.
 
@@ -92,7 +92,7 @@ class _Allocations:
 
 
 def read_operator_memory(
-    paths: Sequence[Path], device: int | None, rank: int, into: SampleCollector
+    paths: Sequence[Path], device: int | None, rank: int, into: CounterBuilder
 ) -> list[Omission]:
     """Read all slices of operator_memory.csv; with a device, only its rows.
 
@@ -134,8 +134,8 @@ def _of_block(block: Block, device: int | None, damage: Damage) -> _Allocations:
         lengths = [b"N/A" if cell in NOT_GIVEN else cell.encode() for cell in block.texts(_HELD)]
         _, given_back_ns = interval_ns(taken, lengths)
     size_bytes = block.reals(size)[0] * SIZES[unit_of(size)]
-    own = rows_of_device(block, device)
+    wanted = select_device_rows(block, device)
     good = are_sound(size_bytes, taken_ns, given_back_ns)
-    damage.add_lines(f"rows {UNSOUND}", block.lines[own & ~good])
-    own &= good
-    return _Allocations(size_bytes[own], taken_ns[own], given_back_ns[own])
+    damage.add_lines(f"rows {UNSOUND}", block.lines[wanted & ~good])
+    wanted &= good
+    return _Allocations(size_bytes[wanted], taken_ns[wanted], given_back_ns[wanted])

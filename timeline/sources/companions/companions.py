@@ -1,4 +1,4 @@
-"""Turns the records of a capture into those with the tables and host files beside it.
+"""A source that adds the tables and host files beside a capture to its records.
 
 What reads them is imported where there are any.
 """
@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from timeline.records.tables import Records
 from timeline.records.vendor import UnusedFile
 from timeline.selection import Layer
 from timeline.sources.capture import Capture, Kind
-from timeline.sources.companions.host_files import host_files, own_operators
+from timeline.sources.companions.host_files import find_cpu_operators, find_host_files
 from timeline.sources.companions.kinds import Use, kind_of, kinds_for
 from timeline.sources.files.newest_export import newest_of
 from timeline.sources.files.opened import named_files
@@ -27,7 +28,7 @@ from timeline.sources.source import (
     Wanted,
 )
 
-__all__ = ["CompanionSource", "with_companions"]
+__all__ = ["WithCompanionFiles", "with_companions"]
 
 _OF_MEASURES = (
     Use.STEP_SUMS,
@@ -50,7 +51,7 @@ def with_companions(source: Source, capture: Capture, several: bool) -> Source:
     """
     if capture.format.kind is Kind.UNREADABLE:
         return source
-    return CompanionSource(
+    return WithCompanionFiles(
         source,
         capture.format.table_directories(capture),
         _host_directories(capture),
@@ -72,7 +73,7 @@ def _host_directories(capture: Capture) -> tuple[Path, ...]:
 
 
 @dataclass(frozen=True)
-class CompanionSource:
+class WithCompanionFiles:
     """A capture with what lies beside it.
 
     A companion that cannot be read at all is left out and counted: the capture itself is whole.
@@ -105,11 +106,15 @@ class CompanionSource:
     def files(self) -> tuple[Path, ...]:
         """Those of the capture, and its companions."""
         tables = [path for paths in self._tables(*Use).values() for path in paths]
-        hosts = host_files(self.hosts, self.identity.rank).values()
+        hosts = find_host_files(self.hosts, self.identity.rank).values()
         return tuple(dict.fromkeys((*self.main.files, *tables, *hosts)))
 
     def read(self, wanted: Wanted) -> Records:
-        """See `Source.read`."""
+        """Read at least what is wanted.
+
+        Raises:
+            SourceError: a file cannot be read.
+        """
         records = self.main.read(wanted)
         device = self.identity.device if self.several_devices else None
         if Layer.COUNTERS in wanted.layers and (tables := self._tables(Use.COUNTERS)):
@@ -120,8 +125,8 @@ class CompanionSource:
             from timeline.sources.companions.measures import with_measures
 
             records = with_measures(records, measures, device)
-        files = host_files(self.hosts, self.identity.rank)
-        if files or len(own_operators(records)):
+        files = find_host_files(self.hosts, self.identity.rank)
+        if files or len(find_cpu_operators(records)):
             from timeline.sources.companions.mindspore_host import with_mindspore_host
 
             records = with_mindspore_host(records, files, self.hosts, self.clock, wanted)
@@ -129,12 +134,18 @@ class CompanionSource:
             return records
         return replace(records, unused=(*records.unused, *sorted(set(self._unused()))))
 
+    @cached_property
+    def _held(self) -> dict[Path, dict[str, Path]]:
+        """What lies in the directories of tables that are there, by plain name."""
+        return {
+            directory: named_files(directory) for directory in self.tables if directory.is_dir()
+        }
+
     def _tables(self, *uses: Use) -> dict[str, tuple[Path, ...]]:
         """The newest files of each kind that has such a use, from the first directory of any."""
         found: dict[str, tuple[Path, ...]] = {}
         kinds = [kind for use in uses if use is not Use.NONE for kind in kinds_for(use)]
-        for directory in filter(Path.is_dir, self.tables):
-            held = named_files(directory)
+        for held in self._held.values():
             for kind in kinds:
                 plain = held.get(f"{kind.name}.{kind.suffix}")
                 paths = (plain,) if plain else newest_of(held, kind.name, kind.suffix)
@@ -151,16 +162,16 @@ class CompanionSource:
     def _unused(self) -> Iterator[UnusedFile]:
         """What lies in the capture's directories and is not used."""
         used = {*self.files}
-        for directory in filter(Path.is_dir, self.tables):
-            own = directory.name in (OUTPUT, MINDSTUDIO_OUTPUT)
-            for name, path in named_files(directory).items():
+        for directory, held in self._held.items():
+            is_output = directory.name in (OUTPUT, MINDSTUDIO_OUTPUT)
+            for name, path in held.items():
                 kind = kind_of(name)
                 if path in used or path.is_dir():
                     continue
                 if kind is not None:
                     is_older = kind.use not in (Use.NONE, Use.TRACE)
                     yield UnusedFile(name, kind.what + ", of an older export" * is_older)
-                elif own and name.rpartition(".")[2] in _WRITTEN_BY_PROFILERS:
+                elif is_output and name.rpartition(".")[2] in _WRITTEN_BY_PROFILERS:
                     yield UnusedFile(name, "not known")
         for directory in filter(Path.is_dir, self.databases):
             for name in named_files(directory):

@@ -1,4 +1,4 @@
-"""Turns cpu_op_execute_timestamp_R.txt of MindSpore into host events."""
+"""Host events from cpu_op_execute_timestamp_R.txt of MindSpore."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def read_cpu_operators(
             if not text.strip():
                 continue
             name, *rest = text.rsplit(b";", 2)
-            own = [run.split(b",") for run in rest[-1].split()] if len(rest) == 2 else []
-            whole = [run for run in own if len(run) == 3]
-            if lost := len(own) - len(whole) or int(not own):
+            runs = [run.split(b",") for run in rest[-1].split()] if len(rest) == 2 else []
+            whole = [run for run in runs if len(run) == 3]
+            if lost := len(runs) - len(whole) or int(not runs):
                 damage.add("cut or wrong runs", f"line {line}", lost)
             names.append(name.decode("utf-8", "replace").strip())
             calls.append(len(whole))

@@ -1,4 +1,4 @@
-"""Turns times that the host's programs wrote into times on the clock of a capture's records."""
+"""Relates the clocks of a host's programs to the clock of a capture's records."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.records.tables import NO_TIME, Omission, Records
 from timeline.sources.common.damage import unread
 from timeline.sources.common.decimals import whole_number
-from timeline.sources.common.identity import read_json, start_info_offset_ns
+from timeline.sources.common.device_clock import start_info_offset_ns
+from timeline.sources.decoders.json_values import read_json
 from timeline.sources.source import Clock
 
-__all__ = ["HostClock", "host_clock"]
+__all__ = ["HostClock", "read_host_clock"]
 
 
 @dataclass
@@ -69,7 +70,7 @@ class HostClock:
         return self.steady_ns - self.raw_ns
 
 
-def host_clock(
+def read_host_clock(
     records: Records, clock: Clock, directories: tuple[Path, ...]
 ) -> tuple[HostClock, list[Omission]]:
     """What the capture's clock and the files around it tell; files that tell nothing are counted.

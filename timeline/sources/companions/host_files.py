@@ -1,4 +1,4 @@
-"""Turns the directories around a capture into the files that MindSpore wrote there on the host."""
+"""Finds the files that MindSpore wrote on the host, in the directories around a capture."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from timeline.columns.columns import Rows
 from timeline.records.tables import Records
 from timeline.sources.files.opened import held_file
 
-__all__ = ["CPU_LAYER", "host_files", "own_operators"]
+__all__ = ["CPU_LAYER", "find_cpu_operators", "find_host_files"]
 
 _INNER = "host_info"
 _TIMELINE = "timeline_{}.json"
@@ -31,14 +31,14 @@ _NAMES = (
 """Files by rank. The pipeline tables of MindData repeat the JSON, and are not read."""
 
 
-def host_files(directories: Sequence[Path], rank: int) -> dict[str, Path]:
+def find_host_files(directories: Sequence[Path], rank: int) -> dict[str, Path]:
     """The host files of a rank by their name without the rank, the first of each that is found.
 
     Directories may be shared with thousands of ranks, so files are asked for and not listed.
     """
     found: dict[str, Path] = {}
     for directory in directories:
-        places = [own for own in (directory, directory / _INNER) if os.path.lexists(own)]
+        places = [place for place in (directory, directory / _INNER) if os.path.lexists(place)]
         for name in _NAMES:
             for place in places:
                 # Other programs call a file so; MindSpore's lies in its own directory.
@@ -53,7 +53,7 @@ CPU_LAYER = "CPU OP"
 """What MindSpore's own timeline calls operators that run on the host."""
 
 
-def own_operators(records: Records) -> Rows:
+def find_cpu_operators(records: Records) -> Rows:
     """Host events of the capture that are operators on the CPU; MindSpore adds the rank to it."""
     layers = records.strings.matching(name.startswith(CPU_LAYER) for name in records.strings)
     return np.flatnonzero(np.isin(records.host.layer, layers))

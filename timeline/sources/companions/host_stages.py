@@ -1,4 +1,4 @@
-"""Turns host_info_R.csv of MindSpore, or the timeline made of it, into stages of the host."""
+"""Stages of the host from host_info_R.csv of MindSpore, or from the timeline made of it."""
 
 from __future__ import annotations
 

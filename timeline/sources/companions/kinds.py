@@ -6,7 +6,7 @@ import enum
 import re
 from dataclasses import dataclass
 
-from timeline.sources.common.sample_tables import OPERATOR_MEMORY, sample_tables
+from timeline.sources.common.counter_tables import OPERATOR_MEMORY, csv_tables
 
 __all__ = ["UNUSED_TABLES", "CompanionKind", "Use", "kind_of", "kinds_for"]
 
@@ -22,7 +22,7 @@ class Use(enum.Enum):
     MEASURES = enum.auto()
     """A database of step sums, ops and links."""
     TRACE = enum.auto()
-    """The same capture as a trace, of which Overlap Analysis is looked at."""
+    """The capture as a trace, of which Overlap Analysis alone is read."""
     NONE = enum.auto()
 
 
@@ -110,8 +110,8 @@ UNUSED_TABLES = {
 """Tables of a profile database that are not used."""
 _KINDS = (
     *(
-        CompanionKind(table.kind, "csv", f"samples of {table.group}", Use.COUNTERS)
-        for table in sample_tables()
+        CompanionKind(table.table, "csv", f"samples of {table.group}", Use.COUNTERS)
+        for table in csv_tables()
     ),
     CompanionKind(OPERATOR_MEMORY, "csv", "memory of operators", Use.COUNTERS),
     CompanionKind("step_trace_time", "csv", "sums of each step", Use.STEP_SUMS),

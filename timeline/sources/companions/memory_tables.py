@@ -1,25 +1,31 @@
-"""Turns the CSV tables of samples that lie beside a capture into counters."""
+"""Counters from the CSV tables of samples that lie beside a capture."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from timeline.columns.columns import Bool, Codes, Float64, Int64
-from timeline.columns.distinct import distinct
+from timeline.columns.group_by import groups_of
 from timeline.errors import SourceError
 from timeline.records.tables import NO_ID, NO_TIME, Omission, OmissionCode
-from timeline.sources.common.counters import SampleCollector, name_of, unit_of, whole_bytes
+from timeline.sources.common.counter_tables import CounterTable
+from timeline.sources.common.counters import (
+    CounterBuilder,
+    Labels,
+    name_of,
+    unit_of,
+    whole_bytes,
+)
 from timeline.sources.common.damage import Damage, left_out
 from timeline.sources.common.decimals import moments_ns
-from timeline.sources.common.sample_tables import SampleTable
 from timeline.sources.decoders.csv_blocks import Block, RowShape, read_blocks
 
-__all__ = ["read_sample_table", "rows_of_device"]
+__all__ = ["read_sample_table", "select_device_rows"]
 
 _TIMES = ("Timestamp(us)", "timestamp(us)", "Start Time(us)")
 DEVICES = ("Device_id", "Device Type", "Device")
@@ -40,7 +46,7 @@ class _Part:
 class _Reading:
     """What is found while the slices of one table are read."""
 
-    table: SampleTable
+    table: CounterTable
     device: int | None
     twins: frozenset[str]
     """Labels whose rows the capture draws itself."""
@@ -56,8 +62,8 @@ class _Reading:
             if not time:
                 raise SourceError(damage.path, f"has no column {_TIMES[0]}.")
             time_ns = moments_ns(block.cells(time))
-            wanted = rows_of_device(block, self.device)
-            label = block.positions(self.table.label, self.labels)
+            wanted = select_device_rows(block, self.device)
+            label = block.positions(self.table.ids[0], self.labels)
             twins = [self.labels[text] for text in self.twins if text in self.labels]
             repeated = wanted & np.isin(label, twins)
             self.repeated += int(np.count_nonzero(repeated))
@@ -70,7 +76,7 @@ class _Reading:
                 time_ns[timed],
                 label[timed],
                 device[timed],
-                {name: own[timed] for name, own in values.items()},
+                {name: column[timed] for name, column in values.items()},
             )
 
     def _values(self, block: Block, wanted: Bool, damage: Damage) -> dict[str, Float64]:
@@ -98,31 +104,33 @@ class _Reading:
             {name: np.concatenate([values(part, name) for part in parts]) for name in self.units},
         )
 
-    def spelled(self) -> dict[tuple[int, int], tuple[str, str]]:
-        """What is put into and behind a series' name, by label and device."""
-        several = self.device is None and len(self.devices) > 1
-        return {
-            (label, at): (text, f", {name}" if several and name else "")
-            for text, label in self.labels.items()
-            for name, at in self.devices.items()
-        }
+    def series_labels(self, rows: _Part) -> Labels:
+        """What is put into and behind the names of series: labels, and devices of several."""
+        groups = groups_of(len(rows.time_ns), [rows.label, rows.device])
+        label, device = [*self.labels], [*self.devices]
+        endings: list[str] = []
+        if self.device is None and len(self.devices) > 1:
+            names = (device[at] for at in rows.device[groups.first].tolist())
+            endings = [f", {name}" if name else "" for name in names]
+        texts = [label[at] for at in rows.label[groups.first].tolist()]
+        return Labels(texts, groups.group, endings)
 
 
 def _first_of(names: Sequence[str], block: Block) -> str:
     return next((name for name in names if name in block), "")
 
 
-def rows_of_device(block: Block, device: int | None) -> Bool:
+def select_device_rows(block: Block, device: int | None) -> Bool:
     """Rows of a device, all of them without one; a row that names none belongs to all."""
     where = _first_of(DEVICES, block)
     if device is None or not where:
         return np.ones(len(block), np.bool_)
     seen: dict[str, int] = {}
     positions = block.positions(where, seen)
-    own: Bool = np.isin(
+    of_device: Bool = np.isin(
         positions, [at for text, at in seen.items() if _device(text) in (device, NO_ID)]
     )
-    return own
+    return of_device
 
 
 def _device(text: str) -> int:
@@ -131,12 +139,12 @@ def _device(text: str) -> int:
 
 
 def read_sample_table(
-    table: SampleTable,
+    table: CounterTable,
     paths: Sequence[Path],
     drawn: frozenset[str],
     device: int | None,
     rank: int,
-    into: SampleCollector,
+    into: CounterBuilder,
 ) -> list[Omission]:
     """Read all slices of a table; with a device, only its rows.
 
@@ -186,19 +194,14 @@ def _repeated(path: Path, rows: int, rank: int) -> tuple[Omission, ...]:
     return left_out({reason: rows}, rank, OmissionCode.REPEATED, loss=False)
 
 
-def _draw(reading: _Reading, rows: _Part, into: SampleCollector) -> int:
+def _draw(reading: _Reading, rows: _Part, into: CounterBuilder) -> int:
     """Add the series of a table; returns the samples of those that stay zero and are left out."""
-    table, spelled, idle = reading.table, reading.spelled(), 0
-    keys = rows.label.astype(np.int64) * (1 << 32) + rows.device
+    labels, idle = reading.series_labels(rows), 0
     for column, values in rows.values.items():
         sizes, unit = whole_bytes(values, reading.units[column])
-        here = np.flatnonzero(np.isfinite(values))
-        for key in distinct(keys[here]).tolist():
-            own = here[keys[here] == key]
-            if table.idle and not sizes[own].any():
-                idle += len(own)
-                continue
-            label, device = spelled[key >> 32, key & 0xFFFFFFFF]
-            name = " ".join(table.values[column].format(label).split()) + device
-            into.add(table.group, name, unit, rows.time_ns[own], sizes[own])
+        given = np.isfinite(values)
+        those = replace(labels, which=labels.which[given])
+        idle += into.add_column(
+            reading.table, column, those, rows.time_ns[given], sizes[given], unit
+        )
     return idle

@@ -1,4 +1,4 @@
-"""Turns what MindData sampled of its queues and processors into counters."""
+"""Counters of the queues and processors that MindData sampled."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from timeline.columns.columns import Float64, Int64
 from timeline.records.tables import NO_TIME, Omission
 from timeline.sources.common.damage import Damage
 from timeline.sources.common.decimals import whole_numbers
-from timeline.sources.common.identity import read_json
+from timeline.sources.decoders.json_values import read_json
 from timeline.sources.decoders.text_lines import read_lines
 
 __all__ = ["AddSamples", "read_cpu_use", "read_queue_sizes", "read_queue_trace"]
@@ -132,12 +132,18 @@ def read_queue_trace(path: Path, rank: int, add: AddSamples) -> list[Omission]:
     where = "Device Queue" if path.name.startswith("device_queue") else "Iterator Queue"
     series = [_traced(row, where) for row in whole]
     for name in dict.fromkeys(series):
-        own = good & np.fromiter((one == name for one in series), np.bool_, len(series))
+        of_series = good & np.fromiter((one == name for one in series), np.bool_, len(series))
         if name:
             unit = "" if name == where else "ms"
-            add(QUEUE_GROUP, name, unit, time_ms[own] * _NS_IN_MS, values[own].astype(np.float64))
+            add(
+                QUEUE_GROUP,
+                name,
+                unit,
+                time_ms[of_series] * _NS_IN_MS,
+                values[of_series].astype(np.float64),
+            )
         else:
-            known &= ~own
+            known &= ~of_series
     damage.add_lines(_NO_SAMPLE, np.array(numbers, np.int64)[~(good & known)])
     return list(damage.omissions(rank))
 

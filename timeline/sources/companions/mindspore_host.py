@@ -1,4 +1,4 @@
-"""Turns what MindSpore 2 recorded on the host, beside a capture, into host events and counters."""
+"""Adds the host events and counters that MindSpore 2 recorded beside a capture to its records."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.records.joining import join_records
 from timeline.records.tables import NO_TIME, HostEvents, Omission, OmissionCode, Records
 from timeline.selection import Layer
-from timeline.sources.common.counters import SampleCollector
+from timeline.sources.common.counters import CounterBuilder
 from timeline.sources.common.damage import Damage, left_out, unread
 from timeline.sources.companions.cpu_operators import read_cpu_operators
-from timeline.sources.companions.host_clock import HostClock, host_clock
-from timeline.sources.companions.host_files import own_operators
+from timeline.sources.companions.host_clock import HostClock, read_host_clock
+from timeline.sources.companions.host_files import find_cpu_operators
 from timeline.sources.companions.host_stages import HostStages, read_host_stages, read_host_timeline
 from timeline.sources.companions.minddata import read_cpu_use, read_queue_sizes, read_queue_trace
 from timeline.sources.decoders.csv_blocks import RowShape, read_blocks
@@ -46,8 +46,8 @@ def with_mindspore_host(
         files: those of `host_files`.
         directories: where they, and what tells of the clocks of the host, may lie.
     """
-    own_rows = own_operators(records)
-    clock_of_host, omissions = host_clock(records, clock, directories)
+    own_rows = find_cpu_operators(records)
+    clock_of_host, omissions = read_host_clock(records, clock, directories)
     reading = _Reading(records, files, clock_of_host, omissions=omissions)
     if len(own_rows):
         records = _moved(records, own_rows, clock_of_host)
@@ -77,7 +77,7 @@ class _Reading:
     files: Mapping[str, Path]
     clock: HostClock
     events: list[HostEvents] = field(default_factory=list)
-    counters: SampleCollector = field(default_factory=SampleCollector)
+    counters: CounterBuilder = field(default_factory=CounterBuilder)
     omissions: list[Omission] = field(default_factory=list)
     _stages: HostStages | None = None
     _tried: bool = False

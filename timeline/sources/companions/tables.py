@@ -1,4 +1,4 @@
-"""Turns the tables beside a capture into more counters of its records."""
+"""Adds the counters in the tables beside a capture to its records."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 from timeline.errors import SourceError
 from timeline.records.joining import join_records
 from timeline.records.tables import Omission, Records
-from timeline.sources.common.counters import SampleCollector
+from timeline.sources.common.counter_tables import OPERATOR_MEMORY, csv_tables
+from timeline.sources.common.counters import CounterBuilder
 from timeline.sources.common.damage import unread
-from timeline.sources.common.sample_tables import OPERATOR_MEMORY, sample_tables
 from timeline.sources.companions.allocations import GROUP, read_operator_memory
 from timeline.sources.companions.memory_tables import read_sample_table
 
@@ -31,10 +31,10 @@ def with_tables(
     """
     rank, omissions = records.rank, list[Omission]()
     drawn = {records.strings[code] for code in set(records.series.group.tolist())}
-    collector = SampleCollector()
-    for table in sample_tables():
+    collector = CounterBuilder()
+    for table in csv_tables():
         before = len(collector)
-        paths = files.get(f"{table.kind}.csv", ())
+        paths = files.get(f"{table.table}.csv", ())
         omissions += _left_out(
             rank,
             partial(read_sample_table, table, paths, frozenset(drawn), device, rank, collector),
@@ -56,7 +56,7 @@ def _left_out(rank: int, read: Callable[[], Sequence[Omission]]) -> Sequence[Omi
 
 
 def _with_counters(
-    records: Records, collector: SampleCollector, omissions: Sequence[Omission]
+    records: Records, collector: CounterBuilder, omissions: Sequence[Omission]
 ) -> Records:
     """Records with more counters."""
     series, samples = collector.tables(records.strings)

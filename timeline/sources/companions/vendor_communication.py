@@ -1,4 +1,4 @@
-"""Reads what the profiler measured of each communication op, and of each link between ranks."""
+"""What the profiler measured of each communication op, and of each link between ranks."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def read_op_file(path: Path) -> MeasuredOps:
             for key, op in ops.items():
                 name = key.partition("@")[0]
                 if name != _ALL_OPS and op.times.elapsed_ms is not None:
-                    sizes_mb = {kind: own.size_mb for kind, own in op.transfers.items()}
+                    sizes_mb = {kind: transfer.size_mb for kind, transfer in op.transfers.items()}
                     start_us = op.times.start_us or 0.0
                     _add(found, name, step, start_us, op.times.elapsed_ms, sizes_mb, path)
     return found
@@ -148,7 +148,11 @@ def _add(
     into.steps.append(_step_of(step))
     into.start_us.append(start_us)
     into.elapsed_ns.append(_whole(elapsed_ms, path))
-    buses = {kind: own for kind, own in sizes_mb.items() if kind not in (_OVER_BUS, _OVER_NETWORK)}
+    buses = {
+        kind: size_mb
+        for kind, size_mb in sizes_mb.items()
+        if kind not in (_OVER_BUS, _OVER_NETWORK)
+    }
     moved_mb = sizes_mb.get(_OVER_BUS, sum(buses.values())) + sizes_mb.get(_OVER_NETWORK, 0.0)
     into.moved_bytes.append(_whole(moved_mb, path) if sizes_mb else NO_ID)
 
@@ -186,8 +190,8 @@ def read_link_file(path: Path, strings: StringPool) -> VendorLinks:
     cells = [
         (step, key.partition("@")[0], pair, link)
         for step, kinds in _document(path, _decode_links).items()
-        for own in kinds.values()
-        for key, pairs in own.items()
+        for links in kinds.values()
+        for key, pairs in links.items()
         for pair, link in pairs.items()
     ]
     return _links(cells, strings, path)

@@ -1,4 +1,4 @@
-"""Sums up the overlap that the profiler worked out itself, which is compared and never drawn."""
+"""Sums of the overlap that the profiler worked out itself, which are compared and never drawn."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _decode_names = msgspec.json.Decoder(_Names).decode
 def read_overlap_events(
     path: Path, file: str, device: int | None, strings: StringPool
 ) -> VendorFigures:
-    """The same of a trace that is not read otherwise, and is small.
+    """Sums of the Overlap Analysis in a small trace that is not read otherwise.
 
     Args:
         file: what the trace is called, of which this may be a slice.
@@ -66,7 +66,7 @@ def read_overlap_events(
     try:
         with opened(path) as stream:
             events = _decode_events(stream.read())
-        own = {
+        processes = {
             event.pid
             for event in events
             if event.name == "process_name"
@@ -77,7 +77,7 @@ def read_overlap_events(
         raise SourceError(path, f"is no trace: {error}.") from error
     lengths: dict[Measure, list[bytes]] = {measure: [] for measure in MEASURES.values()}
     for event in events:
-        if event.pid in own and event.name in MEASURES and len(bytes(event.dur)):
+        if event.pid in processes and event.name in MEASURES and len(bytes(event.dur)):
             lengths[MEASURES[event.name]].append(bytes(event.dur))
     parts = {measure: moments_ns(texts) for measure, texts in lengths.items()}
     if any((lengths_ns == NO_TIME).any() for lengths_ns in parts.values()):

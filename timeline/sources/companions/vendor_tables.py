@@ -1,4 +1,4 @@
-"""Reads the profiler's own sums: of each step, and of each type of operator."""
+"""The profiler's own sums: of each step, and of each type of operator."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from timeline.records.tables import NO_ID
 from timeline.records.vendor import Measure, VendorFigures
 from timeline.sources.common.damage import Damage
 from timeline.sources.common.overlap_analysis import MEASURES
-from timeline.sources.companions.memory_tables import rows_of_device
+from timeline.sources.companions.memory_tables import select_device_rows
 from timeline.sources.decoders.csv_blocks import Block, read_blocks
 from timeline.sources.decoders.sqlite import Database
 
@@ -49,15 +49,15 @@ def read_step_sums(
     parts = []
     for block in read_blocks(path, None, tuple(MEASURES), damage):
         steps = next((block.integers(name, NO_ID) for name in _STEPS if name in block), None)
-        own = rows_of_device(block, device)
+        of_device = select_device_rows(block, device)
         if steps is None:
             steps = np.full(len(block), NO_ID)
         values = {}
         for name, measure in MEASURES.items():
             values[measure], given = block.reals(name)
-            bad = own & given & ~_are_times(values[measure])
+            bad = of_device & given & ~_are_times(values[measure])
             damage.add_lines("values that are no times", block.lines[bad])
-        parts.append(_step_figures(values, steps, own, path.name, STEP_SUM_NS, strings))
+        parts.append(_step_figures(values, steps, of_device, path.name, STEP_SUM_NS, strings))
     return VendorFigures.concat(parts)
 
 
@@ -69,16 +69,16 @@ def read_step_table(database: Database, strings: StringPool, device: int | None)
     values = database.floats("StepTraceTime", absent)
     ids = {"step": NO_ID, "deviceId": NO_ID}
     numbers = database.integers("StepTraceTime", ids)
-    own = (numbers["deviceId"] == NO_ID) | (device is None) | (numbers["deviceId"] == device)
+    of_device = (numbers["deviceId"] == NO_ID) | (device is None) | (numbers["deviceId"] == device)
     measured = {measure: values[name] for name, measure in _TABLE_COLUMNS.items()}
     file = database.path.name
-    return _step_figures(measured, numbers["step"], own, file, DATABASE_NS, strings)
+    return _step_figures(measured, numbers["step"], of_device, file, DATABASE_NS, strings)
 
 
 def _step_figures(
     values_us: dict[Measure, Float64],
     steps: Int64,
-    own: Bool,
+    of_device: Bool,
     file: str,
     tolerance_ns: int,
     strings: StringPool,
@@ -86,17 +86,17 @@ def _step_figures(
     """One row for each value; writers call the only step of a capture without steps 0, or nothing.
 
     Args:
-        own: which rows are of the capture's device.
+        of_device: which rows are of the capture's device.
     """
-    measures = np.repeat(list(values_us), np.count_nonzero(own))
-    values = np.concatenate([column[own] for column in values_us.values()])
+    measures = np.repeat(list(values_us), np.count_nonzero(of_device))
+    values = np.concatenate([column[of_device] for column in values_us.values()])
     given = _are_times(values)
     return VendorFigures.of(
         int(np.count_nonzero(given)),
         {
             "measure": measures[given],
             "file": np.full(int(np.count_nonzero(given)), strings.code(file)),
-            "step": np.tile(steps[own], len(values_us))[given],
+            "step": np.tile(steps[of_device], len(values_us))[given],
             "value_ns": _ns(values[given]),
             "tolerance_ns": np.full(int(np.count_nonzero(given)), tolerance_ns),
         },
@@ -115,8 +115,8 @@ def read_operator_sums(
     counts: dict[str, int] = {}
     for path in paths:
         for block in read_blocks(path, None, _OPERATOR_COLUMNS, damage):
-            own = rows_of_device(block, device)
-            for name, count, total_ns in _operator_sums(block, own, damage):
+            of_device = select_device_rows(block, device)
+            for name, count, total_ns in _operator_sums(block, of_device, damage):
                 sums[name] = sums.get(name, 0) + total_ns
                 counts[name] = counts.get(name, 0) + count
     return VendorFigures.of(
@@ -131,14 +131,14 @@ def read_operator_sums(
     )
 
 
-def _operator_sums(block: Block, own: Bool, damage: Damage) -> list[tuple[str, int, int]]:
+def _operator_sums(block: Block, of_device: Bool, damage: Damage) -> list[tuple[str, int, int]]:
     totals, given = block.reals("Total Time(us)")
     counts = block.integers("Count", 1)
     good = _are_times(totals) & (counts >= 0) & (counts < MOST_US)
-    damage.add_lines("values that are no times", block.lines[own & given & ~good])
-    own = own & good
+    damage.add_lines("values that are no times", block.lines[of_device & given & ~good])
+    of_device = of_device & good
     rows = zip(
-        own.tolist(),
+        of_device.tolist(),
         block.texts("OP Type"),
         block.texts("Core Type"),
         counts.tolist(),

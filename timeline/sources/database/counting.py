@@ -1,4 +1,4 @@
-"""Turns what a database says of its writer into the rules of free time and communication."""
+"""By which rules the writer of a database counts free time and communication."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from pathlib import Path
 import numpy as np
 
 from timeline.columns.columns import Int64
+from timeline.columns.intervals import union
 from timeline.records.counting import CommunicationRule, FreeRule
 from timeline.records.tables import NO_ID, NO_TIME
+from timeline.records.task_kinds import UNCOUNTED_TYPES
 from timeline.sources.common.decimals import moments_ns
 from timeline.sources.common.overlap_analysis import TABLE, OwnOverlap, free_rule_of
-from timeline.sources.common.task_kinds import UNCOUNTED_TYPES
 from timeline.sources.decoders.sqlite import Database, open_database
 
-__all__ = ["communication_rule", "free_rule", "own_step_sums"]
+__all__ = ["find_communication_rule", "find_free_rule", "read_communication_sums"]
 
 _OUTER_SINCE = (1, 2)
 """The schema whose writers count free time by the outer rule: 1.0 has the inner one."""
@@ -30,7 +31,7 @@ OPS_SINCE = datetime(2024, 10, 24, tzinfo=timezone.utc)
 _NS = 10**9
 
 
-def free_rule(
+def find_free_rule(
     database: Database, tasks: Mapping[str, Int64], types: Mapping[int, str], overlap: OwnOverlap
 ) -> FreeRule:
     """By which rule the writer of a database counts free time, and from when to when.
@@ -55,7 +56,7 @@ def free_rule(
 
 def _told(database: Database, overlap: OwnOverlap) -> tuple[bool, str]:
     """Whether the rule is the outer one, and what tells it; nothing may."""
-    if not any(database.has(own) for own in _INSIGHT_TABLES):
+    if not any(database.has(table) for table in _INSIGHT_TABLES):
         drawn = free_rule_of(overlap, f"table {TABLE}")
         if drawn.evidence:
             return drawn.outer, drawn.evidence
@@ -73,23 +74,26 @@ def _schema_version(database: Database) -> str:
     return str(rows[0][0]) if rows else ""
 
 
-def communication_rule(database: Database, own_ns: Mapping[int, int]) -> CommunicationRule:
+def find_communication_rule(
+    database: Database, step_sums_ns: Mapping[int, int]
+) -> CommunicationRule:
     """What torch_npu took for communication when it summed up steps.
 
     Its own sums tell; where they are not those of ops they come along, for whoever knows the
     steps. Without any the date of the capture tells.
 
-    own_ns: what `own_step_sums` found.
+    step_sums_ns: what `read_communication_sums` found.
     """
     if not _is_of_torch(database) or not database.has("COMMUNICATION_TASK_INFO", "globalTaskId"):
         return CommunicationRule()
-    if own_ns:
+    if step_sums_ns:
         evidence = f"StepTraceTime of {_STEPS}"
         ops = database.integers("COMMUNICATION_OP", {"startNs": NO_TIME, "endNs": NO_TIME})
-        covered_ns = _covered_ns(ops["startNs"], ops["endNs"])
-        if abs(covered_ns - sum(own_ns.values())) <= len(own_ns):
+        known = (ops["startNs"] != NO_TIME) & (ops["endNs"] != NO_TIME)
+        covered_ns = union(ops["startNs"][known], ops["endNs"][known]).total_ns
+        if abs(covered_ns - sum(step_sums_ns.values())) <= len(step_sums_ns):
             return CommunicationRule(evidence=evidence)
-        return CommunicationRule(True, evidence, own_ns)
+        return CommunicationRule(True, evidence, step_sums_ns)
     started_ns = _session_start_ns(database)
     if started_ns is None:
         return CommunicationRule()
@@ -102,7 +106,7 @@ def _is_of_torch(database: Database) -> bool:
     return "ascend_pytorch_profiler" in database.path.name
 
 
-def own_step_sums(database: Path) -> dict[int, int]:
+def read_communication_sums(database: Path) -> dict[int, int]:
     """The communication of each step in ns, as torch_npu summed it up beside its database.
 
     A step without a number counts as NO_ID. Empty where there are no sums.
@@ -130,13 +134,3 @@ def _session_start_ns(database: Database) -> int | None:
     starts = database.integers("SESSION_TIME_INFO", {"startTimeNs": NO_TIME})["startTimeNs"]
     known = starts[(starts != NO_TIME) & (starts > 0)]
     return int(known.min()) if len(known) else None
-
-
-def _covered_ns(start_ns: Int64, end_ns: Int64) -> int:
-    """The length of the union of intervals."""
-    if not len(start_ns):
-        return 0
-    order = np.argsort(start_ns)
-    starts, reach = start_ns[order], np.maximum.accumulate(end_ns[order])
-    before = np.concatenate([starts[:1], reach[:-1]])
-    return int(np.maximum(reach - np.maximum(starts, before), 0).sum())

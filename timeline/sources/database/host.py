@@ -1,4 +1,4 @@
-"""Turns the host tables of a profile database into calls, and into arrows to what they launched."""
+"""Host calls of a profile database, and arrows to what they launched."""
 
 from __future__ import annotations
 

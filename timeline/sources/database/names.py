@@ -1,4 +1,4 @@
-"""Turns the string ids and enumeration values of a profile database into names."""
+"""The names behind string ids and enumeration values of a profile database."""
 
 from __future__ import annotations
 

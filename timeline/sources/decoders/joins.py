@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from timeline.columns.columns import Bool, Codes, Int64, Rows, rows_of_runs
 from timeline.columns.constant import constant, is_constant
-from timeline.columns.distinct import distinct, distinct_values, spread
+from timeline.columns.distinct import distinct, spread
+from timeline.columns.group_by import group_numbers
 from timeline.columns.spill import by_parts, kept, parts_of
 from timeline.records.tables import NO_CONTEXT, NO_ID, Tasks
 
@@ -153,13 +154,9 @@ def covering_parents(tasks: Tasks) -> Bool:
             np.isin(tasks.stream[part], with_children) & np.isin(tasks.task[part], of_children)
         ),
     )
-    key = np.zeros(len(rows), np.int64)
-    for column in (tasks.device, tasks.stream, tasks.task):
-        if is_constant(column):
-            continue
-        ids = column[rows]
-        found_ids, place = distinct_values(ids)
-        _, key = distinct_values(key * len(found_ids) + place)
+    columns = (tasks.device, tasks.stream, tasks.task)
+    ids = (column[rows] for column in columns if not is_constant(column))
+    key = group_numbers(len(rows), ids)
     # A parent comes before a child that starts with it, so the next child is behind it.
     order = np.lexsort((is_child[rows], tasks.start_ns[rows], key))
     rows, key = rows[order], key[order]
@@ -189,10 +186,8 @@ def _rows_where(count: int, holds: Callable[[slice], Bool]) -> Rows:
 def common_keys(left: Sequence[Int64], right: Sequence[Int64]) -> tuple[Int64, Int64]:
     """One key per row of two tables, equal where all the columns given of both are equal."""
     rows = len(left[0])
-    key = np.zeros(rows + len(right[0]), np.int64)
-    for one, other in zip(left, right, strict=True):
-        found, place = distinct_values(np.concatenate([one, other]))
-        _, key = distinct_values(key * len(found) + place)
+    both = (np.concatenate(pair) for pair in zip(left, right, strict=True))
+    key = group_numbers(rows + len(right[0]), both)
     return key[:rows].astype(np.int64), key[rows:].astype(np.int64)
 
 

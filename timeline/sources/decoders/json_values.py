@@ -1,11 +1,18 @@
-"""Turns the first bytes of a JSON object into its keys and values, which stay text."""
+"""Small JSON objects, and the keys and values at the beginning of large ones as text."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
-__all__ = ["end_of_value", "leading_values"]
+import orjson
+
+from timeline.errors import SourceError
+from timeline.sources.files.opened import opened
+
+__all__ = ["end_of_value", "leading_values", "read_json"]
 
 _STRING = rb'"[^"\\]*(?:\\.[^"\\]*)*"'
 _KEY = re.compile(rb"\s*(" + _STRING + rb")\s*:\s*(?=\S)", re.DOTALL)
@@ -48,3 +55,19 @@ def end_of_value(text: bytes, begin: int) -> int | None:
         elif token == b'"':  # a string that does not end
             return None
     return None
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a small JSON object.
+
+    Raises:
+        SourceError: the file cannot be read or holds something else.
+    """
+    try:
+        with opened(path) as file:
+            value = orjson.loads(file.read())
+    except orjson.JSONDecodeError as error:
+        raise SourceError(path, f"is not valid JSON: {error.msg}.", offset=error.pos) from error
+    if not isinstance(value, dict):
+        raise SourceError(path, "holds no JSON object.")
+    return value

@@ -12,7 +12,8 @@ from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.selection import Layer
 from timeline.sources.capture import NO_EXTENT, Claim, Extent
 from timeline.sources.common.decimals import whole_number
-from timeline.sources.common.identity import INFO_NAME, read_json, wall_extent
+from timeline.sources.common.identity import INFO_NAME, wall_extent
+from timeline.sources.decoders.json_values import read_json
 from timeline.sources.files.opened import held_file, named_files
 from timeline.sources.source import PROF, Wanted
 

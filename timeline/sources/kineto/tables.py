@@ -21,7 +21,7 @@ from timeline.records.tables import (
     HostEvents,
     Tasks,
 )
-from timeline.sources.common.task_kinds import COPY_TYPES, are_of
+from timeline.records.task_kinds import COPY_TYPES, are_of
 from timeline.sources.kineto.events import NO_ARGS, Activity, Instant, Place
 from timeline.sources.trace_json.event_fields import first_ids, ids_of, spans_of
 from timeline.sources.trace_json.events import Counter, number

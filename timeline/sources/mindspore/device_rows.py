@@ -1,4 +1,4 @@
-"""Turns output_timeline_data_N.txt and aicpu_intermediate_N.csv into device tasks."""
+"""Device tasks from output_timeline_data_N.txt and aicpu_intermediate_N.csv."""
 
 from __future__ import annotations
 

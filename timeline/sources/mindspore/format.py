@@ -17,7 +17,7 @@ from timeline.sources.capture import (
     Kind,
     Root,
 )
-from timeline.sources.common.counter_clock import counter_clock
+from timeline.sources.common.device_clock import hardware_log_clock
 from timeline.sources.common.identity import claim_of, evidence_of_names
 from timeline.sources.files.opened import held_file, plain_name, readable
 from timeline.sources.source import Clock, Identity, Source
@@ -222,7 +222,7 @@ def _file_of_log(file: CaptureFile) -> list[Capture]:
 
 
 def _identify_log(capture: Capture, root: Root) -> list[Claim]:
-    clock = counter_clock(capture.content, capture.device)
+    clock = hardware_log_clock(capture.content, capture.device)
     return [_claim(capture, root, _log_ids, clock)]
 
 

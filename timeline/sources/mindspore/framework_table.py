@@ -1,4 +1,4 @@
-"""Turns framework_raw_N.csv into what is known of each operator: type, graph, task and shapes."""
+"""What framework_raw_N.csv knows of each operator: type, graph, task and shapes."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class OperatorShapes:
 
     @classmethod
     def of_text(cls, text: str) -> OperatorShapes:
-        """The same of JSON; nothing where it is none."""
+        """The shapes and types that a JSON text tells; nothing where it is no JSON."""
         try:
             info = orjson.loads(text)
         except orjson.JSONDecodeError:
@@ -142,11 +142,11 @@ def _agreed(names: Codes, given: dict[str, np.ndarray]) -> FrameworkTable:
     values: dict[str, np.ndarray] = {"name": distinct}
     defaults = {"graph": NO_GRAPH, "task": NO_ID, "blocks": NO_ID}
     for key, column_values in given.items():
-        own = column_values[order]
-        if len(own):
-            least, most = np.minimum.reduceat(own, first), np.maximum.reduceat(own, first)
-            own = np.where(least == most, least, defaults.get(key, NO_NAME))
-        values[key] = own
+        agreed = column_values[order]
+        if len(agreed):
+            least, most = np.minimum.reduceat(agreed, first), np.maximum.reduceat(agreed, first)
+            agreed = np.where(least == most, least, defaults.get(key, NO_NAME))
+        values[key] = agreed
     table = FrameworkTable.of(len(distinct), values)
     return table.take(table.name != NO_NAME)
 
@@ -162,8 +162,8 @@ def describe_operators(tasks: Tasks, table: FrameworkTable) -> tuple[Tasks, int]
     has = table.name[at] == tasks.name
 
     def filled(name: str, absent: int) -> np.ndarray:
-        own, values = getattr(tasks, name), getattr(table, name)
-        made: np.ndarray = np.where(has & (own == absent), values[at], own)
+        known, values = getattr(tasks, name), getattr(table, name)
+        made: np.ndarray = np.where(has & (known == absent), values[at], known)
         return made
 
     described = replace(

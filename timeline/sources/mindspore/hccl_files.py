@@ -1,4 +1,4 @@
-"""Turns hccl_info, with a file for each run of an op, into communication ops and planes."""
+"""Communication ops and planes from hccl_info, which has a file for each run of an op."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from timeline.sources.mindspore.format import UNNUMBERED
 from timeline.sources.mindspore.step_ticks import GROUP
 from timeline.sources.trace_json.events import number, text
 
-__all__ = ["HcclRuns", "hccl_files", "read_hccl_files", "told_by"]
+__all__ = ["HcclRuns", "find_hccl_files", "find_told", "read_hccl_files"]
 
 _HEXADECIMAL = re.compile(r"0[xX][0-9a-fA-F]{1,16}")
 _EMPTY = msgspec.Raw(b"")
@@ -61,7 +61,7 @@ class HcclRuns:
     omissions: tuple[Omission, ...] = ()
 
 
-def hccl_files(directory: Path, rank: int, ids: Callable[[], list[int]]) -> tuple[Path, ...]:
+def find_hccl_files(directory: Path, rank: int, ids: Callable[[], list[int]]) -> tuple[Path, ...]:
     """The files of the rank whose id is in the name of their directory.
 
     A name without an id means the only rank of the directory.
@@ -179,7 +179,7 @@ def _number(value: Any) -> int:
     return number(value, NO_ID) if isinstance(value, (str, int, float)) else NO_ID
 
 
-def told_by(reduces: CommunicationOps, ops: CommunicationOps) -> Bool:
+def find_told(reduces: CommunicationOps, ops: CommunicationOps) -> Bool:
     """Which reduces of the step trace share a moment with an op, so that the op tells of them."""
     if not len(ops):
         return np.zeros(len(reduces), np.bool_)

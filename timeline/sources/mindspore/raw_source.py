@@ -1,4 +1,4 @@
-"""Turns the raw data of MindSpore 0.x and 1.x (hardware log and training trace) into records."""
+"""Reads the raw data of MindSpore 0.x and 1.x: hardware log and training trace."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from timeline.records.tables import NO_ID, Omission, OmissionCode, Records, Task
 from timeline.sources.common.damage import Damage, left_out
 from timeline.sources.common.decimals import whole_number
 from timeline.sources.files.opened import open_file, readable, whole_text
+from timeline.sources.mindspore.assembly import RecordsBuilder
 from timeline.sources.mindspore.device_rows import AI_CORE
-from timeline.sources.mindspore.growing_records import GrowingRecords
 from timeline.sources.mindspore.training_trace import TRAINING_EVENT, read_training_trace
 from timeline.sources.source import Clock, Identity, Wanted
 
@@ -87,9 +87,13 @@ class MindSporeRawSource:
         return self._slices("Framework.host.*graph_desc_info")
 
     def read(self, wanted: Wanted) -> Records:
-        """See `Source.read`."""
+        """Read at least what is wanted.
+
+        Raises:
+            SourceError: a file cannot be read.
+        """
         strings, rank = StringPool(), self.identity.rank
-        made = GrowingRecords(Records(rank, strings, tells_copies=False))
+        made = RecordsBuilder(Records(rank, strings, tells_copies=False))
         if paths := self._hardware():
             events, omissions = read_events_of(paths, HARDWARE_EVENT, _is_hardware_event, rank)
             made.report(omissions)
@@ -135,9 +139,9 @@ def read_events_of(
     first_bad = len(data) - rest if good.all() else int(np.argmin(good)) * dtype.itemsize
     byte = 0 if ends_whole else first_bad
     begins = np.cumsum([0, *map(len, parts)])
-    own = int(np.searchsorted(begins, byte, side="right")) - 1
-    damage = Damage(paths[own])
-    damage.add("broken records", f"byte {byte - begins[own]}", bad)
+    broken = int(np.searchsorted(begins, byte, side="right")) - 1
+    damage = Damage(paths[broken])
+    damage.add("broken records", f"byte {byte - begins[broken]}", bad)
     return events[good], damage.omissions(rank)
 
 
@@ -232,16 +236,16 @@ def _paired(
     An end before which no start is open is of a task that began before the capture.
     """
     kind = events["kind"] & _KIND
-    own = events[(kind == TASK_START) | (kind == TASK_END)]
-    key = own["stream"].astype(np.int64) << 16 | own["task"]
+    marks = events[(kind == TASK_START) | (kind == TASK_END)]
+    key = marks["stream"].astype(np.int64) << 16 | marks["task"]
     order = np.argsort(key, kind="stable")
-    own, key = own[order], key[order]
-    is_start = (own["kind"] & _KIND) == TASK_START
+    marks, key = marks[order], key[order]
+    is_start = (marks["kind"] & _KIND) == TASK_START
     group = np.cumsum(np.concatenate([[False], key[1:] != key[:-1]])) if len(key) else key
     lone = ~is_start & _below_all_before(np.where(is_start, 1, -1), group)
     start_at, end_at = np.flatnonzero(is_start), np.flatnonzero(~is_start & ~lone)
     start_number, end_number = _numbers(group[start_at]), _numbers(group[end_at])
-    many = len(own) + 1
+    many = len(marks) + 1
     place = np.searchsorted(
         group[start_at] * many + start_number, group[end_at] * many + end_number
     )
@@ -250,7 +254,7 @@ def _paired(
         "device tasks that had not ended when the capture did": unfinished,
         "ends of device tasks whose start is not in the capture": int(lone.sum()),
     }
-    return own[start_at[place]], own[end_at], left_out(halves, rank, OmissionCode.UNPAIRED)
+    return marks[start_at[place]], marks[end_at], left_out(halves, rank, OmissionCode.UNPAIRED)
 
 
 def _below_all_before(change: Int64, group: Int64) -> Bool:

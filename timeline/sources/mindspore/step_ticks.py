@@ -1,4 +1,4 @@
-"""Turns step_trace_raw_N_detail_time.csv into steps and their reduces."""
+"""Steps and their reduces from step_trace_raw_N_detail_time.csv."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class StepTicks:
         return cls(Steps.empty(), StepParts.empty(), CommunicationOps.empty())
 
     def of_graph(self, graph: int) -> StepTicks:
-        """The same, as steps of a graph: the file names none."""
+        """These steps as those of a graph: the file names none."""
 
         def column(count: int) -> Int64:
             return np.full(count, graph)
@@ -63,7 +63,7 @@ class StepTicks:
         )
 
     def shifted(self, offset_ns: int) -> StepTicks:
-        """The same on a clock that is moved by a constant."""
+        """These steps on a clock that is moved by a constant."""
         return replace(
             self,
             steps=self.steps.shifted(offset_ns),
@@ -88,11 +88,11 @@ def read_step_ticks(path: Path, strings: StringPool, rank: int) -> StepTicks:
         _of_block(block, strings, damage)
         for block in read_blocks(path, None, _STEP_COLUMNS, damage, RowShape.ENDED)
     ]
-    steps = Steps.concat(own.steps for own in found)
+    steps = Steps.concat(part.steps for part in found)
     return StepTicks(
         steps,
-        StepParts.concat(own.parts for own in found),
-        CommunicationOps.concat(own.reduces for own in found),
+        StepParts.concat(part.parts for part in found),
+        CommunicationOps.concat(part.reduces for part in found),
         damage.omissions(rank),
         _repeated(path, steps.iteration, rank),
     )

@@ -1,4 +1,4 @@
-"""Turns the text outputs of MindSpore 0.7 to 2.2 into records."""
+"""Reads the text outputs of MindSpore 0.7 to 2.2."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from timeline.records.tables import (
 from timeline.selection import Layer
 from timeline.sources.common.damage import left_out
 from timeline.sources.common.decimals import moment_ns
-from timeline.sources.common.identity import read_json
+from timeline.sources.decoders.json_values import read_json
 from timeline.sources.files.opened import held_file, whole_text
+from timeline.sources.mindspore.assembly import RecordsBuilder
 from timeline.sources.mindspore.device_rows import read_aicpu_rows, read_device_rows
 from timeline.sources.mindspore.display import Display, names_its_rows, read_display
 from timeline.sources.mindspore.display_limit import CutOff, cut_off_by_limit
 from timeline.sources.mindspore.format import text_ids
-from timeline.sources.mindspore.growing_records import GrowingRecords
-from timeline.sources.mindspore.hccl_files import hccl_files, read_hccl_files
+from timeline.sources.mindspore.hccl_files import find_hccl_files, read_hccl_files
 from timeline.sources.mindspore.step_ticks import StepTicks, read_step_ticks
 from timeline.sources.source import Clock, Identity, Wanted
 from timeline.sources.trace_json.reader import TraceFiles, read_trace
@@ -78,7 +78,7 @@ class MindSporeTextSource:
         return (*named, *self._hccl_files())
 
     def _hccl_files(self) -> tuple[Path, ...]:
-        return hccl_files(self.directory, self.number, lambda: text_ids(self.directory))
+        return find_hccl_files(self.directory, self.number, lambda: text_ids(self.directory))
 
     def _file(self, name: str) -> Path | None:
         return held_file(self.directory, name.format(self.number))
@@ -92,7 +92,11 @@ class MindSporeTextSource:
         return self._file(f"{_SUMMARIES[display.name.rpartition('_')[0]]}_{{}}.json")
 
     def read(self, wanted: Wanted) -> Records:
-        """See `Source.read`."""
+        """Read at least what is wanted.
+
+        Raises:
+            SourceError: a file cannot be read.
+        """
         display = self._display()
         if self._file("output_timeline_data_{}.txt") or display is None:
             return self._of_text(wanted)
@@ -104,7 +108,7 @@ class MindSporeTextSource:
 
     def _of_text(self, wanted: Wanted) -> Records:
         strings, rank = StringPool(), self.identity.rank
-        made = GrowingRecords(Records(rank, strings, tells_copies=False))
+        made = RecordsBuilder(Records(rank, strings, tells_copies=False))
         if path := self._file("output_timeline_data_{}.txt"):
             made.add_tasks(*read_device_rows(path, strings, rank))
         if path := self._file("aicpu_intermediate_{}.csv"):
@@ -121,11 +125,11 @@ class MindSporeTextSource:
         path = self._file("step_trace_raw_{}_detail_time.csv")
         return read_step_ticks(path, strings, self.identity.rank) if path else StepTicks.none()
 
-    def _add_operators(self, made: GrowingRecords) -> None:
+    def _add_operators(self, made: RecordsBuilder) -> None:
         if path := self._file("framework_raw_{}.csv"):
             made.describe(path)
 
-    def _add_communication(self, made: GrowingRecords, wanted: Wanted) -> None:
+    def _add_communication(self, made: RecordsBuilder, wanted: Wanted) -> None:
         paths = self._hccl_files()
         if not paths:
             return
@@ -144,7 +148,7 @@ class MindSporeTextSource:
         display = read_display(path, strings, rank)
         ticks = self._ticks(strings)
         origin_ns = self._origin_ns(display, ticks)
-        made = GrowingRecords(Records(rank, strings, tells_copies=False))
+        made = RecordsBuilder(Records(rank, strings, tells_copies=False))
         made.report(display.omissions)
         moved_ns = origin_ns or 0
         made.add_tasks(display.tasks.shifted(moved_ns))

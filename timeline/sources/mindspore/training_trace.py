@@ -1,4 +1,4 @@
-"""Turns the training trace of MindSpore 0.x and 1.x into steps and their reduces."""
+"""Steps and their reduces from the training trace of MindSpore 0.x and 1.x."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _reduces(
         "iteration": step[starts],
     }
     named = zip(stream[starts].tolist(), (number[starts] // 2).tolist(), strict=True)
-    names = strings.codes(f"stream_{own}_{place}" for own, place in named)
+    names = strings.codes(f"stream_{stream_id}_{place}" for stream_id, place in named)
     in_step = np.concatenate([[True], step[starts][1:] != step[starts][:-1]])
     begin = np.flatnonzero(in_step)
     place = np.arange(count) - np.repeat(begin, np.diff(np.append(begin, count)))

@@ -1,4 +1,4 @@
-"""Turns msprof's transfers and ops into communication ops and their HCCL tasks on planes."""
+"""Communication ops and their HCCL tasks on planes, from the transfers and ops of msprof."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from timeline.columns.columns import Codes, Columns, Int64, column
-from timeline.columns.distinct import distinct, distinct_values
+from timeline.columns.distinct import distinct
+from timeline.columns.group_by import groups_of, turns_of
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.ids import IDS
 from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, CommunicationOps, PlaneTasks, Tasks
@@ -140,9 +141,9 @@ def _named(transfers: Transfers, ops: _Ops) -> Transfers:
     ops = ops.take(ops.connection != NO_ID)
     row = Lookup({"connection": ops.connection}, "connection").find(transfers.connection)
 
-    def filled(own: Codes, of_op: Codes) -> Codes:
+    def filled(codes: Codes, of_op: Codes) -> Codes:
         # The row of no op lies behind the others.
-        return np.where(own == NO_NAME, np.append(of_op, np.int32(NO_NAME))[row], own)
+        return np.where(codes == NO_NAME, np.append(of_op, np.int32(NO_NAME))[row], codes)
 
     return replace(
         transfers, op=filled(transfers.op, ops.name), group=filled(transfers.group, ops.group)
@@ -156,19 +157,14 @@ def _spanned(transfers: Transfers, given: _Ops, listed: _Ops) -> _Ops:
     rest = rest.take((rest.start_ns != NO_TIME) & (rest.end_ns != NO_TIME))
     if not len(rest):
         return _Ops.empty()
-    ids = [rest.connection, rest.turn, rest.op.astype(np.int64), rest.group.astype(np.int64)]
-    key, _ = common_keys(ids, [values[:0] for values in ids])
-    distinct, which = distinct_values(key)
-    first = np.full(len(distinct), len(rest))
-    np.minimum.at(first, which, np.arange(len(rest)))
-    led = np.zeros(len(distinct), np.bool_)
-    led[which[rest.master == 1]] = True
-    spans = (rest.master == 1) | ~led[which]
-    start_ns = np.full(len(distinct), np.iinfo(np.int64).max)
-    end_ns = np.full(len(distinct), np.iinfo(np.int64).min)
-    np.minimum.at(start_ns, which[spans], rest.start_ns[spans])
-    np.maximum.at(end_ns, which[spans], rest.end_ns[spans])
-    own = rest.take(first)
+    groups = groups_of(len(rest), [rest.connection, rest.turn, rest.op, rest.group])
+    led = np.zeros(len(groups.first), np.bool_)
+    led[groups.group[rest.master == 1]] = True
+    spans = (rest.master == 1) | ~led[groups.group]
+    spanning = replace(groups, group=groups.group[spans])
+    start_ns = spanning.least(rest.start_ns[spans])
+    end_ns = spanning.most(rest.end_ns[spans])
+    ops = rest.take(groups.first)
     known = Lookup(
         {
             "connection": listed.connection,
@@ -178,17 +174,17 @@ def _spanned(transfers: Transfers, given: _Ops, listed: _Ops) -> _Ops:
         },
         "connection",
     )
-    row = np.where(own.connection == NO_ID, -1, known.find(own.connection))
+    row = np.where(ops.connection == NO_ID, -1, known.find(ops.connection))
     return _Ops.of(
-        len(own),
+        len(ops),
         {
             "start_ns": start_ns,
             "end_ns": end_ns,
-            "name": own.op,
-            "group": own.group,
-            "connection": own.connection,
-            "turn": own.turn,
-            "graph": own.graph,
+            "name": ops.op,
+            "group": ops.group,
+            "connection": ops.connection,
+            "turn": ops.turn,
+            "graph": ops.graph,
             "count": known.of("count", row, NO_ID),
             "data_type": known.of("data_type", row, NO_NAME),
             "algorithm": known.of("algorithm", row, NO_NAME),
@@ -239,11 +235,8 @@ def _planes(transfers: Transfers, labels: Codes, *, every_arg: bool) -> PlaneTas
 
 def _labels(groups: Codes, strings: StringPool) -> Codes:
     """Groups numbered in the order in which they come first, as exports to text do."""
-    distinct, first, which = np.unique(groups, return_index=True, return_inverse=True)
-    place = np.empty(len(distinct), np.intp)
-    place[np.argsort(first)] = np.arange(len(distinct))
-    labels = strings.codes(f"Group {number}" for number in place.tolist())
-    return labels[which.reshape(-1)]
+    _, which, turn = turns_of(groups)
+    return strings.codes(f"Group {number}" for number in turn.tolist())[which]
 
 
 class _GroupNames:

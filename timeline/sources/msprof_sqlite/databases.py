@@ -1,4 +1,4 @@
-"""Turns the directories of a device and its host into the tables that msprof parsed into them."""
+"""The databases that msprof parsed for a device and its host, opened when they are asked for."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from timeline.sources.common.damage import left_out
 from timeline.sources.decoders.sqlite import Database, open_database
 from timeline.sources.decoders.sqlite_loose import LooseTable
 
-__all__ = ["TASKS", "ParsedDatabases", "open_parsed"]
+__all__ = ["TASKS", "ParsedDatabases", "open_parsed_databases"]
 
 TASKS = "ascend_task.db"
 """The one database without which there is nothing to read."""
@@ -35,7 +35,11 @@ class ParsedDatabases:
         return self._table(self.device / file, names, None)
 
     def of_host(self, file: str, *names: str, where: Mapping[str, int] | None = None) -> LooseTable:
-        """The same in the host's databases, only rows that hold these numbers."""
+        """The first of the host's tables that is there, only rows that hold these numbers.
+
+        Raises:
+            SourceError: the file is no SQLite database.
+        """
         return self._table(self.host / file, names, where)
 
     def _table(
@@ -65,7 +69,7 @@ class ParsedDatabases:
 
 
 @contextmanager
-def open_parsed(device: Path, host: Path) -> Iterator[ParsedDatabases]:
+def open_parsed_databases(device: Path, host: Path) -> Iterator[ParsedDatabases]:
     """Open the databases below two directories as they are needed.
 
     Raises:

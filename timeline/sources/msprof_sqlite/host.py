@@ -1,4 +1,4 @@
-"""Turns msprof's host tables into calls and marks, with arrows to what they launched."""
+"""Calls and marks from msprof's host tables, with arrows to what they launched."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from timeline.records.tables import (
     HostEvents,
     Tasks,
 )
+from timeline.sources.common.device_clock import DeviceClocks
 from timeline.sources.common.launch_arrows import DeviceRecords
 from timeline.sources.decoders.sqlite_loose import LooseTable
-from timeline.sources.msprof_sqlite.clock import ParsedClock
 from timeline.sources.msprof_sqlite.databases import ParsedDatabases
 
 __all__ = ["launch_arrows", "read_calls", "read_marks"]
@@ -29,7 +29,7 @@ _NAMED_BY_ITEM = ("hccl", "communication")
 
 def read_calls(
     databases: ParsedDatabases,
-    clock: ParsedClock,
+    clock: DeviceClocks,
     strings: StringPool,
     *,
     whole: bool,
@@ -79,13 +79,13 @@ def _call_names(texts: dict[str, Codes], strings: StringPool) -> Codes:
     return name
 
 
-def read_marks(databases: ParsedDatabases, clock: ParsedClock, strings: StringPool) -> HostEvents:
+def read_marks(databases: ParsedDatabases, clock: DeviceClocks, strings: StringPool) -> HostEvents:
     """Read the ranges and marks of mstx, of the older and the newer kind."""
     tables = [databases.of_host("msproftx.db", name) for name in ("MsprofTx", "MsprofTxEx")]
     return HostEvents.concat([_marks(table, clock, strings) for table in tables])
 
 
-def _marks(table: LooseTable, clock: ParsedClock, strings: StringPool) -> HostEvents:
+def _marks(table: LooseTable, clock: DeviceClocks, strings: StringPool) -> HostEvents:
     raw = table.integers({"start_time": NO_TIME, "end_time": NO_TIME, "pid": NO_ID, "tid": NO_ID})
     texts = table.texts(("message", "event_type"), strings)
     count = len(raw["tid"])

@@ -1,4 +1,4 @@
-"""Turns the databases that msprof parsed a capture into, and never exported, into records."""
+"""Reads the databases that msprof parsed a capture into and never exported."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from timeline.records.tables import (
 from timeline.selection import Layer
 from timeline.sources.common.ai_cpu import ai_cpu_remark
 from timeline.sources.common.damage import FFTS_REASON, left_out
+from timeline.sources.common.device_clock import DeviceClocks, read_device_clocks
 from timeline.sources.decoders.joins import Lookup, covering_parents
-from timeline.sources.msprof_sqlite.clock import ParsedClock, read_parsed_clock
 from timeline.sources.msprof_sqlite.communication import Communication, read_communication
 from timeline.sources.msprof_sqlite.counters import read_counters
-from timeline.sources.msprof_sqlite.databases import ParsedDatabases, open_parsed
+from timeline.sources.msprof_sqlite.databases import ParsedDatabases, open_parsed_databases
 from timeline.sources.msprof_sqlite.host import launch_arrows, read_calls, read_marks
 from timeline.sources.msprof_sqlite.steps import ParsedSteps, read_steps
-from timeline.sources.msprof_sqlite.tasks import DeviceTasks, described, read_device_tasks
+from timeline.sources.msprof_sqlite.tasks import DeviceTasks, describe_tasks, read_device_tasks
 from timeline.sources.msprof_sqlite.transfers import read_transfers
 from timeline.sources.source import SQLITE, Clock, Identity, Wanted
 
@@ -70,10 +70,14 @@ class ParsedSource:
         return (*sorted(self.device.glob("*.db")), *sorted(self.host.glob("*.db")))
 
     def read(self, wanted: Wanted) -> Records:
-        """See `Source.read`."""
-        clock = read_parsed_clock(self.device.parent, self.host.parent, self.clock.wall_offset_ns)
+        """Read at least what is wanted.
+
+        Raises:
+            SourceError: a file cannot be read.
+        """
+        clock = read_device_clocks(self.device.parent, self.host.parent, self.clock.wall_offset_ns)
         device = NO_ID if self.identity.device is None else self.identity.device
-        with open_parsed(self.device, self.host) as databases:
+        with open_parsed_databases(self.device, self.host) as databases:
             return _Reader(databases, clock, self.identity.rank, device, wanted).records()
 
 
@@ -83,7 +87,7 @@ class _Reader:
     def __init__(
         self,
         databases: ParsedDatabases,
-        clock: ParsedClock,
+        clock: DeviceClocks,
         rank: int,
         device: int,
         wanted: Wanted,
@@ -178,7 +182,7 @@ class _Reader:
                 self._warn(remark)
         elif len(operators) and not operators.has("batch_id"):
             self._warn("operators have no batch_id; a task id used again keeps its first name.")
-        return described(
+        return describe_tasks(
             found,
             operators,
             launched,

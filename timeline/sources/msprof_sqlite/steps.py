@@ -1,4 +1,4 @@
-"""Turns msprof's tables of the step trace into steps and their parts."""
+"""Steps and their parts from msprof's tables of the step trace."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 
 from timeline.columns.columns import Int64
 from timeline.records.tables import NO_GRAPH, NO_ID, StepPart, StepParts, Steps
+from timeline.sources.common.device_clock import DeviceClocks
 from timeline.sources.decoders.joins import Lookup, common_keys, ordinals
 from timeline.sources.decoders.sqlite_loose import LooseTable
-from timeline.sources.msprof_sqlite.clock import ParsedClock
 from timeline.sources.msprof_sqlite.databases import ParsedDatabases
 
 __all__ = ["ParsedSteps", "read_steps"]
@@ -28,7 +28,7 @@ class ParsedSteps:
     uncounted: int
 
 
-def read_steps(databases: ParsedDatabases, clock: ParsedClock) -> ParsedSteps:
+def read_steps(databases: ParsedDatabases, clock: DeviceClocks) -> ParsedSteps:
     """Read trace.db, or step_trace.db where a version wrote that only.
 
     Both hold counts of the device; without its counter they have no times.
@@ -53,7 +53,7 @@ def read_steps(databases: ParsedDatabases, clock: ParsedClock) -> ParsedSteps:
     return ParsedSteps(steps, parts, 0)
 
 
-def _marked_steps(table: LooseTable, clock: ParsedClock) -> Steps:
+def _marked_steps(table: LooseTable, clock: DeviceClocks) -> Steps:
     """A step starts at iteration_end less iteration_time."""
     raw = table.integers(
         {
@@ -80,7 +80,7 @@ def _marked_steps(table: LooseTable, clock: ParsedClock) -> Steps:
     )
 
 
-def _bare_steps(table: LooseTable, clock: ParsedClock) -> Steps:
+def _bare_steps(table: LooseTable, clock: DeviceClocks) -> Steps:
     """Steps without marks of forward and backward."""
     raw = table.integers(
         {"model_id": NO_GRAPH, "index_id": NO_ID, "step_start": NO_ID, "step_end": NO_ID}
@@ -101,7 +101,7 @@ def _graphs(models: Int64) -> Int64:
 
 
 def _parts(
-    table: LooseTable, steps: Steps, clock: ParsedClock, kind: StepPart, start: str, end: str
+    table: LooseTable, steps: Steps, clock: DeviceClocks, kind: StepPart, start: str, end: str
 ) -> StepParts:
     """Parts of one kind, numbered within their step in order of start."""
     raw = table.integers(

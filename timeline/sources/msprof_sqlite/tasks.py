@@ -1,4 +1,4 @@
-"""Turns msprof's AscendTask and the operators of its host into device tasks."""
+"""Device tasks from msprof's AscendTask and the operators of its host."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from timeline.columns.distinct import distinct, translated
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.ids import IDS
 from timeline.records.tables import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME, Tasks
+from timeline.records.task_kinds import COPY_TYPES, are_of, compute_by_type
 from timeline.sources.common.decimals import whole_number
-from timeline.sources.common.task_kinds import COPY_TYPES, are_of, compute_by_type
 from timeline.sources.decoders.joins import Lookup, common_keys
 from timeline.sources.decoders.sqlite_loose import LooseTable
 
 __all__ = [
     "DeviceTasks",
-    "described",
+    "build_task_keys",
+    "describe_tasks",
     "read_device_tasks",
     "task_ids",
-    "task_keys",
 ]
 
 """Connection of a task that no call launched, as newer versions write it; older ones write -1."""
@@ -132,11 +132,11 @@ def _kinds(host: Codes, device: Codes, strings: StringPool) -> Codes:
     return np.where(np.isin(host, np.array(vague, np.int32)), device, host)
 
 
-def task_keys(tasks: Tasks, ids: dict[str, Int64], table: LooseTable) -> tuple[Int64, Int64]:
+def build_task_keys(tasks: Tasks, ids: dict[str, Int64], table: LooseTable) -> tuple[Int64, Int64]:
     """Keys of tasks, and of the rows of a table that names them, by the ids that both hold."""
-    own = dict(zip(_IDS, (tasks.stream, tasks.task, tasks.batch, tasks.context), strict=True))
+    of_tasks = dict(zip(_IDS, (tasks.stream, tasks.task, tasks.batch, tasks.context), strict=True))
     held = [name for name in _IDS if table.has(name)]
-    return common_keys([own[name] for name in held], [ids[name] for name in held])
+    return common_keys([of_tasks[name] for name in held], [ids[name] for name in held])
 
 
 def task_ids(table: LooseTable) -> dict[str, Int64]:
@@ -144,7 +144,7 @@ def task_ids(table: LooseTable) -> dict[str, Int64]:
     return table.integers(dict.fromkeys(_IDS, NO_ID) | {"context_id": NO_CONTEXT})
 
 
-def described(
+def describe_tasks(
     found: DeviceTasks,
     operators: LooseTable,
     launched: LooseTable,
@@ -174,20 +174,20 @@ def described(
         ]
         tasks = replace(tasks, compute=by_type[0] | by_type[1])
         return _typed(_with_kernel_names(tasks, launched, strings))
-    own = _Operators(operators, strings, named=named, every_arg=every_arg)
-    key, of_operator = task_keys(tasks, own.ids, operators)
+    named_operators = _Operators(operators, strings, named=named, every_arg=every_arg)
+    key, of_operator = build_task_keys(tasks, named_operators.ids, operators)
     row = Lookup({"key": of_operator}, "key").find(key)
     has, at = row >= 0, np.maximum(row, 0)
 
     found_texts = {}
     for column, name in _TEXTS.items():
-        if column in own.texts:
-            values = own.texts[column][at]
+        if column in named_operators.texts:
+            values = named_operators.texts[column][at]
             found_texts[name] = np.where(has & (values != NO_NAME), values, getattr(tasks, name))
     return replace(
         tasks,
-        blocks=np.where(has, own.blocks[at], NO_ID),
-        compute=has & own.computes[at],
+        blocks=np.where(has, named_operators.blocks[at], NO_ID),
+        compute=has & named_operators.computes[at],
         **found_texts,
     )
 
@@ -234,7 +234,7 @@ def _with_kernel_names(tasks: Tasks, launched: LooseTable, strings: StringPool) 
         return tasks
     ids = task_ids(launched)
     names = launched.texts(("kernel_name",), strings)["kernel_name"]
-    key, of_kernel = task_keys(tasks, ids, launched)
+    key, of_kernel = build_task_keys(tasks, ids, launched)
     row = Lookup({"key": of_kernel}, "key").find(key)
     name = names[np.maximum(row, 0)] if len(names) else tasks.name
     known = (row >= 0) & (name != NO_NAME) & tasks.compute

@@ -1,4 +1,4 @@
-"""Turns msprof's tables of HCCL tasks, in each of their versions, into transfers of one form."""
+"""msprof's tables of HCCL tasks, all their versions in one form."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from timeline.records.tables import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME, Tasks
 from timeline.sources.decoders.joins import Lookup, ordinals
 from timeline.sources.decoders.sqlite_loose import LooseTable
 from timeline.sources.msprof_sqlite.databases import ParsedDatabases
-from timeline.sources.msprof_sqlite.tasks import task_ids, task_keys
+from timeline.sources.msprof_sqlite.tasks import build_task_keys, task_ids
 
 __all__ = ["Transfers", "read_transfers"]
 
@@ -59,9 +59,9 @@ def read_transfers(
     Also the number of those launched of which the device recorded no task.
     """
     names = ("HCCLTaskSingleDevice", "HCCLSingleDevice")
-    own = databases.of_device("hccl_single_device.db", *names)
+    recorded = databases.of_device("hccl_single_device.db", *names)
     unfolded = databases.of_device("hccl_single_device.db", "KfcTask")
-    held = [_of_device(table, strings) for table in (own, unfolded) if len(table)]
+    held = [_of_device(table, strings) for table in (recorded, unfolded) if len(table)]
     if held:
         return Transfers.concat(held), 0
     launched = databases.of_host("hccl.db", "HCCLTask", where={"device_id": device})
@@ -107,7 +107,7 @@ def _of_host(
     """
     if not len(table) or not table.has("stream_id", "task_id"):
         return Transfers.empty(), len(table)
-    key, of_launch = task_keys(tasks, task_ids(table), table)
+    key, of_launch = build_task_keys(tasks, task_ids(table), table)
     row = Lookup({"key": of_launch}, "key").find(key)
     ran = np.flatnonzero(row >= 0)
     launched = row[ran]
@@ -142,13 +142,13 @@ def _op_rows(table: LooseTable, ops: LooseTable) -> Rows:
     found = np.full(len(launches["timestamp"]), -1, np.intp)
     threaded = table.has("thread_id") and ops.has("thread_id")
     for thread in distinct(calls["thread_id"]).tolist():
-        own = np.flatnonzero(calls["thread_id"] == thread)
-        own = own[np.argsort(calls["begin"][own], kind="stable")]
+        calls_here = np.flatnonzero(calls["thread_id"] == thread)
+        calls_here = calls_here[np.argsort(calls["begin"][calls_here], kind="stable")]
         here = launches["thread_id"] == thread if threaded else found == -1
         rows = np.flatnonzero(here)
         moments = launches["timestamp"][rows]
-        at = np.searchsorted(calls["begin"][own], moments, side="right") - 1
-        op = own[np.maximum(at, 0)]
+        at = np.searchsorted(calls["begin"][calls_here], moments, side="right") - 1
+        op = calls_here[np.maximum(at, 0)]
         found[rows] = np.where((at >= 0) & (moments <= calls["end"][op]), op, -1)
     return found
 

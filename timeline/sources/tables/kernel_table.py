@@ -1,4 +1,4 @@
-"""Turns kernel_details.csv and op_summary_*.csv into op types, shapes and what computes."""
+"""Reads kernel_details.csv and op_summary_*.csv: op types, shapes and what computes."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ __all__ = [
     "TableFile",
     "describe_tasks",
     "end_tasks",
-    "following_rows",
-    "matching_rows",
+    "find_following_rows",
+    "match_rows",
     "read_kernel_rows",
     "read_kernel_table",
 ]
@@ -212,7 +212,7 @@ def read_kernel_table(
         read_kernel_rows(TableFile(path), strings, wanted, damage)
         for path, damage in zip(paths, damages, strict=True)
     ]
-    omissions = tuple(own for damage in damages for own in damage.omissions(rank))
+    omissions = tuple(omission for damage in damages for omission in damage.omissions(rank))
     table = KernelTable.concat(parts)
     table = table.take(~table.communicates)
     if device is not None:
@@ -228,7 +228,7 @@ def describe_tasks(tasks: Tasks, table: KernelTable) -> tuple[Tasks, int]:
     """
     if not len(table):
         return tasks, 0
-    row = matching_rows(tasks.name, tasks.start_ns, table.name, table.start_ns)
+    row = match_rows(tasks.name, tasks.start_ns, table.name, table.start_ns)
     has = row >= 0
     if not has.any():
         return tasks, len(table)
@@ -260,14 +260,14 @@ def end_tasks(tasks: Tasks, table: KernelTable) -> Tasks:
     """
     if not len(table):
         return tasks
-    row = matching_rows(tasks.name, tasks.start_ns, table.name, table.start_ns)
+    row = match_rows(tasks.name, tasks.start_ns, table.name, table.start_ns)
     own_ns = table.end_ns[np.maximum(row, 0)]
     own_ns = np.where((row >= 0) & (own_ns != NO_TIME), own_ns, tasks.end_ns)
     near = np.abs(own_ns - tasks.end_ns) <= MATCH_TOLERANCE_NS
     return replace(tasks, end_ns=np.where(near, own_ns, tasks.end_ns))
 
 
-def matching_rows(
+def match_rows(
     key: Codes | Int64, start_ns: Int64, of_key: Codes | Int64, of_start_ns: Int64
 ) -> Rows:
     """The row of each key that starts within the tolerance, (n,) rows, -1 for none.
@@ -276,18 +276,18 @@ def matching_rows(
         key, start_ns: (n,) what is looked for: codes or numbers, none of them negative.
         of_key, of_start_ns: (m,) the rows to find, in any order.
     """
-    at = following_rows(key, start_ns, of_key, of_start_ns)
+    at = find_following_rows(key, start_ns, of_key, of_start_ns)
     if not len(of_key):
         return at
     return np.where((at >= 0) & (np.abs(of_start_ns[at] - start_ns) <= MATCH_TOLERANCE_NS), at, -1)
 
 
-def following_rows(
+def find_following_rows(
     key: Codes | Int64, start_ns: Int64, of_key: Codes | Int64, of_start_ns: Int64
 ) -> Rows:
     """The first row of each key that starts then or later, within the tolerance, -1 for none.
 
-    Args: as those of `matching_rows`.
+    Args: as those of `match_rows`.
     """
     if not len(of_key):
         return np.full(len(key), -1, np.intp)

@@ -1,4 +1,4 @@
-"""Turns rows of kernel tables into device tasks, communication ops and steps."""
+"""Device tasks, communication ops and steps from rows of kernel tables."""
 
 from __future__ import annotations
 
@@ -12,54 +12,63 @@ import numpy as np
 
 from timeline.columns.columns import Bool, Codes
 from timeline.columns.distinct import distinct_pairs
+from timeline.columns.group_by import groups_of
+from timeline.columns.intervals import only_open_at
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.errors import SourceError
 from timeline.records.tables import NO_GRAPH, NO_ID, CommunicationOps, Steps, Tasks
-from timeline.sources.common.task_kinds import COPY_TYPES, are_of
+from timeline.records.task_kinds import COPY_TYPES, are_of
 from timeline.sources.files.opened import opened
 from timeline.sources.tables.kernel_table import (
     MATCH_TOLERANCE_NS,
     KernelTable,
-    following_rows,
-    matching_rows,
+    find_following_rows,
+    match_rows,
 )
 
-__all__ = ["in_their_steps", "ops_of", "read_groups", "repeats", "steps_of", "tasks_of"]
+__all__ = [
+    "build_ops",
+    "build_steps",
+    "build_tasks",
+    "find_repeats",
+    "read_groups",
+    "with_step_graphs",
+]
 
 _OP_NAME = re.compile(r".*hcom_\w+?__(\d+)_\d+_\d+")
 """An op's name holds the last digits of its group's id, its index there, and the iteration."""
 
 
-def tasks_of(rows: KernelTable, compute: Bool, strings: StringPool) -> Tasks:
+def build_tasks(rows: KernelTable, compute: Bool, strings: StringPool) -> Tasks:
     """The device tasks among rows, ordered by start."""
     order = np.argsort(rows.start_ns, kind="stable")
     order = order[~rows.is_op[order]]
-    own = rows.take(order)
+    tasks = rows.take(order)
     return Tasks.of(
-        len(own),
+        len(tasks),
         {
-            "start_ns": own.start_ns,
-            "end_ns": own.end_ns,
-            "device": own.device,
-            "stream": own.stream,
-            "task": own.task,
-            "context": own.context,
-            "graph": own.graph,
-            "iteration": own.iteration,
-            "name": np.where(own.name == NO_NAME, own.core, own.name),
-            "task_type": own.core,
-            "op_type": own.op_type,
-            "input_shapes": own.input_shapes,
-            "output_shapes": own.output_shapes,
-            "input_types": own.input_types,
-            "blocks": own.blocks,
+            "start_ns": tasks.start_ns,
+            "end_ns": tasks.end_ns,
+            "device": tasks.device,
+            "stream": tasks.stream,
+            "task": tasks.task,
+            "context": tasks.context,
+            "graph": tasks.graph,
+            "iteration": tasks.iteration,
+            "name": np.where(tasks.name == NO_NAME, tasks.core, tasks.name),
+            "task_type": tasks.core,
+            "op_type": tasks.op_type,
+            "input_shapes": tasks.input_shapes,
+            "output_shapes": tasks.output_shapes,
+            "input_types": tasks.input_types,
+            "blocks": tasks.blocks,
             "compute": compute[order],
-            "copy": are_of(COPY_TYPES, own.core, strings),
+            "copy": are_of(COPY_TYPES, tasks.core, strings),
         },
     )
 
 
-def repeats(rows: KernelTable, kernels: KernelTable) -> tuple[Bool, Bool]:
+def find_repeats(rows: KernelTable, kernels: KernelTable) -> tuple[Bool, Bool]:
     """Whether each row is one of the kernels, and whether it is the whole of one.
 
     Both name stream and task, but the kernel may go by another name; tables of level 0 name
@@ -72,14 +81,14 @@ def repeats(rows: KernelTable, kernels: KernelTable) -> tuple[Bool, Bool]:
     _, key = distinct_pairs(
         np.concatenate([rows.stream, placed.stream]), np.concatenate([rows.task, placed.task])
     )
-    own, of_kernels = key[: len(rows)], key[len(rows) :]
-    found: Bool = matching_rows(own, rows.start_ns, of_kernels, placed.start_ns) >= 0
+    of_rows, of_kernels = key[: len(rows)], key[len(rows) :]
+    found: Bool = match_rows(of_rows, rows.start_ns, of_kernels, placed.start_ns) >= 0
     whole = np.zeros(len(rows), np.bool_)
     if len(placed):
-        at = following_rows(own, rows.start_ns, of_kernels, placed.start_ns)
+        at = find_following_rows(of_rows, rows.start_ns, of_kernels, placed.start_ns)
         whole = (at >= 0) & (placed.end_ns[at] <= rows.end_ns + MATCH_TOLERANCE_NS) & ~found
     if len(bare):
-        at = matching_rows(
+        at = match_rows(
             np.zeros(len(rows), np.int64),
             rows.start_ns,
             np.zeros(len(bare), np.int64),
@@ -89,7 +98,9 @@ def repeats(rows: KernelTable, kernels: KernelTable) -> tuple[Bool, Bool]:
     return found, whole
 
 
-def ops_of(rows: KernelTable, strings: StringPool, groups: Mapping[str, str]) -> CommunicationOps:
+def build_ops(
+    rows: KernelTable, strings: StringPool, groups: Mapping[str, str]
+) -> CommunicationOps:
     """The communication ops among rows, ordered by start.
 
     Groups are numbered in order of their first op, as exports and databases do.
@@ -97,19 +108,19 @@ def ops_of(rows: KernelTable, strings: StringPool, groups: Mapping[str, str]) ->
     Args:
         groups: the id of the group of each op, by name, as far as it is known.
     """
-    own = rows.take(rows.is_op)
-    own = own.take(np.argsort(own.start_ns, kind="stable"))
-    label, called = _groups(own.name, strings, groups)
+    ops = rows.take(rows.is_op)
+    ops = ops.take(np.argsort(ops.start_ns, kind="stable"))
+    label, called = _groups(ops.name, strings, groups)
     return CommunicationOps.of(
-        len(own),
+        len(ops),
         {
-            "start_ns": own.start_ns,
-            "end_ns": own.end_ns,
+            "start_ns": ops.start_ns,
+            "end_ns": ops.end_ns,
             "group": label,
             "group_name": called,
-            "name": own.name,
-            "graph": own.graph,
-            "iteration": own.iteration,
+            "name": ops.name,
+            "graph": ops.graph,
+            "iteration": ops.iteration,
         },
     )
 
@@ -131,36 +142,28 @@ def _groups(names: Codes, strings: StringPool, groups: Mapping[str, str]) -> tup
     return pairs[:, 0].copy(), pairs[:, 1].copy()
 
 
-def steps_of(rows: KernelTable) -> Steps:
+def build_steps(rows: KernelTable) -> Steps:
     """Steps of rows that name theirs: from the first start to the last end of each.
 
     A step that runs several graphs is one step of each, as everywhere.
     """
     held = rows.take(rows.iteration != NO_ID)
-    pairs, which = distinct_pairs(held.graph, held.iteration)
-    first_ns = np.full(len(pairs), np.iinfo(np.int64).max)
-    last_ns = np.full(len(pairs), np.iinfo(np.int64).min)
-    np.minimum.at(first_ns, which, held.start_ns)
-    np.maximum.at(last_ns, which, held.end_ns)
+    steps = groups_of(len(held), [held.graph, held.iteration])
     return Steps.of(
-        len(pairs),
+        len(steps.first),
         {
-            "start_ns": first_ns,
-            "end_ns": last_ns,
-            "graph": pairs[:, 0],
-            "iteration": pairs[:, 1],
+            "start_ns": steps.least(held.start_ns),
+            "end_ns": steps.most(held.end_ns),
+            "graph": held.graph[steps.first],
+            "iteration": held.iteration[steps.first],
         },
     )
 
 
-def in_their_steps(rows: KernelTable, steps: Steps) -> KernelTable:
+def with_step_graphs(rows: KernelTable, steps: Steps) -> KernelTable:
     """Rows without a graph get that of the step that they start in, where there is only one."""
-    begins, ends = np.argsort(steps.start_ns), np.argsort(steps.end_ns)
-    begun = np.searchsorted(steps.start_ns[begins], rows.start_ns, side="right")
-    ended = np.searchsorted(steps.end_ns[ends], rows.start_ns, side="right")
-    # Of the numbers of all steps that have begun, less those that have ended, the open one is left.
-    open_step = np.cumsum(np.append(0, begins))[begun] - np.cumsum(np.append(0, ends))[ended]
-    found = (begun - ended == 1) & (rows.graph == NO_GRAPH) & (rows.iteration == NO_ID)
+    open_step, _ = only_open_at(rows.start_ns, steps.start_ns, steps.end_ns)
+    found = (open_step >= 0) & (rows.graph == NO_GRAPH) & (rows.iteration == NO_ID)
     graph = rows.graph.copy()
     graph[found] = steps.graph[open_step[found]]
     return replace(rows, graph=graph)

@@ -1,4 +1,4 @@
-"""Turns captures of which only tables are left (CSV) into records."""
+"""Reads captures of which only tables are left (CSV)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from timeline.columns.distinct import distinct
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError, spell_ids
 from timeline.records.tables import NO_ID, Omission, OmissionCode, Records, StepParts, Steps
+from timeline.records.task_kinds import compute_by_type
 from timeline.selection import Layer
 from timeline.sources.common.ai_cpu import ai_cpu_remark
 from timeline.sources.common.damage import FFTS_REASON, Damage, left_out
-from timeline.sources.common.task_kinds import compute_by_type
 from timeline.sources.decoders.csv_blocks import read_blocks
 from timeline.sources.files.newest_export import newest_export
 from timeline.sources.files.opened import held_file, plain_name
@@ -32,12 +32,12 @@ from timeline.sources.tables.kernel_table import (
     read_kernel_rows,
 )
 from timeline.sources.tables.kernel_tasks import (
-    in_their_steps,
-    ops_of,
+    build_ops,
+    build_steps,
+    build_tasks,
+    find_repeats,
     read_groups,
-    repeats,
-    steps_of,
-    tasks_of,
+    with_step_graphs,
 )
 from timeline.sources.tables.step_table import read_step_table
 from timeline.sources.trace_json.source import distinct_parts, distinct_steps
@@ -97,16 +97,20 @@ class KernelTableSource:
         return tuple(path for name in names if (path := held_file(self.output, name)))
 
     def read(self, wanted: Wanted) -> Records:
-        """See `Source.read`."""
+        """Read at least what is wanted.
+
+        Raises:
+            SourceError: a file cannot be read.
+        """
         reading = _Reading(self.identity, self.several_devices, wanted)
         files = self._kernels(), self._tables("task_time")
         if not any(files):
             raise SourceError(self.output, "holds no kernel_details, op_summary or task_time now.")
         kernels, others = map(reading.rows, files)
         marked, parts = self._marked_steps(reading)
-        own = [steps_of(kernels), steps_of(others)]
-        steps = distinct_steps(Steps.concat([marked, *own]))
-        records = reading.records(kernels, in_their_steps(others, steps), self._groups(reading))
+        unmarked = [build_steps(kernels), build_steps(others)]
+        steps = distinct_steps(Steps.concat([marked, *unmarked]))
+        records = reading.records(kernels, with_step_graphs(others, steps), self._groups(reading))
         records = replace(records, steps=steps, parts=parts)
         return replace(
             records,
@@ -198,7 +202,7 @@ class _Reading:
         """The tasks of both tables, each once, and the ops."""
         tells_copies = len(others) > 0
         if len(kernels):
-            again, whole = repeats(others, kernels)
+            again, whole = find_repeats(others, kernels)
             drawn = "rows of task_time that are kernels, which are drawn from their own table"
             for reason, dropped, code in (
                 (drawn, again, OmissionCode.REPEATED),
@@ -211,14 +215,14 @@ class _Reading:
         else:
             compute = compute_by_type(others.core, self.strings, others.name)
         rows = KernelTable.concat([kernels, others])
-        tasks = tasks_of(rows, compute, self.strings)
+        tasks = build_tasks(rows, compute, self.strings)
         if not len(kernels) and (remark := ai_cpu_remark(tasks, self.strings, "op_summary")):
             self.warnings.append(f"rank {self.identity.rank}: {remark}")
         return Records(
             self.identity.rank,
             self.strings,
             tasks=tasks,
-            ops=ops_of(rows, self.strings, groups),
+            ops=build_ops(rows, self.strings, groups),
             tells_copies=tells_copies,
         )
 

@@ -1,4 +1,4 @@
-"""Turns step_trace_*.csv into steps and their parts."""
+"""Steps and their parts from step_trace_*.csv."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def read_step_table(path: Path, device: int | None, damage: Damage) -> tuple[Ste
     for block in read_blocks(path, None, _COLUMNS, damage):
         end_ns, length_ns = moments_ns(block.cells(_END)), moments_ns(block.cells(_LENGTH))
         iteration = block.integers(_ITERATION, NO_ID)
-        own = _of_device(block, device)
-        good = own & (end_ns > 0) & (length_ns >= 0) & (iteration >= 0)
-        damage.add_lines("rows without a step, an end and a length", block.lines[own & ~good])
+        of_device = _of_device(block, device)
+        good = of_device & (end_ns > 0) & (length_ns >= 0) & (iteration >= 0)
+        damage.add_lines("rows without a step, an end and a length", block.lines[of_device & ~good])
         found = Steps.of(
             len(block),
             {

@@ -28,7 +28,7 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
-from timeline.sources.common.task_kinds import COPY_TYPES, are_of, compute_by_type
+from timeline.records.task_kinds import COPY_TYPES, are_of, compute_by_type
 from timeline.sources.trace_json.flows import Launches
 from timeline.sources.trace_json.lanes import LaneEvents
 

@@ -1,4 +1,4 @@
-"""Turns tables that are read one after the other into the records of one rank."""
+"""Puts the records of one rank together from tables that are read one after the other."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from timeline.columns.columns import Int64
+from timeline.columns.intervals import open_at
 from timeline.records.tables import (
     NO_GRAPH,
-    NO_ID,
     CommunicationOps,
     Omission,
     OmissionCode,
@@ -22,21 +21,21 @@ from timeline.records.tables import (
 )
 from timeline.sources.common.damage import Damage, left_out
 from timeline.sources.mindspore.framework_table import describe_operators, read_framework_table
-from timeline.sources.mindspore.hccl_files import told_by
+from timeline.sources.mindspore.hccl_files import find_told
 from timeline.sources.mindspore.step_ticks import StepTicks
 
-__all__ = ["GrowingRecords", "main_graph", "with_iterations", "with_known_graphs"]
+__all__ = ["RecordsBuilder", "find_main_graph", "with_iterations", "with_known_graphs"]
 
 _Table = TypeVar("_Table", Tasks, CommunicationOps, PlaneTasks)
 
 
-def main_graph(tasks: Tasks, steps: Steps) -> int:
+def find_main_graph(tasks: Tasks, steps: Steps) -> int:
     """The graph that a step trace is of: the one with most tasks inside its steps.
 
     NO_GRAPH where no task names a graph.
     """
     known = tasks.graph != NO_GRAPH
-    inside = known & (_step_rows(tasks.start_ns, steps) >= 0)
+    inside = known & (open_at(tasks.start_ns, steps.start_ns, steps.end_ns) >= 0)
     graphs, counts = np.unique(tasks.graph[inside if inside.any() else known], return_counts=True)
     return int(graphs[np.argmax(counts)]) if len(graphs) else NO_GRAPH
 
@@ -48,7 +47,7 @@ def with_iterations(tasks: Tasks, steps: Steps, main: int) -> Tasks:
     their own graph: a step of the training runs several graphs when it has control flow.
     """
     graph = np.where(tasks.graph == NO_GRAPH, main, tasks.graph)
-    row = _step_rows(tasks.start_ns, steps)
+    row = open_at(tasks.start_ns, steps.start_ns, steps.end_ns)
     other = (graph != main) & (row >= 0)
     iteration = tasks.iteration.copy()
     iteration[other] = steps.iteration[row[other]]
@@ -57,25 +56,15 @@ def with_iterations(tasks: Tasks, steps: Steps, main: int) -> Tasks:
 
 def with_known_graphs(table: _Table, steps: Steps) -> _Table:
     """The rows, with the graph of the step in which they start where they name none."""
-    row = _step_rows(table.start_ns, steps)
+    row = open_at(table.start_ns, steps.start_ns, steps.end_ns)
     found = (table.graph == NO_GRAPH) & (row >= 0)
     graph = table.graph.copy()
     graph[found] = steps.graph[row[found]]
     return replace(table, graph=graph)
 
 
-def _step_rows(moments_ns: Int64, steps: Steps) -> Int64:
-    """The step that began last at each moment, if it still goes on, else NO_ID."""
-    if not len(steps):
-        return np.full(len(moments_ns), NO_ID)
-    order = np.argsort(steps.start_ns, kind="stable")
-    at = np.searchsorted(steps.start_ns[order], moments_ns, side="right") - 1
-    last = order[np.maximum(at, 0)]
-    return np.where((at >= 0) & (moments_ns < steps.end_ns[last]), last, NO_ID)
-
-
-class GrowingRecords:
-    """The records of a profile whose steps name no graphs, while they grow."""
+class RecordsBuilder:
+    """Builds the records of a profile whose steps name no graphs, a table at a time."""
 
     def __init__(self, records: Records) -> None:
         self.records = records
@@ -109,9 +98,9 @@ class GrowingRecords:
         """Put ops to those there are, one of each that is told twice: the older, or the better."""
         old = self.records.ops
         if better:
-            old = old.take(~told_by(old, ops))
+            old = old.take(~find_told(old, ops))
         else:
-            ops = ops.take(~told_by(ops, old))
+            ops = ops.take(~find_told(ops, old))
         self.records = replace(self.records, ops=CommunicationOps.concat([old, ops]))
 
     def describe(self, path: Path) -> None:
@@ -135,7 +124,7 @@ class GrowingRecords:
         """The records, with graphs on which tasks, ops and steps agree."""
         records, ticks = self.records, self._ticks
         tasks, ops, planes = records.tasks, records.ops, records.planes
-        main = main_graph(tasks, ticks.steps)
+        main = find_main_graph(tasks, ticks.steps)
         if (ticks.steps.graph == NO_GRAPH).all():
             ticks = ticks.of_graph(main)
             tasks = with_iterations(tasks, ticks.steps, main)

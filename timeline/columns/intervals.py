@@ -1,4 +1,4 @@
-"""Turns sets of half-open intervals into their union, difference, gaps and length."""
+"""Arithmetic of half-open intervals: union, difference, length, and which is open at a moment."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from timeline.columns.columns import Int64
+from timeline.columns.columns import Int64, Rows
 from timeline.columns.spill import kept
 
-__all__ = ["Intervals", "subtract", "union"]
+__all__ = ["Intervals", "only_open_at", "open_at", "subtract", "union"]
 
 
 @dataclass(frozen=True)
@@ -96,3 +96,48 @@ def _touching(intervals: Intervals, others: Intervals) -> Intervals:
     touch = others.start_ns[np.minimum(at, len(others) - 1)] < intervals.end_ns
     touch &= at < len(others)
     return Intervals(intervals.start_ns[touch], intervals.end_ns[touch])
+
+
+def open_at(moments_ns: Int64, start_ns: Int64, end_ns: Int64) -> Rows:
+    """The half-open interval that began last at each moment, if it still goes on, else -1.
+
+    Args:
+        moments_ns: (n,) int64, in any order.
+        start_ns, end_ns: (k,) int64, in any order; they may overlap.
+
+    Returns:
+        rows: (n,) rows of the intervals; of several that begin together, the last row.
+
+    >>> open_at(np.array([1, 4, 9]), np.array([0, 3]), np.array([8, 5])).tolist()
+    [0, 1, -1]
+    """
+    if not len(start_ns):
+        return np.full(len(moments_ns), -1, np.intp)
+    order = np.argsort(start_ns, kind="stable")
+    at = np.searchsorted(start_ns[order], moments_ns, side="right") - 1
+    last = order[np.maximum(at, 0)]
+    return np.where((at >= 0) & (moments_ns < end_ns[last]), last, -1)
+
+
+def only_open_at(moments_ns: Int64, start_ns: Int64, end_ns: Int64) -> tuple[Rows, Int64]:
+    """The half-open interval that each moment lies in where that is one alone, and how many do.
+
+    Args:
+        moments_ns: (n,) int64, in any order.
+        start_ns, end_ns: (k,) int64, in any order, ``end_ns[i] >= start_ns[i]``.
+
+    Returns:
+        rows: (n,) rows of the intervals, -1 where none or several are open.
+        count: (n,) how many intervals are open.
+
+    >>> rows, count = only_open_at(np.array([1, 4, 9]), np.array([0, 3]), np.array([8, 5]))
+    >>> rows.tolist(), count.tolist()
+    ([0, -1, -1], [1, 2, 0])
+    """
+    by_start, by_end = np.argsort(start_ns), np.argsort(end_ns)
+    begun = np.searchsorted(start_ns[by_start], moments_ns, side="right")
+    ended = np.searchsorted(end_ns[by_end], moments_ns, side="right")
+    # All that have begun, less all that have ended: of one open interval, that is its row.
+    row_sums = np.cumsum(np.append(0, by_start))[begun] - np.cumsum(np.append(0, by_end))[ended]
+    count = begun - ended
+    return np.where(count == 1, row_sums, -1), count

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable
 
 import numpy as np
@@ -12,37 +13,62 @@ from timeline.columns.strings import NO_NAME, StringPool
 
 __all__ = [
     "COPY_TYPES",
+    "GPU_KERNEL_TYPES",
     "UNCOUNTED_TYPES",
+    "Unit",
     "are_of",
     "compute_by_type",
     "may_compute",
     "run_on_ai_cpu",
+    "unit_of",
 ]
 
-CORE_TYPES = frozenset(
-    {
-        "AI_CORE",
-        "AI_VECTOR_CORE",
-        "AIV",
-        "AIV_SQE",
-        "AIC",
-        "MIX_AIC",
-        "MIX_AIV",
-        "DSA",
-        "DSA_SQE",
-        "VECTOR_CORE",
-    }
-)
-"""Types of what only ever runs operators."""
 
-AI_CPU_TYPES = frozenset({"AI_CPU", "AI_CPU_SQE", "AICPU", "AICPU_D", "AICPU_H", "KERNEL_AICPU"})
-"""Types of what runs operators, but also tasks of the runtime such as setting a timeout."""
+class Unit(enum.Enum):
+    """What runs the tasks of a type."""
+
+    CUBE = enum.auto()
+    VECTOR = enum.auto()
+    MIXED_VECTOR = enum.auto()
+    """A vector core that a cube core may help: it tells nothing of which cores a run names."""
+    OTHER_CORE = enum.auto()
+    """Another unit that only ever runs operators."""
+    AI_CPU = enum.auto()
+    """It runs operators, but also tasks of the runtime such as setting a timeout."""
+
+
+_UNITS = {
+    "AI_CORE": Unit.CUBE,
+    "AIC": Unit.CUBE,
+    "MIX_AIC": Unit.CUBE,
+    "KERNEL_AICORE": Unit.CUBE,
+    "KERNEL_MIX_AIC": Unit.CUBE,
+    "AI_VECTOR_CORE": Unit.VECTOR,
+    "AIV": Unit.VECTOR,
+    "AIV_SQE": Unit.VECTOR,
+    "VECTOR_CORE": Unit.VECTOR,
+    "KERNEL_AIVEC": Unit.VECTOR,
+    "MIX_AIV": Unit.MIXED_VECTOR,
+    "KERNEL_MIX_AIV": Unit.MIXED_VECTOR,
+    "DSA": Unit.OTHER_CORE,
+    "DSA_SQE": Unit.OTHER_CORE,
+    "AI_CPU": Unit.AI_CPU,
+    "AI_CPU_SQE": Unit.AI_CPU,
+    "AICPU": Unit.AI_CPU,
+    "AICPU_D": Unit.AI_CPU,
+    "AICPU_H": Unit.AI_CPU,
+    "KERNEL_AICPU": Unit.AI_CPU,
+}
+"""Types of what runs operators, as the scheduler, the runtime and the exporters call them."""
+
+KERNEL = "KERNEL_"
+"""What the runtime puts before the unit that a kernel runs on; it may name units of tomorrow."""
 
 UNTOLD_TYPES = frozenset({"", "Other"})
 """What writers call types that they do not know."""
 
-KERNEL = "KERNEL_"
-"""What the runtime puts before the unit that a kernel runs on."""
+GPU_KERNEL_TYPES = frozenset({"kernel", "mtia_ccp_events"})
+"""Types of kernels in PyTorch's traces of GPUs, in small letters."""
 
 COPY_TYPES = frozenset(
     {
@@ -77,6 +103,11 @@ UNCOUNTED_TYPES = frozenset(
 """Types that do not widen the time in which msprof counts what is free, by its outer rule."""
 
 
+def unit_of(kind: str) -> Unit | None:
+    """What runs the tasks of a type, None where the type runs no operators or is not known."""
+    return _UNITS.get(kind)
+
+
 def are_of(kinds: frozenset[str], codes: Codes, strings: StringPool) -> Bool:
     """Which rows of a column of task types hold one of some types."""
     return _holding(codes, strings, kinds.__contains__)
@@ -91,7 +122,7 @@ def compute_by_type(types: Codes, strings: StringPool, names: Codes | None = Non
         types: (n,) the types of the tasks.
         names: (n,) what the tasks are called, None where no name was recorded.
     """
-    on_core = _holding(types, strings, lambda kind: kind in CORE_TYPES or _is_core_kernel(kind))
+    on_core = _holding(types, strings, _is_core)
     if names is None:
         return on_core
     named = (names != types) & (names != NO_NAME)
@@ -102,16 +133,20 @@ def compute_by_type(types: Codes, strings: StringPool, names: Codes | None = Non
 
 def run_on_ai_cpu(types: Codes, strings: StringPool) -> Bool:
     """Which tasks an AI CPU ran: operators, and tasks of the runtime."""
-    return are_of(AI_CPU_TYPES, types, strings)
+    return _holding(types, strings, _is_ai_cpu)
 
 
 def may_compute(types: Codes, strings: StringPool) -> Bool:
     """Which tasks have a type that does not tell whether they ran an operator."""
-    return are_of(AI_CPU_TYPES | UNTOLD_TYPES, types, strings)
+    return _holding(types, strings, lambda kind: kind in UNTOLD_TYPES or _is_ai_cpu(kind))
 
 
-def _is_core_kernel(kind: str) -> bool:
-    return kind.startswith(KERNEL) and kind not in AI_CPU_TYPES
+def _is_ai_cpu(kind: str) -> bool:
+    return unit_of(kind) is Unit.AI_CPU
+
+
+def _is_core(kind: str) -> bool:
+    return not _is_ai_cpu(kind) and (unit_of(kind) is not None or kind.startswith(KERNEL))
 
 
 def _holding(codes: Codes, strings: StringPool, holds: Callable[[str], bool]) -> Bool:
