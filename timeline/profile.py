@@ -22,7 +22,7 @@ from timeline.progress import Progress, Silent
 from timeline.records.tables import Omission
 from timeline.selection import Align, Selection, choice_of
 from timeline.sources.finding.discovery import EXPORT, Discovered, Finding
-from timeline.sources.finding.place import found_at
+from timeline.sources.finding.packed import open_found
 from timeline.sources.source import Source
 from timeline.units import parse_duration_ns
 
@@ -287,7 +287,7 @@ def _opened(
     path = Path(path)
     progress.report("Looking for profiles", 0, 0)
     with ExitStack() as stack:
-        place = found_at(
+        place = open_found(
             path,
             reading.assigned_ranks,
             progress.report,

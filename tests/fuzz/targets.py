@@ -294,7 +294,7 @@ def _discovered(capture: Path) -> Records | None:
 
 def _assigned(capture: Path) -> str:
     """How the one capture below is named for --assign-rank: fuzzed metadata may not tell a rank."""
-    return str(find_captures(capture)[0].directory)
+    return str(find_captures(capture).captures[0].directory)
 
 
 def _add(

@@ -12,6 +12,7 @@ from tests.support.layout_tracks import RankTracks, Span, read_tracks
 from tests.support.profile_shelf import Profile
 from timeline.records.tables import NO_GRAPH
 from timeline.sources.finding.captures import find_captures
+from timeline.sources.formats import FORMATS
 
 __all__ = ["Held", "ReadLayout", "read_layout", "table_lines"]
 
@@ -48,7 +49,7 @@ def read_layout(profile: Profile) -> ReadLayout:
         column: _joined(share(profile.run, tracks) for tracks in ranks.values())
         for column, share in COLUMNS.items()
     }
-    place = find_captures(profile.path)[0].layout.value
+    place = FORMATS.index(find_captures(profile.path).captures[0].format)
     return ReadLayout(name, place, profile.run, ranks, held)
 
 

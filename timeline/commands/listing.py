@@ -18,7 +18,7 @@ from timeline.ranks.workers import worker_pool_for
 from timeline.records.tables import NO_GRAPH
 from timeline.selection import SUMMARY_LAYERS, Selection
 from timeline.sources.finding.discovery import Finding, Unclear
-from timeline.sources.finding.found_runs import FoundRun
+from timeline.sources.finding.runs import FoundRun
 from timeline.sources.source import Source, Wanted
 from timeline.units import spell_bytes, spell_duration
 

@@ -1,81 +1,45 @@
-"""Turns a capture into the source that reads its layout.
-
-Each reader is imported where it is needed: of a dozen, a profile needs one.
-"""
+"""All formats that are read: the one place that lists them, best first."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from timeline.sources.cann_raw.format import RAW, RAW_SLICES
+from timeline.sources.capture import Format
+from timeline.sources.database.format import DATABASE
+from timeline.sources.kineto.format import KINETO
+from timeline.sources.mindspore.format import MINDSPORE_RAW, MINDSPORE_STEPS, MINDSPORE_TEXT
+from timeline.sources.msprof_sqlite.format import MSPROF_SQLITE
+from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT
+from timeline.sources.tables.format import TABLES
+from timeline.sources.trace_json.format import GRAPH_TIMELINE, MINDSTUDIO, TRACE_VIEW
 
-from timeline.errors import NoProfileError
-from timeline.sources.kineto.header import host_of
-from timeline.sources.source import Capture, Clock, Identity, Layout, Source
+__all__ = ["EXPECTED", "FORMATS", "LOOKED_FOR"]
 
-__all__ = ["nothing_in", "source_of"]
-
-
-def source_of(capture: Capture, identity: Identity, clock: Clock, several: bool) -> Source:
-    """What reads a capture; several: whether it holds more than one device."""
-    match capture.layout:
-        case Layout.DATABASE:
-            from timeline.sources.database.source import DatabaseSource
-
-            return DatabaseSource(identity, clock, capture.database, several)
-        case Layout.TRACE_VIEW | Layout.MINDSTUDIO | Layout.GRAPH_TIMELINE | Layout.RAW:
-            return _exported(capture, identity, clock, several)
-        case Layout.RAW_SLICES:
-            from timeline.sources.cann_raw.source import RawSlicesSource
-
-            return RawSlicesSource(identity, clock, capture.content)
-        case Layout.PARSED:
-            from timeline.sources.msprof_sqlite.source import ParsedSource
-
-            return ParsedSource(identity, clock, capture.content)
-        case Layout.KERNEL_TABLE:
-            from timeline.sources.tables.source import KernelTableSource
-
-            return KernelTableSource(identity, clock, capture.content, several)
-        case Layout.KINETO:
-            from timeline.sources.kineto.source import KinetoSource
-
-            host = clock.host or host_of(identity.worker)
-            return KinetoSource(identity, replace(clock, host=host), capture.content)
-        case Layout.TEXT | Layout.STEP_TICKS:
-            from timeline.sources.mindspore.text_source import STEP_TRACE, TEXT, MindSporeTextSource
-
-            assert capture.device is not None
-            name = TEXT if capture.layout is Layout.TEXT else STEP_TRACE
-            return MindSporeTextSource(identity, clock, capture.content, capture.device, name)
-        case Layout.HARDWARE_LOG:
-            from timeline.sources.mindspore.raw_source import MindSporeRawSource
-
-            assert capture.device is not None
-            return MindSporeRawSource(identity, clock, capture.content, capture.device)
-        case Layout.EMPTY:
-            raise nothing_in(capture)
-
-
-def _exported(capture: Capture, identity: Identity, clock: Clock, several: bool) -> Source:
-    from timeline.sources.trace_json.source import (
-        GraphTimelineSource,
-        MindStudioSource,
-        RawSource,
-        TraceViewSource,
-    )
-
-    if capture.layout is Layout.TRACE_VIEW:
-        return TraceViewSource(identity, clock, capture.content)
-    if capture.layout is Layout.MINDSTUDIO:
-        return MindStudioSource(identity, clock, capture.content, several)
-    if capture.layout is Layout.GRAPH_TIMELINE:
-        return GraphTimelineSource(identity, clock, capture.content)
-    return RawSource(identity, clock)
-
-
-def nothing_in(capture: Capture) -> NoProfileError:
-    """The error of a capture whose output holds nothing that is read."""
-    return NoProfileError(
-        capture.directory,
-        f"holds nothing that can be read in {capture.content.name}.",
-        do="Parse the profile again, or copy all of it.",
-    )
+FORMATS: tuple[Format, ...] = (
+    DATABASE,
+    TRACE_VIEW,
+    MINDSTUDIO,
+    GRAPH_TIMELINE,
+    KINETO,
+    MSPROF_SQLITE,
+    TABLES,
+    MINDSPORE_TEXT,
+    MINDSPORE_STEPS,
+    MINDSPORE_RAW,
+    RAW_SLICES,
+    RAW,
+)
+"""Where a directory holds several, the first is read."""
+LOOKED_FOR = (
+    f"  *_ascend_pt/{OUTPUT}, *_ascend_ms/{OUTPUT}",
+    f"  PROF_*/{MINDSTUDIO_OUTPUT}, PROF_*/device_N/timeline, sqlite or data",
+    "  ascend_pytorch_profiler_*.db, ascend_mindspore_profiler_*.db, msprof_*.db",
+    "  kernel_details.csv, op_summary_*.csv, task_time_*.csv",
+    "  output_timeline_data_*.txt, *timeline_display_*.json, JOB*/data  (MindSpore)",
+    "  *.pt.trace.json, or any .json that holds such a trace  (PyTorch on GPUs)",
+)
+"""The names that captures have, as people are told where there is none."""
+EXPECTED = (
+    "trace_view.json, kernel_details.csv, op_summary_*.csv, an exported msprof_*.json, a trace of "
+    "PyTorch, or a database named like ascend_pytorch_profiler_0.db or msprof_20240101120000.db."
+)
+"""The names of single files, as people are told of a file that is none of them."""

@@ -23,7 +23,7 @@ from tests.support.places import DATA
 from tests.support.profile_shelf import MAIN_LAYOUTS, Profile, ProfileShelf, tree_state
 from timeline.cli.main import main
 from timeline.sources.finding.discovery import Discovered
-from timeline.sources.finding.place import found_at
+from timeline.sources.finding.packed import open_found
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def silent(_stage: str, _done: int, _total: int) -> None:
 
 @contextlib.contextmanager
 def opened(path: Path, assigned: dict[str, int] | None = None) -> Iterator[Discovered]:
-    with found_at(path, assigned or {}, silent) as found:
+    with open_found(path, assigned or {}, silent) as found:
         yield found
 
 

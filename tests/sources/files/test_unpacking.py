@@ -25,7 +25,7 @@ from timeline.cli.main import main
 from timeline.errors import SourceError
 from timeline.sources.files import unpacking
 from timeline.sources.files.member_names import archive_stem, is_archive, is_wanted
-from timeline.sources.files.unpacking import Budget, budget_for, unpack, unpack_file
+from timeline.sources.files.unpacking import UnpackLimit, limit_for, unpack, unpack_file
 
 PLENTY_BYTES = 1 << 40
 COMPRESSIONS = ("", "gz", "bz2", "xz")
@@ -92,7 +92,7 @@ def unpacked(
     shutil.rmtree(into, ignore_errors=True)
     before = {name for name in tree_state(here.parent) if "into" not in name}
     try:
-        notes = unpack(archive, into, Budget(archive, most, free, here), lambda *_: None)
+        notes = unpack(archive, into, UnpackLimit(archive, most, free, here), lambda *_: None)
     finally:
         after = {name for name in tree_state(here.parent) if "into" not in name}
         assert after == before
@@ -105,10 +105,10 @@ def unpacked(
     return files, notes
 
 
-def refused(here: Path, content: bytes, **budget: int) -> str:
+def refused(here: Path, content: bytes, **limit: int) -> str:
     """What is said of an archive that is refused."""
     with pytest.raises(SourceError) as caught:
-        unpacked(here, content, **budget)
+        unpacked(here, content, **limit)
     assert caught.value.path == here / "a.tar"
     return str(caught.value)
 
@@ -201,7 +201,7 @@ def test_progress_is_told(here: Path) -> None:
     archive = here / "a.zip"
     archive.write_bytes(zip_files([(f"{n}.json", os.urandom(10_000)) for n in range(20)]))
     told: list[tuple[str, int, int]] = []
-    unpack(archive, here / "into", budget_for(archive, here), lambda *own: told.append(own))
+    unpack(archive, here / "into", limit_for(archive, here), lambda *own: told.append(own))
     assert {(stage, total) for stage, _, total in told} == {
         ("Unpacking a.zip", archive.stat().st_size)
     }
@@ -337,14 +337,14 @@ def test_content_is_counted(here: Path, form: str) -> None:
 
 
 @in_each_format
-@pytest.mark.parametrize("budget", ["most", "free"])
-def test_too_much_content(here: Path, form: str, budget: str) -> None:
+@pytest.mark.parametrize("limit", ["most", "free"])
+def test_too_much_content(here: Path, form: str, limit: str) -> None:
     """What expands beyond a limit is refused at the member where it does, and is not written."""
     content = MAKERS[form]([("a.json", bytes(60_000)), ("b.json", bytes(2_000_000))])
-    said = refused(here, content, **{budget: 100_000})
+    said = refused(here, content, **{limit: 100_000})
     assert "at member 'b.json'" in said
-    assert ("expands to more than 97.7 KB" in said) == (budget == "most")
-    assert (f"does not fit into {here}" in said) == (budget == "free")
+    assert ("expands to more than 97.7 KB" in said) == (limit == "most")
+    assert (f"does not fit into {here}" in said) == (limit == "free")
     assert (here / "into" / "a.json").stat().st_size == 60_000
     assert not (here / "into" / "b.json").exists()
 
@@ -395,10 +395,10 @@ def test_limits_grow_with_the_archive(here: Path) -> None:
     archive = here / "a.tar"
     with archive.open("wb") as file:
         file.truncate(10 << 20)
-    budget = budget_for(archive, here)
-    assert budget.most_bytes == 2000 << 20
+    limit = limit_for(archive, here)
+    assert limit.most_bytes == 2000 << 20
     file_system = os.statvfs(here)
-    assert budget.free_bytes < file_system.f_bavail * file_system.f_frsize
+    assert limit.free_bytes < file_system.f_bavail * file_system.f_frsize
 
 
 def test_headers_are_bounded(here: Path) -> None:
@@ -416,10 +416,10 @@ def test_a_compressed_file_has_the_same_limits(here: Path) -> None:
     packed.write_bytes(gzip.compress(bytes(3_000_000)))
     for most, free in ((100_000, 1 << 40), (1 << 40, 100_000)):
         with pytest.raises(SourceError, match=r"run\.db\.gz: .* at member 'run\.db'"):
-            unpack_file(packed, there, Budget(packed, most, free, here), lambda *_: None)
+            unpack_file(packed, there, UnpackLimit(packed, most, free, here), lambda *_: None)
         assert there.stat().st_size <= 100_000
         shutil.rmtree(there.parent)
-    unpack_file(packed, there, budget_for(packed, here), lambda *_: None)
+    unpack_file(packed, there, limit_for(packed, here), lambda *_: None)
     assert there.stat().st_size == 3_000_000
 
 

@@ -9,7 +9,7 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timeline.sources.finding.runs import SAME_RUN_NS, Session, are_certain, runs_of
+from timeline.sources.finding.runs import SAME_RUN_NS, Session, are_certain, group_sessions
 
 SECOND_NS = 10**9
 START_NS = 1_700_000_000 * SECOND_NS
@@ -58,7 +58,7 @@ def together(found: Sequence[Sequence[int]]) -> set[frozenset[int]]:
 @given(st.lists(sessions, max_size=12))
 def test_each_capture_is_of_one_run(held: list[Session]) -> None:
     """None is lost and none is in two runs."""
-    found = runs_of(held)
+    found = group_sessions(held)
     assert sorted(at for run in found for at in run) == list(range(len(held)))
     assert all(found)
 
@@ -71,15 +71,15 @@ def test_the_order_in_which_captures_are_found_does_not_matter(
     held = [replace(own, path=f"{own.path} {at}") for at, own in enumerate(held)]
     other = list(held)
     chance.shuffle(other)  # type: ignore[attr-defined]
-    assert {frozenset(held[at].path for at in run) for run in runs_of(held)} == {
-        frozenset(other[at].path for at in run) for run in runs_of(other)
+    assert {frozenset(held[at].path for at in run) for run in group_sessions(held)} == {
+        frozenset(other[at].path for at in run) for run in group_sessions(other)
     }
 
 
 @given(st.lists(sessions, max_size=12))
 def test_no_run_holds_two_captures_of_a_card_that_follow_each_other(held: list[Session]) -> None:
     """However close: what was taken one after another is no run of ranks."""
-    for run in runs_of(held):
+    for run in group_sessions(held):
         for one, other in combinations([held[at] for at in run], 2):
             if one.device is not None and one.device == other.device:
                 assert overlap(one, other)
@@ -99,7 +99,7 @@ def test_different_ranks_are_together_where_times_connect_them(
     expected = {
         frozenset(at for at, own in enumerate(group) if own == number) for number in set(group)
     }
-    assert together(runs_of(held)) == expected
+    assert together(group_sessions(held)) == expected
 
 
 # -- cases by name ---------------------------------------------------------------------------------
@@ -108,14 +108,14 @@ def test_different_ranks_are_together_where_times_connect_them(
 def test_benchmarks_one_after_another_are_runs() -> None:
     """Two captures of one card 11 s apart; the newest comes last."""
     held = [session(11, device=0, lasts_s=1), session(0, device=0, lasts_s=2)]
-    assert runs_of(held) == [[1], [0]]
-    assert are_certain(held, runs_of(held))
+    assert group_sessions(held) == [[1], [0]]
+    assert are_certain(held, group_sessions(held))
 
 
 def test_two_processes_on_a_card_are_one_run() -> None:
     """Their captures overlap."""
     held = [session(0, device=0, lasts_s=20), session(11, device=0, lasts_s=20)]
-    assert runs_of(held) == [[0, 1]]
+    assert group_sessions(held) == [[0, 1]]
 
 
 def test_turns_of_a_schedule_are_runs_even_without_ends() -> None:
@@ -125,7 +125,7 @@ def test_turns_of_a_schedule_are_runs_even_without_ends() -> None:
         for turn in (0, 1)
         for rank in range(4)
     ]
-    found = runs_of(held)
+    found = group_sessions(held)
     assert found == [[0, 1, 2, 3], [4, 5, 6, 7]]
     assert are_certain(held, found)
 
@@ -133,56 +133,56 @@ def test_turns_of_a_schedule_are_runs_even_without_ends() -> None:
 def test_turns_that_are_not_whole_are_not_certain() -> None:
     """A slow rank wrote its first trace when others wrote their second."""
     held = [session(at, rank, worker=f"w{rank}") for at, rank in ((0, 0), (4, 0), (5, 1), (9, 1))]
-    assert runs_of(held) == [[0], [1, 2], [3]]
-    assert not are_certain(held, runs_of(held))
+    assert group_sessions(held) == [[0], [1, 2], [3]]
+    assert not are_certain(held, group_sessions(held))
 
 
-def test_two_runs_of_the_same_ranks_minutes_apart() -> None:
+def test_two_group_sessions_the_same_ranks_minutes_apart() -> None:
     """Of other processes: names alone tell them apart."""
     held = [
         session(240 * run + rank / 10, rank, worker=f"{run}{rank}")
         for run in (0, 1)
         for rank in range(4)
     ]
-    assert runs_of(held) == [[0, 1, 2, 3], [4, 5, 6, 7]]
-    assert are_certain(held, runs_of(held))
+    assert group_sessions(held) == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    assert are_certain(held, group_sessions(held))
 
 
 def test_one_moment_and_one_rank_is_one_run() -> None:
     """Two processes that claim a rank within a minute, and nobody knows when they ended."""
     held = [session(0, 0, worker="a"), session(5, 0, worker="b")]
-    assert runs_of(held) == [[0, 1]]
-    assert not are_certain(held, runs_of(held))
+    assert group_sessions(held) == [[0, 1]]
+    assert not are_certain(held, group_sessions(held))
     apart = [replace(own, end_ns=(own.start_ns or 0) + SECOND_NS) for own in held]
-    assert runs_of(apart) == [[0], [1]]
+    assert group_sessions(apart) == [[0], [1]]
 
 
 def test_unknown_cards_are_not_taken_for_different_ones() -> None:
     """Nothing tells whether two captures 11 s apart are ranks; their records have to be read."""
     held = [session(0), session(11)]
-    assert runs_of(held) == [[0], [1]]
-    assert not are_certain(held, runs_of(held))
+    assert group_sessions(held) == [[0], [1]]
+    assert not are_certain(held, group_sessions(held))
 
 
 def test_hours_apart_is_certain_whatever_else_is_known() -> None:
     """Benchmarks of many days need not be read to tell that they are no ranks."""
     held = [session(5_000 * number) for number in range(3)]
-    assert runs_of(held) == [[0], [1], [2]]
-    assert are_certain(held, runs_of(held))
+    assert group_sessions(held) == [[0], [1], [2]]
+    assert are_certain(held, group_sessions(held))
 
 
 def test_captures_without_a_time_are_of_the_newest_run() -> None:
     """Nothing says that they are not, unless it has their rank or is of another hardware."""
     held = [session(0, 0, lasts_s=1), session(500, 0, lasts_s=1), Session("x", 1)]
-    assert runs_of(held) == [[0], [1, 2]]
-    assert runs_of([Session("x", 1), Session("y", 2)]) == [[0, 1]]
-    assert runs_of([*held, Session("y", 0)]) == [[2, 3], [0], [1]]
-    assert runs_of([*held[:2], Session("y", 1, hardware="GPU")]) == [[2], [0], [1]]
+    assert group_sessions(held) == [[0], [1, 2]]
+    assert group_sessions([Session("x", 1), Session("y", 2)]) == [[0, 1]]
+    assert group_sessions([*held, Session("y", 0)]) == [[2, 3], [0], [1]]
+    assert group_sessions([*held[:2], Session("y", 1, hardware="GPU")]) == [[2], [0], [1]]
 
 
 def test_ten_thousand_ranks_are_one_run_at_once() -> None:
     """What grows with the square of the ranks would take minutes."""
     held = [session(rank / 1000, rank, lasts_s=30, device=rank) for rank in range(10_000)]
-    assert len(runs_of(held)) == 1
+    assert len(group_sessions(held)) == 1
     later = [session(rank / 1000 + 40, rank, lasts_s=30, device=rank) for rank in range(10_000)]
-    assert len(runs_of(held + later)) == 2
+    assert len(group_sessions(held + later)) == 2

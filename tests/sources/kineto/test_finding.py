@@ -14,16 +14,9 @@ from tests.support.profile_shelf import ProfileShelf
 from timeline.cli.main import main
 from timeline.errors import NoProfileError, RankIdentityError, SourceError
 from timeline.selection import DETAIL_LAYERS
+from timeline.sources.common.json_kinds import GLANCE_BYTES, JsonKind, kind_of_json
 from timeline.sources.finding.discovery import Finding, discover
-from timeline.sources.kineto.header import (
-    GLANCE_BYTES,
-    JsonKind,
-    KinetoHeader,
-    KinetoName,
-    kind_of_json,
-    read_header,
-    read_name,
-)
+from timeline.sources.kineto.header import KinetoHeader, KinetoName, read_header, read_name
 from timeline.sources.source import Wanted
 
 EVENT = {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 10, "dur": 5}

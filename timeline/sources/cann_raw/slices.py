@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from timeline.columns.columns import Bool
 from timeline.records.tables import Omission
+from timeline.sources.cann_raw.format import SLICE
 from timeline.sources.common.damage import Damage
 from timeline.sources.files.opened import open_file, readable
 
@@ -26,7 +27,6 @@ __all__ = [
     "find_other_logs",
     "record_layout",
     "select_slices",
-    "slices_in",
 ]
 
 BLOCK_BYTES = 1 << 22
@@ -35,7 +35,6 @@ ALIGNED_BYTES = 1 << 13
 """The beginning of a slice that tells where its records begin."""
 TRUSTED_SHARE = 0.5
 """Where fewer records than this share are marked, they may begin elsewhere."""
-_SLICE = re.compile(r"(hwts|stars_soc|ts_track)\.data\.(\d{1,9})\.slice_(\d{1,9})")
 _ANY_SLICE = re.compile(r"(.+?)(?:\.\d+)?\.slice_\d+")
 
 RecordArray = npt.NDArray[Any]
@@ -64,22 +63,6 @@ class Log:
     is_record: Callable[[RecordArray], Bool]
 
 
-def slices_in(directory: Path) -> tuple[Path, ...]:
-    """All slices of logs that are read, by log, device and number; empty ones hold nothing.
-
-    Raises:
-        SourceError: the directory cannot be read.
-    """
-    found = []
-    with readable(directory):
-        if directory.is_dir():
-            for path in directory.iterdir():
-                match = _SLICE.fullmatch(path.name)
-                if match and path.is_file() and path.stat().st_size:
-                    found.append(((match[1], int(match[2]), int(match[3])), path))
-    return tuple(path for _, path in sorted(found))
-
-
 def find_other_logs(directory: Path) -> list[str]:
     """The names of the logs in a directory that are not read.
 
@@ -87,7 +70,7 @@ def find_other_logs(directory: Path) -> list[str]:
         SourceError: the directory cannot be read.
     """
     with readable(directory):
-        names = [path.name for path in directory.iterdir() if not _SLICE.fullmatch(path.name)]
+        names = [path.name for path in directory.iterdir() if not SLICE.fullmatch(path.name)]
     return sorted({match[1] for name in names if (match := _ANY_SLICE.fullmatch(name))})
 
 
@@ -117,7 +100,7 @@ def _runs(slices: Sequence[Path]) -> Iterator[list[Path]]:
     run: list[Path] = []
     before: tuple[int, int] | None = None
     for path in slices:
-        match = _SLICE.fullmatch(path.name)
+        match = SLICE.fullmatch(path.name)
         assert match is not None
         place = int(match[2]), int(match[3])
         if run and before != (place[0], place[1] - 1):

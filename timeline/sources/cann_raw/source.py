@@ -27,13 +27,13 @@ from timeline.records.tables import (
     Tasks,
 )
 from timeline.records.task_kinds import COPY_TYPES, compute_by_type
+from timeline.sources.cann_raw.format import slices_in
 from timeline.sources.cann_raw.slices import (
     RecordReader,
     UInt64,
     find_missing_slices,
     find_other_logs,
     select_slices,
-    slices_in,
 )
 from timeline.sources.cann_raw.steps import find_graphs, read_step_trace, track_log
 from timeline.sources.cann_raw.tasks import (

@@ -13,20 +13,17 @@ from pathlib import Path
 from timeline.records.tables import Records
 from timeline.records.vendor import UnusedFile
 from timeline.selection import Layer
+from timeline.sources.capture import Capture, Kind
 from timeline.sources.companions.host_files import find_cpu_operators, find_host_files
-from timeline.sources.companions.kinds import UNUSED_OF_MINDSPORE, Use, kind_of, kinds_for
+from timeline.sources.companions.kinds import Use, kind_of, kinds_for
 from timeline.sources.files.newest_export import newest_of
-from timeline.sources.files.opened import held_file, named_files
-from timeline.sources.finding.captures import text_ids
-from timeline.sources.mindspore.hccl_files import UNNUMBERED
+from timeline.sources.files.opened import named_files
 from timeline.sources.source import (
     MINDSTUDIO_OUTPUT,
     OUTPUT,
-    SQLITE,
-    Capture,
+    PROF,
     Clock,
     Identity,
-    Layout,
     Source,
     Wanted,
 )
@@ -52,40 +49,16 @@ def with_companions(source: Source, capture: Capture, several: bool) -> Source:
 
     several: whether the capture holds several devices, of which only the source's own is wanted.
     """
-    if capture.layout is Layout.RAW:
+    if capture.format.kind is Kind.UNREADABLE:
         return source
     return WithCompanionFiles(
         source,
-        _table_directories(capture),
+        capture.format.table_directories(capture),
         _host_directories(capture),
         several,
-        _sqlite_directories(capture),
+        capture.format.parsed_directories(capture),
         capture,
     )
-
-
-def _table_directories(capture: Capture) -> tuple[Path, ...]:
-    """Where the tables of a capture lie, those of the framework before those of msprof."""
-    match capture.layout:
-        case Layout.TRACE_VIEW | Layout.MINDSTUDIO | Layout.KERNEL_TABLE:
-            return (capture.content,) if capture.content.is_dir() else ()
-        case Layout.DATABASE:
-            inside = capture.content.parent
-            return (inside, inside / MINDSTUDIO_OUTPUT)
-        case Layout.GRAPH_TIMELINE | Layout.PARSED | Layout.RAW_SLICES:
-            summary = capture.content.parent / "summary"
-            return (capture.directory / MINDSTUDIO_OUTPUT, summary)
-        case _:
-            return ()
-
-
-def _sqlite_directories(capture: Capture) -> tuple[Path, ...]:
-    """Where msprof left the databases of a capture's device and its host."""
-    if capture.layout is Layout.PARSED:
-        return (capture.content, capture.content.parent.parent / "host" / SQLITE)
-    if capture.device is None or not capture.directory.name.startswith("PROF_"):
-        return ()
-    return (capture.directory / f"device_{capture.device}" / SQLITE,)
 
 
 def _host_directories(capture: Capture) -> tuple[Path, ...]:
@@ -94,7 +67,7 @@ def _host_directories(capture: Capture) -> tuple[Path, ...]:
     It lies inside the capture of newer versions, and beside that of older ones.
     """
     near, around = capture.directory, capture.directory.parent
-    beside = near.name.startswith("PROF_") or near.name.endswith("_ascend_ms")
+    beside = near.name.startswith(PROF) or near.name.endswith("_ascend_ms")
     roots = (near, around) if beside else (near,)
     return tuple(root / inner for root in roots for inner in ("", OUTPUT, "FRAMEWORK"))
 
@@ -200,18 +173,9 @@ class WithCompanionFiles:
                     yield UnusedFile(name, kind.what + ", of an older export" * is_older)
                 elif is_output and name.rpartition(".")[2] in _WRITTEN_BY_PROFILERS:
                     yield UnusedFile(name, "not known")
-        parsed = self.capture.layout is Layout.PARSED
         for directory in filter(Path.is_dir, self.databases):
             for name in named_files(directory):
                 kind = kind_of(name)
-                if kind is not None and kind.use is Use.NONE and (parsed or kind.beside_any):
+                if kind is not None and kind.use is Use.NONE and kind.beside_any:
                     yield UnusedFile(name, kind.what)
-        if self.capture.layout is Layout.TEXT:
-            for template, what in UNUSED_OF_MINDSPORE.items():
-                file = held_file(self.capture.content, template.format(self.capture.device))
-                if file is not None:
-                    yield UnusedFile(file.name, what)
-            unnumbered = self.capture.content / UNNUMBERED
-            if unnumbered.is_dir() and len(text_ids(self.capture.content)) > 1:
-                what = "tasks of communication, whose rank the directory does not tell"
-                yield UnusedFile(unnumbered.name, what)
+        yield from self.capture.format.unused(self.capture)

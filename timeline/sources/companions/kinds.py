@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from timeline.sources.common.counter_tables import OPERATOR_MEMORY, csv_tables
 
-__all__ = ["UNUSED_OF_MINDSPORE", "UNUSED_TABLES", "CompanionKind", "Use", "kind_of", "kinds_for"]
+__all__ = ["UNUSED_TABLES", "CompanionKind", "Use", "kind_of", "kinds_for"]
 
 
 class Use(enum.Enum):
@@ -108,26 +108,6 @@ UNUSED_TABLES = {
     "PYTORCH_CALLCHAINS": "call stacks of host operators",
 }
 """Tables of a profile database that are not used."""
-UNUSED_OF_MINDSPORE = {
-    "hccl_raw_{}.csv": "sums of communication by step, without times",
-    "aicore_intermediate_{}_type.csv": "sums of operators by type",
-    "aicore_intermediate_{}_detail.csv": "mean times of operators",
-    "output_op_compute_time_{}.txt": "mean times of operators",
-    "output_op_compute_time_detail_{}.txt": "mean times of operators",
-    "output_format_data_hwts_{}.txt": "the log of the device, decoded",
-    "flops_{}.txt": "floating-point operations of operators",
-    "flops_summary_{}.json": "floating-point operations of all operators",
-    "dynamic_shape_info_{}.json": "shapes of operators by step",
-    "step_trace_point_info_{}.json": "the operators at which steps are marked",
-    "minddata_aicpu_{}.txt": "operators of the data pipeline on AI CPU",
-    "minddata_pipeline_raw_{}.csv": "queues of the data pipeline",
-    "minddata_pipeline_summary_{}.json": "sums of the data pipeline",
-    "output_data_preprocess_aicpu_{}.txt": "operators of the data pipeline on AI CPU",
-    "parallel_strategy_{}.json": "how operators are split over ranks",
-    "pynative_op_intermediate_{}_type.csv": "sums of host operators",
-}
-"""Files of MindSpore by the id in their names that are not used."""
-
 _KINDS = (
     *(
         CompanionKind(table.table, "csv", f"samples of {table.group}", Use.COUNTERS)

@@ -1,4 +1,4 @@
-"""Turns a zip or tar archive into its members, in the order in which they are read."""
+"""The members of a zip or tar archive, in the order in which they are read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import IO, BinaryIO
 from timeline.errors import SourceError
 from timeline.sources.files.opened import unpacked
 
-__all__ = ["BLOCK_BYTES", "READ_AHEAD_BYTES", "Member", "MemberKind", "members_of"]
+__all__ = ["BLOCK_BYTES", "READ_AHEAD_BYTES", "Member", "MemberKind", "read_members"]
 
 BLOCK_BYTES = 1 << 20
 TAR_BLOCK_BYTES = 512
@@ -81,12 +81,15 @@ class Member:
         Raises:
             SourceError: it is damaged, encrypted, or packed in a way that is not known.
         """
-        with _told(self.archive, self._file, f"member {self.name!r} "), self._open() as content:
+        with (
+            _damage_told(self.archive, self._file, f"member {self.name!r} "),
+            self._open() as content,
+        ):
             while block := content.read(BLOCK_BYTES):
                 yield block
 
 
-def members_of(file: BinaryIO, archive: Path, read: Callable[[int], None]) -> Iterator[Member]:
+def read_members(file: BinaryIO, archive: Path, read: Callable[[int], None]) -> Iterator[Member]:
     """The members of an open archive.
 
     read: is told how many bytes of a tar are read, those of members that nobody asks for too.
@@ -102,8 +105,8 @@ def members_of(file: BinaryIO, archive: Path, read: Callable[[int], None]) -> It
 
 
 @contextmanager
-def _told(archive: Path, file: BinaryIO, what: str = "") -> Iterator[None]:
-    """Tell what is wrong with an archive, and the byte at which reading it stopped."""
+def _damage_told(archive: Path, file: BinaryIO, what: str = "") -> Iterator[None]:
+    """What is wrong with an archive is told with the byte at which reading it stopped."""
     try:
         yield
     except _DAMAGE as error:
@@ -123,7 +126,7 @@ def _damaged(archive: Path, file: BinaryIO, what: str, error: Exception) -> Sour
 
 
 def _of_zip(file: BinaryIO, archive: Path) -> Iterator[Member]:
-    with _told(archive, file), _zip_file(file, archive) as zipped:
+    with _damage_told(archive, file), _zip_file(file, archive) as zipped:
         file.seek(0)  # who watches sees how far it is; zipfile goes where it has to
         for info in zipped.infolist():
             if not info.filename:
@@ -186,7 +189,7 @@ def _kind_in_zip(info: zipfile.ZipInfo) -> MemberKind:
 def _of_tar(file: BinaryIO, archive: Path, read: Callable[[int], None]) -> Iterator[Member]:
     content = _Counted(unpacked(file, archive), read)
     with (
-        _told(archive, file),
+        _damage_told(archive, file),
         tarfile.open(fileobj=content, mode="r|", bufsize=READ_AHEAD_BYTES, tarinfo=_Header) as tar,
     ):
         while (header := tar.next()) is not None:
@@ -237,12 +240,12 @@ class _Header(tarfile.TarInfo):
 
 
 class _Counted(io.BufferedIOBase):
-    """Content, and who is told how much of it was read."""
+    """Content that tells how much of it is read."""
 
     def __init__(self, content: BinaryIO, read: Callable[[int], None]) -> None:
-        self._content, self._told = content, read
+        self._content, self._progressed = content, read
 
     def read(self, size: int | None = -1, /) -> bytes:
         block = self._content.read(-1 if size is None else size)
-        self._told(len(block))
+        self._progressed(len(block))
         return block

@@ -1,4 +1,4 @@
-"""Turns the names of an archive's members into places below one directory, or refuses them."""
+"""Names of archives and of their members, and which of those are refused."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from timeline.errors import SourceError
 
-__all__ = ["Places", "archive_stem", "is_archive", "is_wanted"]
+__all__ = ["MemberPaths", "archive_stem", "is_archive", "is_wanted"]
 
 ARCHIVE_SUFFIXES = (
     ".zip",
@@ -29,7 +29,7 @@ _WANTED = re.compile(
     r"|(?:start|end)_info(?:\..+)?"
     r"|.+\.slice_\d+"
 )
-_OF_THE_FINDER = "__MACOSX"
+_MACOS = "__MACOSX"
 """What macOS adds to archives: a second tree with a shadow of each file."""
 _DRIVE = re.compile(r"[A-Za-z]:")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -42,7 +42,7 @@ def is_archive(name: str) -> bool:
 
 
 def archive_stem(name: str) -> str:
-    """The name without the suffix of an archive: that of the directory which it is of."""
+    """The name of an archive without its suffix, as the directory that was packed is called."""
     found = [suffix for suffix in ARCHIVE_SUFFIXES if name.lower().endswith(suffix)]
     return name[: len(name) - max(map(len, found), default=0)] or "archive"
 
@@ -52,8 +52,8 @@ def is_wanted(name: str) -> bool:
     return _WANTED.fullmatch(name.removesuffix(".gz")) is not None
 
 
-class Places:
-    """Where the members of one archive go; no two to the same place, on any file system."""
+class MemberPaths:
+    """The paths of the members of one archive, no two the same on any file system."""
 
     def __init__(self, archive: Path) -> None:
         self._archive = archive
@@ -74,12 +74,12 @@ class Places:
             raise self._refused(name, "has control characters in its name.")
         if len(parts) > MOST_PARTS:
             raise self._refused(name, f"lies more than {MOST_PARTS} directories deep.")
-        if parts and (parts[0] == _OF_THE_FINDER or parts[-1].startswith("._")):
+        if parts and (parts[0] == _MACOS or parts[-1].startswith("._")):
             return ()
         return parts
 
     def take(self, parts: tuple[str, ...], *, file: bool) -> None:
-        """Take the place of a file or directory.
+        """Take the path of a file or directory, once for a file.
 
         Raises:
             SourceError: it is taken, or cannot be told from another one on every file system.

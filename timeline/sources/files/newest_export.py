@@ -1,4 +1,4 @@
-"""Turns the names of what msprof exported into the files of the newest export."""
+"""Which of the files that msprof exported are those of the newest export."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ _STAMP = re.compile(r"_(\d{14})$")
 
 
 def newest_export(output: Path, kind: str, suffix: str) -> tuple[Path, ...]:
-    """The files of a kind from the newest export in a directory, see `newest_of`.
+    """The files of a kind from the newest export in a directory, its slices in their order.
+
+    A kind is what stands before the stamp in a name, and the suffix what stands behind the point.
 
     Raises:
         SourceError: the directory cannot be read.

@@ -1,4 +1,4 @@
-"""Turns a file, compressed or not, into a stream of what it holds."""
+"""Files as streams of what they hold, compressed or not, and names without compression."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _xz(file: BinaryIO) -> _Unpacker:
     return LZMAFile(file), (LZMAError,)
 
 
-_FORMATS: tuple[tuple[re.Pattern[bytes], Callable[[BinaryIO], _Unpacker]], ...] = (
+_COMPRESSIONS: tuple[tuple[re.Pattern[bytes], Callable[[BinaryIO], _Unpacker]], ...] = (
     (re.compile(rb"\x1f\x8b"), _gzip),
     (re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)"), _bzip2),
     (re.compile(rb"\xfd7zXZ\0"), _xz),
@@ -113,7 +113,7 @@ def readable(path: Path) -> Iterator[None]:
 
 @contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
-    """The same for a `with` block, in which every failure of the file is a SourceError.
+    """A file open for reading in a `with` block; what is compressed is read as what it was before.
 
     Raises:
         SourceError: now or while it is read: it cannot be, or its compressed content is damaged.
@@ -128,7 +128,7 @@ def last_bytes(path: Path, count: int) -> bytes:
     Compressed content is unpacked from its beginning for them, in little memory.
 
     Raises:
-        SourceError: as `opened` does.
+        SourceError: it cannot be read, or its compressed content is damaged.
     """
     with opened(path) as file:
         if file.seekable():
@@ -144,34 +144,41 @@ def whole_text(path: Path) -> bytes:
     """All of what a small file holds, without its byte order mark.
 
     Raises:
-        SourceError: as `opened` does.
+        SourceError: it cannot be read, or its compressed content is damaged.
     """
     with opened(path) as file:
         return file.read().removeprefix(UTF8_MARK)
 
 
 def unpacked(file: BinaryIO, path: Path) -> BinaryIO:
-    """What an open file holds, see `open_binary`; closing it closes the file."""
+    """What an open file holds, as a stream; closing it closes the file.
+
+    Of what is not compressed that is the file itself.
+
+    Raises:
+        SourceError: now, this Python cannot unpack it; while reading, compressed content is
+            damaged or ends early.
+    """
     first = file.read(MAGIC_BYTES)
     file.seek(0)
-    for begin, unpacker in _FORMATS:
+    for begin, unpacker in _COMPRESSIONS:
         if begin.match(first):
             try:
-                return _AsFarAsWhole(_Content(path, file, *unpacker(file)), BLOCK_BYTES)
+                return _WholeBlocks(_Content(path, file, *unpacker(file)), BLOCK_BYTES)
             except ImportError as error:
                 file.close()
                 raise SourceError(path, f"cannot be unpacked by this Python: {error}.") from error
     return file
 
 
-class _AsFarAsWhole(io.BufferedReader):
-    """Gives a reader of blocks all that comes before a defect, and then the defect."""
+class _WholeBlocks(io.BufferedReader):
+    """Gives a reader of blocks all that comes before damage, and then raises it."""
 
-    _defect: SourceError | None = None
+    _damage_found: SourceError | None = None
 
     def read(self, size: int | None = -1, /) -> bytes:
-        if self._defect is not None:
-            raise self._defect
+        if self._damage_found is not None:
+            raise self._damage_found
         if size is None or size < 0:
             return super().read(size)
         parts, left = list[bytes](), size
@@ -182,12 +189,12 @@ class _AsFarAsWhole(io.BufferedReader):
         except SourceError as error:
             if not parts:
                 raise
-            self._defect = error
+            self._damage_found = error
         return b"".join(parts)
 
 
 class _Content(io.RawIOBase):
-    """Compressed content, whose defects are told with the byte of the file."""
+    """Compressed content, whose damage is told with the byte of the file."""
 
     def __init__(
         self,
@@ -265,5 +272,5 @@ def held_file(directory: Path, name: str) -> Path | None:
     """
     # Asked for some twenty names of every rank, most of which are not there: no paths for those.
     plain = os.path.join(directory, name)  # noqa: PTH118
-    there = [Path(own) for own in (plain, plain + _PACKED) if os.path.lexists(own)]
+    there = [Path(name) for name in (plain, plain + _PACKED) if os.path.lexists(name)]
     return next((path for path in there if path.is_file()), there[0] if there else None)

@@ -1,4 +1,4 @@
-"""Turns what is packed into files that a reader may want, in a directory made for them."""
+"""Unpacks archives and compressed files, as far as a reader may want what they hold."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from timeline.sources.files.archives import (
     READ_AHEAD_BYTES,
     Member,
     MemberKind,
-    members_of,
+    read_members,
 )
-from timeline.sources.files.member_names import Places, is_archive, is_wanted
+from timeline.sources.files.member_names import MemberPaths, is_archive, is_wanted
 from timeline.sources.files.opened import open_file, unpacked
 from timeline.units import spell_bytes
 
-__all__ = ["Budget", "Report", "budget_for", "unpack", "unpack_file"]
+__all__ = ["Report", "UnpackLimit", "limit_for", "unpack", "unpack_file"]
 
 Report = Callable[[str, int, int], None]
 """Told what is being done, and how much of how much is done."""
@@ -39,17 +39,17 @@ _data_filter: Callable[[tarfile.TarInfo, str], object] | None = getattr(
 
 
 @dataclass
-class Budget:
+class UnpackLimit:
     """How much an archive may become.
 
-    most_bytes: of content, read or written. free_bytes: of content that is written, in `place`.
+    most_bytes: of content, read or written. free_bytes: of content that is written, in `directory`.
     member: the one that is being unpacked.
     """
 
     archive: Path
     most_bytes: int
     free_bytes: int
-    place: Path
+    directory: Path
     read_bytes: int = field(default=0, init=False)
     written_bytes: int = field(default=0, init=False)
     member: str = field(default="", init=False)
@@ -89,30 +89,30 @@ class Budget:
                 do="If you trust it, unpack it yourself and pass the directory.",
             )
         if self.written_bytes + more_bytes > self.free_bytes:
-            raise self.no_room()
+            raise self.too_large()
 
-    def no_room(self) -> SourceError:
-        """The error that there is no place to write to."""
+    def too_large(self) -> SourceError:
+        """The error that it does not fit into the directory."""
         return SourceError(
             self.archive,
-            f"does not fit into {self.place} at member {self.member!r}: "
+            f"does not fit into {self.directory} at member {self.member!r}: "
             f"{spell_bytes(max(0, self.free_bytes))} may be written there.",
             do="Name a larger directory in TMPDIR, or unpack it yourself and pass the directory.",
         )
 
 
-def budget_for(archive: Path, place: Path) -> Budget:
-    """How much an archive may become: a multiple of its size, and what is free in a place."""
-    free_bytes = shutil.disk_usage(place).free
-    return Budget(
+def limit_for(archive: Path, directory: Path) -> UnpackLimit:
+    """How much an archive may become: a multiple of its size, and what is free in a directory."""
+    free_bytes = shutil.disk_usage(directory).free
+    return UnpackLimit(
         archive,
         max(ALWAYS_ALLOWED_BYTES, MOST_TIMES_LARGER * archive.stat().st_size),
         free_bytes - min(LEFT_FREE_BYTES, free_bytes // 8),
-        place,
+        directory,
     )
 
 
-def unpack(archive: Path, directory: Path, budget: Budget, report: Report) -> tuple[str, ...]:
+def unpack(archive: Path, directory: Path, limit: UnpackLimit, report: Report) -> tuple[str, ...]:
     """Unpack the files that a reader may want, and all directories; also notes on what is not.
 
     Links, devices and archives inside are noted and left; other files are no part of a profile
@@ -124,10 +124,10 @@ def unpack(archive: Path, directory: Path, budget: Budget, report: Report) -> tu
     Raises:
         SourceError: the archive is damaged, dangerous or too large.
     """
-    made = _Unpacked(archive, directory, budget)
-    with _unpacking(archive, budget, report) as (file, progressed):
+    made = _Unpacked(archive, directory, limit)
+    with _unpacking(archive, limit, report) as (file, progressed):
         directory.mkdir(parents=True)
-        for count, member in enumerate(members_of(file, archive, budget.read)):
+        for count, member in enumerate(read_members(file, archive, limit.read)):
             if count == MOST_MEMBERS:
                 raise SourceError(
                     archive,
@@ -138,7 +138,7 @@ def unpack(archive: Path, directory: Path, budget: Budget, report: Report) -> tu
     return made.notes()
 
 
-def unpack_file(packed: Path, target: Path, budget: Budget, report: Report) -> None:
+def unpack_file(packed: Path, target: Path, limit: UnpackLimit, report: Report) -> None:
     """Unpack a file that is compressed alone.
 
     Args:
@@ -147,20 +147,20 @@ def unpack_file(packed: Path, target: Path, budget: Budget, report: Report) -> N
     Raises:
         SourceError: it is damaged or too large.
     """
-    budget.member = target.name
-    with _unpacking(packed, budget, report) as (file, progressed):
+    limit.member = target.name
+    with _unpacking(packed, limit, report) as (file, progressed):
         target.parent.mkdir(parents=True)
         content = unpacked(file, packed)
         with target.open("xb") as made:
             while block := content.read(BLOCK_BYTES):
-                budget.write(len(block))
+                limit.write(len(block))
                 made.write(block)
                 progressed()
 
 
 @contextmanager
 def _unpacking(
-    packed: Path, budget: Budget, report: Report
+    packed: Path, limit: UnpackLimit, report: Report
 ) -> Iterator[tuple[BinaryIO, Callable[[], None]]]:
     """What is packed as an open file, and what tells how far it is read."""
     try:
@@ -169,8 +169,8 @@ def _unpacking(
             yield file, lambda: report(f"Unpacking {packed.name}", file.tell(), whole_bytes)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise budget.no_room() from error
-        at = f" at member {budget.member!r}" if budget.member else ""
+            raise limit.too_large() from error
+        at = f" at member {limit.member!r}" if limit.member else ""
         raise SourceError.of_system(
             packed,
             f"cannot be unpacked{at}",
@@ -182,9 +182,9 @@ def _unpacking(
 class _Unpacked:
     """What is unpacked of an archive so far, and what is left in it."""
 
-    def __init__(self, archive: Path, directory: Path, budget: Budget) -> None:
-        self._archive, self._directory, self._budget = archive, directory, budget
-        self._places = Places(archive)
+    def __init__(self, archive: Path, directory: Path, limit: UnpackLimit) -> None:
+        self._archive, self._directory, self._limit = archive, directory, limit
+        self._paths = MemberPaths(archive)
         self._made: set[tuple[str, ...]] = set()
         self._links = list[str]()
         self._archives = list[str]()
@@ -192,8 +192,8 @@ class _Unpacked:
     def add(self, member: Member, progressed: Callable[[], None]) -> None:
         """Unpack a member, or know why not; directories are made for files that are skipped too."""
         progressed()
-        self._budget.member = member.name
-        parts = self._places.parts(member.name)
+        self._limit.member = member.name
+        parts = self._paths.parts(member.name)
         if not parts:
             return
         if member.kind is MemberKind.OTHER:
@@ -202,14 +202,14 @@ class _Unpacked:
         is_file = member.kind is MemberKind.FILE
         self._make(parts[:-1] if is_file else parts)
         if is_file and is_wanted(parts[-1]):
-            self._places.take(parts, file=True)
+            self._paths.take(parts, file=True)
             self._write(member, parts, progressed)
         elif is_file and is_archive(parts[-1]):
             self._archives.append(member.name)
 
     def _make(self, parts: tuple[str, ...]) -> None:
         if parts not in self._made:
-            self._places.take(parts, file=False)
+            self._paths.take(parts, file=False)
             self._directory.joinpath(*parts).mkdir(parents=True, exist_ok=True)
             self._made.add(parts)
 
@@ -217,10 +217,10 @@ class _Unpacked:
         self, member: Member, parts: tuple[str, ...], progressed: Callable[[], None]
     ) -> None:
         _check(member, self._directory)
-        self._budget.begin(member)
+        self._limit.begin(member)
         with self._directory.joinpath(*parts).open("xb") as file:
             for block in member.blocks():
-                self._budget.write(len(block))
+                self._limit.write(len(block))
                 file.write(block)
                 progressed()
 

@@ -1,4 +1,9 @@
-"""Turns a path into one source per rank of the newest run that lies there."""
+"""From a path to one source per rank of the newest run that lies there.
+
+Captures are found and recognised (captures), say who they are (`claims_of`), lose those that are
+copies of others (choose_copies), are grouped into runs by their times (times, runs), and of the
+newest run get their ranks (ranks). What is packed is unpacked around all that (packed).
+"""
 
 from __future__ import annotations
 
@@ -6,16 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from timeline.errors import SourceError, UsageError, did_you_mean
-from timeline.sources.common.identity import Claim, Root, claims_of
+from timeline.errors import NoProfileError, SourceError, UsageError, did_you_mean
+from timeline.sources import formats
+from timeline.sources.capture import Capture, Claim, Evidence, Kind, Root
 from timeline.sources.companions.companions import with_companions
 from timeline.sources.files.opened import plain_database
-from timeline.sources.finding.captures import find_captures
-from timeline.sources.finding.copies import without_twins
-from timeline.sources.finding.found_runs import FoundRun, found_runs, note_of_runs
-from timeline.sources.finding.settled_ranks import Settled, settled
-from timeline.sources.formats import nothing_in, source_of
-from timeline.sources.source import Capture, Layout, Source
+from timeline.sources.finding.captures import EmptyOutput, find_captures
+from timeline.sources.finding.choose_copies import choose_among_copies
+from timeline.sources.finding.ranks import SettledRanks, settle_ranks
+from timeline.sources.finding.runs import FoundRun, group_into_runs, note_of_runs
+from timeline.sources.source import PROF, Source
 
 __all__ = ["EXPORT", "Discovered", "Finding", "Unclear", "discover"]
 
@@ -67,7 +72,7 @@ def discover(
     *,
     finding: Finding = EXPORT,
     above: tuple[Path, ...] | None = None,
-    unpacked: Callable[[Path], Path] | None = None,
+    unpack: Callable[[Path], Path] | None = None,
 ) -> Discovered:
     """Find the profile of every rank of the newest run at, below or around a path.
 
@@ -76,61 +81,68 @@ def discover(
         assigned: rank by directory, as given with --assign-rank.
         finding: what else is asked for.
         above: the directories above the path, where it is a copy that lies elsewhere.
-        unpacked: unpacks a compressed database and tells where to.
+        unpack: unpacks a compressed database and tells where to.
 
     Raises:
         NoProfileError: there is none.
         RankIdentityError: ranks are contradicted, taken twice, or told by some captures only.
         UsageError: an assigned directory is not among the captures.
     """
-    return _Search(Root(path, above), finding, unpacked).found(assigned or {})
+    return _Search(Root(path, above), finding, unpack).discovered(assigned or {})
 
 
 class _Search:
     """One search for captures; notes gather on the way."""
 
-    def __init__(
-        self, root: Root, finding: Finding, unpacked: Callable[[Path], Path] | None
-    ) -> None:
-        self._root, self._finding, self._unpacked = root, finding, unpacked
+    def __init__(self, root: Root, finding: Finding, unpack: Callable[[Path], Path] | None) -> None:
+        self._root, self._finding, self._unpack = root, finding, unpack
         self._notes: list[str] = []
         self._unclear: list[Unclear] = []
         self._unassigned: frozenset[str] = frozenset()
 
-    def found(self, assigned: Mapping[str, int]) -> Discovered:
+    def discovered(self, assigned: Mapping[str, int]) -> Discovered:
         """All that was found."""
-        claims = self._assigned(self._claims(), assigned)
-        claims, notes = without_twins(claims)
+        claims = self._with_assigned_ranks(self._claims(self._captures()), assigned)
+        claims, notes = choose_among_copies(claims)
         self._notes += notes
-        runs = found_runs(claims, with_times=self._finding.lists_all)
+        runs = group_into_runs(claims, with_times=self._finding.lists_all)
         if not runs:
             return Discovered((), tuple(self._notes), (), tuple(self._unclear), self._unassigned)
-        newest = settled(runs[-1].claims, self._root.path)
+        newest = settle_ranks(runs[-1].claims, self._root.path)
         self._check(newest)
         if not self._finding.lists_all:
             self._notes += note_of_runs(runs, self._root.path)
         if newest.note:
             self._notes.append(newest.note)
         return Discovered(
-            tuple(_source(claim, rank) for rank, claim in sorted(newest.ranks.items())),
+            tuple(_open(claim, rank) for rank, claim in sorted(newest.ranks.items())),
             tuple(self._notes),
             tuple(runs),
             tuple(self._unclear),
             self._unassigned,
         )
 
-    def _claims(self) -> list[Claim]:
+    def _captures(self) -> Sequence[Capture]:
+        """The captures; outputs of profilers that hold nothing are noted, and alone are errors."""
         may_fail = self._finding.keep_going or self._finding.lists_all
         unreadable: list[SourceError] | None = [] if may_fail else None
-        remarks: list[str] = []
-        captures = find_captures(self._root.path, unreadable, remarks)
-        self._notes += remarks
+        found = find_captures(self._root.path, unreadable)
+        self._notes += found.remarks
         self._notes += [f"left out: {error}" for error in unreadable or ()]
-        captures = self._without_empty(captures)
+        if not found.captures:
+            raise _nothing_in(found.empty[0])
+        self._notes += [
+            f"{empty.directory.name} holds nothing that can be read in {empty.output.name}."
+            for empty in found.empty
+        ]
+        return found.captures
+
+    def _claims(self, captures: Sequence[Capture]) -> list[Claim]:
+        """Who the captures are; those that cannot be identified are left out, where they may."""
         claims: list[Claim] = []
         for capture in captures:
             try:
-                claims += claims_of(self._plain(capture), self._root)
+                claims += claims_of(self._unpacked_capture(capture), self._root)
             except SourceError as error:
                 if self._finding.lists_all:
                     self._unclear.append(Unclear(capture.directory, str(error)))
@@ -140,27 +152,15 @@ class _Search:
                     self._notes.append(f"{capture.directory.name} is left out: {error}")
         return claims
 
-    def _without_empty(self, captures: list[Capture]) -> list[Capture]:
-        """Pass over the outputs of profilers that hold nothing; alone they are errors."""
-        kept = [capture for capture in captures if capture.layout is not Layout.EMPTY]
-        empty = [capture for capture in captures if capture.layout is Layout.EMPTY]
-        if empty and not kept:
-            raise nothing_in(empty[0])
-        self._notes += [
-            f"{own.directory.name} holds nothing that can be read in {own.content.name}."
-            for own in empty
-        ]
-        return kept
-
-    def _plain(self, capture: Capture) -> Capture:
+    def _unpacked_capture(self, capture: Capture) -> Capture:
         is_packed = plain_database(capture.content.name) != capture.content.name
-        if capture.layout is not Layout.DATABASE or not is_packed:
+        if not capture.format.packed or not is_packed:
             return capture
-        if self._unpacked is None:
+        if self._unpack is None:
             raise SourceError(capture.content, "is compressed.", do="Unpack it first.")
-        return replace(capture, unpacked=self._unpacked(capture.content))
+        return replace(capture, unpacked=self._unpack(capture.content))
 
-    def _assigned(self, claims: list[Claim], assigned: Mapping[str, int]) -> list[Claim]:
+    def _with_assigned_ranks(self, claims: list[Claim], assigned: Mapping[str, int]) -> list[Claim]:
         """The claims with the ranks that they are given.
 
         A name that fits several captures is that of each, if they are of different runs.
@@ -174,21 +174,10 @@ class _Search:
                 self._unassigned |= {name}
             for at in hits:
                 made[at] = claims[at].assigned(rank)
-            self._check_one_of_a_run(name, rank, [claims[at] for at in hits])
+            _check_one_of_a_run(name, rank, [claims[at] for at in hits])
         return made
 
-    def _check_one_of_a_run(self, name: str, rank: int, hits: Sequence[Claim]) -> None:
-        for run in found_runs(hits) if len(hits) > 1 else ():
-            if len(run.claims) > 1:
-                own_names = {own.name for own in run.claims}
-                is_enough = len(own_names) == len(run.claims) and name not in own_names
-                names = ", ".join(own.name if is_enough else own.path for own in run.claims)
-                raise UsageError(
-                    f"--assign-rank {name}={rank} fits several captures of one run: {names}.",
-                    do="Write one of these instead, for each that has no rank.",
-                )
-
-    def _check(self, found: Settled) -> None:
+    def _check(self, found: SettledRanks) -> None:
         """Raise what is wrong with the newest run, or tell it in some other way."""
         if self._finding.lists_all:
             self._unclear += [Unclear(path, said) for path, said in found.problems]
@@ -200,6 +189,44 @@ class _Search:
         self._notes += [f"{path.name} is left out: {said}" for path, said in found.problems]
 
 
+def claims_of(capture: Capture, root: Root) -> list[Claim]:
+    """Who a capture says it is, a claim for each device in it.
+
+    Where neither its files nor its names tell a rank, the text that a framework made of it and
+    left beside it may.
+
+    Raises:
+        SourceError: a file that tells it cannot be read.
+    """
+    claims = capture.format.identify(capture, root)
+    if len(claims) > 1 or claims[0].evidence or capture.format.lies_beside:
+        return claims
+    return [replace(claims[0], evidence=_evidence_beside(capture))]
+
+
+def _evidence_beside(capture: Capture) -> tuple[Evidence, ...]:
+    """The id of text beside a session of msprof, if there is but one of each."""
+    parent = capture.directory.parent
+    sessions = sum(1 for path in parent.glob(f"{PROF}*") if path.is_dir())
+    if sessions != 1:
+        return ()
+    texts = [known for known in formats.FORMATS if known.kind is Kind.TEXT]
+    ids = {number for text in texts if text.ids is not None for number in text.ids(parent)}
+    return (Evidence(ids.pop(), "the text files beside it"),) if len(ids) == 1 else ()
+
+
+def _check_one_of_a_run(name: str, rank: int, hits: Sequence[Claim]) -> None:
+    for run in group_into_runs(hits) if len(hits) > 1 else ():
+        if len(run.claims) > 1:
+            known = {claim.name for claim in run.claims}
+            is_enough = len(known) == len(run.claims) and name not in known
+            names = ", ".join(claim.name if is_enough else claim.path for claim in run.claims)
+            raise UsageError(
+                f"--assign-rank {name}={rank} fits several captures of one run: {names}.",
+                do="Write one of these instead, for each that has no rank.",
+            )
+
+
 def _not_there(name: str, rank: int, claims: Sequence[Claim], path: Path) -> UsageError:
     known = sorted({claim.capture.directory.name for claim in claims})
     return UsageError(
@@ -209,6 +236,15 @@ def _not_there(name: str, rank: int, claims: Sequence[Claim], path: Path) -> Usa
     )
 
 
-def _source(claim: Claim, rank: int) -> Source:
-    own = source_of(claim.capture, claim.identity(rank), claim.clock, claim.several)
-    return with_companions(own, claim.capture, claim.several)
+def _nothing_in(empty: EmptyOutput) -> NoProfileError:
+    """The error of a capture whose output holds nothing that is read."""
+    return NoProfileError(
+        empty.directory,
+        f"holds nothing that can be read in {empty.output.name}.",
+        do="Parse the profile again, or copy all of it.",
+    )
+
+
+def _open(claim: Claim, rank: int) -> Source:
+    source = claim.capture.format.open(claim, rank)
+    return with_companions(source, claim.capture, claim.several)

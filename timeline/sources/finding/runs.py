@@ -1,17 +1,211 @@
-"""Turns who was captured when into runs: the captures that belong together, oldest run first."""
+"""Runs: the captures that belong together, each run with its time and what opens it."""
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from pathlib import Path
 
-__all__ = ["LONGEST_NS", "SAME_RUN_NS", "Session", "are_certain", "runs_of"]
+from timeline.errors import spell_ids
+from timeline.sources.capture import NO_EXTENT, Claim, Extent
+from timeline.sources.finding.times import named_time, read_time, recorded_time
+
+__all__ = [
+    "LONGEST_NS",
+    "SAME_RUN_NS",
+    "FoundRun",
+    "Session",
+    "are_certain",
+    "group_into_runs",
+    "group_sessions",
+    "note_of_runs",
+]
 
 SAME_RUN_NS = 60 * 10**9
 """Captures of different devices whose starts are closer than this belong to one run."""
 LONGEST_NS = 3_600 * 10**9
 """No capture lasts as long: what starts further apart does not overlap."""
+MOST_PASSED = 3
+"""So many older runs are named in the note on them; --list names all."""
+
+
+@dataclass(frozen=True)
+class FoundRun:
+    """The captures of one run.
+
+    ranks: ascending; where no capture tells its rank, their numbers from 0. sources: where they
+    lie. start_ns and end_ns: wall time, None where not known. when: its start for people. path:
+    what opens this run and no other, None where there is no such path.
+    """
+
+    ranks: tuple[int, ...]
+    sources: tuple[Path, ...]
+    start_ns: int | None
+    end_ns: int | None
+    when: str
+    path: Path | None
+    claims: tuple[Claim, ...] = ()
+
+    def renamed(self, name: Callable[[str], str]) -> FoundRun:
+        """The run under the names that people know, which `name` tells of a path."""
+        return replace(
+            self,
+            sources=tuple(Path(name(str(source))) for source in self.sources),
+            path=None if self.path is None else Path(name(str(self.path))),
+        )
+
+    def spelled(self) -> str:
+        """Its time and ranks for people."""
+        noun = "rank" if len(self.ranks) == 1 else "ranks"
+        return f"{self.when}, {noun} {spell_ids(self.ranks)}"
+
+
+def group_into_runs(claims: Sequence[Claim], *, with_times: bool = False) -> list[FoundRun]:
+    """The runs that captures are of, oldest first.
+
+    Names tell when they were taken, then files, and what they recorded only where that leaves it
+    open which belong together.
+
+    with_times: whether files are asked for start and end where names tell runs apart, too.
+    """
+    if not claims:
+        return []
+    groups, extents = _grouped(claims)
+    if extents == _named(claims):
+        # Names tell the order, and not the wall time.
+        extents = [recorded_time(claim) if with_times else NO_EXTENT for claim in claims]
+    return [
+        _run([claims[at] for at in members], [extents[at] for at in members], claims)
+        for members in groups
+    ]
+
+
+def _grouped(claims: Sequence[Claim]) -> tuple[list[list[int]], list[Extent]]:
+    """The runs as numbers of claims, and the times that tell them apart."""
+    tried = list[tuple[list[list[int]], list[Extent]]]()
+    for extents in _ever_better_times(claims):
+        sessions = _sessions(claims, extents)
+        groups = group_sessions(sessions)
+        if are_certain(sessions, groups):
+            return groups, extents
+        tried.append((groups, extents))
+    timed = [one for one in tried if all(start is not None for start, _ in one[1])]
+    return (timed or tried)[-1]
+
+
+def _ever_better_times(claims: Sequence[Claim]) -> Iterator[list[Extent]]:
+    """When captures were taken, by what takes ever longer to ask."""
+    named = _named(claims)
+    if named is not None:
+        yield named
+    recorded = [recorded_time(claim) for claim in claims]
+    yield recorded
+    yield [
+        known if known[1] is not None else _better(known, read_time(claim))
+        for claim, known in zip(claims, recorded, strict=True)
+    ]
+
+
+def _named(claims: Sequence[Claim]) -> list[Extent] | None:
+    """The times in names, where all have one: some are in UTC and others are not."""
+    named = [named_time(claim) for claim in claims]
+    zones = {claim.capture.format.utc_names for claim in claims}
+    is_whole = len(zones) == 1 and all(start is not None for start, _ in named)
+    return named if is_whole else None
+
+
+def _better(known: Extent, read: Extent) -> Extent:
+    return known if read == NO_EXTENT else read
+
+
+def _sessions(claims: Sequence[Claim], extents: Sequence[Extent]) -> list[Session]:
+    return [
+        Session(
+            str(claim.capture.directory),
+            claim.rank,
+            claim.clock.host,
+            claim.device,
+            claim.worker,
+            start_ns,
+            end_ns,
+            claim.capture.format.hardware,
+        )
+        for claim, (start_ns, end_ns) in zip(claims, extents, strict=True)
+    ]
+
+
+def _run(members: Sequence[Claim], extents: Sequence[Extent], claims: Sequence[Claim]) -> FoundRun:
+    starts = [start for start, _ in extents if start is not None]
+    ends = [end for _, end in extents if end is not None]
+    start_ns = min(starts) if starts else None
+    end_ns = max(ends) if len(ends) == len(members) else None
+    told = sorted({claim.rank for claim in members if claim.rank is not None})
+    return FoundRun(
+        tuple(told) if told else tuple(range(len(members))),
+        tuple(dict.fromkeys(claim.capture.directory for claim in members)),
+        start_ns,
+        end_ns,
+        _when(members, start_ns),
+        _path(members, claims),
+        tuple(members),
+    )
+
+
+def _when(members: Sequence[Claim], start_ns: int | None) -> str:
+    """The start of a run: as names tell it, else in UTC."""
+    stamps = sorted(claim.taken for claim in members if claim.taken)
+    if stamps:
+        first = stamps[0]
+        date, time = (first[:4], first[4:6], first[6:8]), (first[8:10], first[10:12], first[12:14])
+        zone = " UTC" if members[0].capture.format.utc_names else ""
+        return f"{'-'.join(date)} {':'.join(time)}{zone}"
+    if start_ns is None:
+        return "time not known"
+    moment = datetime.fromtimestamp(start_ns // 10**9, timezone.utc)
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _path(members: Sequence[Claim], claims: Sequence[Claim]) -> Path | None:
+    """The nearest directory around a run, or its one capture, if no other run lies there."""
+    directories = {claim.capture.directory for claim in members}
+    around = Path(os.path.commonpath(directories))
+    ours = set(map(id, members))
+    others = [claim.capture.directory for claim in claims if id(claim) not in ours]
+    if any(other == around or around in other.parents for other in others):
+        return None
+    return around
+
+
+def note_of_runs(runs: Sequence[FoundRun], path: Path) -> list[str]:
+    """A note on the runs that are passed over, and how to read each; none for one run."""
+    if len(runs) < 2:
+        return []
+    older = runs[-2::-1]
+    said = [f"{run.spelled()}: {_how(run)}" for run in older[:MOST_PASSED]]
+    if len(older) > MOST_PASSED:
+        said.append(
+            f"{len(older) - MOST_PASSED} more: {shlex.join(['tlexport', str(path)])} --list"
+        )
+    return [
+        f"{len(runs)} runs lie in {path}; the newest is read ({runs[-1].spelled()}). "
+        f"Not read: {'; '.join(said)}."
+    ]
+
+
+def _how(run: FoundRun) -> str:
+    """What opens a run, or what to do so that something does."""
+    if run.path is not None:
+        return shlex.join(["tlexport", str(run.path)])
+    names = ", ".join(source.name for source in run.sources[:2])
+    more = f" and {len(run.sources) - 2} more" if len(run.sources) > 2 else ""
+    return f"put {names}{more} into a directory of their own"
+
+
+# -- who was captured when -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -31,7 +225,7 @@ class Session:
     end_ns: int | None = None
     hardware: str = ""
 
-    def places(self) -> Iterator[tuple[str, Hashable]]:
+    def captured(self) -> Iterator[tuple[str, Hashable]]:
         """What can be in one capture at a time only: a rank, a card of a host, a process."""
         if self.rank is not None:
             yield "rank", self.rank
@@ -41,27 +235,30 @@ class Session:
             yield "worker", self.worker
 
 
-def runs_of(sessions: Sequence[Session]) -> list[list[int]]:
-    """The places of the sessions of each run, ascending; runs by their latest start.
+def group_sessions(sessions: Sequence[Session]) -> list[list[int]]:
+    """The numbers of the sessions of each run, ascending; runs by their latest start.
 
     Sessions belong together where they overlap, or where they start within SAME_RUN_NS and are
     of different ranks, cards or processes. Two of one rank, card or process that do not overlap
     are of two runs, however close.
     """
-    timed = [(own.start_ns, at) for at, own in enumerate(sessions) if own.start_ns is not None]
-    timed.sort(key=lambda own: (own[0], sessions[own[1]].path, own[1]))
+    timed = [
+        (session.start_ns, session.path, at)
+        for at, session in enumerate(sessions)
+        if session.start_ns is not None
+    ]
     open_runs, runs = list[_Run](), list[_Run]()
-    for start_ns, at in timed:
-        own = sessions[at]
+    for start_ns, _, at in sorted(timed):
+        session = sessions[at]
         open_runs = [run for run in open_runs if run.may_go_on(start_ns)]
-        fitting = [run for run in _not_before(open_runs, own) if run.takes(own)]
+        fitting = [run for run in _not_before(open_runs, session) if run.takes(session)]
         overlapping = [run for run in fitting if start_ns < run.end_ns]
         chosen = (overlapping or fitting)[-1:]
         if not chosen:
             chosen = [_Run()]
             open_runs += chosen
             runs += chosen
-        chosen[0].add(at, own)
+        chosen[0].add(at, session)
     runs.sort(key=lambda run: run.latest_ns)
     return _with_timeless(sessions, [sorted(run.members) for run in runs])
 
@@ -73,14 +270,14 @@ def _with_timeless(sessions: Sequence[Session], runs: list[list[int]]) -> list[l
     a run of which nobody knows when it was: it comes first.
     """
     blocks: dict[str, list[int]] = defaultdict(list)
-    for at, own in enumerate(sessions):
-        if own.start_ns is None:
-            blocks[own.hardware].append(at)
+    for at, session in enumerate(sessions):
+        if session.start_ns is None:
+            blocks[session.hardware].append(at)
     newest = runs[-1] if runs else []
     for hardware, block in blocks.items():
         is_same = {sessions[at].hardware for at in newest} == {hardware}
-        taken = {place for at in newest for place in sessions[at].places()}
-        if is_same and not any(taken.intersection(sessions[at].places()) for at in block):
+        taken = {held for at in newest for held in sessions[at].captured()}
+        if is_same and not any(taken.intersection(sessions[at].captured()) for at in block):
             newest += block
             newest.sort()
         else:
@@ -95,12 +292,12 @@ def are_certain(sessions: Sequence[Session], runs: Sequence[Sequence[int]]) -> b
     ranks, and those that follow each other start hours apart, have the same ranks, or one lacks
     some of the other's and they start far apart.
     """
-    if len(sessions) < 2 or all(own.end_ns is not None for own in sessions):
+    if len(sessions) < 2 or all(one.end_ns is not None for one in sessions):
         return True
-    if any(own.start_ns is None for own in sessions):
+    if any(one.start_ns is None for one in sessions):
         return False
     ranks = [[sessions[at].rank for at in members] for members in runs]
-    if any(len(own) > 1 and (None in own or len(set(own)) < len(own)) for own in ranks):
+    if any(len(run) > 1 and (None in run or len(set(run)) < len(run)) for run in ranks):
         return False
     starts = [[sessions[at].start_ns or 0 for at in members] for members in runs]
     gaps = [min(starts[at + 1]) - max(starts[at]) for at in range(len(runs) - 1)]
@@ -123,7 +320,7 @@ class _Run:
 
     members: list[int] = field(default_factory=list)
     sessions: list[Session] = field(default_factory=list)
-    at_place: dict[tuple[str, Hashable], list[Session]] = field(
+    by_captured: dict[tuple[str, Hashable], list[Session]] = field(
         default_factory=lambda: defaultdict(list)
     )
     latest_ns: int = 0
@@ -133,8 +330,8 @@ class _Run:
         assert session.start_ns is not None
         self.members.append(at)
         self.sessions.append(session)
-        for place in session.places():
-            self.at_place[place].append(session)
+        for held in session.captured():
+            self.by_captured[held].append(session)
         self.latest_ns = session.start_ns
         self.end_ns = max(self.end_ns, _end_ns(session)) if self.members[1:] else _end_ns(session)
 
@@ -145,9 +342,9 @@ class _Run:
     def is_before(self, session: Session) -> bool:
         """Whether it holds an earlier turn of the same rank, card or process."""
         return any(
-            _are_successive(own, session)
-            for place in session.places()
-            for own in self.at_place.get(place, ())
+            _are_successive(earlier, session)
+            for held in session.captured()
+            for earlier in self.by_captured.get(held, ())
         )
 
     def takes(self, session: Session) -> bool:
@@ -156,11 +353,11 @@ class _Run:
         assert start_ns is not None
         if start_ns < self.end_ns or start_ns == self.latest_ns:
             return True
-        for own in reversed(self.sessions):
-            assert own.start_ns is not None
-            if start_ns - own.start_ns >= SAME_RUN_NS:
+        for earlier in reversed(self.sessions):
+            assert earlier.start_ns is not None
+            if start_ns - earlier.start_ns >= SAME_RUN_NS:
                 return False
-            if _are_different(own, session):
+            if _are_different(earlier, session):
                 return True
         return False
 
@@ -188,7 +385,7 @@ def _are_successive(before: Session, behind: Session) -> bool:
     assert behind.start_ns is not None
     if before.start_ns == behind.start_ns or behind.start_ns < _end_ns(before):
         return False
-    one, other = dict(before.places()), dict(behind.places())
+    one, other = dict(before.captured()), dict(behind.captured())
     shared = {kind for kind in one.keys() & other.keys() if one[kind] == other[kind]}
     if not shared:
         return False
@@ -203,5 +400,5 @@ def _are_successive(before: Session, behind: Session) -> bool:
 
 def _are_different(one: Session, other: Session) -> bool:
     """Whether two sessions are known to be of different ranks, cards or processes."""
-    places, others = dict(one.places()), dict(other.places())
-    return any(places[kind] != others[kind] for kind in places.keys() & others.keys())
+    ours, theirs = dict(one.captured()), dict(other.captured())
+    return any(ours[kind] != theirs[kind] for kind in ours.keys() & theirs.keys())

@@ -27,9 +27,10 @@ from timeline.sources.common.damage import left_out
 from timeline.sources.common.decimals import interval_ns
 from timeline.sources.decoders.trace_events import number, text
 from timeline.sources.files.opened import whole_text
+from timeline.sources.mindspore.format import UNNUMBERED
 from timeline.sources.mindspore.step_ticks import GROUP
 
-__all__ = ["UNNUMBERED", "HcclRuns", "find_hccl_files", "find_told", "read_hccl_files"]
+__all__ = ["HcclRuns", "find_hccl_files", "find_told", "read_hccl_files"]
 
 _HEXADECIMAL = re.compile(r"0[xX][0-9a-fA-F]{1,16}")
 _EMPTY = msgspec.Raw(b"")
@@ -48,7 +49,6 @@ class _File(msgspec.Struct):
 
 
 _decode = msgspec.json.Decoder(_File | list[_Event]).decode
-UNNUMBERED = "hccl_info"
 _SUFFIXES = (".json", ".trace")
 
 

@@ -21,11 +21,11 @@ from timeline.sources.common.damage import left_out
 from timeline.sources.common.decimals import moment_ns
 from timeline.sources.decoders.json_values import read_json
 from timeline.sources.files.opened import held_file, whole_text
-from timeline.sources.finding.captures import text_ids
 from timeline.sources.mindspore.assembly import RecordsBuilder
 from timeline.sources.mindspore.device_rows import read_aicpu_rows, read_device_rows
 from timeline.sources.mindspore.display import Display, names_its_rows, read_display
 from timeline.sources.mindspore.display_limit import CutOff, cut_off_by_limit
+from timeline.sources.mindspore.format import text_ids
 from timeline.sources.mindspore.hccl_files import find_hccl_files, read_hccl_files
 from timeline.sources.mindspore.step_ticks import StepTicks, read_step_ticks
 from timeline.sources.source import Clock, Identity, Wanted

@@ -14,7 +14,6 @@ from timeline.errors import SourceError
 from timeline.records.joining import join_records
 from timeline.records.tables import NO_ID, Records, StepParts, Steps
 from timeline.sources.common.damage import Damage
-from timeline.sources.common.identity import raw_error
 from timeline.sources.files.newest_export import newest_export
 from timeline.sources.files.opened import held_file, named_files, plain_name
 from timeline.sources.source import Clock, Identity, Wanted
@@ -25,7 +24,6 @@ from timeline.sources.trace_json.reader import TraceFiles, read_trace
 __all__ = [
     "GraphTimelineSource",
     "MindStudioSource",
-    "RawSource",
     "TraceViewSource",
     "distinct_parts",
     "distinct_steps",
@@ -168,28 +166,6 @@ class GraphTimelineSource:
         if not parts:
             raise SourceError(self.output, "holds no msprof_*.json file.")
         return _finish(join_records(parts), [], None)
-
-
-@dataclass(frozen=True)
-class RawSource:
-    """A capture that was never exported: it is known, but only msprof can read it."""
-
-    identity: Identity
-    clock: Clock
-    layout: str = "raw, not exported"
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """Nothing that can be read."""
-        return ()
-
-    def read(self, wanted: Wanted) -> Records:
-        """Say how to export the capture.
-
-        Raises:
-            SourceError: always.
-        """
-        raise raw_error(self.identity.directory)
 
 
 def _finish(

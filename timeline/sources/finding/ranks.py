@@ -1,4 +1,4 @@
-"""Turns the captures of one run into its ranks, or into what is wrong with them."""
+"""The ranks of the captures of one run, or what is wrong with those that tell none."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from timeline.errors import RankIdentityError, spell_ids
-from timeline.sources.common.identity import NOT_DISTRIBUTED, Claim
+from timeline.sources.capture import NOT_DISTRIBUTED, Claim
 
-__all__ = ["Settled", "settled"]
+__all__ = ["SettledRanks", "settle_ranks"]
 
 MOST_NAMED = 4
 """So many captures are named in one message."""
 
 
 @dataclass(frozen=True)
-class Settled:
+class SettledRanks:
     """The captures of a run by rank, and what is wrong with the others.
 
-    problems: by directory, what is wrong there. error: the same as one error. is_partial: whether
-    the ranks are right without those. note: what was assumed of captures without a rank.
+    problems: by directory, what is wrong there. error: all of that as one error. is_partial:
+    whether the ranks are right without those. note: what was assumed of captures without a rank.
     """
 
     ranks: Mapping[int, Claim]
@@ -32,7 +32,7 @@ class Settled:
     note: str = field(default="")
 
 
-def settled(claims: Sequence[Claim], path: Path) -> Settled:
+def settle_ranks(claims: Sequence[Claim], path: Path) -> SettledRanks:
     """The rank of each capture of a run.
 
     Captures of which none tells a rank are not distributed: they are numbered by host, device and
@@ -48,12 +48,12 @@ def settled(claims: Sequence[Claim], path: Path) -> Settled:
     if nameless := [claim for claim in claims if claim.rank is None]:
         return _half_told(claims, nameless, path)
     by_rank = _by_rank(claims)
-    if any(len(own) > 1 for own in by_rank.values()):
+    if any(len(same) > 1 for same in by_rank.values()):
         return _claimed_twice(by_rank, path)
-    return Settled({rank: own[0] for rank, own in by_rank.items()})
+    return SettledRanks({rank: same[0] for rank, same in by_rank.items()})
 
 
-def _numbered(claims: Sequence[Claim]) -> Settled:
+def _numbered(claims: Sequence[Claim]) -> SettledRanks:
     ordered = sorted(claims, key=_order)
     said = [f"{_short(claim)} is rank {rank}" for rank, claim in enumerate(ordered[:MOST_NAMED])]
     if len(ordered) > MOST_NAMED:
@@ -63,7 +63,7 @@ def _numbered(claims: Sequence[Claim]) -> Settled:
     note = f"{what} no rank ({NOT_DISTRIBUTED}), so they are numbered{by}: {', '.join(said)}."
     if len(ordered) == 1:
         note = f"{what} no rank ({NOT_DISTRIBUTED}): {said[0]}."
-    return Settled(dict(enumerate(ordered)), note=note)
+    return SettledRanks(dict(enumerate(ordered)), note=note)
 
 
 def _order(claim: Claim) -> tuple[str, int, str]:
@@ -71,24 +71,26 @@ def _order(claim: Claim) -> tuple[str, int, str]:
     return claim.clock.host, device, str(claim.capture.directory)
 
 
-def _contradicted(claims: Sequence[Claim], torn: Sequence[Claim], path: Path) -> Settled:
+def _contradicted(claims: Sequence[Claim], torn: Sequence[Claim], path: Path) -> SettledRanks:
     """Some captures tell several ranks each."""
     problems = tuple(
         (claim.capture.directory, f"contradictory rank ids: {claim.contradiction}.")
         for claim in torn
     )
     first = torn[0]
-    command = _command(path, [(own, own.evidence[0].rank) for own in torn], claims)
+    command = _command(path, [(claim, claim.evidence[0].rank) for claim in torn], claims)
     error = RankIdentityError(
         first.capture.directory, problems[0][1], do=f"Say which is right: {command}"
     )
     whole = _by_rank([claim for claim in claims if claim.rank is not None])
-    if any(len(own) > 1 for own in whole.values()):
-        return Settled({}, problems, error)
-    return Settled({rank: own[0] for rank, own in whole.items()}, problems, error, is_partial=True)
+    if any(len(same) > 1 for same in whole.values()):
+        return SettledRanks({}, problems, error)
+    return SettledRanks(
+        {rank: same[0] for rank, same in whole.items()}, problems, error, is_partial=True
+    )
 
 
-def _half_told(claims: Sequence[Claim], nameless: Sequence[Claim], path: Path) -> Settled:
+def _half_told(claims: Sequence[Claim], nameless: Sequence[Claim], path: Path) -> SettledRanks:
     """Some captures tell a rank, and others of the same run do not."""
     told = _by_rank([claim for claim in claims if claim.rank is not None])
     free = (rank for rank in range(len(claims) + len(told)) if rank not in told)
@@ -97,42 +99,44 @@ def _half_told(claims: Sequence[Claim], nameless: Sequence[Claim], path: Path) -
     said = f"tells no rank, while others of its run are {noun} {spell_ids(told)}."
     problems = tuple((claim.capture.directory, said) for claim in sorted(nameless, key=_order))
     error = RankIdentityError(*problems[0], do=f"Say which it is, as in: {command}")
-    if any(len(own) > 1 for own in told.values()):
-        return Settled({}, problems, error)
-    return Settled({rank: own[0] for rank, own in told.items()}, problems, error, is_partial=True)
+    if any(len(same) > 1 for same in told.values()):
+        return SettledRanks({}, problems, error)
+    return SettledRanks(
+        {rank: same[0] for rank, same in told.items()}, problems, error, is_partial=True
+    )
 
 
-def _claimed_twice(by_rank: Mapping[int, Sequence[Claim]], path: Path) -> Settled:
+def _claimed_twice(by_rank: Mapping[int, Sequence[Claim]], path: Path) -> SettledRanks:
     """Several captures of one run tell the same rank."""
-    twice = {rank: own for rank, own in by_rank.items() if len(own) > 1}
-    claims = [claim for own in by_rank.values() for claim in own]
+    twice = {rank: same for rank, same in by_rank.items() if len(same) > 1}
+    claims = [claim for same in by_rank.values() for claim in same]
     problems = tuple(
         (
             claim.capture.directory,
-            f"is rank {rank} by {claim.evidence[0].where}, as {_others(claim, own)} is.",
+            f"is rank {rank} by {claim.evidence[0].where}, as {_others(claim, same)} is.",
         )
-        for rank, own in twice.items()
-        for claim in own
+        for rank, same in twice.items()
+        for claim in same
     )
-    rank, own = min(twice.items())
-    places = "; ".join(
-        f"{claim.capture.directory} by {claim.evidence[0].where}" for claim in own[:MOST_NAMED]
+    rank, same = min(twice.items())
+    found = "; ".join(
+        f"{claim.capture.directory} by {claim.evidence[0].where}" for claim in same[:MOST_NAMED]
     )
     free = (number for number in range(len(claims) + len(by_rank)) if number not in by_rank)
     moved = [claim for others in twice.values() for claim in others[1:]]
     command = _command(path, list(zip(moved, free, strict=False)), claims)
     error = RankIdentityError(
         path,
-        f"rank {rank} appears twice, in captures of one time: {places}. Using neither.",
-        do=f"Pass one of them: {_open(own[-1].capture.directory)}; "
+        f"rank {rank} appears twice, in captures of one time: {found}. Using neither.",
+        do=f"Pass one of them: {_open(same[-1].capture.directory)}; "
         f"or give the others ranks of their own: {command}",
     )
-    alone = {rank: own[0] for rank, own in by_rank.items() if rank not in twice}
-    return Settled(alone, problems, error)
+    alone = {rank: same[0] for rank, same in by_rank.items() if rank not in twice}
+    return SettledRanks(alone, problems, error)
 
 
-def _others(claim: Claim, own: Sequence[Claim]) -> str:
-    return ", ".join(str(one.capture.directory) for one in own if one is not claim)
+def _others(claim: Claim, same: Sequence[Claim]) -> str:
+    return ", ".join(str(one.capture.directory) for one in same if one is not claim)
 
 
 def _by_rank(claims: Sequence[Claim]) -> dict[int, list[Claim]]:
@@ -144,8 +148,8 @@ def _by_rank(claims: Sequence[Claim]) -> dict[int, list[Claim]]:
 
 
 def _short(claim: Claim) -> str:
-    own = claim.capture.directory.name
-    return own if claim.device is None else f"{own} (device {claim.device})"
+    name = claim.capture.directory.name
+    return name if claim.device is None else f"{name} (device {claim.device})"
 
 
 def _command(path: Path, ranks: Sequence[tuple[Claim, int]], claims: Sequence[Claim]) -> str:

@@ -1,4 +1,4 @@
-"""Turns a path, of files packed or not, into the sources of a profile while they are used."""
+"""The profile at a path whose files may be packed, unpacked as long as it is used."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from timeline.sources.source import Clock, Identity, Source, Wanted
 if TYPE_CHECKING:
     from timeline.sources.files.unpacking import Report
 
-__all__ = ["found_at"]
+__all__ = ["open_found"]
 
 
 @contextlib.contextmanager
-def found_at(
+def open_found(
     path: Path,
     assigned: Mapping[str, int],
     report: Report,
@@ -34,7 +34,7 @@ def found_at(
     finding: Finding = EXPORT,
     executor: str = "",
 ) -> Iterator[Discovered]:
-    """Find the profile of every rank at a path; see `discover`.
+    """Find the profile of every rank at a path, and keep it unpacked within the context.
 
     An archive is unpacked into a temporary directory, which is gone when the context ends, in
     whatever way; so are all archives below a directory without any other profile, and compressed
@@ -51,12 +51,12 @@ def found_at(
         UsageError: something is packed and there is an executor, or as `discover`.
     """
     with contextlib.ExitStack() as stack:
-        yield _Unpacking(path, report, executor, stack).found(assigned, finding)
+        yield _Unpacking(path, report, executor, stack).discovered(assigned, finding)
 
 
 @dataclass(frozen=True)
 class _Names:
-    """What was unpacked by the names that people know: paths there, and those that are packed."""
+    """The names that people know of what was unpacked, as pairs: path there, packed path."""
 
     pairs: tuple[tuple[Path, Path], ...] = ()
 
@@ -66,7 +66,9 @@ class _Names:
         if not known:
             return text
         longest_first = sorted(map(re.escape, known), key=len, reverse=True)
-        return re.sub(rf"(?:{'|'.join(longest_first)})(?![\w-])", lambda own: known[own[0]], text)
+        return re.sub(
+            rf"(?:{'|'.join(longest_first)})(?![\w-])", lambda match: known[match[0]], text
+        )
 
     def around(self, paths: Iterable[Path]) -> _Names:
         """The names of what holds some paths, and of them: of thousands, one source needs few."""
@@ -109,13 +111,13 @@ class _Unpacking:
         self._numbers = itertools.count()
         self._names = _Names()
 
-    def found(self, assigned: Mapping[str, int], finding: Finding) -> Discovered:
+    def discovered(self, assigned: Mapping[str, int], finding: Finding) -> Discovered:
         """The sources of the profile, whatever of it is packed."""
         path = self._path
         if is_archive(path.name) and path.is_file():
             return self._in_archives(path.parent, [path], assigned, finding)
         try:
-            return self._discovered(path, assigned, (), finding)
+            return self._discover(path, assigned, (), finding)
         except NoProfileError:
             archives = _archives_below(path)
             if not archives:
@@ -134,7 +136,7 @@ class _Unpacking:
         The directories have the names of the archives and of what they lie in, because names tell
         ranks and times.
         """
-        from timeline.sources.files.unpacking import budget_for, unpack
+        from timeline.sources.files.unpacking import limit_for, unpack
 
         temporary = self._directory(archives[0])
         root = temporary / "archives" / (around.resolve().name or "root")
@@ -146,7 +148,7 @@ class _Unpacking:
             if there.exists():
                 there = inside / archive.name
             try:
-                notes += unpack(archive, there, budget_for(archive, temporary), self._report)
+                notes += unpack(archive, there, limit_for(archive, temporary), self._report)
             except SourceError as error:
                 if not finding.keep_going or archive == self._path:
                     raise
@@ -156,14 +158,12 @@ class _Unpacking:
             self._names = _Names((*self._names.pairs, (there, archive)))
         is_one = archives[0] == self._path
         try:
-            return self._discovered(
-                there if is_one else root, assigned, notes, finding, copied=True
-            )
+            return self._discover(there if is_one else root, assigned, notes, finding, copied=True)
         except NoProfileError as error:
             error.hints = (*notes, *error.hints)
             raise
 
-    def _discovered(
+    def _discover(
         self,
         root: Path,
         assigned: Mapping[str, int],
@@ -178,7 +178,7 @@ class _Unpacking:
                 {self._names.inside(name): rank for name, rank in assigned.items()},
                 finding=finding,
                 above=tuple(self._path.resolve().parents) if copied else None,
-                unpacked=self._database,
+                unpack=self._unpack_database,
             )
         return replace(
             found,
@@ -186,8 +186,8 @@ class _Unpacking:
             notes=(*notes, *map(self._names.shown, found.notes)),
             runs=tuple(run.renamed(self._names.shown) for run in found.runs),
             unclear=tuple(
-                Unclear(Path(self._names.shown(str(own.path))), self._names.shown(own.problem))
-                for own in found.unclear
+                Unclear(Path(self._names.shown(str(one.path))), self._names.shown(one.problem))
+                for one in found.unclear
             ),
         )
 
@@ -206,15 +206,15 @@ class _Unpacking:
             with self._names.naming():
                 raise
 
-    def _database(self, packed: Path) -> Path:
+    def _unpack_database(self, packed: Path) -> Path:
         """Where a compressed database lies unpacked."""
-        from timeline.sources.files.unpacking import budget_for, unpack_file
+        from timeline.sources.files.unpacking import limit_for, unpack_file
 
         if packed not in self._databases:
             temporary = self._directory(packed)
             inside = temporary / "databases" / str(next(self._numbers))
             there = inside / plain_database(packed.name)
-            unpack_file(packed, there, budget_for(packed, temporary), self._report)
+            unpack_file(packed, there, limit_for(packed, temporary), self._report)
             known = Path(self._names.shown(str(packed)))
             self._names = _Names((*self._names.pairs, (there, known)))
             self._databases[packed] = there
@@ -224,7 +224,7 @@ class _Unpacking:
         """The temporary directory.
 
         Raises:
-            SourceError: there is no place for one.
+            SourceError: none can be made.
             UsageError: it would be of no use.
         """
         if self._executor:
@@ -240,8 +240,8 @@ class _Unpacking:
 def _archives_below(path: Path) -> list[Path]:
     """The archives in a directory and in those in it; deeper ones are hardly of one run."""
     with readable(path):
-        found = [own for names in ("*", "*/*") for own in path.glob(names) if is_archive(own.name)]
-        return sorted(own for own in found if own.is_file())
+        found = [one for names in ("*", "*/*") for one in path.glob(names) if is_archive(one.name)]
+        return sorted(one for one in found if one.is_file())
 
 
 @contextlib.contextmanager
@@ -268,28 +268,32 @@ class _UnpackedSource:
 
     @property
     def identity(self) -> Identity:
-        """See `Source`."""
-        own = self.source.identity
-        return replace(own, directory=Path(self.names.shown(str(own.directory))))
+        """Who the capture is, in the directory that people know."""
+        identity = self.source.identity
+        return replace(identity, directory=Path(self.names.shown(str(identity.directory))))
 
     @property
     def clock(self) -> Clock:
-        """See `Source`."""
+        """That of the source."""
         return self.source.clock
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """See `Source`."""
+        """Those that were unpacked, where they lie now."""
         return self.source.files
 
     def read(self, wanted: Wanted) -> Records:
-        """See `Source`."""
+        """Read at least what is wanted; warnings and losses name what is packed.
+
+        Raises:
+            SourceError: a file cannot be read.
+        """
         with self.names.naming():
             records = self.source.read(wanted)
         return replace(
             records,
             warnings=tuple(map(self.names.shown, records.warnings)),
             omissions=tuple(
-                replace(own, reason=self.names.shown(own.reason)) for own in records.omissions
+                replace(lost, reason=self.names.shown(lost.reason)) for lost in records.omissions
             ),
         )

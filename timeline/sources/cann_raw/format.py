@@ -1,0 +1,124 @@
+"""What CANN recorded and nothing was made of: the slices that are read, and all the rest."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from timeline.records.tables import Records
+from timeline.sources.capture import (
+    Capture,
+    CaptureFile,
+    Claim,
+    Folder,
+    FolderKind,
+    Format,
+    Kind,
+)
+from timeline.sources.common.identity import claims_of_device, raw_error
+from timeline.sources.common.msprof_names import summaries_of_device
+from timeline.sources.files.opened import readable
+from timeline.sources.source import Clock, Identity, Source, Wanted
+
+__all__ = ["RAW", "RAW_SLICES", "SLICE", "slices_in"]
+
+SLICE = re.compile(r"(hwts|stars_soc|ts_track)\.data\.(\d{1,9})\.slice_(\d{1,9})")
+"""The slices of logs that are read: log, device and number."""
+
+
+def slices_in(directory: Path) -> tuple[Path, ...]:
+    """All slices of logs that are read, by log, device and number; empty ones hold nothing.
+
+    Raises:
+        SourceError: the directory cannot be read.
+    """
+    found = []
+    with readable(directory):
+        if directory.is_dir():
+            for path in directory.iterdir():
+                match = SLICE.fullmatch(path.name)
+                if match and path.is_file() and path.stat().st_size:
+                    found.append(((match[1], int(match[2]), int(match[3])), path))
+    return tuple(path for _, path in sorted(found))
+
+
+# -- slices ----------------------------------------------------------------------------------------
+
+
+def _recognise_slices(folder: Folder) -> list[Capture]:
+    devices = folder.free if folder.kind is FolderKind.MSPROF else ()
+    contents = [(device, folder.path / f"device_{device}/data") for device in devices]
+    return [
+        Capture(RAW_SLICES, folder.directory, content, device)
+        for device, content in contents
+        if slices_in(content)
+    ]
+
+
+def _recognise_slice(file: CaptureFile) -> list[Capture]:
+    is_slice = SLICE.fullmatch(file.path.name) and file.path in slices_in(file.path.parent)
+    return file.beside[:1] if is_slice else []
+
+
+def _read_slices(claim: Claim, identity: Identity) -> Source:
+    from timeline.sources.cann_raw.source import RawSlicesSource
+
+    return RawSlicesSource(identity, claim.clock, claim.capture.content)
+
+
+RAW_SLICES = Format(
+    name="raw",
+    kind=Kind.RAW,
+    recognise=_recognise_slices,
+    recognise_file=_recognise_slice,
+    identify=claims_of_device,
+    read_with=_read_slices,
+    table_directories=summaries_of_device,
+)
+
+
+# -- what only msprof can read ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class UnreadableSource:
+    """A capture that was never exported: it is known, but only msprof can read it."""
+
+    identity: Identity
+    clock: Clock
+    layout: str = "raw, not exported"
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Nothing that can be read."""
+        return ()
+
+    def read(self, wanted: Wanted) -> Records:
+        """Say how to export the capture.
+
+        Raises:
+            SourceError: always.
+        """
+        raise raw_error(self.identity.directory)
+
+
+def _recognise_session(folder: Folder) -> list[Capture]:
+    """Each device without anything else, or a session of the host alone."""
+    is_session = folder.kind is FolderKind.MSPROF
+    if is_session and (folder.free or "host" in folder.directories):
+        return folder.captures_of(RAW, folder.path)
+    return []
+
+
+def _read_nothing(claim: Claim, identity: Identity) -> Source:
+    return UnreadableSource(identity, claim.clock)
+
+
+RAW = Format(
+    name="raw, not exported",
+    kind=Kind.UNREADABLE,
+    recognise=_recognise_session,
+    identify=claims_of_device,
+    read_with=_read_nothing,
+)

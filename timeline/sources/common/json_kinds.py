@@ -1,0 +1,133 @@
+"""What kind of trace a JSON file is, as its first and last bytes tell."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from timeline.errors import SourceError
+from timeline.sources.decoders.json_values import end_of_value, leading_values
+from timeline.sources.files.opened import UTF8_MARK, last_bytes, opened
+
+__all__ = [
+    "EVENTS",
+    "GLANCE_BYTES",
+    "LIST_OF_OBJECTS",
+    "MOST_GLANCE_BYTES",
+    "JsonKind",
+    "first_key",
+    "head_values",
+    "kind_of_json",
+    "tail_values",
+]
+
+GLANCE_BYTES = 1 << 16
+"""So many bytes tell what most files are."""
+MOST_GLANCE_BYTES = 1 << 20
+"""Others add facts of their own in front of what tells."""
+TAIL_BYTES = 1 << 20
+_PYTORCH = frozenset({b"schemaVersion", b"deviceProperties", b"distributedInfo"})
+_SHARED = frozenset({b"traceEvents", b"baseTimeNanoseconds"})
+EVENTS, _NODES, _SCHEMA = b"traceEvents", b"nodes", b"schema"
+_JSON = re.compile(r".+\.json(?:\.gz)?", re.DOTALL)
+_CATEGORY = re.compile(
+    rb'"cat"\s*:\s*"(?:cpu_op|user_annotation|python_function|cuda_runtime|cuda_driver|kernel'
+    rb'|gpu_memcpy|gpu_memset|Operator|Runtime|Kernel|Memcpy|Memset)"'
+)
+"""What PyTorch calls its events, the oldest versions with capitals."""
+_OF_ASCEND = re.compile(rb'"(?:Ascend Hardware|CANN|Overlap Analysis|HCCL|NPU|async_npu)"')
+"""Rows and arrows of traces of NPUs, whose other categories are those of PyTorch."""
+_EVENT = re.compile(rb'"ph"\s*:\s*"')
+LIST_OF_OBJECTS = re.compile(rb"\s*\[\s*\{")
+
+
+class JsonKind(enum.Enum):
+    """What a JSON file is, as people call it."""
+
+    KINETO = "a PyTorch trace"
+    EXECUTION_TRACE = "an execution trace (operators of PyTorch without times of a device)"
+    NPU_TRACE = "a trace of an NPU, which is read when it is passed as PATH itself"
+    OTHER_TRACE = "a trace of another program"
+    OWN_TIMELINE = "a timeline that tlexport wrote"
+    NO_TRACE = "no trace"
+
+
+def kind_of_json(path: Path) -> JsonKind:
+    """What a file is by what it holds, in whatever order.
+
+    A trace of PyTorch has two of the keys that it writes beside its events, one of them its own;
+    or its events have the categories of PyTorch. What is not named as JSON is no trace.
+    """
+    if not _JSON.fullmatch(path.name):
+        return JsonKind.NO_TRACE
+    try:
+        with opened(path) as file:
+            text = file.read(GLANCE_BYTES)
+            values = head_values(text)
+            while _is_open(values) and len(text) < MOST_GLANCE_BYTES:
+                more = file.read(len(text))
+                if not more:
+                    break
+                text += more
+                values = head_values(text)
+    except SourceError:
+        return JsonKind.NO_TRACE  # whoever names the file gets the error when it is read
+    if _is_named_by_keys(values):
+        return JsonKind.KINETO
+    if b"io.tlexport" in values.get(b"otherData", b""):
+        return JsonKind.OWN_TIMELINE
+    if EVENTS in values or LIST_OF_OBJECTS.match(text.removeprefix(UTF8_MARK)):
+        return _kind_by_events(path, text, in_object=EVENTS in values)
+    if _NODES in values or values.get(_SCHEMA, b"").startswith(b'"'):
+        return JsonKind.EXECUTION_TRACE if b"nodes" in text else JsonKind.NO_TRACE
+    return JsonKind.NO_TRACE
+
+
+def head_values(text: bytes) -> dict[bytes, bytes]:
+    """The values of an object by key, as far as its text goes; those cut off are empty."""
+    found = leading_values(text, first_key(text))
+    return {key: text[first:end] if end else b"" for key, first, end in found}
+
+
+def _is_open(values: dict[bytes, bytes]) -> bool:
+    """Whether a value that may be large ends behind the text, before anything tells what it is."""
+    last = next(reversed(values), None)
+    return last not in (None, EVENTS, _NODES) and not values[last or b""]
+
+
+def _is_named_by_keys(values: dict[bytes, bytes]) -> bool:
+    keys = _PYTORCH & values.keys()
+    is_text = values.get(b"schemaVersion", b"1").startswith(b'"')
+    return bool(keys) and len(keys | (_SHARED & values.keys())) > 1 and not is_text
+
+
+def _kind_by_events(path: Path, text: bytes, *, in_object: bool) -> JsonKind:
+    if _OF_ASCEND.search(text):
+        return JsonKind.NPU_TRACE
+    if _CATEGORY.search(text):
+        return JsonKind.KINETO
+    if in_object and _is_named_by_keys({EVENTS: b""} | tail_values(path, tuple(_PYTORCH))):
+        return JsonKind.KINETO
+    return JsonKind.OTHER_TRACE if _EVENT.search(text) else JsonKind.NO_TRACE
+
+
+def first_key(text: bytes) -> int:
+    """The place behind the brace that opens an object; the end of the text for anything else."""
+    held = text.removeprefix(UTF8_MARK).lstrip()
+    return len(text) - len(held) + 1 if held.startswith(b"{") else len(text)
+
+
+def tail_values(path: Path, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+    """The values of keys of an object that stand behind its events."""
+    text, values = b"", {}
+    with contextlib.suppress(SourceError):  # what breaks off has no tail; reading it tells more
+        text = last_bytes(path, TAIL_BYTES)
+    for key in keys:
+        found = list(re.finditer(rb'"%s"\s*:\s*(?=\S)' % key, text))
+        end = end_of_value(text, found[-1].end()) if found else None
+        if end is not None:
+            values[key] = text[found[-1].end() : end]
+    return values

@@ -1,0 +1,29 @@
+"""Names of what msprof and the frameworks' profilers leave, which several formats look for."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from timeline.sources.capture import Capture
+from timeline.sources.files.opened import named_files
+from timeline.sources.source import MINDSTUDIO_OUTPUT
+
+__all__ = ["TABLE", "holds", "summaries_of_device"]
+
+TABLE = re.compile(r"(?:kernel_details|op_summary|task_time)(?:_slice|_\d+)*\.csv")
+"""Tables of operators and tasks."""
+
+
+def holds(directory: Path, names: re.Pattern[str]) -> bool:
+    """Whether a directory is there and holds something of such a name, compressed or not.
+
+    Raises:
+        SourceError: the directory cannot be read.
+    """
+    return directory.is_dir() and any(map(names.fullmatch, named_files(directory)))
+
+
+def summaries_of_device(capture: Capture) -> tuple[Path, ...]:
+    """Where msprof leaves the tables of a device whose content lies in `device_N/*`."""
+    return (capture.directory / MINDSTUDIO_OUTPUT, capture.content.parent / "summary")

@@ -1,0 +1,140 @@
+"""Profile databases of torch_npu, MindSpore and msprof: where they lie, and whose they are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from timeline.records.tables import NO_ID
+from timeline.sources.capture import (
+    NO_EXTENT,
+    Capture,
+    CaptureFile,
+    Claim,
+    Evidence,
+    Extent,
+    Folder,
+    FolderKind,
+    Format,
+    Root,
+)
+from timeline.sources.common.identity import (
+    claim_of,
+    device_count,
+    evidence_of_files,
+    evidence_of_names,
+    is_rank,
+    wall_extent,
+)
+from timeline.sources.decoders.sqlite import Database, open_database
+from timeline.sources.files.opened import plain_database
+from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT, Clock, Identity, Source
+
+__all__ = ["DATABASE"]
+
+_NAME = re.compile(r"(?:ascend_(?:pytorch|mindspore)_profiler(?:_\d+)?|msprof_\d+)\.db")
+_NAME_WITH_RANK = re.compile(r"ascend_(?:pytorch|mindspore)_profiler_([0-9]{1,9})\.db")
+
+
+def _recognise(folder: Folder) -> list[Capture]:
+    """The newest database of a capture; of those that lie loose, each is one."""
+    names = _oldest_first(folder.names)
+    if folder.kind is FolderKind.LOOSE:
+        return [Capture(DATABASE, folder.directory, folder.path / name) for name in names]
+    return folder.captures_of(DATABASE, folder.path / names[-1]) if names else []
+
+
+def _oldest_first(names: Iterable[str]) -> list[str]:
+    """The databases among names, oldest first; a plain one wins over a compressed one of its name.
+
+    MindSpore and torch_npu write one a capture, msprof one an export with the time in its name.
+    """
+    found: dict[str, str] = {}
+    for name in sorted(names):
+        if _NAME.fullmatch(plain_database(name)):
+            found.setdefault(plain_database(name), name)
+    return [found[plain] for plain in sorted(found)]
+
+
+def _recognise_file(file: CaptureFile) -> list[Capture]:
+    path = file.path
+    if not _NAME.fullmatch(plain_database(path.name)):
+        return []
+    inside = path.parent.parent if path.parent.name == OUTPUT else path.parent
+    known = [capture for capture in file.around if capture.content == path]
+    return known or [Capture(DATABASE, inside, path)]
+
+
+def _identify(capture: Capture, root: Root) -> list[Claim]:
+    with open_database(capture.database) as database:
+        return _claims(capture, root, database)
+
+
+def _claims(capture: Capture, root: Root, database: Database) -> list[Claim]:
+    clock = Clock(host=_host(database))
+    pairs: list[tuple[int, int]] = []
+    if database.has("RANK_DEVICE_MAP", "rankId", "deviceId"):
+        columns = database.integers("RANK_DEVICE_MAP", {"rankId": NO_ID, "deviceId": NO_ID})
+        pairs = sorted(set(zip(*(column.tolist() for column in columns.values()), strict=True)))
+    if capture.device is not None:
+        pairs = [pair for pair in pairs if pair[1] == capture.device]
+    known = [pair for pair in pairs if is_rank(pair[0])]
+    pairs = known or [pair for pair in pairs if pair[1] >= 0]
+    if len(pairs) > 1:
+        return [
+            claim_of(capture, _mapped(capture, rank), device, clock, several=True)
+            for rank, device in pairs
+        ]
+    evidence = [found for rank, _ in pairs for found in _mapped(capture, rank)]
+    if match := _NAME_WITH_RANK.fullmatch(plain_database(capture.content.name)):
+        evidence.append(Evidence(int(match[1]), capture.content.name))
+    evidence += [*evidence_of_files(capture), *evidence_of_names(capture, root)]
+    device = pairs[0][1] if pairs else capture.device
+    several = capture.device is not None and device_count(capture.directory) > 1
+    return [claim_of(capture, evidence, device, clock, several)]
+
+
+def _mapped(capture: Capture, rank: int) -> list[Evidence]:
+    """What the map of a database says; it holds -1 where the process was of no group."""
+    return [Evidence(rank, f"{capture.content.name}: RANK_DEVICE_MAP")] if is_rank(rank) else []
+
+
+def _host(database: Database) -> str:
+    for column in ("hostUid", "hostName"):
+        if database.has("HOST_INFO", column):
+            rows = database.rows(f"SELECT {column} FROM HOST_INFO LIMIT 1")
+            if rows and str(rows[0][0] or "0") != "0":
+                return str(rows[0][0])
+    return ""
+
+
+def _recorded_time(capture: Capture) -> Extent:
+    with open_database(capture.database) as database:
+        if not database.has("SESSION_TIME_INFO", "startTimeNs", "endTimeNs"):
+            return NO_EXTENT
+        rows = database.rows("SELECT startTimeNs, endTimeNs FROM SESSION_TIME_INFO LIMIT 1")
+    return wall_extent(*rows[0]) if rows else NO_EXTENT
+
+
+def _read_with(claim: Claim, identity: Identity) -> Source:
+    from timeline.sources.database.source import DatabaseSource
+
+    return DatabaseSource(identity, claim.clock, claim.capture.database, claim.several)
+
+
+def _table_directories(capture: Capture) -> tuple[Path, ...]:
+    inside = capture.content.parent
+    return (inside, inside / MINDSTUDIO_OUTPUT)
+
+
+DATABASE = Format(
+    name="database",
+    recognise=_recognise,
+    recognise_file=_recognise_file,
+    identify=_identify,
+    recorded_time=_recorded_time,
+    read_with=_read_with,
+    table_directories=_table_directories,
+    packed=True,
+)

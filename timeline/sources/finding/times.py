@@ -1,0 +1,108 @@
+"""When a capture was taken, from its start to its end, as its name, files or records tell."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+from timeline.errors import SourceError
+from timeline.records.clock import EARLIEST_WALL_NS
+from timeline.selection import Layer
+from timeline.sources.capture import NO_EXTENT, Claim, Extent
+from timeline.sources.common.decimals import whole_number
+from timeline.sources.common.identity import INFO_NAME, wall_extent
+from timeline.sources.decoders.json_values import read_json
+from timeline.sources.files.opened import held_file, named_files
+from timeline.sources.source import PROF, Wanted
+
+__all__ = ["named_time", "read_time", "recorded_time"]
+
+
+def named_time(claim: Claim) -> Extent:
+    """The moment in the name of a capture, in the time zone of whoever named it."""
+    if not claim.taken:
+        return NO_EXTENT
+    try:
+        moment = datetime.strptime(claim.taken[:14] + "+0000", "%Y%m%d%H%M%S%z")
+    except ValueError:
+        return NO_EXTENT
+    return int(moment.timestamp()) * 10**9 + int(claim.taken[14:]) * 10**6, None
+
+
+def recorded_time(claim: Claim) -> Extent:
+    """What the files of a capture say of its start and end, in wall time.
+
+    A file that cannot be read tells nothing: its capture is no worse for that.
+    """
+    with contextlib.suppress(SourceError):
+        found = claim.capture.format.recorded_time(claim.capture)
+        return found if found != NO_EXTENT else _time_of_files(claim)
+    return NO_EXTENT
+
+
+def _time_of_files(claim: Claim) -> Extent:
+    for start, end in _clock_files(claim):
+        start_us = whole_number(read_json(start).get("collectionTimeBegin"))
+        end_us = None
+        if end is not None:
+            end_us = whole_number(read_json(end).get("collectionTimeEnd"))
+        if start_us is not None:
+            return wall_extent(start_us * 1000, None if end_us is None else end_us * 1000)
+    for name, path in named_files(claim.capture.directory).items():
+        if INFO_NAME.fullmatch(name):
+            return _time_of_profiler_info(path)
+    return NO_EXTENT
+
+
+def _clock_files(claim: Claim) -> Iterator[tuple[Path, Path | None]]:
+    """What msprof wrote when it began and ended, of the host before the device."""
+    directory = claim.capture.directory
+    sessions = [directory, *sorted(directory.glob(f"{PROF}*"))]
+    for session in sessions:
+        inner = [(session / "host", "")]
+        if claim.device is not None:
+            inner.append((session / f"device_{claim.device}", f".{claim.device}"))
+        for where, suffix in inner:
+            start = held_file(where, f"start_info{suffix}")
+            if start is not None:
+                yield start, held_file(where, f"end_info{suffix}")
+
+
+def _time_of_profiler_info(path: Path) -> Extent:
+    """What torch_npu wrote: the wall time of its end, and a monotonic clock at start and end."""
+    document = read_json(path)
+    start, end = (document.get(key) for key in ("start_info", "end_info"))
+    if not isinstance(start, dict) or not isinstance(end, dict):
+        return NO_EXTENT
+    end_ns = whole_number(end.get("collectionTimeEnd"))
+    began_ns = whole_number(start.get("start_monotonic"))
+    ended_ns = whole_number(end.get("MonotonicTimeEnd"))
+    if end_ns is None or began_ns is None or ended_ns is None:
+        return NO_EXTENT
+    return wall_extent(end_ns - (ended_ns - began_ns), end_ns)
+
+
+def read_time(claim: Claim) -> Extent:
+    """The first and the last moment of what a capture recorded, in wall time.
+
+    It is read for that, so this is asked only where nothing else tells runs apart. What counts
+    ticks of a device tells no wall time and is not read.
+    """
+    if claim.capture.format.counts_ticks:
+        return NO_EXTENT
+    try:
+        source = claim.capture.format.open(claim, rank=0)
+        records = source.read(Wanted(frozenset({Layer.HARDWARE}), every_arg=False, measures=False))
+    except SourceError:
+        return NO_EXTENT  # whoever reads the capture gets the error
+    tables = [table for table in (records.tasks, records.ops, records.steps) if len(table)]
+    if not tables:
+        return NO_EXTENT
+    start_ns = min(int(table.start_ns.min()) for table in tables)
+    end_ns = max(int(table.end_ns.max()) for table in tables)
+    moved_ns = 0
+    if start_ns < EARLIEST_WALL_NS:
+        moved_ns = claim.clock.wall_offset_ns or 0
+    return wall_extent(start_ns + moved_ns, end_ns + moved_ns)

@@ -1,0 +1,97 @@
+"""Traces of PyTorch's own profiler: each file is a capture, whatever else lies beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from timeline.sources.capture import (
+    Capture,
+    CaptureFile,
+    Claim,
+    Evidence,
+    Extent,
+    Folder,
+    Format,
+    Lookalike,
+    Root,
+)
+from timeline.sources.common.identity import evidence_of_names
+from timeline.sources.common.json_kinds import JsonKind, kind_of_json
+from timeline.sources.kineto.header import (
+    a_moment_ns,
+    host_of,
+    is_named_kineto,
+    rank_of,
+    read_name,
+)
+from timeline.sources.source import Identity, Source
+
+__all__ = ["KINETO"]
+
+_LOOKALIKES = frozenset({JsonKind.EXECUTION_TRACE, JsonKind.NPU_TRACE, JsonKind.OTHER_TRACE})
+
+
+def _recognise(folder: Folder) -> Iterator[Capture | Lookalike]:
+    for path in (folder.path / name for name in folder.names):
+        kind = _kind_of(path)
+        if kind is JsonKind.KINETO:
+            yield Capture(KINETO, path, path)
+        elif kind in _LOOKALIKES:
+            yield Lookalike(path, kind.value)
+
+
+def _recognise_content(file: CaptureFile) -> list[Capture]:
+    is_trace = _kind_of(file.path) is JsonKind.KINETO
+    return [Capture(KINETO, file.path, file.path)] if is_trace else []
+
+
+def _kind_of(path: Path) -> JsonKind:
+    """What a file is; one that is named as a trace and is broken is a trace all the same.
+
+    Whoever reads it says what is wrong.
+    """
+    kind = kind_of_json(path)
+    if is_named_kineto(path.name) and kind is not JsonKind.EXECUTION_TRACE:
+        return JsonKind.KINETO
+    return kind
+
+
+def _identify(capture: Capture, root: Root) -> list[Claim]:
+    """Who a trace is; names count only where it says nothing itself.
+
+    They often number the processes of one machine, while the trace tells the rank of the run.
+    """
+    name = read_name(capture.content.name)
+    told = rank_of(capture.content)
+    if told is not None:
+        evidence = [Evidence(told, f"{capture.content.name}: distributedInfo")]
+    else:
+        evidence = [Evidence(rank, f"file name {capture.content.name}") for rank in name.ranks]
+        evidence = evidence or evidence_of_names(capture, root)
+    return [Claim(capture, tuple(evidence), taken=name.taken, worker=name.worker)]
+
+
+def _recorded_time(capture: Capture) -> Extent:
+    return a_moment_ns(capture.content), None
+
+
+def _read_with(claim: Claim, identity: Identity) -> Source:
+    from timeline.sources.kineto.source import KinetoSource
+
+    host = claim.clock.host or host_of(identity.worker)
+    return KinetoSource(identity, replace(claim.clock, host=host), claim.capture.content)
+
+
+KINETO = Format(
+    name="PyTorch trace",
+    recognise=_recognise,
+    recognise_content=_recognise_content,
+    identify=_identify,
+    recorded_time=_recorded_time,
+    read_with=_read_with,
+    lies_beside=True,
+    utc_names=True,
+    hardware="GPU",
+)

@@ -1,0 +1,248 @@
+"""MindSpore's own files: the ids in their names, whose they are, and what reads them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from timeline.sources.capture import (
+    Capture,
+    CaptureFile,
+    Claim,
+    Evidence,
+    Folder,
+    Format,
+    Kind,
+    Root,
+)
+from timeline.sources.common.device_clock import hardware_log_clock
+from timeline.sources.common.identity import claim_of, evidence_of_names
+from timeline.sources.files.opened import held_file, plain_name, readable
+from timeline.sources.source import Clock, Identity, Source
+
+if TYPE_CHECKING:
+    from timeline.records.vendor import UnusedFile
+
+__all__ = ["MINDSPORE_RAW", "MINDSPORE_STEPS", "MINDSPORE_TEXT", "UNNUMBERED", "text_ids"]
+
+UNNUMBERED = "hccl_info"
+"""The directory of communication of one rank, whose id it does not tell."""
+_TEXT = re.compile(
+    r"(?:output_timeline_data_(?P<id>0|[1-9]\d{0,8})\.txt"
+    r"|(?:ascend_)?timeline_display_(?P<other>0|[1-9]\d{0,8})\.json)",
+    re.ASCII,
+)
+"""The files of MindSpore 0.7 to 2.2 that hold device tasks."""
+_LOG = re.compile(
+    r"(?:hwts\.log\.data|training_trace)\.\d+\.dev\..+\.(?P<id>0|[1-9]\d{0,8})\.slice_\d+", re.ASCII
+)
+"""The raw files of MindSpore 0.x and 1.x, which need no export."""
+_STEPS = re.compile(r"step_trace_raw_(?P<id>0|[1-9]\d{0,8})_detail_time\.csv", re.ASCII)
+"""The steps of MindSpore 0.7 to 2.2, a profile where nothing finer is."""
+_UNUSED = {
+    "hccl_raw_{}.csv": "sums of communication by step, without times",
+    "aicore_intermediate_{}_type.csv": "sums of operators by type",
+    "aicore_intermediate_{}_detail.csv": "mean times of operators",
+    "output_op_compute_time_{}.txt": "mean times of operators",
+    "output_op_compute_time_detail_{}.txt": "mean times of operators",
+    "output_format_data_hwts_{}.txt": "the log of the device, decoded",
+    "flops_{}.txt": "floating-point operations of operators",
+    "flops_summary_{}.json": "floating-point operations of all operators",
+    "dynamic_shape_info_{}.json": "shapes of operators by step",
+    "step_trace_point_info_{}.json": "the operators at which steps are marked",
+    "minddata_aicpu_{}.txt": "operators of the data pipeline on AI CPU",
+    "minddata_pipeline_raw_{}.csv": "queues of the data pipeline",
+    "minddata_pipeline_summary_{}.json": "sums of the data pipeline",
+    "output_data_preprocess_aicpu_{}.txt": "operators of the data pipeline on AI CPU",
+    "parallel_strategy_{}.json": "how operators are split over ranks",
+    "pynative_op_intermediate_{}_type.csv": "sums of host operators",
+}
+"""Files beside text that are not used, by the id in their names."""
+
+
+def text_ids(directory: Path) -> list[int]:
+    """The ids in the names of MindSpore's text files in a directory, ascending.
+
+    Raises:
+        SourceError: the directory cannot be read.
+    """
+    return _ids_among(_names_in(directory), _TEXT)
+
+
+def _step_ids(directory: Path) -> list[int]:
+    return _ids_among(_names_in(directory), _STEPS)
+
+
+def _log_ids(directory: Path) -> list[int]:
+    return _ids_among(_names_in(directory), _LOG)
+
+
+def _names_in(directory: Path) -> list[str]:
+    with readable(directory):
+        return [path.name for path in directory.iterdir()]
+
+
+def _ids_among(names: Iterable[str], pattern: re.Pattern[str]) -> list[int]:
+    return sorted(
+        {_id_in(match) for name in names if (match := pattern.fullmatch(plain_name(name)))}
+    )
+
+
+def _id_in(match: re.Match[str]) -> int:
+    found = match.groupdict()
+    return int(found["id"] or found["other"])
+
+
+def _capture_of(file: CaptureFile, found: Format, pattern: re.Pattern[str]) -> list[Capture]:
+    """The capture of the id in the name of a file."""
+    match = pattern.fullmatch(file.name)
+    directory = file.path.parent
+    return [Capture(found, directory, directory, _id_in(match))] if match else []
+
+
+def _claim(capture: Capture, root: Root, ids: Callable[[Path], list[int]], clock: Clock) -> Claim:
+    """Who the files of one of several ids in a directory are.
+
+    The id is the rank since MindSpore 1.5 and the device before. So where a directory named after
+    a rank holds files of one id only, that name tells the rank and the id can be the device.
+    """
+    number = capture.device
+    assert number is not None
+    names = [] if len(ids(capture.content)) > 1 else evidence_of_names(capture, root)
+    evidence = names[:1] or [Evidence(number, f"the {number} in the names of its files")]
+    device = None if evidence[0].rank == number else number
+    return claim_of(capture, evidence, device, clock)
+
+
+# -- text ------------------------------------------------------------------------------------------
+
+
+def _recognise_text(folder: Folder) -> list[Capture]:
+    ids = _ids_among(folder.names, _TEXT)
+    return [Capture(MINDSPORE_TEXT, folder.directory, folder.path, number) for number in ids]
+
+
+def _file_of_text(file: CaptureFile) -> list[Capture]:
+    return _capture_of(file, MINDSPORE_TEXT, _TEXT)
+
+
+def _identify_text(capture: Capture, root: Root) -> list[Claim]:
+    return [_claim(capture, root, text_ids, Clock())]
+
+
+def _read_text(claim: Claim, identity: Identity) -> Source:
+    from timeline.sources.mindspore.text_source import TEXT, MindSporeTextSource
+
+    capture = claim.capture
+    assert capture.device is not None
+    return MindSporeTextSource(identity, claim.clock, capture.content, capture.device, TEXT)
+
+
+def _unused_beside_text(capture: Capture) -> Iterator[UnusedFile]:
+    from timeline.records.vendor import UnusedFile
+
+    for template, what in _UNUSED.items():
+        held = held_file(capture.content, template.format(capture.device))
+        if held is not None:
+            yield UnusedFile(held.name, what)
+    unnumbered = capture.content / UNNUMBERED
+    if unnumbered.is_dir() and len(text_ids(capture.content)) > 1:
+        what = "tasks of communication, whose rank the directory does not tell"
+        yield UnusedFile(unnumbered.name, what)
+
+
+MINDSPORE_TEXT = Format(
+    name="MindSpore text",
+    kind=Kind.TEXT,
+    recognise=_recognise_text,
+    recognise_file=_file_of_text,
+    identify=_identify_text,
+    ids=text_ids,
+    read_with=_read_text,
+    unused=_unused_beside_text,
+    lies_beside=True,
+    counts_ticks=True,
+    noun="text outputs",
+    writer="MindSpore",
+)
+
+
+# -- steps alone -----------------------------------------------------------------------------------
+
+
+def _recognise_steps(folder: Folder) -> list[Capture]:
+    """The steps; where there is text, they are read with it."""
+    ids = [] if _ids_among(folder.names, _TEXT) else _ids_among(folder.names, _STEPS)
+    return [Capture(MINDSPORE_STEPS, folder.directory, folder.path, number) for number in ids]
+
+
+def _file_of_steps(file: CaptureFile) -> list[Capture]:
+    return _capture_of(file, MINDSPORE_STEPS, _STEPS)
+
+
+def _identify_steps(capture: Capture, root: Root) -> list[Claim]:
+    return [_claim(capture, root, _step_ids, Clock())]
+
+
+def _read_steps(claim: Claim, identity: Identity) -> Source:
+    from timeline.sources.mindspore.text_source import STEP_TRACE, MindSporeTextSource
+
+    capture = claim.capture
+    assert capture.device is not None
+    return MindSporeTextSource(identity, claim.clock, capture.content, capture.device, STEP_TRACE)
+
+
+MINDSPORE_STEPS = Format(
+    name="MindSpore step trace",
+    kind=Kind.STEPS,
+    recognise=_recognise_steps,
+    recognise_file=_file_of_steps,
+    identify=_identify_steps,
+    ids=_step_ids,
+    read_with=_read_steps,
+    lies_beside=True,
+    counts_ticks=True,
+)
+
+
+# -- raw files -------------------------------------------------------------------------------------
+
+
+def _recognise_log(folder: Folder) -> list[Capture]:
+    """The raw files of a job, which lie in its directory, in `data` there, or in both."""
+    job = folder.directory.parent if folder.directory.name == "data" else folder.directory
+    ids = _ids_among(folder.names, _LOG)
+    return [Capture(MINDSPORE_RAW, job, folder.path, number) for number in ids]
+
+
+def _file_of_log(file: CaptureFile) -> list[Capture]:
+    return _capture_of(file, MINDSPORE_RAW, _LOG)
+
+
+def _identify_log(capture: Capture, root: Root) -> list[Claim]:
+    clock = hardware_log_clock(capture.content, capture.device)
+    return [_claim(capture, root, _log_ids, clock)]
+
+
+def _read_log(claim: Claim, identity: Identity) -> Source:
+    from timeline.sources.mindspore.raw_source import MindSporeRawSource
+
+    capture = claim.capture
+    assert capture.device is not None
+    return MindSporeRawSource(identity, claim.clock, capture.content, capture.device)
+
+
+MINDSPORE_RAW = Format(
+    name="MindSpore raw",
+    kind=Kind.LOG,
+    recognise=_recognise_log,
+    recognise_file=_file_of_log,
+    identify=_identify_log,
+    ids=_log_ids,
+    read_with=_read_log,
+    lies_beside=True,
+    noun="raw files",
+    writer="MindSpore",
+)

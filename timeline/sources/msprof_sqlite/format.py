@@ -1,0 +1,67 @@
+"""What msprof parsed and never exported: where it lies, and what reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from timeline.sources.capture import Capture, CaptureFile, Claim, Folder, FolderKind, Format
+from timeline.sources.common.identity import claims_of_device
+from timeline.sources.common.msprof_names import summaries_of_device
+from timeline.sources.files.opened import named_files
+from timeline.sources.source import SQLITE, Identity, Source
+
+if TYPE_CHECKING:
+    from timeline.records.vendor import UnusedFile
+
+__all__ = ["MSPROF_SQLITE"]
+
+_TASKS = "ascend_task.db"
+
+
+def _recognise(folder: Folder) -> list[Capture]:
+    devices = folder.free if folder.kind is FolderKind.MSPROF else ()
+    contents = [(device, folder.path / f"device_{device}" / SQLITE) for device in devices]
+    return [
+        Capture(MSPROF_SQLITE, folder.directory, content, device)
+        for device, content in contents
+        if (content / _TASKS).is_file()
+    ]
+
+
+def _recognise_file(file: CaptureFile) -> list[Capture]:
+    return file.beside[:1] if file.path.name == _TASKS else []
+
+
+def _read_with(claim: Claim, identity: Identity) -> Source:
+    from timeline.sources.msprof_sqlite.source import ParsedSource
+
+    return ParsedSource(identity, claim.clock, claim.capture.content)
+
+
+def _parsed_directories(capture: Capture) -> tuple[Path, ...]:
+    return (capture.content, capture.content.parent.parent / "host" / SQLITE)
+
+
+def _unused(capture: Capture) -> Iterator[UnusedFile]:
+    from timeline.records.vendor import UnusedFile
+    from timeline.sources.companions.kinds import Use, kind_of
+
+    for directory in filter(Path.is_dir, _parsed_directories(capture)):
+        for name in named_files(directory):
+            kind = kind_of(name)
+            if kind is not None and kind.use is Use.NONE:
+                yield UnusedFile(name, kind.what)
+
+
+MSPROF_SQLITE = Format(
+    name="msprof sqlite",
+    recognise=_recognise,
+    recognise_file=_recognise_file,
+    identify=claims_of_device,
+    read_with=_read_with,
+    table_directories=summaries_of_device,
+    parsed_directories=_parsed_directories,
+    unused=_unused,
+)

@@ -1,0 +1,80 @@
+"""Tables of operators and tasks without a trace: where they lie, and what reads them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from timeline.sources.capture import (
+    DEVICE_DIRECTORY,
+    Capture,
+    CaptureFile,
+    Claim,
+    Folder,
+    FolderKind,
+    Format,
+    Kind,
+)
+from timeline.sources.common.identity import claims_of_all_devices
+from timeline.sources.common.msprof_names import TABLE, holds
+from timeline.sources.files.opened import plain_name
+from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT, Identity, Source
+
+__all__ = ["TABLES"]
+
+
+def _recognise(folder: Folder) -> list[Capture]:
+    if folder.kind is FolderKind.MSPROF:
+        return _of_session(folder)
+    if not any(map(TABLE.fullmatch, map(plain_name, folder.names))):
+        return []
+    return [Capture(TABLES, folder.directory, folder.path)]
+
+
+def _of_session(folder: Folder) -> list[Capture]:
+    """The tables of all devices, where none has anything better; else those of each device."""
+    output = folder.path / MINDSTUDIO_OUTPUT
+    if folder.free == folder.devices and holds(output, TABLE):
+        return folder.captures_of(TABLES, output)
+    contents = [(device, folder.path / f"device_{device}/summary") for device in folder.free]
+    return [
+        Capture(TABLES, folder.directory, content, device)
+        for device, content in contents
+        if holds(content, TABLE)
+    ]
+
+
+def _recognise_file(file: CaptureFile) -> list[Capture]:
+    """The tables of its directory, whatever else lies beside them."""
+    if not TABLE.fullmatch(file.name):
+        return []
+    content = file.path.parent
+    for one in file.around:
+        if content in (one.content, one.content.parent):
+            return [replace(one, format=TABLES, content=content)]
+    match = DEVICE_DIRECTORY.fullmatch(content.parent.name)
+    if match and content.name == "summary":
+        return [Capture(TABLES, content.parent.parent, content, int(match[1]))]
+    inside = content.parent if content.name in (OUTPUT, MINDSTUDIO_OUTPUT) else content
+    return [Capture(TABLES, inside, content)]
+
+
+def _read_with(claim: Claim, identity: Identity) -> Source:
+    from timeline.sources.tables.source import KernelTableSource
+
+    return KernelTableSource(identity, claim.clock, claim.capture.content, claim.several)
+
+
+def _table_directories(capture: Capture) -> tuple[Path, ...]:
+    return (capture.content,) if capture.content.is_dir() else ()
+
+
+TABLES = Format(
+    name="tables",
+    kind=Kind.TABLES,
+    recognise=_recognise,
+    recognise_file=_recognise_file,
+    identify=claims_of_all_devices,
+    read_with=_read_with,
+    table_directories=_table_directories,
+)

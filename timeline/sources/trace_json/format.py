@@ -1,0 +1,149 @@
+"""Traces that torch_npu, MindSpore and msprof exported: where they lie, and what reads them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from timeline.sources.capture import (
+    Capture,
+    CaptureFile,
+    Claim,
+    Folder,
+    FolderKind,
+    Format,
+)
+from timeline.sources.common.identity import claims_of_all_devices, claims_of_device
+from timeline.sources.common.json_kinds import JsonKind, kind_of_json
+from timeline.sources.common.msprof_names import TABLE, holds, summaries_of_device
+from timeline.sources.files.opened import held_file, plain_name
+from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT, Identity, Source
+
+__all__ = ["GRAPH_TIMELINE", "MINDSTUDIO", "TRACE_VIEW"]
+
+_TRACE_VIEW = "trace_view.json"
+_TRACE = re.compile(r"msprof(?:_slice|_\d+)+\.json")
+_TRACE_OF_GRAPH = re.compile(r"msprof_\d+_\d+_\d+\.json")
+
+
+def _directory_of_tables(capture: Capture) -> tuple[Path, ...]:
+    return (capture.content,) if capture.content.is_dir() else ()
+
+
+# -- trace_view.json -------------------------------------------------------------------------------
+
+
+def _recognise_trace_view(folder: Folder) -> list[Capture]:
+    found = False
+    if folder.kind is FolderKind.OUTPUT:
+        trace = held_file(folder.path, _TRACE_VIEW)
+        found = trace is not None and (trace.is_file() or holds(folder.path, TABLE))
+    elif folder.kind is FolderKind.LOOSE:
+        found = _TRACE_VIEW in map(plain_name, folder.names)
+    return [Capture(TRACE_VIEW, folder.directory, folder.path)] if found else []
+
+
+def _file_of_trace_view(file: CaptureFile) -> list[Capture]:
+    if file.name != _TRACE_VIEW:
+        return []
+    parent = file.path.parent
+    return [Capture(TRACE_VIEW, parent.parent if parent.name == OUTPUT else parent, parent)]
+
+
+def _file_of_any_name(file: CaptureFile) -> list[Capture]:
+    if kind_of_json(file.path) is not JsonKind.NPU_TRACE:
+        return []
+    return [Capture(TRACE_VIEW, file.path.parent, file.path)]
+
+
+def _read_trace_view(claim: Claim, identity: Identity) -> Source:
+    from timeline.sources.trace_json.source import TraceViewSource
+
+    return TraceViewSource(identity, claim.clock, claim.capture.content)
+
+
+TRACE_VIEW = Format(
+    name="trace_view.json",
+    recognise=_recognise_trace_view,
+    recognise_file=_file_of_trace_view,
+    recognise_content=_file_of_any_name,
+    identify=claims_of_device,
+    read_with=_read_trace_view,
+    table_directories=_directory_of_tables,
+)
+
+
+# -- mindstudio_profiler_output --------------------------------------------------------------------
+
+
+def _recognise_mindstudio(folder: Folder) -> list[Capture]:
+    if folder.kind is FolderKind.MSPROF:
+        output = folder.path / MINDSTUDIO_OUTPUT
+        return folder.captures_of(MINDSTUDIO, output) if holds(output, _TRACE) else []
+    names = map(plain_name, folder.names)
+    is_loose = folder.kind is FolderKind.LOOSE and any(
+        _TRACE.fullmatch(name) and not _TRACE_OF_GRAPH.fullmatch(name) for name in names
+    )
+    return [Capture(MINDSTUDIO, folder.directory, folder.path)] if is_loose else []
+
+
+def _file_of_mindstudio(file: CaptureFile) -> list[Capture]:
+    """The captures of its directory, or an export beside what is better, such as a database."""
+    if not _TRACE.fullmatch(file.name):
+        return []
+    beside = file.beside
+    if beside:
+        return beside if beside[0].format is MINDSTUDIO else beside[:1]
+    output = file.path.parent
+    directory = output.parent if output.name == MINDSTUDIO_OUTPUT else output
+    known = (one.device for one in file.around if one.directory == directory)
+    devices: list[int | None] = [*sorted({device for device in known if device is not None})]
+    return [Capture(MINDSTUDIO, directory, output, device) for device in devices or [None]]
+
+
+def _read_mindstudio(claim: Claim, identity: Identity) -> Source:
+    from timeline.sources.trace_json.source import MindStudioSource
+
+    return MindStudioSource(identity, claim.clock, claim.capture.content, claim.several)
+
+
+MINDSTUDIO = Format(
+    name="mindstudio_profiler_output",
+    recognise=_recognise_mindstudio,
+    recognise_file=_file_of_mindstudio,
+    identify=claims_of_all_devices,
+    read_with=_read_mindstudio,
+    table_directories=_directory_of_tables,
+)
+
+
+# -- device_N/timeline -----------------------------------------------------------------------------
+
+
+def _recognise_graph_timeline(folder: Folder) -> list[Capture]:
+    if folder.kind is FolderKind.MSPROF:
+        contents = [(device, folder.path / f"device_{device}/timeline") for device in folder.free]
+        return [
+            Capture(GRAPH_TIMELINE, folder.directory, content, device)
+            for device, content in contents
+            if holds(content, _TRACE_OF_GRAPH)
+        ]
+    is_loose = folder.kind is FolderKind.LOOSE and any(
+        map(_TRACE_OF_GRAPH.fullmatch, map(plain_name, folder.names))
+    )
+    return [Capture(GRAPH_TIMELINE, folder.directory, folder.path)] if is_loose else []
+
+
+def _read_graph_timeline(claim: Claim, identity: Identity) -> Source:
+    from timeline.sources.trace_json.source import GraphTimelineSource
+
+    return GraphTimelineSource(identity, claim.clock, claim.capture.content)
+
+
+GRAPH_TIMELINE = Format(
+    name="device_N/timeline",
+    recognise=_recognise_graph_timeline,
+    identify=claims_of_device,
+    read_with=_read_graph_timeline,
+    table_directories=summaries_of_device,
+)
