@@ -21,18 +21,9 @@ from timeline.encoders.bundles import Bundle, bundles_of
 from timeline.encoders.packing import Tally, Workers
 from timeline.encoders.perfetto import encode_perfetto
 from timeline.encoders.perfetto_tracks import encode_track, parts_of_track
+from timeline.layers import SliceKind
 from timeline.ranks.processes import Processes
-from timeline.tracks.model import (
-    Arg,
-    ArgKind,
-    Arrows,
-    Samples,
-    Schema,
-    Slices,
-    Timeline,
-    Track,
-    no_arrows,
-)
+from timeline.tracks.model import Arg, ArgKind, Arrows, Samples, Slices, Timeline, Track, no_arrows
 
 FIRST_NS = 1_000
 SIZES = (300, 0, 40, 700, 20, 5, 900, 60)
@@ -139,7 +130,12 @@ def test_a_track_takes_along_only_the_strings_it_shows(
     kinds = codes[[kind for _, kind, _ in rows]]
     arg = Arg("kind", ArgKind.NAME, kinds, present)
     slices = Slices(
-        start_ns, start_ns + 5, codes[[name for name, _, _ in rows]], strings, Schema.TASK, (arg,)
+        start_ns,
+        start_ns + 5,
+        codes[[name for name, _, _ in rows]],
+        strings,
+        SliceKind.TASK,
+        (arg,),
     )
     track = Track(3, None, "Stream 2", 0, content=slices)
     ((sequence, sent),) = Bundle((), ((7, track),), 0).for_the_way().tracks

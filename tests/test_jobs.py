@@ -39,7 +39,7 @@ from row_totals import counter_totals, row_totals
 
 from timeline import errors
 from timeline.analysis.leading import Leading
-from timeline.analysis.selected_rank import PictureOptions
+from timeline.analysis.selected_rank import DrawOptions
 from timeline.cli.main import main
 from timeline.encoders.formats import format_of
 from timeline.errors import SourceError, TimelineError, WorkerError
@@ -285,7 +285,7 @@ def test_keep_going_with_all_ranks_changes_nothing(command: Command, shelf: Prof
 # -- ranks that are made for a test ------------------------------------------------------------
 
 
-REQUEST = Request(Selection(layers=SUMMARY_LAYERS), options=PictureOptions(SUMMARY_LAYERS))
+REQUEST = Request(Selection(layers=SUMMARY_LAYERS), options=DrawOptions(SUMMARY_LAYERS))
 
 
 def ranks_read(crew: Crew, sources: Sequence[MadeSource]) -> list[int]:
@@ -813,7 +813,7 @@ def joined_shares(
     """Read made ranks, in this process unless by a crew; limit 0 gathers nothing."""
     request = Request(
         Selection(layers=DETAIL_LAYERS),
-        options=PictureOptions(DETAIL_LAYERS),
+        options=DrawOptions(DETAIL_LAYERS),
         limit_bytes=limit_bytes,
         ranks=len(sources),
         target=target,

@@ -27,7 +27,7 @@ from row_totals import Row, counter_totals, row_totals, rows_of
 from trace_packets import attributes_of
 
 from timeline.analysis.leading import Leading
-from timeline.analysis.selected_rank import PictureOptions
+from timeline.analysis.selected_rank import DrawOptions
 from timeline.analysis.valid import valid
 from timeline.cli.main import main
 from timeline.columns.columns import Int64
@@ -582,7 +582,7 @@ def shares_of(
     records: Sequence[Records], layers: frozenset[Layer], leading: Leading | None = None
 ) -> list[Share]:
     """What each rank adds to the picture."""
-    request = Request(Selection(layers=layers), options=PictureOptions(layers), leading=leading)
+    request = Request(Selection(layers=layers), options=DrawOptions(layers), leading=leading)
     return [share_of_records(own, request) for own in records]
 
 

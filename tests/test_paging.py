@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from profile_shelf import ProfileShelf
 
-from timeline.analysis.selected_rank import PictureOptions
+from timeline.analysis.selected_rank import DrawOptions
 from timeline.columns import spill
 from timeline.columns.constant import is_constant
 from timeline.columns.spill import MappedFiles, Room, by_parts, kept, let_go
@@ -222,7 +222,7 @@ def test_an_export_is_the_same_wherever_its_columns_lie(
 def peak_of(profile: Path) -> tuple[int, int]:
     """The bytes that reading and drawing a rank takes at most, and its slices."""
     (source,) = discover(profile).sources
-    request = Request(Selection(layers=DETAIL_LAYERS), options=PictureOptions(DETAIL_LAYERS))
+    request = Request(Selection(layers=DETAIL_LAYERS), options=DrawOptions(DETAIL_LAYERS))
     tracemalloc.start()
     try:
         share = share_of(source, request)
@@ -315,7 +315,7 @@ def test_threads_keep_their_numbers_however_far_these_lie_apart(
         database.commit()
     (source,) = discover(profile.path).sources
     layers = frozenset({Layer.CANN})
-    share = share_of(source, Request(Selection(layers=layers), options=PictureOptions(layers)))
+    share = share_of(source, Request(Selection(layers=layers), options=DrawOptions(layers)))
     rows = {track.name for track in share.tracks.tracks if track.name.startswith("Thread")}
     assert rows == {f"Thread {thread}" for thread in threads}
 

@@ -26,7 +26,8 @@ from timeline.encoders.protobuf_rows import (
     matrix_rows,
     varint,
 )
-from timeline.tracks.model import Arg, ArgKind, Arrows, Schema, Slices, Track
+from timeline.layers import SliceKind
+from timeline.tracks.model import Arg, ArgKind, Arrows, Slices, Track
 
 compiled = pytest.mark.skipif(not is_compiled(), reason="the package was built without a compiler")
 INT64 = (
@@ -304,5 +305,5 @@ def track_of(count: int, *, nested: bool) -> Track:
         Arg("share", ArgKind.NUMBER, row / 3, row % 4 == 0),
     )
     arrows = Arrows(np.repeat(row[::9], 2), np.arange(2 * len(row[::9])))
-    slices = Slices(start_ns, start_ns + 7, names, strings, Schema.TASK, args, arrows, nested)
+    slices = Slices(start_ns, start_ns + 7, names, strings, SliceKind.TASK, args, arrows, nested)
     return Track(0, None, "Stream 2", 0, content=slices)

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 from timeline.analysis.cut import Cut
 from timeline.analysis.overlap import Overlap, OverlapTotals
+from timeline.layers import Layer
 from timeline.records.tables import Records
-from timeline.selection import Layer
 
-__all__ = ["Missing", "PictureOptions", "RankPicture"]
+__all__ = ["DrawOptions", "Missing", "SelectedRank"]
 
 
 @dataclass(frozen=True)
-class PictureOptions:
+class DrawOptions:
     """How one rank is drawn."""
 
     layers: frozenset[Layer]
@@ -33,7 +33,7 @@ class Missing:
 
 
 @dataclass(frozen=True)
-class RankPicture:
+class SelectedRank:
     """What is drawn of one rank.
 
     cut is the whole selection, whose steps and overlap are always drawn; detail holds the records

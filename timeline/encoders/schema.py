@@ -1,13 +1,12 @@
-"""Typed args as Perfetto sees them: `proto/tlexport.proto` as a table, and its descriptor."""
+"""The descriptor of typed args, as `proto/tlexport.proto` declares them, for Perfetto to read."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 
-from timeline.tracks.model import Schema
+from timeline.layers import ARGS_MESSAGES
 
-__all__ = ["MESSAGES", "Message", "descriptor_bytes"]
+__all__ = ["EXTENDED_FILE", "FILE_NAME", "REALS", "descriptor_bytes"]
 
 PACKAGE = "tlexport"
 FILE_NAME = "proto/tlexport.proto"
@@ -17,103 +16,16 @@ REALS = frozenset({"bandwidth_gb_s", "bus_bandwidth_gb_s"})
 """Fields of type double; all others are int64."""
 
 
-@dataclass(frozen=True)
-class Message:
-    """One message: its name, the extension that carries it, and its fields by number from 1."""
-
-    name: str
-    extension: str
-    number: int
-    fields: tuple[str, ...]
-
-
-MESSAGES: dict[Schema, Message] = {
-    Schema.TASK: Message(
-        "DeviceTask",
-        "task",
-        9901,
-        (
-            "task_id",
-            "graph",
-            "stream_id",
-            "batch_id",
-            "context_id",
-            "connection_id",
-            "blocks",
-            "size_bytes",
-            "occupancy_percent",
-        ),
-    ),
-    Schema.HCCL_TASK: Message(
-        "HcclTask",
-        "hccl",
-        9902,
-        (
-            "src_rank",
-            "dst_rank",
-            "size_bytes",
-            "bandwidth_gb_s",
-            "stream_id",
-            "task_id",
-            "context_id",
-            "graph",
-        ),
-    ),
-    Schema.COMMUNICATION_OP: Message(
-        "CommunicationOp",
-        "communication",
-        9903,
-        (
-            "count",
-            "graph",
-            "connection_id",
-            "waited_ns",
-            "last_rank",
-            "transfer_ns",
-            "bus_bandwidth_gb_s",
-            "arrived_after_first_ns",
-        ),
-    ),
-    Schema.STEP: Message(
-        "Step",
-        "step",
-        9904,
-        (
-            "graph",
-            "iteration",
-            "computing_ns",
-            "communication_ns",
-            "not_overlapped_ns",
-            "free_ns",
-            "slowest_rank",
-            "fastest_rank",
-            "slowest_ns",
-            "fastest_ns",
-            "span_ns",
-            "not_overlapped_percent",
-            "free_percent",
-            "spread_percent",
-            "copies_ns",
-            "idle_ns",
-            "idle_percent",
-        ),
-    ),
-    Schema.HOST_CALL: Message("HostCall", "host", 9905, ("connection_id", "process_id")),
-    Schema.SCOPE: Message("Scope", "scope", 9906, ("level",)),
-    Schema.NOTE: Message("Missing", "missing", 9907, ("tasks", "hccl_tasks", "host_calls")),
-}
-
-
 @cache
 def descriptor_bytes() -> bytes:
-    """The FileDescriptorSet of the schema, as embedded in each file."""
+    """The FileDescriptorSet of all typed args, as embedded in each file."""
     from google.protobuf import descriptor_pb2
 
     field_type = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(
         name=FILE_NAME, package=PACKAGE, dependency=[EXTENDED_FILE]
     )
-    for message in MESSAGES.values():
+    for message in sorted(ARGS_MESSAGES.values(), key=lambda message: message.number):
         made = file.message_type.add(name=message.name)
         for number, name in enumerate(message.fields, 1):
             made.field.add(

@@ -11,9 +11,10 @@ from timeline.analysis.leading import Leading
 from timeline.analysis.rank_facts import RankFacts
 from timeline.columns.columns import Int64
 from timeline.fitting.writer import AIM, MOST_TRIES, Drawing, Writer, Written, too_small
+from timeline.layers import SliceKind
 from timeline.records.tables import NO_TIME
 from timeline.tracks.drawn_rank import Share
-from timeline.tracks.model import Schema, Slices, Track
+from timeline.tracks.model import Slices, Track
 
 __all__ = ["Redraw", "Trimming", "trimmed", "trimming_of"]
 
@@ -63,7 +64,7 @@ def trimming_of(ranks: Sequence[RankFacts], tracks: Sequence[Track]) -> Trimming
     starts = [
         track.content.start_ns
         for track in tracks
-        if isinstance(track.content, Slices) and track.content.schema is Schema.TASK
+        if isinstance(track.content, Slices) and track.content.kind is SliceKind.TASK
     ]
     counts = np.histogram(np.concatenate([edges[:0], *starts]), edges)[0]
     return Trimming((), tuple(edges.tolist()), tuple(counts.tolist()))

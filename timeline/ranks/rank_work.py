@@ -22,7 +22,7 @@ from timeline.analysis.overlap import (
     totals_by_step,
 )
 from timeline.analysis.rank_facts import ProfileFacts, RankFacts, facts_of, profile_facts
-from timeline.analysis.selected_rank import PictureOptions, RankPicture
+from timeline.analysis.selected_rank import DrawOptions, SelectedRank
 from timeline.analysis.steps import with_steps
 from timeline.analysis.valid import valid
 from timeline.encoders.formats import format_of
@@ -88,7 +88,7 @@ class Request:
 
     selection: Selection
     operators: StepOperators = field(default_factory=StepOperators)
-    options: PictureOptions = field(default_factory=lambda: PictureOptions(frozenset()))
+    options: DrawOptions = field(default_factory=lambda: DrawOptions(frozenset()))
     args: Args = Args.DEFAULT
     limit_bytes: int = 0
     ranks: int = 1
@@ -146,13 +146,13 @@ def _drawn(
     part = cut(records, request.selection)
     if request.window_ns is not None:
         part = cut_window(part, *request.window_ns)
-    picture = _picture(part, request)
+    selected = _selected(part, request)
     if request.leading is not None:
-        picture = with_leading_detail(picture, request.leading)
+        selected = with_leading_detail(selected, request.leading)
     collectives = rank_collectives(records, part.op_iterations, part.op_rows)
     facts = facts_of(
         profile,
-        picture,
+        selected,
         collectives,
         request.selection,
         windowed=request.window_ns is not None,
@@ -160,10 +160,10 @@ def _drawn(
     )
     if not request.draw:
         return facts, RankTracks(records.rank, (), 0)
-    return facts, draw_rank(picture, request.options, _wanted(request.args))
+    return facts, draw_rank(selected, request.options, _wanted(request.args))
 
 
-def _picture(part: Cut, request: Request) -> RankPicture:
+def _selected(part: Cut, request: Request) -> SelectedRank:
     records, membership = part.records, part.membership
     tasks, selection = records.tasks, request.selection
     communication, its_step = communication_of(records, membership)
@@ -176,4 +176,4 @@ def _picture(part: Cut, request: Request) -> RankPicture:
         whole = overlap_of_stretches(
             tasks, communication, runs[membership.tasks], runs[its_step], int(runs.max()) + 1
         )
-    return RankPicture(part, whole, by_step, records)
+    return SelectedRank(part, whole, by_step, records)

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from timeline.analysis.rank_facts import RankFacts
+from timeline.layers import SizeLayer
 from timeline.options import Args
 from timeline.records.clock import ClockMove
 from timeline.records.tables import Omission
-from timeline.tracks.layers import LayerKey
 from timeline.tracks.model import Arg, Slices, Track
 from timeline.tracks.painter import ArgColumn
 
@@ -63,7 +63,7 @@ class RankTracks:
     tracks: tuple[Track, ...]
     arrows: int
     omissions: tuple[Omission, ...] = ()
-    floors: Mapping[LayerKey, int] = field(default_factory=dict)
+    floors: Mapping[SizeLayer, int] = field(default_factory=dict)
 
     def moved(self, move: ClockMove) -> RankTracks:
         """The same on another clock."""

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from timeline.columns.columns import Bool, Codes, Float64, Int64, Rows, rows_of_runs
 from timeline.columns.spill import kept
 from timeline.columns.strings import StringPool
+from timeline.layers import COUNTERS, SizeLayer, SliceKind
 from timeline.records.clock import ClockMove
 
 __all__ = [
@@ -22,7 +23,6 @@ __all__ = [
     "Arrows",
     "Coarse",
     "Samples",
-    "Schema",
     "Slices",
     "Timeline",
     "Track",
@@ -44,19 +44,6 @@ class ArgKind(enum.Enum):
     NUMBER = enum.auto()
     NAME = enum.auto()
     """Codes of the track's StringPool."""
-
-
-class Schema(enum.Enum):
-    """What a slice stands for; it decides which typed args it may have."""
-
-    STEP = "step"
-    OVERLAP = "overlap"
-    TASK = "task"
-    HCCL_TASK = "hccl_task"
-    COMMUNICATION_OP = "communication_op"
-    HOST_CALL = "host_call"
-    SCOPE = "scope"
-    NOTE = "note"
 
 
 @dataclass(frozen=True)
@@ -143,7 +130,7 @@ class Slices:
     end_ns: Int64
     name: npt.NDArray[np.int32]
     strings: StringPool
-    schema: Schema
+    kind: SliceKind
     args: tuple[Arg, ...] = ()
     arrows: Arrows = field(default_factory=no_arrows)
     nested: bool = False
@@ -219,6 +206,13 @@ class Track:
     description: str = ""
     content: Slices | Samples | None = None
     rank: int | None = None
+
+    @property
+    def size_layer(self) -> SizeLayer | None:
+        """What it has its resolution with; None for a row that only holds others."""
+        if isinstance(self.content, Slices):
+            return self.content.kind.value
+        return COUNTERS if isinstance(self.content, Samples) else None
 
 
 def element_count(tracks: Iterable[Track]) -> int:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from timeline.columns.strings import StringPool
+from timeline.layers import SliceKind
 from timeline.records.tables import NO_ID
 from timeline.tracks import meanings
-from timeline.tracks.model import Schema, Track
+from timeline.tracks.model import Track
 from timeline.tracks.painter import ArgColumn, Drawn, Painter, integers
 
 __all__ = ["Note", "Notes", "with_notes"]
@@ -70,7 +71,7 @@ def _drawn(notes: Sequence[Note], start_ns: int, end_ns: int, strings: StringPoo
         np.full(count, start_ns, np.int64),
         np.full(count, end_ns, np.int64),
         strings.codes(note.text for note in notes),
-        Schema.NOTE,
+        SliceKind.NOTE,
         _args(notes),
     )
 

@@ -11,10 +11,10 @@ from timeline.analysis.rank_facts import RankFacts
 from timeline.columns.distinct import distinct
 from timeline.columns.strings import StringPool
 from timeline.errors import spell_ids
+from timeline.layers import SliceKind
 from timeline.records.tables import NO_GRAPH, NO_TIME
 from timeline.tracks import meanings
 from timeline.tracks.lanes import nested_lanes
-from timeline.tracks.model import Schema
 from timeline.tracks.painter import ArgColumn, Drawn, Painter, integers
 from timeline.tracks.summary import rounded_percent, spent_args
 
@@ -131,7 +131,7 @@ def _drawn(
     ]
     args = [integers("iteration", np.array([own[0].step for own in steps], np.int64))]
     args += _comparison(steps) if len(facts) > 1 else _spent(steps, facts)
-    return Drawn(start_ns, end_ns, strings.codes(labels), Schema.STEP, args)
+    return Drawn(start_ns, end_ns, strings.codes(labels), SliceKind.STEP, args)
 
 
 def _comparison(steps: list[list[_Span]]) -> list[ArgColumn]:

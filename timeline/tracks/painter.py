@@ -9,18 +9,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from timeline.analysis.selected_rank import DrawOptions, SelectedRank
 from timeline.columns.columns import Bool, Codes, Float64, Int64, Rows, picked
 from timeline.columns.constant import constant, is_constant
 from timeline.columns.spill import kept
 from timeline.columns.strings import NO_NAME, StringPool
+from timeline.layers import LayerSpec, SliceKind
 from timeline.records.tables import FlowEnd
 from timeline.tracks.lanes import flat_lanes, nested_lanes, rows_by_lane
-from timeline.tracks.model import Arg, ArgKind, Arrows, Samples, Schema, Slices, Track
+from timeline.tracks.model import Arg, ArgKind, Arrows, Samples, Slices, Track
 
 __all__ = [
     "NOWHERE",
     "ArgColumn",
     "Drawn",
+    "LayerDrawing",
+    "PaintLayer",
     "Painter",
     "integers",
     "names",
@@ -89,15 +93,15 @@ def numbers(name: str, values: Float64, *, default: bool = True) -> ArgColumn:
 class Drawn:
     """Slices to draw on one row: the columns of a table, their args, and which of its rows.
 
-    rows: None for all of them. kind: the table, where its rows may be ends of arrows.
+    rows: None for all of them. flow_end: the table, where arrows may end at its rows.
     """
 
     start_ns: Int64
     end_ns: Int64
     name: np.ndarray
-    schema: Schema
+    kind: SliceKind
     args: Sequence[ArgColumn] = ()
-    kind: FlowEnd | None = None
+    flow_end: FlowEnd | None = None
     rows: Rows | None = None
 
     @property
@@ -201,8 +205,8 @@ class Painter:
     ) -> None:
         slices = self._slices(drawn, rows, strings, nested=nested)
         track = self._add(name, parent, order, description, slices, rank)
-        if drawn.kind is not None:
-            self._remember(drawn.kind, rows, track)
+        if drawn.flow_end is not None:
+            self._remember(drawn.flow_end, rows, track)
 
     def _slices(self, drawn: Drawn, rows: Rows, strings: StringPool, *, nested: bool) -> Slices:
         args = (column.at(rows) for column in drawn.args if self._wanted(column))
@@ -211,7 +215,7 @@ class Painter:
             picked(drawn.end_ns, rows),
             picked(drawn.name, rows),
             strings,
-            drawn.schema,
+            drawn.kind,
             tuple(arg for arg in args if arg is not None),
             nested=nested,
         )
@@ -274,6 +278,31 @@ class Painter:
             self.tracks[track] = replace(
                 self.tracks[track], content=replace(content, arrows=arrows)
             )
+
+
+@dataclass(frozen=True)
+class LayerDrawing:
+    """One layer of one rank to be painted: what is known of it, of whom, and how."""
+
+    painter: Painter
+    layer: LayerSpec
+    rank: SelectedRank
+    options: DrawOptions
+
+    def add_row(self, name: str = "", place: int = 0) -> int:
+        """Add the row that holds all rows of the layer; its id.
+
+        name: where the profile names it. place: which it is of several rows of the layer.
+        """
+        layer, named = self.layer, name or self.layer.name
+        described = layer.description.format(name=named)
+        return self.painter.group(
+            named, None, layer.order + place, described, self.rank.records.rank
+        )
+
+
+PaintLayer = Callable[[LayerDrawing], None]
+"""Adds the rows of a layer, if there are any, and what is on them."""
 
 
 def _by_start(drawn: Drawn) -> Rows:

@@ -2,56 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from timeline.analysis.rank_facts import RankFacts
-from timeline.analysis.selected_rank import PictureOptions, RankPicture
-from timeline.records.tables import RUNTIME_LAYERS, Omission, OmissionCode
-from timeline.selection import Layer
-from timeline.tracks import meanings
-from timeline.tracks.detail import (
-    expect_arrows,
-    host_layers,
-    paint_arrows,
-    paint_communication,
-    paint_counters,
-    paint_hardware,
-    paint_host,
-    paint_missing,
-    paint_scopes,
-)
+from timeline.analysis.rank_facts import RankFacts, holds_any
+from timeline.analysis.selected_rank import DrawOptions, SelectedRank
+from timeline.layers import LAYERS, Layer
+from timeline.records.tables import Omission, OmissionCode
+from timeline.tracks import detail, meanings, summary
+from timeline.tracks.detail import expect_arrows, paint_arrows
 from timeline.tracks.drawn_rank import RankTracks
 from timeline.tracks.model import Samples, Slices, Track
 from timeline.tracks.overview import paint_overview
-from timeline.tracks.painter import ArgColumn, Painter
-from timeline.tracks.summary import OVERLAP, STEP_TRACE, paint_overlap, paint_steps
+from timeline.tracks.painter import ArgColumn, LayerDrawing, Painter, PaintLayer
 
-__all__ = ["assemble", "draw_rank"]
+__all__ = ["PAINTERS", "assemble", "draw_rank"]
 
 
-@dataclass(frozen=True)
-class _Row:
-    """One layer of one rank: its place among layers and how it is painted below a parent."""
-
-    layer: str
-    order: int
-    paint: Callable[[Painter, int], None]
+PAINTERS: Mapping[Layer | None, PaintLayer] = {**summary.PAINTERS, **detail.PAINTERS}
+"""What paints each row of LAYERS, by its option."""
 
 
 def draw_rank(
-    picture: RankPicture, options: PictureOptions, wanted: Callable[[ArgColumn], bool]
+    rank: SelectedRank, options: DrawOptions, wanted: Callable[[ArgColumn], bool]
 ) -> RankTracks:
-    """Draw one rank, with the args that are wanted."""
-    painter, records = Painter(wanted), picture.detail
+    """Draw the layers of one rank that are asked for, with the args that are wanted."""
+    painter, records = Painter(wanted), rank.detail
     if Layer.ARROWS in options.layers:
         expect_arrows(painter, records)
-    for row in _rows(picture, options):
-        meaning = meanings.layer(row.layer, records.hardware)
-        folder = painter.group(row.layer, None, row.order, meaning, records.rank)
-        row.paint(painter, folder)
+    for layer in LAYERS:
+        drawn = rank.records if layer.in_summary else records
+        is_wanted = layer.option is None or layer.option in options.layers
+        if is_wanted and holds_any(drawn, layer):
+            PAINTERS[layer.option](LayerDrawing(painter, layer, rank, options))
     arrows, omissions = 0, tuple[Omission, ...]()
     if Layer.ARROWS in options.layers:
         next_id, lost = paint_arrows(painter, records, 1)
@@ -115,76 +100,3 @@ def _with_arrows_after(
     own = content.arrows.arrow
     arrows = replace(content.arrows, arrow=np.where(own > 0, own + first, last - own))
     return replace(content, arrows=arrows)
-
-
-def _rows(picture: RankPicture, options: PictureOptions) -> list[_Row]:
-    """The layers of one rank that are asked for and hold anything, in drawing order."""
-    records, layers = picture.detail, options.layers
-    rows = []
-    if Layer.STEPS in layers and len(picture.records.steps):
-        rows.append(
-            _Row(
-                STEP_TRACE,
-                0,
-                lambda painter, parent: paint_steps(
-                    painter, parent, picture, merge_graphs=options.merge_graphs
-                ),
-            )
-        )
-    if Layer.OVERLAP in layers:
-        rows.append(
-            _Row(
-                OVERLAP,
-                1,
-                lambda painter, parent: paint_overlap(painter, parent, picture),
-            )
-        )
-    if Layer.HARDWARE in layers and len(records.tasks):
-        rows.append(
-            _Row(
-                records.hardware,
-                2,
-                lambda painter, parent: paint_hardware(painter, parent, records),
-            )
-        )
-    if Layer.COMMUNICATION in layers and len(records.ops) + len(records.planes):
-        rows.append(
-            _Row(
-                "Communication",
-                3,
-                lambda painter, parent: paint_communication(painter, parent, records),
-            )
-        )
-    if Layer.SCOPES in layers and len(records.tasks):
-        rows.append(
-            _Row("Scope Layer", 4, lambda painter, parent: paint_scopes(painter, parent, records))
-        )
-    rows += _host_rows(picture, layers)
-    if (missing := picture.missing) is not None:
-        rows.append(
-            _Row(
-                "Not in this file",
-                2,
-                lambda painter, parent: paint_missing(painter, parent, records, missing),
-            )
-        )
-    if Layer.COUNTERS in layers and len(records.samples):
-        rows.append(
-            _Row("Counters", 90, lambda painter, parent: paint_counters(painter, parent, records))
-        )
-    return rows
-
-
-def _host_rows(picture: RankPicture, layers: frozenset[Layer]) -> list[_Row]:
-    records = picture.detail
-    found = host_layers(records, cann=Layer.CANN in layers, framework=Layer.FRAMEWORK in layers)
-    return [
-        _Row(
-            name,
-            80 if name in RUNTIME_LAYERS else 10 + place,
-            lambda painter, parent, rows=rows: paint_host(  # type: ignore[misc]
-                painter, parent, records, rows
-            ),
-        )
-        for place, (name, rows) in enumerate(found)
-    ]

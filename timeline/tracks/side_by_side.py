@@ -9,8 +9,9 @@ import numpy as np
 
 from timeline.columns.columns import Int64
 from timeline.columns.strings import StringPool
+from timeline.layers import SliceKind
 from timeline.tracks import meanings
-from timeline.tracks.model import Schema, Slices, Track
+from timeline.tracks.model import Slices, Track
 from timeline.tracks.painter import Drawn, Painter, integers
 from timeline.units import spell_duration
 
@@ -69,7 +70,7 @@ def _paint_root(painter: Painter, steps: StepDifferences) -> int:
         steps.start_ns,
         end_ns,
         strings.codes(labels),
-        Schema.STEP,
+        SliceKind.STEP,
         [
             integers("base_step", steps.base_step),
             integers("new_step", steps.new_step),

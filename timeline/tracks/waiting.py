@@ -12,12 +12,12 @@ from timeline.analysis.waiting import Pairs, Waiting, Waits
 from timeline.columns.columns import Bool, Int64
 from timeline.columns.distinct import distinct
 from timeline.columns.strings import StringPool
+from timeline.layers import Layer, SliceKind, spec_of
 from timeline.records.tables import Omission, OmissionCode
 from timeline.tracks import meanings
 from timeline.tracks.drawn_rank import RankTracks
-from timeline.tracks.model import ARROW_REASON, Arg, ArgKind, Arrows, Schema, Slices, Track
+from timeline.tracks.model import ARROW_REASON, Arg, ArgKind, Arrows, Slices, Track
 from timeline.tracks.painter import Drawn, Painter, names
-from timeline.tracks.summary import OVERLAP
 
 __all__ = ["MOST_ARROWS", "WAITING", "with_waiting"]
 
@@ -69,7 +69,7 @@ def _places(tracks: Sequence[Track], collectives: RankCollectives) -> _Place:
     row_of = {(start, end, strings[name]): row for row, (start, end, name) in enumerate(keys)}
     for own in tracks:
         content = own.content
-        if not isinstance(content, Slices) or content.schema is not Schema.COMMUNICATION_OP:
+        if not isinstance(content, Slices) or content.kind is not SliceKind.COMMUNICATION_OP:
             continue
         drawn = zip(
             content.start_ns.tolist(), content.end_ns.tolist(), content.name.tolist(), strict=True
@@ -119,7 +119,8 @@ def _with_row(
     tracks: list[Track], rank: int, collectives: RankCollectives, waits: Waits, numbers: Int64
 ) -> tuple[Track, ...]:
     """The tracks with a row of waits below the overlap analysis, where that is drawn."""
-    folder = next((own.id for own in tracks if own.parent is None and own.name == OVERLAP), None)
+    overlap = spec_of(Layer.OVERLAP).name
+    folder = next((own.id for own in tracks if own.parent is None and own.name == overlap), None)
     own = waits.take(waits.waited_ns > 0)
     if folder is None or not len(own):
         return tuple(tracks)
@@ -136,7 +137,7 @@ def _with_row(
             start_ns,
             start_ns + own.waited_ns,
             labels[own.last],
-            Schema.OVERLAP,
+            SliceKind.OVERLAP,
             [names("op", named, default=False)],
         ),
         strings,
@@ -177,7 +178,7 @@ _End = tuple[int, int]
 
 def _draws_ops(tracks: Sequence[Track]) -> bool:
     return any(
-        isinstance(own.content, Slices) and own.content.schema is Schema.COMMUNICATION_OP
+        isinstance(own.content, Slices) and own.content.kind is SliceKind.COMMUNICATION_OP
         for own in tracks
     )
 
