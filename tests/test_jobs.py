@@ -56,7 +56,7 @@ from timeline.ranks.workers import AHEAD, WORTH_PROCESSES_BYTES, Crew, crew_for
 from timeline.records.tables import Records
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Kind, Selection
 from timeline.sources.source import Clock, Identity, Wanted
-from timeline.tracks.drawn_rank import Share
+from timeline.tracks.drawn_rank import DrawnRank
 
 _Result = TypeVar("_Result")
 PROC = Path("/proc")
@@ -822,7 +822,7 @@ def joined_shares(
         return read_shares(sources, request, crew or made_crew(sources, 1), Path("profile"))
 
 
-def never_again(_leading: Leading) -> Sequence[Share]:
+def never_again(_leading: Leading) -> Sequence[DrawnRank]:
     raise AssertionError("only --fit steps draws again")
 
 

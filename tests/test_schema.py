@@ -12,7 +12,7 @@ from profile_shelf import ProfileShelf
 from trace_packets import packets_of
 
 from timeline.commands.export import export
-from timeline.encoders.schema import EXTENDED_FILE, FILE_NAME, descriptor_bytes
+from timeline.encoders.args_descriptor import EXTENDED_FILE, FILE_NAME, descriptor_bytes
 from timeline.layers import ARGS_MESSAGES
 from timeline.selection import Kind
 

@@ -10,6 +10,7 @@ import numpy as np
 from timeline.analysis.operators import OperatorTimes
 from timeline.analysis.overlap import OverlapTotals
 from timeline.columns.columns import Bool, Codes, Columns, Int64, Rows, column
+from timeline.columns.group_by import groups_of
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_ID, NO_TIME, CommunicationOps, Records, Steps
 from timeline.records.vendor import Measure, VendorFigures
@@ -171,12 +172,13 @@ def _operators_ns(names: Codes, strings: StringPool, measured: Measured) -> Int6
 
 def _joined(vendor: VendorFigures) -> VendorFigures:
     """One row for each file, measure, step and name: a file may hold a number in parts."""
-    keys = np.stack([vendor.file, vendor.measure, vendor.step - NO_ID, vendor.name], dtype=np.int64)
-    _, first, group = np.unique(keys, axis=1, return_index=True, return_inverse=True)
-    value_ns, tolerance_ns = np.zeros((2, len(first)), np.int64)
-    np.add.at(value_ns, group.reshape(-1), vendor.value_ns)
-    np.add.at(tolerance_ns, group.reshape(-1), vendor.tolerance_ns)
-    return replace(vendor.take(first), value_ns=value_ns, tolerance_ns=tolerance_ns)
+    keys = (vendor.file, vendor.measure, vendor.step - NO_ID, vendor.name)
+    groups = groups_of(len(vendor), keys)
+    return replace(
+        vendor.take(groups.first),
+        value_ns=groups.sums(vendor.value_ns),
+        tolerance_ns=groups.sums(vendor.tolerance_ns),
+    )
 
 
 def _collectives_ns(step: Int64, name: Codes, op_steps: Int64, ops: CommunicationOps) -> Int64:
@@ -217,10 +219,9 @@ def _summed(checks: Checks) -> Checks:
 
 def _alike(checks: Checks, rows: Rows) -> Iterator[Rows]:
     """Rows of each file and measure."""
-    keys = np.stack([checks.file[rows].astype(np.int64), checks.measure[rows]])
-    distinct, group = np.unique(keys, axis=1, return_inverse=True)
-    for number in range(distinct.shape[1]):
-        yield rows[group.reshape(-1) == number]
+    groups = groups_of(len(rows), (checks.file[rows], checks.measure[rows]))
+    for number in range(len(groups.first)):
+        yield rows[groups.group == number]
 
 
 def known_reasons(checks: RankChecks) -> list[str | None]:

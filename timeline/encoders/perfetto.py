@@ -9,10 +9,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, islice
 
 from timeline.encoders import packing
+from timeline.encoders.args_descriptor import descriptor_bytes
 from timeline.encoders.bundles import Bundle, Chunk, Packed, bundles_of, packed_by
 from timeline.encoders.packing import Tally, Workers
 from timeline.encoders.perfetto_tracks import clock_ns, track_uuid
-from timeline.encoders.schema import descriptor_bytes
 from timeline.ranges import check_order
 from timeline.tracks.model import Samples, Timeline, Track
 

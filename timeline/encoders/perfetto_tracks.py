@@ -13,6 +13,7 @@ import numpy.typing as npt
 from timeline.columns.columns import Bool, Int64, Rows
 from timeline.columns.nesting import edges_of, pieces_of
 from timeline.columns.spill import let_go, parts_of
+from timeline.encoders.args_descriptor import REALS
 from timeline.encoders.protobuf_rows import (
     Bytes,
     Fixed64,
@@ -22,7 +23,6 @@ from timeline.encoders.protobuf_rows import (
     encode_rows,
     varint,
 )
-from timeline.encoders.schema import REALS
 from timeline.layers import ARGS_MESSAGES
 from timeline.tracks.model import Arg, ArgKind, Arrows, Samples, Slices, Track
 

@@ -13,7 +13,7 @@ from timeline.columns.columns import Int64
 from timeline.fitting.writer import AIM, MOST_TRIES, Drawing, Writer, Written, too_small
 from timeline.layers import SliceKind
 from timeline.records.tables import NO_TIME
-from timeline.tracks.drawn_rank import Share
+from timeline.tracks.drawn_rank import DrawnRank
 from timeline.tracks.model import Slices, Track
 
 __all__ = ["Redraw", "Trimming", "trimmed", "trimming_of"]
@@ -90,7 +90,7 @@ def _add_weights(weights: dict[int, float], facts: RankFacts) -> None:
         weights[step] += facts.other_rows / len(weights)
 
 
-Redraw = Callable[[Leading], Sequence[Share]]
+Redraw = Callable[[Leading], Sequence[DrawnRank]]
 """Draws all ranks again, with detail in their leading part only."""
 
 

@@ -19,7 +19,7 @@ from timeline.layers import SizeLayer
 from timeline.options import ExportOptions
 from timeline.progress import Progress
 from timeline.records.tables import Omission
-from timeline.tracks.drawn_rank import RankTracks, Share, with_args
+from timeline.tracks.drawn_rank import DrawnRank, RankTracks, with_args
 from timeline.tracks.model import Samples, Slices, Timeline, Track
 from timeline.tracks.notes import Notes, with_notes
 from timeline.units import spell_bytes
@@ -139,7 +139,7 @@ class Writer:
     def limit(self) -> int:
         return self.options.limit_bytes
 
-    def draw(self, shares: Sequence[Share]) -> Drawing:
+    def draw(self, shares: Sequence[DrawnRank]) -> Drawing:
         """All tracks of the picture."""
         self.progress.report("Drawing", 0, 0)
         facts = tuple(share.facts for share in shares)

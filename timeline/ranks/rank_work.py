@@ -32,7 +32,7 @@ from timeline.records.counting import INNER
 from timeline.records.tables import Records
 from timeline.selection import Kind, Selection
 from timeline.sources.source import Source, Wanted
-from timeline.tracks.drawn_rank import RankTracks, Share, _wanted
+from timeline.tracks.drawn_rank import DrawnRank, RankTracks, arg_filter
 from timeline.tracks.model import Timeline, Track, element_count
 from timeline.tracks.picture import draw_rank
 
@@ -100,7 +100,7 @@ class Request:
     named_operators: int = 0
 
 
-def share_of(source: Source, request: Request) -> Share:
+def share_of(source: Source, request: Request) -> DrawnRank:
     """Read a rank and draw what is selected of it.
 
     Raises:
@@ -114,19 +114,19 @@ def share_of(source: Source, request: Request) -> Share:
     return share_of_records(rank_records(source, wanted, request.operators), request)
 
 
-def share_of_records(records: Records, request: Request) -> Share:
+def share_of_records(records: Records, request: Request) -> DrawnRank:
     """Draw what is selected of a rank's records, whose steps are known."""
     facts, tracks = _drawn(profile_facts(records), records, request)
     fair_bytes = max(LEAST_ROOM_BYTES, request.limit_bytes * DENSE // request.ranks)
     room_bytes = min(request.limit_bytes, fair_bytes)
     if room_bytes and element_count(tracks.tracks) * BYTES_OF_ELEMENT > room_bytes:
         most = max(room_bytes * SLACK // BYTES_OF_ELEMENT, MOST_ELEMENTS * DENSE // request.ranks)
-        (tracks,) = gathered((Share(facts, tracks),), request, room_bytes, int(most))
-    return Share(facts, tracks)
+        (tracks,) = gathered((DrawnRank(facts, tracks),), request, room_bytes, int(most))
+    return DrawnRank(facts, tracks)
 
 
 def gathered(
-    shares: tuple[Share, ...], request: Request, room_bytes: float, most: int
+    shares: tuple[DrawnRank, ...], request: Request, room_bytes: float, most: int
 ) -> tuple[RankTracks, ...]:
     """The rows of ranks, gathered until they take not much more than some bytes of the file.
 
@@ -160,7 +160,7 @@ def _drawn(
     )
     if not request.draw:
         return facts, RankTracks(records.rank, (), 0)
-    return facts, draw_rank(selected, request.options, _wanted(request.args))
+    return facts, draw_rank(selected, request.options, arg_filter(request.args))
 
 
 def _selected(part: Cut, request: Request) -> SelectedRank:

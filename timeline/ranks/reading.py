@@ -20,7 +20,7 @@ from timeline.ranks.workers import Crew, crew_for
 from timeline.records.tables import NO_GRAPH
 from timeline.selection import SUMMARY_LAYERS, Layer, Selection
 from timeline.sources.source import Source
-from timeline.tracks.drawn_rank import Share
+from timeline.tracks.drawn_rank import DrawnRank
 from timeline.tracks.model import element_count
 from timeline.tracks.waiting import with_waiting
 
@@ -50,7 +50,7 @@ class JoinedShares:
 
     sources: tuple[Source, ...]
     requests: tuple[Request, ...]
-    shares: tuple[Share, ...]
+    shares: tuple[DrawnRank, ...]
     clock: JoinedClock
     waiting: Waiting
     origin_ns: int | None = None
@@ -138,7 +138,7 @@ def _read(
     """The shares of the ranks that can be read; clocks are joined by them if not by `clock`."""
     ranks = [source.identity.rank for source in sources]
     wanted = dict(zip(ranks, requests, strict=True))
-    read, shares = list[Source](), list[Share]()
+    read, shares = list[Source](), list[DrawnRank]()
     held = 0
     limit_bytes = requests[0].limit_bytes if requests else 0
     most = max(LEAST_HELD, FAN_IN * limit_bytes // BYTES_OF_ELEMENT)
@@ -162,7 +162,7 @@ def _read(
     return _joined(read, asked, shares, clock)
 
 
-def _with_collectives_matched(shares: Sequence[Share]) -> list[Share]:
+def _with_collectives_matched(shares: Sequence[DrawnRank]) -> list[DrawnRank]:
     """The shares with the collectives that ranks share recognised, as far as names do not tell."""
     matched = matched_by_order([share.facts.collectives for share in shares])
     return [
@@ -174,7 +174,7 @@ def _with_collectives_matched(shares: Sequence[Share]) -> list[Share]:
 def _joined(
     sources: Sequence[Source],
     requests: Sequence[Request],
-    shares: Sequence[Share],
+    shares: Sequence[DrawnRank],
     clock: JoinedClock,
 ) -> JoinedShares:
     moved = tuple(share.moved(move.move) for share, move in zip(shares, clock.moves, strict=True))
@@ -190,8 +190,8 @@ def _slack_ns(clock: JoinedClock) -> int:
 
 
 def _with_waiting(
-    shares: Sequence[Share], waiting: Waiting, requests: Sequence[Request]
-) -> tuple[Share, ...]:
+    shares: Sequence[DrawnRank], waiting: Waiting, requests: Sequence[Request]
+) -> tuple[DrawnRank, ...]:
     """The shares with what their collectives waited for in their rows."""
     if not any(request.draw for request in requests):
         return tuple(shares)
@@ -250,7 +250,7 @@ def _read_window(
     return replace(joined, origin_ns=origin_ns)
 
 
-def redrawn(joined: JoinedShares, crew: Crew, leading: Leading) -> tuple[Share, ...]:
+def redrawn(joined: JoinedShares, crew: Crew, leading: Leading) -> tuple[DrawnRank, ...]:
     """Read and draw the ranks again, with detail in their leading part only.
 
     Raises:

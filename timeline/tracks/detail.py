@@ -164,7 +164,7 @@ def _host_layers(records: Records, *, runtime: bool) -> list[tuple[str, Rows]]:
     layer, strings = records.host.layer, records.strings
     named = {strings[code]: code for code in distinct(layer).tolist()}
     return [
-        (name, kept(np.flatnonzero(layer == named[name])))
+        (name, picked(np.arange(len(layer)), layer == named[name]))
         for name in sorted(named, key=natural_order)
         if (name in RUNTIME_LAYERS) is runtime
     ]

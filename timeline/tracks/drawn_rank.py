@@ -1,4 +1,4 @@
-"""One rank as it is drawn: its facts and its rows, not yet part of a picture."""
+"""What is drawn of one rank: what is known of it, and its rows."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from timeline.records.tables import Omission
 from timeline.tracks.model import Arg, Slices, Track
 from timeline.tracks.painter import ArgColumn
 
-__all__ = ["RankTracks", "Share", "with_args"]
+__all__ = ["DrawnRank", "RankTracks", "arg_filter", "with_args"]
 
 
 @dataclass(frozen=True)
-class Share:
+class DrawnRank:
     """One rank's part of a picture: what is known of it, and its rows."""
 
     facts: RankFacts
     tracks: RankTracks
 
-    def moved(self, move: ClockMove) -> Share:
+    def moved(self, move: ClockMove) -> DrawnRank:
         """The same on another clock."""
-        return Share(self.facts.moved(move), self.tracks.moved(move))
+        return DrawnRank(self.facts.moved(move), self.tracks.moved(move))
 
 
 def with_args(tracks: Sequence[Track], args: Args) -> tuple[Track, ...]:
     """The tracks with the args that were asked for, and those that tell what was gathered."""
 
     return tuple(
-        replace(track, content=track.content.with_args(_wanted(args)))
+        replace(track, content=track.content.with_args(arg_filter(args)))
         if isinstance(track.content, Slices)
         else track
         for track in tracks
     )
 
 
-def _wanted(args: Args) -> Callable[[Arg | ArgColumn], bool]:
+def arg_filter(args: Args) -> Callable[[Arg | ArgColumn], bool]:
     """Which args are drawn."""
 
     def wanted(arg: Arg | ArgColumn) -> bool:
