@@ -1,4 +1,4 @@
-"""Compares figures with those that the profiler itself worked out of the same capture."""
+"""Figures compared with those that the profiler itself worked out of the same capture."""
 
 from __future__ import annotations
 
@@ -108,12 +108,12 @@ def rank_checks(
     vendor = _joined(vendor)
     ours_ns = np.full(len(vendor), NO_TIME)
     for measure, part in PARTS.items():
-        own = np.flatnonzero(vendor.measure == measure)
-        ours_ns[own] = _parts_ns(vendor.step[own], part, measured, whole=whole)
-    own = np.flatnonzero(vendor.measure == Measure.OPERATOR)
-    ours_ns[own] = _operators_ns(vendor.name[own], records.strings, measured)
-    own = np.flatnonzero(vendor.measure == Measure.COLLECTIVE)
-    ours_ns[own] = _collectives_ns(vendor.step[own], vendor.name[own], op_steps, records.ops)
+        rows = np.flatnonzero(vendor.measure == measure)
+        ours_ns[rows] = _parts_ns(vendor.step[rows], part, measured, whole=whole)
+    rows = np.flatnonzero(vendor.measure == Measure.OPERATOR)
+    ours_ns[rows] = _operators_ns(vendor.name[rows], records.strings, measured)
+    rows = np.flatnonzero(vendor.measure == Measure.COLLECTIVE)
+    ours_ns[rows] = _collectives_ns(vendor.step[rows], vendor.name[rows], op_steps, records.ops)
     checks = Checks(
         vendor.measure,
         vendor.file,
@@ -198,20 +198,20 @@ def _summed(checks: Checks) -> Checks:
     equal = checks.equal
     parts = [checks.take(np.flatnonzero(~equal))]
     for rows in _alike(checks, np.flatnonzero(equal)):
-        own = checks.take(rows)
-        if len(own) <= MOST_ALIKE:
-            parts.append(own)
+        alike = checks.take(rows)
+        if len(alike) <= MOST_ALIKE:
+            parts.append(alike)
             continue
         parts.append(
             Checks(
-                own.measure[:1],
-                own.file[:1],
+                alike.measure[:1],
+                alike.file[:1],
                 np.array([NO_ID]),
                 np.array([NO_NAME], np.int32),
-                np.array([len(own)]),
-                np.array([own.ours_ns.sum()]),
-                np.array([own.theirs_ns.sum()]),
-                np.array([own.tolerance_ns.sum()]),
+                np.array([len(alike)]),
+                np.array([alike.ours_ns.sum()]),
+                np.array([alike.theirs_ns.sum()]),
+                np.array([alike.tolerance_ns.sum()]),
             )
         )
     return Checks.concat(parts)

@@ -1,4 +1,4 @@
-"""Turns sets of half-open intervals into their union, difference, gaps and length."""
+"""Sets of half-open intervals: union, difference, gaps and length."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns the picture of a rank into one whose detail covers only the leading steps."""
+"""Detail of the leading part of a rank alone, to keep a size limit."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Leading:
     window_ns: tuple[int, int] | None = None
 
     def moved_back(self, move: ClockMove) -> Leading:
-        """The same on the clock that times were moved from."""
+        """The leading part, moved back to the clock that times were moved from."""
         if self.window_ns is None:
             return self
         start_ns, end_ns = self.window_ns
@@ -38,7 +38,7 @@ class Leading:
 
 
 def with_leading_detail(selected: SelectedRank, leading: Leading) -> SelectedRank:
-    """The picture of a rank with detail in its leading part only."""
+    """What is selected of a rank, with detail in its leading part only."""
     full = selected.records
     if leading.window_ns is not None:
         empty = leading.window_ns[0] >= leading.window_ns[1]
@@ -91,7 +91,7 @@ def row_count(records: Records) -> int:
 
 
 def omission_of(selected: SelectedRank) -> Omission | None:
-    """What a picture leaves out of the detail of its rank."""
+    """What was left out of the detail of a rank; None if nothing was."""
     missing = selected.missing
     if missing is None:
         return None

@@ -1,4 +1,4 @@
-"""Turns the picture of one rank into what the whole must know of it without its records."""
+"""What the whole must know of one rank without its records."""
 
 from __future__ import annotations
 
@@ -75,7 +75,9 @@ def _steps_by_graph(records: Records) -> dict[int, tuple[int, ...]]:
         graph: tuple(records.steps.iteration[records.steps.graph == graph].tolist())
         for graph in sorted(graphs_of(records))
     }
-    return {graph: own for graph, own in steps.items() if own or len(steps) == 1} or {NO_GRAPH: ()}
+    return {graph: numbers for graph, numbers in steps.items() if numbers or len(steps) == 1} or {
+        NO_GRAPH: ()
+    }
 
 
 def _span_ns(records: Records) -> int:
@@ -135,7 +137,7 @@ class ProfileFacts:
 
 @dataclass(frozen=True)
 class RankFacts:
-    """What is known of one rank's part of the selected.
+    """What is known of what is selected of one rank.
 
     steps, step_totals, step_waits, device_start_ns, device_end_ns and step_rows have a row per
     selected step; step_rows is the number of its device records. span_ns is the first start and
@@ -173,7 +175,7 @@ class RankFacts:
         return self.profile.rank
 
     def moved(self, move: ClockMove) -> RankFacts:
-        """The same on another clock; what was summed stays."""
+        """The facts, moved to another clock; what was summed stays."""
         if move.still:
             return self
         start_ns, end_ns = self.device_start_ns, self.device_end_ns
@@ -241,7 +243,7 @@ def facts_of(
         step_waits(records, membership),
         membership.device_start_ns,
         membership.device_end_ns,
-        sum((np.bincount(own[own >= 0], minlength=count) for own in rows), np.zeros(count, int)),
+        sum((np.bincount(step[step >= 0], minlength=count) for step in rows), np.zeros(count, int)),
         len(records.host) + len(records.samples),
         overlap_ns,
         selected.overlap.free_parts(tells_copies=records.tells_copies),

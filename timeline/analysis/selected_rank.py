@@ -1,4 +1,4 @@
-"""One rank's share of a picture: its cut records, overlap and options."""
+"""What is selected of one rank: its cut records, their overlap, and how to draw them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Missing:
 
 @dataclass(frozen=True)
 class SelectedRank:
-    """What is drawn of one rank.
+    """What is selected of one rank: the records, and the sums over them.
 
     cut is the whole selection, whose steps and overlap are always drawn; detail holds the records
     that are drawn one by one, all of them unless `missing` says otherwise. overlap is that of the

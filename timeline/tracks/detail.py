@@ -1,4 +1,4 @@
-"""Turns tasks, communication, host calls, scopes and counters into the rows of the detail."""
+"""The layers of the detail: tasks, communication, host calls, scopes, counters, and arrows."""
 
 from __future__ import annotations
 
@@ -96,9 +96,9 @@ def _paint_communication(drawing: LayerDrawing) -> None:
     )
     found = distinct(np.concatenate([ops.group, planes.group])).tolist()
     for order, group in enumerate(sorted(found, key=lambda code: natural_order(strings[code]))):
-        own = np.flatnonzero(ops.group == group)
+        op_rows = np.flatnonzero(ops.group == group)
         label = strings[group]
-        inside = {strings[code] for code in distinct(ops.group_name[own]).tolist()} - {""}
+        inside = {strings[code] for code in distinct(ops.group_name[op_rows]).tolist()} - {""}
         called = meanings.communication_group(", ".join(sorted(inside)))
         folder = painter.group(label, parent, order, called, records.rank)
         held = np.flatnonzero(planes.group == group)
@@ -107,7 +107,7 @@ def _paint_communication(drawing: LayerDrawing) -> None:
             f"{label} Communication",
             folder,
             0,
-            replace(every_op, rows=own),
+            replace(every_op, rows=op_rows),
             strings,
             records.rank,
             meaning,
@@ -186,8 +186,8 @@ def _paint_host_layer(drawing: LayerDrawing, parent: int, layer: Rows) -> None:
         ],
         FlowEnd.HOST,
     )
-    for order, (thread, own) in enumerate(_by_value(picked(host.thread, layer))):
-        drawn = replace(every, rows=picked(layer, own))
+    for order, (thread, calls) in enumerate(_by_value(picked(host.thread, layer))):
+        drawn = replace(every, rows=picked(layer, calls))
         painter.nested(
             f"Thread {thread}" if thread != NO_ID else "Thread not given",
             parent,
@@ -258,9 +258,9 @@ def _paint_counters(drawing: LayerDrawing) -> None:
     for order, group in enumerate(sorted(groups, key=lambda code: natural_order(strings[code]))):
         label = strings[group]
         folder = painter.group(label, parent, order, meanings.counter_group(label), records.rank)
-        own = np.flatnonzero(series.group == group).tolist()
-        own.sort(key=lambda row: natural_order(strings[int(series.name[row])]))
-        for place, row in enumerate(own):
+        series_rows = np.flatnonzero(series.group == group).tolist()
+        series_rows.sort(key=lambda row: natural_order(strings[int(series.name[row])]))
+        for place, row in enumerate(series_rows):
             at = np.flatnonzero(samples.series == row)
             at = at[np.argsort(samples.time_ns[at], kind="stable")]
             content = Samples(

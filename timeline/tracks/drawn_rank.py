@@ -18,13 +18,13 @@ __all__ = ["DrawnRank", "RankTracks", "arg_filter", "with_args"]
 
 @dataclass(frozen=True)
 class DrawnRank:
-    """One rank's part of a picture: what is known of it, and its rows."""
+    """What is known of one rank, and its rows."""
 
     facts: RankFacts
     tracks: RankTracks
 
     def moved(self, move: ClockMove) -> DrawnRank:
-        """The same on another clock."""
+        """The rank, moved to another clock."""
         return DrawnRank(self.facts.moved(move), self.tracks.moved(move))
 
 
@@ -52,7 +52,7 @@ def arg_filter(args: Args) -> Callable[[Arg | ArgColumn], bool]:
 
 @dataclass(frozen=True)
 class RankTracks:
-    """The rows of one rank, not yet part of a picture.
+    """The rows of one rank, not yet below those of all ranks.
 
     Tracks without a parent are its layers; ids count from 0 and those of arrows from 1, up to
     `arrows`. Arrows between ranks count from -1 down. floors: the power of two, by layer, at which
@@ -66,7 +66,7 @@ class RankTracks:
     floors: Mapping[SizeLayer, int] = field(default_factory=dict)
 
     def moved(self, move: ClockMove) -> RankTracks:
-        """The same on another clock."""
+        """The rows, moved to another clock."""
         if move.still:
             return self
         return replace(self, tracks=tuple(_moved(track, move) for track in self.tracks))

@@ -1,4 +1,4 @@
-"""Turns kinds of rows into what each says of itself: what it shows and how that is found."""
+"""What rows say of themselves: what they show, and how that is found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The picture as data: a tree of tracks whose slices and samples are columns."""
+"""The timeline as data: a tree of tracks whose slices and samples are columns."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ class Slices:
         return len(self.start_ns)
 
     def moved(self, move: ClockMove) -> Slices:
-        """The same slices on another clock."""
+        """These slices, moved to another clock."""
         start_ns, end_ns = move.of(self.start_ns), move.of(self.end_ns)
         coarse = self.coarse
         if coarse is not None:
@@ -167,7 +167,7 @@ class Slices:
         )
 
     def with_args(self, wanted: Callable[[Arg], bool]) -> Slices:
-        """The same slices with only the wanted args."""
+        """These slices with no args but the wanted ones."""
         return replace(self, args=tuple(arg for arg in self.args if wanted(arg)))
 
 
@@ -185,7 +185,7 @@ class Samples:
         _keep(self, "time_ns", "value")
 
     def moved(self, move: ClockMove) -> Samples:
-        """The same samples on another clock."""
+        """These samples, moved to another clock."""
         return replace(self, time_ns=move.of(self.time_ns))
 
     def __len__(self) -> int:
@@ -194,7 +194,7 @@ class Samples:
 
 @dataclass(frozen=True)
 class Track:
-    """One row of the picture, or a group of rows.
+    """One row of the timeline, or a group of rows.
 
     Tracks with the same parent and name are lanes of one row. Siblings are drawn by `order`.
     """
@@ -222,9 +222,9 @@ def element_count(tracks: Iterable[Track]) -> int:
 
 @dataclass(frozen=True)
 class Timeline:
-    """A whole picture: tracks, parents before children, and what is known of its clock.
+    """A whole timeline: tracks, parents before children, and what is known of its clock.
 
-    attributes are facts about the picture for people and programs (tool, selection, losses).
+    attributes are facts about it for people and programs (tool, selection, losses).
     """
 
     tracks: tuple[Track, ...]

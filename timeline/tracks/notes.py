@@ -1,4 +1,4 @@
-"""Turns notes on a whole picture into a row above all others, and a row below it for each topic."""
+"""The row of notes above all others, with a row below it for each topic."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def with_notes(
         strings,
         meanings.NOTES,
     )
-    for order, (topic, own) in enumerate(notes.topics):
-        drawn = _drawn(own, start_ns, end_ns, strings)
+    for order, (topic, topic_notes) in enumerate(notes.topics):
+        drawn = _drawn(topic_notes, start_ns, end_ns, strings)
         painter.stacked(topic, root, order, drawn, strings, meanings.TOPICS[topic])
     return tuple(painter.tracks)
 

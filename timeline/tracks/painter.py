@@ -1,4 +1,4 @@
-"""Turns tables into tracks: numbers them, parts slices into lanes, and remembers the places."""
+"""Tracks from tables: their numbers, the lanes of their slices, and where arrows end."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = [
 
 
 NOWHERE = -1
-"""Place of a row that is not drawn."""
+"""Stands for the slice of a row that is not drawn."""
 
 
 @dataclass(frozen=True)
@@ -68,20 +68,20 @@ def integers(
 ) -> ArgColumn:
     """An integer arg; rows that hold the sentinel do not have it."""
 
-    def given(own: npt.NDArray[Any]) -> Bool:
-        return np.ones(len(own), np.bool_) if absent is None else own != absent
+    def given(some: npt.NDArray[Any]) -> Bool:
+        return np.ones(len(some), np.bool_) if absent is None else some != absent
 
     return ArgColumn(name, ArgKind.INTEGER, values, given, default)
 
 
 def sizes(name: str, values: Int64) -> ArgColumn:
     """An integer arg that only rows above zero have."""
-    return ArgColumn(name, ArgKind.INTEGER, values, lambda own: own > 0, default=True)
+    return ArgColumn(name, ArgKind.INTEGER, values, lambda some: some > 0, default=True)
 
 
 def names(name: str, codes: np.ndarray, *, default: bool = True) -> ArgColumn:
     """An arg of names; rows without a name do not have it."""
-    return ArgColumn(name, ArgKind.NAME, codes, lambda own: own != NO_NAME, default)
+    return ArgColumn(name, ArgKind.NAME, codes, lambda some: some != NO_NAME, default)
 
 
 def numbers(name: str, values: Float64, *, default: bool = True) -> ArgColumn:
@@ -111,7 +111,7 @@ class Drawn:
 
 
 class Painter:
-    """Collects the tracks of one picture."""
+    """Collects tracks: numbers them, and parts slices that overlap into lanes."""
 
     def __init__(self, wanted: Callable[[ArgColumn], bool] = lambda _: True) -> None:
         """wanted: which args are drawn."""
@@ -119,7 +119,7 @@ class Painter:
         self._wanted = wanted
         self._places: dict[FlowEnd, Codes | Int64] = {}
         self._marked: list[tuple[int, int]] = []
-        """Tracks of slices that arrows may touch, and the place of the first of each."""
+        """Tracks of slices at which arrows may end, and the number of the first slice of each."""
         self._next_place = 0
 
     def group(
@@ -146,8 +146,10 @@ class Painter:
         """Add a row of slices without nesting; where they overlap it gets lanes."""
         rows = _by_start(drawn)
         lane = flat_lanes(picked(drawn.start_ns, rows), picked(drawn.end_ns, rows))
-        for own in rows_by_lane(rows, lane):
-            self._lane(name, parent, order, drawn, own, strings, rank, description, nested=False)
+        for lane_rows in rows_by_lane(rows, lane):
+            self._lane(
+                name, parent, order, drawn, lane_rows, strings, rank, description, nested=False
+            )
 
     def stacked(
         self,
@@ -175,8 +177,10 @@ class Painter:
         """Add a row of slices that nest, such as calls; where they cross it gets lanes."""
         rows = drawn.own_rows
         lane = nested_lanes(picked(drawn.start_ns, rows), picked(drawn.end_ns, rows))
-        for own in rows_by_lane(rows, lane):
-            self._lane(name, parent, order, drawn, own, strings, rank, description, nested=True)
+        for lane_rows in rows_by_lane(rows, lane):
+            self._lane(
+                name, parent, order, drawn, lane_rows, strings, rank, description, nested=True
+            )
 
     def counter(
         self,
@@ -234,7 +238,7 @@ class Painter:
         return number
 
     def reserve(self, counts: Mapping[FlowEnd, int]) -> None:
-        """Make room to remember where the rows of tables are drawn, given their lengths."""
+        """Prepare to remember as which slices the rows of tables are drawn, given their lengths."""
         few = sum(counts.values()) <= np.iinfo(np.int32).max
         dtype: Any = np.int32 if few else np.int64
         for kind, count in counts.items():
@@ -257,7 +261,7 @@ class Painter:
     def connect(self, source: Int64, target: Int64, first_id: int) -> None:
         """Draw arrows, which are numbered from `first_id`, between slices that `places` gave.
 
-        The places that were remembered are forgotten.
+        What was remembered for `places` is forgotten.
         """
         self._places.clear()
         ends = np.stack([source, target], axis=1).reshape(-1)

@@ -1,4 +1,4 @@
-"""Turns the picture of each rank into rows, and the rows of all ranks into one picture."""
+"""The rows of one rank, layer by layer, and those of all ranks put together."""
 
 from __future__ import annotations
 
@@ -53,33 +53,35 @@ def assemble(
     """Put the rows of all ranks into one picture, grouped by layer or by rank."""
     painter = Painter()
     root = paint_overview(painter, facts)
-    layers = [(own, track) for own in ranks for track in own.tracks if track.parent is None]
+    layers = [(rank, track) for rank in ranks for track in rank.tracks if track.parent is None]
     folders: dict[object, int] = {}
-    places = {rank: place for place, rank in enumerate(sorted(own.rank for own in ranks))}
+    places = {rank: place for place, rank in enumerate(sorted(rank.rank for rank in ranks))}
     if by_layer:
         named = {track.name: track for _, track in layers}
         for name, track in sorted(named.items(), key=lambda item: item[1].order):
             folders[name] = painter.group(name, root, track.order, track.description)
     elif len(ranks) > 1:
-        for own in ranks:
-            name = f"Rank {own.rank}"
-            folders[own.rank] = painter.group(name, root, places[own.rank], meanings.RANK, own.rank)
+        for rank in ranks:
+            name = f"Rank {rank.rank}"
+            folders[rank.rank] = painter.group(
+                name, root, places[rank.rank], meanings.RANK, rank.rank
+            )
     made = list(painter.tracks)
-    first_arrow, last_arrow = 0, sum(own.arrows for own in ranks)
-    for own in ranks:
+    first_arrow, last_arrow = 0, sum(rank.arrows for rank in ranks)
+    for rank in ranks:
         first_id = len(made)
-        for track in own.tracks:
+        for track in rank.tracks:
             if track.parent is not None:
                 moved = replace(track, parent=track.parent + first_id)
             elif by_layer:
                 moved = replace(
                     track,
-                    name=f"Rank {own.rank}",
-                    order=places[own.rank],
+                    name=f"Rank {rank.rank}",
+                    order=places[rank.rank],
                     parent=folders[track.name],
                 )
             else:
-                moved = replace(track, parent=folders.get(own.rank, root))
+                moved = replace(track, parent=folders.get(rank.rank, root))
             made.append(
                 replace(
                     moved,
@@ -87,7 +89,7 @@ def assemble(
                     content=_with_arrows_after(track.content, first_arrow, last_arrow),
                 )
             )
-        first_arrow += own.arrows
+        first_arrow += rank.arrows
     return tuple(made)
 
 
@@ -97,6 +99,6 @@ def _with_arrows_after(
     """Arrows of the rank behind those of ranks before it, and those between ranks behind all."""
     if not isinstance(content, Slices) or not len(content.arrows.arrow):
         return content
-    own = content.arrows.arrow
-    arrows = replace(content.arrows, arrow=np.where(own > 0, own + first, last - own))
+    arrow = content.arrows.arrow
+    arrows = replace(content.arrows, arrow=np.where(arrow > 0, arrow + first, last - arrow))
     return replace(content, arrows=arrows)

@@ -1,4 +1,4 @@
-"""Turns the pictures of two runs into one: under each other, below how their steps differ."""
+"""The timelines of two runs under each other, below how their steps differ."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def side_by_side(
                 moved = replace(moved, parent=track.parent + first_id)
             content = moved.content
             if isinstance(content, Slices) and len(content.arrows.arrow):
-                own = replace(content.arrows, arrow=content.arrows.arrow + first_arrow)
-                arrows = max(arrows, int(own.arrow.max()))
-                moved = replace(moved, content=replace(content, arrows=own))
+                shifted = replace(content.arrows, arrow=content.arrows.arrow + first_arrow)
+                arrows = max(arrows, int(shifted.arrow.max()))
+                moved = replace(moved, content=replace(content, arrows=shifted))
             made.append(moved)
     return tuple(made)
 
@@ -63,7 +63,7 @@ def _paint_root(painter: Painter, steps: StepDifferences) -> int:
         return painter.group(_TITLE, None, 0, meanings.BASE_AND_NEW)
     strings = StringPool()
     columns = (steps.base_step, steps.new_step, steps.base_ns, steps.new_ns)
-    labels = (_label(*row) for row in zip(*(own.tolist() for own in columns), strict=True))
+    labels = (_label(*row) for row in zip(*(column.tolist() for column in columns), strict=True))
     end_ns = steps.start_ns + steps.base_ns
     end_ns[:-1] = np.minimum(end_ns[:-1], steps.start_ns[1:])
     drawn = Drawn(

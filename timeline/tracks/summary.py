@@ -1,4 +1,4 @@
-"""Turns steps and overlap into the rows of the summary."""
+"""The layers of the summary: the steps of a rank, and its overlap analysis."""
 
 from __future__ import annotations
 
