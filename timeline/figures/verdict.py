@@ -1,4 +1,10 @@
-"""The answer to "what is slow": which rank, which step, which operators, who waits."""
+"""The answer to "what is slow": which rank, which step, which operators, who waits.
+
+Sentences, shares and extremes are found here, in the tables of `timeline/figures/figures.py`. What
+those hold is summed for each rank: device time of ranks and steps in
+`timeline/analysis/overlap.py`, operators in `timeline/analysis/operators.py`, and waiting in
+`timeline/analysis/waiting.py`.
+"""
 
 from __future__ import annotations
 

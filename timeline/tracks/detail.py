@@ -25,7 +25,7 @@ from timeline.records.tables import (
     Records,
     Tasks,
 )
-from timeline.tracks import meanings
+from timeline.tracks import descriptions
 from timeline.tracks.model import Samples
 from timeline.tracks.painter import (
     NOWHERE,
@@ -57,7 +57,9 @@ def _paint_hardware(drawing: LayerDrawing) -> None:
     for order, (stream, rows) in enumerate(_by_value(tasks.stream)):
         label = f"Stream {stream}" if stream != NO_ID else "Stream not given"
         drawn = replace(every, rows=rows)
-        painter.flat(label, parent, order, drawn, records.strings, records.rank, meanings.HARDWARE)
+        painter.flat(
+            label, parent, order, drawn, records.strings, records.rank, descriptions.HARDWARE
+        )
 
 
 def _task_args(tasks: Tasks) -> list[ArgColumn]:
@@ -99,10 +101,10 @@ def _paint_communication(drawing: LayerDrawing) -> None:
         op_rows = np.flatnonzero(ops.group == group)
         label = strings[group]
         inside = {strings[code] for code in distinct(ops.group_name[op_rows]).tolist()} - {""}
-        called = meanings.communication_group(", ".join(sorted(inside)))
+        called = descriptions.communication_group(", ".join(sorted(inside)))
         folder = painter.group(label, parent, order, called, records.rank)
         held = np.flatnonzero(planes.group == group)
-        meaning = meanings.OPS_ABOVE_PLANES if len(held) else meanings.OPS
+        meaning = descriptions.OPS_ABOVE_PLANES if len(held) else descriptions.OPS
         painter.flat(
             f"{label} Communication",
             folder,
@@ -115,7 +117,7 @@ def _paint_communication(drawing: LayerDrawing) -> None:
         for place, (plane, rows) in enumerate(_by_value(planes.plane[held]), 1):
             drawn = replace(every_task, rows=held[rows])
             label = f"Plane {plane}" if plane != NO_ID else "Plane not given"
-            painter.flat(label, folder, place, drawn, strings, records.rank, meanings.PLANE)
+            painter.flat(label, folder, place, drawn, strings, records.rank, descriptions.PLANE)
 
 
 def _op_args(ops: CommunicationOps) -> list[ArgColumn]:
@@ -195,7 +197,7 @@ def _paint_host_layer(drawing: LayerDrawing, parent: int, layer: Rows) -> None:
             drawn,
             records.strings,
             records.rank,
-            meanings.THREAD,
+            descriptions.THREAD,
         )
 
 
@@ -217,7 +219,7 @@ def _paint_scopes(drawing: LayerDrawing) -> None:
                 [integers("level", scopes.level)],
             )
             label = f"Stream {stream}" if stream != NO_ID else "Stream not given"
-            painter.nested(label, parent, order, drawn, strings, records.rank, meanings.SCOPES)
+            painter.nested(label, parent, order, drawn, strings, records.rank, descriptions.SCOPES)
 
 
 def _paint_missing(drawing: LayerDrawing) -> None:
@@ -246,7 +248,7 @@ def _paint_missing(drawing: LayerDrawing) -> None:
         drawn,
         records.strings,
         records.rank,
-        meanings.NOT_IN_THIS_FILE,
+        descriptions.NOT_IN_THIS_FILE,
     )
 
 
@@ -257,7 +259,9 @@ def _paint_counters(drawing: LayerDrawing) -> None:
     groups = distinct(series.group).tolist()
     for order, group in enumerate(sorted(groups, key=lambda code: natural_order(strings[code]))):
         label = strings[group]
-        folder = painter.group(label, parent, order, meanings.counter_group(label), records.rank)
+        folder = painter.group(
+            label, parent, order, descriptions.counter_group(label), records.rank
+        )
         series_rows = np.flatnonzero(series.group == group).tolist()
         series_rows.sort(key=lambda row: natural_order(strings[int(series.name[row])]))
         for place, row in enumerate(series_rows):
@@ -272,7 +276,7 @@ def _paint_counters(drawing: LayerDrawing) -> None:
                 place,
                 content,
                 records.rank,
-                meanings.counter(label, content.unit),
+                descriptions.counter(label, content.unit),
             )
 
 

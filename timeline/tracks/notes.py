@@ -10,7 +10,7 @@ import numpy as np
 from timeline.columns.strings import StringPool
 from timeline.layers import SliceKind
 from timeline.records.tables import NO_ID
-from timeline.tracks import meanings
+from timeline.tracks import descriptions
 from timeline.tracks.model import Track
 from timeline.tracks.painter import ArgColumn, Drawn, Painter, integers
 
@@ -57,11 +57,11 @@ def with_notes(
         _BEFORE_ALL,
         _drawn(headline, start_ns, end_ns, strings),
         strings,
-        meanings.NOTES,
+        descriptions.NOTES,
     )
     for order, (topic, topic_notes) in enumerate(notes.topics):
         drawn = _drawn(topic_notes, start_ns, end_ns, strings)
-        painter.stacked(topic, root, order, drawn, strings, meanings.TOPICS[topic])
+        painter.stacked(topic, root, order, drawn, strings, descriptions.TOPICS[topic])
     return tuple(painter.tracks)
 
 

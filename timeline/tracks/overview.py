@@ -13,7 +13,7 @@ from timeline.columns.strings import StringPool
 from timeline.errors import spell_ids
 from timeline.layers import SliceKind
 from timeline.records.tables import NO_GRAPH, NO_TIME
-from timeline.tracks import meanings
+from timeline.tracks import descriptions
 from timeline.tracks.lanes import nested_lanes
 from timeline.tracks.painter import ArgColumn, Drawn, Painter, integers
 from timeline.tracks.summary import rounded_percent, spent_args
@@ -53,7 +53,7 @@ def paint_overview(painter: Painter, facts: Sequence[RankFacts]) -> int:
     drawn = _drawn(steps, start_ns, end_ns, strings, facts)
     lane = nested_lanes(start_ns, end_ns)
     first, rest = np.flatnonzero(lane == 0), np.flatnonzero(lane != 0)
-    meaning = meanings.STEPS_OF_ALL_RANKS if len(ranks) > 1 else meanings.STEPS_OF_ONE_RANK
+    meaning = descriptions.STEPS_OF_ALL_RANKS if len(ranks) > 1 else descriptions.STEPS_OF_ONE_RANK
     root = painter.stacked(name, None, 0, replace(drawn, rows=first), strings, meaning)
     if len(rest):
         painter.flat(
@@ -63,7 +63,7 @@ def paint_overview(painter: Painter, facts: Sequence[RankFacts]) -> int:
             replace(drawn, rows=rest),
             strings,
             None,
-            meanings.CONTINUED,
+            descriptions.CONTINUED,
         )
     return root
 

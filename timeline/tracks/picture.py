@@ -11,7 +11,7 @@ from timeline.analysis.rank_facts import RankFacts, holds_any
 from timeline.analysis.selected_rank import DrawOptions, SelectedRank
 from timeline.layers import LAYERS, Layer
 from timeline.records.tables import Omission, OmissionCode
-from timeline.tracks import detail, meanings, summary
+from timeline.tracks import descriptions, detail, summary
 from timeline.tracks.detail import expect_arrows, paint_arrows
 from timeline.tracks.drawn_rank import RankTracks
 from timeline.tracks.model import Samples, Slices, Track
@@ -64,7 +64,7 @@ def assemble(
         for rank in ranks:
             name = f"Rank {rank.rank}"
             folders[rank.rank] = painter.group(
-                name, root, places[rank.rank], meanings.RANK, rank.rank
+                name, root, places[rank.rank], descriptions.RANK, rank.rank
             )
     made = list(painter.tracks)
     first_arrow, last_arrow = 0, sum(rank.arrows for rank in ranks)

@@ -15,12 +15,12 @@ from timeline.columns.distinct import distinct
 from timeline.columns.strings import StringPool
 from timeline.layers import Layer, SliceKind
 from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Records, StepPart, StepParts, Steps
-from timeline.tracks import meanings
+from timeline.tracks import descriptions
 from timeline.tracks.painter import ArgColumn, Drawn, LayerDrawing, Painter, PaintLayer, integers
 
 __all__ = ["OVERLAP_ROWS", "PAINTERS", "rounded_percent", "spent_args"]
 
-OVERLAP_ROWS = tuple(meanings.OVERLAP)
+OVERLAP_ROWS = tuple(descriptions.OVERLAP)
 """The vendor's own names, in its order."""
 COPIES, IDLE = "Copies", "Idle"
 
@@ -32,19 +32,19 @@ def _paint_overlap(drawing: LayerDrawing) -> None:
     """
     painter, parent = drawing.painter, drawing.add_row()
     overlap, records = drawing.rank.overlap, drawing.rank.records
-    told = dict(meanings.OVERLAP)
+    told = dict(descriptions.OVERLAP)
     if records.communication_rule.of_tasks:
-        told["Communication"] = meanings.COMMUNICATION_BY_TASKS
+        told["Communication"] = descriptions.COMMUNICATION_BY_TASKS
     if overlap.outside_ns:
-        told["Free"] = meanings.FREE_OUTSIDE
+        told["Free"] = descriptions.FREE_OUTSIDE
     parts = (overlap.computing, overlap.communication, overlap.not_overlapped, overlap.free)
     rows = [
         (name, intervals, told[name]) for name, intervals in zip(OVERLAP_ROWS, parts, strict=True)
     ]
     if len(overlap.copies):
-        rows.append((COPIES, overlap.copies, meanings.COPIES))
+        rows.append((COPIES, overlap.copies, descriptions.COPIES))
     if overlap.idle.total_ns < overlap.free.total_ns:
-        rows.append((IDLE, overlap.idle, meanings.IDLE))
+        rows.append((IDLE, overlap.idle, descriptions.IDLE))
     for order, (name, intervals, meaning) in enumerate(rows):
         drawn = _plain(intervals, name, records.strings)
         painter.flat(name, parent, order, drawn, records.strings, records.rank, meaning)
@@ -126,7 +126,7 @@ def _paint_graph(
         SliceKind.STEP,
         _step_args(selected, owner, is_step),
     )
-    painter.nested(name, parent, order * 2, drawn, strings, records.rank, meanings.ITERATIONS)
+    painter.nested(name, parent, order * 2, drawn, strings, records.rank, descriptions.ITERATIONS)
     _paint_data_aug(painter, parent, selected, at, name, order * 2 + 1)
 
 
@@ -192,7 +192,7 @@ def _paint_data_aug(
         _step_args(selected, held, np.zeros(len(held), np.bool_))[:2],
     )
     label = "Data Aug Bound" if name == "Iterations" else f"{name} Data Aug Bound"
-    painter.flat(label, parent, order, drawn, strings, records.rank, meanings.DATA_AUG_BOUND)
+    painter.flat(label, parent, order, drawn, strings, records.rank, descriptions.DATA_AUG_BOUND)
 
 
 def _paint_host_steps(painter: Painter, parent: int, selected: SelectedRank, order: int) -> None:
@@ -214,7 +214,7 @@ def _paint_host_steps(painter: Painter, parent: int, selected: SelectedRank, ord
         ),
         strings,
         records.rank,
-        meanings.PROFILER_STEPS,
+        descriptions.PROFILER_STEPS,
     )
     held = np.flatnonzero(membership.device_start_ns[at] != NO_TIME)
     on_device = at[held]
@@ -231,15 +231,15 @@ def _paint_host_steps(painter: Painter, parent: int, selected: SelectedRank, ord
         ),
         strings,
         records.rank,
-        meanings.STEPS_ON_DEVICE,
+        descriptions.STEPS_ON_DEVICE,
     )
 
 
 def _paint_parts(painter: Painter, parent: int, records: Records, order: int) -> None:
     parts, strings = records.parts, records.strings
     for kind, name, meaning in (
-        (StepPart.REDUCE, "Reduce", meanings.REDUCE),
-        (StepPart.GET_NEXT, "GetNext", meanings.GET_NEXT),
+        (StepPart.REDUCE, "Reduce", descriptions.REDUCE),
+        (StepPart.GET_NEXT, "GetNext", descriptions.GET_NEXT),
     ):
         at = np.flatnonzero(parts.kind == kind)
         if not len(at):

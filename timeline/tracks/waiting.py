@@ -14,7 +14,7 @@ from timeline.columns.distinct import distinct
 from timeline.columns.strings import StringPool
 from timeline.layers import Layer, SliceKind, spec_of
 from timeline.records.tables import Omission, OmissionCode
-from timeline.tracks import meanings
+from timeline.tracks import descriptions
 from timeline.tracks.drawn_rank import RankTracks
 from timeline.tracks.model import ARROW_REASON, Arg, ArgKind, Arrows, Slices, Track
 from timeline.tracks.painter import Drawn, Painter, names
@@ -29,7 +29,7 @@ _ORDER = 6
 
 
 @dataclass(frozen=True)
-class _Place:
+class _DrawnOps:
     """Where the collectives of one rank are drawn: (n,) track and slice, -1 where they are not."""
 
     track: Int64
@@ -50,17 +50,17 @@ def with_waiting(
     """
     numbers = np.array([rank.rank for rank in ranks], np.int64)
     bounds = np.searchsorted(waiting.waits.rank, np.arange(len(ranks) + 1)).tolist()
-    made, places = list[RankTracks](), list[_Place]()
+    made, drawn_ops = list[RankTracks](), list[_DrawnOps]()
     for at, (rank, ops) in enumerate(zip(ranks, collectives, strict=True)):
         waits = waiting.waits.take(np.arange(bounds[at], bounds[at + 1]))
-        place = _places(rank.tracks, ops)
-        tracks = _with_args(rank.tracks, place, ops.ops, waits, numbers)
+        where = _drawn_ops(rank.tracks, ops)
+        tracks = _with_args(rank.tracks, where, ops.ops, waits, numbers)
         made.append(replace(rank, tracks=_with_row(tracks, rank.rank, ops, waits, numbers)))
-        places.append(place)
-    return _with_arrows(made, places, waiting) if arrows else tuple(made)
+        drawn_ops.append(where)
+    return _with_arrows(made, drawn_ops, waiting) if arrows else tuple(made)
 
 
-def _places(tracks: Sequence[Track], collectives: RankCollectives) -> _Place:
+def _drawn_ops(tracks: Sequence[Track], collectives: RankCollectives) -> _DrawnOps:
     """Find each collective among the slices of the rank, by its times and name."""
     ops, strings = collectives.ops, collectives.strings
     track = np.full(len(ops), -1, np.int64)
@@ -78,21 +78,21 @@ def _places(tracks: Sequence[Track], collectives: RankCollectives) -> _Place:
             row = row_of.get((start, end, content.strings[name]))
             if row is not None:
                 track[row], slice_[row] = candidate.id, position
-    return _Place(track, slice_)
+    return _DrawnOps(track, slice_)
 
 
 def _with_args(
-    tracks: Sequence[Track], place: _Place, ops: Collectives, waits: Waits, numbers: Int64
+    tracks: Sequence[Track], where: _DrawnOps, ops: Collectives, waits: Waits, numbers: Int64
 ) -> list[Track]:
     """The tracks, with args on the slices of collectives that were compared."""
     made = list(tracks)
-    drawn = waits.take(place.track[waits.row] >= 0)
-    on = place.track[drawn.row]
+    drawn = waits.take(where.track[waits.row] >= 0)
+    on = where.track[drawn.row]
     for number in distinct(on).tolist():
         its_waits = drawn.take(on == number)
         content = made[number].content
         assert isinstance(content, Slices)
-        at = place.slice[its_waits.row]
+        at = where.slice[its_waits.row]
         args = (*content.args, *_args(its_waits, at, len(content), numbers))
         made[number] = replace(made[number], content=replace(content, args=args))
     return made
@@ -142,13 +142,13 @@ def _with_row(
         ),
         strings,
         rank,
-        meanings.WAITING,
+        descriptions.WAITING,
     )
     return tuple(painter.tracks)
 
 
 def _with_arrows(
-    ranks: list[RankTracks], places: Sequence[_Place], waiting: Waiting
+    ranks: list[RankTracks], drawn_ops: Sequence[_DrawnOps], waiting: Waiting
 ) -> tuple[RankTracks, ...]:
     """Connect ops of different ranks; such arrows count from -1 down, over all ranks.
 
@@ -156,7 +156,7 @@ def _with_arrows(
     """
     has_ops = np.array([_draws_ops(rank.tracks) for rank in ranks], np.bool_)
     wanted = [*_wait_ends(has_ops, waiting.waits), *_pair_ends(has_ops, waiting.pairs)]
-    ends = [pair for pair in wanted if all(places[rank].track[row] >= 0 for rank, row in pair)]
+    ends = [pair for pair in wanted if all(drawn_ops[rank].track[row] >= 0 for rank, row in pair)]
     if len(ends) < len(wanted):
         lost = Omission(ARROW_REASON, len(wanted) - len(ends), code=OmissionCode.ARROW_CUT)
         ranks[0] = replace(ranks[0], omissions=(*ranks[0].omissions, lost))
@@ -164,8 +164,8 @@ def _with_arrows(
     by_rank: dict[int, list[tuple[int, int, int]]] = {}
     for number, (one, other) in zip(arrow.tolist(), ends, strict=True):
         for rank, row in (one, other):
-            place = places[rank]
-            end = (int(place.track[row]), int(place.slice[row]), number)
+            where = drawn_ops[rank]
+            end = (int(where.track[row]), int(where.slice[row]), number)
             by_rank.setdefault(rank, []).append(end)
     for rank, its_ends in by_rank.items():
         ranks[rank] = replace(ranks[rank], tracks=_connected(ranks[rank].tracks, its_ends))
