@@ -7,9 +7,10 @@ import operator
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Literal, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 from timeline.errors import SelectionError, UsageError, did_you_mean
+from timeline.layers import LAYERS, Layer, LayerName
 from timeline.ranges import FURTHEST_NS, check_id
 from timeline.units import MOST_IDS, parse_duration_ns, parse_ids, spell_duration
 
@@ -46,20 +47,6 @@ class Align(enum.Enum):
     """Nothing: every rank is drawn at its own times."""
 
 
-class Layer(enum.Enum):
-    """A part of the picture that can be left out."""
-
-    STEPS = "steps"
-    OVERLAP = "overlap"
-    HARDWARE = "hardware"
-    COMMUNICATION = "communication"
-    CANN = "cann"
-    FRAMEWORK = "framework"
-    SCOPES = "scopes"
-    COUNTERS = "counters"
-    ARROWS = "arrows"
-
-
 _Choice = TypeVar("_Choice", bound=enum.Enum)
 
 
@@ -76,8 +63,8 @@ def choice_of(choices: type[_Choice], value: _Choice | str, name: str) -> _Choic
         raise UsageError(f"{name}: there is no {value!r}.", do=f"Use one of {known}.") from None
 
 
-SUMMARY_LAYERS = frozenset({Layer.STEPS, Layer.OVERLAP})
-DETAIL_LAYERS = frozenset(Layer) - {Layer.SCOPES}
+SUMMARY_LAYERS = frozenset(own.option for own in LAYERS if own.option and own.in_summary)
+DETAIL_LAYERS = frozenset(Layer) - {own.option for own in LAYERS if not own.in_detail}
 
 
 @dataclass(frozen=True)
@@ -127,17 +114,6 @@ class Window:
 
 Ids: TypeAlias = Iterable[int] | int | str | None
 """Ids as people give them: numbers, text such as "0,2-5", None or "all" for all."""
-LayerName: TypeAlias = Literal[
-    "steps",
-    "overlap",
-    "hardware",
-    "communication",
-    "cann",
-    "framework",
-    "scopes",
-    "counters",
-    "arrows",
-]
 
 
 @dataclass(frozen=True, init=False)

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.profile_shelf import ProfileShelf
-from timeline.analysis.selected_rank import PictureOptions
+from timeline.analysis.selected_rank import DrawOptions
 from timeline.columns import chunks, spill
 from timeline.columns.chunks import ColumnBuilder, compute_in_chunks
 from timeline.columns.constant import is_constant
@@ -223,7 +223,7 @@ def test_an_export_is_the_same_wherever_its_columns_lie(
 def peak_of(profile: Path) -> tuple[int, int]:
     """The bytes that reading and drawing a rank takes at most, and its slices."""
     (source,) = discover(profile).sources
-    request = RankRequest(Selection(layers=DETAIL_LAYERS), options=PictureOptions(DETAIL_LAYERS))
+    request = RankRequest(Selection(layers=DETAIL_LAYERS), options=DrawOptions(DETAIL_LAYERS))
     tracemalloc.start()
     try:
         share = draw_rank_from_source(source, request)
@@ -317,7 +317,7 @@ def test_threads_keep_their_numbers_however_far_these_lie_apart(
     (source,) = discover(profile.path).sources
     layers = frozenset({Layer.CANN})
     share = draw_rank_from_source(
-        source, RankRequest(Selection(layers=layers), options=PictureOptions(layers))
+        source, RankRequest(Selection(layers=layers), options=DrawOptions(layers))
     )
     rows = {track.name for track in share.tracks.tracks if track.name.startswith("Thread")}
     assert rows == {f"Thread {thread}" for thread in threads}

@@ -20,18 +20,9 @@ from timeline.encoders.batches import TrackBatch, batch_tracks
 from timeline.encoders.common import EncodingWorkers, TrackSizes
 from timeline.encoders.perfetto import encode_perfetto
 from timeline.encoders.perfetto_tracks import encode_track, split_track
+from timeline.layers import SliceKind
 from timeline.ranks.processes import Processes
-from timeline.tracks.model import (
-    Arg,
-    ArgKind,
-    Arrows,
-    Samples,
-    Schema,
-    Slices,
-    Timeline,
-    Track,
-    no_arrows,
-)
+from timeline.tracks.model import Arg, ArgKind, Arrows, Samples, Slices, Timeline, Track, no_arrows
 
 FIRST_NS = 1_000
 SIZES = (300, 0, 40, 700, 20, 5, 900, 60)
@@ -136,7 +127,12 @@ def test_a_track_takes_along_only_the_strings_it_shows(
     kinds = codes[[kind for _, kind, _ in rows]]
     arg = Arg("kind", ArgKind.NAME, kinds, present)
     slices = Slices(
-        start_ns, start_ns + 5, codes[[name for name, _, _ in rows]], strings, Schema.TASK, (arg,)
+        start_ns,
+        start_ns + 5,
+        codes[[name for name, _, _ in rows]],
+        strings,
+        SliceKind.TASK,
+        (arg,),
     )
     track = Track(3, None, "Stream 2", 0, content=slices)
     ((sequence, sent),) = TrackBatch((), ((7, track),), 0).for_sending().tracks

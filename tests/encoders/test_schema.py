@@ -12,7 +12,8 @@ from tests.support.places import ROOT
 from tests.support.profile_shelf import ProfileShelf
 from tests.support.trace_packets import packets_of
 from timeline.commands.export import export
-from timeline.encoders.schema import EXTENDED_FILE, FILE_NAME, MESSAGES, descriptor_bytes
+from timeline.encoders.args_descriptor import EXTENDED_FILE, FILE_NAME, descriptor_bytes
+from timeline.layers import ARGS_MESSAGES
 from timeline.selection import Kind
 
 TRACK_EVENT = """
@@ -65,7 +66,7 @@ def test_extensions_lie_in_the_range_that_perfetto_leaves_free(
     compiled: descriptor_pb2.FileDescriptorSet,
 ) -> None:
     numbers = [extension.number for extension in file_named(compiled, FILE_NAME).extension]
-    assert len(numbers) == len(set(numbers)) == len(MESSAGES)
+    assert len(numbers) == len(set(numbers)) == len(ARGS_MESSAGES)
     assert all(9900 <= number <= 9999 for number in numbers)
 
 
@@ -111,7 +112,7 @@ def test_any_protobuf_library_reads_typed_args_with_the_embedded_schema(
         pool.FindMessageTypeByName("perfetto.protos.TrackEvent")
     )
     found: dict[str, list[_Message]] = {}
-    for message in MESSAGES.values():
+    for message in ARGS_MESSAGES.values():
         extension = pool.FindExtensionByName(f"tlexport.{message.extension}")
         message_factory.GetMessageClass(extension.message_type)
         for packet in packets:
@@ -133,7 +134,7 @@ def test_events_hold_no_field_that_neither_perfetto_nor_the_schema_knows(
 ) -> None:
     from google.protobuf.unknown_fields import UnknownFieldSet
 
-    known = {message.number for message in MESSAGES.values()}
+    known = {message.number for message in ARGS_MESSAGES.values()}
     unknown = {
         field.field_number for packet in packets for field in UnknownFieldSet(packet.track_event)
     }

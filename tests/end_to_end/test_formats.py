@@ -36,12 +36,13 @@ from timeline.columns.strings import StringPool
 from timeline.commands.export import export
 from timeline.encoders.perfetto import encode_perfetto
 from timeline.errors import OutputError
+from timeline.layers import SliceKind
 from timeline.options import Args
 from timeline.records.tables import Records
 from timeline.selection import DETAIL_LAYERS, Kind
 from timeline.sources.finding.discovery import discover
 from timeline.sources.source import Wanted
-from timeline.tracks.model import Arrows, Schema, Slices, Timeline, Track
+from timeline.tracks.model import Arrows, Slices, Timeline, Track
 from timeline.version import __version__
 
 FORMATS = (".pftrace", ".pftrace.gz", ".json", ".json.gz")
@@ -544,7 +545,7 @@ def test_arrows_leave_the_call_they_belong_to() -> None:
         np.array([1_900, 1_400]),
         strings.codes(["outer", "inner"]),
         strings,
-        Schema.HOST_CALL,
+        SliceKind.HOST_CALL,
         arrows=Arrows(np.array([0]), np.array([1])),
         nested=True,
     )
@@ -553,7 +554,7 @@ def test_arrows_leave_the_call_they_belong_to() -> None:
         np.array([2_500]),
         strings.codes(["task"]),
         strings,
-        Schema.TASK,
+        SliceKind.TASK,
         arrows=Arrows(np.array([0]), np.array([1])),
     )
     tracks = (

@@ -27,7 +27,7 @@ from tests.support.random_records import Sizes, random_records
 from tests.support.row_totals import Row, counter_totals, row_totals, rows_of
 from tests.support.trace_packets import attributes_of
 from timeline.analysis.leading import Leading
-from timeline.analysis.selected_rank import PictureOptions
+from timeline.analysis.selected_rank import DrawOptions
 from timeline.analysis.valid import valid
 from timeline.cli.main import main
 from timeline.columns.columns import Int64
@@ -47,7 +47,7 @@ from timeline.reports.export_report import ExportReport
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Kind, Layer, Selection
 from timeline.sources.finding.discovery import discover
 from timeline.sources.source import Wanted
-from timeline.tracks.drawn_rank import Share
+from timeline.tracks.drawn_rank import DrawnRank
 
 SUFFIXES = tuple(form.suffix for form in FORMATS)
 LEAST_LIMIT = 64 << 10
@@ -580,13 +580,13 @@ def test_parts_are_not_written_over_and_over(exporter: Exporter, suffix: str, sh
 
 def shares_of(
     records: Sequence[Records], layers: frozenset[Layer], leading: Leading | None = None
-) -> list[Share]:
+) -> list[DrawnRank]:
     """What each rank adds to the picture."""
-    request = RankRequest(Selection(layers=layers), options=PictureOptions(layers), leading=leading)
+    request = RankRequest(Selection(layers=layers), options=DrawOptions(layers), leading=leading)
     return [draw_rank_from_records(own, request) for own in records]
 
 
-def never_again(_leading: Leading) -> list[Share]:
+def never_again(_leading: Leading) -> list[DrawnRank]:
     raise AssertionError("only --fit steps draws again")
 
 

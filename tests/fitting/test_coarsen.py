@@ -38,7 +38,8 @@ from timeline.fitting.coarsen import (
     drawn,
     thin,
 )
-from timeline.tracks.model import GATHERED, Arg, ArgKind, Coarse, Samples, Schema, Slices
+from timeline.layers import SliceKind
+from timeline.tracks.model import GATHERED, Arg, ArgKind, Coarse, Samples, Slices
 
 ALL_POWERS = tuple(range(COARSEST + 1))
 
@@ -213,13 +214,13 @@ def made_slices(
     names: Sequence[str] = (),
     *,
     nested: bool = False,
-    schema: Schema = Schema.TASK,
+    kind: SliceKind = SliceKind.TASK,
 ) -> Slices:
     """Slices of the given intervals."""
     strings = StringPool()
     start_ns, end_ns = (np.array(edge, np.int64) for edge in zip(*pairs, strict=True))
     codes = strings.codes(names or ["MatMul"] * len(pairs))
-    return Slices(start_ns, end_ns, codes, strings, schema, nested=nested)
+    return Slices(start_ns, end_ns, codes, strings, kind, nested=nested)
 
 
 # -- gathered elements -------------------------------------------------------------------------
@@ -432,22 +433,22 @@ def test_arrows_touch_only_exact_slices(data: st.DataObject, slices: Slices) -> 
 
 
 @pytest.mark.parametrize(
-    ("schema", "label"),
+    ("kind", "label"),
     [
-        (Schema.TASK, "4 tasks: MatMul"),
-        (Schema.HCCL_TASK, "4 tasks: MatMul"),
-        (Schema.COMMUNICATION_OP, "4 ops: MatMul"),
-        (Schema.HOST_CALL, "4 calls: MatMul"),
-        (Schema.STEP, "4 steps: MatMul"),
-        (Schema.OVERLAP, "4 pieces: MatMul"),
-        (Schema.SCOPE, "4 scopes: MatMul"),
-        (Schema.NOTE, "4 notes: MatMul"),
+        (SliceKind.TASK, "4 tasks: MatMul"),
+        (SliceKind.HCCL_TASK, "4 tasks: MatMul"),
+        (SliceKind.COMMUNICATION_OP, "4 ops: MatMul"),
+        (SliceKind.HOST_CALL, "4 calls: MatMul"),
+        (SliceKind.STEP, "4 steps: MatMul"),
+        (SliceKind.OVERLAP, "4 pieces: MatMul"),
+        (SliceKind.SCOPE, "4 scopes: MatMul"),
+        (SliceKind.NOTE, "4 notes: MatMul"),
     ],
 )
-def test_a_gathered_slice_says_what_it_counts(schema: Schema, label: str) -> None:
+def test_a_gathered_slice_says_what_it_counts(kind: SliceKind, label: str) -> None:
     """Three short Adds take less time than one MatMul; then time decides, not number."""
     slices = made_slices(
-        [(0, 1), (2, 3), (3, 8), (9, 10)], ["Add", "Add", "MatMul", "Add"], schema=schema
+        [(0, 1), (2, 3), (3, 8), (9, 10)], ["Add", "Add", "MatMul", "Add"], kind=kind
     )
     picture = drawn(gathered_at(slices, Resolution(5)), slices)
     assert [picture.strings[code] for code in picture.name.tolist()] == [label]

@@ -16,7 +16,8 @@ from tests.support.random_tracks import samples, some_slices
 from timeline.columns.strings import StringPool
 from timeline.encoders.formats import format_of
 from timeline.fitting.size_model import Excerpts, SizeModel
-from timeline.tracks.model import Samples, Schema, Slices, Timeline, Track
+from timeline.layers import SliceKind
+from timeline.tracks.model import Samples, Slices, Timeline, Track
 
 
 def track_of(content: Slices | Samples) -> Track:
@@ -63,7 +64,7 @@ def calls(order: np.ndarray) -> Track:
     strings = StringPool()
     name = strings.codes(["aten::add", "aten::mul"])[np.arange(count) % 2]
     content = Slices(
-        start_ns[order], end_ns[order], name[order], strings, Schema.HOST_CALL, nested=True
+        start_ns[order], end_ns[order], name[order], strings, SliceKind.HOST_CALL, nested=True
     )
     return track_of(content)
 

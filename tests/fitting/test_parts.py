@@ -37,10 +37,11 @@ from timeline.columns.strings import StringPool
 from timeline.commands.export import export
 from timeline.errors import LimitError, OutputError
 from timeline.fitting.parts import between, cut_moments
+from timeline.layers import SliceKind
 from timeline.options import Fit
 from timeline.reports.export_report import ExportReport
 from timeline.selection import Kind
-from timeline.tracks.model import Arg, ArgKind, Samples, Schema, Slices, Track
+from timeline.tracks.model import Arg, ArgKind, Samples, Slices, Track
 
 # -- cutting tracks ----------------------------------------------------------------------------
 
@@ -199,7 +200,7 @@ def test_a_caller_recorded_after_its_callee_stays_around_it() -> None:
         EPOCH_NS + np.array([20, 20]),
         np.array([inner, outer], np.int32),
         strings,
-        Schema.HOST_CALL,
+        SliceKind.HOST_CALL,
         nested=True,
     )
     track = Track(0, None, "Thread 7", 0, "", calls)
@@ -263,7 +264,7 @@ def test_parts_hold_about_as_many_slices_each(offsets: set[int], count: int) -> 
     starts = EPOCH_NS + np.array(sorted(offsets), np.int64)
     strings = StringPool()
     names = np.zeros(len(starts), np.int32)
-    track = Track(0, None, "", 0, "", Slices(starts, starts + 1, names, strings, Schema.TASK))
+    track = Track(0, None, "", 0, "", Slices(starts, starts + 1, names, strings, SliceKind.TASK))
     first, last = int(starts[0]) - 1, int(starts[-1]) + 1
     moments = cut_moments([track], count, first, last)
     assert len(moments) - 1 == min(count, len(moments) - 1)
@@ -276,7 +277,7 @@ def test_parts_hold_about_as_many_slices_each(offsets: set[int], count: int) -> 
 def test_what_begins_at_one_moment_cannot_be_parted() -> None:
     strings = StringPool()
     starts = np.full(5, EPOCH_NS)
-    slices = Slices(starts, starts, np.zeros(5, np.int32), strings, Schema.TASK)
+    slices = Slices(starts, starts, np.zeros(5, np.int32), strings, SliceKind.TASK)
     track = Track(0, None, "", 0, "", slices)
     assert cut_moments([track], 3, EPOCH_NS, EPOCH_NS + 1) == [EPOCH_NS, EPOCH_NS + 1]
 

@@ -48,7 +48,7 @@ from tests.support.random_records import Sizes
 from tests.support.row_totals import counter_totals, row_totals
 from timeline import errors
 from timeline.analysis.leading import Leading
-from timeline.analysis.selected_rank import PictureOptions
+from timeline.analysis.selected_rank import DrawOptions
 from timeline.cli.main import main
 from timeline.encoders.formats import format_of
 from timeline.errors import SourceError, TimelineError, WorkerError
@@ -70,7 +70,7 @@ from timeline.ranks.workers import (
 from timeline.records.tables import Records
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Kind, Selection
 from timeline.sources.source import Clock, Identity, Wanted
-from timeline.tracks.drawn_rank import Share
+from timeline.tracks.drawn_rank import DrawnRank
 
 _Result = TypeVar("_Result")
 PROC = Path("/proc")
@@ -299,7 +299,7 @@ def test_keep_going_with_all_ranks_changes_nothing(command: Command, shelf: Prof
 # -- ranks that are made for a test ------------------------------------------------------------
 
 
-REQUEST = RankRequest(Selection(layers=SUMMARY_LAYERS), options=PictureOptions(SUMMARY_LAYERS))
+REQUEST = RankRequest(Selection(layers=SUMMARY_LAYERS), options=DrawOptions(SUMMARY_LAYERS))
 
 
 def ranks_read(workers: WorkerPool, sources: Sequence[MadeSource]) -> list[int]:
@@ -831,7 +831,7 @@ def joined_shares(
     """Read made ranks, in this process unless by a workers; limit 0 gathers nothing."""
     request = RankRequest(
         Selection(layers=DETAIL_LAYERS),
-        options=PictureOptions(DETAIL_LAYERS),
+        options=DrawOptions(DETAIL_LAYERS),
         limit_bytes=limit_bytes,
         ranks=len(sources),
         target=target,
@@ -840,7 +840,7 @@ def joined_shares(
         return read_shares(sources, request, workers or made_pool(sources, 1), Path("profile"))
 
 
-def never_again(_leading: Leading) -> Sequence[Share]:
+def never_again(_leading: Leading) -> Sequence[DrawnRank]:
     raise AssertionError("only --fit steps draws again")
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from timeline.columns.strings import StringPool
-from timeline.tracks.model import Arg, ArgKind, Arrows, Schema, Slices, Track
+from timeline.layers import SliceKind
+from timeline.tracks.model import Arg, ArgKind, Arrows, Slices, Track
 
 
 def track_of(count: int, *, nested: bool) -> Track:
@@ -21,5 +22,5 @@ def track_of(count: int, *, nested: bool) -> Track:
         Arg("share", ArgKind.NUMBER, row / 3, row % 4 == 0),
     )
     arrows = Arrows(np.repeat(row[::9], 2), np.arange(2 * len(row[::9])))
-    slices = Slices(start_ns, start_ns + 7, names, strings, Schema.TASK, args, arrows, nested)
+    slices = Slices(start_ns, start_ns + 7, names, strings, SliceKind.TASK, args, arrows, nested)
     return Track(0, None, "Stream 2", 0, content=slices)

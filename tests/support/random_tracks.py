@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from tests.support.random_intervals import EPOCH_NS, Interval, columns_of, crosses
 from timeline.columns.strings import StringPool
 from timeline.fitting.coarsen import Resolution
-from timeline.tracks.model import Arg, ArgKind, Arrows, Samples, Schema, Slices
+from timeline.layers import SliceKind
+from timeline.tracks.model import Arg, ArgKind, Arrows, Samples, Slices
 
 __all__ = [
     "COARSEST",
@@ -104,7 +105,7 @@ def _slices(draw: st.DrawFn, pairs: list[Interval], *, nested: bool) -> Slices:
         end_ns,
         codes[np.array(which, np.intp)],
         strings,
-        Schema.TASK,
+        SliceKind.TASK,
         (Arg("task_id", ArgKind.INTEGER, np.arange(count), np.arange(count) % 3 != 0),),
         Arrows(np.array(sorted(touched), np.intp), np.arange(len(touched))),
         nested=nested,

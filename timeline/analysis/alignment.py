@@ -1,4 +1,4 @@
-"""Turns the ends of collectives that ranks share into how far the clock of each rank is off."""
+"""How far the clock of each rank is off, by the ends of collectives that ranks share."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def align(ranks: Sequence[RankCollectives], hosts: Sequence[str] = ()) -> Alignm
         hosts: (ranks,) the host of each rank, empty where that is not known.
     """
     shared = _ending_together(ranks)
-    ends_ns = shared.taken([own.ops for own in ranks], "end_ns")
+    ends_ns = shared.taken([rank.ops for rank in ranks], "end_ns")
     origin_ns = int(ends_ns.min()) if len(ends_ns) else 0
     fit = _Fit(shared, (ends_ns - origin_ns).astype(np.float64), len(ranks))
     plain = fit.clocks(with_drift=False)
@@ -138,8 +138,8 @@ class _Fit:
     def _deviations(self, offsets: Float64, drifts: Float64) -> Float64:
         """How far each end is behind the median of its op."""
         rank = self.shared.rank
-        own = self.ends - offsets[rank] - drifts[rank] * self.ends
-        deviations: Float64 = own - self._ops.medians(own)[self.shared.op]
+        corrected = self.ends - offsets[rank] - drifts[rank] * self.ends
+        deviations: Float64 = corrected - self._ops.medians(corrected)[self.shared.op]
         return deviations
 
 
@@ -152,10 +152,10 @@ def _with_drift_where_seen(fit: _Fit, plain: _Clocks) -> _Clocks:
         return plain
     drifted = fit.clocks(with_drift=True)
     for lowest in many:
-        own = fit.island == lowest
-        rows = own[fit.shared.rank]
+        on_island = fit.island == lowest
+        rows = on_island[fit.shared.rank]
         before, after = (float(np.median(one.left_ns[rows])) for one in (plain, drifted))
-        drifting |= own & (after <= DRIFT_GAIN * before)
+        drifting |= on_island & (after <= DRIFT_GAIN * before)
     rows = drifting[fit.shared.rank]
     return _Clocks(
         np.where(drifting, drifted.offsets, plain.offsets),
@@ -191,11 +191,13 @@ class _Edges:
 
 
 def _ending_together(ranks: Sequence[RankCollectives]) -> SharedOps:
-    parts = [own.ops for own in ranks]
-    wanted = [np.isin(own.kind, kind_numbers(ENDING_TOGETHER)) for own in parts]
+    parts = [rank.ops for rank in ranks]
+    wanted = [np.isin(part.kind, kind_numbers(ENDING_TOGETHER)) for part in parts]
     shared = shared_ops(parts, wanted)
     often = np.bincount(shared.rank, minlength=len(ranks)) >= LEAST_OPS
-    return shared_ops(parts, [own & held for own, held in zip(wanted, often, strict=True)])
+    return shared_ops(
+        parts, [ends_together & held for ends_together, held in zip(wanted, often, strict=True)]
+    )
 
 
 def _islands(shared: SharedOps, ranks: int) -> Rows:
@@ -248,10 +250,10 @@ def _solved_drifts(
     spread = edges.rows.medians(np.abs(deviations - edges.rows.medians(deviations)[row]))
     scale = np.maximum(spread * SIGMA_OF_MAD, FINEST_NS)
     time = ends - (_sums(row, ends, count) / rows)[row]
-    own = deviations - (_sums(row, deviations, count) / rows)[row]
-    sure = 1 / np.maximum(1.0, np.abs(own) / (HUBER * scale[row]))
+    centred = deviations - (_sums(row, deviations, count) / rows)[row]
+    sure = 1 / np.maximum(1.0, np.abs(centred) / (HUBER * scale[row]))
     square = np.maximum(_sums(row, sure * time * time, count), 1e-300)
-    slopes = _sums(row, sure * time * own, count) / square
+    slopes = _sums(row, sure * time * centred, count) / square
     drifts = _least_squares(edges.group, edges.rank, slopes, square / scale**2, ranks)
     held = island >= 0
     drifts[held] -= drifts[island[held]]
@@ -307,12 +309,12 @@ class _Doubts:
     def __init__(self, ranks: Sequence[RankCollectives], hosts: Sequence[str]) -> None:
         self._ranks, self._hosts = ranks, hosts
         self._other = _other_ends(ranks)
-        self._ends_ns = self._other.taken([own.ops for own in ranks], "end_ns")
-        self.resolution_ns = _resolution_ns([own.ops.end_ns for own in ranks])
+        self._ends_ns = self._other.taken([rank.ops for rank in ranks], "end_ns")
+        self.resolution_ns = _resolution_ns([rank.ops.end_ns for rank in ranks])
 
     def one_host(self, island: Bool) -> bool:
         """Whether all ranks of an island are known to be on one host."""
-        hosts = {host for host, own in zip(self._hosts, island.tolist(), strict=True) if own}
+        hosts = {host for host, is_on in zip(self._hosts, island.tolist(), strict=True) if is_on}
         return len(hosts) == 1 and "" not in hosts
 
     def ends_apart(self, island: Bool, clocks: _Clocks, origin_ns: int) -> tuple[float, float]:
@@ -325,8 +327,8 @@ class _Doubts:
         moved = ends - clocks.offsets[shared.rank] - clocks.drifts[shared.rank] * ends
         ops = Segments(shared.op, shared.count)
         before, after = (
-            float(np.median(np.abs(own - ops.medians(own)[shared.op])[rows]))
-            for own in (ends, moved)
+            float(np.median(np.abs(times_ns - ops.medians(times_ns)[shared.op])[rows]))
+            for times_ns in (ends, moved)
         )
         return before, after
 
@@ -334,24 +336,28 @@ class _Doubts:
 def _other_ends(ranks: Sequence[RankCollectives]) -> SharedOps:
     """The collectives of whole groups that are not fitted."""
     kinds = kind_numbers((*ENDING_TOGETHER, *POINT_TO_POINT))
-    return shared_ops([own.ops for own in ranks], [~np.isin(own.ops.kind, kinds) for own in ranks])
+    return shared_ops(
+        [rank.ops for rank in ranks], [~np.isin(rank.ops.kind, kinds) for rank in ranks]
+    )
 
 
 def _resolution_ns(ends_ns: Sequence[Int64]) -> int:
     """The power of ten, a microsecond at most, of which all times of a rank are multiples."""
-    between_ns = np.concatenate([np.empty(0, np.int64), *(own - own[:1] for own in ends_ns)])
-    return next(own for own in (1000, 100, 10, 1) if not (between_ns % own).any())
+    between_ns = np.concatenate(
+        [np.empty(0, np.int64), *(of_rank_ns - of_rank_ns[:1] for of_rank_ns in ends_ns)]
+    )
+    return next(step_ns for step_ns in (1000, 100, 10, 1) if not (between_ns % step_ns).any())
 
 
-def _left_ns(fit: _Fit, clocks: _Clocks, own: Bool) -> float:
+def _left_ns(fit: _Fit, clocks: _Clocks, members: Bool) -> float:
     """What lies between most ends of an island, as far as so few of them can tell it.
 
     A clock that is fitted to few ends leaves less between them than there is.
     """
     shared = fit.shared
-    rows = own[shared.rank]
+    rows = members[shared.rank]
     free = int(np.count_nonzero(rows)) - len(distinct(shared.op[rows]))
-    fitted = (int(np.count_nonzero(own)) - 1) * (2 if clocks.drifts[own].any() else 1)
+    fitted = (int(np.count_nonzero(members)) - 1) * (2 if clocks.drifts[members].any() else 1)
     worst_ns = float(np.quantile(clocks.left_ns[rows], WORST, method="higher"))
     return worst_ns * float(np.sqrt(free / max(free - fitted, 1)))
 
@@ -365,13 +371,13 @@ def _trusted(fit: _Fit, origin_ns: int, clocks: _Clocks, doubts: _Doubts) -> Ali
     if not shared.count:
         reasons.append(f"no two ranks share {LEAST_OPS} collectives that end together")
     for lowest in _lowest(island):
-        own = island == lowest
-        moved_ns = np.abs(clocks.offsets[own]) + np.abs(clocks.drifts[own]) * span
+        members = island == lowest
+        moved_ns = np.abs(clocks.offsets[members]) + np.abs(clocks.drifts[members]) * span
         corrected_ns = float(moved_ns.max())
-        told_ns = _left_ns(fit, clocks, own) + RESOLUTIONS * doubts.resolution_ns
-        if doubts.one_host(own):
+        told_ns = _left_ns(fit, clocks, members) + RESOLUTIONS * doubts.resolution_ns
+        if doubts.one_host(members):
             told_ns *= SURE
-        before_ns, after_ns = doubts.ends_apart(own, clocks, origin_ns)
+        before_ns, after_ns = doubts.ends_apart(members, clocks, origin_ns)
         if told_ns >= corrected_ns:
             reasons.append(
                 f"the ends of shared collectives differ by up to {spell_duration(round(told_ns))},"
@@ -384,7 +390,7 @@ def _trusted(fit: _Fit, origin_ns: int, clocks: _Clocks, doubts: _Doubts) -> Ali
             )
         else:
             continue
-        kept = np.where(own, -1, kept)
+        kept = np.where(members, -1, kept)
     used = kept >= 0
     still = np.zeros(fit.ranks)
     left_ns = np.where(used[shared.rank], clocks.left_ns, fit.left_ns(still, still))

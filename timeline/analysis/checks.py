@@ -1,4 +1,4 @@
-"""Compares figures with those that the profiler itself worked out of the same capture."""
+"""Figures compared with those that the profiler itself worked out of the same capture."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from timeline.analysis.operators import OperatorTimes
 from timeline.analysis.overlap import OverlapTotals
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
+from timeline.columns.group_by import group_by
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_ID, NO_TIME, CommunicationOps, Records, Steps
 from timeline.records.vendor import Measure, VendorFigures
@@ -107,12 +108,12 @@ def rank_checks(
     vendor = _joined(vendor)
     ours_ns = np.full(len(vendor), NO_TIME)
     for measure, part in PARTS.items():
-        own = np.flatnonzero(vendor.measure == measure)
-        ours_ns[own] = _parts_ns(vendor.step[own], part, measured, whole=whole)
-    own = np.flatnonzero(vendor.measure == Measure.OPERATOR)
-    ours_ns[own] = _operators_ns(vendor.name[own], records.strings, measured)
-    own = np.flatnonzero(vendor.measure == Measure.COLLECTIVE)
-    ours_ns[own] = _collectives_ns(vendor.step[own], vendor.name[own], op_steps, records.ops)
+        rows = np.flatnonzero(vendor.measure == measure)
+        ours_ns[rows] = _parts_ns(vendor.step[rows], part, measured, whole=whole)
+    rows = np.flatnonzero(vendor.measure == Measure.OPERATOR)
+    ours_ns[rows] = _operators_ns(vendor.name[rows], records.strings, measured)
+    rows = np.flatnonzero(vendor.measure == Measure.COLLECTIVE)
+    ours_ns[rows] = _collectives_ns(vendor.step[rows], vendor.name[rows], op_steps, records.ops)
     checks = Checks(
         vendor.measure,
         vendor.file,
@@ -171,12 +172,13 @@ def _operators_ns(names: Codes, strings: StringPool, measured: Measured) -> Int6
 
 def _joined(vendor: VendorFigures) -> VendorFigures:
     """One row for each file, measure, step and name: a file may hold a number in parts."""
-    keys = np.stack([vendor.file, vendor.measure, vendor.step - NO_ID, vendor.name], dtype=np.int64)
-    _, first, group = np.unique(keys, axis=1, return_index=True, return_inverse=True)
-    value_ns, tolerance_ns = np.zeros((2, len(first)), np.int64)
-    np.add.at(value_ns, group.reshape(-1), vendor.value_ns)
-    np.add.at(tolerance_ns, group.reshape(-1), vendor.tolerance_ns)
-    return replace(vendor.take(first), value_ns=value_ns, tolerance_ns=tolerance_ns)
+    keys = (vendor.file, vendor.measure, vendor.step - NO_ID, vendor.name)
+    groups = group_by(len(vendor), keys)
+    return replace(
+        vendor.take(groups.first),
+        value_ns=groups.sums(vendor.value_ns),
+        tolerance_ns=groups.sums(vendor.tolerance_ns),
+    )
 
 
 def _collectives_ns(step: Int64, name: Codes, op_steps: Int64, ops: CommunicationOps) -> Int64:
@@ -196,20 +198,20 @@ def _summed(checks: Checks) -> Checks:
     equal = checks.equal
     parts = [checks.take(np.flatnonzero(~equal))]
     for rows in _alike(checks, np.flatnonzero(equal)):
-        own = checks.take(rows)
-        if len(own) <= MOST_ALIKE:
-            parts.append(own)
+        alike = checks.take(rows)
+        if len(alike) <= MOST_ALIKE:
+            parts.append(alike)
             continue
         parts.append(
             Checks(
-                own.measure[:1],
-                own.file[:1],
+                alike.measure[:1],
+                alike.file[:1],
                 np.array([NO_ID]),
                 np.array([NO_NAME], np.int32),
-                np.array([len(own)]),
-                np.array([own.ours_ns.sum()]),
-                np.array([own.theirs_ns.sum()]),
-                np.array([own.tolerance_ns.sum()]),
+                np.array([len(alike)]),
+                np.array([alike.ours_ns.sum()]),
+                np.array([alike.theirs_ns.sum()]),
+                np.array([alike.tolerance_ns.sum()]),
             )
         )
     return Checks.concat(parts)
@@ -217,10 +219,9 @@ def _summed(checks: Checks) -> Checks:
 
 def _alike(checks: Checks, rows: Rows) -> Iterator[Rows]:
     """Rows of each file and measure."""
-    keys = np.stack([checks.file[rows].astype(np.int64), checks.measure[rows]])
-    distinct, group = np.unique(keys, axis=1, return_inverse=True)
-    for number in range(distinct.shape[1]):
-        yield rows[group.reshape(-1) == number]
+    groups = group_by(len(rows), (checks.file[rows], checks.measure[rows]))
+    for number in range(len(groups.first)):
+        yield rows[groups.group == number]
 
 
 def known_reasons(checks: RankChecks) -> list[str | None]:

@@ -1,4 +1,4 @@
-"""Turns the clocks of ranks into one: as recorded, by shared collectives, or by their starts."""
+"""One clock for all ranks: as recorded, by shared collectives, or by their starts."""
 
 from __future__ import annotations
 
@@ -183,7 +183,9 @@ def _with_given(
     """Offsets that the user gives count from the recorded clock and take the place of others."""
     recorded = _recorded(ranks).moves
     moves = [
-        RankMove(own.move.then(offsets_ns[rank.rank]), "given") if rank.rank in offsets_ns else move
-        for rank, own, move in zip(ranks, recorded, joined.moves, strict=True)
+        RankMove(as_recorded.move.then(offsets_ns[rank.rank]), "given")
+        if rank.rank in offsets_ns
+        else move
+        for rank, as_recorded, move in zip(ranks, recorded, joined.moves, strict=True)
     ]
     return replace(joined, moves=tuple(moves))

@@ -1,4 +1,4 @@
-"""Turns the communication ops of one rank into what other ranks can recognise them by."""
+"""The communication ops of one rank, with what other ranks recognise them by."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Collectives(Spans):
     in the profile. size_bytes: what one rank puts in (count and data type), NO_ID where that is
     not known. moved_bytes: what it sends over links as the profiler sums it up, NO_ID likewise.
     computing_before_ns and idle_before_ns: how long the device computed, and did nothing, since
-    its op before. selected: whether it is in the picture; clocks are aligned by all
+    its op before. selected: whether it is drawn; clocks are aligned by all
     ops, so that a part of a profile lies where the whole does.
     """
 
@@ -80,7 +80,7 @@ class RankCollectives:
     ops: Collectives = field(default_factory=Collectives.empty)
 
     def moved(self, move: ClockMove) -> RankCollectives:
-        """The same on another clock; what was summed stays."""
+        """The collectives, moved to another clock; what was summed stays."""
         ops = self.ops
         start_ns, end_ns = move.of(ops.start_ns), move.of(ops.end_ns)
         return replace(self, ops=replace(ops, start_ns=start_ns, end_ns=end_ns))
@@ -101,7 +101,7 @@ def rank_collectives(
     Args:
         records: all of the profile.
         iterations: (ops,) the step of each op, NO_ID for none.
-        selected: rows of the ops that are in the picture, None for all.
+        selected: rows of the ops that are drawn, None for all.
     """
     order = np.argsort(records.ops.start_ns, kind="stable")
     ops, iterations = records.ops.take(order), iterations[order]
@@ -165,8 +165,10 @@ def _no_keys(ops: CommunicationOps) -> tuple[Int64, Int64]:
 
 def _signs(kinds: Sequence[str]) -> Int64:
     """What ops do, as numbers that are the same on all ranks."""
-    own = mixed(_hashed(kinds))
-    return np.where(np.array([kind in ("", UNKNOWN_OP) for kind in kinds], np.bool_), NO_SIGN, own)
+    signs = mixed(_hashed(kinds))
+    return np.where(
+        np.array([kind in ("", UNKNOWN_OP) for kind in kinds], np.bool_), NO_SIGN, signs
+    )
 
 
 def kind_numbers(kinds: Iterable[str]) -> Codes:
@@ -190,8 +192,8 @@ def _hashed(texts: Iterable[str]) -> _Hashes:
 def mixed(hashes: _Hashes, *columns: Int64) -> Int64:
     """One number of several, never negative (SplitMix64)."""
     mixed = hashes
-    for own in columns:
-        mixed = mixed + own.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    for values in columns:
+        mixed = mixed + values.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
         mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         mixed = mixed ^ (mixed >> np.uint64(31))

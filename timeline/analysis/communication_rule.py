@@ -1,4 +1,4 @@
-"""Turns what the writer of a capture says of its steps into what counts as communication."""
+"""What counts as communication, by what the writer of a capture says of its steps."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def with_communication_rule(records: Records) -> Records:
     if not rule.vendor_ns:
         return records
     candidates = [CommunicationRule(of_tasks, rule.evidence) for of_tasks in (False, True)]
-    made = [replace(records, communication_rule=own) for own in candidates]
-    return min(made, key=lambda own: _distance_ns(own, rule.vendor_ns))
+    made = [replace(records, communication_rule=candidate) for candidate in candidates]
+    return min(made, key=lambda counted: _distance_ns(counted, rule.vendor_ns))
 
 
 def _distance_ns(records: Records, wanted_ns: Mapping[int, int]) -> int:
@@ -31,8 +31,8 @@ def _distance_ns(records: Records, wanted_ns: Mapping[int, int]) -> int:
     member = membership_of(records)
     spans, its_step = communication_of(records, member)
     steps = records.steps
-    own = totals_by_step(records.tasks, spans, member.tasks, its_step, len(steps))
-    found_ns = _by_number(steps.iteration.tolist(), own)
+    totals = totals_by_step(records.tasks, spans, member.tasks, its_step, len(steps))
+    found_ns = _by_number(steps.iteration.tolist(), totals)
     known = wanted_ns.keys() & found_ns.keys()
     if not known:
         whole_ns = overlap_of(records.tasks, spans).communication.total_ns

@@ -1,4 +1,4 @@
-"""Turns the type, name and core of an operator into a class of computing."""
+"""Classes of computing, such as matmul, by the type, name and core of an operator."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ CLASSES = (
 _WORD = r"(?<![a-z0-9])(?:{})(?![a-z0-9])"
 """A whole word between underscores and colons."""
 _GPU_CLASSES = tuple(
-    (own, re.compile(pattern))
-    for own, pattern in (
+    (label, re.compile(pattern))
+    for label, pattern in (
         # Compiled kernels are named after operators beside which they only move or add up.
         (VECTOR, r"^triton_(?:poi|red|per|for|spl|unk)_"),
         (
@@ -125,4 +125,4 @@ def computing_class(kind: str, name: str, core: str, *, told: bool) -> str:
 def _gpu_class(name: str) -> str:
     """The class that a name tells, empty for none."""
     lower = name.lower()
-    return next((own for own, pattern in _GPU_CLASSES if pattern.search(lower)), "")
+    return next((label for label, pattern in _GPU_CLASSES if pattern.search(lower)), "")

@@ -1,4 +1,4 @@
-"""Turns the records of a rank into those that a selection asks for."""
+"""The part of the records of a rank that a selection asks for."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ def _wanted(graph: Int64, step: Int64, chosen: Bool, selection: Selection) -> Bo
 def _runs(in_graph: Bool, chosen: Bool) -> Int64:
     """Number the runs of chosen steps; steps of graphs that were not asked for do not part them."""
     run = np.zeros(len(chosen), np.int64)
-    own = chosen[in_graph]
-    starts = own & ~np.concatenate([[False], own[:-1]])
+    is_chosen = chosen[in_graph]
+    starts = is_chosen & ~np.concatenate([[False], is_chosen[:-1]])
     run[in_graph] = np.cumsum(starts)
     return run
 
@@ -118,8 +118,8 @@ def _touching(start_ns: Int64, end_ns: Int64, touched: Intervals) -> Bool:
 def device_span_ns(records: Records) -> tuple[int, int] | None:
     """First start and last end of tasks, communication ops and graph steps; None without any."""
     starts, ends = [], []
-    own = records.steps.take(~records.steps.host)
-    for table in (records.tasks, records.ops, own):
+    graph_steps = records.steps.take(~records.steps.host)
+    for table in (records.tasks, records.ops, graph_steps):
         if len(table):
             starts.append(int(table.start_ns.min()))
             ends.append(int(table.end_ns.max()))

@@ -1,4 +1,4 @@
-"""Turns names of GPU kernels and of the operators that launched them into types of operators."""
+"""Types of operators from the names of GPU kernels and of what launched them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns collectives that are told apart by their order alone into those that ranks share."""
+"""Collectives of several ranks that their order alone tells apart, matched."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LEAST_PAIRS = 3
 CLOSE = 0.1
 """In the right order ends are apart by less than this share of the time from one to the next."""
 NOT_FAR = 0.5
-"""The same where ends alone do not have to tell."""
+"""In the right order ends are apart by less than this share, where ends need not tell alone."""
 MANY_PAIRS = 6
 """So many agree by chance in no wrong order."""
 LEAST_HALF = 6
@@ -62,24 +62,24 @@ def matched_by_order(ranks: Sequence[RankCollectives]) -> tuple[RankCollectives,
     agree equally well, the first launched op of both is taken for one; where that cannot be,
     nothing is matched.
     """
-    held = [own.ops for own in ranks]
-    keys = [own.key.copy() for own in held]
+    held = [rank.ops for rank in ranks]
+    keys = [ops.key.copy() for ops in held]
     for rows in _orders(held):
         for at, key in _keys(held, rows):
             keys[at][rows[at]] = key
     return tuple(
-        own if (key == own.ops.key).all() else replace(own, ops=replace(own.ops, key=key))
-        for own, key in zip(ranks, keys, strict=True)
+        rank if (key == rank.ops.key).all() else replace(rank, ops=replace(rank.ops, key=key))
+        for rank, key in zip(ranks, keys, strict=True)
     )
 
 
 def _orders(held: Sequence[Collectives]) -> Iterator[dict[int, Rows]]:
     """For each communicator the ranks that have it, and their ops of it in order."""
     open_rows = [
-        np.flatnonzero((own.key == NO_ID) & ~np.isin(own.kind, kind_numbers(POINT_TO_POINT)))
-        for own in held
+        np.flatnonzero((ops.key == NO_ID) & ~np.isin(ops.kind, kind_numbers(POINT_TO_POINT)))
+        for ops in held
     ]
-    parts = [own.communicator[rows] for own, rows in zip(held, open_rows, strict=True)]
+    parts = [ops.communicator[rows] for ops, rows in zip(held, open_rows, strict=True)]
     if not parts:
         return
     for communicator in distinct(np.concatenate(parts)).tolist():
@@ -97,11 +97,11 @@ def _keys(held: Sequence[Collectives], rows: dict[int, Rows]) -> Iterator[tuple[
 
     All are compared with the rank that has most of them.
     """
-    orders = {at: _Order.of_ops(held[at].take(own)) for at, own in rows.items()}
+    orders = {at: _Order.of_ops(held[at].take(its_rows)) for at, its_rows in rows.items()}
     longest = max(orders, key=lambda at: len(orders[at]))
     places = {
-        at: np.arange(len(own)) if at == longest else _places(orders[longest], own)
-        for at, own in orders.items()
+        at: np.arange(len(order)) if at == longest else _places(orders[longest], order)
+        for at, order in orders.items()
     }
     unlike = _unlike(list(orders.values()), list(places.values()))
     base = held[longest].communicator[rows[longest][:1]].astype(np.uint64)
@@ -167,43 +167,43 @@ def _unlike(orders: Sequence[_Order], places: Sequence[Int64]) -> Int64:
     return distinct(np.concatenate(found))
 
 
-def _places(order: _Order, own: _Order) -> Int64:
+def _places(order: _Order, shorter: _Order) -> Int64:
     """Where in another order each op of an order stands, NO_PLACE where that is not known.
 
     If no shift fits the whole, records may be lost in between: then its halves are looked at.
     """
-    fit = _best_fit(order, own, _by_launch(order, own))
-    return _places_of_halves(order, own) if fit is None else _placed(order, own, fit)
+    fit = _best_fit(order, shorter, _by_launch(order, shorter))
+    return _places_of_halves(order, shorter) if fit is None else _placed(order, shorter, fit)
 
 
-def _places_of_halves(order: _Order, own: _Order) -> Int64:
-    if len(own) < 2 * LEAST_HALF:
-        return np.full(len(own), NO_PLACE)
-    middle = len(own) // 2
+def _places_of_halves(order: _Order, shorter: _Order) -> Int64:
+    if len(shorter) < 2 * LEAST_HALF:
+        return np.full(len(shorter), NO_PLACE)
+    middle = len(shorter) // 2
     places = []
-    for half in (own[:middle], own[middle:]):
+    for half in (shorter[:middle], shorter[middle:]):
         fit = _best_fit(order, half, None)
         places.append(_places_of_halves(order, half) if fit is None else _placed(order, half, fit))
     return np.concatenate(places)
 
 
-def _placed(order: _Order, own: _Order, fit: _Fit) -> Int64:
+def _placed(order: _Order, shorter: _Order, fit: _Fit) -> Int64:
     """The places of all ops by one shift, but for those that ended with another op.
 
     A record that is lost near an end of the order shifts the few behind it.
     """
-    places = np.arange(len(own)) + fit.shift
+    places = np.arange(len(shorter)) + fit.shift
     by_end = np.argsort(order.end_ns, kind="stable")
-    end_ns = own.end_ns - round(fit.offset_ns)
+    end_ns = shorter.end_ns - round(fit.offset_ns)
     after = np.searchsorted(order.end_ns, end_ns, sorter=by_end)
     inside = (places >= 0) & (places < len(order))
     partner = np.clip(places, 0, len(order) - 1)
     close_ns = CLEARER * max(fit.apart_ns, FINEST_NS)
     far = inside & (np.abs(order.end_ns[partner] - end_ns) > close_ns)
-    other = np.zeros(len(own), np.bool_)
+    other = np.zeros(len(shorter), np.bool_)
     for at in (after - 1, after):
         near = by_end[np.clip(at, 0, len(order) - 1)]
-        alike = own.sign == order.sign[near]
+        alike = shorter.sign == order.sign[near]
         other |= alike & (near != places) & (np.abs(order.end_ns[near] - end_ns) <= close_ns)
     return np.where(far & other, NO_PLACE, places)
 
@@ -222,17 +222,19 @@ class _Fit:
     apart_ns: float
 
 
-def _best_fit(order: _Order, own: _Order, by_launch: int | None) -> _Fit | None:
+def _best_fit(order: _Order, shorter: _Order, by_launch: int | None) -> _Fit | None:
     """The shift in which two orders agree, None where that cannot be told.
 
     by_launch: the shift that makes the first launched ops of both one collective. Where ends do
     not tell it from others, it stands if both launched as many ops, and so the same.
     """
-    fits = [fit for shift in _likely(order, own, by_launch) if (fit := _fit(order, own, shift))]
+    fits = [
+        fit for shift in _likely(order, shorter, by_launch) if (fit := _fit(order, shorter, shift))
+    ]
     if not fits:
         return None
     chosen = next((fit for fit in fits if fit.shift == by_launch), None)
-    as_many = np.count_nonzero(order.launched) == np.count_nonzero(own.launched)
+    as_many = np.count_nonzero(order.launched) == np.count_nonzero(shorter.launched)
     most = max(fit.pairs for fit in fits)
     judged = [fit for fit in fits if fit.pairs >= min(MANY_PAIRS, max(LEAST_PAIRS, most / 2))]
     if not judged:  # too few ops to tell anything by their ends
@@ -247,22 +249,22 @@ def _best_fit(order: _Order, own: _Order, by_launch: int | None) -> _Fit | None:
     return chosen if chosen is best or chosen in rivals else None
 
 
-def _by_launch(order: _Order, own: _Order) -> int | None:
+def _by_launch(order: _Order, shorter: _Order) -> int | None:
     """The shift that makes the first launched ops of both one collective."""
-    first, other = order.first_launched(), own.first_launched()
+    first, other = order.first_launched(), shorter.first_launched()
     return None if first is None or other is None else first - other
 
 
-def _likely(order: _Order, own: _Order, by_launch: int | None) -> list[int]:
+def _likely(order: _Order, shorter: _Order, by_launch: int | None) -> list[int]:
     """Shifts to try: those by which something fits, and those around."""
-    likely = {0, len(order) - len(own)} | ({by_launch} if by_launch is not None else set())
+    likely = {0, len(order) - len(shorter)} | ({by_launch} if by_launch is not None else set())
     for name in ("sequence", "step"):
-        likely |= _shifts_of_equals(getattr(own, name), getattr(order, name))
-    at = np.unique(np.linspace(0, len(own) - 1, PROBES).astype(np.intp))
-    found = np.searchsorted(np.maximum.accumulate(order.end_ns), own.end_ns[at])
+        likely |= _shifts_of_equals(getattr(shorter, name), getattr(order, name))
+    at = np.unique(np.linspace(0, len(shorter) - 1, PROBES).astype(np.intp))
+    found = np.searchsorted(np.maximum.accumulate(order.end_ns), shorter.end_ns[at])
     likely |= set((found - at).tolist())
     around = {shift + near for shift in likely for near in range(-NEAR, NEAR + 1)}
-    return sorted(shift for shift in around if -len(own) < shift < len(order))
+    return sorted(shift for shift in around if -len(shorter) < shift < len(order))
 
 
 def _shifts_of_equals(mine: Int64, theirs: Int64) -> set[int]:
@@ -274,10 +276,10 @@ def _shifts_of_equals(mine: Int64, theirs: Int64) -> set[int]:
     return set(shifts[both != NO_ID][:PROBES].tolist())
 
 
-def _fit(order: _Order, own: _Order, shift: int) -> _Fit | None:
+def _fit(order: _Order, shorter: _Order, shift: int) -> _Fit | None:
     """How well ends agree; None if pairs differ in what is known of both, or do not meet."""
-    first, stop = max(0, -shift), min(len(own), len(order) - shift)
-    mine = own[first:stop]
+    first, stop = max(0, -shift), min(len(shorter), len(order) - shift)
+    mine = shorter[first:stop]
     theirs = order[first + shift : stop + shift]
     for name, nothing in _KNOWN:
         one, other = getattr(mine, name), getattr(theirs, name)

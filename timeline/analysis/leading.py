@@ -1,4 +1,4 @@
-"""Turns the picture of a rank into one whose detail covers only the leading steps."""
+"""Detail of the leading part of a rank alone, to keep a size limit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from timeline.analysis.cut import cut, cut_window, device_span_ns
-from timeline.analysis.selected_rank import Missing, RankPicture
+from timeline.analysis.selected_rank import Missing, SelectedRank
 from timeline.columns.columns import Bool, ColumnTable
 from timeline.records.clock import ClockMove
 from timeline.records.tables import Omission, OmissionCode, Records
@@ -30,24 +30,24 @@ class Leading:
     window_ns: tuple[int, int] | None = None
 
     def moved_back(self, move: ClockMove) -> Leading:
-        """The same on the clock that times were moved from."""
+        """The leading part, moved back to the clock that times were moved from."""
         if self.window_ns is None:
             return self
         start_ns, end_ns = self.window_ns
         return replace(self, window_ns=(move.back(start_ns), move.back(end_ns)))
 
 
-def with_leading_detail(picture: RankPicture, leading: Leading) -> RankPicture:
-    """The picture of a rank with detail in its leading part only."""
-    full = picture.records
+def with_leading_detail(selected: SelectedRank, leading: Leading) -> SelectedRank:
+    """What is selected of a rank, with detail in its leading part only."""
+    full = selected.records
     if leading.window_ns is not None:
         empty = leading.window_ns[0] >= leading.window_ns[1]
-        detail = _nothing(full) if empty else cut_window(picture.cut, *leading.window_ns).records
+        detail = _nothing(full) if empty else cut_window(selected.cut, *leading.window_ns).records
     else:
         detail = cut(full, Selection(steps=leading.steps)).records
     span = device_span_ns(full)
     if span is None:
-        return replace(picture, detail=detail)
+        return replace(selected, detail=detail)
     missing = Missing(
         _end_of_detail_ns(detail, span, leading),
         span[1],
@@ -56,7 +56,7 @@ def with_leading_detail(picture: RankPicture, leading: Leading) -> RankPicture:
         len(full.planes) - len(detail.planes),
         len(full.host) - len(detail.host),
     )
-    return replace(picture, detail=detail, missing=missing)
+    return replace(selected, detail=detail, missing=missing)
 
 
 def _end_of_detail_ns(detail: Records, span: tuple[int, int], leading: Leading) -> int:
@@ -90,16 +90,16 @@ def row_count(records: Records) -> int:
     )
 
 
-def omission_of(picture: RankPicture) -> Omission | None:
-    """What a picture leaves out of the detail of its rank."""
-    missing = picture.missing
+def omission_of(selected: SelectedRank) -> Omission | None:
+    """What was left out of the detail of a rank; None if nothing was."""
+    missing = selected.missing
     if missing is None:
         return None
-    rows = row_count(picture.records) - row_count(picture.detail)
+    rows = row_count(selected.records) - row_count(selected.detail)
     return Omission(
         LIMIT_REASON,
         rows,
-        picture.records.rank,
+        selected.records.rank,
         missing.steps,
         loss=True,
         code=OmissionCode.SIZE_LIMIT,

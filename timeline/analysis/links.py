@@ -1,4 +1,4 @@
-"""Turns HCCL tasks into how much each link between two ranks moved, and how fast."""
+"""How much each link between two ranks moved, and how fast, by its HCCL tasks."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _of_tasks(records: Records) -> RankLinks:
 
 
 def _summed(times: LinkTimes) -> LinkTimes:
-    """The same with one row for each link."""
+    """Times of links, summed to one row for each link."""
     groups = group_by(len(times), [times.source_rank, times.target_rank, times.link])
     return LinkTimes(
         times.source_rank[groups.first],

@@ -1,4 +1,4 @@
-"""Turns the collectives of several ranks into those that ranks share."""
+"""Collectives that ranks share, found by the keys of their ops."""
 
 from __future__ import annotations
 
@@ -63,15 +63,15 @@ def shared_ops(parts: Sequence[Collectives], wanted: Sequence[Bool], by: str = "
         by: the column that is the same on all ranks of an op, NO_ID where that is not known.
     """
     rows = [
-        np.flatnonzero(own & (getattr(part, by) != NO_ID))
-        for part, own in zip(parts, wanted, strict=True)
+        np.flatnonzero(is_wanted & (getattr(part, by) != NO_ID))
+        for part, is_wanted in zip(parts, wanted, strict=True)
     ]
-    rank = np.repeat(np.arange(len(parts)), [len(own) for own in rows])
+    rank = np.repeat(np.arange(len(parts)), [len(part_rows) for part_rows in rows])
     row = np.concatenate([np.empty(0, np.intp), *rows])
     key = np.concatenate(
         [
             np.empty(0, np.int64),
-            *(getattr(part, by)[own] for part, own in zip(parts, rows, strict=True)),
+            *(getattr(part, by)[part_rows] for part, part_rows in zip(parts, rows, strict=True)),
         ]
     )
     order = np.argsort(key, kind="stable")
@@ -109,8 +109,8 @@ class Segments:
         size = np.bincount(segment, minlength=count)
         first = np.cumsum(size) - size
         self._by_size = [
-            (np.flatnonzero(size == own), first[size == own], own)
-            for own in distinct(size[size > 0]).tolist()
+            (np.flatnonzero(size == length), first[size == length], length)
+            for length in distinct(size[size > 0]).tolist()
         ]
 
     def medians(self, values: Float64) -> Float64:

@@ -1,4 +1,4 @@
-"""Turns steps and launch times into the step that each task, op and plane task belongs to."""
+"""The step that each task, communication op and plane task belongs to."""
 
 from __future__ import annotations
 

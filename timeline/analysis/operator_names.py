@@ -1,4 +1,4 @@
-"""Turns names of operators into what kind of operator they are."""
+"""What kind of operator an operator is, by its name."""
 
 from __future__ import annotations
 

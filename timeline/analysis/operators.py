@@ -1,4 +1,4 @@
-"""Turns compute tasks and communication ops into how long each kind of operator took."""
+"""How long each kind of operator took, of compute tasks and communication ops."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class OperatorFigures:
     longest: LongestOps = field(default_factory=LongestOps.empty)
 
     def moved(self, move: ClockMove) -> OperatorFigures:
-        """The same on another clock."""
+        """The figures, moved to another clock."""
         return replace(self, longest=self.longest.moved(move))
 
 
@@ -137,8 +137,8 @@ def _computing_rows(tasks: Tasks) -> Iterator[Rows]:
 def _first_given(*columns: Codes) -> Codes:
     """The first name that each row has in any of some columns."""
     *before, found = columns
-    for own in reversed(before):
-        found = np.where(own == NO_NAME, found, own)
+    for earlier in reversed(before):
+        found = np.where(earlier == NO_NAME, found, earlier)
     return found
 
 
@@ -180,7 +180,7 @@ def _times(
 
 
 def _summed(times: OperatorTimes) -> OperatorTimes:
-    """The same with one row for each operator; sums are exact."""
+    """Times of operators, summed to one row for each; sums are exact."""
     names = ("type", "core", "name", "shapes")
     groups = group_by(len(times), [getattr(times, name) for name in names])
     return OperatorTimes.of(

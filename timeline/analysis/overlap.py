@@ -1,4 +1,4 @@
-"""Turns device tasks and communication ops into how device time was spent, and was not."""
+"""How device time was spent: computing, communicating, both, copying, or free."""
 
 from __future__ import annotations
 
@@ -250,8 +250,8 @@ class _Members:
 
     def shifted(self, by_ns: Int64) -> _Members:
         """Each group moved in time by its own amount."""
-        own = by_ns[self.group]
-        return replace(self, start_ns=self.start_ns + own, end_ns=self.end_ns + own)
+        move_ns = by_ns[self.group]
+        return replace(self, start_ns=self.start_ns + move_ns, end_ns=self.end_ns + move_ns)
 
 
 def _copies_within(tasks: Tasks, task_step: Rows, spans: Intervals) -> _Members:

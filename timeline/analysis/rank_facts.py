@@ -1,8 +1,8 @@
-"""Turns the picture of one rank into what the whole must know of it without its records."""
+"""What the whole must know of one rank without its records."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -14,15 +14,16 @@ from timeline.analysis.leading import omission_of, row_count
 from timeline.analysis.links import RankLinks, rank_links
 from timeline.analysis.operators import OperatorFigures, operator_figures
 from timeline.analysis.overlap import FreeParts, OverlapTotals
-from timeline.analysis.selected_rank import RankPicture
+from timeline.analysis.selected_rank import SelectedRank
 from timeline.analysis.steps import StepWaits, step_waits
 from timeline.columns.columns import Int64
 from timeline.columns.distinct import distinct
+from timeline.layers import LAYERS, Layer, LayerSpec
 from timeline.records.clock import EARLIEST_WALL_NS, ClockMove
 from timeline.records.counting import CommunicationRule, FreeRule
 from timeline.records.tables import NO_GRAPH, NO_TIME, RUNTIME_LAYERS, Omission, Records, Steps
 from timeline.records.vendor import UnusedFile
-from timeline.selection import Layer, Selection
+from timeline.selection import Selection
 
 __all__ = [
     "ProfileFacts",
@@ -31,6 +32,7 @@ __all__ = [
     "contents_of",
     "facts_of",
     "graphs_of",
+    "holds_any",
     "is_monotonic",
     "profile_facts",
 ]
@@ -73,7 +75,9 @@ def _steps_by_graph(records: Records) -> dict[int, tuple[int, ...]]:
         graph: tuple(records.steps.iteration[records.steps.graph == graph].tolist())
         for graph in sorted(graphs_of(records))
     }
-    return {graph: own for graph, own in steps.items() if own or len(steps) == 1} or {NO_GRAPH: ()}
+    return {graph: numbers for graph, numbers in steps.items() if numbers or len(steps) == 1} or {
+        NO_GRAPH: ()
+    }
 
 
 def _span_ns(records: Records) -> int:
@@ -97,14 +101,20 @@ def is_monotonic(records: Records) -> bool:
     return False
 
 
-_HOLDERS: dict[Layer, Callable[[Records], bool]] = {
-    Layer.STEPS: lambda records: len(records.steps) > 0,
-    Layer.HARDWARE: lambda records: len(records.tasks) > 0,
-    Layer.COMMUNICATION: lambda records: len(records.ops) + len(records.planes) > 0,
-    Layer.CANN: lambda records: any(map(records.holds_layer, RUNTIME_LAYERS)),
-    Layer.COUNTERS: lambda records: len(records.samples) > 0,
-}
-"""How to tell that a rank holds anything of a layer."""
+def holds_any(records: Records, layer: LayerSpec) -> bool:
+    """Whether there is a record that the layer draws; one that draws no records needs none."""
+    if layer.option is Layer.CANN:  # host calls of all layers are in one table
+        return any(map(records.holds_layer, RUNTIME_LAYERS))
+    return not layer.tables or any(len(getattr(records, table)) for table in layer.tables)
+
+
+def _lacking(records: Records) -> frozenset[Layer]:
+    """The layers which every profile should hold some of, and this one does not."""
+    return frozenset(
+        layer.option
+        for layer in LAYERS
+        if layer.option and layer.expected and not holds_any(records, layer)
+    )
 
 
 @dataclass(frozen=True)
@@ -117,7 +127,7 @@ class ProfileFacts:
     graphs: frozenset[int]
     steps: frozenset[int]
     lacks: frozenset[Layer]
-    """Layers of which there is not one record."""
+    """Layers that are expected of every profile, and of which there is not one record."""
     omissions: tuple[Omission, ...]
     warnings: tuple[str, ...]
     free_rule: FreeRule
@@ -127,7 +137,7 @@ class ProfileFacts:
 
 @dataclass(frozen=True)
 class RankFacts:
-    """What is known of one rank's part of the picture.
+    """What is known of what is selected of one rank.
 
     steps, step_totals, step_waits, device_start_ns, device_end_ns and step_rows have a row per
     selected step; step_rows is the number of its device records. span_ns is the first start and
@@ -165,7 +175,7 @@ class RankFacts:
         return self.profile.rank
 
     def moved(self, move: ClockMove) -> RankFacts:
-        """The same on another clock; what was summed stays."""
+        """The facts, moved to another clock; what was summed stays."""
         if move.still:
             return self
         start_ns, end_ns = self.device_start_ns, self.device_end_ns
@@ -189,7 +199,7 @@ def profile_facts(records: Records) -> ProfileFacts:
         is_monotonic(records),
         graphs_of(records),
         frozenset(records.steps.iteration.tolist()),
-        frozenset(layer for layer, holds in _HOLDERS.items() if not holds(records)),
+        _lacking(records),
         records.omissions,
         records.warnings,
         records.free_rule,
@@ -200,7 +210,7 @@ def profile_facts(records: Records) -> ProfileFacts:
 
 def facts_of(
     profile: ProfileFacts,
-    picture: RankPicture,
+    selected: SelectedRank,
     collectives: RankCollectives,
     selection: Selection,
     *,
@@ -212,16 +222,16 @@ def facts_of(
     windowed: whether a window cuts through the selection. named_operators: how many operators are
     told apart by name, and not by type alone.
     """
-    records, membership = picture.records, picture.cut.membership
+    records, membership = selected.records, selected.cut.membership
     count = len(records.steps)
-    op_iterations = picture.cut.op_iterations[picture.cut.op_rows]
+    op_iterations = selected.cut.op_iterations[selected.cut.op_rows]
     rows = [membership.tasks, membership.ops, membership.planes]
     operators = operator_figures(records, op_iterations, most_names=named_operators)
-    overlap_ns = picture.overlap.totals_ns()
+    overlap_ns = selected.overlap.totals_ns()
     measured = Measured(
         overlap_ns,
         records.steps,
-        picture.step_totals,
+        selected.step_totals,
         operators.times,
         operators.strings,
         op_iterations,
@@ -229,14 +239,14 @@ def facts_of(
     return RankFacts(
         profile,
         records.steps,
-        picture.step_totals,
+        selected.step_totals,
         step_waits(records, membership),
         membership.device_start_ns,
         membership.device_end_ns,
-        sum((np.bincount(own[own >= 0], minlength=count) for own in rows), np.zeros(count, int)),
+        sum((np.bincount(step[step >= 0], minlength=count) for step in rows), np.zeros(count, int)),
         len(records.host) + len(records.samples),
         overlap_ns,
-        picture.overlap.free_parts(tells_copies=records.tells_copies),
+        selected.overlap.free_parts(tells_copies=records.tells_copies),
         graphs_of(records),
         len(records.tasks),
         len(records.planes),
@@ -248,5 +258,5 @@ def facts_of(
         collectives,
         rank_links(records, selection.steps, whole=not windowed and selection.graphs is None),
         rank_checks(records, selection, windowed, measured),
-        omission_of(picture),
+        omission_of(selected),
     )

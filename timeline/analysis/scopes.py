@@ -1,4 +1,4 @@
-"""Turns the scoped names of tasks into the intervals of their scopes, level by level."""
+"""The intervals of the scopes in names of tasks, level by level."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One rank's share of a picture: its cut records, overlap and options."""
+"""What is selected of one rank: its cut records, their overlap, and how to draw them."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 from timeline.analysis.cut import Cut
 from timeline.analysis.overlap import Overlap, OverlapTotals
+from timeline.layers import Layer
 from timeline.records.tables import Records
-from timeline.selection import Layer
 
-__all__ = ["Missing", "PictureOptions", "RankPicture"]
+__all__ = ["DrawOptions", "Missing", "SelectedRank"]
 
 
 @dataclass(frozen=True)
-class PictureOptions:
+class DrawOptions:
     """How one rank is drawn."""
 
     layers: frozenset[Layer]
@@ -33,8 +33,8 @@ class Missing:
 
 
 @dataclass(frozen=True)
-class RankPicture:
-    """What is drawn of one rank.
+class SelectedRank:
+    """What is selected of one rank: the records, and the sums over them.
 
     cut is the whole selection, whose steps and overlap are always drawn; detail holds the records
     that are drawn one by one, all of them unless `missing` says otherwise. overlap is that of the

@@ -1,4 +1,4 @@
-"""Turns tasks without step markers into steps, and steps into the phases that are drawn."""
+"""Steps of tasks without markers, the phases of steps, and what each waits for."""
 
 from __future__ import annotations
 
@@ -112,31 +112,31 @@ def _derived_step(
     operators: StepOperators,
 ) -> tuple[int, int, int, int]:
     """Start, end, FP start and BP end of the tasks [first, stop)."""
-    own = tasks.take(np.arange(first, stop))
-    computes = np.flatnonzero(own.compute)
+    stretch = tasks.take(np.arange(first, stop))
+    computes = np.flatnonzero(stretch.compute)
     if operators.fp_start:
-        fp_start_ns = int(own.start_ns[0])
+        fp_start_ns = int(stretch.start_ns[0])
     else:
         after = computes[computes > 0]
-        fp_start_ns = int(own.start_ns[after[0]]) if len(after) else int(NO_TIME)
+        fp_start_ns = int(stretch.start_ns[after[0]]) if len(after) else int(NO_TIME)
     next_ns = int(tasks.start_ns[stop]) if stop < len(tasks) else np.iinfo(np.int64).max
-    inside = (reduces.start_ns >= own.start_ns[0]) & (reduces.start_ns < next_ns)
-    end_ns = int(max(own.end_ns.max(), reduces.end_ns[inside].max(initial=NO_TIME)))
-    bp_end_ns = _bp_end_ns(own, reduces.start_ns[inside], strings, operators)
-    return int(own.start_ns[0]), end_ns, fp_start_ns, bp_end_ns
+    inside = (reduces.start_ns >= stretch.start_ns[0]) & (reduces.start_ns < next_ns)
+    end_ns = int(max(stretch.end_ns.max(), reduces.end_ns[inside].max(initial=NO_TIME)))
+    bp_end_ns = _bp_end_ns(stretch, reduces.start_ns[inside], strings, operators)
+    return int(stretch.start_ns[0]), end_ns, fp_start_ns, bp_end_ns
 
 
 def _bp_end_ns(
-    own: Tasks, reduce_starts_ns: Int64, strings: StringPool, operators: StepOperators
+    stretch: Tasks, reduce_starts_ns: Int64, strings: StringPool, operators: StepOperators
 ) -> int:
     if operators.bp_end:
-        ends = own.end_ns[_is_operator(own, strings, operators.bp_end)]
+        ends = stretch.end_ns[_is_operator(stretch, strings, operators.bp_end)]
     elif len(reduce_starts_ns):
-        before = own.compute & (own.start_ns < reduce_starts_ns.max())
-        ends = own.end_ns[before][-1:]
+        before = stretch.compute & (stretch.start_ns < reduce_starts_ns.max())
+        ends = stretch.end_ns[before][-1:]
     else:
-        backward = np.isin(own.name, _codes_with(strings, (_GRADIENTS.lower(),)))
-        ends = own.end_ns[backward][-1:]
+        backward = np.isin(stretch.name, _codes_with(strings, (_GRADIENTS.lower(),)))
+        ends = stretch.end_ns[backward][-1:]
     return int(ends[-1]) if len(ends) else int(NO_TIME)
 
 
@@ -205,7 +205,7 @@ def step_waits(records: Records, membership: Membership) -> StepWaits:
     first_ns = np.full(count, never)
     computing = tasks.compute & (membership.tasks != NO_STEP)
     np.minimum.at(first_ns, membership.tasks[computing], tasks.start_ns[computing])
-    own = membership.ops != NO_STEP
-    np.minimum.at(first_ns, membership.ops[own], ops.start_ns[own])
+    in_step = membership.ops != NO_STEP
+    np.minimum.at(first_ns, membership.ops[in_step], ops.start_ns[in_step])
     given = steps.host & (first_ns != never)
     return StepWaits(receive_ns, np.where(given, first_ns - steps.start_ns, NO_TIME))

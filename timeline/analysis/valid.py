@@ -1,4 +1,4 @@
-"""Turns records as read into records whose times and ids make sense; what does not is counted."""
+"""Records whose times and ids make sense; what does not is left out and counted."""
 
 from __future__ import annotations
 

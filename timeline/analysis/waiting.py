@@ -1,4 +1,4 @@
-"""Turns collectives that ranks share, on one clock, into who waited for whom and for how long."""
+"""Who waited for whom in the collectives that ranks share, and for how long."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from timeline.records.tables import NO_ID
 __all__ = ["NO_BANDWIDTH", "Basis", "Pairs", "Stragglers", "Waiting", "Waits", "waiting_of"]
 
 NO_BANDWIDTH = float("nan")
-_PASSES = {"AllReduce": 2, "AllGather": 1, "ReduceScatter": 1, "AlltoAll": 1, "AlltoAllV": 1}
+RING_PASSES = {"AllReduce": 2, "AllGather": 1, "ReduceScatter": 1, "AlltoAll": 1, "AlltoAllV": 1}
 """How often a ring moves all but one rank's part of the data (bus bandwidth of nccl-tests)."""
-_WHOLE = frozenset({"Broadcast", "Reduce"})
+MOVES_ALL_ONCE = frozenset({"Broadcast", "Reduce"})
 """Kinds that move all of the data once."""
-_OF_EACH = frozenset({"AllGather", "ReduceScatter"})
+SIZE_IS_PER_RANK = frozenset({"AllGather", "ReduceScatter"})
 """Kinds whose size, as a rank tells it, is one rank's part of the data."""
 
 
@@ -129,8 +129,8 @@ def waiting_of(ranks: Sequence[RankCollectives], slack_ns: int = 0) -> Waiting:
         ranks: on one clock.
         slack_ns: how far the clocks may be off.
     """
-    parts = [own.ops for own in ranks]
-    joint = [_joint(own) for own in ranks]
+    parts = [rank.ops for rank in ranks]
+    joint = [_joint(rank) for rank in ranks]
     shared = shared_ops(parts, joint)
     start_ns, end_ns = shared.taken(parts, "start_ns"), shared.taken(parts, "end_ns")
     heads = shared.first_rows()
@@ -167,16 +167,16 @@ def waiting_of(ranks: Sequence[RankCollectives], slack_ns: int = 0) -> Waiting:
     )
 
 
-def _joint(own: RankCollectives) -> Bool:
+def _joint(rank: RankCollectives) -> Bool:
     """The selected ops that a whole group joins."""
-    return own.ops.selected & ~np.isin(own.ops.kind, kind_numbers(POINT_TO_POINT))
+    return rank.ops.selected & ~np.isin(rank.ops.kind, kind_numbers(POINT_TO_POINT))
 
 
 class _Party(enum.IntEnum):
     """Who else takes part in an op, as far as it is known."""
 
     NOT_SELECTED = 0
-    """The op itself is not in the picture."""
+    """The op itself is not selected."""
     POINT_TO_POINT = 1
     SHARED = 2
     UNMATCHED = 3
@@ -187,13 +187,13 @@ def _parties(
     ranks: Sequence[RankCollectives], joint: Sequence[Bool], shared: SharedOps
 ) -> list[Int64]:
     """For each rank the `_Party` of each of its ops."""
-    groups = [distinct(own.ops.communicator[its]) for own, its in zip(ranks, joint, strict=True)]
+    groups = [distinct(rank.ops.communicator[its]) for rank, its in zip(ranks, joint, strict=True)]
     found, on = np.unique(np.concatenate([np.empty(0, np.int64), *groups]), return_counts=True)
     several = found[on > 1]
     parties = []
-    for at, (own, its) in enumerate(zip(ranks, joint, strict=True)):
-        party = np.where(own.ops.selected, _Party.POINT_TO_POINT, _Party.NOT_SELECTED)
-        grouped = np.isin(own.ops.communicator, several)
+    for at, (rank, its) in enumerate(zip(ranks, joint, strict=True)):
+        party = np.where(rank.ops.selected, _Party.POINT_TO_POINT, _Party.NOT_SELECTED)
+        grouped = np.isin(rank.ops.communicator, several)
         party[its] = np.where(grouped[its], _Party.UNMATCHED, _Party.ALONE)
         party[shared.row[shared.rank == at]] = _Party.SHARED
         parties.append(party.astype(np.int64))
@@ -207,11 +207,11 @@ def _basis(ranks: Sequence[RankCollectives], parties: Sequence[Int64], compared:
     """
     left = dict[int, int]()
     compared_ns = communication_ns = 0
-    for own, party in zip(ranks, parties, strict=True):
-        took_ns = own.ops.end_ns - own.ops.start_ns
+    for rank, party in zip(ranks, parties, strict=True):
+        took_ns = rank.ops.end_ns - rank.ops.start_ns
         compared_ns += int(took_ns[party == _Party.SHARED].sum())
         communication_ns += int(took_ns[party != _Party.NOT_SELECTED].sum())
-        rest = own.ops.communicator[(party == _Party.UNMATCHED) | (party == _Party.ALONE)]
+        rest = rank.ops.communicator[(party == _Party.UNMATCHED) | (party == _Party.ALONE)]
         for group, count in zip(*np.unique(rest, return_counts=True), strict=True):
             left[int(group)] = max(left.get(int(group), 0), int(count))
     return Basis(compared, compared + sum(left.values()), compared_ns, communication_ns)
@@ -226,9 +226,9 @@ def _over_ops(what: np.ufunc, values: Int64, heads: Rows) -> Int64:
 def _first_of_op(marked: Bool, op: Rows) -> Bool:
     """The first marked row of each op."""
     rows = np.flatnonzero(marked)
-    own = op[rows]
+    op_of_row = op[rows]
     opens = np.ones(len(rows), np.bool_)
-    opens[1:] = own[1:] != own[:-1]
+    opens[1:] = op_of_row[1:] != op_of_row[:-1]
     first = np.zeros(len(marked), np.bool_)
     first[rows[opens]] = True
     return first
@@ -236,15 +236,16 @@ def _first_of_op(marked: Bool, op: Rows) -> Bool:
 
 def _bandwidths(ranks: Sequence[RankCollectives], shared: SharedOps, transfer_ns: Int64) -> Float64:
     """Bus bandwidth of each op in bytes per ns, which is GB/s."""
-    size = shared.taken([own.ops for own in ranks], "size_bytes")
+    size = shared.taken([rank.ops for rank in ranks], "size_bytes")
     members = np.bincount(shared.op, minlength=shared.count)[shared.op]
-    kind = shared.taken([own.ops for own in ranks], "kind")
+    kind = shared.taken([rank.ops for rank in ranks], "kind")
     moved = np.full(len(size), NO_BANDWIDTH)
-    for name in (*_PASSES, *_WHOLE):
-        own = np.flatnonzero(kind == kind_numbers([name])[0])
-        data = size[own] * members[own] if name in _OF_EACH else size[own]
-        part = (members[own] - 1) / members[own] * _PASSES[name] if name in _PASSES else 1.0
-        moved[own] = data * part
+    for name in (*RING_PASSES, *MOVES_ALL_ONCE):
+        rows = np.flatnonzero(kind == kind_numbers([name])[0])
+        count = members[rows]
+        data = size[rows] * count if name in SIZE_IS_PER_RANK else size[rows]
+        part = (count - 1) / count * RING_PASSES[name] if name in RING_PASSES else 1.0
+        moved[rows] = data * part
     known = (size != NO_ID) & (transfer_ns > 0)
     bandwidth = np.full(len(size), NO_BANDWIDTH)
     bandwidth[known] = moved[known] / transfer_ns[known]
@@ -290,9 +291,9 @@ def _stragglers(
 def _by_party(ranks: Sequence[RankCollectives], parties: Sequence[Int64]) -> tuple[Int64, Int64]:
     """The number of ops, and what they took: (parties, ranks) each."""
     count, took_ns = np.zeros((2, len(_Party), len(ranks)), np.int64)
-    for at, (own, party) in enumerate(zip(ranks, parties, strict=True)):
+    for at, (rank, party) in enumerate(zip(ranks, parties, strict=True)):
         np.add.at(count[:, at], party, 1)
-        np.add.at(took_ns[:, at], party, own.ops.end_ns - own.ops.start_ns)
+        np.add.at(took_ns[:, at], party, rank.ops.end_ns - rank.ops.start_ns)
     return count, took_ns
 
 
@@ -308,7 +309,7 @@ def _compute_shares(ranks: Sequence[RankCollectives], shared: SharedOps, is_last
     Since its op before, the rank computed, and idled, so much longer than the median of all; a
     rank that did neither is late by its host.
     """
-    parts = [own.ops for own in ranks]
+    parts = [rank.ops for rank in ranks]
     ops = Segments(shared.op, shared.count)
     excess = []
     for name in ("computing_before_ns", "idle_before_ns"):
@@ -323,9 +324,9 @@ def _compute_shares(ranks: Sequence[RankCollectives], shared: SharedOps, is_last
 
 def _pairs(ranks: Sequence[RankCollectives]) -> Pairs:
     """Match sends with receives."""
-    parts = [own.ops for own in ranks]
+    parts = [rank.ops for rank in ranks]
     paired = shared_ops(
-        parts, [own.ops.selected & (own.ops.pair != NO_ID) for own in ranks], "pair"
+        parts, [rank.ops.selected & (rank.ops.pair != NO_ID) for rank in ranks], "pair"
     )
     sends = paired.taken(parts, "kind") == kind_numbers(["Send"])[0]
     # A pair has one send and one receive; anything else is not understood.

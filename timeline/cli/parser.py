@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from timeline.errors import UsageError, did_you_mean
+from timeline.layers import Layer
 from timeline.selection import Align, Kind
 from timeline.version import __version__
 
@@ -195,8 +196,8 @@ def _add_select(group: argparse._ArgumentGroup) -> None:
         "--layers",
         default="all",
         metavar="NAMES",
-        help="layers to draw: steps, overlap, hardware, communication, cann, "
-        "framework, scopes, counters, arrows (default: those of the kind)",
+        help=f"layers to draw: {', '.join(layer.value for layer in Layer)} "
+        "(default: those of the kind)",
     )
     group.add_argument(
         "--assign-rank",

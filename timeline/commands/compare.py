@@ -12,7 +12,7 @@ import numpy as np
 
 from timeline.analysis.leading import Leading
 from timeline.analysis.rank_facts import RankFacts
-from timeline.analysis.selected_rank import PictureOptions
+from timeline.analysis.selected_rank import DrawOptions
 from timeline.commands.export import drawn_of, opened, options_of
 from timeline.commands.exporting import most_names, output_files, resolution_row, warnings_of
 from timeline.commands.outputs import check_can_draw, check_targets
@@ -184,7 +184,7 @@ class _Runs:
         request = RankRequest(
             self._selection,
             profile.reading.operators,
-            PictureOptions(layers, options.merge_graphs),
+            DrawOptions(layers, options.merge_graphs),
             options.args,
             options.limit_bytes,
             ranks,

@@ -11,7 +11,7 @@ import orjson
 
 from timeline.analysis.clocks import RankMove
 from timeline.analysis.rank_facts import RankFacts
-from timeline.analysis.selected_rank import PictureOptions
+from timeline.analysis.selected_rank import DrawOptions
 from timeline.commands.narrower import narrower_command
 from timeline.commands.outputs import check_target, check_targets, default_target
 from timeline.encoders.drafts import Draft, write_drafts
@@ -113,7 +113,7 @@ def _request(
     return RankRequest(
         selection,
         reading.operators,
-        PictureOptions(selection.layers_of(options.kind), options.merge_graphs),
+        DrawOptions(selection.layers_of(options.kind), options.merge_graphs),
         options.args,
         options.limit_bytes if ranks > 1 and options.fit is Fit.COARSEN else 0,
         ranks,

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, islice
 
+from timeline.encoders.args_descriptor import descriptor_bytes
 from timeline.encoders.batches import (
     CompressedPacket,
     PacketBlock,
@@ -17,7 +18,6 @@ from timeline.encoders.batches import (
 )
 from timeline.encoders.common import BEST_LEVEL, EncodingWorkers, TrackSizes
 from timeline.encoders.perfetto_tracks import clock_ns, track_uuid
-from timeline.encoders.schema import descriptor_bytes
 from timeline.ranges import check_order
 from timeline.tracks.model import Samples, Timeline, Track
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from timeline.columns.chunks import chunks, one_by_one
 from timeline.columns.columns import Bool, Int64, Rows
 from timeline.columns.nesting import edges_of, pieces_of
+from timeline.encoders.args_descriptor import REALS
 from timeline.encoders.protobuf_rows import (
     Bytes,
     Fixed64,
@@ -22,7 +23,7 @@ from timeline.encoders.protobuf_rows import (
     encode_rows,
     varint,
 )
-from timeline.encoders.schema import MESSAGES, REALS
+from timeline.layers import ARGS_MESSAGES
 from timeline.tracks.model import Arg, ArgKind, Arrows, Samples, Slices, Track
 
 __all__ = ["PART_ELEMENTS", "clock_ns", "encode_track", "split_track", "track_uuid"]
@@ -304,7 +305,7 @@ def _numbered(uses: Int64) -> tuple[Int64, Rows]:
 
 def _split_args(slices: Slices) -> tuple[list[Arg], list[Arg]]:
     """Numeric args that the schema types, in its field order, and those that it does not."""
-    message = MESSAGES.get(slices.schema)
+    message = ARGS_MESSAGES.get(slices.kind)
     fields = message.fields if message else ()
     held = [arg for arg in slices.args if arg.kind is not ArgKind.NAME and arg.present.any()]
     typed = sorted(
@@ -316,7 +317,7 @@ def _split_args(slices: Slices) -> tuple[list[Arg], list[Arg]]:
 def _typed_args(slices: Slices, args: list[Arg], row: Rows) -> list[Piece]:
     if not args:
         return []
-    message = MESSAGES[slices.schema]
+    message = ARGS_MESSAGES[slices.kind]
     inner: list[Piece] = []
     some = np.zeros(len(row), np.bool_)
     for arg in args:

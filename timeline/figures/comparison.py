@@ -1,4 +1,4 @@
-"""Turns the figures of two runs into what one lost or won against the other."""
+"""What one run lost or won against another, in all, by step, rank and operator."""
 
 from __future__ import annotations
 
@@ -78,11 +78,11 @@ def _pairs(base: Mapping[_Key, _Sums], new: Mapping[_Key, _Sums]) -> list[_Pair]
             told = key if key[0] else (types[key[1]], *key[1:])
             found.append((_how(key), told, sums[0][key], sums[1][key]))
         base, new = (
-            {key: own for key, own in side.items() if telling(key) not in both}
+            {key: sums_of_key for key, sums_of_key in side.items() if telling(key) not in both}
             for side in (base, new)
         )
-    found += [(ONE_RUN_ONLY, key, own, _NEVER) for key, own in base.items()]
-    found += [(ONE_RUN_ONLY, key, _NEVER, own) for key, own in new.items()]
+    found += [(ONE_RUN_ONLY, key, sums_of_key, _NEVER) for key, sums_of_key in base.items()]
+    found += [(ONE_RUN_ONLY, key, _NEVER, sums_of_key) for key, sums_of_key in new.items()]
     return found
 
 
@@ -119,10 +119,10 @@ _TELLING = (
 def _told(
     side: Mapping[_Key, _Sums], telling: Callable[[_Key], _Key | None]
 ) -> Iterator[tuple[_Key, _Sums]]:
-    for key, own in side.items():
+    for key, sums in side.items():
         told = telling(key)
         if told is not None:
-            yield told, own
+            yield told, sums
 
 
 def _how(key: _Key) -> str:
@@ -182,8 +182,8 @@ class Comparison:
     def of(cls, base: Figures, new: Figures) -> Comparison:
         """Compare two runs."""
         sides = (base, new)
-        per_step = all(_has_steps(own) for own in sides)
-        counts = [_counts(own, per_step=per_step) for own in sides]
+        per_step = all(_has_steps(side) for side in sides)
+        counts = [_counts(side, per_step=per_step) for side in sides]
         shares = (_share(counts[0]), _share(counts[1]))
         return cls(
             _overall(sides, shares),
@@ -223,11 +223,12 @@ class Comparison:
         """Operators and collectives in one table, whose column `what` tells them apart."""
         tables = (self.operators, self.collectives)
         whats = [
-            np.full(len(own), what, object)
-            for own, what in zip(tables, ("operator", "collective"), strict=True)
+            np.full(len(table), what, object)
+            for table, what in zip(tables, ("operator", "collective"), strict=True)
         ]
         columns = {
-            name: np.concatenate([own[name] for own in tables]) for name in self.operators.columns
+            name: np.concatenate([table[name] for table in tables])
+            for name in self.operators.columns
         }
         return Table({"what": np.concatenate(whats), **columns})
 
@@ -300,9 +301,9 @@ def _operators(figures: Figures) -> Table:
 
 def _collectives(figures: Figures) -> Table:
     """Collectives, of which HCCL's names only count, over all steps: they are no names."""
-    own = figures.operators.take(figures.operators["communication"] == 1)
-    names = ["" if name.startswith(_COUNTED) else name for name in own["name"].tolist()]
-    return Table({**own.columns, "name": np.array(names, object)})
+    collectives = figures.operators.take(figures.operators["communication"] == 1)
+    names = ["" if name.startswith(_COUNTED) else name for name in collectives["name"].tolist()]
+    return Table({**collectives.columns, "name": np.array(names, object)})
 
 
 _COUNTED = "hcom_"
@@ -324,17 +325,17 @@ def _overall(sides: tuple[Figures, Figures], shares: tuple[float, float]) -> Tab
     computing are sums over operators, which may run at once. What ranks wait for is found from
     their arrivals here, and from tasks named Notify_Wait there.
     """
-    told = all(tells_vector(own.operators["core"].tolist()) for own in sides)
-    apart = all(_knows_copies(own) for own in sides)
+    told = all(tells_vector(side.operators["core"].tolist()) for side in sides)
+    apart = all(_knows_copies(side) for side in sides)
     found = [
-        _metrics(own, share, told=told, copies_apart=apart)
-        for own, share in zip(sides, shares, strict=True)
+        _metrics(side, share, told=told, copies_apart=apart)
+        for side, share in zip(sides, shares, strict=True)
     ]
-    names = [name for name in _ALL if any(name in own for own in found)]
-    unknown = [[name == _WAITING and not _knows_waiting(own) for name in names] for own in sides]
+    names = [name for name in _ALL if any(name in metrics for metrics in found)]
+    unknown = [[name == _WAITING and not _knows_waiting(side) for name in names] for side in sides]
     columns = [
-        np.ma.masked_array([own.get(name, 0) for name in names], mask, np.int64)
-        for own, mask in zip(found, unknown, strict=True)
+        np.ma.masked_array([metrics.get(name, 0) for name in names], mask, np.int64)
+        for metrics, mask in zip(found, unknown, strict=True)
     ]
     return Table(
         {
@@ -394,15 +395,15 @@ def _knows_waiting(figures: Figures) -> bool:
 
 
 def _steps(base: Figures, new: Figures) -> Table:
-    sides = [slowest_rank_of_each_step(own.steps) for own in (base, new)]
+    sides = [slowest_rank_of_each_step(side.steps) for side in (base, new)]
     count = min(map(len, sides))
-    first = [own.take(np.arange(count)) if count else _NO_STEPS for own in sides]
+    first = [table.take(np.arange(count)) if count else _NO_STEPS for table in sides]
     told = {
-        f"{run}_{name}": own[name]
-        for run, own in zip(_RUNS, first, strict=True)
+        f"{run}_{name}": table[name]
+        for run, table in zip(_RUNS, first, strict=True)
         for name in ("graph", "step", "rank")
     }
-    base_ns, new_ns = (np.ma.filled(own["span_ns"], 0) for own in first)
+    base_ns, new_ns = (np.ma.filled(table["span_ns"], 0) for table in first)
     return Table({**told, "base_ns": base_ns, "new_ns": new_ns, "delta_ns": new_ns - base_ns})
 
 
@@ -410,9 +411,9 @@ _NO_STEPS = Table(dict.fromkeys(("graph", "step", "rank", "span_ns"), np.zeros(0
 
 
 def _ranks(sides: tuple[Figures, Figures], counts: list[dict[int, int]]) -> Table:
-    times = [_rank_times(*own) for own in zip(sides, counts, strict=True)]
+    times = [_rank_times(*side) for side in zip(sides, counts, strict=True)]
     both = sorted(times[0].keys() & times[1].keys())
-    columns = [np.array([own[rank] for rank in both], np.int64) for own in times]
+    columns = [np.array([times_ns[rank] for rank in both], np.int64) for times_ns in times]
     return Table(
         {
             "rank": np.array(both, np.int64),
@@ -431,15 +432,15 @@ def _rank_times(figures: Figures, counts: dict[int, int]) -> dict[int, int]:
 
 def _warnings(sides: tuple[Figures, Figures], counts: list[dict[int, int]]) -> Iterator[str]:
     """In what the runs do not match, so that people know what is compared with what."""
-    ranks = [set(own) for own in counts]
-    for run, own, other in zip(_RUNS, ranks, reversed(ranks), strict=True):
-        if not own:
+    ranks = [set(steps_of_rank) for steps_of_rank in counts]
+    for run, held, other in zip(_RUNS, ranks, reversed(ranks), strict=True):
+        if not held:
             yield f"{run}: holds no device records of the selection."
-        elif other and own - other:
-            yield f"{run}: {_spelled(own - other)} in this run only, and in its means."
+        elif other and held - other:
+            yield f"{run}: {_spelled(held - other)} in this run only, and in its means."
     if not all(ranks):
         return
-    steps = [len(slowest_rank_of_each_step(own.steps)) for own in sides]
+    steps = [len(slowest_rank_of_each_step(side.steps)) for side in sides]
     for run, own_sides in zip(_RUNS, sides, strict=True):
         without = set(_used(own_sides)["rank"].tolist()) - _step_counts(own_sides).keys()
         if without:
@@ -448,7 +449,7 @@ def _warnings(sides: tuple[Figures, Figures], counts: list[dict[int, int]]) -> I
                 "a rank; they compare where both runs did the same work."
             )
     if all(steps) and steps[0] != steps[1]:
-        counts_told = " and ".join(spell_count(own, "step") for own in steps)
+        counts_told = " and ".join(spell_count(count, "step") for count in steps)
         yield (
             f"the runs have {counts_told}: the first {min(steps)} of both are compared one by "
             "one, in order; means are of all."

@@ -1,4 +1,4 @@
-"""Turns the facts of all ranks into tables: overlap, steps, operators, collectives, waits."""
+"""The numbers of a report as tables: overlap, steps, operators, collectives, waits."""
 
 from __future__ import annotations
 
@@ -83,17 +83,17 @@ class Figures:
     def of(cls, facts: Sequence[RankFacts], waiting: Waiting) -> Figures:
         """The figures of some ranks, which are on one clock."""
         bounds = np.searchsorted(waiting.waits.rank, np.arange(len(facts) + 1)).tolist()
-        waits = [waiting.waits.take(np.arange(*own)) for own in pairwise(bounds)]
+        waits = [waiting.waits.take(np.arange(*pair)) for pair in pairwise(bounds)]
         return cls(
-            _joined([_overlap(own) for own in facts]),
-            _joined([_steps(own) for own in facts]),
-            _joined([_operators(own) for own in facts]),
-            _joined([_longest_ops(own) for own in facts]),
+            _joined([_overlap(rank) for rank in facts]),
+            _joined([_steps(rank) for rank in facts]),
+            _joined([_operators(rank) for rank in facts]),
+            _joined([_longest_ops(rank) for rank in facts]),
             _waiting(facts, waiting.stragglers),
-            _joined([_collectives(own, its) for own, its in zip(facts, waits, strict=True)]),
-            _joined([_links(own) for own in facts]),
+            _joined([_collectives(rank, its) for rank, its in zip(facts, waits, strict=True)]),
+            _joined([_links(rank) for rank in facts]),
             checks_of(facts),
-            _joined([_unused(own) for own in facts]),
+            _joined([_unused(rank) for rank in facts]),
             waiting.basis,
         )
 
@@ -124,7 +124,10 @@ def _overlap(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
         "step_ns": mean_ns,
         "span_ns": span_ns,
         **whole,
-        **{name: NO_ID if own is None else own for name, own in asdict(facts.free_parts).items()},
+        **{
+            name: NO_ID if time_ns is None else time_ns
+            for name, time_ns in asdict(facts.free_parts).items()
+        },
     }
     columns = {name: np.array([value], np.int64) for name, value in row.items()}
     maybe = ("step_ns", "copies_ns", "outside_ns", "before_ns")
@@ -207,12 +210,12 @@ def _longest_ops(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
 
 
 def _waiting(facts: Sequence[RankFacts], stragglers: Stragglers) -> Table:
-    ranks = np.array([own.rank for own in facts], np.int64)
-    own = {field.name: getattr(stragglers, field.name) for field in fields(stragglers)}
-    unknown = (own["shared"] == 0) & (own["alone"] + own["unmatched"] > 0)
+    ranks = np.array([rank.rank for rank in facts], np.int64)
+    columns = {field.name: getattr(stragglers, field.name) for field in fields(stragglers)}
+    unknown = (columns["shared"] == 0) & (columns["alone"] + columns["unmatched"] > 0)
     told = {
         name: values if name in _COUNTED else np.ma.masked_array(values, unknown)
-        for name, values in own.items()
+        for name, values in columns.items()
     }
     return Table({"rank": ranks, **told})
 
@@ -227,14 +230,14 @@ def _collectives(facts: RankFacts, waits: Waits) -> dict[str, npt.NDArray[Any]]:
     transfer_ns[waits.row] = waits.transfer_ns
     moved[waits.row] = np.nan_to_num(waits.bandwidth * waits.transfer_ns)
     timed_ns = np.where(moved > 0, transfer_ns, 0)
-    own = np.flatnonzero(ops.selected)
-    kinds, kind = np.unique(_kind_names(facts, own), return_inverse=True)
-    pairs, which = distinct_pairs(kind.reshape(-1), ops.group[own].astype(np.int64))
+    rows = np.flatnonzero(ops.selected)
+    kinds, kind = np.unique(_kind_names(facts, rows), return_inverse=True)
+    pairs, which = distinct_pairs(kind.reshape(-1), ops.group[rows].astype(np.int64))
     which = which.reshape(-1)
 
     def total(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         summed = np.zeros(len(pairs), values.dtype)
-        np.add.at(summed, which, values[own])
+        np.add.at(summed, which, values[rows])
         return summed
 
     def total_known(values: Int64) -> npt.NDArray[Any]:
@@ -281,7 +284,7 @@ def _links(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
 
 def checks_of(facts: Sequence[RankFacts]) -> Table:
     """What was compared with the numbers of the profiler, see `Figures.checks`."""
-    return _joined([_checks(own) for own in facts])
+    return _joined([_checks(rank) for rank in facts])
 
 
 def _checks(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
@@ -304,7 +307,7 @@ def _compared(checks: RankChecks) -> Iterator[str]:
     """What each number is."""
     rows = checks.rows
     columns = (rows.measure, rows.step, rows.name, rows.numbers)
-    for measure, step, name, numbers in zip(*(own.tolist() for own in columns), strict=True):
+    for measure, step, name, numbers in zip(*(column.tolist() for column in columns), strict=True):
         part = CHECKED.get(Measure(measure), "total_ns")
         if numbers > 1:
             yield f"{part} of {numbers} {_NUMBERED[Measure(measure)]}"
@@ -325,8 +328,8 @@ def _unused(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
     unused = facts.profile.unused
     return {
         "rank": np.full(len(unused), facts.rank, np.int64),
-        "file": _texts([own.file for own in unused]),
-        "what": _texts([own.what for own in unused]),
+        "file": _texts([file.file for file in unused]),
+        "what": _texts([file.what for file in unused]),
     }
 
 

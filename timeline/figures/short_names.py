@@ -1,4 +1,4 @@
-"""Turns long names into short ones that remain apart, and into two lines of a table."""
+"""Short names that remain apart from each other, and names in two lines of a table."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def shortened(names: Sequence[str], most: int, cut: str = CUT) -> list[str]:
     long = sorted({name for name in names if len(name) > most})
     plain = _grouped(long, _plain)
     spelled = {
-        own if len(group) == 1 else name: name for own, group in plain.items() for name in group
+        stem if len(group) == 1 else name: name for stem, group in plain.items() for name in group
     }
     found = dict[str, str]()
     for text, group in _grouped(sorted(spelled), lambda name: _ends(name, most, cut)).items():
         found |= {group[0]: text} if len(group) == 1 else _parted(group, most, cut)
-    for own, text in _numbered(found, set(short), most, cut).items():
-        short[spelled[own]] = text
+    for stem, text in _numbered(found, set(short), most, cut).items():
+        short[spelled[stem]] = text
     return [short[name] for name in names]
 
 
@@ -57,7 +57,7 @@ def two_lines(name: str, width: int) -> str:
     if len(name) <= width:
         return name
     breaks = [found.end() for found in _BREAK.finditer(name, max(1, len(name) - width), width + 1)]
-    at = next((own for own in reversed(breaks) if own <= width), width)
+    at = next((end for end in reversed(breaks) if end <= width), width)
     return f"{name[:at].rstrip()}\n{name[at:].lstrip()}"
 
 
@@ -96,8 +96,8 @@ def _parted(group: Sequence[str], most: int, cut: str) -> Mapping[str, str]:
         return text if len(text) <= most else text[: most - len(cut)] + cut
 
     found = dict[str, str]()
-    for text, own in _grouped(group, told).items():
-        found |= {own[0]: text} if len(own) == 1 else _parted(own, most, cut)
+    for text, alike in _grouped(group, told).items():
+        found |= {alike[0]: text} if len(alike) == 1 else _parted(alike, most, cut)
     return found
 
 

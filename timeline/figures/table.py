@@ -1,4 +1,4 @@
-"""Turns named columns into rows, CSV, frames of other libraries, and a table in a notebook."""
+"""A table of named columns as rows, CSV, frames of other libraries, and in a notebook."""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Turns figures into the answer to "what is slow": which rank, which step, which operators."""
+"""The answer to "what is slow": which rank, which step, which operators, who waits.
+
+Sentences, shares and extremes are found here, in the tables of `timeline/figures/figures.py`. What
+those hold is summed for each rank: device time of ranks and steps in
+`timeline/analysis/overlap.py`, operators in `timeline/analysis/operators.py`, and waiting in
+`timeline/analysis/waiting.py`.
+"""
 
 from __future__ import annotations
 
@@ -111,20 +117,20 @@ class Verdict:
             yield _only_communication(worst, several=several)
         yield from _outside(worst)
         if self.rank_extreme is not None:
-            own = self.rank_extreme
+            extreme = self.rank_extreme
             yield (
-                f"Slowest rank: {own.slowest}, {spell_duration(own.slowest_ns)}"
+                f"Slowest rank: {extreme.slowest}, {spell_duration(extreme.slowest_ns)}"
                 f"{' a step' if worst['step_ns'] is not None else ''}, "
-                f"{own.spread:.1%} more than the fastest, {own.fastest}."
+                f"{extreme.spread:.1%} more than the fastest, {extreme.fastest}."
             )
         yield from self._straggler() if len(self.stragglers) else self._computes_longest()
         if self.step_extreme is not None:
-            own = self.step_extreme
-            on = f" on rank {own.rank}" if len(self.ranks) > 1 else ""
+            extreme = self.step_extreme
+            on = f" on rank {extreme.rank}" if len(self.ranks) > 1 else ""
             yield (
-                f"Slowest step: {own.slowest}, {spell_duration(own.slowest_ns)}{on}; "
-                f"the median is {spell_duration(own.median_ns)}, "
-                f"the fastest {spell_duration(own.fastest_ns)} ({own.fastest})."
+                f"Slowest step: {extreme.slowest}, {spell_duration(extreme.slowest_ns)}{on}; "
+                f"the median is {spell_duration(extreme.median_ns)}, "
+                f"the fastest {spell_duration(extreme.fastest_ns)} ({extreme.fastest})."
             )
 
     def _slowest_rank_row(self) -> dict[str, Any] | None:
@@ -219,7 +225,9 @@ def _outside(row: dict[str, Any]) -> Iterator[str]:
     }
     if not row["before_ns"]:
         edges["after the last kernel"] = edges.pop("after the last")
-    told = " and ".join(f"{spell_duration(own)} {where}" for where, own in edges.items() if own)
+    told = " and ".join(
+        f"{spell_duration(length_ns)} {where}" for where, length_ns in edges.items() if length_ns
+    )
     yield f"Not in these shares: {told}, which the profiler counts as free."
 
 
@@ -301,11 +309,11 @@ def total_by_type(operators: Table, *, by_name: bool = False) -> Table:
     ids = zip(*(operators[name].tolist() for name in keys), strict=True) if operators else ()
     rows = zip(*(operators[name].tolist() for name in columns), strict=True) if operators else ()
     for key, (count, total_ns, shortest_ns, longest_ns) in zip(ids, rows, strict=True):
-        own = found.setdefault(key, [0, 0, shortest_ns, 0])
-        own[0] += count
-        own[1] += total_ns
-        own[2] = min(own[2], shortest_ns)
-        own[3] = max(own[3], longest_ns)
+        sums = found.setdefault(key, [0, 0, shortest_ns, 0])
+        sums[0] += count
+        sums[1] += total_ns
+        sums[2] = min(sums[2], shortest_ns)
+        sums[3] = max(sums[3], longest_ns)
     order = sorted(found, key=lambda key: (-found[key][1], key))
     values = np.array([found[key] for key in order], np.int64).reshape(-1, 4)
     return Table(
@@ -319,9 +327,9 @@ def total_by_type(operators: Table, *, by_name: bool = False) -> Table:
 
 def _longest(totals: Table, chosen: Bool) -> Table:
     """The first rows of those chosen, with their share of all that were."""
-    own = totals.take(chosen)
-    all_ns = int(own["total_ns"].sum())
-    top = own.take(np.arange(min(len(own), MOST_OPERATORS)))
+    picked = totals.take(chosen)
+    all_ns = int(picked["total_ns"].sum())
+    top = picked.take(np.arange(min(len(picked), MOST_OPERATORS)))
     columns = {name: top[name] for name in ("type", "core", "count", "total_ns")}
     share = top["total_ns"] / all_ns if all_ns else np.zeros(len(top))
     return Table({**columns, "share": np.round(share, 6)})

@@ -14,7 +14,7 @@ from timeline.columns.distinct import distinct_pairs
 from timeline.columns.group_by import GroupRuns
 from timeline.columns.nesting import edges_of, parents_of, pieces_of
 from timeline.columns.strings import StringPool
-from timeline.tracks.layers import NOUNS
+from timeline.layers import NOUNS
 from timeline.tracks.model import GATHERED, Arg, ArgKind, Arrows, Coarse, Samples, Slices
 
 __all__ = [
@@ -385,7 +385,7 @@ def _labels(coarse: Coarse, top: _Top, gathered: np.ndarray, slices: Slices) -> 
     leading = np.zeros(len(coarse), np.int32)
     is_first = top.place == 0
     leading[top.owner[is_first]] = top.name[is_first]
-    noun = NOUNS[slices.schema]
+    noun = NOUNS[slices.kind]
     distinct, which = distinct_pairs(coarse.count[gathered], leading[gathered].astype(np.int64))
     strings: StringPool = slices.strings
     labels = strings.codes(f"{count} {noun}: {strings[code]}" for count, code in distinct.tolist())

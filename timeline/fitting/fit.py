@@ -21,7 +21,7 @@ from timeline.fitting.writer import (
 )
 from timeline.options import ExportOptions, Fit
 from timeline.progress import Progress
-from timeline.tracks.drawn_rank import Share
+from timeline.tracks.drawn_rank import DrawnRank
 from timeline.tracks.picture import assemble
 from timeline.units import spell_bytes
 
@@ -29,7 +29,7 @@ __all__ = ["exact_or_error", "fit"]
 
 
 def fit(
-    shares: Sequence[Share],
+    shares: Sequence[DrawnRank],
     redraw: Redraw,
     options: ExportOptions,
     target: Path,

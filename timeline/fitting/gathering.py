@@ -8,9 +8,9 @@ from dataclasses import replace
 from timeline.fitting.coarsen import EXACT
 from timeline.fitting.resolve import Plan, resolve
 from timeline.fitting.size_model import Measure, SizeModel
+from timeline.layers import SizeLayer
 from timeline.records.tables import Omission, OmissionCode
 from timeline.tracks.drawn_rank import RankTracks
-from timeline.tracks.layers import LayerKey
 from timeline.tracks.model import ARROW_REASON, element_count
 
 __all__ = ["floors_of", "gather_within"]
@@ -19,9 +19,9 @@ COUNT_SHRINK = 0.8
 """What is aimed at, of the elements that are allowed, when there are still too many."""
 
 
-def floors_of(ranks: Sequence[RankTracks]) -> dict[LayerKey, int]:
+def floors_of(ranks: Sequence[RankTracks]) -> dict[SizeLayer, int]:
     """The coarsest power, by layer, at which any rank was gathered already."""
-    floors: dict[LayerKey, int] = {}
+    floors: dict[SizeLayer, int] = {}
     for rank in ranks:
         for layer, power in rank.floors.items():
             floors[layer] = max(power, floors.get(layer, 0))

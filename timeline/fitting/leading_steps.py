@@ -10,10 +10,18 @@ import numpy as np
 from timeline.analysis.leading import Leading
 from timeline.analysis.rank_facts import RankFacts
 from timeline.columns.columns import Int64
-from timeline.fitting.writer import MOST_WRITES, TARGET_FILL, Drawing, Writer, Written, too_small
+from timeline.fitting.writer import (
+    MOST_WRITES,
+    TARGET_FILL,
+    Drawing,
+    Writer,
+    Written,
+    too_small,
+)
+from timeline.layers import SliceKind
 from timeline.records.tables import NO_TIME
-from timeline.tracks.drawn_rank import Share
-from timeline.tracks.model import Schema, Slices, Track
+from timeline.tracks.drawn_rank import DrawnRank
+from timeline.tracks.model import Slices, Track
 
 __all__ = ["Redraw", "Trimming", "trimming_of", "write_leading_steps"]
 
@@ -63,7 +71,7 @@ def trimming_of(ranks: Sequence[RankFacts], tracks: Sequence[Track]) -> Trimming
     starts = [
         track.content.start_ns
         for track in tracks
-        if isinstance(track.content, Slices) and track.content.schema is Schema.TASK
+        if isinstance(track.content, Slices) and track.content.kind is SliceKind.TASK
     ]
     counts = np.histogram(np.concatenate([edges[:0], *starts]), edges)[0]
     return Trimming((), tuple(edges.tolist()), tuple(counts.tolist()))
@@ -89,7 +97,7 @@ def _add_weights(weights: dict[int, float], facts: RankFacts) -> None:
         weights[step] += facts.other_rows / len(weights)
 
 
-Redraw = Callable[[Leading], Sequence[Share]]
+Redraw = Callable[[Leading], Sequence[DrawnRank]]
 """Draws all ranks again, with detail in their leading part only."""
 
 

@@ -11,7 +11,7 @@ from timeline.columns.chunks import one_by_one
 from timeline.columns.columns import Int64
 from timeline.columns.distinct import distinct, distinct_values
 from timeline.fitting.coarsen import EXACT, Resolution, coarse_of, coarsen, drawn, thin
-from timeline.tracks.layers import IMPORTANCE, NOUNS, LayerKey, layer_of
+from timeline.layers import NOUNS, SIZE_LAYERS, SizeLayer
 from timeline.tracks.model import GATHERED, Samples, Slices, Track
 from timeline.units import spell_duration
 
@@ -30,7 +30,7 @@ __all__ = [
 class Plan:
     """A resolution per layer, and the size that is expected of it."""
 
-    resolutions: Mapping[LayerKey, Resolution]
+    resolutions: Mapping[SizeLayer, Resolution]
     expected_bytes: float
     finest: bool = False
     """Whether nothing is gathered that was not gathered before."""
@@ -40,7 +40,7 @@ class Plan:
 class Resolved:
     """How one layer was drawn: its resolution, and what became of its slices."""
 
-    layer: LayerKey
+    layer: SizeLayer
     resolution: Resolution
     exact: int
     gathered: int
@@ -54,9 +54,9 @@ def resolve(tracks: Sequence[Track], plan: Plan) -> tuple[list[Track], list[Reso
         The tracks, what became of each layer, and the number of arrows that lost an end.
     """
     made: list[Track] = []
-    totals: dict[LayerKey, list[int]] = {}
+    totals: dict[SizeLayer, list[int]] = {}
     for track in one_by_one(tracks):
-        layer, content = layer_of(track), track.content
+        layer, content = track.size_layer, track.content
         if layer is None:
             made.append(track)
             continue
@@ -70,7 +70,7 @@ def resolve(tracks: Sequence[Track], plan: Plan) -> tuple[list[Track], list[Reso
         made.append(track if content is track.content else replace(track, content=content))
     resolved = [
         Resolved(layer, plan.resolutions[layer], *totals[layer])
-        for layer in IMPORTANCE
+        for layer in SIZE_LAYERS
         if layer in totals
     ]
     whole, lost = without_half_arrows(made)
@@ -87,7 +87,7 @@ def with_resolutions(tracks: Sequence[Track], resolved: Sequence[Resolved]) -> l
     gathered = {layer.layer: layer.resolution for layer in resolved if layer.gathered}
     made = []
     for track in tracks:
-        resolution = gathered.get(layer_of(track) or "")
+        resolution = gathered.get(track.size_layer or "")
         if resolution is not None and track.content is not None:
             also = describe_gathered(track.content, resolution)
             track = replace(track, description=f"{track.description} {also}")  # noqa: PLW2901
@@ -110,7 +110,7 @@ def _exact_and_gathered(slices: Slices) -> tuple[int, int, int]:
     return len(slices) - count, int(slices.coarse.count[several].sum()), count
 
 
-def _count(totals: dict[LayerKey, list[int]], layer: LayerKey, *numbers: int) -> None:
+def _count(totals: dict[SizeLayer, list[int]], layer: SizeLayer, *numbers: int) -> None:
     held = totals.setdefault(layer, [0, 0, 0])
     for at, value in enumerate(numbers):
         held[at] += value
@@ -161,6 +161,6 @@ def describe_gathered(content: Slices | Samples, resolution: Resolution) -> str:
         return f"To keep the size limit, the least and the greatest of {of}.{finer}"
     shorter = f" shorter than {width}" if width else ""
     return (
-        f"To keep the size limit, {NOUNS[content.schema]}{shorter} that follow each other are one "
+        f"To keep the size limit, {NOUNS[content.kind]}{shorter} that follow each other are one "
         f"slice; its count and busy_ns are exact.{finer}"
     )

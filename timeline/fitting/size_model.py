@@ -22,7 +22,7 @@ from timeline.fitting.coarsen import (
     drawn,
 )
 from timeline.fitting.resolve import Plan
-from timeline.tracks.layers import IMPORTANCE, LayerKey, layer_of
+from timeline.layers import SIZE_LAYERS, SizeLayer
 from timeline.tracks.model import Samples, Slices, Track, element_count
 
 __all__ = ["Excerpts", "SizeModel", "bytes_by_layer", "excerpt"]
@@ -164,30 +164,30 @@ class SizeModel:
         self,
         tracks: Sequence[Track],
         measure: Measure,
-        floors: Mapping[LayerKey, int] | None = None,
+        floors: Mapping[SizeLayer, int] | None = None,
     ) -> None:
         """floors: the powers at which layers were gathered before; no plan is finer."""
         self._tracks = tracks
         self._floors = floors or {}
         self._measure = measure
-        held = {layer_of(track) for track in tracks}
-        self.layers = [layer for layer in IMPORTANCE if layer in held]
-        self._exact_factor: dict[LayerKey, float] = {}
+        held = {track.size_layer for track in tracks}
+        self.layers = [layer for layer in SIZE_LAYERS if layer in held]
+        self._exact_factor: dict[SizeLayer, float] = {}
         self._excerpts = Excerpts()
 
-    def _tracks_of(self, layer: LayerKey) -> list[Track]:
-        return [track for track in self._tracks if layer_of(track) == layer]
+    def _tracks_of(self, layer: SizeLayer) -> list[Track]:
+        return [track for track in self._tracks if track.size_layer == layer]
 
     @cached_property
     def _base_bytes(self) -> int:
         return self._measure([self._excerpts.run(track, 0, 0) for track in self._tracks])
 
     @cached_property
-    def _exact_bytes(self) -> dict[LayerKey, float]:
+    def _exact_bytes(self) -> dict[SizeLayer, float]:
         return {layer: self._marginal(self._samples(layer)) for layer in self.layers}
 
     @cached_property
-    def _ladders(self) -> dict[LayerKey, _Ladder]:
+    def _ladders(self) -> dict[SizeLayer, _Ladder]:
         """Built when something must be gathered; most exports never need them."""
         return {layer: self._ladder(layer) for layer in self.layers}
 
@@ -208,7 +208,7 @@ class SizeModel:
             powers[layer] = self._finest(powers, layer, limit_bytes)
         return Plan(_resolutions(powers), self._expected(powers))
 
-    def _floor(self, layer: LayerKey) -> int:
+    def _floor(self, layer: SizeLayer) -> int:
         return self._floors.get(layer, EXACT)
 
     def finest_plan(self) -> Plan:
@@ -227,7 +227,7 @@ class SizeModel:
         powers = {layer: self._floor(layer) for layer in self.layers}
         return Plan(_resolutions(powers), expected_bytes, finest=True)
 
-    def learn(self, plan: Plan, layer_bytes: Mapping[LayerKey, float]) -> None:
+    def learn(self, plan: Plan, layer_bytes: Mapping[SizeLayer, float]) -> None:
         """Correct the costs by what the layers of a plan really took."""
         for layer, resolution in plan.resolutions.items():
             real, model = layer_bytes.get(layer, 0.0), self._model_bytes(layer, resolution)
@@ -238,13 +238,13 @@ class SizeModel:
             if resolution.power != self._floor(layer) or "_ladders" in self.__dict__:
                 self._ladders[layer].found(resolution.power, real / model)
 
-    def _model_bytes(self, layer: LayerKey, resolution: Resolution) -> float:
+    def _model_bytes(self, layer: SizeLayer, resolution: Resolution) -> float:
         """What a layer was expected to cost before any correction."""
         if resolution.power == self._floor(layer):
             return self._exact_model_bytes(layer)
         return self._ladders[layer].model_at(resolution.power)
 
-    def _exact_model_bytes(self, layer: LayerKey) -> float:
+    def _exact_model_bytes(self, layer: SizeLayer) -> float:
         return self._exact_bytes[layer] * element_count(self._tracks_of(layer))
 
     def coarsest_plan(self) -> Plan:
@@ -253,14 +253,14 @@ class SizeModel:
         return Plan(_resolutions(powers), self._expected(powers))
 
     def _leading(self) -> int:
-        return sum(1 for layer in self.layers if layer in IMPORTANCE[:EXACT_FIRST])
+        return sum(1 for layer in self.layers if layer in SIZE_LAYERS[:EXACT_FIRST])
 
-    def _expected(self, powers: Mapping[LayerKey, int]) -> float:
+    def _expected(self, powers: Mapping[SizeLayer, int]) -> float:
         return self._base_bytes + sum(
             self._ladders[layer].at(power) for layer, power in powers.items()
         )
 
-    def _finest(self, powers: Mapping[LayerKey, int], layer: LayerKey, limit: float) -> int:
+    def _finest(self, powers: Mapping[SizeLayer, int], layer: SizeLayer, limit: float) -> int:
         """The finest power of one layer that fits beside the others as they are."""
         room = (
             limit - self._expected({**powers, layer: COARSEST}) + self._ladders[layer].at(COARSEST)
@@ -270,7 +270,7 @@ class SizeModel:
         return int(fits[0]) if len(fits) else COARSEST
 
     def _refine_together(
-        self, powers: dict[LayerKey, int], layers: Sequence[LayerKey], limit: float
+        self, powers: dict[SizeLayer, int], layers: Sequence[SizeLayer], limit: float
     ) -> None:
         """Give layers the finest power that they can have in common."""
         for power in range(COARSEST + 1):
@@ -294,7 +294,7 @@ class SizeModel:
         expected = share * fine.expected_bytes + (1 - share) * coarse.expected_bytes
         return Plan(resolutions, expected)
 
-    def _starts(self, layer: LayerKey, each: int) -> Int64:
+    def _starts(self, layer: SizeLayer, each: int) -> Int64:
         """The starts of each so manyth slice."""
         contents = [track.content for track in self._tracks_of(layer) if track.content is not None]
         starts = [
@@ -303,7 +303,7 @@ class SizeModel:
         ]
         return np.concatenate([start_ns[::each] for start_ns in starts])
 
-    def _ladder(self, layer: LayerKey) -> _Ladder:
+    def _ladder(self, layer: SizeLayer) -> _Ladder:
         exact, gathered = np.zeros(len(RUNGS)), np.zeros(len(RUNGS))
         for track, weight in self._excerpts.of_all(self._tracks_of(layer)):
             if isinstance(track.content, Slices):
@@ -324,7 +324,7 @@ class SizeModel:
             ladder.found(self._floor(layer), self._exact_factor[layer])
         return ladder
 
-    def _samples(self, layer: LayerKey) -> list[Track]:
+    def _samples(self, layer: SizeLayer) -> list[Track]:
         """Parts of the longest tracks of a layer, as long as their shares of it."""
         tracks = self._tracks_of(layer)
         longest = sorted(tracks, key=lambda track: -len(track.content or ()))[:SAMPLE_TRACKS]
@@ -335,7 +335,7 @@ class SizeModel:
             for track, weight in zip(longest, weights, strict=True)
         ]
 
-    def _gathered_cost(self, layer: LayerKey) -> float:
+    def _gathered_cost(self, layer: SizeLayer) -> float:
         """Bytes of one gathered slice: what half gathered samples take less their exact slices."""
         exact = self._exact_bytes[layer]
         halved = [found for found in map(_halved, self._samples(layer)) if found is not None]
@@ -366,17 +366,17 @@ def _between_rungs(counts: Float64, untouched: int) -> Float64:
 
 def bytes_by_layer(
     tracks: Sequence[Track], by_track: Mapping[int | None, float]
-) -> dict[LayerKey, float]:
+) -> dict[SizeLayer, float]:
     """The bytes of each layer, from those of its tracks."""
-    made: dict[LayerKey, float] = {}
+    made: dict[SizeLayer, float] = {}
     for track in tracks:
-        layer = layer_of(track)
+        layer = track.size_layer
         if layer is not None:
             made[layer] = made.get(layer, 0.0) + by_track.get(track.id, 0.0)
     return made
 
 
-def _resolutions(powers: Mapping[LayerKey, int]) -> dict[LayerKey, Resolution]:
+def _resolutions(powers: Mapping[SizeLayer, int]) -> dict[SizeLayer, Resolution]:
     return {layer: Resolution(power) for layer, power in powers.items()}
 
 

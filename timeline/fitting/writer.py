@@ -15,11 +15,11 @@ from timeline.errors import LimitError
 from timeline.fitting.gathering import floors_of
 from timeline.fitting.resolve import Resolved
 from timeline.fitting.size_model import bytes_by_layer
+from timeline.layers import SizeLayer
 from timeline.options import ExportOptions
 from timeline.progress import Progress
 from timeline.records.tables import Omission
-from timeline.tracks.drawn_rank import RankTracks, Share, with_args
-from timeline.tracks.layers import LayerKey
+from timeline.tracks.drawn_rank import DrawnRank, RankTracks, with_args
 from timeline.tracks.model import Samples, Slices, Timeline, Track
 from timeline.tracks.notes import Notes, with_notes
 from timeline.units import spell_bytes
@@ -73,7 +73,7 @@ class Part:
     draft: Draft
     target: Path
     slices: int
-    layer_bytes: Mapping[LayerKey, float]
+    layer_bytes: Mapping[SizeLayer, float]
     drawn_ns: tuple[int, int]
     offset_ns: int
 
@@ -111,7 +111,7 @@ class Drawing:
     facts: tuple[RankFacts, ...]
     tracks: tuple[Track, ...]
     omissions: tuple[Omission, ...]
-    floors: Mapping[LayerKey, int]
+    floors: Mapping[SizeLayer, int]
     """At which power layers were gathered before."""
 
     @property
@@ -139,7 +139,7 @@ class Writer:
     def limit(self) -> int:
         return self.options.limit_bytes
 
-    def draw(self, shares: Sequence[Share]) -> Drawing:
+    def draw(self, shares: Sequence[DrawnRank]) -> Drawing:
         """All tracks of the picture."""
         self.progress.report("Drawing", 0, 0)
         facts = tuple(share.facts for share in shares)

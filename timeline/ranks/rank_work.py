@@ -22,7 +22,7 @@ from timeline.analysis.overlap import (
     totals_by_step,
 )
 from timeline.analysis.rank_facts import ProfileFacts, RankFacts, facts_of, profile_facts
-from timeline.analysis.selected_rank import PictureOptions, RankPicture
+from timeline.analysis.selected_rank import DrawOptions, SelectedRank
 from timeline.analysis.steps import with_steps
 from timeline.analysis.valid import valid
 from timeline.encoders.formats import format_of
@@ -32,7 +32,7 @@ from timeline.records.counting import INNER
 from timeline.records.tables import Records
 from timeline.selection import Kind, Selection
 from timeline.sources.source import Source, Wanted
-from timeline.tracks.drawn_rank import RankTracks, Share, _wanted
+from timeline.tracks.drawn_rank import DrawnRank, RankTracks, arg_filter
 from timeline.tracks.model import Timeline, Track, element_count
 from timeline.tracks.picture import draw_rank
 
@@ -94,7 +94,7 @@ class RankRequest:
 
     selection: Selection
     operators: StepOperators = field(default_factory=StepOperators)
-    options: PictureOptions = field(default_factory=lambda: PictureOptions(frozenset()))
+    options: DrawOptions = field(default_factory=lambda: DrawOptions(frozenset()))
     args: Args = Args.DEFAULT
     limit_bytes: int = 0
     ranks: int = 1
@@ -106,7 +106,7 @@ class RankRequest:
     named_operators: int = 0
 
 
-def draw_rank_from_source(source: Source, request: RankRequest) -> Share:
+def draw_rank_from_source(source: Source, request: RankRequest) -> DrawnRank:
     """Read a rank and draw what is selected of it.
 
     Raises:
@@ -120,7 +120,7 @@ def draw_rank_from_source(source: Source, request: RankRequest) -> Share:
     return draw_rank_from_records(rank_records(source, wanted, request.operators), request)
 
 
-def draw_rank_from_records(records: Records, request: RankRequest) -> Share:
+def draw_rank_from_records(records: Records, request: RankRequest) -> DrawnRank:
     """Draw what is selected of a rank's records, whose steps are known."""
     facts, tracks = _drawn(profile_facts(records), records, request)
     fair_bytes = max(LEAST_RANK_BYTES, request.limit_bytes * DENSEST_RANK // request.ranks)
@@ -130,12 +130,12 @@ def draw_rank_from_records(records: Records, request: RankRequest) -> Share:
             most_bytes * SIZE_SLACK // BYTES_OF_ELEMENT,
             MOST_ELEMENTS * DENSEST_RANK // request.ranks,
         )
-        (tracks,) = gather_ranks((Share(facts, tracks),), request, most_bytes, int(most))
-    return Share(facts, tracks)
+        (tracks,) = gather_ranks((DrawnRank(facts, tracks),), request, most_bytes, int(most))
+    return DrawnRank(facts, tracks)
 
 
 def gather_ranks(
-    shares: tuple[Share, ...], request: RankRequest, most_bytes: float, most: int
+    shares: tuple[DrawnRank, ...], request: RankRequest, most_bytes: float, most: int
 ) -> tuple[RankTracks, ...]:
     """Gather the tracks of ranks until they take not much more than `most_bytes` of the file.
 
@@ -155,13 +155,13 @@ def _drawn(
     part = cut(records, request.selection)
     if request.window_ns is not None:
         part = cut_window(part, *request.window_ns)
-    picture = _picture(part, request)
+    selected = _selected(part, request)
     if request.leading is not None:
-        picture = with_leading_detail(picture, request.leading)
+        selected = with_leading_detail(selected, request.leading)
     collectives = rank_collectives(records, part.op_iterations, part.op_rows)
     facts = facts_of(
         profile,
-        picture,
+        selected,
         collectives,
         request.selection,
         windowed=request.window_ns is not None,
@@ -169,10 +169,10 @@ def _drawn(
     )
     if not request.draw:
         return facts, RankTracks(records.rank, (), 0)
-    return facts, draw_rank(picture, request.options, _wanted(request.args))
+    return facts, draw_rank(selected, request.options, arg_filter(request.args))
 
 
-def _picture(part: Cut, request: RankRequest) -> RankPicture:
+def _selected(part: Cut, request: RankRequest) -> SelectedRank:
     records, membership = part.records, part.membership
     tasks, selection = records.tasks, request.selection
     communication, its_step = communication_of(records, membership)
@@ -185,4 +185,4 @@ def _picture(part: Cut, request: RankRequest) -> RankPicture:
         whole = overlap_of_stretches(
             tasks, communication, runs[membership.tasks], runs[its_step], int(runs.max()) + 1
         )
-    return RankPicture(part, whole, by_step, records)
+    return SelectedRank(part, whole, by_step, records)

@@ -25,7 +25,7 @@ from timeline.ranks.workers import WorkerPool, worker_pool_for
 from timeline.records.tables import NO_GRAPH
 from timeline.selection import SUMMARY_LAYERS, Layer, Selection
 from timeline.sources.source import Source
-from timeline.tracks.drawn_rank import Share
+from timeline.tracks.drawn_rank import DrawnRank
 from timeline.tracks.model import element_count
 from timeline.tracks.waiting import with_waiting
 
@@ -57,7 +57,7 @@ class JoinedShares:
 
     sources: tuple[Source, ...]
     requests: tuple[RankRequest, ...]
-    shares: tuple[Share, ...]
+    shares: tuple[DrawnRank, ...]
     clock: JoinedClock
     waiting: Waiting
     origin_ns: int | None = None
@@ -145,7 +145,7 @@ def _read(
     """Read the ranks that can be read; their clocks are joined unless `clock` is given."""
     ranks = [source.identity.rank for source in sources]
     wanted = dict(zip(ranks, requests, strict=True))
-    read, shares = list[Source](), list[Share]()
+    read, shares = list[Source](), list[DrawnRank]()
     held = 0
     limit_bytes = requests[0].limit_bytes if requests else 0
     most = max(LEAST_HELD_ELEMENTS, HELD_LIMITS * limit_bytes // BYTES_OF_ELEMENT)
@@ -171,7 +171,7 @@ def _read(
     return _joined(read, asked, shares, clock)
 
 
-def _with_collectives_matched(shares: Sequence[Share]) -> list[Share]:
+def _with_collectives_matched(shares: Sequence[DrawnRank]) -> list[DrawnRank]:
     """Recognise the collectives that ranks have in common, as far as names do not tell."""
     matched = matched_by_order([share.facts.collectives for share in shares])
     return [
@@ -183,7 +183,7 @@ def _with_collectives_matched(shares: Sequence[Share]) -> list[Share]:
 def _joined(
     sources: Sequence[Source],
     requests: Sequence[RankRequest],
-    shares: Sequence[Share],
+    shares: Sequence[DrawnRank],
     clock: JoinedClock,
 ) -> JoinedShares:
     moved = tuple(share.moved(move.move) for share, move in zip(shares, clock.moves, strict=True))
@@ -199,8 +199,8 @@ def _slack_ns(clock: JoinedClock) -> int:
 
 
 def _with_waiting(
-    shares: Sequence[Share], waiting: Waiting, requests: Sequence[RankRequest]
-) -> tuple[Share, ...]:
+    shares: Sequence[DrawnRank], waiting: Waiting, requests: Sequence[RankRequest]
+) -> tuple[DrawnRank, ...]:
     """Draw into the rows of ranks what their collectives waited for."""
     if not any(request.draw for request in requests):
         return tuple(shares)
@@ -259,7 +259,7 @@ def _read_window(
     return replace(joined, origin_ns=origin_ns)
 
 
-def redrawn(joined: JoinedShares, workers: WorkerPool, leading: Leading) -> tuple[Share, ...]:
+def redrawn(joined: JoinedShares, workers: WorkerPool, leading: Leading) -> tuple[DrawnRank, ...]:
     """Read and draw the ranks again, with detail in their leading part only.
 
     Raises:

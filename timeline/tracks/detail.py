@@ -1,19 +1,19 @@
-"""Turns tasks, communication, host calls, scopes and counters into the rows of the detail."""
+"""The layers of the detail: tasks, communication, host calls, scopes, counters, and arrows."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from timeline.analysis.scopes import scopes_of
-from timeline.analysis.selected_rank import Missing
 from timeline.columns.chunks import compute_in_chunks
 from timeline.columns.columns import Int64, Rows, sort_rows, take
 from timeline.columns.distinct import distinct
 from timeline.errors import spell_ids
+from timeline.layers import Layer, SliceKind
 from timeline.records.tables import (
     NO_CONTEXT,
     NO_GRAPH,
@@ -25,13 +25,15 @@ from timeline.records.tables import (
     Records,
     Tasks,
 )
-from timeline.tracks import meanings
-from timeline.tracks.model import Samples, Schema
+from timeline.tracks import descriptions
+from timeline.tracks.model import Samples
 from timeline.tracks.painter import (
     NOWHERE,
     ArgColumn,
     Drawn,
+    LayerDrawing,
     Painter,
+    PaintLayer,
     integers,
     names,
     numbers,
@@ -39,32 +41,25 @@ from timeline.tracks.painter import (
 )
 from timeline.units import spell_count
 
-__all__ = [
-    "expect_arrows",
-    "host_layers",
-    "paint_arrows",
-    "paint_communication",
-    "paint_counters",
-    "paint_hardware",
-    "paint_host",
-    "paint_missing",
-    "paint_scopes",
-]
+__all__ = ["PAINTERS", "expect_arrows", "paint_arrows"]
 
 _FEW = 1 << 16
 _NUMBER = re.compile(r"(\d+)")
 
 
-def paint_hardware(painter: Painter, parent: int, records: Records) -> None:
+def _paint_hardware(drawing: LayerDrawing) -> None:
     """Draw every device task on the row of its stream."""
-    tasks = records.tasks
+    painter, records = drawing.painter, drawing.rank.detail
+    parent, tasks = drawing.add_row(records.hardware), records.tasks
     every = Drawn(
-        tasks.start_ns, tasks.end_ns, tasks.name, Schema.TASK, _task_args(tasks), FlowEnd.TASK
+        tasks.start_ns, tasks.end_ns, tasks.name, SliceKind.TASK, _task_args(tasks), FlowEnd.TASK
     )
     for order, (stream, rows) in enumerate(_by_value(tasks.stream)):
         label = f"Stream {stream}" if stream != NO_ID else "Stream not given"
         drawn = replace(every, rows=rows)
-        painter.flat(label, parent, order, drawn, records.strings, records.rank, meanings.HARDWARE)
+        painter.flat(
+            label, parent, order, drawn, records.strings, records.rank, descriptions.HARDWARE
+        )
 
 
 def _task_args(tasks: Tasks) -> list[ArgColumn]:
@@ -86,34 +81,35 @@ def _task_args(tasks: Tasks) -> list[ArgColumn]:
     ]
 
 
-def paint_communication(painter: Painter, parent: int, records: Records) -> None:
+def _paint_communication(drawing: LayerDrawing) -> None:
     """Draw groups: the communication ops of each above its planes."""
+    painter, records, parent = drawing.painter, drawing.rank.detail, drawing.add_row()
     ops, planes, strings = records.ops, records.planes, records.strings
     every_op = Drawn(
-        ops.start_ns, ops.end_ns, ops.name, Schema.COMMUNICATION_OP, _op_args(ops), FlowEnd.OP
+        ops.start_ns, ops.end_ns, ops.name, SliceKind.COMMUNICATION_OP, _op_args(ops), FlowEnd.OP
     )
     every_task = Drawn(
         planes.start_ns,
         planes.end_ns,
         planes.name,
-        Schema.HCCL_TASK,
+        SliceKind.HCCL_TASK,
         _plane_args(planes),
         FlowEnd.PLANE,
     )
     found = distinct(np.concatenate([ops.group, planes.group])).tolist()
     for order, group in enumerate(sorted(found, key=lambda code: natural_order(strings[code]))):
-        own = np.flatnonzero(ops.group == group)
+        op_rows = np.flatnonzero(ops.group == group)
         label = strings[group]
-        inside = {strings[code] for code in distinct(ops.group_name[own]).tolist()} - {""}
-        called = meanings.communication_group(", ".join(sorted(inside)))
+        inside = {strings[code] for code in distinct(ops.group_name[op_rows]).tolist()} - {""}
+        called = descriptions.communication_group(", ".join(sorted(inside)))
         folder = painter.group(label, parent, order, called, records.rank)
         held = np.flatnonzero(planes.group == group)
-        meaning = meanings.OPS_ABOVE_PLANES if len(held) else meanings.OPS
+        meaning = descriptions.OPS_ABOVE_PLANES if len(held) else descriptions.OPS
         painter.flat(
             f"{label} Communication",
             folder,
             0,
-            replace(every_op, rows=own),
+            replace(every_op, rows=op_rows),
             strings,
             records.rank,
             meaning,
@@ -121,7 +117,7 @@ def paint_communication(painter: Painter, parent: int, records: Records) -> None
         for place, (plane, rows) in enumerate(_by_value(planes.plane[held]), 1):
             drawn = replace(every_task, rows=held[rows])
             label = f"Plane {plane}" if plane != NO_ID else "Plane not given"
-            painter.flat(label, folder, place, drawn, strings, records.rank, meanings.PLANE)
+            painter.flat(label, folder, place, drawn, strings, records.rank, descriptions.PLANE)
 
 
 def _op_args(ops: CommunicationOps) -> list[ArgColumn]:
@@ -153,24 +149,38 @@ def _plane_args(planes: PlaneTasks) -> list[ArgColumn]:
     ]
 
 
-def host_layers(records: Records, *, cann: bool, framework: bool) -> list[tuple[str, Rows]]:
-    """The host layers to draw, by name: frameworks first, runtimes last, as calls go down."""
-    found = []
-    for code, rows in _by_value(records.host.layer):
-        name = records.strings[code]
-        if cann if name in RUNTIME_LAYERS else framework:
-            found.append((name, rows))
-    return sorted(found, key=lambda layer: (layer[0] in RUNTIME_LAYERS, natural_order(layer[0])))
+def _paint_runtime(drawing: LayerDrawing) -> None:
+    """Draw the host layers whose calls launch tasks, each at the place of the layer."""
+    for name, rows in _host_layers(drawing.rank.detail, runtime=True):
+        _paint_host_layer(drawing, drawing.add_row(name), rows)
 
 
-def paint_host(painter: Painter, parent: int, records: Records, layer: Rows) -> None:
+def _paint_framework(drawing: LayerDrawing) -> None:
+    """Draw all other host layers, one after another."""
+    for place, (name, rows) in enumerate(_host_layers(drawing.rank.detail, runtime=False)):
+        _paint_host_layer(drawing, drawing.add_row(name, place), rows)
+
+
+def _host_layers(records: Records, *, runtime: bool) -> list[tuple[str, Rows]]:
+    """The host layers that are runtimes, or those that are not, by name, with their rows."""
+    layer, strings = records.host.layer, records.strings
+    named = {strings[code]: code for code in distinct(layer).tolist()}
+    return [
+        (name, take(np.arange(len(layer)), layer == named[name]))
+        for name in sorted(named, key=natural_order)
+        if (name in RUNTIME_LAYERS) is runtime
+    ]
+
+
+def _paint_host_layer(drawing: LayerDrawing, parent: int, layer: Rows) -> None:
     """Draw the calls of one host layer by thread."""
+    painter, records = drawing.painter, drawing.rank.detail
     host = records.host
     every = Drawn(
         host.start_ns,
         host.end_ns,
         host.name,
-        Schema.HOST_CALL,
+        SliceKind.HOST_CALL,
         [
             names("level", host.level, default=False),
             integers("connection_id", host.connection, NO_ID, default=False),
@@ -178,8 +188,8 @@ def paint_host(painter: Painter, parent: int, records: Records, layer: Rows) -> 
         ],
         FlowEnd.HOST,
     )
-    for order, (thread, own) in enumerate(_by_value(take(host.thread, layer))):
-        drawn = replace(every, rows=take(layer, own))
+    for order, (thread, calls) in enumerate(_by_value(take(host.thread, layer))):
+        drawn = replace(every, rows=take(layer, calls))
         painter.nested(
             f"Thread {thread}" if thread != NO_ID else "Thread not given",
             parent,
@@ -187,12 +197,13 @@ def paint_host(painter: Painter, parent: int, records: Records, layer: Rows) -> 
             drawn,
             records.strings,
             records.rank,
-            meanings.THREAD,
+            descriptions.THREAD,
         )
 
 
-def paint_scopes(painter: Painter, parent: int, records: Records) -> None:
+def _paint_scopes(drawing: LayerDrawing) -> None:
     """Draw the scopes of named operators by stream, outermost on top."""
+    painter, records, parent = drawing.painter, drawing.rank.detail, drawing.add_row()
     tasks, strings = records.tasks, records.strings
     for order, (stream, rows) in enumerate(_by_value(tasks.stream)):
         scoped = rows[np.array(["/" in strings[code] for code in tasks.name[rows].tolist()], bool)]
@@ -204,15 +215,18 @@ def paint_scopes(painter: Painter, parent: int, records: Records) -> None:
                 scopes.start_ns,
                 scopes.end_ns,
                 scopes.name,
-                Schema.SCOPE,
+                SliceKind.SCOPE,
                 [integers("level", scopes.level)],
             )
             label = f"Stream {stream}" if stream != NO_ID else "Stream not given"
-            painter.nested(label, parent, order, drawn, strings, records.rank, meanings.SCOPES)
+            painter.nested(label, parent, order, drawn, strings, records.rank, descriptions.SCOPES)
 
 
-def paint_missing(painter: Painter, parent: int, records: Records, missing: Missing) -> None:
-    """Draw one slice where the detail of whole steps had to be left out."""
+def _paint_missing(drawing: LayerDrawing) -> None:
+    """Draw one slice where the detail of whole steps had to be left out, if any had."""
+    records, missing = drawing.rank.detail, drawing.rank.missing
+    if missing is None:
+        return
     count = spell_count(missing.tasks, "task")
     which = f"steps {spell_ids(missing.steps)}" if missing.steps else "the rest"
     name = records.strings.code(f"{which}: {count} not in this file")
@@ -220,34 +234,37 @@ def paint_missing(painter: Painter, parent: int, records: Records, missing: Miss
         np.array([missing.start_ns]),
         np.array([missing.end_ns]),
         np.array([name], np.int32),
-        Schema.NOTE,
+        SliceKind.NOTE,
         [
             integers("tasks", np.array([missing.tasks])),
             integers("hccl_tasks", np.array([missing.hccl_tasks])),
             integers("host_calls", np.array([missing.host_calls])),
         ],
     )
-    painter.flat(
+    drawing.painter.flat(
         "Detail left out",
-        parent,
+        drawing.add_row(),
         0,
         drawn,
         records.strings,
         records.rank,
-        meanings.NOT_IN_THIS_FILE,
+        descriptions.NOT_IN_THIS_FILE,
     )
 
 
-def paint_counters(painter: Painter, parent: int, records: Records) -> None:
+def _paint_counters(drawing: LayerDrawing) -> None:
     """Draw counters by group."""
+    painter, records, parent = drawing.painter, drawing.rank.detail, drawing.add_row()
     series, samples, strings = records.series, records.samples, records.strings
     groups = distinct(series.group).tolist()
     for order, group in enumerate(sorted(groups, key=lambda code: natural_order(strings[code]))):
         label = strings[group]
-        folder = painter.group(label, parent, order, meanings.counter_group(label), records.rank)
-        own = np.flatnonzero(series.group == group).tolist()
-        own.sort(key=lambda row: natural_order(strings[int(series.name[row])]))
-        for place, row in enumerate(own):
+        folder = painter.group(
+            label, parent, order, descriptions.counter_group(label), records.rank
+        )
+        series_rows = np.flatnonzero(series.group == group).tolist()
+        series_rows.sort(key=lambda row: natural_order(strings[int(series.name[row])]))
+        for place, row in enumerate(series_rows):
             at = np.flatnonzero(samples.series == row)
             at = at[np.argsort(samples.time_ns[at], kind="stable")]
             content = Samples(
@@ -259,8 +276,20 @@ def paint_counters(painter: Painter, parent: int, records: Records) -> None:
                 place,
                 content,
                 records.rank,
-                meanings.counter(label, content.unit),
+                descriptions.counter(label, content.unit),
             )
+
+
+PAINTERS: Mapping[Layer | None, PaintLayer] = {
+    Layer.HARDWARE: _paint_hardware,
+    Layer.COMMUNICATION: _paint_communication,
+    Layer.SCOPES: _paint_scopes,
+    Layer.FRAMEWORK: _paint_framework,
+    Layer.CANN: _paint_runtime,
+    Layer.COUNTERS: _paint_counters,
+    None: _paint_missing,
+}
+"""What paints each layer of the detail; None is the layer that nobody can leave out."""
 
 
 def expect_arrows(painter: Painter, records: Records) -> None:

@@ -1,4 +1,4 @@
-"""One rank as it is drawn: its facts and its rows, not yet part of a picture."""
+"""What is drawn of one rank: what is known of it, and its rows."""
 
 from __future__ import annotations
 
@@ -6,40 +6,40 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from timeline.analysis.rank_facts import RankFacts
+from timeline.layers import SizeLayer
 from timeline.options import Args
 from timeline.records.clock import ClockMove
 from timeline.records.tables import Omission
-from timeline.tracks.layers import LayerKey
 from timeline.tracks.model import Arg, Slices, Track
 from timeline.tracks.painter import ArgColumn
 
-__all__ = ["RankTracks", "Share", "with_args"]
+__all__ = ["DrawnRank", "RankTracks", "arg_filter", "with_args"]
 
 
 @dataclass(frozen=True)
-class Share:
-    """One rank's part of a picture: what is known of it, and its rows."""
+class DrawnRank:
+    """What is known of one rank, and its rows."""
 
     facts: RankFacts
     tracks: RankTracks
 
-    def moved(self, move: ClockMove) -> Share:
-        """The same on another clock."""
-        return Share(self.facts.moved(move), self.tracks.moved(move))
+    def moved(self, move: ClockMove) -> DrawnRank:
+        """The rank, moved to another clock."""
+        return DrawnRank(self.facts.moved(move), self.tracks.moved(move))
 
 
 def with_args(tracks: Sequence[Track], args: Args) -> tuple[Track, ...]:
     """The tracks with the args that were asked for, and those that tell what was gathered."""
 
     return tuple(
-        replace(track, content=track.content.with_args(_wanted(args)))
+        replace(track, content=track.content.with_args(arg_filter(args)))
         if isinstance(track.content, Slices)
         else track
         for track in tracks
     )
 
 
-def _wanted(args: Args) -> Callable[[Arg | ArgColumn], bool]:
+def arg_filter(args: Args) -> Callable[[Arg | ArgColumn], bool]:
     """Which args are drawn."""
 
     def wanted(arg: Arg | ArgColumn) -> bool:
@@ -52,7 +52,7 @@ def _wanted(args: Args) -> Callable[[Arg | ArgColumn], bool]:
 
 @dataclass(frozen=True)
 class RankTracks:
-    """The rows of one rank, not yet part of a picture.
+    """The rows of one rank, not yet below those of all ranks.
 
     Tracks without a parent are its layers; ids count from 0 and those of arrows from 1, up to
     `arrows`. Arrows between ranks count from -1 down. floors: the power of two, by layer, at which
@@ -63,10 +63,10 @@ class RankTracks:
     tracks: tuple[Track, ...]
     arrows: int
     omissions: tuple[Omission, ...] = ()
-    floors: Mapping[LayerKey, int] = field(default_factory=dict)
+    floors: Mapping[SizeLayer, int] = field(default_factory=dict)
 
     def moved(self, move: ClockMove) -> RankTracks:
-        """The same on another clock."""
+        """The rows, moved to another clock."""
         if move.still:
             return self
         return replace(self, tracks=tuple(_moved(track, move) for track in self.tracks))

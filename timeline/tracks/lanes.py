@@ -1,4 +1,4 @@
-"""Turns slices that overlap into lanes: as few as possible, none of whose slices cross."""
+"""Lanes for slices that overlap: as few as possible, none of whose slices cross."""
 
 from __future__ import annotations
 
@@ -128,9 +128,9 @@ def _cross_later_ones(start_ns: Int64, end_ns: Int64) -> Bool:
     last_ns = end_ns
     for own_power in range(int(power.max(initial=-1)) + 1):
         width = 1 << own_power
-        own = rows[power == own_power]
-        reach_ns = np.maximum(last_ns[own + 1], last_ns[behind[own] - width])
-        found[own] = reach_ns > end_ns[own]
+        same = rows[power == own_power]
+        reach_ns = np.maximum(last_ns[same + 1], last_ns[behind[same] - width])
+        found[same] = reach_ns > end_ns[same]
         last_ns = np.maximum(last_ns[:-width], last_ns[width:])
     return found
 

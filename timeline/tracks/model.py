@@ -1,4 +1,4 @@
-"""The picture as data: a tree of tracks whose slices and samples are columns."""
+"""The timeline as data: a tree of tracks whose slices and samples are columns."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from timeline.columns.columns import Bool, Codes, Columnar, Float64, Int64, Rows, rows_of_runs
 from timeline.columns.strings import StringPool
+from timeline.layers import COUNTERS, SizeLayer, SliceKind
 from timeline.records.clock import ClockMove
 
 __all__ = [
@@ -21,7 +22,6 @@ __all__ = [
     "Arrows",
     "Coarse",
     "Samples",
-    "Schema",
     "Slices",
     "Timeline",
     "Track",
@@ -37,19 +37,6 @@ class ArgKind(enum.Enum):
     NUMBER = enum.auto()
     NAME = enum.auto()
     """Codes of the track's StringPool."""
-
-
-class Schema(enum.Enum):
-    """What a slice stands for; it decides which typed args it may have."""
-
-    STEP = "step"
-    OVERLAP = "overlap"
-    TASK = "task"
-    HCCL_TASK = "hccl_task"
-    COMMUNICATION_OP = "communication_op"
-    HOST_CALL = "host_call"
-    SCOPE = "scope"
-    NOTE = "note"
 
 
 @dataclass(frozen=True)
@@ -130,7 +117,7 @@ class Slices(Columnar):
     end_ns: Int64
     name: npt.NDArray[np.int32]
     strings: StringPool
-    schema: Schema
+    kind: SliceKind
     args: tuple[Arg, ...] = ()
     arrows: Arrows = field(default_factory=no_arrows)
     nested: bool = False
@@ -141,7 +128,7 @@ class Slices(Columnar):
         return len(self.start_ns)
 
     def moved(self, move: ClockMove) -> Slices:
-        """The same slices on another clock."""
+        """These slices, moved to another clock."""
         start_ns, end_ns = move.of(self.start_ns), move.of(self.end_ns)
         coarse = self.coarse
         if coarse is not None:
@@ -164,7 +151,7 @@ class Slices(Columnar):
         )
 
     def with_args(self, wanted: Callable[[Arg], bool]) -> Slices:
-        """The same slices with only the wanted args."""
+        """These slices with no args but the wanted ones."""
         return replace(self, args=tuple(arg for arg in self.args if wanted(arg)))
 
 
@@ -179,7 +166,7 @@ class Samples(Columnar):
     """Samples that were thinned out."""
 
     def moved(self, move: ClockMove) -> Samples:
-        """The same samples on another clock."""
+        """These samples, moved to another clock."""
         return replace(self, time_ns=move.of(self.time_ns))
 
     def __len__(self) -> int:
@@ -188,7 +175,7 @@ class Samples(Columnar):
 
 @dataclass(frozen=True)
 class Track:
-    """One row of the picture, or a group of rows.
+    """One row of the timeline, or a group of rows.
 
     Tracks with the same parent and name are lanes of one row. Siblings are drawn by `order`.
     """
@@ -201,6 +188,13 @@ class Track:
     content: Slices | Samples | None = None
     rank: int | None = None
 
+    @property
+    def size_layer(self) -> SizeLayer | None:
+        """What it has its resolution with; None for a row that only holds others."""
+        if isinstance(self.content, Slices):
+            return self.content.kind.value
+        return COUNTERS if isinstance(self.content, Samples) else None
+
 
 def element_count(tracks: Iterable[Track]) -> int:
     """All slices and samples of tracks."""
@@ -209,9 +203,9 @@ def element_count(tracks: Iterable[Track]) -> int:
 
 @dataclass(frozen=True)
 class Timeline:
-    """A whole picture: tracks, parents before children, and what is known of its clock.
+    """A whole timeline: tracks, parents before children, and what is known of its clock.
 
-    attributes are facts about the picture for people and programs (tool, selection, losses).
+    attributes are facts about it for people and programs (tool, selection, losses).
     """
 
     tracks: tuple[Track, ...]

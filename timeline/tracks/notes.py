@@ -1,4 +1,4 @@
-"""Turns notes on a whole picture into a row above all others, and a row below it for each topic."""
+"""The row of notes above all others, with a row below it for each topic."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from timeline.columns.strings import StringPool
+from timeline.layers import SliceKind
 from timeline.records.tables import NO_ID
-from timeline.tracks import meanings
-from timeline.tracks.model import Schema, Track
+from timeline.tracks import descriptions
+from timeline.tracks.model import Track
 from timeline.tracks.painter import ArgColumn, Drawn, Painter, integers
 
 __all__ = ["Note", "Notes", "with_notes"]
@@ -56,11 +57,11 @@ def with_notes(
         _BEFORE_ALL,
         _drawn(headline, start_ns, end_ns, strings),
         strings,
-        meanings.NOTES,
+        descriptions.NOTES,
     )
-    for order, (topic, own) in enumerate(notes.topics):
-        drawn = _drawn(own, start_ns, end_ns, strings)
-        painter.stacked(topic, root, order, drawn, strings, meanings.TOPICS[topic])
+    for order, (topic, topic_notes) in enumerate(notes.topics):
+        drawn = _drawn(topic_notes, start_ns, end_ns, strings)
+        painter.stacked(topic, root, order, drawn, strings, descriptions.TOPICS[topic])
     return tuple(painter.tracks)
 
 
@@ -70,7 +71,7 @@ def _drawn(notes: Sequence[Note], start_ns: int, end_ns: int, strings: StringPoo
         np.full(count, start_ns, np.int64),
         np.full(count, end_ns, np.int64),
         strings.codes(note.text for note in notes),
-        Schema.NOTE,
+        SliceKind.NOTE,
         _args(notes),
     )
 

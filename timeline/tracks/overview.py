@@ -1,4 +1,4 @@
-"""Turns the steps of all ranks into the one row that is seen before anything is unfolded."""
+"""The row of the steps of all ranks, which is seen before anything is unfolded."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from timeline.analysis.rank_facts import RankFacts
 from timeline.columns.distinct import distinct
 from timeline.columns.strings import StringPool
 from timeline.errors import spell_ids
+from timeline.layers import SliceKind
 from timeline.records.tables import NO_GRAPH, NO_TIME
-from timeline.tracks import meanings
+from timeline.tracks import descriptions
 from timeline.tracks.lanes import nested_lanes
-from timeline.tracks.model import Schema
 from timeline.tracks.painter import ArgColumn, Drawn, Painter, integers
 from timeline.tracks.summary import rounded_percent, spent_args
 
@@ -44,16 +44,16 @@ def paint_overview(painter: Painter, facts: Sequence[RankFacts]) -> int:
     Where a step runs into the next one on another rank, the next slice moves to the row "Steps,
     continued" inside.
     """
-    ranks = [own.rank for own in facts]
+    ranks = [rank.rank for rank in facts]
     name = f"Rank {ranks[0]}" if len(ranks) == 1 else f"Ranks {spell_ids(ranks, shortest_run=2)}"
     steps = _joined(facts)
     strings = StringPool()
-    start_ns = np.array([min(span.start_ns for span in own) for own in steps], np.int64)
-    end_ns = np.array([max(span.end_ns for span in own) for own in steps], np.int64)
+    start_ns = np.array([min(span.start_ns for span in spans) for spans in steps], np.int64)
+    end_ns = np.array([max(span.end_ns for span in spans) for spans in steps], np.int64)
     drawn = _drawn(steps, start_ns, end_ns, strings, facts)
     lane = nested_lanes(start_ns, end_ns)
     first, rest = np.flatnonzero(lane == 0), np.flatnonzero(lane != 0)
-    meaning = meanings.STEPS_OF_ALL_RANKS if len(ranks) > 1 else meanings.STEPS_OF_ONE_RANK
+    meaning = descriptions.STEPS_OF_ALL_RANKS if len(ranks) > 1 else descriptions.STEPS_OF_ONE_RANK
     root = painter.stacked(name, None, 0, replace(drawn, rows=first), strings, meaning)
     if len(rest):
         painter.flat(
@@ -63,7 +63,7 @@ def paint_overview(painter: Painter, facts: Sequence[RankFacts]) -> int:
             replace(drawn, rows=rest),
             strings,
             None,
-            meanings.CONTINUED,
+            descriptions.CONTINUED,
         )
     return root
 
@@ -72,13 +72,15 @@ def step_starts_ns(facts: Sequence[RankFacts]) -> dict[tuple[int, int], int]:
     """When each step begins on its first rank, by graph (NO_GRAPH unless a rank has several)."""
     several = _has_several_graphs(facts)
     return {
-        (own[0].graph if several else NO_GRAPH, own[0].step): min(span.start_ns for span in own)
-        for own in _joined(facts)
+        (spans[0].graph if several else NO_GRAPH, spans[0].step): min(
+            span.start_ns for span in spans
+        )
+        for spans in _joined(facts)
     }
 
 
 def _has_several_graphs(facts: Sequence[RankFacts]) -> bool:
-    return any(len(distinct(own.steps.graph)) > 1 for own in facts)
+    return any(len(distinct(rank.steps.graph)) > 1 for rank in facts)
 
 
 def _joined(facts: Sequence[RankFacts]) -> list[list[_Span]]:
@@ -89,11 +91,11 @@ def _joined(facts: Sequence[RankFacts]) -> list[list[_Span]]:
     """
     several = _has_several_graphs(facts)
     found: dict[tuple[int, int], list[_Span]] = {}
-    for own in facts:
-        for span in _spans(own):
+    for rank in facts:
+        for span in _spans(rank):
             key = (span.graph if several else NO_GRAPH, span.step)
             found.setdefault(key, []).append(span)
-    return sorted(found.values(), key=lambda own: min(span.start_ns for span in own))
+    return sorted(found.values(), key=lambda spans: min(span.start_ns for span in spans))
 
 
 def _spans(facts: RankFacts) -> list[_Span]:
@@ -122,22 +124,22 @@ def _drawn(
     strings: StringPool,
     facts: Sequence[RankFacts],
 ) -> Drawn:
-    several = len({own[0].graph for own in steps}) > 1 and len(
-        {own[0].step for own in steps}
+    several = len({spans[0].graph for spans in steps}) > 1 and len(
+        {spans[0].step for spans in steps}
     ) < len(steps)
     labels = [
-        f"Graph {own[0].graph} Step {own[0].step}" if several else f"Step {own[0].step}"
-        for own in steps
+        f"Graph {spans[0].graph} Step {spans[0].step}" if several else f"Step {spans[0].step}"
+        for spans in steps
     ]
-    args = [integers("iteration", np.array([own[0].step for own in steps], np.int64))]
+    args = [integers("iteration", np.array([spans[0].step for spans in steps], np.int64))]
     args += _comparison(steps) if len(facts) > 1 else _spent(steps, facts)
-    return Drawn(start_ns, end_ns, strings.codes(labels), Schema.STEP, args)
+    return Drawn(start_ns, end_ns, strings.codes(labels), SliceKind.STEP, args)
 
 
 def _comparison(steps: list[list[_Span]]) -> list[ArgColumn]:
     """Which rank took longest and shortest, and how far they are apart."""
-    slow = [max(own, key=lambda span: span.length_ns) for own in steps]
-    fast = [min(own, key=lambda span: span.length_ns) for own in steps]
+    slow = [max(spans, key=lambda span: span.length_ns) for spans in steps]
+    fast = [min(spans, key=lambda span: span.length_ns) for spans in steps]
     slowest_ns = np.array([span.length_ns for span in slow], np.int64)
     fastest_ns = np.array([span.length_ns for span in fast], np.int64)
     spread_percent = rounded_percent(slowest_ns - fastest_ns, np.maximum(fastest_ns, 1))
@@ -154,11 +156,11 @@ def _spent(steps: list[list[_Span]], facts: Sequence[RankFacts]) -> list[ArgColu
     """How the steps of the only rank were spent."""
     if not steps:
         return []
-    (own,) = facts
+    (rank,) = facts
     rows = np.array([spans[0].row for spans in steps], np.int64)
     return spent_args(
-        own.step_totals,
+        rank.step_totals,
         rows,
         np.array([len(spans) == 1 for spans in steps]),
-        tells_copies=own.free_parts.copies_ns is not None,
+        tells_copies=rank.free_parts.copies_ns is not None,
     )

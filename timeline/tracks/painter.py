@@ -1,4 +1,4 @@
-"""Turns tables into tracks: numbers them, parts slices into lanes, and remembers the places."""
+"""Tracks from tables: their numbers, the lanes of their slices, and where arrows end."""
 
 from __future__ import annotations
 
@@ -9,17 +9,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from timeline.analysis.selected_rank import DrawOptions, SelectedRank
 from timeline.columns.columns import Bool, Codes, Float64, Int64, Rows, sort_rows, take
 from timeline.columns.constant import constant, is_constant
 from timeline.columns.strings import NO_NAME, StringPool
+from timeline.layers import LayerSpec, SliceKind
 from timeline.records.tables import FlowEnd
 from timeline.tracks.lanes import flat_lanes, nested_lanes, rows_by_lane
-from timeline.tracks.model import Arg, ArgKind, Arrows, Samples, Schema, Slices, Track
+from timeline.tracks.model import Arg, ArgKind, Arrows, Samples, Slices, Track
 
 __all__ = [
     "NOWHERE",
     "ArgColumn",
     "Drawn",
+    "LayerDrawing",
+    "PaintLayer",
     "Painter",
     "integers",
     "names",
@@ -29,7 +33,7 @@ __all__ = [
 
 
 NOWHERE = -1
-"""Place of a row that is not drawn."""
+"""Stands for the slice of a row that is not drawn."""
 
 
 @dataclass(frozen=True)
@@ -63,20 +67,20 @@ def integers(
 ) -> ArgColumn:
     """An integer arg; rows that hold the sentinel do not have it."""
 
-    def given(own: npt.NDArray[Any]) -> Bool:
-        return np.ones(len(own), np.bool_) if absent is None else own != absent
+    def given(some: npt.NDArray[Any]) -> Bool:
+        return np.ones(len(some), np.bool_) if absent is None else some != absent
 
     return ArgColumn(name, ArgKind.INTEGER, values, given, default)
 
 
 def sizes(name: str, values: Int64) -> ArgColumn:
     """An integer arg that only rows above zero have."""
-    return ArgColumn(name, ArgKind.INTEGER, values, lambda own: own > 0, default=True)
+    return ArgColumn(name, ArgKind.INTEGER, values, lambda some: some > 0, default=True)
 
 
 def names(name: str, codes: np.ndarray, *, default: bool = True) -> ArgColumn:
     """An arg of names; rows without a name do not have it."""
-    return ArgColumn(name, ArgKind.NAME, codes, lambda own: own != NO_NAME, default)
+    return ArgColumn(name, ArgKind.NAME, codes, lambda some: some != NO_NAME, default)
 
 
 def numbers(name: str, values: Float64, *, default: bool = True) -> ArgColumn:
@@ -88,15 +92,15 @@ def numbers(name: str, values: Float64, *, default: bool = True) -> ArgColumn:
 class Drawn:
     """Slices to draw on one row: the columns of a table, their args, and which of its rows.
 
-    rows: None for all of them. kind: the table, where its rows may be ends of arrows.
+    rows: None for all of them. flow_end: the table, where arrows may end at its rows.
     """
 
     start_ns: Int64
     end_ns: Int64
     name: np.ndarray
-    schema: Schema
+    kind: SliceKind
     args: Sequence[ArgColumn] = ()
-    kind: FlowEnd | None = None
+    flow_end: FlowEnd | None = None
     rows: Rows | None = None
 
     @property
@@ -106,7 +110,7 @@ class Drawn:
 
 
 class Painter:
-    """Collects the tracks of one picture."""
+    """Collects tracks: numbers them, and parts slices that overlap into lanes."""
 
     def __init__(self, wanted: Callable[[ArgColumn], bool] = lambda _: True) -> None:
         """wanted: which args are drawn."""
@@ -114,7 +118,7 @@ class Painter:
         self._wanted = wanted
         self._places: dict[FlowEnd, Codes | Int64] = {}
         self._marked: list[tuple[int, int]] = []
-        """Tracks of slices that arrows may touch, and the place of the first of each."""
+        """Tracks of slices at which arrows may end, and the number of the first slice of each."""
         self._next_place = 0
 
     def group(
@@ -141,8 +145,10 @@ class Painter:
         """Add a row of slices without nesting; where they overlap it gets lanes."""
         rows = _by_start(drawn)
         lane = flat_lanes(take(drawn.start_ns, rows), take(drawn.end_ns, rows))
-        for own in rows_by_lane(rows, lane):
-            self._lane(name, parent, order, drawn, own, strings, rank, description, nested=False)
+        for lane_rows in rows_by_lane(rows, lane):
+            self._lane(
+                name, parent, order, drawn, lane_rows, strings, rank, description, nested=False
+            )
 
     def stacked(
         self,
@@ -170,8 +176,10 @@ class Painter:
         """Add a row of slices that nest, such as calls; where they cross it gets lanes."""
         rows = drawn.own_rows
         lane = nested_lanes(take(drawn.start_ns, rows), take(drawn.end_ns, rows))
-        for own in rows_by_lane(rows, lane):
-            self._lane(name, parent, order, drawn, own, strings, rank, description, nested=True)
+        for lane_rows in rows_by_lane(rows, lane):
+            self._lane(
+                name, parent, order, drawn, lane_rows, strings, rank, description, nested=True
+            )
 
     def counter(
         self,
@@ -200,8 +208,8 @@ class Painter:
     ) -> None:
         slices = self._slices(drawn, rows, strings, nested=nested)
         track = self._add(name, parent, order, description, slices, rank)
-        if drawn.kind is not None:
-            self._remember(drawn.kind, rows, track)
+        if drawn.flow_end is not None:
+            self._remember(drawn.flow_end, rows, track)
 
     def _slices(self, drawn: Drawn, rows: Rows, strings: StringPool, *, nested: bool) -> Slices:
         args = (column.at(rows) for column in drawn.args if self._wanted(column))
@@ -210,7 +218,7 @@ class Painter:
             take(drawn.end_ns, rows),
             take(drawn.name, rows),
             strings,
-            drawn.schema,
+            drawn.kind,
             tuple(arg for arg in args if arg is not None),
             nested=nested,
         )
@@ -229,7 +237,7 @@ class Painter:
         return number
 
     def reserve(self, counts: Mapping[FlowEnd, int]) -> None:
-        """Make room to remember where the rows of tables are drawn, given their lengths."""
+        """Prepare to remember as which slices the rows of tables are drawn, given their lengths."""
         few = sum(counts.values()) <= np.iinfo(np.int32).max
         dtype: Any = np.int32 if few else np.int64
         for kind, count in counts.items():
@@ -252,7 +260,7 @@ class Painter:
     def connect(self, source: Int64, target: Int64, first_id: int) -> None:
         """Draw arrows, which are numbered from `first_id`, between slices that `places` gave.
 
-        The places that were remembered are forgotten.
+        What was remembered for `places` is forgotten.
         """
         self._places.clear()
         ends = np.stack([source, target], axis=1).reshape(-1)
@@ -273,6 +281,31 @@ class Painter:
             self.tracks[track] = replace(
                 self.tracks[track], content=replace(content, arrows=arrows)
             )
+
+
+@dataclass(frozen=True)
+class LayerDrawing:
+    """One layer of one rank to be painted: what is known of it, of whom, and how."""
+
+    painter: Painter
+    layer: LayerSpec
+    rank: SelectedRank
+    options: DrawOptions
+
+    def add_row(self, name: str = "", place: int = 0) -> int:
+        """Add the row that holds all rows of the layer; its id.
+
+        name: where the profile names it. place: which it is of several rows of the layer.
+        """
+        layer, named = self.layer, name or self.layer.name
+        described = layer.description.format(name=named)
+        return self.painter.group(
+            named, None, layer.order + place, described, self.rank.records.rank
+        )
+
+
+PaintLayer = Callable[[LayerDrawing], None]
+"""Adds the rows of a layer, if there are any, and what is on them."""
 
 
 def _by_start(drawn: Drawn) -> Rows:

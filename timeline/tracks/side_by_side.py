@@ -1,4 +1,4 @@
-"""Turns the pictures of two runs into one: under each other, below how their steps differ."""
+"""The timelines of two runs under each other, below how their steps differ."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import numpy as np
 
 from timeline.columns.columns import Int64
 from timeline.columns.strings import StringPool
-from timeline.tracks import meanings
-from timeline.tracks.model import Schema, Slices, Track
+from timeline.layers import SliceKind
+from timeline.tracks import descriptions
+from timeline.tracks.model import Slices, Track
 from timeline.tracks.painter import Drawn, Painter, integers
 from timeline.units import spell_duration
 
@@ -49,9 +50,9 @@ def side_by_side(
                 moved = replace(moved, parent=track.parent + first_id)
             content = moved.content
             if isinstance(content, Slices) and len(content.arrows.arrow):
-                own = replace(content.arrows, arrow=content.arrows.arrow + first_arrow)
-                arrows = max(arrows, int(own.arrow.max()))
-                moved = replace(moved, content=replace(content, arrows=own))
+                shifted = replace(content.arrows, arrow=content.arrows.arrow + first_arrow)
+                arrows = max(arrows, int(shifted.arrow.max()))
+                moved = replace(moved, content=replace(content, arrows=shifted))
             made.append(moved)
     return tuple(made)
 
@@ -59,17 +60,17 @@ def side_by_side(
 def _paint_root(painter: Painter, steps: StepDifferences) -> int:
     """The row that holds all others, and is seen before it is unfolded; its id."""
     if not len(steps.start_ns):
-        return painter.group(_TITLE, None, 0, meanings.BASE_AND_NEW)
+        return painter.group(_TITLE, None, 0, descriptions.BASE_AND_NEW)
     strings = StringPool()
     columns = (steps.base_step, steps.new_step, steps.base_ns, steps.new_ns)
-    labels = (_label(*row) for row in zip(*(own.tolist() for own in columns), strict=True))
+    labels = (_label(*row) for row in zip(*(column.tolist() for column in columns), strict=True))
     end_ns = steps.start_ns + steps.base_ns
     end_ns[:-1] = np.minimum(end_ns[:-1], steps.start_ns[1:])
     drawn = Drawn(
         steps.start_ns,
         end_ns,
         strings.codes(labels),
-        Schema.STEP,
+        SliceKind.STEP,
         [
             integers("base_step", steps.base_step),
             integers("new_step", steps.new_step),
@@ -78,7 +79,7 @@ def _paint_root(painter: Painter, steps: StepDifferences) -> int:
             integers("delta_ns", steps.new_ns - steps.base_ns),
         ],
     )
-    return painter.stacked(_TITLE, None, 0, drawn, strings, meanings.BASE_AND_NEW)
+    return painter.stacked(_TITLE, None, 0, drawn, strings, descriptions.BASE_AND_NEW)
 
 
 def _label(base_step: int, new_step: int, base_ns: int, new_ns: int) -> str:

@@ -1,57 +1,50 @@
-"""Turns steps and overlap into the rows of the summary."""
+"""The layers of the summary: the steps of a rank, and its overlap analysis."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import numpy as np
 
 from timeline.analysis.overlap import OverlapTotals
-from timeline.analysis.selected_rank import RankPicture
+from timeline.analysis.selected_rank import SelectedRank
 from timeline.analysis.steps import data_aug_bounds
 from timeline.columns.columns import Bool, Int64
 from timeline.columns.distinct import distinct
 from timeline.columns.intervals import Intervals
 from timeline.columns.strings import StringPool
+from timeline.layers import Layer, SliceKind
 from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Records, StepPart, StepParts, Steps
-from timeline.tracks import meanings
-from timeline.tracks.model import Schema
-from timeline.tracks.painter import ArgColumn, Drawn, Painter, integers
+from timeline.tracks import descriptions
+from timeline.tracks.painter import ArgColumn, Drawn, LayerDrawing, Painter, PaintLayer, integers
 
-__all__ = [
-    "OVERLAP",
-    "OVERLAP_ROWS",
-    "STEP_TRACE",
-    "paint_overlap",
-    "paint_steps",
-    "rounded_percent",
-    "spent_args",
-]
+__all__ = ["OVERLAP_ROWS", "PAINTERS", "rounded_percent", "spent_args"]
 
-STEP_TRACE = "Step Trace"
-OVERLAP = "Overlap Analysis"
-OVERLAP_ROWS = tuple(meanings.OVERLAP)
+OVERLAP_ROWS = tuple(descriptions.OVERLAP)
 """The vendor's own names, in its order."""
 COPIES, IDLE = "Copies", "Idle"
 
 
-def paint_overlap(painter: Painter, parent: int, picture: RankPicture) -> None:
+def _paint_overlap(drawing: LayerDrawing) -> None:
     """Draw the four rows of the overlap analysis of one rank, and what free time consists of.
 
     Copies and idle have rows only where free time is not all idle.
     """
-    overlap, records = picture.overlap, picture.records
-    told = dict(meanings.OVERLAP)
+    painter, parent = drawing.painter, drawing.add_row()
+    overlap, records = drawing.rank.overlap, drawing.rank.records
+    told = dict(descriptions.OVERLAP)
     if records.communication_rule.of_tasks:
-        told["Communication"] = meanings.COMMUNICATION_BY_TASKS
+        told["Communication"] = descriptions.COMMUNICATION_BY_TASKS
     if overlap.outside_ns:
-        told["Free"] = meanings.FREE_OUTSIDE
+        told["Free"] = descriptions.FREE_OUTSIDE
     parts = (overlap.computing, overlap.communication, overlap.not_overlapped, overlap.free)
     rows = [
         (name, intervals, told[name]) for name, intervals in zip(OVERLAP_ROWS, parts, strict=True)
     ]
     if len(overlap.copies):
-        rows.append((COPIES, overlap.copies, meanings.COPIES))
+        rows.append((COPIES, overlap.copies, descriptions.COPIES))
     if overlap.idle.total_ns < overlap.free.total_ns:
-        rows.append((IDLE, overlap.idle, meanings.IDLE))
+        rows.append((IDLE, overlap.idle, descriptions.IDLE))
     for order, (name, intervals, meaning) in enumerate(rows):
         drawn = _plain(intervals, name, records.strings)
         painter.flat(name, parent, order, drawn, records.strings, records.rank, meaning)
@@ -59,28 +52,29 @@ def paint_overlap(painter: Painter, parent: int, picture: RankPicture) -> None:
 
 def _plain(intervals: Intervals, name: str, strings: StringPool) -> Drawn:
     codes = np.full(len(intervals), strings.code(name), np.int32)
-    return Drawn(intervals.start_ns, intervals.end_ns, codes, Schema.OVERLAP)
+    return Drawn(intervals.start_ns, intervals.end_ns, codes, SliceKind.OVERLAP)
 
 
-def paint_steps(painter: Painter, parent: int, picture: RankPicture, *, merge_graphs: bool) -> None:
+def _paint_steps(drawing: LayerDrawing) -> None:
     """Draw the step trace of one rank: all graphs in one row, or a row for each."""
-    records = picture.records
+    painter, parent, selected = drawing.painter, drawing.add_row(), drawing.rank
+    records = selected.records
     steps = records.steps
     marked = ~steps.host
     graphs = distinct(steps.graph[marked]).tolist()
     several = len(graphs) > 1
     order = 0
-    if merge_graphs or not several:
+    if drawing.options.merge_graphs or not several:
         if marked.any():
-            _paint_graph(painter, parent, picture, marked, "Iterations", order, named=several)
+            _paint_graph(painter, parent, selected, marked, "Iterations", order, named=several)
             order += 1
     else:
         for graph in graphs:
             rows = marked & (steps.graph == graph)
-            _paint_graph(painter, parent, picture, rows, _graph_name(graph), order, named=False)
+            _paint_graph(painter, parent, selected, rows, _graph_name(graph), order, named=False)
             order += 1
     if steps.host.any():
-        _paint_host_steps(painter, parent, picture, order)
+        _paint_host_steps(painter, parent, selected, order)
     _paint_parts(painter, parent, records, order + 2)
 
 
@@ -91,7 +85,7 @@ def _graph_name(graph: int) -> str:
 def _paint_graph(
     painter: Painter,
     parent: int,
-    picture: RankPicture,
+    selected: SelectedRank,
     rows: Bool,
     name: str,
     order: int,
@@ -99,7 +93,7 @@ def _paint_graph(
     named: bool,
 ) -> None:
     """Iterations with FP/BP and refresh inside, then the waits for data on a row of their own."""
-    records, strings = picture.records, picture.records.strings
+    records, strings = selected.records, selected.records.strings
     steps = records.steps
     at = np.flatnonzero(rows)
     labels = [
@@ -129,18 +123,20 @@ def _paint_graph(
                 np.full(len(refresh), strings.code("Iteration Refresh"), np.int32),
             ]
         ),
-        Schema.STEP,
-        _step_args(picture, owner, is_step),
+        SliceKind.STEP,
+        _step_args(selected, owner, is_step),
     )
-    painter.nested(name, parent, order * 2, drawn, strings, records.rank, meanings.ITERATIONS)
-    _paint_data_aug(painter, parent, picture, at, name, order * 2 + 1)
+    painter.nested(name, parent, order * 2, drawn, strings, records.rank, descriptions.ITERATIONS)
+    _paint_data_aug(painter, parent, selected, at, name, order * 2 + 1)
 
 
-def _step_args(picture: RankPicture, owner: Int64, is_step: Bool) -> list[ArgColumn]:
+def _step_args(selected: SelectedRank, owner: Int64, is_step: Bool) -> list[ArgColumn]:
     """Graph and iteration on every slice; how the step was spent on the step itself."""
     return [
-        *_ids(picture.records.steps, owner),
-        *spent_args(picture.step_totals, owner, is_step, tells_copies=picture.records.tells_copies),
+        *_ids(selected.records.steps, owner),
+        *spent_args(
+            selected.step_totals, owner, is_step, tells_copies=selected.records.tells_copies
+        ),
     ]
 
 
@@ -181,9 +177,9 @@ def rounded_percent(part_ns: Int64, whole_ns: Int64) -> Int64:
 
 
 def _paint_data_aug(
-    painter: Painter, parent: int, picture: RankPicture, at: Int64, name: str, order: int
+    painter: Painter, parent: int, selected: SelectedRank, at: Int64, name: str, order: int
 ) -> None:
-    records, strings = picture.records, picture.records.strings
+    records, strings = selected.records, selected.records.strings
     start_ns, end_ns = data_aug_bounds(records.steps)
     held = at[start_ns[at] != NO_TIME]
     if not len(held):
@@ -192,19 +188,19 @@ def _paint_data_aug(
         start_ns[held],
         end_ns[held],
         np.full(len(held), strings.code("Data Aug Bound"), np.int32),
-        Schema.STEP,
-        _step_args(picture, held, np.zeros(len(held), np.bool_))[:2],
+        SliceKind.STEP,
+        _step_args(selected, held, np.zeros(len(held), np.bool_))[:2],
     )
     label = "Data Aug Bound" if name == "Iterations" else f"{name} Data Aug Bound"
-    painter.flat(label, parent, order, drawn, strings, records.rank, meanings.DATA_AUG_BOUND)
+    painter.flat(label, parent, order, drawn, strings, records.rank, descriptions.DATA_AUG_BOUND)
 
 
-def _paint_host_steps(painter: Painter, parent: int, picture: RankPicture, order: int) -> None:
-    records, strings = picture.records, picture.records.strings
-    steps, membership = records.steps, picture.cut.membership
+def _paint_host_steps(painter: Painter, parent: int, selected: SelectedRank, order: int) -> None:
+    records, strings = selected.records, selected.records.strings
+    steps, membership = records.steps, selected.cut.membership
     at = np.flatnonzero(steps.host)
     iterations = steps.iteration[at].tolist()
-    args = _step_args(picture, at, np.ones(len(at), np.bool_))
+    args = _step_args(selected, at, np.ones(len(at), np.bool_))
     painter.flat(
         "ProfilerStep",
         parent,
@@ -213,12 +209,12 @@ def _paint_host_steps(painter: Painter, parent: int, picture: RankPicture, order
             steps.start_ns[at],
             steps.end_ns[at],
             strings.codes(f"ProfilerStep#{iteration}" for iteration in iterations),
-            Schema.STEP,
+            SliceKind.STEP,
             args,
         ),
         strings,
         records.rank,
-        meanings.PROFILER_STEPS,
+        descriptions.PROFILER_STEPS,
     )
     held = np.flatnonzero(membership.device_start_ns[at] != NO_TIME)
     on_device = at[held]
@@ -230,20 +226,20 @@ def _paint_host_steps(painter: Painter, parent: int, picture: RankPicture, order
             membership.device_start_ns[on_device],
             membership.device_end_ns[on_device],
             strings.codes(f"Step {iterations[row]}" for row in held.tolist()),
-            Schema.STEP,
-            _step_args(picture, on_device, np.ones(len(on_device), np.bool_)),
+            SliceKind.STEP,
+            _step_args(selected, on_device, np.ones(len(on_device), np.bool_)),
         ),
         strings,
         records.rank,
-        meanings.STEPS_ON_DEVICE,
+        descriptions.STEPS_ON_DEVICE,
     )
 
 
 def _paint_parts(painter: Painter, parent: int, records: Records, order: int) -> None:
     parts, strings = records.parts, records.strings
     for kind, name, meaning in (
-        (StepPart.REDUCE, "Reduce", meanings.REDUCE),
-        (StepPart.GET_NEXT, "GetNext", meanings.GET_NEXT),
+        (StepPart.REDUCE, "Reduce", descriptions.REDUCE),
+        (StepPart.GET_NEXT, "GetNext", descriptions.GET_NEXT),
     ):
         at = np.flatnonzero(parts.kind == kind)
         if not len(at):
@@ -252,7 +248,14 @@ def _paint_parts(painter: Painter, parent: int, records: Records, order: int) ->
             parts.start_ns[at],
             parts.end_ns[at],
             strings.codes(f"{name} {number}" for number in parts.number[at].tolist()),
-            Schema.STEP,
+            SliceKind.STEP,
             _ids(parts, at),
         )
         painter.flat(name, parent, order * 2 + int(kind), drawn, strings, records.rank, meaning)
+
+
+PAINTERS: Mapping[Layer | None, PaintLayer] = {
+    Layer.STEPS: _paint_steps,
+    Layer.OVERLAP: _paint_overlap,
+}
+"""What paints each layer of the summary."""

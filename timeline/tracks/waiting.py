@@ -1,4 +1,4 @@
-"""Turns who waited for whom into a row of each rank, args of its collectives, and arrows."""
+"""Who waited for whom, as a row of each rank, args of its collectives, and arrows."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from timeline.analysis.waiting import Pairs, Waiting, Waits
 from timeline.columns.columns import Bool, Int64
 from timeline.columns.distinct import distinct
 from timeline.columns.strings import StringPool
+from timeline.layers import Layer, SliceKind, spec_of
 from timeline.records.tables import Omission, OmissionCode
-from timeline.tracks import meanings
+from timeline.tracks import descriptions
 from timeline.tracks.drawn_rank import RankTracks
-from timeline.tracks.model import ARROW_REASON, Arg, ArgKind, Arrows, Schema, Slices, Track
+from timeline.tracks.model import ARROW_REASON, Arg, ArgKind, Arrows, Slices, Track
 from timeline.tracks.painter import Drawn, Painter, names
-from timeline.tracks.summary import OVERLAP
 
 __all__ = ["MOST_ARROWS", "WAITING", "with_waiting"]
 
@@ -29,7 +29,7 @@ _ORDER = 6
 
 
 @dataclass(frozen=True)
-class _Place:
+class _DrawnOps:
     """Where the collectives of one rank are drawn: (n,) track and slice, -1 where they are not."""
 
     track: Int64
@@ -48,28 +48,28 @@ def with_waiting(
     Arrows run from the op that waits to the op of the last rank (Perfetto draws them forward in
     time only), and from sends to receives.
     """
-    numbers = np.array([own.rank for own in ranks], np.int64)
+    numbers = np.array([rank.rank for rank in ranks], np.int64)
     bounds = np.searchsorted(waiting.waits.rank, np.arange(len(ranks) + 1)).tolist()
-    made, places = list[RankTracks](), list[_Place]()
-    for at, (own, ops) in enumerate(zip(ranks, collectives, strict=True)):
+    made, drawn_ops = list[RankTracks](), list[_DrawnOps]()
+    for at, (rank, ops) in enumerate(zip(ranks, collectives, strict=True)):
         waits = waiting.waits.take(np.arange(bounds[at], bounds[at + 1]))
-        place = _places(own.tracks, ops)
-        tracks = _with_args(own.tracks, place, ops.ops, waits, numbers)
-        made.append(replace(own, tracks=_with_row(tracks, own.rank, ops, waits, numbers)))
-        places.append(place)
-    return _with_arrows(made, places, waiting) if arrows else tuple(made)
+        where = _drawn_ops(rank.tracks, ops)
+        tracks = _with_args(rank.tracks, where, ops.ops, waits, numbers)
+        made.append(replace(rank, tracks=_with_row(tracks, rank.rank, ops, waits, numbers)))
+        drawn_ops.append(where)
+    return _with_arrows(made, drawn_ops, waiting) if arrows else tuple(made)
 
 
-def _places(tracks: Sequence[Track], collectives: RankCollectives) -> _Place:
+def _drawn_ops(tracks: Sequence[Track], collectives: RankCollectives) -> _DrawnOps:
     """Find each collective among the slices of the rank, by its times and name."""
     ops, strings = collectives.ops, collectives.strings
     track = np.full(len(ops), -1, np.int64)
     slice_ = np.full(len(ops), -1, np.int64)
     keys = zip(ops.start_ns.tolist(), ops.end_ns.tolist(), ops.name.tolist(), strict=True)
     row_of = {(start, end, strings[name]): row for row, (start, end, name) in enumerate(keys)}
-    for own in tracks:
-        content = own.content
-        if not isinstance(content, Slices) or content.schema is not Schema.COMMUNICATION_OP:
+    for candidate in tracks:
+        content = candidate.content
+        if not isinstance(content, Slices) or content.kind is not SliceKind.COMMUNICATION_OP:
             continue
         drawn = zip(
             content.start_ns.tolist(), content.end_ns.tolist(), content.name.tolist(), strict=True
@@ -77,23 +77,23 @@ def _places(tracks: Sequence[Track], collectives: RankCollectives) -> _Place:
         for position, (start, end, name) in enumerate(drawn):
             row = row_of.get((start, end, content.strings[name]))
             if row is not None:
-                track[row], slice_[row] = own.id, position
-    return _Place(track, slice_)
+                track[row], slice_[row] = candidate.id, position
+    return _DrawnOps(track, slice_)
 
 
 def _with_args(
-    tracks: Sequence[Track], place: _Place, ops: Collectives, waits: Waits, numbers: Int64
+    tracks: Sequence[Track], where: _DrawnOps, ops: Collectives, waits: Waits, numbers: Int64
 ) -> list[Track]:
     """The tracks, with args on the slices of collectives that were compared."""
     made = list(tracks)
-    drawn = waits.take(place.track[waits.row] >= 0)
-    on = place.track[drawn.row]
+    drawn = waits.take(where.track[waits.row] >= 0)
+    on = where.track[drawn.row]
     for number in distinct(on).tolist():
-        own = drawn.take(on == number)
+        its_waits = drawn.take(on == number)
         content = made[number].content
         assert isinstance(content, Slices)
-        at = place.slice[own.row]
-        args = (*content.args, *_args(own, at, len(content), numbers))
+        at = where.slice[its_waits.row]
+        args = (*content.args, *_args(its_waits, at, len(content), numbers))
         made[number] = replace(made[number], content=replace(content, args=args))
     return made
 
@@ -119,43 +119,44 @@ def _with_row(
     tracks: list[Track], rank: int, collectives: RankCollectives, waits: Waits, numbers: Int64
 ) -> tuple[Track, ...]:
     """The tracks with a row of waits below the overlap analysis, where that is drawn."""
-    folder = next((own.id for own in tracks if own.parent is None and own.name == OVERLAP), None)
-    own = waits.take(waits.waited_ns > 0)
-    if folder is None or not len(own):
+    overlap = spec_of(Layer.OVERLAP).name
+    folder = next((row.id for row in tracks if row.parent is None and row.name == overlap), None)
+    waited = waits.take(waits.waited_ns > 0)
+    if folder is None or not len(waited):
         return tuple(tracks)
     painter, strings, ops = Painter(), StringPool(), collectives.ops
     painter.tracks = tracks
-    start_ns = ops.start_ns[own.row]
+    start_ns = ops.start_ns[waited.row]
     labels = strings.codes(f"Waiting for rank {number}" for number in numbers.tolist())
-    named = strings.codes(collectives.strings)[ops.name[own.row]]
+    named = strings.codes(collectives.strings)[ops.name[waited.row]]
     painter.flat(
         WAITING,
         folder,
         _ORDER,
         Drawn(
             start_ns,
-            start_ns + own.waited_ns,
-            labels[own.last],
-            Schema.OVERLAP,
+            start_ns + waited.waited_ns,
+            labels[waited.last],
+            SliceKind.OVERLAP,
             [names("op", named, default=False)],
         ),
         strings,
         rank,
-        meanings.WAITING,
+        descriptions.WAITING,
     )
     return tuple(painter.tracks)
 
 
 def _with_arrows(
-    ranks: list[RankTracks], places: Sequence[_Place], waiting: Waiting
+    ranks: list[RankTracks], drawn_ops: Sequence[_DrawnOps], waiting: Waiting
 ) -> tuple[RankTracks, ...]:
     """Connect ops of different ranks; such arrows count from -1 down, over all ranks.
 
     Ops that were gathered already have none, and are counted as if they were gathered now.
     """
-    has_ops = np.array([_draws_ops(own.tracks) for own in ranks], np.bool_)
+    has_ops = np.array([_draws_ops(rank.tracks) for rank in ranks], np.bool_)
     wanted = [*_wait_ends(has_ops, waiting.waits), *_pair_ends(has_ops, waiting.pairs)]
-    ends = [own for own in wanted if all(places[rank].track[row] >= 0 for rank, row in own)]
+    ends = [pair for pair in wanted if all(drawn_ops[rank].track[row] >= 0 for rank, row in pair)]
     if len(ends) < len(wanted):
         lost = Omission(ARROW_REASON, len(wanted) - len(ends), code=OmissionCode.ARROW_CUT)
         ranks[0] = replace(ranks[0], omissions=(*ranks[0].omissions, lost))
@@ -163,11 +164,11 @@ def _with_arrows(
     by_rank: dict[int, list[tuple[int, int, int]]] = {}
     for number, (one, other) in zip(arrow.tolist(), ends, strict=True):
         for rank, row in (one, other):
-            place = places[rank]
-            end = (int(place.track[row]), int(place.slice[row]), number)
+            where = drawn_ops[rank]
+            end = (int(where.track[row]), int(where.slice[row]), number)
             by_rank.setdefault(rank, []).append(end)
-    for rank, own in by_rank.items():
-        ranks[rank] = replace(ranks[rank], tracks=_connected(ranks[rank].tracks, own))
+    for rank, its_ends in by_rank.items():
+        ranks[rank] = replace(ranks[rank], tracks=_connected(ranks[rank].tracks, its_ends))
     return tuple(ranks)
 
 
@@ -177,8 +178,8 @@ _End = tuple[int, int]
 
 def _draws_ops(tracks: Sequence[Track]) -> bool:
     return any(
-        isinstance(own.content, Slices) and own.content.schema is Schema.COMMUNICATION_OP
-        for own in tracks
+        isinstance(track.content, Slices) and track.content.kind is SliceKind.COMMUNICATION_OP
+        for track in tracks
     )
 
 
@@ -192,8 +193,8 @@ def _wait_ends(has_ops: Bool, waits: Waits) -> list[tuple[_End, _End]]:
 def _pair_ends(has_ops: Bool, pairs: Pairs) -> list[tuple[_End, _End]]:
     """The first sends, and the receives that got them."""
     rows = np.flatnonzero(has_ops[pairs.sender] & has_ops[pairs.receiver])
-    own = pairs.take(rows[:MOST_ARROWS])
-    return _ends(own.sender, own.send_row, own.receiver, own.receive_row)
+    first = pairs.take(rows[:MOST_ARROWS])
+    return _ends(first.sender, first.send_row, first.receiver, first.receive_row)
 
 
 def _ends(rank: Int64, row: Int64, other: Int64, other_row: Int64) -> list[tuple[_End, _End]]:

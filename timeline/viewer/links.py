@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from timeline.layers import Layer, spec_of
 from timeline.reports.export_report import ExportReport, OutputFile
-from timeline.tracks.summary import OVERLAP, OVERLAP_ROWS
+from timeline.tracks.summary import OVERLAP_ROWS
 
 __all__ = ["View", "address", "view_of"]
 
@@ -82,7 +83,8 @@ def _pinned(report: ExportReport, output: OutputFile) -> str:
         return ""
     rank = _slowest_rank(report)
     names = "|".join(name.replace("(", r"\(").replace(")", r"\)") for name in OVERLAP_ROWS)
-    folder = f"(Rank {rank} > {OVERLAP}|{OVERLAP} > Rank {rank})"
+    overlap = spec_of(Layer.OVERLAP).name
+    folder = f"(Rank {rank} > {overlap}|{overlap} > Rank {rank})"
     by_path = f"(^|> ){folder} > ({names})$"
     if len(report.ranks) > MOST_RANKS_BY_NAME:
         return by_path

@@ -1,8 +1,6 @@
-"""Turns kinds of rows into what each says of itself: what it shows and how that is found."""
+"""What rows say of themselves: what they show, and how that is found."""
 
 from __future__ import annotations
-
-from timeline.records.tables import RUNTIME_LAYERS
 
 __all__ = [
     "BASE_AND_NEW",
@@ -34,7 +32,6 @@ __all__ = [
     "communication_group",
     "counter",
     "counter_group",
-    "layer",
 ]
 
 
@@ -52,18 +49,6 @@ STEPS_OF_ALL_RANKS = (
 STEPS_OF_ONE_RANK = "The steps of the rank; args tell how each was spent. Unfold for its layers."
 RANK = "All layers of one rank."
 CONTINUED = "Steps that begin on one rank before the step above has ended on another."
-
-_LAYERS = {
-    "Step Trace": "When the steps of the rank ran, and how each was spent.",
-    "Overlap Analysis": (
-        "How the device spent its time, of the tasks and ops that were selected: computing, "
-        "communication that nothing overlaps and free time add up to the span."
-    ),
-    "Communication": "Communication ops by group, each above the HCCL tasks of its planes.",
-    "Scope Layer": "Scopes of operator names such as Default/network/Conv2D, by stream.",
-    "Counters": "Values that were sampled while the rank ran, by group.",
-    "Not in this file": "Where the size limit left no room for detail.",
-}
 
 ITERATIONS = (
     "Iterations as the device marks them. Inside: FP/BP from FP start to BP end, and Iteration "
@@ -122,15 +107,6 @@ NOT_IN_THIS_FILE = (
     "One slice where tasks, HCCL tasks and host calls are left out to keep the size limit; "
     "its args count them."
 )
-
-
-def layer(name: str, hardware: str) -> str:
-    """The group of all rows of one layer; hardware is what the layer of device tasks is called."""
-    if name == hardware:
-        return "All tasks of the device, by hardware stream."
-    if name in RUNTIME_LAYERS:
-        return f"Calls of {name} on the host, by thread; arrows lead to the tasks they launched."
-    return _LAYERS.get(name, f"What {name} did on the host, by thread.")
 
 
 def communication_group(called: str) -> str:

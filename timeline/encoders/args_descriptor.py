@@ -1,0 +1,45 @@
+"""The descriptor of typed args, as `proto/tlexport.proto` declares them, for Perfetto to read."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from timeline.layers import ARGS_MESSAGES
+
+__all__ = ["EXTENDED_FILE", "FILE_NAME", "REALS", "descriptor_bytes"]
+
+PACKAGE = "tlexport"
+FILE_NAME = "proto/tlexport.proto"
+EXTENDED_FILE = "protos/perfetto/trace/track_event/track_event.proto"
+EXTENDED = ".perfetto.protos.TrackEvent"
+REALS = frozenset({"bandwidth_gb_s", "bus_bandwidth_gb_s"})
+"""Fields of type double; all others are int64."""
+
+
+@cache
+def descriptor_bytes() -> bytes:
+    """The FileDescriptorSet of all typed args, as embedded in each file."""
+    from google.protobuf import descriptor_pb2
+
+    field_type = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(
+        name=FILE_NAME, package=PACKAGE, dependency=[EXTENDED_FILE]
+    )
+    for message in sorted(ARGS_MESSAGES.values(), key=lambda message: message.number):
+        made = file.message_type.add(name=message.name)
+        for number, name in enumerate(message.fields, 1):
+            made.field.add(
+                name=name,
+                number=number,
+                label=field_type.LABEL_OPTIONAL,
+                type=field_type.TYPE_DOUBLE if name in REALS else field_type.TYPE_INT64,
+            )
+        file.extension.add(
+            name=message.extension,
+            number=message.number,
+            label=field_type.LABEL_OPTIONAL,
+            type=field_type.TYPE_MESSAGE,
+            type_name=f".{PACKAGE}.{message.name}",
+            extendee=EXTENDED,
+        )
+    return bytes(descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString())

@@ -1,0 +1,337 @@
+"""LAYERS: all that is said of each layer of the picture, but for the function that paints it.
+
+A new layer is a member of `Layer`, its name in `LayerName` and a row of `LAYERS` here, and a
+function among the `PAINTERS` of `timeline/tracks/detail.py`. Slices of a new kind have a member of
+`SliceKind`; args of theirs that have a type of their own are in `proto/tlexport.proto` too.
+
+There are three things that might be called layers: a `Layer` is what `--layers` chooses, a
+`SizeLayer` is what gets a resolution of its own to keep the size limit, and a host layer is what
+calls on the host are grouped by, such as CANN.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+__all__ = [
+    "ARGS_MESSAGES",
+    "COUNTERS",
+    "LAYERS",
+    "NOUNS",
+    "SIZE_LAYERS",
+    "ArgsMessage",
+    "Layer",
+    "LayerName",
+    "LayerSpec",
+    "SizeLayer",
+    "SliceKind",
+    "SliceSpec",
+    "spec_of",
+]
+
+
+class Layer(enum.Enum):
+    """A part of the picture that can be left out."""
+
+    STEPS = "steps"
+    OVERLAP = "overlap"
+    HARDWARE = "hardware"
+    COMMUNICATION = "communication"
+    CANN = "cann"
+    FRAMEWORK = "framework"
+    SCOPES = "scopes"
+    COUNTERS = "counters"
+    ARROWS = "arrows"
+    """Joins slices of other layers; the only one without a row."""
+
+
+LayerName: TypeAlias = Literal[
+    "steps",
+    "overlap",
+    "hardware",
+    "communication",
+    "cann",
+    "framework",
+    "scopes",
+    "counters",
+    "arrows",
+]
+"""The value of a Layer, which a type checker cannot take from there."""
+
+
+class SliceKind(enum.Enum):
+    """What a slice stands for, the most important first; it decides on noun and typed args.
+
+    To keep the size limit, the first are gathered last.
+    """
+
+    NOTE = "note"
+    STEP = "step"
+    OVERLAP = "overlap"
+    COMMUNICATION_OP = "communication_op"
+    TASK = "task"
+    HCCL_TASK = "hccl_task"
+    HOST_CALL = "host_call"
+    SCOPE = "scope"
+
+
+SizeLayer: TypeAlias = str
+"""The slices of one kind, or all counters: what gets one resolution to keep the size limit."""
+COUNTERS: SizeLayer = "counters"
+SIZE_LAYERS: tuple[SizeLayer, ...] = (*(kind.value for kind in SliceKind), COUNTERS)
+"""The most important first: these are refined first and coarsened last."""
+
+
+@dataclass(frozen=True)
+class ArgsMessage:
+    """A message of typed args, as `proto/tlexport.proto` declares it.
+
+    extension, number: the field of TrackEvent that carries it. fields: by number from 1.
+    """
+
+    name: str
+    extension: str
+    number: int
+    fields: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SliceSpec:
+    """Slices of one kind: what several of them are called, and their typed args, if any."""
+
+    kind: SliceKind
+    noun: str
+    args: ArgsMessage | None = None
+
+
+TableName: TypeAlias = Literal["tasks", "planes", "ops", "steps", "host", "samples"]
+"""A table of Records."""
+
+
+@dataclass(frozen=True)
+class LayerSpec:
+    """What is known of one layer.
+
+    option: what `--layers` calls it; None where nobody can leave it out. name: that of its row;
+    empty where the profile names its rows. order: where its row is among those of a rank; where it
+    has several rows, that of the first. description: what the row says of itself; {name} is the
+    name of the row. tables: those of Records that it draws, of which one must hold a row.
+    """
+
+    option: Layer | None
+    name: str
+    order: int
+    description: str
+    slices: tuple[SliceSpec, ...] = ()
+    tables: tuple[TableName, ...] = ()
+    expected: bool = False
+    """Whether every profile should hold some of it, so that it is told where one does not."""
+    in_summary: bool = False
+    """Whether a summary draws it too; then it is drawn even where detail had to be left out."""
+    in_detail: bool = True
+    """Whether a detail draws it unasked."""
+
+
+_HOST_CALLS = SliceSpec(
+    SliceKind.HOST_CALL,
+    "calls",
+    ArgsMessage("HostCall", "host", 9905, ("connection_id", "process_id")),
+)
+
+LAYERS: tuple[LayerSpec, ...] = (
+    LayerSpec(
+        Layer.STEPS,
+        "Step Trace",
+        0,
+        "When the steps of the rank ran, and how each was spent.",
+        (
+            SliceSpec(
+                SliceKind.STEP,
+                "steps",
+                ArgsMessage(
+                    "Step",
+                    "step",
+                    9904,
+                    (
+                        "graph",
+                        "iteration",
+                        "computing_ns",
+                        "communication_ns",
+                        "not_overlapped_ns",
+                        "free_ns",
+                        "slowest_rank",
+                        "fastest_rank",
+                        "slowest_ns",
+                        "fastest_ns",
+                        "span_ns",
+                        "not_overlapped_percent",
+                        "free_percent",
+                        "spread_percent",
+                        "copies_ns",
+                        "idle_ns",
+                        "idle_percent",
+                    ),
+                ),
+            ),
+        ),
+        tables=("steps",),
+        expected=True,
+        in_summary=True,
+    ),
+    LayerSpec(
+        Layer.OVERLAP,
+        "Overlap Analysis",
+        1,
+        "How the device spent its time, of the tasks and ops that were selected: computing, "
+        "communication that nothing overlaps and free time add up to the span.",
+        (SliceSpec(SliceKind.OVERLAP, "pieces"),),
+        in_summary=True,
+    ),
+    LayerSpec(
+        Layer.HARDWARE,
+        "",  # such as Ascend Hardware
+        2,
+        "All tasks of the device, by hardware stream.",
+        (
+            SliceSpec(
+                SliceKind.TASK,
+                "tasks",
+                ArgsMessage(
+                    "DeviceTask",
+                    "task",
+                    9901,
+                    (
+                        "task_id",
+                        "graph",
+                        "stream_id",
+                        "batch_id",
+                        "context_id",
+                        "connection_id",
+                        "blocks",
+                        "size_bytes",
+                        "occupancy_percent",
+                    ),
+                ),
+            ),
+        ),
+        tables=("tasks",),
+        expected=True,
+    ),
+    LayerSpec(
+        Layer.COMMUNICATION,
+        "Communication",
+        3,
+        "Communication ops by group, each above the HCCL tasks of its planes.",
+        (
+            SliceSpec(
+                SliceKind.COMMUNICATION_OP,
+                "ops",
+                ArgsMessage(
+                    "CommunicationOp",
+                    "communication",
+                    9903,
+                    (
+                        "count",
+                        "graph",
+                        "connection_id",
+                        "waited_ns",
+                        "last_rank",
+                        "transfer_ns",
+                        "bus_bandwidth_gb_s",
+                        "arrived_after_first_ns",
+                    ),
+                ),
+            ),
+            SliceSpec(
+                SliceKind.HCCL_TASK,
+                "tasks",
+                ArgsMessage(
+                    "HcclTask",
+                    "hccl",
+                    9902,
+                    (
+                        "src_rank",
+                        "dst_rank",
+                        "size_bytes",
+                        "bandwidth_gb_s",
+                        "stream_id",
+                        "task_id",
+                        "context_id",
+                        "graph",
+                    ),
+                ),
+            ),
+        ),
+        tables=("ops", "planes"),
+        expected=True,
+    ),
+    LayerSpec(
+        Layer.SCOPES,
+        "Scope Layer",
+        4,
+        "Scopes of operator names such as Default/network/Conv2D, by stream.",
+        (SliceSpec(SliceKind.SCOPE, "scopes", ArgsMessage("Scope", "scope", 9906, ("level",))),),
+        tables=("tasks",),
+        in_detail=False,
+    ),
+    LayerSpec(
+        Layer.FRAMEWORK,
+        "",  # such as python
+        10,
+        "What {name} did on the host, by thread.",
+        (_HOST_CALLS,),
+        tables=("host",),
+    ),
+    LayerSpec(
+        Layer.CANN,
+        "",  # such as CANN
+        80,
+        "Calls of {name} on the host, by thread; arrows lead to the tasks they launched.",
+        (_HOST_CALLS,),
+        tables=("host",),
+        expected=True,
+    ),
+    LayerSpec(
+        None,
+        "Not in this file",
+        2,
+        "Where the size limit left no room for detail.",
+        (
+            SliceSpec(
+                SliceKind.NOTE,
+                "notes",
+                ArgsMessage("Missing", "missing", 9907, ("tasks", "hccl_tasks", "host_calls")),
+            ),
+        ),
+    ),
+    LayerSpec(
+        Layer.COUNTERS,
+        "Counters",
+        90,
+        "Values that were sampled while the rank ran, by group.",
+        tables=("samples",),
+        expected=True,
+    ),
+)
+"""The layers of one rank in the order in which they are painted."""
+
+_SLICES = {own.kind: own for layer in LAYERS for own in layer.slices}
+NOUNS: Mapping[SliceKind, str] = {kind: own.noun for kind, own in _SLICES.items()}
+"""What several slices of a kind are called."""
+ARGS_MESSAGES: Mapping[SliceKind, ArgsMessage] = {
+    kind: own.args for kind, own in _SLICES.items() if own.args is not None
+}
+"""The typed args of slices of a kind."""
+_BY_OPTION = {layer.option: layer for layer in LAYERS}
+
+
+def spec_of(option: Layer) -> LayerSpec:
+    """The row of LAYERS of a layer that has rows.
+
+    Raises:
+        KeyError: arrows have none.
+    """
+    return _BY_OPTION[option]
