@@ -1,21 +1,22 @@
-"""Turns two profiles into what one lost against the other, and one timeline of both."""
+"""The comparison: what one run lost against another, and one timeline of both."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
 from timeline.analysis.leading import Leading
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.selected_rank import PictureOptions
-from timeline.commands.export import drawn_of, opened, options_of
-from timeline.commands.exporting import most_names, output_files, resolution_row, warnings_of
+from timeline.commands.inputs import opened, with_drawn_layers
 from timeline.commands.outputs import check_can_draw, check_targets
+from timeline.commands.results import most_names, output_files, resolution_row, warnings_of
+from timeline.declared import fill, with_keywords
 from timeline.encoders.formats import format_of
 from timeline.encoders.sink import Draft, write_drafts
 from timeline.errors import UsageError
@@ -25,9 +26,8 @@ from timeline.figures.table import Table
 from timeline.fitting.fit import fit
 from timeline.fitting.resolve import Resolved
 from timeline.fitting.writer import About, Written
-from timeline.options import Args, ExportOptions
+from timeline.options import CompareKeywords, ExportOptions, ReadingOptions
 from timeline.profile import Profile
-from timeline.progress import Progress
 from timeline.ranks.chosen_ranks import choose_ranks
 from timeline.ranks.rank_work import Request
 from timeline.ranks.reading import JoinedShares, read_shares
@@ -36,7 +36,7 @@ from timeline.records.clock import ClockMove
 from timeline.records.tables import NO_GRAPH, Omission
 from timeline.reports.comparison_report import ComparisonReport
 from timeline.reports.file_notes import notes_of
-from timeline.selection import Align, Kind, Selection
+from timeline.selection import Selection
 from timeline.sources.finding.discovery import Finding
 from timeline.tracks.drawn_rank import RankTracks
 from timeline.tracks.model import Track
@@ -45,33 +45,20 @@ from timeline.tracks.picture import assemble
 from timeline.tracks.side_by_side import StepDifferences, side_by_side
 from timeline.version import __version__
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 __all__ = ["compare"]
 
 
+@with_keywords(CompareKeywords, ExportOptions, ReadingOptions)
 def compare(
     base: Profile | str | os.PathLike[str],
     new: Profile | str | os.PathLike[str],
     output: str | os.PathLike[str] | None = None,
     *,
     selection: Selection | None = None,
-    kind: Kind | Literal["summary", "detail"] = "summary",
-    group_by: Literal["rank", "layer"] | None = None,
-    merge_graphs: bool = True,
-    scopes: bool = False,
-    args: Args | Literal["default", "all", "none"] = "default",
-    limit: int | str = "20MB",
-    csv: str | os.PathLike[str] | None = None,
-    report: str | os.PathLike[str] | None = None,
-    force: bool = False,
-    assign_rank: Mapping[str, int] | None = None,
-    align: Align | Literal["recorded", "collectives", "start", "none"] | None = None,
-    offset: Mapping[int, int | str] | None = None,
-    fp_start: str = "",
-    bp_end: str = "",
-    jobs: int | None = None,
-    executor: str = "",
-    keep_going: bool = False,
-    progress: Progress | None = None,
+    **keywords: Unpack[CompareKeywords],
 ) -> ComparisonReport:
     """Compare two runs, whatever their layouts, and write one timeline of both.
 
@@ -88,32 +75,11 @@ def compare(
     Raises:
         TimelineError: nothing was written; the message says what to do.
     """
-    options = options_of(
-        kind=kind,
-        output=output,
-        limit=limit,
-        args=args,
-        group_by=group_by,
-        merge_graphs=merge_graphs,
-        csv=csv,
-        report=report,
-        force=force,
-    )
+    options = fill(ExportOptions, {"output": output, **keywords})
     target = options.output or Path(f"compare-{options.kind.value}.pftrace")
-    opening = {
-        "assign_rank": assign_rank,
-        "align": align,
-        "offset": offset,
-        "fp_start": fp_start,
-        "bp_end": bp_end,
-        "jobs": jobs,
-        "executor": executor,
-        "keep_going": keep_going,
-        "progress": progress,
-    }
     check_can_draw(options)
     either = Finding(of_several=True)
-    with opened(base, opening, either) as before, opened(new, opening, either) as after:
+    with opened(base, keywords, either) as before, opened(new, keywords, either) as after:
         before.check_open()
         after.check_open()
         for name in sorted(before.found.unassigned & after.found.unassigned):
@@ -121,16 +87,16 @@ def compare(
                 f"--assign-rank {name}: neither run has such a capture.",
                 do="Use --list to see what each has.",
             )
-        drawn = drawn_of(selection, options, scopes=scopes)
+        drawn = with_drawn_layers(selection, options)
         try:
-            return _Runs(before, after, drawn, options, target).compared()
+            return _Comparison(before, after, drawn, options, target).write()
         finally:
             before.progress.finish()
             after.progress.finish()
 
 
-class _Runs:
-    """Two profiles that are compared."""
+class _Comparison:
+    """The comparison of two open profiles, which may warn as it goes."""
 
     def __init__(
         self,
@@ -141,12 +107,12 @@ class _Runs:
         target: Path,
     ) -> None:
         self._base, self._new = base, new
-        self._selection = replace(selection, layers=selection.layers_of(options.kind))
+        self._selection = selection
         self._options, self._target = options, target
         self._warnings: list[str] = []
 
-    def compared(self) -> ComparisonReport:
-        """Read both, compare them, and write."""
+    def write(self) -> ComparisonReport:
+        """Read both profiles, compare them, and write the timeline and what goes beside it."""
         options, form = self._options, format_of(self._target)
         profiles = (self._base, self._new)
         check_targets(self._target, options, {own.path: own.sources for own in profiles})

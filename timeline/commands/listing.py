@@ -22,7 +22,7 @@ from timeline.sources.finding.found_runs import FoundRun
 from timeline.sources.source import Source, Wanted
 from timeline.units import spell_bytes, spell_duration
 
-__all__ = ["LISTED", "Listing", "listing"]
+__all__ = ["LISTED", "Listing", "list_profile"]
 
 SCHEMA_VERSION = 1
 LISTED = Finding(lists_all=True)
@@ -145,7 +145,7 @@ def _aligned(table: Sequence[Sequence[str]]) -> list[str]:
     return [row.rstrip() for row in rows]
 
 
-def listing(profile: Profile, selection: Selection) -> Listing:
+def list_profile(profile: Profile, selection: Selection) -> Listing:
     """List the selected ranks of a profile, and all that they hold.
 
     Raises:

@@ -52,11 +52,11 @@ def narrower_command(
     layers = selection.layers_of(options.kind)
     if layers != Selection().layers_of(options.kind):
         words += ["--layers", ",".join(sorted(layer.value for layer in layers))]
-    for directory, rank in reading.assigned_ranks.items():
+    for directory, rank in reading.assign_rank.items():
         words += ["--assign-rank", f"{directory}={rank}"]
     if reading.clock.align is not None:
         words += ["--align", reading.clock.align.value]
-    for moved, offset_ns in reading.clock.offsets_ns.items():
+    for moved, offset_ns in reading.clock.offset_ns.items():
         words += ["--offset", f"{moved}={offset_ns}ns"]
     for flag, name in (
         ("--fp-start", reading.operators.fp_start),

@@ -35,7 +35,7 @@ def check_can_draw(options: ExportOptions) -> None:
     Raises:
         UsageError: the suffix is another, or what draws is not installed.
     """
-    asked = [(options.report, (".html", ".htm")), (options.still, (".png",))]
+    asked = [(options.report, (".html", ".htm")), (options.png, (".png",))]
     for target, suffixes in asked:
         if target is not None and target.suffix.lower() not in suffixes:
             raise UsageError(
@@ -62,7 +62,7 @@ def check_targets(
         UsageError: two of them are one file.
         OutputError: one is there already, its directory is not, or it is part of a profile.
     """
-    asked = (target, options.csv, options.report, options.still)
+    asked = (target, options.csv, options.report, options.png)
     targets = [own for own in asked if own is not None]
     if len({own.resolve() for own in targets}) < len(targets):
         raise UsageError("two outputs have one name.", do="Give each a file of its own.")
