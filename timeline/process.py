@@ -49,15 +49,15 @@ def interrupted_by_signals() -> Iterator[None]:
     the main thread, nothing changes.
     """
     is_main = threading.current_thread() is threading.main_thread()
-    own = [
+    numbers = [
         number for number in _BY_OTHERS if is_main and signal.getsignal(number) is signal.SIG_DFL
     ]
-    for number in own:
+    for number in numbers:
         signal.signal(number, _raise)
     try:
         yield
     finally:
-        for number in own:
+        for number in numbers:
             signal.signal(number, signal.SIG_DFL)
 
 

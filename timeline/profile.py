@@ -137,7 +137,7 @@ class Profile:
         table = self._measured(selection, by_name=by == "name").figures.operators
         if by == "name":
             return table
-        return Table({name: own for name, own in table.columns.items() if name != "name"})
+        return Table({name: column for name, column in table.columns.items() if name != "name"})
 
     def collectives(self, selection: Selection | None = None) -> Table:
         """The longest communication ops of each rank, longest first.
@@ -269,8 +269,12 @@ def _measured(
         known = read_facts(path, sources, reading, progress, selection, by_name=by_name)
     finally:
         progress.finish()
-    omissions = [own for facts in known.facts for own in facts.omissions]
-    lost = [f"rank {own.rank}: {own.reason} ({own.rows} records)" for own in omissions if own.loss]
+    omissions = [omission for facts in known.facts for omission in facts.omissions]
+    lost = [
+        f"rank {omission.rank}: {omission.reason} ({omission.rows} records)"
+        for omission in omissions
+        if omission.loss
+    ]
     for said in (*known.left_out, *known.warnings, *lost):
         warnings.warn(said, TimelineWarning, stacklevel=_CALLER)
     return _Measured(Figures.of(known.facts, known.waiting), _table_of(omissions))
@@ -279,11 +283,11 @@ def _measured(
 def _table_of(omissions: Sequence[Omission]) -> Table:
     return Table(
         {
-            "rank": np.array([own.rank for own in omissions], np.int64),
-            "code": _texts([own.code.value for own in omissions]),
-            "reason": _texts([own.reason for own in omissions]),
-            "rows": np.array([own.rows for own in omissions], np.int64),
-            "loss": np.array([own.loss for own in omissions], np.int64),
+            "rank": np.array([omission.rank for omission in omissions], np.int64),
+            "code": _texts([omission.code.value for omission in omissions]),
+            "reason": _texts([omission.reason for omission in omissions]),
+            "rows": np.array([omission.rows for omission in omissions], np.int64),
+            "loss": np.array([omission.loss for omission in omissions], np.int64),
         }
     )
 

@@ -115,11 +115,13 @@ class _Comparison:
         """Read both profiles, compare them, and write the timeline and what goes beside it."""
         options, form = self._options, format_of(self._target)
         profiles = (self._base, self._new)
-        check_targets(self._target, options, {own.path: own.sources for own in profiles})
+        check_targets(
+            self._target, options, {profile.path: profile.sources for profile in profiles}
+        )
         if self._base.path.resolve() == self._new.path.resolve():
             self._warnings.append("base and new are one profile.")
         base, new = self._read("base", self._base), self._read("new", self._new)
-        comparison = Comparison.of(*(Figures.of(own.facts, own.waiting) for own in (base, new)))
+        comparison = Comparison.of(*(Figures.of(run.facts, run.waiting) for run in (base, new)))
         self._warnings += comparison.warnings
         shift_ns = _shift_ns(base.facts, new.facts)
         moved = tuple(share.moved(ClockMove(shift_ns)) for share in new.shares)
@@ -168,7 +170,7 @@ class _Comparison:
         self, omissions: Sequence[Omission], resolved: Sequence[Resolved], steps: Sequence[int]
     ) -> About:
         """Facts and notes that travel in the file."""
-        rows = [resolution_row(own) for own in resolved]
+        rows = [resolution_row(layer) for layer in resolved]
         return About(
             (
                 ("io.tlexport.version", __version__),
@@ -194,8 +196,8 @@ class _Comparison:
             output_files(written),
             shift_ns,
             tuple(self._warnings),
-            (*(own for known in facts for own in known.omissions), *written.omissions),
-            tuple(resolution_row(own) for own in written.resolved),
+            (*(omission for known in facts for omission in known.omissions), *written.omissions),
+            tuple(resolution_row(layer) for layer in written.resolved),
             self._options.csv,
             self._options.report,
         )
@@ -223,8 +225,8 @@ class _Arrangement:
     def __call__(self, facts: Sequence[RankFacts], rows: Sequence[RankTracks]) -> tuple[Track, ...]:
         """See `Arrange`."""
         base, new = (
-            assemble(facts[own], rows[own], by_layer=self.by_layer)
-            for own in (slice(self.ranks), slice(self.ranks, None))
+            assemble(facts[rows_of_run], rows[rows_of_run], by_layer=self.by_layer)
+            for rows_of_run in (slice(self.ranks), slice(self.ranks, None))
         )
         return side_by_side(base, new, _differences(self.steps, facts[: self.ranks]))
 
@@ -235,20 +237,24 @@ def _differences(steps: Table, base: Sequence[RankFacts]) -> StepDifferences:
     keys = list(zip(graphs, steps["base_step"].tolist(), strict=True))
     found = [starts_ns[key if key in starts_ns else (NO_GRAPH, key[1])] for key in keys]
     start_ns = np.array(found, np.int64)
-    own = steps.take(np.argsort(start_ns, kind="stable"))
+    ordered = steps.take(np.argsort(start_ns, kind="stable"))
     return StepDifferences(
-        own["base_step"], own["new_step"], np.sort(start_ns), own["base_ns"], own["new_ns"]
+        ordered["base_step"],
+        ordered["new_step"],
+        np.sort(start_ns),
+        ordered["base_ns"],
+        ordered["new_ns"],
     )
 
 
 def _shift_ns(base: Sequence[RankFacts], new: Sequence[RankFacts]) -> int:
     """What puts the first step of the new run on that of the base; their starts without steps."""
-    starts = [list(step_starts_ns(own).values()) for own in (base, new)]
+    starts = [list(step_starts_ns(run).values()) for run in (base, new)]
     if not all(starts):
         starts = [
-            [known.span_ns[0] for known in own if known.span_ns is not None] for own in (base, new)
+            [known.span_ns[0] for known in run if known.span_ns is not None] for run in (base, new)
         ]
-    first_ns = [min(own, default=0) for own in starts]
+    first_ns = [min(run_starts, default=0) for run_starts in starts]
     return first_ns[0] - first_ns[1]
 
 

@@ -215,13 +215,13 @@ def _describe(
         ("io.tlexport.sources", "; ".join(_provenance(source) for source in sources)[:4096]),
         ("io.tlexport.clock", joined.clock.method),
     )
-    before = [own for facts in joined.facts for own in facts.omissions]
+    before = [omission for facts in joined.facts for omission in facts.omissions]
 
     def about(
         omissions: Sequence[Omission], resolved: Sequence[Resolved], steps: Sequence[int]
     ) -> About:
         left_out = [*before, *omissions]
-        rows = [resolution_row(own) for own in resolved]
+        rows = [resolution_row(layer) for layer in resolved]
         attributes = (
             *known,
             ("io.tlexport.detail_steps", spell_ids(steps)),
@@ -236,8 +236,8 @@ def _describe(
 def _left_out(omissions: Sequence[Omission]) -> list[dict[str, object]]:
     """What is left out, by reason, over all ranks."""
     rows: dict[str, int] = {}
-    for own in omissions:
-        rows[own.reason] = rows.get(own.reason, 0) + own.rows
+    for omission in omissions:
+        rows[omission.reason] = rows.get(omission.reason, 0) + omission.rows
     return [{"reason": reason, "rows": count} for reason, count in rows.items()]
 
 
@@ -272,11 +272,11 @@ def _report(
         figures=figures,
         verdict=Verdict.of(figures),
         omissions=(
-            *(own for facts in joined.facts for own in facts.omissions),
+            *(omission for facts in joined.facts for omission in facts.omissions),
             *written.omissions,
         ),
         warnings=warnings,
         suggestion=suggestion,
         limit_bytes=options.limit_bytes,
-        resolutions=tuple(resolution_row(own) for own in written.resolved),
+        resolutions=tuple(resolution_row(layer) for layer in written.resolved),
     )

@@ -29,7 +29,7 @@ def narrower_command(
     if missing:
         order = list(dict.fromkeys(missing))
         chosen = order[: max(1, len(written.kept_steps))]
-    elif written.resolved and any(own.gathered for own in written.resolved):
+    elif written.resolved and any(layer.gathered for layer in written.resolved):
         chosen = _steps_that_fit(written, options)
     else:
         return ""
@@ -72,11 +72,11 @@ def _window_of(steps: Sequence[int], joined: JoinedShares) -> tuple[int, int]:
     assert joined.origin_ns is not None
     starts_ns, ends_ns = list[int](), list[int]()
     for facts, request, move in zip(joined.facts, joined.requests, joined.clock.moves, strict=True):
-        own = np.isin(facts.steps.iteration, steps) & facts.step_totals.known
-        if own.any() and request.window_ns is not None:
+        among = np.isin(facts.steps.iteration, steps) & facts.step_totals.known
+        if among.any() and request.window_ns is not None:
             first_ns, last_ns = map(move.move.of_moment, request.window_ns)
-            starts_ns.append(max(first_ns, int(facts.device_start_ns[own].min())))
-            ends_ns.append(min(last_ns, int(facts.device_end_ns[own].max())))
+            starts_ns.append(max(first_ns, int(facts.device_start_ns[among].min())))
+            ends_ns.append(min(last_ns, int(facts.device_end_ns[among].max())))
     return min(starts_ns) - joined.origin_ns, max(ends_ns) - joined.origin_ns
 
 

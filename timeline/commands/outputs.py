@@ -63,13 +63,13 @@ def check_targets(
         OutputError: one is there already, its directory is not, or it is part of a profile.
     """
     asked = (target, options.csv, options.report, options.png)
-    targets = [own for own in asked if own is not None]
-    if len({own.resolve() for own in targets}) < len(targets):
+    targets = [file for file in asked if file is not None]
+    if len({file.resolve() for file in targets}) < len(targets):
         raise UsageError("two outputs have one name.", do="Give each a file of its own.")
-    for own in targets:
-        check_target(own, force=options.force)
+    for file in targets:
+        check_target(file, force=options.force)
         for path, sources in inputs.items():
-            _check_not_input(own, path, sources)
+            _check_not_input(file, path, sources)
 
 
 def check_target(target: Path, *, force: bool) -> None:

@@ -79,7 +79,7 @@ def _waiting_warnings(joined: JoinedShares, selection: Selection) -> Iterator[st
     all_ns = max(joined.waiting.basis.communication_ns, 1)
     for counts, took_ns, why in left:
         ranks = [
-            own.rank for own, count in zip(joined.facts, counts.tolist(), strict=True) if count
+            rank.rank for rank, count in zip(joined.facts, counts.tolist(), strict=True) if count
         ]
         if ranks:
             yield (

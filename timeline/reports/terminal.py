@@ -173,8 +173,8 @@ def named_grid(
     columns = zip((*titles, *numbers)[1:], *cells, strict=True)
     used = gap + sum(max(map(len, column)) + gap for column in columns)
     lines = _name_lines(names, page, max(width - used, LEAST_NAME))
-    for row, (name, own) in enumerate(zip(lines, cells, strict=True)):
-        grid.add_row(Text(name), *own, style=styles[row] if styles else None)
+    for row, (name, row_cells) in enumerate(zip(lines, cells, strict=True)):
+        grid.add_row(Text(name), *row_cells, style=styles[row] if styles else None)
     return grid
 
 
@@ -331,7 +331,7 @@ class _Blocks:
     def _parts(self) -> tuple[_Part, ...]:
         """The parts of device time that have columns, as far as there is room."""
         tables = (self.verdict.ranks, self.verdict.steps)
-        held = any(np.ma.filled(own[_RARE], 0).any() for own in tables if len(own))
+        held = any(np.ma.filled(table[_RARE], 0).any() for table in tables if len(table))
         left_out = (_LEAST_TELLING if self.page.narrow else "") if held else _RARE
         return tuple(part for part in _PARTS if part.column != left_out)
 

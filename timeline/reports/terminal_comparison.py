@@ -58,7 +58,7 @@ def _overall(comparison: Comparison, page: Page, whole_ns: int) -> Grid:
     table, depth = comparison.overall, {"": -1, WHOLE: -1}
     for metric, whole in zip(table["metric"].tolist(), table["part_of"].tolist(), strict=True):
         depth[metric] = depth[whole] + 1
-    indented = [2 * depth[own] * " " + own for own in table["metric"].tolist()]
+    indented = [2 * depth[metric] * " " + metric for metric in table["metric"].tolist()]
     title = "per step and rank" if comparison.per_step else "per rank"
     return _grid(table, page, title, indented, whole_ns, bold=WHOLE)
 
@@ -106,7 +106,7 @@ def _names(operators: Table) -> list[str]:
     kinds = _columns(operators, "type", "name", "shapes")
     rows = [(operator_label(kind, name), shapes) for kind, name, shapes in kinds]
     labels = [label for label, _ in rows]
-    return [f"{own} {shapes}" if labels.count(own) > 1 else own for own, shapes in rows]
+    return [f"{label} {shapes}" if labels.count(label) > 1 else label for label, shapes in rows]
 
 
 def _columns(table: Table, *names: str) -> Iterator[tuple[str, ...]]:

@@ -46,7 +46,7 @@ def view_of(report: ExportReport) -> View:
         output = report.outputs[0]
         return View(output, None, _pinned(report, output), "all of it")
     step_ns = _slowest_step_ns(report)
-    output = max(report.outputs, key=lambda own: _shared_ns(own.drawn_ns, step_ns))
+    output = max(report.outputs, key=lambda output: _shared_ns(output.drawn_ns, step_ns))
     told = f"step {slowest.slowest} of rank {_slowest_rank(report)}, the slowest,"
     return View(output, _visible_ns(output, step_ns), _pinned(report, output), told)
 

@@ -96,8 +96,8 @@ def texts(title: str, values: npt.NDArray[Any]) -> Column | None:
     if not any(spelled):
         return None
     cells = (
-        Cell(short or NOTHING, whole="" if short == own else own)
-        for short, own in zip(shortened(spelled, LONG), spelled, strict=True)
+        Cell(short or NOTHING, whole="" if short == text else text)
+        for short, text in zip(shortened(spelled, LONG), spelled, strict=True)
     )
     return Column(title, False, tuple(cells))
 
@@ -162,7 +162,7 @@ def before_and_now(base_ns: Int64, new_ns: Int64) -> list[Column]:
     """
     delta_ns = new_ns - base_ns
     base_given, new_given, delta_given = (
-        np.ma.filled(own, 0) for own in (base_ns, new_ns, delta_ns)
+        np.ma.filled(column_ns, 0) for column_ns in (base_ns, new_ns, delta_ns)
     )
     largest_ns = int(max(base_given.max(initial=0), new_given.max(initial=0)))
     furthest_ns = int(np.abs(delta_given).max(initial=0))
@@ -171,22 +171,22 @@ def before_and_now(base_ns: Int64, new_ns: Int64) -> list[Column]:
     def column(title: str, values_ns: Int64) -> Column:
         cells = (
             Cell(NOTHING, -1)
-            if own is None
-            else Cell(_in_unit(own, scale), own, own / max(1, largest_ns))
-            for own in values_ns.tolist()
+            if value_ns is None
+            else Cell(_in_unit(value_ns, scale), value_ns, value_ns / max(1, largest_ns))
+            for value_ns in values_ns.tolist()
         )
         return Column(f"{title} ({scale.unit})", True, tuple(cells))
 
     changes = (
         Cell(NOTHING, 0)
-        if own is None
+        if change_ns is None
         else Cell(
-            _in_unit(own, scale, sign="+" if own > 0 else ""),
-            own,
-            own / furthest_ns if own else None,
-            _role(own),
+            _in_unit(change_ns, scale, sign="+" if change_ns > 0 else ""),
+            change_ns,
+            change_ns / furthest_ns if change_ns else None,
+            _role(change_ns),
         )
-        for own in delta_ns.tolist()
+        for change_ns in delta_ns.tolist()
     )
     shares = (
         Cell(*_change(delta, base))
@@ -220,7 +220,8 @@ def sizes(title: str, values_bytes: npt.NDArray[Any]) -> Column | None:
     if not any(given):
         return None
     cells = (
-        Cell(NOTHING, -1) if own is None else Cell(_thousands(own / 1e6, 1), own) for own in given
+        Cell(NOTHING, -1) if value is None else Cell(_thousands(value / 1e6, 1), value)
+        for value in given
     )
     return Column(f"{title} (MB)", True, tuple(cells))
 
@@ -231,7 +232,8 @@ def rates(title: str, values: npt.NDArray[Any]) -> Column | None:
     if all(value is None for value in given):
         return None
     cells = (
-        Cell(NOTHING, -1) if own is None else Cell(f"{own:.2f}", round(own, 4)) for own in given
+        Cell(NOTHING, -1) if value is None else Cell(f"{value:.2f}", round(value, 4))
+        for value in given
     )
     return Column(f"{title} (GB/s)", True, tuple(cells))
 
@@ -243,7 +245,9 @@ def _thousands(value: float, digits: int) -> str:
 def shares(title: str, parts: npt.NDArray[Any], of: npt.NDArray[Any] | int) -> Column:
     """Shares in percent, each with a bar."""
     values = np.ma.filled(parts / np.maximum(of, 1), 0.0).tolist()
-    return Column(title, True, tuple(Cell(_percent(own), round(own, 6), own) for own in values))
+    return Column(
+        title, True, tuple(Cell(_percent(value), round(value, 6), value) for value in values)
+    )
 
 
 def _percent(share: float) -> str:

@@ -48,7 +48,7 @@ def comparison_page(report: ComparisonReport) -> bytes:
     drawn = _longest_of_runs(steps, run)
     content = {
         "title": printable(_title(report.base, report.new)),
-        "sentences": [printable(own) for own in comparison.sentences()],
+        "sentences": [printable(sentence) for sentence in comparison.sentences()],
         "tiles": list(_tiles(comparison)),
         "report": report,
         "per_step": comparison.per_step,
@@ -73,9 +73,9 @@ def comparison_page(report: ComparisonReport) -> bytes:
 
 def _title(base: Path, new: Path) -> str:
     """The ends of both paths, as far as they tell them apart."""
-    parts = [own.absolute().parts for own in (base, new)]
-    shown = next((own for own in (1, 2, 3) if parts[0][-own:] != parts[1][-own:]), 1)
-    return " → ".join("/".join(own[-shown:]) for own in parts)
+    parts = [path.absolute().parts for path in (base, new)]
+    shown = next((count for count in (1, 2, 3) if parts[0][-count:] != parts[1][-count:]), 1)
+    return " → ".join("/".join(names[-shown:]) for names in parts)
 
 
 def _tiles(comparison: Comparison) -> Iterator[Tile]:

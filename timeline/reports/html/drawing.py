@@ -271,7 +271,7 @@ def round_places(ids: Int64, most: int) -> Rows:
     """Where round ids are, so many at most."""
     strides = (digit * 10**power for power in range(18) for digit in (1, 2, 5))
     choices = (np.flatnonzero(ids % stride == 0) for stride in strides)
-    places = next(own for own in choices if len(own) <= max(2, most))
+    places = next(choice for choice in choices if len(choice) <= max(2, most))
     return places if len(places) else np.zeros(1, np.int64)
 
 

@@ -66,5 +66,8 @@ def _write_cells(axes: Axes, values: npt.NDArray[Any], norm: Normalize) -> None:
 
 def _luminance(colour: Sequence[float]) -> float:
     """Of a colour of sRGB, by WCAG."""
-    linear = [own / 12.92 if own <= 0.04045 else ((own + 0.055) / 1.055) ** 2.4 for own in colour]
+    linear = [
+        channel / 12.92 if channel <= 0.04045 else ((channel + 0.055) / 1.055) ** 2.4
+        for channel in colour
+    ]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

@@ -76,13 +76,13 @@ def operators(totals: Sequence[Table], *, communication: bool) -> Iterator[Listi
     """
     noun = "collective" if communication else "operator"
     for by_name, table in zip((False, True), totals, strict=True):
-        own = table.take(table["communication"] == communication)
-        named = own["name"] != "" if by_name else np.ones(len(own), np.bool_)
+        rows = table.take(table["communication"] == communication)
+        named = rows["name"] != "" if by_name else np.ones(len(rows), np.bool_)
         if not named.any():
             continue
-        all_ns = int(own["total_ns"].sum())
+        all_ns = int(rows["total_ns"].sum())
         first = np.flatnonzero(named)[:MOST_ROWS]
-        shown, rest = own.take(first), own.take(np.setdiff1d(np.arange(len(own)), first))
+        shown, rest = rows.take(first), rows.take(np.setdiff1d(np.arange(len(rows)), first))
         average_ns = np.rint(shown["total_ns"] / shown["count"]).astype(np.int64)
         least_ns = int(shown["shortest_ns"].max())
         kind = ("Kind" if communication else "Type", shown["type"])
@@ -126,17 +126,17 @@ def longest_ops(report: ExportReport) -> Listing:
 def sources(report: ExportReport) -> Listing:
     """What was read of each rank."""
     shown = report.ranks[:MOST_ROWS]
-    offsets_ns = np.array([own.offset_ns for own in shown], np.int64)
+    offsets_ns = np.array([rank.offset_ns for rank in shown], np.int64)
     return listing(
         "sources",
         "What was read",
         [
-            integers("Rank", np.array([own.rank for own in shown])),
-            texts("Capture", np.array([own.source.name for own in shown], object)),
-            texts("Layout", np.array([own.layout for own in shown], object)),
-            integers("Tasks", np.array([own.tasks for own in shown])),
-            integers("Communication ops", np.array([own.communication_ops for own in shown])),
-            integers("Steps", np.array([own.steps for own in shown])),
+            integers("Rank", np.array([rank.rank for rank in shown])),
+            texts("Capture", np.array([rank.source.name for rank in shown], object)),
+            texts("Layout", np.array([rank.layout for rank in shown], object)),
+            integers("Tasks", np.array([rank.tasks for rank in shown])),
+            integers("Communication ops", np.array([rank.communication_ops for rank in shown])),
+            integers("Steps", np.array([rank.steps for rank in shown])),
             times("Clock moved by", offsets_ns) if offsets_ns.any() else None,
         ],
         _left_out(len(report.ranks) - len(shown), "rank"),
@@ -144,18 +144,18 @@ def sources(report: ExportReport) -> Listing:
 
 
 def _parts(table: Table) -> list[Column | None]:
-    own = with_parts(table)
-    span_ns = _largest_ns(own)
-    has_copies = bool(np.ma.filled(own["copies_ns"], 0).any())
-    outside_ns = np.ma.filled(own.columns.get("outside_ns", np.zeros(len(own), np.int64)), 0)
+    parts = with_parts(table)
+    span_ns = _largest_ns(parts)
+    has_copies = bool(np.ma.filled(parts["copies_ns"], 0).any())
+    outside_ns = np.ma.filled(parts.columns.get("outside_ns", np.zeros(len(parts), np.int64)), 0)
     return [
-        times("Device time", own["span_ns"], bars=True),
-        times("Computing", own["computing_ns"], like_ns=span_ns),
-        times("Overlapped", own["overlapped_ns"], like_ns=span_ns),
-        times("Not overlapped", own["not_overlapped_ns"], like_ns=span_ns),
-        times("Copies", own["copies_ns"], like_ns=span_ns) if has_copies else None,
-        times("Idle", own["idle_ns"], like_ns=span_ns),
-        shares("Share not overlapped", own["not_overlapped_ns"], own["span_ns"]),
+        times("Device time", parts["span_ns"], bars=True),
+        times("Computing", parts["computing_ns"], like_ns=span_ns),
+        times("Overlapped", parts["overlapped_ns"], like_ns=span_ns),
+        times("Not overlapped", parts["not_overlapped_ns"], like_ns=span_ns),
+        times("Copies", parts["copies_ns"], like_ns=span_ns) if has_copies else None,
+        times("Idle", parts["idle_ns"], like_ns=span_ns),
+        shares("Share not overlapped", parts["not_overlapped_ns"], parts["span_ns"]),
         times("Before and after", outside_ns) if outside_ns.any() else None,
     ]
 

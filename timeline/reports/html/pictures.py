@@ -275,7 +275,7 @@ def _offered(grid: StepGrid, shown: int) -> Rows:
 
 
 def _data(grid: StepGrid) -> StepData:
-    names = [own.column for own in (*PARTS, *PHASES)]
+    names = [part.column for part in (*PARTS, *PHASES)]
     series = [name for name in names if grid.has(name)]
     stacked = np.stack([grid.times[name] for name in series], axis=1)
     quantum_ns = max(int(stacked.max()), 1) / LARGEST

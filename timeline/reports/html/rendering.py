@@ -78,7 +78,7 @@ def short(duration_ns: float) -> str:
 def told(warnings: Sequence[str], omissions: Sequence[Omission]) -> dict[str, object]:
     """What is wrong, and what is left out."""
     return {
-        "warnings": [printable(own) for own in warnings[:MOST_WARNINGS]],
+        "warnings": [printable(warning) for warning in warnings[:MOST_WARNINGS]],
         "more_warnings": max(0, len(warnings) - MOST_WARNINGS),
         "left_out": list(_left_out(omissions)),
     }
@@ -87,8 +87,8 @@ def told(warnings: Sequence[str], omissions: Sequence[Omission]) -> dict[str, ob
 def _left_out(omissions: Sequence[Omission]) -> Iterator[str]:
     """What is left out, by reason, over all ranks."""
     rows: dict[str, int] = {}
-    for own in omissions:
-        rows[own.reason] = rows.get(own.reason, 0) + own.rows
+    for omission in omissions:
+        rows[omission.reason] = rows.get(omission.reason, 0) + omission.rows
     for reason, count in rows.items():
         yield printable(f"{spell_count(count, 'record')}: {reason}")
 

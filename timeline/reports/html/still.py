@@ -53,7 +53,9 @@ def still(report: ExportReport) -> bytes:
     with settings(TEXT):
         panels = list(_panels(report))
         lines = [
-            part for own in report.verdict.sentences() for part in textwrap.wrap(drawable(own), 120)
+            part
+            for sentence in report.verdict.sentences()
+            for part in textwrap.wrap(drawable(sentence), 120)
         ]
         top = 112 + 22 * len(lines)
         height = top + 16 + ROW * -(-len(panels) // 2)
@@ -78,7 +80,9 @@ def still(report: ExportReport) -> bytes:
 def drawable(text: str) -> str:
     """The text with a mark for each character that the typeface lacks."""
     known = get_font(findfont("DejaVu Sans")).get_charmap()
-    return "".join(own if ord(own) in known else "\N{REPLACEMENT CHARACTER}" for own in text)
+    return "".join(
+        character if ord(character) in known else "\N{REPLACEMENT CHARACTER}" for character in text
+    )
 
 
 def _panels(report: ExportReport) -> Iterator[Panel]:
@@ -133,8 +137,8 @@ def _heat(axes: Axes, grid: StepGrid) -> None:
 def _operators(table: Table, role: str) -> Callable[[Axes], None]:
     top = table.take(np.arange(min(len(table), MOST_OPERATORS)))
     names = [
-        textwrap.shorten(drawable(printable(own)), NAME, placeholder="…") or "–"
-        for own in top["type"].tolist()
+        textwrap.shorten(drawable(printable(name)), NAME, placeholder="…") or "–"
+        for name in top["type"].tolist()
     ]
 
     def draw(axes: Axes) -> None:

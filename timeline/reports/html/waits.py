@@ -68,8 +68,8 @@ _SUMMED = ("count", "size_bytes", "moved_bytes", "total_ns", "waited_ns", "trans
 
 def _collectives(collectives: Table) -> Listing:
     """A row per kind and group, all ranks together, longest first."""
-    own = _summed(collectives, ("kind", "group"), (*_SUMMED, "ranks", "moved"))
-    shown = own.take(np.argsort(-own["total_ns"], kind="stable")[:MOST_ROWS])
+    sums = _summed(collectives, ("kind", "group"), (*_SUMMED, "ranks", "moved"))
+    shown = sums.take(np.argsort(-sums["total_ns"], kind="stable")[:MOST_ROWS])
     longest_ns = int(shown["total_ns"].max())
     speed = np.ma.masked_array(
         shown["moved"] / np.maximum(shown["transfer_ns"], 1), shown["moved"] == 0
@@ -94,10 +94,10 @@ def _collectives(collectives: Table) -> Listing:
 
 
 def _joined_links(links: Table) -> Table:
-    own = _summed(
+    sums = _summed(
         links, ("source_rank", "target_rank", "link"), ("count", "size_bytes", "total_ns")
     )
-    return Table({**own.columns, "speed": own["size_bytes"] / np.maximum(own["total_ns"], 1)})
+    return Table({**sums.columns, "speed": sums["size_bytes"] / np.maximum(sums["total_ns"], 1)})
 
 
 def _matrix(links: Table) -> Listing:
@@ -107,8 +107,8 @@ def _matrix(links: Table) -> Listing:
     fastest = float(speed.max()) or 1.0
     ends = zip(pairs["source_rank"].tolist(), pairs["target_rank"].tolist(), strict=True)
     cells = {
-        end: Cell(f"{own:.2f}", round(own, 4), own / fastest)
-        for end, own in zip(ends, speed.tolist(), strict=True)
+        end: Cell(f"{value:.2f}", round(value, 4), value / fastest)
+        for end, value in zip(ends, speed.tolist(), strict=True)
     }
     sources, targets = (np.unique(pairs[name]) for name in ("source_rank", "target_rank"))
     columns = [
