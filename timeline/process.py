@@ -1,4 +1,4 @@
-"""Turns a process into one that runs a single command: what pays only in a longer life is off."""
+"""Settings of a process that runs a single command, and its answers to signals."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COLLECT_AFTER = 200_000
 
 
 def settle_in() -> None:
-    """Do so before NumPy is imported.
+    """Tune the process for one command; to be called before NumPy is imported.
 
     Nothing here multiplies matrices, but the library that NumPy does it with would start a thread
     for each core, which spin for a while before they sleep.
@@ -69,7 +69,7 @@ def _raise(number: int, _frame: object) -> None:
 
 @contextlib.contextmanager
 def signals_held() -> Iterator[None]:
-    """Answer signals when it is over: what one thread blocks, another one lets through."""
+    """Hold signals back until the context ends; another thread may still receive them."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""Turns the stages of an export into one line on a terminal that updates in place."""
+"""Progress: who is told how far work is, and the line on a terminal that shows it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ERASE = "\r\x1b[K"
 
 
 class Progress(Protocol):
-    """Told what is being done, and how far it is; any thread may tell."""
+    """Receives what is being done and how far it is, from any thread."""
 
     def report(self, stage: str, done: int, total: int) -> None:
         """`done` of `total` bytes of a stage are finished; a total of 0 is not known."""

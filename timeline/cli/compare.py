@@ -58,8 +58,8 @@ def _print_report(report: ComparisonReport, prints: PrintOptions, csv: str | Non
     words = print_data(report, report.comparison.all_operators, prints, csv)
     if words is None:
         return
-    from timeline.reports.terminal import Page
+    from timeline.reports.terminal import Display
     from timeline.reports.terminal_comparison import comparison_text
 
-    words.write(comparison_text(report.comparison, Page.of(words)) + "\n")
+    words.write(comparison_text(report.comparison, Display.of(words)) + "\n")
     say(*report.lines(), *look_at_lines(report.page), OPEN_HINT.format(""), stream=words)

@@ -93,10 +93,12 @@ def _print_report(
     words = print_data(report, report.step_times, prints, asked.csv)
     if words is None:
         return
-    from timeline.reports.terminal import Page, verdict_text
+    from timeline.reports.terminal import Display, verdict_text
 
-    page = Page.of(words)
-    words.write(verdict_text(report.verdict, report.figures, page, verbose=prints.verbose) + "\n")
+    display = Display.of(words)
+    words.write(
+        verdict_text(report.verdict, report.figures, display, verbose=prints.verbose) + "\n"
+    )
     more = report.verbose_lines() if prints.verbose else []
     beside = look_at_lines(asked.report, asked.png)
     say(*report.lines(), *more, *beside, *_see_why(report, asked), stream=words)

@@ -208,9 +208,9 @@ class _Comparison:
         if options.csv is not None:
             contents.append((report.comparison.all_operators().to_csv().encode(), options.csv))
         if options.report is not None:
-            from timeline.reports.html import comparison_page
+            from timeline.reports.html import render_comparison_page
 
-            contents.append((comparison_page(report), options.report))
+            contents.append((render_comparison_page(report), options.report))
         return write_drafts(contents)
 
 

@@ -191,13 +191,13 @@ def _beside(report: ExportReport, table: bytes, options: ExportOptions) -> list[
     if options.csv is not None:
         contents.append((table, options.csv))
     if options.report is not None:
-        from timeline.reports.html import page
+        from timeline.reports.html import render_export_page
 
-        contents.append((page(report), options.report))
+        contents.append((render_export_page(report), options.report))
     if options.png is not None:
-        from timeline.reports.html import still
+        from timeline.reports.html import render_png
 
-        contents.append((still(report), options.png))
+        contents.append((render_png(report), options.png))
     return write_drafts(contents)
 
 

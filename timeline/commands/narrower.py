@@ -1,4 +1,4 @@
-"""Turns what a limit left out or gathered into a narrower command that shows it exactly."""
+"""The narrower command that shows exactly what a limit left out or gathered."""
 
 from __future__ import annotations
 

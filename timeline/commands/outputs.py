@@ -1,4 +1,4 @@
-"""Turns what is asked for into the names of files, and makes sure that they may be written."""
+"""Names of the files that commands write, and the checks that they may be written."""
 
 from __future__ import annotations
 

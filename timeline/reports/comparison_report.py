@@ -1,4 +1,4 @@
-"""The report of a comparison of two runs: what was found, what was written, and its JSON."""
+"""The report of a comparison: what was found and written, as JSON, lines and HTML."""
 
 from __future__ import annotations
 

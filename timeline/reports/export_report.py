@@ -1,4 +1,4 @@
-"""What an export did: files, ranks, overlap and everything that is not in the output."""
+"""The report of an export: files, ranks, overlap and what is left out, as JSON, lines and HTML."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns figures into the columns of torch_npu's step_trace_time.csv."""
+"""The times of each step in the columns of torch_npu's step_trace_time.csv."""
 
 from __future__ import annotations
 

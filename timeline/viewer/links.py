@@ -1,4 +1,4 @@
-"""Turns the report of an export into an address at which the Perfetto UI shows what is slow."""
+"""The address at which the Perfetto UI shows what is slow in an export."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns columns of figures into cells of a table: text for people, and what it is sorted by."""
+"""Columns of the tables of a page: text for people, and what it is sorted by."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ __all__ = [
     "MINUS",
     "Cell",
     "Column",
-    "Listing",
-    "before_and_now",
-    "integers",
-    "listing",
-    "rates",
-    "shares",
-    "sizes",
-    "texts",
-    "times",
+    "PageTable",
+    "columns_of_runs",
+    "integer_column",
+    "page_table",
+    "rate_column",
+    "share_column",
+    "size_column",
+    "text_column",
+    "time_column",
 ]
 
 THIN = "\u202f"
@@ -43,7 +43,7 @@ _LEAST = 10
 
 @dataclass(frozen=True)
 class Cell:
-    """What is read, and what it is sorted by where that is a number.
+    """One cell: the text that is read, and the number that it is sorted by, if any.
 
     bar: from 0 to 1; from -1 to 1 with a role, from the middle to either side. whole: the text
     before it was shortened, empty where it was not.
@@ -71,7 +71,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Listing:
+class PageTable:
     """A table of the page; note: what is to be said of it."""
 
     name: str
@@ -85,12 +85,14 @@ class Listing:
         return list(zip(*(column.cells for column in self.columns), strict=True))
 
 
-def listing(name: str, caption: str, columns: Sequence[Column | None], note: str = "") -> Listing:
+def page_table(
+    name: str, caption: str, columns: Sequence[Column | None], note: str = ""
+) -> PageTable:
     """A table of the columns that are given."""
-    return Listing(name, caption, tuple(column for column in columns if column), note)
+    return PageTable(name, caption, tuple(column for column in columns if column), note)
 
 
-def texts(title: str, values: npt.NDArray[Any]) -> Column | None:
+def text_column(title: str, values: npt.NDArray[Any]) -> Column | None:
     """Words; None where all are empty."""
     spelled = [printable(str(value)) for value in values.tolist()]
     if not any(spelled):
@@ -102,7 +104,7 @@ def texts(title: str, values: npt.NDArray[Any]) -> Column | None:
     return Column(title, False, tuple(cells))
 
 
-def integers(title: str, values: npt.NDArray[Any]) -> Column | None:
+def integer_column(title: str, values: npt.NDArray[Any]) -> Column | None:
     """Ids and counts; None where none is given."""
     given = values.tolist()
     if all(value is None for value in given):
@@ -117,7 +119,7 @@ def integers(title: str, values: npt.NDArray[Any]) -> Column | None:
     )
 
 
-def times(
+def time_column(
     title: str, values_ns: npt.NDArray[Any], *, like_ns: int = 0, bars: bool = False
 ) -> Column | None:
     """Times, all in one unit; None where none is given. Cells are sorted by nanoseconds.
@@ -155,7 +157,7 @@ def _in_unit(value_ns: int, scale: Scale, *, sign: str = "") -> str:
     return sign + _thousands(value_ns / scale.ns, digits)
 
 
-def before_and_now(base_ns: Int64, new_ns: Int64) -> list[Column]:
+def columns_of_runs(base_ns: Int64, new_ns: Int64) -> list[Column]:
     """Times of two runs, all in one unit and with bars of one scale, and how they changed.
 
     Those that a run does not tell are masked.
@@ -214,7 +216,7 @@ def _change(delta_ns: int, base_ns: int) -> tuple[str, float]:
     return ("gone" if share == -1 else f"{share:+.1%}".replace("-", MINUS)), round(share, 6)
 
 
-def sizes(title: str, values_bytes: npt.NDArray[Any]) -> Column | None:
+def size_column(title: str, values_bytes: npt.NDArray[Any]) -> Column | None:
     """Sizes in MB, nothing where they are masked; None where all are 0 or masked."""
     given = values_bytes.tolist()
     if not any(given):
@@ -226,7 +228,7 @@ def sizes(title: str, values_bytes: npt.NDArray[Any]) -> Column | None:
     return Column(f"{title} (MB)", True, tuple(cells))
 
 
-def rates(title: str, values: npt.NDArray[Any]) -> Column | None:
+def rate_column(title: str, values: npt.NDArray[Any]) -> Column | None:
     """Bandwidths in GB/s; None where none is given."""
     given = values.tolist()
     if all(value is None for value in given):
@@ -242,7 +244,7 @@ def _thousands(value: float, digits: int) -> str:
     return f"{value:,.{digits}f}".replace(",", THIN).replace("-", MINUS)
 
 
-def shares(title: str, parts: npt.NDArray[Any], of: npt.NDArray[Any] | int) -> Column:
+def share_column(title: str, parts: npt.NDArray[Any], of: npt.NDArray[Any] | int) -> Column:
     """Shares in percent, each with a bar."""
     values = np.ma.filled(parts / np.maximum(of, 1), 0.0).tolist()
     return Column(

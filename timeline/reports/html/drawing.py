@@ -1,4 +1,4 @@
-"""Turns grids and tables into matplotlib axes, in colours of the palette."""
+"""Drawing of bars, curves and labels on matplotlib axes, in colours of the palette."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def _draw_stack(axes: Axes, parts: dict[str, Int64]) -> None:
 
 
 def column_width(count: int) -> float:
-    """Of a column of a stack, in columns: few stand apart."""
+    """The width of a column of a stack, in columns: few stand apart."""
     return 0.8 if count <= MOST_APART else 1.0
 
 
@@ -285,5 +285,5 @@ def _label_times(axes: Axes, largest_ns: int) -> None:
 
 
 def _width(axes: Axes) -> float:
-    """In pixels of the picture."""
+    """The width of axes in pixels of the picture."""
     return axes.get_window_extent().width

@@ -1,4 +1,4 @@
-"""Turns a grid of ranks by steps into a heat map: matplotlib axes with a scale beside them."""
+"""Drawing of a heat map of ranks by steps, with its scale beside it."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _write_cells(axes: Axes, values: npt.NDArray[Any], norm: Normalize) -> None:
 
 
 def _luminance(colour: Sequence[float]) -> float:
-    """Of a colour of sRGB, by WCAG."""
+    """The relative luminance of a colour of sRGB, by WCAG."""
     linear = [
         channel / 12.92 if channel <= 0.04045 else ((channel + 0.055) / 1.055) ** 2.4
         for channel in colour

@@ -81,7 +81,7 @@ def inline_svg(
 
 
 class _Inlining:
-    """Makes one picture part of a page."""
+    """Changes one SVG picture so that it can be part of a page."""
 
     def __init__(self, name: str, sheet: StyleSheet) -> None:
         self._name = name
