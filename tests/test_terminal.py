@@ -199,12 +199,12 @@ def test_short_durations(duration_ns: int, spelled: str) -> None:
 
 SLOW = """
 import sys, time
-from timeline import jobs
-read = jobs.Crew._submit
+from timeline.ranks import workers
+read = workers.Crew._submit
 def slowly(*given):
     time.sleep(0.4)
     return read(*given)
-jobs.Crew._submit = slowly
+workers.Crew._submit = slowly
 from timeline.cli.main import main
 sys.exit(main())
 """
