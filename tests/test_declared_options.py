@@ -11,7 +11,16 @@ import pytest
 
 import timeline
 from timeline.cli.parser import Parser, build_compare_parser, build_parser, given_keywords
-from timeline.declared import Group, InCompare, Option, fill, option, options_in, with_keywords
+from timeline.declared import (
+    Group,
+    InCompare,
+    Option,
+    fill,
+    option,
+    options_in,
+    spelled_flags,
+    with_keywords,
+)
 from timeline.options import CompareKeywords, ExportKeywords, ExportOptions, ReadingOptions
 from timeline.selection import Selection
 
@@ -113,6 +122,14 @@ def test_a_keyword_that_is_none_is_refused() -> None:
     """As Python refuses it, and before anything is read."""
     with pytest.raises(TypeError, match=r"export\(\) got an unexpected keyword argument 'limits'"):
         timeline.export(".", limits=3)  # type: ignore[call-arg]
+
+
+def test_flags_are_spelled_for_what_is_not_empty() -> None:
+    """As a command that is suggested repeats how the profile was read."""
+    given = {"offset": {2: "5us"}, "align": "start", "bp_end": "X", "jobs": 3}
+    words = ["--align", "start", "--offset", "2=5000ns", "--bp-end", "X"]
+    assert spelled_flags(fill(ReadingOptions, given)) == words
+    assert spelled_flags(ReadingOptions()) == []
 
 
 def test_options_say_what_is_different_in_compare() -> None:

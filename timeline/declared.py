@@ -6,7 +6,7 @@ import enum
 import functools
 import inspect
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, TypeVar, cast
 
@@ -22,6 +22,7 @@ __all__ = [
     "member_of",
     "option",
     "options_in",
+    "spelled_flags",
     "with_keywords",
 ]
 
@@ -73,8 +74,10 @@ class Option:
     False makes a switch. read: the value of the field, from that of the keyword; it raises
     UsageError. choices: all words that the flag takes. parse: the value of the flag from its text,
     where it is no text; it raises ValueError. repeated: the value of the keyword from the texts of
-    a flag that may be repeated. variables: of the environment, which say what the flag does not.
-    completion: None completes files. compare: None where `tlexport compare` does not have it.
+    a flag that may be repeated. spell: the texts of the flag for the value of the field, where a
+    command that shows the same needs it. variables: of the environment, which say what the flag
+    does not. completion: None completes files. compare: None where `tlexport compare` does not
+    have it.
     """
 
     flags: tuple[str, ...]
@@ -86,6 +89,7 @@ class Option:
     choices: tuple[str, ...] = ()
     parse: Callable[[str], Any] | None = None
     repeated: Callable[[list[str]], Any] | None = None
+    spell: Callable[[Any], Iterable[str]] | None = None
     variables: tuple[str, ...] = ()
     completion: Completion | None = None
     compare: InCompare | None = InCompare()
@@ -144,6 +148,22 @@ def fill(declaring: type[_Options], given: Mapping[str, object]) -> _Options:
         elif is_dataclass(one.default_factory):
             values[one.name] = fill(cast(type, one.default_factory), given)
     return declaring(**values)
+
+
+def spelled_flags(options: object) -> list[str]:
+    """The words of a command line that give a dataclass its values, of options that have `spell`.
+
+    What is empty needs no flag.
+    """
+    words = list[str]()
+    for one in fields(cast(Any, options)):
+        value = getattr(options, one.name)
+        declared: Option | None = one.metadata.get(_METADATA)
+        if declared is None:
+            words += spelled_flags(value) if is_dataclass(value) else []
+        elif declared.spell is not None and value:
+            words += [word for text in declared.spell(value) for word in (declared.flags[-1], text)]
+    return words
 
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])

@@ -270,6 +270,7 @@ class ClockOptions:
         metavar="HOW",
         choices=_values(Align),
         read=lambda align: None if align is None else member_of(Align, "align")(align),
+        spell=lambda align: [align.value],
     )
     offset_ns: Mapping[int, int] = option(
         "--offset",
@@ -278,6 +279,7 @@ class ClockOptions:
         metavar="RANK=TIME",
         repeated=_parse_offsets,
         read=_read_offset,
+        spell=lambda offset_ns: [f"{rank}={time_ns}ns" for rank, time_ns in offset_ns.items()],
     )
 
 
@@ -293,6 +295,7 @@ class StepOperators:
         metavar="OPERATOR",
         default="",
         variables=("PROFILING_FP_START", "FP_POINT"),
+        spell=lambda operator: [operator],
         completion=NO_COMPLETION,
     )
     bp_end: str = option(
@@ -303,6 +306,7 @@ class StepOperators:
         metavar="OPERATOR",
         default="",
         variables=("PROFILING_BP_END", "BP_POINT"),
+        spell=lambda operator: [operator],
         completion=NO_COMPLETION,
     )
 
@@ -324,6 +328,7 @@ class ReadingOptions:
         metavar="DIR=RANK",
         repeated=_parse_assignments,
         read=lambda assigned: dict(assigned or {}),
+        spell=lambda assigned: [f"{directory}={rank}" for directory, rank in assigned.items()],
         completion=Completion(directories=True),
     )
     clock: ClockOptions = field(default_factory=ClockOptions)

@@ -28,7 +28,7 @@ def settle_in() -> None:
 _BY_OTHERS = tuple(
     number for name in ("SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None
 )
-"""Of `timeout`, a scheduler or a shutdown; of a terminal that is closed, which Windows lacks."""
+"""What `timeout`, schedulers and shutdowns send, and a terminal that is closed (not on Windows)."""
 ENDING = (signal.SIGINT, *_BY_OTHERS)
 """The signals that ask a command to end."""
 

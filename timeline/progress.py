@@ -37,10 +37,10 @@ class Silent:
     """Shows nothing."""
 
     def report(self, stage: str, done: int, total: int) -> None:
-        """See `Progress`."""
+        """Show nothing of a stage."""
 
     def finish(self) -> None:
-        """See `Progress`."""
+        """Show nothing of the end."""
 
 
 class RanksRead:
@@ -83,7 +83,7 @@ class TerminalLine:
         self._thread: threading.Thread | None = None
 
     def report(self, stage: str, done: int, total: int) -> None:
-        """See `Progress`."""
+        """Show how far a stage is: `done` of `total` bytes; a total of 0 is not known."""
         self._state = (stage, done, total)
         with self._lock:
             if self._thread is None:
@@ -93,7 +93,7 @@ class TerminalLine:
                 self._thread.start()
 
     def finish(self) -> None:
-        """See `Progress`."""
+        """Erase the line; the next report draws a new one."""
         with self._lock:
             self._finished.set()
             if self._thread is not None:

@@ -223,7 +223,7 @@ class _Arrangement:
     by_layer: bool
 
     def __call__(self, facts: Sequence[RankFacts], rows: Sequence[RankTracks]) -> tuple[Track, ...]:
-        """See `Arrange`."""
+        """The rows of both runs, side by side, from the facts and rows of all ranks."""
         base, new = (
             assemble(facts[rows_of_run], rows[rows_of_run], by_layer=self.by_layer)
             for rows_of_run in (slice(self.ranks), slice(self.ranks, None))

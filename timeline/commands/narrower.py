@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from timeline.declared import spelled_flags
 from timeline.errors import spell_ids
 from timeline.fitting.writer import Written
 from timeline.options import ExportOptions
@@ -35,7 +36,6 @@ def narrower_command(
         return ""
     if not chosen:
         return ""
-    reading = profile.reading
     words = ["tlexport", str(profile.path)]
     if selection.ranks is not None:
         words += ["--ranks", spell_ids(selection.ranks, most=1_000_000)]
@@ -52,17 +52,7 @@ def narrower_command(
     layers = selection.layers_of(options.kind)
     if layers != Selection().layers_of(options.kind):
         words += ["--layers", ",".join(sorted(layer.value for layer in layers))]
-    for directory, rank in reading.assign_rank.items():
-        words += ["--assign-rank", f"{directory}={rank}"]
-    if reading.clock.align is not None:
-        words += ["--align", reading.clock.align.value]
-    for moved, offset_ns in reading.clock.offset_ns.items():
-        words += ["--offset", f"{moved}={offset_ns}ns"]
-    for flag, name in (
-        ("--fp-start", reading.operators.fp_start),
-        ("--bp-end", reading.operators.bp_end),
-    ):
-        words += [flag, name] if name else []
+    words += spelled_flags(profile.reading)
     words += [*narrower, "--kind", options.kind.value]
     return command_line(words)
 

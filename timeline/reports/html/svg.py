@@ -1,4 +1,4 @@
-"""Turns a matplotlib figure into SVG inside a page: classes for styles, variables for colours.
+"""SVG of matplotlib figures inside a page: classes for styles, variables for colours.
 
 A page whose policy forbids styles in attributes has all of them in its one style sheet.
 """
