@@ -1,48 +1,41 @@
-"""Turns how a profile is read, drawn and written into two values that travel with the work."""
+"""Options of reading, drawing and writing: what the library takes, and what travels with the work.
+
+To add an option, add a field to one of the dataclasses, and its keyword to a TypedDict at the end.
+The parser, its help, its completion and the signatures of the library follow. A field has the name
+of its flag, with the unit where it has one.
+"""
 
 from __future__ import annotations
 
 import enum
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
 
+from timeline.declared import NO_COMPLETION, Completion, Group, InCompare, member_of, option
 from timeline.errors import UsageError
 from timeline.ranges import check_id, check_offset
 from timeline.selection import Align, Kind
+from timeline.units import parse_bytes, parse_duration_ns
+
+if TYPE_CHECKING:
+    from timeline.progress import Progress
 
 __all__ = [
     "DEFAULT_LIMIT_BYTES",
     "Args",
     "ClockOptions",
+    "CompareKeywords",
+    "ExportKeywords",
     "ExportOptions",
     "Fit",
+    "GroupBy",
+    "ReadingKeywords",
     "ReadingOptions",
     "StepOperators",
 ]
-
-
-@dataclass(frozen=True)
-class StepOperators:
-    """Names of the operators that begin forward and end backward, empty to find them."""
-
-    fp_start: str = ""
-    bp_end: str = ""
-
-
-@dataclass(frozen=True)
-class ClockOptions:
-    """How ranks come on one clock.
-
-    align: None is by collectives where they can be trusted, and as recorded elsewhere.
-    offsets_ns: by rank, what its clock is moved by, instead of any correction.
-    """
-
-    align: Align | None = None
-    offsets_ns: Mapping[int, int] = field(default_factory=dict)
-
-
-DEFAULT_LIMIT_BYTES = 20 * 1024 * 1024
 
 
 class Fit(enum.Enum):
@@ -66,22 +59,303 @@ class Args(enum.Enum):
     NONE = "none"
 
 
+GroupBy: TypeAlias = Literal["rank", "layer"]
+"""What rows of the timeline are grouped by first."""
+DEFAULT_LIMIT_BYTES = 20 * 1024 * 1024
+
+
+def _values(choices: type[enum.Enum]) -> tuple[str, ...]:
+    return tuple(choice.value for choice in choices)
+
+
+def _read_group_by(group_by: str | None) -> str | None:
+    if group_by not in (None, "rank", "layer"):
+        raise UsageError(f"group_by {group_by!r}: there are rank, layer.")
+    return group_by
+
+
+def _read_limit(limit: int | str) -> int:
+    limit_bytes = parse_bytes(limit) if isinstance(limit, str) else limit
+    if limit_bytes < 0:
+        raise UsageError(f"limit {limit}: a size is not negative; 0 is no limit.")
+    return limit_bytes
+
+
+def _read_path(path: str | os.PathLike[str] | None) -> Path | None:
+    return None if path is None else Path(path)
+
+
+def _read_offset(offset: Mapping[int, int | str] | None) -> dict[int, int]:
+    return {
+        rank: parse_duration_ns(time) if isinstance(time, str) else time
+        for rank, time in (offset or {}).items()
+    }
+
+
+def _parse_jobs(text: str) -> int:
+    if not text.isdigit() or not int(text):
+        raise ValueError(f"{text!r} is no number of processes")
+    return int(text)
+
+
+def _parse_assignments(texts: list[str]) -> dict[str, int]:
+    return dict(_parse_assignment(text) for text in texts)
+
+
+def _parse_assignment(text: str) -> tuple[str, int]:
+    directory, equals, rank = text.rpartition("=")
+    if not equals or not directory or not rank.isdigit():
+        raise UsageError(
+            f"--assign-rank {text}: there is no rank.", do="Write DIR=RANK, as in PROF_0003=3."
+        )
+    return directory, int(rank)
+
+
+def _parse_offsets(texts: list[str]) -> dict[int, int]:
+    return dict(_parse_offset(text) for text in texts)
+
+
+def _parse_offset(text: str) -> tuple[int, int]:
+    rank, equals, time = text.partition("=")
+    if not equals or not rank.isdigit():
+        raise UsageError(
+            f"--offset {text}: there is no rank.", do="Write RANK=TIME, as in 1=+120us."
+        )
+    return int(rank), parse_duration_ns(time)
+
+
+_OUTPUT_HELP = ".pftrace, .json, or either with .gz (default: {} here)"
+
+
+@dataclass(frozen=True)
+class ExportOptions:
+    """How a profile is drawn and written; what is drawn is a Selection.
+
+    group_by: None is by layer for a summary and by rank for a detail. scopes: draw those of
+    operator names as a layer. limit_bytes: size of a written file that is never exceeded; 0 is no
+    limit. csv: a file for the times of each rank and step, besides the timeline. report: a page to
+    look at that is written too. png: a picture of it.
+    """
+
+    kind: Kind = option(
+        "--kind",
+        group=Group.DRAW,
+        help="summary: steps and overlap; detail: every task too (default: summary)",
+        metavar="KIND",
+        default=Kind.SUMMARY.value,
+        choices=_values(Kind),
+        read=member_of(Kind, "kind"),
+    )
+    group_by: GroupBy | None = option(
+        "--group-by",
+        group=Group.DRAW,
+        help="rows by rank, or by layer (default: layer for summary, rank for detail)",
+        metavar="WHAT",
+        choices=("rank", "layer"),
+        read=_read_group_by,
+    )
+    merge_graphs: bool = option(
+        "--merge-graphs",
+        group=Group.DRAW,
+        help="steps of all graphs in one row, or a row for each (default: one)",
+        default=True,
+    )
+    scopes: bool = option(
+        "--scopes",
+        group=Group.DRAW,
+        help="draw the scopes of operator names as a layer",
+        default=False,
+    )
+    args: Args = option(
+        "--args",
+        group=Group.DRAW,
+        help="args on slices: default (a short set), all or none; the viewer pays for each",
+        metavar="SET",
+        default=Args.DEFAULT.value,
+        choices=_values(Args),
+        read=member_of(Args, "args"),
+    )
+    output: Path | None = option(
+        "-o",
+        "--output",
+        group=Group.OUTPUT,
+        help=_OUTPUT_HELP.format("timeline-KIND-rRANKS.pftrace"),
+        metavar="FILE",
+        parse=Path,
+        read=_read_path,
+        compare=InCompare(_OUTPUT_HELP.format("compare-KIND.pftrace")),
+    )
+    limit_bytes: int = option(
+        "--limit",
+        group=Group.OUTPUT,
+        help="largest size of the file; 0 is none (default: 20MB)",
+        metavar="SIZE",
+        default="20MB",
+        read=_read_limit,
+        completion=Completion({"20MB": "the default", "0": "no limit"}),
+    )
+    fit: Fit = option(
+        "--fit",
+        group=Group.OUTPUT,
+        help="when it is larger: coarsen gathers what is short, steps keeps the detail of the "
+        "leading steps, split writes several files, error stops (default: coarsen)",
+        metavar="HOW",
+        default=Fit.COARSEN.value,
+        choices=_values(Fit),
+        read=member_of(Fit, "fit"),
+        compare=None,
+    )
+    csv: Path | None = option(
+        "--csv",
+        group=Group.PRINT,
+        help="write the times of each rank and step too, in the columns of step_trace_time.csv; "
+        "- prints them",
+        metavar="FILE",
+        read=_read_path,
+        compare=InCompare("write all operators as a table too; - prints them", Group.OUTPUT),
+    )
+    report: Path | None = option(
+        "--report",
+        group=Group.REPORT,
+        help="write a page of what was measured too",
+        metavar="FILE.html",
+        parse=Path,
+        read=_read_path,
+        compare=InCompare("write a page of it too", Group.OUTPUT),
+    )
+    png: Path | None = option(
+        "--png",
+        group=Group.REPORT,
+        help="write a picture of what was measured too",
+        metavar="FILE.png",
+        parse=Path,
+        read=_read_path,
+        compare=None,
+    )
+    force: bool = option(
+        "--force",
+        group=Group.OUTPUT,
+        help="replace an existing file",
+        default=False,
+        compare=InCompare("replace existing files"),
+    )
+    strict: bool = option(
+        "--strict",
+        group=Group.OUTPUT,
+        help="stop, with exit code 4, when anything would be left out",
+        default=False,
+        compare=None,
+    )
+
+    @property
+    def groups_by_layer(self) -> bool:
+        """Whether rows are grouped by layer before rank."""
+        return (self.group_by or ("layer" if self.kind is Kind.SUMMARY else "rank")) == "layer"
+
+
+@dataclass(frozen=True)
+class ClockOptions:
+    """How ranks come on one clock.
+
+    align: None is by collectives where they can be trusted, and as recorded elsewhere.
+    offset_ns: by rank, what its clock is moved by, instead of any correction.
+    """
+
+    align: Align | None = option(
+        "--align",
+        group=Group.CLOCK,
+        help="what puts ranks on one clock: recorded is what profiles tell, collectives corrects "
+        "it by the ends of those that ranks share, start has all begin together, none moves "
+        "nothing (default: collectives where they can be trusted, else recorded)",
+        metavar="HOW",
+        choices=_values(Align),
+        read=lambda align: None if align is None else member_of(Align, "align")(align),
+        spell=lambda align: [align.value],
+    )
+    offset_ns: Mapping[int, int] = option(
+        "--offset",
+        group=Group.CLOCK,
+        help="move a rank from its recorded clock, as in 1=+120us; may be repeated",
+        metavar="RANK=TIME",
+        repeated=_parse_offsets,
+        read=_read_offset,
+        spell=lambda offset_ns: [f"{rank}={time_ns}ns" for rank, time_ns in offset_ns.items()],
+    )
+
+
+@dataclass(frozen=True)
+class StepOperators:
+    """Names of the operators that begin forward and end backward, empty to find them."""
+
+    fp_start: str = option(
+        "--fp-start",
+        group=Group.DRAW,
+        help="operator that begins forward, where steps are not marked "
+        "(default: $PROFILING_FP_START, else found)",
+        metavar="OPERATOR",
+        default="",
+        variables=("PROFILING_FP_START", "FP_POINT"),
+        spell=lambda operator: [operator],
+        completion=NO_COMPLETION,
+    )
+    bp_end: str = option(
+        "--bp-end",
+        group=Group.DRAW,
+        help="operator that ends backward, where steps are not marked "
+        "(default: $PROFILING_BP_END, else found)",
+        metavar="OPERATOR",
+        default="",
+        variables=("PROFILING_BP_END", "BP_POINT"),
+        spell=lambda operator: [operator],
+        completion=NO_COMPLETION,
+    )
+
+
 @dataclass(frozen=True)
 class ReadingOptions:
     """How a profile is found and read, whatever becomes of it.
 
-    assigned_ranks: rank by directory, for captures that do not tell theirs. clock: how ranks come
-    on one clock. jobs: processes that
-    read ranks; None is one a core, or none for a small profile. executor: the address of a Dask
-    scheduler to work on instead. keep_going: leave ranks out that fail.
+    assign_rank: rank by directory, for captures that do not tell theirs. clock: how ranks come on
+    one clock. operators: where steps are not marked. jobs: processes that read ranks; None is one
+    a core, or none for a small profile. executor: the address of a Dask scheduler to work on
+    instead. keep_going: leave ranks out that fail.
     """
 
-    assigned_ranks: Mapping[str, int] = field(default_factory=dict)
-    operators: StepOperators = field(default_factory=StepOperators)
+    assign_rank: Mapping[str, int] = option(
+        "--assign-rank",
+        group=Group.SELECT,
+        help="the rank of a capture that does not tell it; may be repeated",
+        metavar="DIR=RANK",
+        repeated=_parse_assignments,
+        read=lambda assigned: dict(assigned or {}),
+        spell=lambda assigned: [f"{directory}={rank}" for directory, rank in assigned.items()],
+        completion=Completion(directories=True),
+    )
     clock: ClockOptions = field(default_factory=ClockOptions)
-    jobs: int | None = None
-    executor: str = ""
-    keep_going: bool = False
+    operators: StepOperators = field(default_factory=StepOperators)
+    jobs: int | None = option(
+        "-j",
+        "--jobs",
+        group=Group.WORK,
+        help="processes that read ranks (default: one a core; 1 for a small profile)",
+        metavar="N",
+        parse=_parse_jobs,
+        completion=NO_COMPLETION,
+    )
+    executor: str = option(
+        "--executor",
+        group=Group.WORK,
+        help="read ranks on a Dask cluster that sees the same files",
+        metavar="dask://HOST:PORT",
+        default="",
+        completion=NO_COMPLETION,
+    )
+    keep_going: bool = option(
+        "--keep-going",
+        group=Group.WORK,
+        help="leave out ranks that cannot be read, and say which",
+        default=False,
+    )
 
     def __post_init__(self) -> None:
         """Check what is no matter of how it is spelled.
@@ -89,38 +363,45 @@ class ReadingOptions:
         Raises:
             UsageError: jobs is no number of processes; a rank or an offset is out of range.
         """
-        for directory, rank in self.assigned_ranks.items():
+        for directory, rank in self.assign_rank.items():
             check_id(f"the rank of {directory},", rank)
-        for rank, offset_ns in self.clock.offsets_ns.items():
+        for rank, offset_ns in self.clock.offset_ns.items():
             check_offset(f"the offset of rank {rank}", offset_ns)
         if self.jobs is not None and self.jobs < 1:
             raise UsageError(f"jobs {self.jobs}: it takes at least one process.")
 
 
-@dataclass(frozen=True)
-class ExportOptions:
-    """How a profile is drawn and written; what is drawn is a Selection.
+class ReadingKeywords(TypedDict, total=False):
+    """Keywords of `open_profile`."""
 
-    limit_bytes: size of a written file that is never exceeded; 0 is no limit.
-    by_layer: rows by layer, then rank; None is by layer for a summary and by rank for a detail.
-    csv: a file for the times of each rank and step, besides the timeline. report: a page to look
-    at that is written too. still: a picture of it.
-    """
+    assign_rank: Mapping[str, int] | None
+    align: Align | Literal["recorded", "collectives", "start", "none"] | None
+    offset: Mapping[int, int | str] | None
+    fp_start: str
+    bp_end: str
+    jobs: int | None
+    executor: str
+    keep_going: bool
+    progress: Progress | None
 
-    kind: Kind = Kind.SUMMARY
-    output: Path | None = None
-    limit_bytes: int = DEFAULT_LIMIT_BYTES
-    fit: Fit = Fit.COARSEN
-    args: Args = Args.DEFAULT
-    by_layer: bool | None = None
-    merge_graphs: bool = True
-    force: bool = False
-    strict: bool = False
-    csv: Path | None = None
-    report: Path | None = None
-    still: Path | None = None
 
-    @property
-    def groups_by_layer(self) -> bool:
-        """Whether rows are grouped by layer before rank."""
-        return self.kind is Kind.SUMMARY if self.by_layer is None else self.by_layer
+class CompareKeywords(ReadingKeywords, total=False):
+    """Keywords of `compare`, besides the selection."""
+
+    kind: Kind | Literal["summary", "detail"]
+    group_by: Literal["rank", "layer"] | None
+    merge_graphs: bool
+    scopes: bool
+    args: Args | Literal["default", "all", "none"]
+    limit: int | str
+    csv: str | os.PathLike[str] | None
+    report: str | os.PathLike[str] | None
+    force: bool
+
+
+class ExportKeywords(CompareKeywords, total=False):
+    """Keywords of `export`, besides the selection."""
+
+    fit: Fit | Literal["coarsen", "steps", "split", "error"]
+    png: str | os.PathLike[str] | None
+    strict: bool

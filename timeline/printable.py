@@ -1,4 +1,4 @@
-"""Turns text of any origin into text that a terminal shows and never obeys."""
+"""Text of any origin, escaped so that a terminal shows it and never obeys it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns a path into a profile that is open: its ranks at once, its figures when asked for."""
+"""Profiles that are open: their ranks at once, their figures when they are asked for."""
 
 from __future__ import annotations
 
@@ -6,27 +6,29 @@ import functools
 import os
 import warnings
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from timeline.declared import fill, with_keywords
 from timeline.errors import TimelineWarning, UsageError
 from timeline.figures.table import Table, paragraph_html
-from timeline.options import ClockOptions, ReadingOptions, StepOperators
+from timeline.options import ReadingKeywords, ReadingOptions
 from timeline.progress import Progress, Silent
 from timeline.records.tables import Omission
-from timeline.selection import Align, Selection, choice_of
+from timeline.selection import Selection
 from timeline.sources.finding.discovery import EXPORT, Discovered, Finding
 from timeline.sources.finding.packed import open_found
 from timeline.sources.source import Source
-from timeline.units import parse_duration_ns
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from timeline.figures.figures import Figures
 
 __all__ = ["Profile", "open_profile", "profile_at"]
@@ -135,7 +137,7 @@ class Profile:
         table = self._measured(selection, by_name=by == "name").figures.operators
         if by == "name":
             return table
-        return Table({name: own for name, own in table.columns.items() if name != "name"})
+        return Table({name: column for name, column in table.columns.items() if name != "name"})
 
     def collectives(self, selection: Selection | None = None) -> Table:
         """The longest communication ops of each rank, longest first.
@@ -196,18 +198,9 @@ class Profile:
         return self.captures._repr_html_() + paragraph_html(*self.notes)
 
 
+@with_keywords(ReadingKeywords, ReadingOptions)
 def open_profile(
-    path: str | os.PathLike[str] = ".",
-    *,
-    assign_rank: Mapping[str, int] | None = None,
-    align: Align | Literal["recorded", "collectives", "start", "none"] | None = None,
-    offset: Mapping[int, int | str] | None = None,
-    fp_start: str = "",
-    bp_end: str = "",
-    jobs: int | None = None,
-    executor: str = "",
-    keep_going: bool = False,
-    progress: Progress | None = None,
+    path: str | os.PathLike[str] = ".", **keywords: Unpack[ReadingKeywords]
 ) -> Profile:
     """Find the profile of every rank at, below or around a path; records are not read yet.
 
@@ -228,68 +221,27 @@ def open_profile(
     Raises:
         TimelineError: there is none, or a rank is not known.
     """
-    reading = _reading_of(
-        assign_rank=assign_rank,
-        align=align,
-        offset=offset,
-        fp_start=fp_start,
-        bp_end=bp_end,
-        jobs=jobs,
-        executor=executor,
-        keep_going=keep_going,
-    )
-    return _opened(path, reading, progress or Silent(), EXPORT)
-
-
-def _reading_of(
-    *,
-    assign_rank: Mapping[str, int] | None = None,
-    align: Align | Literal["recorded", "collectives", "start", "none"] | None = None,
-    offset: Mapping[int, int | str] | None = None,
-    fp_start: str = "",
-    bp_end: str = "",
-    jobs: int | None = None,
-    executor: str = "",
-    keep_going: bool = False,
-) -> ReadingOptions:
-    """How a profile is read, from the keywords of `open_profile`."""
-    return ReadingOptions(
-        assigned_ranks=dict(assign_rank or {}),
-        operators=StepOperators(fp_start, bp_end),
-        clock=ClockOptions(
-            None if align is None else choice_of(Align, align, "align"),
-            {rank: _duration_ns(own) for rank, own in (offset or {}).items()},
-        ),
-        jobs=jobs,
-        executor=executor,
-        keep_going=keep_going,
-    )
+    return profile_at(path, keywords, EXPORT)
 
 
 def profile_at(
-    path: str | os.PathLike[str], opening: Mapping[str, Any], finding: Finding
+    path: str | os.PathLike[str], keywords: ReadingKeywords, finding: Finding
 ) -> Profile:
     """The profile at a path, of which more is asked than of one that is exported alone.
 
-    opening: keywords of `open_profile`.
+    keywords: those of `open_profile`; others may be among them. finding: what is asked.
 
     Raises:
         TimelineError: there is none, or ranks are not clear and not only listed.
     """
-    how = dict(opening)
-    progress = how.pop("progress", None)
-    return _opened(path, _reading_of(**how), progress or Silent(), finding)
-
-
-def _opened(
-    path: str | os.PathLike[str], reading: ReadingOptions, progress: Progress, finding: Finding
-) -> Profile:
+    reading = fill(ReadingOptions, keywords)
+    progress = keywords.get("progress") or Silent()
     path = Path(path)
     progress.report("Looking for profiles", 0, 0)
     with ExitStack() as stack:
         place = open_found(
             path,
-            reading.assigned_ranks,
+            reading.assign_rank,
             progress.report,
             finding=replace(finding, keep_going=reading.keep_going),
             executor=reading.executor,
@@ -299,10 +251,6 @@ def _opened(
         finally:
             progress.finish()
         return Profile(path, found, reading, progress, stack.pop_all())
-
-
-def _duration_ns(duration: int | str) -> int:
-    return parse_duration_ns(duration) if isinstance(duration, str) else duration
 
 
 def _measured(
@@ -321,8 +269,12 @@ def _measured(
         known = read_facts(path, sources, reading, progress, selection, by_name=by_name)
     finally:
         progress.finish()
-    omissions = [own for facts in known.facts for own in facts.omissions]
-    lost = [f"rank {own.rank}: {own.reason} ({own.rows} records)" for own in omissions if own.loss]
+    omissions = [omission for facts in known.facts for omission in facts.omissions]
+    lost = [
+        f"rank {omission.rank}: {omission.reason} ({omission.rows} records)"
+        for omission in omissions
+        if omission.loss
+    ]
     for said in (*known.left_out, *known.warnings, *lost):
         warnings.warn(said, TimelineWarning, stacklevel=_CALLER)
     return _Measured(Figures.of(known.facts, known.waiting), _table_of(omissions))
@@ -331,11 +283,11 @@ def _measured(
 def _table_of(omissions: Sequence[Omission]) -> Table:
     return Table(
         {
-            "rank": np.array([own.rank for own in omissions], np.int64),
-            "code": _texts([own.code.value for own in omissions]),
-            "reason": _texts([own.reason for own in omissions]),
-            "rows": np.array([own.rows for own in omissions], np.int64),
-            "loss": np.array([own.loss for own in omissions], np.int64),
+            "rank": np.array([omission.rank for omission in omissions], np.int64),
+            "code": _texts([omission.code.value for omission in omissions]),
+            "reason": _texts([omission.reason for omission in omissions]),
+            "rows": np.array([omission.rows for omission in omissions], np.int64),
+            "loss": np.array([omission.loss for omission in omissions], np.int64),
         }
     )
 

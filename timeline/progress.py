@@ -1,4 +1,4 @@
-"""Turns the stages of an export into one line on a terminal that updates in place."""
+"""Progress: who is told how far work is, and the line on a terminal that shows it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ERASE = "\r\x1b[K"
 
 
 class Progress(Protocol):
-    """Told what is being done, and how far it is; any thread may tell."""
+    """Receives what is being done and how far it is, from any thread."""
 
     def report(self, stage: str, done: int, total: int) -> None:
         """`done` of `total` bytes of a stage are finished; a total of 0 is not known."""
@@ -37,10 +37,10 @@ class Silent:
     """Shows nothing."""
 
     def report(self, stage: str, done: int, total: int) -> None:
-        """See `Progress`."""
+        """Show nothing of a stage."""
 
     def finish(self) -> None:
-        """See `Progress`."""
+        """Show nothing of the end."""
 
 
 class RanksRead:
@@ -83,7 +83,7 @@ class TerminalLine:
         self._thread: threading.Thread | None = None
 
     def report(self, stage: str, done: int, total: int) -> None:
-        """See `Progress`."""
+        """Show how far a stage is: `done` of `total` bytes; a total of 0 is not known."""
         self._state = (stage, done, total)
         with self._lock:
             if self._thread is None:
@@ -93,7 +93,7 @@ class TerminalLine:
                 self._thread.start()
 
     def finish(self) -> None:
-        """See `Progress`."""
+        """Erase the line; the next report draws a new one."""
         with self._lock:
             self._finished.set()
             if self._thread is not None:

@@ -1,4 +1,4 @@
-"""Turns what the user asks for into one value: which ranks, graphs, steps, window and layers."""
+"""What the user selects of a profile: ranks, graphs, steps, a window of time, and layers."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import operator
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TypeAlias, TypeVar
+from functools import partial
+from typing import TypeAlias
 
+from timeline.declared import NO_COMPLETION, Completion, Group, option, options_in
 from timeline.errors import SelectionError, UsageError, did_you_mean
 from timeline.layers import LAYERS, Layer, LayerName
 from timeline.ranges import FURTHEST_NS, check_id
@@ -23,7 +25,6 @@ __all__ = [
     "Selection",
     "Window",
     "WindowEdge",
-    "choice_of",
 ]
 
 
@@ -47,24 +48,8 @@ class Align(enum.Enum):
     """Nothing: every rank is drawn at its own times."""
 
 
-_Choice = TypeVar("_Choice", bound=enum.Enum)
-
-
-def choice_of(choices: type[_Choice], value: _Choice | str, name: str) -> _Choice:
-    """A member of an enum, or the one of that value.
-
-    Raises:
-        UsageError: there is none.
-    """
-    try:
-        return choices(value)
-    except ValueError:
-        known = ", ".join(str(choice.value) for choice in choices)
-        raise UsageError(f"{name}: there is no {value!r}.", do=f"Use one of {known}.") from None
-
-
-SUMMARY_LAYERS = frozenset(own.option for own in LAYERS if own.option and own.in_summary)
-DETAIL_LAYERS = frozenset(Layer) - {own.option for own in LAYERS if not own.in_detail}
+SUMMARY_LAYERS = frozenset(spec.option for spec in LAYERS if spec.option and spec.in_summary)
+DETAIL_LAYERS = frozenset(Layer) - {spec.option for spec in LAYERS if not spec.in_detail}
 
 
 @dataclass(frozen=True)
@@ -116,59 +101,7 @@ Ids: TypeAlias = Iterable[int] | int | str | None
 """Ids as people give them: numbers, text such as "0,2-5", None or "all" for all."""
 
 
-@dataclass(frozen=True, init=False)
-class Selection:
-    """Which part of a profile is meant; None means all, and for layers those of the kind.
-
-    It is made of what is at hand, as in `Selection(ranks=[0, 1], steps=range(10, 20))` or
-    `Selection(graphs="1,3-5", window="30%:60%")`, and holds frozen sets.
-    """
-
-    ranks: frozenset[int] | None
-    graphs: frozenset[int] | None
-    steps: frozenset[int] | None
-    window: Window | None
-    layers: frozenset[Layer] | None
-
-    def __init__(
-        self,
-        *,
-        ranks: Ids = None,
-        graphs: Ids = None,
-        steps: Ids = None,
-        window: Window | str | None = None,
-        layers: Iterable[Layer | LayerName] | str | None = None,
-    ) -> None:
-        """Choose a part.
-
-        Args:
-            ranks, graphs, steps: one id, several, or text such as "0,2-5" whose ranges include
-                both ends.
-            window: part of the time as START:END, counted from the first device record: ns, units
-                or percent, as in "1.2s:1.5s" or "30%:60%"; START is in, END is not.
-            layers: what is drawn, as members, names, or text such as "steps,overlap".
-
-        Raises:
-            UsageError: a value has no meaning.
-        """
-        chosen = {
-            "ranks": _ids("ranks", ranks),
-            "graphs": _ids("graphs", graphs),
-            "steps": _ids("steps", steps),
-            "window": _parse_window(window) if isinstance(window, str) else window,
-            "layers": _layers(layers),
-        }
-        for name, value in chosen.items():
-            object.__setattr__(self, name, value)
-
-    def layers_of(self, kind: Kind) -> frozenset[Layer]:
-        """The layers that are drawn: those asked for, else those of the kind."""
-        if self.layers is not None:
-            return self.layers
-        return SUMMARY_LAYERS if kind is Kind.SUMMARY else DETAIL_LAYERS
-
-
-def _ids(name: str, ids: Ids) -> frozenset[int] | None:
+def _read_ids(name: str, ids: Ids) -> frozenset[int] | None:
     if ids is None:
         return None
     if isinstance(ids, str):
@@ -179,24 +112,26 @@ def _ids(name: str, ids: Ids) -> frozenset[int] | None:
     try:
         each = ids if isinstance(ids, Iterable) else (ids,)
         # Numbers of NumPy become those of Python, which can be spelled and sorted.
-        found = frozenset(operator.index(own) for own in each)
+        found = frozenset(operator.index(one) for one in each)
     except TypeError as error:
         raise UsageError(f"{name} {ids!r}: an id is a whole number ({error}).") from None
     return _within_range(name, found)
 
 
 def _within_range(name: str, ids: frozenset[int]) -> frozenset[int]:
-    for own in (min(ids), max(ids)) if ids else ():
-        check_id(name, own)
+    for one in (min(ids), max(ids)) if ids else ():
+        check_id(name, one)
     return ids
 
 
-def _parse_window(text: str) -> Window:
+def _read_window(window: Window | str | None) -> Window | None:
     """Read "A:B", each edge empty, a time with a unit, or a percentage."""
-    start_text, colon, end_text = text.partition(":")
+    if not isinstance(window, str):
+        return window
+    start_text, colon, end_text = window.partition(":")
     if not colon:
         raise UsageError(
-            f"window {text}: there is no colon.",
+            f"window {window}: there is no colon.",
             do="Write START:END, as in 1.2s:1.5s or 30%:60%.",
         )
     start = _parse_edge(start_text, WindowEdge(after_first_ns=0))
@@ -224,7 +159,7 @@ def _parse_edge(text: str, default: WindowEdge) -> WindowEdge:
     return WindowEdge(after_first_ns=parse_duration_ns(text))
 
 
-def _layers(layers: Iterable[Layer | str] | str | None) -> frozenset[Layer] | None:
+def _read_layers(layers: Iterable[Layer | str] | str | None) -> frozenset[Layer] | None:
     """The layers of a list of names; "all" is None, which leaves the choice to the kind."""
     if layers is None:
         return None
@@ -234,8 +169,8 @@ def _layers(layers: Iterable[Layer | str] | str | None) -> frozenset[Layer] | No
         layers = layers.split(",")
     known = {layer.value: layer for layer in Layer}
     found = set()
-    for own in layers:
-        name = own.value if isinstance(own, Layer) else str(own).strip().lower()
+    for one in layers:
+        name = one.value if isinstance(one, Layer) else str(one).strip().lower()
         if name not in known:
             raise UsageError(
                 f"layers: there is no layer {name!r}{did_you_mean(name, known)}",
@@ -243,3 +178,99 @@ def _layers(layers: Iterable[Layer | str] | str | None) -> frozenset[Layer] | No
             )
         found.add(known[name])
     return frozenset(found)
+
+
+_ALL = Completion({"all": "all"})
+_LAYERS = tuple(layer.value for layer in Layer)
+
+
+@dataclass(frozen=True, init=False)
+class Selection:
+    """Which part of a profile is meant; None means all, and for layers those of the kind.
+
+    It is made of what is at hand, as in `Selection(ranks=[0, 1], steps=range(10, 20))` or
+    `Selection(graphs="1,3-5", window="30%:60%")`, and holds frozen sets.
+    """
+
+    ranks: frozenset[int] | None = option(
+        "--ranks",
+        group=Group.SELECT,
+        help="ranks (default: all)",
+        metavar="IDS",
+        default="all",
+        read=partial(_read_ids, "ranks"),
+        completion=_ALL,
+    )
+    graphs: frozenset[int] | None = option(
+        "--graphs",
+        group=Group.SELECT,
+        help="graph (model) ids (default: all)",
+        metavar="IDS",
+        default="all",
+        read=partial(_read_ids, "graphs"),
+        completion=_ALL,
+    )
+    steps: frozenset[int] | None = option(
+        "--steps",
+        group=Group.SELECT,
+        help="steps or iterations (default: all)",
+        metavar="IDS",
+        default="all",
+        read=partial(_read_ids, "steps"),
+        completion=_ALL,
+    )
+    window: Window | None = option(
+        "--window",
+        group=Group.SELECT,
+        help="part of the time, counted from the first device record: ns, units or "
+        "percent, as in 1.2s:1.5s or 30%%:60%%; START is in, END is not",
+        metavar="START:END",
+        read=_read_window,
+        completion=NO_COMPLETION,
+    )
+    layers: frozenset[Layer] | None = option(
+        "--layers",
+        group=Group.SELECT,
+        help=f"layers to draw: {', '.join(_LAYERS)} (default: those of the kind)",
+        metavar="NAMES",
+        default="all",
+        read=_read_layers,
+        completion=Completion(dict.fromkeys(_LAYERS, ""), separated=True),
+    )
+
+    def __init__(
+        self,
+        *,
+        ranks: Ids = None,
+        graphs: Ids = None,
+        steps: Ids = None,
+        window: Window | str | None = None,
+        layers: Iterable[Layer | LayerName] | str | None = None,
+    ) -> None:
+        """Choose a part.
+
+        Args:
+            ranks, graphs, steps: one id, several, or text such as "0,2-5" whose ranges include
+                both ends.
+            window: part of the time as START:END, counted from the first device record: ns, units
+                or percent, as in "1.2s:1.5s" or "30%:60%"; START is in, END is not.
+            layers: what is drawn, as members, names, or text such as "steps,overlap".
+
+        Raises:
+            UsageError: a value has no meaning.
+        """
+        given = {
+            "ranks": ranks,
+            "graphs": graphs,
+            "steps": steps,
+            "window": window,
+            "layers": layers,
+        }
+        for one in options_in(Selection):
+            object.__setattr__(self, one.keyword, one.read(given[one.keyword]))
+
+    def layers_of(self, kind: Kind) -> frozenset[Layer]:
+        """The layers that are drawn: those asked for, else those of the kind."""
+        if self.layers is not None:
+            return self.layers
+        return SUMMARY_LAYERS if kind is Kind.SUMMARY else DETAIL_LAYERS

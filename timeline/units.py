@@ -1,4 +1,4 @@
-"""Turns what people type and read ("20MB", "1.5ms", "0,2-5") into integers, and back."""
+"""Sizes, durations and ids as people type and read them ("20MB", "1.5ms", "0,2-5")."""
 
 from __future__ import annotations
 

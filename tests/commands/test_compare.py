@@ -25,8 +25,8 @@ from timeline.cli.main import main
 from timeline.cli.parser import build_compare_parser
 from timeline.figures.comparison import WHOLE, Comparison
 from timeline.figures.table import Table
-from timeline.reports.html import comparison_page
-from timeline.reports.terminal import Page
+from timeline.reports.html import render_comparison_page
+from timeline.reports.terminal import Display
 from timeline.reports.terminal_comparison import comparison_text
 from timeline.units import spell_duration
 
@@ -180,7 +180,7 @@ def test_a_run_without_device_records_is_told() -> None:
         comparison = Comparison.of(*sides)
         assert f"{run_name}: holds no device records of the selection." in comparison.warnings
         assert list(comparison.sentences()) == []
-        assert "nothing to compare" in comparison_text(comparison, Page(80, "utf-8", False))
+        assert "nothing to compare" in comparison_text(comparison, Display(80, "utf-8", False))
 
 
 # -- the timeline ----------------------------------------------------------------------------------
@@ -283,7 +283,7 @@ def test_the_page_says_what_the_comparison_says(
         shelf.get("torch-text").path, slowed("torch-text"), "t.pftrace", report="t.html"
     )
     content = (here / "t.html").read_bytes()
-    assert content == comparison_page(report)
+    assert content == render_comparison_page(report)
     page = read(content)
     comparison = report.comparison
     for name, table in (
@@ -323,7 +323,7 @@ def _report(ranks: int, steps: int, **more: Any) -> timeline.ComparisonReport:
 
 def test_the_page_obeys_nothing_of_a_profile() -> None:
     """Names are text, whatever they hold; nothing is styled or run by attributes."""
-    content = comparison_page(_report(3, 4, word=HOSTILE))
+    content = render_comparison_page(_report(3, 4, word=HOSTILE))
     text = content.decode()
     assert "<img" not in text
     assert "\x1b" not in text
@@ -335,7 +335,7 @@ def test_the_page_obeys_nothing_of_a_profile() -> None:
 
 def test_the_page_stays_small() -> None:
     """However many ranks, steps and operators are compared."""
-    content = comparison_page(_report(60, 500, names=900))
+    content = render_comparison_page(_report(60, 500, names=900))
     assert len(content) < MOST_BYTES
     assert len(read(content).tables["operators"]) <= 121
 
@@ -443,7 +443,7 @@ def test_a_profile_may_be_called_compare(
 def test_text_fits_the_terminal(width: int, word: str) -> None:
     """And obeys nothing of a profile."""
     comparison = _report(20, 30, word=word).comparison
-    text = comparison_text(comparison, Page(width, "ascii" if word else "utf-8", False))
+    text = comparison_text(comparison, Display(width, "ascii" if word else "utf-8", False))
     tables = text.split("\n\n", 1)[1].splitlines()
     assert max(map(len, tables)) <= width
     assert "\x1b" not in text

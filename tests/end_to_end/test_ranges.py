@@ -89,7 +89,7 @@ def test_options_of_the_library_are_checked_alike() -> None:
     with pytest.raises(UsageError, match="no id is negative"):
         Selection(graphs=-1)
     with pytest.raises(UsageError, match="no id is negative"):
-        ReadingOptions(assigned_ranks={"PROF": -1})
+        ReadingOptions(assign_rank={"PROF": -1})
     assert Selection(ranks=LARGEST_ID).ranks == frozenset({LARGEST_ID})
 
 

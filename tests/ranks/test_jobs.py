@@ -847,7 +847,10 @@ def never_again(_leading: Leading) -> Sequence[DrawnRank]:
 def fitted(joined: JoinedShares, limit_bytes: int, target: Path, *, by_layer: bool) -> Written:
     """Write shares to a file within a limit; 0 is none."""
     options = ExportOptions(
-        kind=Kind.DETAIL, output=target, limit_bytes=limit_bytes, by_layer=by_layer
+        kind=Kind.DETAIL,
+        output=target,
+        limit_bytes=limit_bytes,
+        group_by="layer" if by_layer else "rank",
     )
     written = fit(
         joined.shares,

@@ -24,8 +24,8 @@ from timeline.figures.short_names import shortened
 from timeline.figures.verdict import total_by_type
 from timeline.records.tables import Omission, OmissionCode
 from timeline.reports.export_report import ExportReport
-from timeline.reports.html import page, still
-from timeline.reports.html.cells import LONG, NOTHING, sizes
+from timeline.reports.html import render_export_page, render_png
+from timeline.reports.html.cells import LONG, NOTHING, size_column
 from timeline.reports.html.grid import with_parts
 from timeline.reports.html.palette import DARK, LIGHT, PARTS
 from timeline.units import spell_bytes
@@ -48,7 +48,7 @@ def report(shelf: ProfileShelf, tmp_path_factory: pytest.TempPathFactory) -> Exp
 
 @pytest.fixture(scope="module")
 def content(report: ExportReport) -> bytes:
-    return page(report)
+    return render_export_page(report)
 
 
 # -- content ---------------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ def test_the_script_draws_from_the_figures(report: ExportReport, content: bytes)
 def test_who_waits_is_told(shelf: ProfileShelf, here: Path) -> None:
     """For each rank, each group and each link, with the numbers of the report."""
     report = export(shelf.get("torch-text", ranks=3).path, "a.pftrace", kind="detail")
-    parsed = read(page(report))
+    parsed = read(render_export_page(report))
     waiting, links = report.figures.waiting, report.figures.links
     ranks = list(map(int, parsed.column("stragglers", "Rank")))
     caused = list(map(int, parsed.column("stragglers", "Others waited for it")))
@@ -164,10 +164,10 @@ def test_who_waits_is_told(shelf: ProfileShelf, here: Path) -> None:
 
 def test_sizes_that_nothing_tells_are_no_sizes() -> None:
     """Where some rows tell theirs; a column without any is not there."""
-    column = sizes("Size", np.ma.masked_array([2_500_000, 0], [False, True]))
+    column = size_column("Size", np.ma.masked_array([2_500_000, 0], [False, True]))
     assert column is not None
     assert [cell.text for cell in column.cells] == ["2.5", NOTHING]
-    assert sizes("Size", np.ma.masked_array([1, 2], True)) is None
+    assert size_column("Size", np.ma.masked_array([1, 2], True)) is None
 
 
 def test_what_is_left_out_is_said(report: ExportReport) -> None:
@@ -175,7 +175,9 @@ def test_what_is_left_out_is_said(report: ExportReport) -> None:
     omissions = tuple(
         Omission("lost & found", rank + 2, rank, code=OmissionCode.NOT_DRAWN) for rank in (0, 1)
     )
-    text = page(replace(report, omissions=omissions, warnings=("mind the gap",))).decode()
+    text = render_export_page(
+        replace(report, omissions=omissions, warnings=("mind the gap",))
+    ).decode()
     for said in ("5 records: lost &amp; found", "mind the gap", "1 warning; records were left out"):
         assert said in text
     assert spell_bytes(report.outputs[0].size_bytes) in text
@@ -183,15 +185,15 @@ def test_what_is_left_out_is_said(report: ExportReport) -> None:
 
 def test_a_rank_without_steps_has_a_page() -> None:
     """Sections that have nothing to show are not there."""
-    shown = read(page(made_report(1, 0, names=3)))
+    shown = read(render_export_page(made_report(1, 0, names=3)))
     assert "steps" not in shown.tables
     assert "ranks" in shown.tables
 
 
 def test_a_report_of_nothing_has_a_page_and_a_picture() -> None:
     nothing = made_report(0, 0)
-    assert b"holds no device work" in page(nothing)
-    assert still(nothing).startswith(b"\x89PNG")
+    assert b"holds no device work" in render_export_page(nothing)
+    assert render_png(nothing).startswith(b"\x89PNG")
 
 
 # -- size ------------------------------------------------------------------------------------------
@@ -201,7 +203,7 @@ def test_a_report_of_nothing_has_a_page_and_a_picture() -> None:
 def test_the_page_stays_small(ranks: int, steps: int) -> None:
     """A few hundred kB, with the slowest of everything in it."""
     report = made_report(ranks, steps, names=100)
-    content = page(report)
+    content = render_export_page(report)
     assert len(content) < MOST_BYTES
     shown = read(content)
     slowest = str(report.verdict.ranks["span_ns"].max())
@@ -252,7 +254,7 @@ def opened(ui: PerfettoUi, tmp_path: Path) -> Iterator[Open]:
 @pytest.mark.browser
 def test_names_are_never_obeyed(opened: Open) -> None:
     """Names that end scripts, and try markup, are shown as they are, controls escaped."""
-    shown = opened(page(made_report(2, 3, word=HOSTILE)))
+    shown = opened(render_export_page(made_report(2, 3, word=HOSTILE)))
     assert shown.title() != "owned"
     assert shown.locator("img, main b").count() == 0
     cell = shown.locator("#operators-by-type tbody tr td").first
@@ -298,7 +300,7 @@ def test_paper_shows_everything_unfolded(opened: Open, content: bytes) -> None:
 @pytest.mark.browser
 def test_tables_sort_and_search_by_keyboard(opened: Open) -> None:
     """A heading sorts falling, then rising; a search leaves the rows that hold all words."""
-    shown = opened(page(made_report(1, 1)))
+    shown = opened(render_export_page(made_report(1, 1)))
     head = shown.locator("#operators-by-type th", has_text="Max").get_by_role("button")
     cells = """() => [...document.querySelectorAll('#operators-by-type td:nth-child(7)')]
       .map((cell) => Number(cell.dataset.v ?? cell.textContent))"""
@@ -320,7 +322,7 @@ def test_tables_sort_and_search_by_keyboard(opened: Open) -> None:
 @pytest.mark.parametrize("columns", [7, 90])
 def test_the_script_draws_what_matplotlib_draws(opened: Open, columns: int) -> None:
     """Another rank and back: the paths are those of the page, to a tenth of a pixel."""
-    shown = opened(page(made_report(3, columns, names=3)))
+    shown = opened(render_export_page(made_report(3, columns, names=3)))
     outline = """() => [...document.querySelectorAll('[id*=part-] path, [id*=phase-] path')].map(
       (own) => { const box = own.getBBox(); return [own.parentNode.id, box.x, box.y, box.width,
         box.height, own.getTotalLength()]; })"""
@@ -383,11 +385,11 @@ def test_colours_of_roles_differ() -> None:
 
 def test_the_picture_shows_what_there_is(report: ExportReport) -> None:
     """It is a PNG of 1680 pixels, the same whenever it is drawn, and names need no typeface."""
-    drawn = still(report)
+    drawn = render_png(report)
     assert drawn[:8] == b"\x89PNG\r\n\x1a\n"
     assert struct.unpack(">I", drawn[16:20]) == (1680,)
-    assert still(report) == drawn
-    assert still(made_report(50, 3, word=f"{HOSTILE}算子")).startswith(b"\x89PNG")
+    assert render_png(report) == drawn
+    assert render_png(made_report(50, 3, word=f"{HOSTILE}算子")).startswith(b"\x89PNG")
 
 
 # -- on the command line ---------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from timeline.figures.short_names import operator_label, shortened, two_lines
-from timeline.reports.terminal import Page, named_grid
+from timeline.reports.terminal import Display, named_grid
 
 ADD = (
     "void at::native::vectorized_elementwise_kernel<4, at::native::BinaryFunctor<float, float, "
@@ -76,7 +76,7 @@ def test_names_are_two_lines_at_most(name: str, width: int) -> None:
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
 def test_a_table_of_kernels_has_rows_of_two_lines(width: int, encoding: str) -> None:
     """In whatever width and encoding; no two read the same, and none is wider than the page."""
-    page = Page(width, encoding, terminal=False)
+    page = Display(width, encoding, terminal=False)
     cells = [("kernel", f"{at} ms") for at in range(len(KERNELS))]
     grid = named_grid(page, width, ["operator", "core"], ["time"], KERNELS, cells)
     console = Console(file=io.StringIO(), width=width)

@@ -19,7 +19,7 @@ from timeline.figures.figures import PARTS
 from timeline.figures.table import Table
 from timeline.figures.verdict import Verdict
 from timeline.reports.export_report import ExportReport
-from timeline.reports.terminal import MOST_STEPS, PIPE_WIDTH, SLOWEST_RANKS, Page, verdict_text
+from timeline.reports.terminal import MOST_STEPS, PIPE_WIDTH, SLOWEST_RANKS, Display, verdict_text
 from timeline.units import spell_share, spell_short
 
 WIDTHS = (60, 80, 120)
@@ -33,7 +33,7 @@ def report(shelf: ProfileShelf, tmp_path: Path) -> ExportReport:
     return export(shelf.get("torch-db").path, tmp_path / "o.pftrace")
 
 
-def said(report: ExportReport, page: Page, *, verbose: bool = False) -> str:
+def said(report: ExportReport, page: Display, *, verbose: bool = False) -> str:
     return verdict_text(report.verdict, report.figures, page, verbose=verbose)
 
 
@@ -54,7 +54,7 @@ def test_every_number_is_there(
     report: ExportReport, width: int, encoding: str, terminal: bool
 ) -> None:
     """No line is longer than a terminal, and no time or share is cut for that."""
-    page = Page(width if terminal else PIPE_WIDTH, encoding, terminal)
+    page = Display(width if terminal else PIPE_WIDTH, encoding, terminal)
     text = plain(said(report, page, verbose=True))
     assert text.encode(encoding)
     if terminal:
@@ -80,7 +80,7 @@ def test_a_pipe_has_a_shape_of_its_own(
         monkeypatch.setenv("COLUMNS", columns)
         monkeypatch.setenv("FORCE_COLOR", "1")
         with Path(os.devnull).open("w", encoding="utf-8") as pipe:
-            page = Page.of(pipe)
+            page = Display.of(pipe)
             texts.add(said(report, replace(page, terminal=False)))
     (text,) = texts
     assert "\x1b" not in text
@@ -92,7 +92,7 @@ def test_a_pipe_has_a_shape_of_its_own(
 
 def test_the_bar_has_the_parts(report: ExportReport) -> None:
     """A bar is as long as its column, and each part as long as its share."""
-    text = plain(said(report, Page(120, "utf-8", True)))
+    text = plain(said(report, Display(120, "utf-8", True)))
     bars = re.findall("█+▒*░*·*", text)
     assert len(bars) == 1 + 2  # the mark of the title, and a bar for each rank
     for bar, row in zip(bars[1:], report.verdict.ranks.to_dicts(), strict=True):
@@ -103,7 +103,7 @@ def test_the_bar_has_the_parts(report: ExportReport) -> None:
 @pytest.mark.parametrize("ranks", [9, 1000])
 def test_many_ranks_are_few_lines(report: ExportReport, ranks: int) -> None:
     """The slowest, the fastest and the mean, however many there are, and where all of them are."""
-    text = plain(said(many(report, ranks), Page(100, "utf-8", True)))
+    text = plain(said(many(report, ranks), Display(100, "utf-8", True)))
     lines = [line.split() for line in text.splitlines()]
     head = next(at for at, words in enumerate(lines) if words[:1] == ["rank"])
     shown = [words[0] for words in lines[head + 1 : head + SLOWEST_RANKS + 4]]
@@ -123,7 +123,7 @@ def test_many_steps_are_few_lines(report: ExportReport) -> None:
     columns["graph"] = np.ma.masked_array(columns["step"], True)
     figures = replace(report.figures, steps=Table(columns))
     own = replace(report, figures=figures, verdict=Verdict.of(figures))
-    text = plain(said(own, Page(120, "utf-8", True), verbose=True))
+    text = plain(said(own, Display(120, "utf-8", True), verbose=True))
     steps = [int(found) for found in re.findall(r"^ *(\d+) +\d+ +5\.\d\d us", text, re.MULTILINE)]
     assert steps == list(range(500 - MOST_STEPS, 500))
     assert "--csv FILE" in text
@@ -138,7 +138,7 @@ def test_names_are_shown_and_not_obeyed(report: ExportReport) -> None:
     figures = replace(report.figures, operators=Table({**operators.columns, "type": names}))
     own = replace(report, figures=figures, verdict=Verdict.of(figures))
     for encoding in ("utf-8", "ascii"):
-        text = said(own, Page(200, encoding, False))
+        text = said(own, Display(200, encoding, False))
         assert "[bold red]Mat[/] \\x1b[2J\\u202e :smile:" in text
 
 
@@ -149,9 +149,9 @@ def test_wide_characters_keep_columns_aligned(report: ExportReport) -> None:
     names[np.flatnonzero(operators["communication"] == 0)[:2]] = "矩阵乘"
     figures = replace(report.figures, operators=Table({**operators.columns, "type": names}))
     own = replace(report, figures=figures, verdict=Verdict.of(figures))
-    text = plain(said(own, Page(120, "ascii", True)))
+    text = plain(said(own, Display(120, "ascii", True)))
     assert "\\u77e9\\u9635\\u4e58" in text
-    assert "矩阵乘" in plain(said(own, Page(120, "utf-8", True)))
+    assert "矩阵乘" in plain(said(own, Display(120, "utf-8", True)))
 
 
 def test_a_profile_without_steps(

@@ -81,7 +81,7 @@ def join_clocks(ranks: Sequence[RankClock], options: ClockOptions | None = None)
         SelectionError: an offset is given for a rank that is not there.
     """
     options = options or ClockOptions()
-    absent = set(options.offsets_ns) - {rank.rank for rank in ranks}
+    absent = set(options.offset_ns) - {rank.rank for rank in ranks}
     if absent:
         raise SelectionError(
             f"--offset: rank {spell_ids(absent)} is not selected.",
@@ -95,7 +95,7 @@ def join_clocks(ranks: Sequence[RankClock], options: ClockOptions | None = None)
         joined = _by_start(ranks, joined)
     elif options.align in (None, Align.COLLECTIVES) and len(ranks) > 1:
         joined = _by_collectives(ranks, joined, asked=options.align is not None)
-    return _with_given(ranks, joined, options.offsets_ns)
+    return _with_given(ranks, joined, options.offset_ns)
 
 
 def _recorded(ranks: Sequence[RankClock]) -> JoinedClock:

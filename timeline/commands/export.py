@@ -1,54 +1,62 @@
-"""Turns what is asked of the library, under the names of the command's flags, into an export."""
+"""The export: one profile becomes a timeline, the files beside it, and a report."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING
 
-from timeline.commands.exporting import exported
-from timeline.commands.outputs import check_can_draw
-from timeline.errors import UsageError
-from timeline.options import Args, ExportOptions, Fit
-from timeline.profile import Profile, profile_at
-from timeline.progress import Progress
-from timeline.reports.export_report import ExportReport
-from timeline.selection import Align, Kind, Layer, Selection, choice_of
-from timeline.sources.finding.discovery import EXPORT, Finding
-from timeline.units import parse_bytes
+import orjson
 
-__all__ = ["drawn_of", "export", "opened", "options_of"]
+from timeline.analysis.selected_rank import DrawOptions
+from timeline.commands.inputs import opened, with_drawn_layers
+from timeline.commands.narrower import narrower_command
+from timeline.commands.outputs import check_can_draw, check_target, check_targets, default_target
+from timeline.commands.results import (
+    most_names,
+    output_files,
+    overlap_rows,
+    rank_report,
+    resolution_row,
+    warnings_of,
+)
+from timeline.declared import fill, with_keywords
+from timeline.encoders.drafts import Draft, write_drafts
+from timeline.encoders.formats import format_of
+from timeline.errors import LimitError, spell_ids
+from timeline.figures.figures import Figures
+from timeline.figures.verdict import Verdict
+from timeline.fitting.fit import fit
+from timeline.fitting.resolve import Resolved
+from timeline.fitting.writer import About, Describe, Written, steps_of
+from timeline.options import ExportKeywords, ExportOptions, Fit, ReadingOptions
+from timeline.profile import Profile
+from timeline.ranks.chosen_ranks import choose_ranks
+from timeline.ranks.rank_work import RankRequest
+from timeline.ranks.reading import JoinedShares, read_shares, redrawn
+from timeline.ranks.workers import worker_pool_for
+from timeline.records.tables import Omission
+from timeline.reports.export_report import CsvFile, ExportReport
+from timeline.reports.file_notes import notes_of
+from timeline.selection import Selection
+from timeline.sources.source import Source
+from timeline.version import __version__
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+__all__ = ["export"]
 
 
+@with_keywords(ExportKeywords, ExportOptions, ReadingOptions)
 def export(
     profile: Profile | str | os.PathLike[str],
     output: str | os.PathLike[str] | None = None,
     *,
     selection: Selection | None = None,
-    kind: Kind | Literal["summary", "detail"] = "summary",
-    group_by: Literal["rank", "layer"] | None = None,
-    merge_graphs: bool = True,
-    scopes: bool = False,
-    args: Args | Literal["default", "all", "none"] = "default",
-    limit: int | str = "20MB",
-    fit: Fit | Literal["coarsen", "steps", "split", "error"] = "coarsen",
-    csv: str | os.PathLike[str] | None = None,
-    report: str | os.PathLike[str] | None = None,
-    png: str | os.PathLike[str] | None = None,
-    force: bool = False,
-    strict: bool = False,
-    assign_rank: Mapping[str, int] | None = None,
-    align: Align | Literal["recorded", "collectives", "start", "none"] | None = None,
-    offset: Mapping[int, int | str] | None = None,
-    fp_start: str = "",
-    bp_end: str = "",
-    jobs: int | None = None,
-    executor: str = "",
-    keep_going: bool = False,
-    progress: Progress | None = None,
+    **keywords: Unpack[ExportKeywords],
 ) -> ExportReport:
     """Write a timeline of a profile, as the command does.
 
@@ -75,129 +83,200 @@ def export(
     Raises:
         TimelineError: nothing was written; the message says what to do.
     """
-    options = options_of(
-        kind=kind,
-        output=output,
-        limit=limit,
-        fit=fit,
-        args=args,
-        group_by=group_by,
-        merge_graphs=merge_graphs,
-        csv=csv,
-        report=report,
-        png=png,
-        force=force,
-        strict=strict,
-    )
-    opening = {
-        "assign_rank": assign_rank,
-        "align": align,
-        "offset": offset,
-        "fp_start": fp_start,
-        "bp_end": bp_end,
-        "jobs": jobs,
-        "executor": executor,
-        "keep_going": keep_going,
-        "progress": progress,
-    }
+    options = fill(ExportOptions, {"output": output, **keywords})
     check_can_draw(options)
-    with opened(profile, opening) as own:
-        return exported(own, drawn_of(selection, options, scopes=scopes), options)
+    with opened(profile, keywords) as source:
+        source.check_open()
+        try:
+            return _write_export(source, with_drawn_layers(selection, options), options)
+        finally:
+            source.progress.finish()
 
 
-def options_of(
-    *,
-    kind: Kind | str,
-    output: str | os.PathLike[str] | None,
-    limit: int | str,
-    args: Args | str,
-    group_by: str | None,
-    merge_graphs: bool,
-    csv: str | os.PathLike[str] | None,
-    report: str | os.PathLike[str] | None,
-    force: bool,
-    fit: Fit | str = "coarsen",
-    png: str | os.PathLike[str] | None = None,
-    strict: bool = False,
-) -> ExportOptions:
-    """Options from what is at hand for them.
+def _write_export(profile: Profile, selection: Selection, options: ExportOptions) -> ExportReport:
+    sources = choose_ranks(profile.sources, selection, profile.path)
+    target = options.output or default_target(options.kind, selection, sources)
+    form = format_of(target)
+    check_targets(target, options, {profile.path: sources})
+    asked = _request(selection, options, profile.reading, target, len(sources))
+    written: Written | None = None
+    try:
+        with worker_pool_for(sources, profile.reading, profile.progress) as crew:
+            if crew.jobs > 1:
+                form.load()
+            joined = read_shares(sources, asked, crew, profile.path)
+            layers = selection.layers_of(options.kind)
+            warnings = (
+                *profile.notes,
+                *crew.left_out(),
+                *warnings_of(joined, selection, layers),
+            )
+            written = fit(
+                joined.shares,
+                lambda leading: redrawn(joined, crew, leading),
+                options,
+                target,
+                form,
+                _describe(selection, options, joined, warnings),
+                joined.clock.wall_offset_ns,
+                profile.progress,
+                workers=crew.encoders(),
+            )
+        return _finish(written, joined, selection, options, profile, warnings)
+    except BaseException:
+        if written is not None:
+            written.discard()
+        raise
 
-    Raises:
-        UsageError: a value has no meaning.
-    """
-    return ExportOptions(
-        kind=choice_of(Kind, kind, "kind"),
-        output=None if output is None else Path(output),
-        limit_bytes=_limit_bytes(limit),
-        fit=choice_of(Fit, fit, "fit"),
-        args=choice_of(Args, args, "args"),
-        by_layer=_by_layer(group_by),
-        merge_graphs=merge_graphs,
-        csv=None if csv is None else Path(csv),
-        report=None if report is None else Path(report),
-        still=None if png is None else Path(png),
-        force=force,
-        strict=strict,
+
+def _request(
+    selection: Selection,
+    options: ExportOptions,
+    reading: ReadingOptions,
+    target: Path,
+    ranks: int,
+) -> RankRequest:
+    """What is wanted of each rank; shares of several ranks must not each fill the file."""
+    return RankRequest(
+        selection,
+        reading.operators,
+        DrawOptions(selection.layers_of(options.kind), options.merge_graphs),
+        options.args,
+        options.limit_bytes if ranks > 1 and options.fit is Fit.COARSEN else 0,
+        ranks,
+        target,
+        clock=reading.clock,
+        named_operators=most_names(ranks) if options.report else 0,
     )
 
 
-def drawn_of(selection: Selection | None, options: ExportOptions, *, scopes: bool) -> Selection:
-    """The selection, with scopes among its layers where they are wanted."""
-    own = selection or Selection()
-    return replace(own, layers=own.layers_of(options.kind) | {Layer.SCOPES}) if scopes else own
+def _finish(
+    written: Written,
+    joined: JoinedShares,
+    selection: Selection,
+    options: ExportOptions,
+    profile: Profile,
+    warnings: tuple[str, ...],
+) -> ExportReport:
+    """Report what was written, and publish it unless --strict or an existing part forbids."""
+    suggestion = narrower_command(profile, selection, options, written, joined)
+    report = _report(written, joined, options, warnings, suggestion)
+    table = b""
+    if options.csv is not None:
+        times = report.step_times()
+        table = times.to_csv().encode()
+        report = replace(report, csv=CsvFile(options.csv, len(table), len(times)))
+    losses = [omission for omission in report.omissions if omission.loss]
+    if options.strict and losses:
+        rows = sum(omission.rows for omission in losses)
+        raise LimitError(
+            f"--strict: {rows} records would be left out: {losses[0].reason}.",
+            do="Leave out --strict to accept that.",
+        )
+    gathered = sum(row.gathered for row in report.resolutions)
+    if options.strict and gathered:
+        raise LimitError(
+            f"--strict: {gathered} slices would be gathered to keep the limit.",
+            do="Raise --limit, take fewer --ranks or --steps, or leave out --strict.",
+        )
+    for part in written.parts:
+        check_target(part.target, force=options.force)
+    written.publish(_beside(report, table, options))
+    return report
 
 
-@contextlib.contextmanager
-def opened(
-    profile: Profile | str | os.PathLike[str],
-    opening: Mapping[str, Any],
-    finding: Finding = EXPORT,
-) -> Iterator[Profile]:
-    """A profile that is open, or a path that is, as long as it is needed.
+def _beside(report: ExportReport, table: bytes, options: ExportOptions) -> list[tuple[Draft, Path]]:
+    """The table, page and picture of a report, where they are asked for."""
+    contents = list[tuple[bytes, Path]]()
+    if options.csv is not None:
+        contents.append((table, options.csv))
+    if options.report is not None:
+        from timeline.reports.html import render_export_page
 
-    opening: keywords of `open_profile`. finding: what else is asked of finding its captures.
+        contents.append((render_export_page(report), options.report))
+    if options.png is not None:
+        from timeline.reports.html import render_png
 
-    Raises:
-        UsageError: the profile is open, and something is asked that was to be asked before.
-        TimelineError: the path cannot be opened.
-    """
-    if isinstance(profile, Profile):
-        _check_not_given(**opening)
-        yield profile
-        return
-    with profile_at(profile, opening, finding) as own:
-        yield own
+        contents.append((render_png(report), options.png))
+    return write_drafts(contents)
 
 
-def _check_not_given(**opening: object) -> None:
-    """Make sure that nothing is asked of a profile that is open and was to be asked before.
+def _describe(
+    selection: Selection, options: ExportOptions, joined: JoinedShares, warnings: Sequence[str]
+) -> Describe:
+    """Facts and notes about the picture that travel in the file."""
+    sources = joined.sources
+    known = (
+        ("io.tlexport.version", __version__),
+        ("io.tlexport.kind", options.kind.value),
+        ("io.tlexport.ranks", spell_ids(source.identity.rank for source in sources)),
+        ("io.tlexport.graphs", _spelled(selection.graphs)),
+        ("io.tlexport.steps", _spelled(selection.steps)),
+        ("io.tlexport.sources", "; ".join(_provenance(source) for source in sources)[:4096]),
+        ("io.tlexport.clock", joined.clock.method),
+    )
+    before = [omission for facts in joined.facts for omission in facts.omissions]
 
-    Raises:
-        UsageError: something is.
-    """
-    for name, value in opening.items():
-        if value:
-            raise UsageError(f"{name}: this profile is open; say so to open_profile instead.")
+    def about(
+        omissions: Sequence[Omission], resolved: Sequence[Resolved], steps: Sequence[int]
+    ) -> About:
+        left_out = [*before, *omissions]
+        rows = [resolution_row(layer) for layer in resolved]
+        attributes = (
+            *known,
+            ("io.tlexport.detail_steps", spell_ids(steps)),
+            ("io.tlexport.left_out", orjson.dumps(_left_out(left_out)).decode()),
+            ("io.tlexport.resolution", "; ".join(row.spelled() for row in rows) or "exact"),
+        )
+        return About(attributes, notes_of(warnings, left_out, rows))
+
+    return about
 
 
-def _by_layer(group_by: str | None) -> bool | None:
-    """Whether rows are grouped by layer before rank; None leaves it to the kind.
-
-    Raises:
-        UsageError: there is no such order.
-    """
-    if group_by not in (None, "rank", "layer"):
-        raise UsageError(f"group_by {group_by!r}: there are rank, layer.")
-    return None if group_by is None else group_by == "layer"
+def _left_out(omissions: Sequence[Omission]) -> list[dict[str, object]]:
+    """What is left out, by reason, over all ranks."""
+    rows: dict[str, int] = {}
+    for omission in omissions:
+        rows[omission.reason] = rows.get(omission.reason, 0) + omission.rows
+    return [{"reason": reason, "rows": count} for reason, count in rows.items()]
 
 
-def _limit_bytes(limit: int | str) -> int:
-    """A limit in bytes.
+def _spelled(ids: frozenset[int] | None) -> str:
+    return "all" if ids is None else spell_ids(ids)
 
-    Raises:
-        UsageError: it is negative, or no size.
-    """
-    limit_bytes = parse_bytes(limit) if isinstance(limit, str) else limit
-    if limit_bytes < 0:
-        raise UsageError(f"limit {limit}: a size is not negative; 0 is no limit.")
-    return limit_bytes
+
+def _provenance(source: Source) -> str:
+    identity = source.identity
+    return f"rank {identity.rank}: {source.layout} of {identity.directory.name}"
+
+
+def _report(
+    written: Written,
+    joined: JoinedShares,
+    options: ExportOptions,
+    warnings: tuple[str, ...],
+    suggestion: str,
+) -> ExportReport:
+    figures = Figures.of(joined.facts, joined.waiting)
+    return ExportReport(
+        kind=options.kind.value,
+        outputs=output_files(written),
+        ranks=tuple(
+            rank_report(facts, source, move)
+            for facts, source, move in zip(
+                joined.facts, joined.sources, joined.clock.moves, strict=True
+            )
+        ),
+        overlap=tuple(row for facts in joined.facts for row in overlap_rows(facts)),
+        steps=steps_of(joined.facts),
+        figures=figures,
+        verdict=Verdict.of(figures),
+        omissions=(
+            *(omission for facts in joined.facts for omission in facts.omissions),
+            *written.omissions,
+        ),
+        warnings=warnings,
+        suggestion=suggestion,
+        limit_bytes=options.limit_bytes,
+        resolutions=tuple(resolution_row(layer) for layer in written.resolved),
+    )

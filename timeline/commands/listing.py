@@ -22,7 +22,7 @@ from timeline.sources.finding.runs import FoundRun
 from timeline.sources.source import Source, Wanted
 from timeline.units import spell_bytes, spell_duration
 
-__all__ = ["LISTED", "Listing", "listing"]
+__all__ = ["LISTED", "Listing", "list_profile"]
 
 SCHEMA_VERSION = 1
 LISTED = Finding(lists_all=True)
@@ -66,7 +66,8 @@ class Listing:
                 "ranks": [_to_dict(rank) for rank in self.ranks],
                 "runs": [_run_to_dict(run, run is self.runs[-1]) for run in self.runs],
                 "unclear": [
-                    {"source": str(own.path), "problem": own.problem} for own in self.unclear
+                    {"source": str(source.path), "problem": source.problem}
+                    for source in self.unclear
                 ],
                 "notes": list(self.notes),
             },
@@ -77,7 +78,7 @@ class Listing:
         """Tables for people: a row per rank and graph, and one per run where there are several."""
         return [
             *(self._rank_lines() if self.ranks else ()),
-            *(f"not clear: {own.path} {own.problem}" for own in self.unclear),
+            *(f"not clear: {source.path} {source.problem}" for source in self.unclear),
             *(self._run_lines() if len(self.runs) > 1 else ()),
             *self._rules(),
             *self.notes,
@@ -88,7 +89,7 @@ class Listing:
         table: list[tuple[str, ...]] = [head]
         for rank in self.ranks:
             for number, (graph, steps) in enumerate(rank.contents.steps.items()):
-                own = (
+                of_rank = (
                     str(rank.source.identity.rank),
                     str(rank.contents.tasks),
                     str(rank.contents.communication_ops),
@@ -97,7 +98,7 @@ class Listing:
                     rank.clock,
                     _where(rank.source),
                 )
-                first = own if number == 0 else ("",) * len(own)
+                first = of_rank if number == 0 else ("",) * len(of_rank)
                 table.append(
                     (
                         first[0],
@@ -145,7 +146,7 @@ def _aligned(table: Sequence[Sequence[str]]) -> list[str]:
     return [row.rstrip() for row in rows]
 
 
-def listing(profile: Profile, selection: Selection) -> Listing:
+def list_profile(profile: Profile, selection: Selection) -> Listing:
     """List the selected ranks of a profile, and all that they hold.
 
     Raises:
@@ -196,7 +197,7 @@ def _run_to_dict(run: FoundRun, is_listed: bool) -> dict[str, Any]:
         "start_ns": run.start_ns,
         "end_ns": run.end_ns,
         "path": None if run.path is None else str(run.path),
-        "sources": [str(own) for own in run.sources],
+        "sources": [str(source) for source in run.sources],
     }
 
 

@@ -1,4 +1,4 @@
-"""Turns what a limit left out or gathered into a narrower command that shows it exactly."""
+"""The narrower command that shows exactly what a limit left out or gathered."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from timeline.declared import spelled_flags
 from timeline.errors import spell_ids
 from timeline.fitting.writer import Written
 from timeline.options import ExportOptions
@@ -29,13 +30,12 @@ def narrower_command(
     if missing:
         order = list(dict.fromkeys(missing))
         chosen = order[: max(1, len(written.kept_steps))]
-    elif written.resolved and any(own.gathered for own in written.resolved):
+    elif written.resolved and any(layer.gathered for layer in written.resolved):
         chosen = _steps_that_fit(written, options)
     else:
         return ""
     if not chosen:
         return ""
-    reading = profile.reading
     words = ["tlexport", str(profile.path)]
     if selection.ranks is not None:
         words += ["--ranks", spell_ids(selection.ranks, most=1_000_000)]
@@ -52,17 +52,7 @@ def narrower_command(
     layers = selection.layers_of(options.kind)
     if layers != Selection().layers_of(options.kind):
         words += ["--layers", ",".join(sorted(layer.value for layer in layers))]
-    for directory, rank in reading.assigned_ranks.items():
-        words += ["--assign-rank", f"{directory}={rank}"]
-    if reading.clock.align is not None:
-        words += ["--align", reading.clock.align.value]
-    for moved, offset_ns in reading.clock.offsets_ns.items():
-        words += ["--offset", f"{moved}={offset_ns}ns"]
-    for flag, name in (
-        ("--fp-start", reading.operators.fp_start),
-        ("--bp-end", reading.operators.bp_end),
-    ):
-        words += [flag, name] if name else []
+    words += spelled_flags(profile.reading)
     words += [*narrower, "--kind", options.kind.value]
     return command_line(words)
 
@@ -72,11 +62,11 @@ def _window_of(steps: Sequence[int], joined: JoinedShares) -> tuple[int, int]:
     assert joined.origin_ns is not None
     starts_ns, ends_ns = list[int](), list[int]()
     for facts, request, move in zip(joined.facts, joined.requests, joined.clock.moves, strict=True):
-        own = np.isin(facts.steps.iteration, steps) & facts.step_totals.known
-        if own.any() and request.window_ns is not None:
+        among = np.isin(facts.steps.iteration, steps) & facts.step_totals.known
+        if among.any() and request.window_ns is not None:
             first_ns, last_ns = map(move.move.of_moment, request.window_ns)
-            starts_ns.append(max(first_ns, int(facts.device_start_ns[own].min())))
-            ends_ns.append(min(last_ns, int(facts.device_end_ns[own].max())))
+            starts_ns.append(max(first_ns, int(facts.device_start_ns[among].min())))
+            ends_ns.append(min(last_ns, int(facts.device_end_ns[among].max())))
     return min(starts_ns) - joined.origin_ns, max(ends_ns) - joined.origin_ns
 
 

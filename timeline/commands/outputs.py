@@ -1,4 +1,4 @@
-"""Turns what is asked for into the names of files, and makes sure that they may be written."""
+"""Names of the files that commands write, and the checks that they may be written."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def check_can_draw(options: ExportOptions) -> None:
     Raises:
         UsageError: the suffix is another, or what draws is not installed.
     """
-    asked = [(options.report, (".html", ".htm")), (options.still, (".png",))]
+    asked = [(options.report, (".html", ".htm")), (options.png, (".png",))]
     for target, suffixes in asked:
         if target is not None and target.suffix.lower() not in suffixes:
             raise UsageError(
@@ -62,14 +62,14 @@ def check_targets(
         UsageError: two of them are one file.
         OutputError: one is there already, its directory is not, or it is part of a profile.
     """
-    asked = (target, options.csv, options.report, options.still)
-    targets = [own for own in asked if own is not None]
-    if len({own.resolve() for own in targets}) < len(targets):
+    asked = (target, options.csv, options.report, options.png)
+    targets = [file for file in asked if file is not None]
+    if len({file.resolve() for file in targets}) < len(targets):
         raise UsageError("two outputs have one name.", do="Give each a file of its own.")
-    for own in targets:
-        check_target(own, force=options.force)
+    for file in targets:
+        check_target(file, force=options.force)
         for path, sources in inputs.items():
-            _check_not_input(own, path, sources)
+            _check_not_input(file, path, sources)
 
 
 def check_target(target: Path, *, force: bool) -> None:

@@ -1,4 +1,4 @@
-"""Spells what was compared with the profiler's own numbers, and what of a capture is not used."""
+"""Sentences on how measures differ from the profiler's numbers, and on what is not used."""
 
 from __future__ import annotations
 

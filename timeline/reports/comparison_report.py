@@ -1,4 +1,4 @@
-"""The report of a comparison of two runs: what was found, what was written, and its JSON."""
+"""The report of a comparison: what was found and written, as JSON, lines and HTML."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ class ComparisonReport:
             "comparison": self.comparison.to_dict(),
             "outputs": [
                 {
-                    "path": str(own.path),
-                    "format": own.format,
-                    "bytes": own.size_bytes,
-                    "slices": own.slices,
+                    "path": str(output.path),
+                    "format": output.format,
+                    "bytes": output.size_bytes,
+                    "slices": output.slices,
                 }
-                for own in self.outputs
+                for output in self.outputs
             ],
             "csv": None if self.csv is None else str(self.csv),
             "page": None if self.page is None else str(self.page),
@@ -75,9 +75,9 @@ class ComparisonReport:
         """What was written, and what is not in it, for people; see `comparison_text` too."""
         return [
             *(
-                f"Wrote {own.path}  {spell_bytes(own.size_bytes)}, "
-                f"{spell_count(own.slices, 'slice')} of both runs"
-                for own in self.outputs
+                f"Wrote {output.path}  {spell_bytes(output.size_bytes)}, "
+                f"{spell_count(output.slices, 'slice')} of both runs"
+                for output in self.outputs
             ),
             *(f"  {row.spelled()}" for row in self.resolutions),
             *(f"  left out: {said}" for said, *_ in spelled_omissions(self.omissions)),
@@ -93,7 +93,9 @@ class ComparisonReport:
 
     def _repr_html_(self) -> str:
         """What changed, what was written, with links, and what is missing."""
-        files = [(link_html(own.path), spell_bytes(own.size_bytes)) for own in self.outputs]
+        files = [
+            (link_html(output.path), spell_bytes(output.size_bytes)) for output in self.outputs
+        ]
         overall = self.comparison.overall
         return (
             paragraph_html(*self.comparison.sentences())

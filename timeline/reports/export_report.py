@@ -1,4 +1,4 @@
-"""What an export did: files, ranks, overlap and everything that is not in the output."""
+"""The report of an export: files, ranks, overlap and what is left out, as JSON, lines and HTML."""
 
 from __future__ import annotations
 
@@ -51,6 +51,16 @@ class OutputFile:
     drawn_ns: tuple[int, int]
     offset_ns: int
 
+    def to_dict(self) -> dict[str, Any]:
+        """The file under the names of the report."""
+        return {
+            "path": str(self.path),
+            "format": self.format,
+            "bytes": self.size_bytes,
+            "slices": self.slices,
+            "steps": list(self.steps),
+        }
+
 
 @dataclass(frozen=True)
 class CsvFile:
@@ -59,6 +69,10 @@ class CsvFile:
     path: Path
     size_bytes: int
     rows: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """The table under the names of the report."""
+        return {"path": str(self.path), "bytes": self.size_bytes, "rows": self.rows}
 
 
 @dataclass(frozen=True)
@@ -87,6 +101,29 @@ class RankReport:
     free_rule: FreeRule = FreeRule()
     communication_rule: CommunicationRule = CommunicationRule()
 
+    def to_dict(self) -> dict[str, Any]:
+        """The rank under the names of the report."""
+        return {
+            "rank": self.rank,
+            "device": self.device,
+            "source": str(self.source),
+            "layout": self.layout,
+            "tasks": self.tasks,
+            "comm": self.communication_tasks,
+            "comm_ops": self.communication_ops,
+            "steps": self.steps,
+            "graphs": [graph for graph in self.graphs if graph != NO_GRAPH],
+            "offset_ns": self.offset_ns,
+            "drift_ppb": self.drift_ppb,
+            "align": self.align,
+            "spread_ns": self.spread_ns,
+            "matched_ops": self.matched_ops,
+            "free_rule": self.free_rule.name,
+            "free_evidence": self.free_rule.evidence or None,
+            "communication_rule": self.communication_rule.name,
+            "communication_evidence": self.communication_rule.evidence or None,
+        }
+
 
 @dataclass(frozen=True)
 class OverlapRow:
@@ -110,18 +147,7 @@ class OverlapRow:
 
     def to_dict(self) -> dict[str, Any]:
         """The row under the names of the report."""
-        return {
-            "rank": self.rank,
-            "graph": None if self.graph == NO_GRAPH else self.graph,
-            "step": self.step,
-            "computing_ns": self.computing_ns,
-            "communication_ns": self.communication_ns,
-            "not_overlapped_ns": self.not_overlapped_ns,
-            "free_ns": self.free_ns,
-            "copies_ns": self.copies_ns,
-            "outside_ns": self.outside_ns,
-            "idle_ns": self.idle_ns,
-        }
+        return vars(self) | {"graph": None if self.graph == NO_GRAPH else self.graph}
 
 
 @dataclass(frozen=True)
@@ -163,15 +189,7 @@ class ResolutionRow:
 
     def to_dict(self) -> dict[str, Any]:
         """The row under the names of the report."""
-        return {
-            "layer": self.layer,
-            "resolution_ns": self.resolution_ns,
-            "finer_ns": self.finer_ns,
-            "finer_until_ns": self.finer_until_ns,
-            "exact": self.exact,
-            "gathered": self.gathered,
-            "gathered_into": self.gathered_into,
-        }
+        return dict(vars(self))
 
 
 @dataclass(frozen=True, repr=False)
@@ -199,46 +217,9 @@ class ExportReport:
             "status": "ok",
             "kind": self.kind,
             "limit_bytes": self.limit_bytes,
-            "outputs": [
-                {
-                    "path": str(output.path),
-                    "format": output.format,
-                    "bytes": output.size_bytes,
-                    "slices": output.slices,
-                    "steps": list(output.steps),
-                }
-                for output in self.outputs
-            ],
-            "csv": None
-            if self.csv is None
-            else {
-                "path": str(self.csv.path),
-                "bytes": self.csv.size_bytes,
-                "rows": self.csv.rows,
-            },
-            "ranks": [
-                {
-                    "rank": rank.rank,
-                    "device": rank.device,
-                    "source": str(rank.source),
-                    "layout": rank.layout,
-                    "tasks": rank.tasks,
-                    "comm": rank.communication_tasks,
-                    "comm_ops": rank.communication_ops,
-                    "steps": rank.steps,
-                    "graphs": [graph for graph in rank.graphs if graph != NO_GRAPH],
-                    "offset_ns": rank.offset_ns,
-                    "drift_ppb": rank.drift_ppb,
-                    "align": rank.align,
-                    "spread_ns": rank.spread_ns,
-                    "matched_ops": rank.matched_ops,
-                    "free_rule": rank.free_rule.name,
-                    "free_evidence": rank.free_rule.evidence or None,
-                    "communication_rule": rank.communication_rule.name,
-                    "communication_evidence": rank.communication_rule.evidence or None,
-                }
-                for rank in self.ranks
-            ],
+            "outputs": [output.to_dict() for output in self.outputs],
+            "csv": None if self.csv is None else self.csv.to_dict(),
+            "ranks": [rank.to_dict() for rank in self.ranks],
             "verdict": self.verdict.to_dict(),
             "overlap": [row.to_dict() for row in self.overlap],
             "waiting": self.figures.waiting.to_dicts(),
@@ -246,17 +227,7 @@ class ExportReport:
             "links": self.figures.links.to_dicts(),
             "checks": self.figures.checks.to_dicts(),
             "unused": self.figures.unused.to_dicts(),
-            "omitted": [
-                {
-                    "code": omission.code.value,
-                    "reason": omission.reason,
-                    "rank": omission.rank,
-                    "rows": omission.rows,
-                    "steps": list(omission.steps),
-                    "loss": omission.loss,
-                }
-                for omission in self.omissions
-            ],
+            "omitted": [_omission_dict(omission) for omission in self.omissions],
             "resolution": [row.to_dict() for row in self.resolutions],
             "warnings": list(self.warnings),
             "suggestion": self.suggestion,
@@ -348,6 +319,17 @@ class ExportReport:
         if self.suggestion:
             lines.append(f"  exact: {self.suggestion}")
         return lines
+
+
+def _omission_dict(omission: Omission) -> dict[str, Any]:
+    return {
+        "code": omission.code.value,
+        "reason": omission.reason,
+        "rank": omission.rank,
+        "rows": omission.rows,
+        "steps": list(omission.steps),
+        "loss": omission.loss,
+    }
 
 
 def spelled_omissions(

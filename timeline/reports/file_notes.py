@@ -1,4 +1,4 @@
-"""Turns warnings, omissions and resolutions into the notes that travel in a file."""
+"""The notes that travel in a file: warnings, omissions and resolutions."""
 
 from __future__ import annotations
 

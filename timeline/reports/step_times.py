@@ -1,4 +1,4 @@
-"""Turns figures into the columns of torch_npu's step_trace_time.csv."""
+"""The times of each step in the columns of torch_npu's step_trace_time.csv."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def step_times(figures: Figures, devices: Mapping[int, int | None]) -> Table:
         columns["Step"] = [_spelled(row["step"]) for row in rows]
     times = [_times_ns(row) for row in rows]
     for at, name in enumerate(TIMES):
-        columns[name] = [_microseconds(own[at]) for own in times]
+        columns[name] = [_microseconds(times_ns[at]) for times_ns in times]
     if len(graphs) > len({rank for rank, _ in graphs}):
         columns["Graph"] = [_spelled(row["graph"]) for row in rows]
     return Table({name: np.array(cells, object) for name, cells in columns.items()})

@@ -1,4 +1,4 @@
-"""Turns a verdict into text for a terminal of any width and kind, or for a pipe."""
+"""The verdict as text, for a terminal of any width and kind, or for a pipe."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ __all__ = [
     "LEAST_WIDTH",
     "ONE_LINE_WIDTH",
     "PIPE_WIDTH",
-    "Page",
+    "Display",
     "name_text",
     "named_grid",
     "plain_grid",
-    "rendered",
+    "render_blocks",
     "verdict_text",
 ]
 
@@ -42,16 +42,16 @@ ONE_LINE_WIDTH = 72
 
 
 @dataclass(frozen=True)
-class Page:
-    """What text is shown on; `terminal` is whether it is one, and no pipe or file."""
+class Display:
+    """Where text is shown: its width in characters, its encoding, and whether it is a terminal."""
 
     width: int
     encoding: str
     terminal: bool
 
     @classmethod
-    def of(cls, stream: TextIO) -> Page:
-        """The page that a stream writes on; a pipe is always as wide."""
+    def of(cls, stream: TextIO) -> Display:
+        """The display that a stream writes to; a pipe or file is PIPE_WIDTH wide."""
         terminal = stream.isatty() and not (os.name == "nt" and detect_legacy_windows())
         width = shutil.get_terminal_size().columns if terminal else PIPE_WIDTH
         return cls(max(width, LEAST_WIDTH), stream.encoding or "utf-8", terminal)
@@ -77,7 +77,7 @@ GAP = 2
 ID_WIDTH, TIME_WIDTH, CELL_WIDTH = 4, 7, 12
 LEAST_NAME = 16
 LEAST_PARTS = 4
-"""Columns of times for which a page of ONE_LINE_WIDTH has room."""
+"""Columns of times for which a display of ONE_LINE_WIDTH has room."""
 
 
 @dataclass(frozen=True)
@@ -108,25 +108,27 @@ assert {part.column for part in _PARTS} <= set(PARTS)
 _RARE = "copies_ns"
 """A part that has a column only where there is any of it."""
 _LEAST_TELLING = "communication_ns"
-"""What makes room for that on a narrow page: shares add up without it."""
+"""What makes room for that on a narrow display: shares add up without it."""
 _SLOW, _FAST = "bold red", "green"
 
 
-def verdict_text(verdict: Verdict, figures: Figures, page: Page, *, verbose: bool = False) -> str:
-    """The answer to "what is slow", in lines that fit the page.
+def verdict_text(
+    verdict: Verdict, figures: Figures, display: Display, *, verbose: bool = False
+) -> str:
+    """The answer to "what is slow", in lines that fit the display.
 
     verbose: each step too, and the longest communication ops one by one.
     """
-    return rendered(_Blocks(verdict, figures, page, verbose).all(), page)
+    return render_blocks(_Blocks(verdict, figures, display, verbose).all(), display)
 
 
-def rendered(blocks: Iterable[Sequence[RenderableType]], page: Page) -> str:
+def render_blocks(blocks: Iterable[Sequence[RenderableType]], display: Display) -> str:
     """Blocks of lines and tables as text, with an empty line between them."""
     console = Console(
         file=io.StringIO(),
-        width=page.width,
-        force_terminal=page.terminal,
-        color_system="auto" if page.terminal else None,
+        width=display.width,
+        force_terminal=display.terminal,
+        color_system="auto" if display.terminal else None,
         force_jupyter=False,
         legacy_windows=False,
         markup=False,
@@ -137,15 +139,15 @@ def rendered(blocks: Iterable[Sequence[RenderableType]], page: Page) -> str:
         if number:
             console.print()
         for row in block:
-            console.print(row, soft_wrap=isinstance(row, Text) and not page.terminal)
+            console.print(row, soft_wrap=isinstance(row, Text) and not display.terminal)
     assert isinstance(console.file, io.StringIO)
     lines = console.file.getvalue().splitlines()
     return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
-def plain_grid(page: Page, titles: Sequence[str], numbers: Sequence[str]) -> Grid:
+def plain_grid(display: Display, titles: Sequence[str], numbers: Sequence[str]) -> Grid:
     """A table without lines: columns of names, then of numbers."""
-    gap = 1 if page.narrow else GAP
+    gap = 1 if display.narrow else GAP
     grid = Grid(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
     for title in titles:
         grid.add_column(title, overflow="fold")
@@ -155,7 +157,7 @@ def plain_grid(page: Page, titles: Sequence[str], numbers: Sequence[str]) -> Gri
 
 
 def named_grid(
-    page: Page,
+    display: Display,
     width: int,
     titles: Sequence[str],
     numbers: Sequence[str],
@@ -168,25 +170,25 @@ def named_grid(
     titles: of the names and of columns of words. numbers: of the columns behind them. cells: of
     each row behind its name. styles: of each row, if any.
     """
-    gap = 1 if page.narrow else GAP
-    grid = plain_grid(page, titles, numbers)
+    gap = 1 if display.narrow else GAP
+    grid = plain_grid(display, titles, numbers)
     columns = zip((*titles, *numbers)[1:], *cells, strict=True)
     used = gap + sum(max(map(len, column)) + gap for column in columns)
-    lines = _name_lines(names, page, max(width - used, LEAST_NAME))
-    for row, (name, own) in enumerate(zip(lines, cells, strict=True)):
-        grid.add_row(Text(name), *own, style=styles[row] if styles else None)
+    lines = _name_lines(names, display, max(width - used, LEAST_NAME))
+    for row, (name, row_cells) in enumerate(zip(lines, cells, strict=True)):
+        grid.add_row(Text(name), *row_cells, style=styles[row] if styles else None)
     return grid
 
 
-def name_text(name: str, page: Page) -> Text:
+def name_text(name: str, display: Display) -> Text:
     """A name of the profile, in which nothing is obeyed."""
-    return Text(encoded(printable(name), page.encoding))
+    return Text(encoded(printable(name), display.encoding))
 
 
-def _name_lines(names: Sequence[str], page: Page, width: int) -> list[str]:
+def _name_lines(names: Sequence[str], display: Display, width: int) -> list[str]:
     """Names of the profile in at most two lines of a width, in which nothing is obeyed."""
-    shown = [encoded(printable(name), page.encoding) for name in names]
-    cut = CUT if page.holds(CUT) else "..."
+    shown = [encoded(printable(name), display.encoding) for name in names]
+    cut = CUT if display.holds(CUT) else "..."
     return [two_lines(name, width) for name in shortened(shown, 2 * width, cut)]
 
 
@@ -196,7 +198,7 @@ class _Blocks:
 
     verdict: Verdict
     figures: Figures
-    page: Page
+    display: Display
     verbose: bool
 
     def all(self) -> Iterator[Sequence[RenderableType]]:
@@ -216,16 +218,16 @@ class _Blocks:
         operators, collectives = self.verdict.operators, self.verdict.collectives
         if len(operators) and len(collectives) and self._side_by_side:
             both = Grid.grid(padding=(0, 3 * GAP, 0, 0))
-            left = self.page.width - 3 * GAP
+            left = self.display.width - 3 * GAP
             second = self._collectives(left // 2)
             room = left - Console(width=left).measure(second).maximum
             both.add_row(self._operators(room), second)
             yield [both]
         else:
             if len(operators):
-                yield [self._operators(self.page.width)]
+                yield [self._operators(self.display.width)]
             if len(collectives):
-                yield [self._collectives(self.page.width)]
+                yield [self._collectives(self.display.width)]
         if self.verbose and len(self.figures.longest_ops):
             yield [self._longest_ops()]
 
@@ -243,7 +245,7 @@ class _Blocks:
             rows = [*ordered[:SLOWEST_RANKS], ordered[-1]]
         for row in rows:
             if not few and row is rows[-1]:
-                grid.add_row("…" if self.page.holds("…") else "...")
+                grid.add_row("…" if self.display.holds("…") else "...")
             labels = [str(row["rank"]), spell_short(row[time])]
             self._add(grid, labels, row, self._style_of(row["rank"]))
         if not few:
@@ -321,32 +323,32 @@ class _Blocks:
 
     def _bar_width(self, labels: Sequence[str]) -> int:
         """The columns that are left for a bar; a pipe has none."""
-        if self._stacked or not self.page.terminal:
+        if self._stacked or not self.display.terminal:
             return 0
         used = ID_WIDTH + (len(labels) - 1) * TIME_WIDTH + sum(part.width for part in self._parts)
-        left = self.page.width - used - (len(labels) + len(self._parts)) * GAP
+        left = self.display.width - used - (len(labels) + len(self._parts)) * GAP
         return min(left, MOST_BAR) if left >= LEAST_BAR else 0
 
     @property
     def _parts(self) -> tuple[_Part, ...]:
         """The parts of device time that have columns, as far as there is room."""
         tables = (self.verdict.ranks, self.verdict.steps)
-        held = any(np.ma.filled(own[_RARE], 0).any() for own in tables if len(own))
-        left_out = (_LEAST_TELLING if self.page.narrow else "") if held else _RARE
+        held = any(np.ma.filled(table[_RARE], 0).any() for table in tables if len(table))
+        left_out = (_LEAST_TELLING if self.display.narrow else "") if held else _RARE
         return tuple(part for part in _PARTS if part.column != left_out)
 
     @property
     def _stacked(self) -> bool:
         """Whether shares stand below their times."""
         more = (len(self._parts) - LEAST_PARTS) * (CELL_WIDTH + GAP)
-        return self.page.width < ONE_LINE_WIDTH + more
+        return self.display.width < ONE_LINE_WIDTH + more
 
     @property
     def _gap(self) -> int:
         return 1 if self._stacked else GAP
 
     def _mark(self, part: _Part) -> str:
-        return part.mark if self.page.holds("█▒░·") else part.plain_mark
+        return part.mark if self.display.holds("█▒░·") else part.plain_mark
 
     def _bar(self, row: dict[str, Any], width: int) -> Text:
         bar = Text()
@@ -362,7 +364,9 @@ class _Blocks:
     def _stragglers(self) -> Grid:
         """The ranks that others waited for most."""
         numbers = ["came last", "others waited", "for computing", "for its host", "at most"]
-        grid = plain_grid(self.page, [], ["rank", *numbers[: 2 if self.page.narrow else None]])
+        grid = plain_grid(
+            self.display, [], ["rank", *numbers[: 2 if self.display.narrow else None]]
+        )
         for row in self.verdict.stragglers.take(slice(MOST_STRAGGLERS)).to_dicts():
             cells = [
                 f"{row['times_last']} of {row['shared']}",
@@ -371,14 +375,14 @@ class _Blocks:
                 spell_short(row["host_late_ns"]),
                 spell_short(row["slowest_ns"]),
             ]
-            grid.add_row(str(row["rank"]), *cells[: 2 if self.page.narrow else None])
+            grid.add_row(str(row["rank"]), *cells[: 2 if self.display.narrow else None])
         return grid
 
     # -- operators ---------------------------------------------------------------------------------
 
     @property
     def _side_by_side(self) -> bool:
-        return self.page.terminal and self.page.width >= SIDE_BY_SIDE_WIDTH
+        return self.display.terminal and self.display.width >= SIDE_BY_SIDE_WIDTH
 
     def _operators(self, width: int) -> Grid:
         return self._totals(width, "operator type", self.verdict.operators, "core")
@@ -387,10 +391,10 @@ class _Blocks:
         return self._totals(width, "communication", self.verdict.collectives)
 
     def _totals(self, width: int, title: str, rows: Table, *more: str) -> Grid:
-        mean = [] if self.page.narrow else ["mean"]
+        mean = [] if self.display.narrow else ["mean"]
         cells = [
             (
-                *(str(name_text(row[name], self.page)) for name in more),
+                *(str(name_text(row[name], self.display)) for name in more),
                 f"{row['count']:,}".replace(",", " "),
                 spell_short(row["total_ns"]),
                 *(spell_short(round(row["total_ns"] / row["count"])) for _ in mean),
@@ -399,7 +403,7 @@ class _Blocks:
             for row in rows.to_dicts()
         ]
         heads = [title, *more], ["count", "time", *mean, "share"]
-        return named_grid(self.page, width, *heads, rows["type"].tolist(), cells)
+        return named_grid(self.display, width, *heads, rows["type"].tolist(), cells)
 
     def _longest_ops(self) -> Grid:
         ops = self.figures.longest_ops
@@ -414,7 +418,7 @@ class _Blocks:
             for row in shown.to_dicts()
         ]
         heads = ["longest communication op"], ["rank", "step", "time"]
-        return named_grid(self.page, self.page.width, *heads, shown["name"].tolist(), cells)
+        return named_grid(self.display, self.display.width, *heads, shown["name"].tolist(), cells)
 
 
 def _mean_ns(times_ns: Int64) -> int | None:

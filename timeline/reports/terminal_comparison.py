@@ -1,4 +1,4 @@
-"""Turns a comparison of two runs into text for a terminal of any width and kind, or for a pipe."""
+"""A comparison as text, for a terminal of any width and kind, or for a pipe."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.text import Text
 from timeline.figures.comparison import NOTABLE, ONE_RUN_ONLY, WHOLE, Comparison
 from timeline.figures.short_names import operator_label
 from timeline.figures.table import Table
-from timeline.reports.terminal import Page, name_text, named_grid, rendered
+from timeline.reports.terminal import Display, name_text, named_grid, render_blocks
 from timeline.units import spell_count, spell_short
 
 __all__ = ["comparison_text"]
@@ -25,13 +25,13 @@ _TIMES = ("before", "now", "change", "")
 _WORSE, _BETTER = "red", "green"
 
 
-def comparison_text(comparison: Comparison, page: Page) -> str:
-    """What changed, in lines that fit the page."""
-    return rendered(_blocks(comparison, page), page)
+def comparison_text(comparison: Comparison, display: Display) -> str:
+    """What changed, in lines that fit the display."""
+    return render_blocks(_blocks(comparison, display), display)
 
 
-def _blocks(comparison: Comparison, page: Page) -> Iterator[Sequence[RenderableType]]:
-    sentences = [name_text(line, page) for line in comparison.sentences()]
+def _blocks(comparison: Comparison, display: Display) -> Iterator[Sequence[RenderableType]]:
+    sentences = [name_text(line, display) for line in comparison.sentences()]
     if not sentences:
         yield [Text("A run holds no device records: there is nothing to compare.")]
         return
@@ -39,28 +39,28 @@ def _blocks(comparison: Comparison, page: Page) -> Iterator[Sequence[RenderableT
     yield sentences
     whole = comparison.overall["metric"] == WHOLE
     whole_ns = int(comparison.overall["base_ns"][whole].sum())
-    yield [_overall(comparison, page, whole_ns)]
+    yield [_overall(comparison, display, whole_ns)]
     if len(comparison.ranks) > 1:
-        yield _first("rank", comparison.ranks, page, MOST_RANKS, whole_ns)
+        yield _first("rank", comparison.ranks, display, MOST_RANKS, whole_ns)
     if len(comparison.steps) > 1:
         title = "step, slowest rank" if len(comparison.ranks) > 1 else "step"
-        yield _first(title, _named_steps(comparison.steps), page, MOST_STEPS, whole_ns)
+        yield _first(title, _named_steps(comparison.steps), display, MOST_STEPS, whole_ns)
     for title, table in (
         ("operator", comparison.operators),
         ("communication", comparison.collectives),
     ):
         if len(table):
-            yield _operators(title, table, page, whole_ns)
+            yield _operators(title, table, display, whole_ns)
 
 
-def _overall(comparison: Comparison, page: Page, whole_ns: int) -> Grid:
+def _overall(comparison: Comparison, display: Display, whole_ns: int) -> Grid:
     """Metrics, each below and inside of what it is part of."""
     table, depth = comparison.overall, {"": -1, WHOLE: -1}
     for metric, whole in zip(table["metric"].tolist(), table["part_of"].tolist(), strict=True):
         depth[metric] = depth[whole] + 1
-    indented = [2 * depth[own] * " " + own for own in table["metric"].tolist()]
+    indented = [2 * depth[metric] * " " + metric for metric in table["metric"].tolist()]
     title = "per step and rank" if comparison.per_step else "per rank"
-    return _grid(table, page, title, indented, whole_ns, bold=WHOLE)
+    return _grid(table, display, title, indented, whole_ns, bold=WHOLE)
 
 
 def _named_steps(steps: Table) -> Table:
@@ -71,19 +71,21 @@ def _named_steps(steps: Table) -> Table:
     return Table({"step": np.array(names, object), **times})
 
 
-def _first(title: str, table: Table, page: Page, most: int, whole_ns: int) -> list[RenderableType]:
+def _first(
+    title: str, table: Table, display: Display, most: int, whole_ns: int
+) -> list[RenderableType]:
     """The rows that changed most, in their own order; the first column names them."""
     noun = next(iter(table.columns))
     changed = sorted(range(len(table)), key=lambda at: -abs(int(table["delta_ns"][at])))
     shown = table.take(np.array(sorted(changed[:most]), np.intp))
-    rows: list[RenderableType] = [_grid(shown, page, title, shown[noun].tolist(), whole_ns)]
+    rows: list[RenderableType] = [_grid(shown, display, title, shown[noun].tolist(), whole_ns)]
     if len(shown) < len(table):
         count = spell_count(len(table), noun)
         rows.append(Text(f"{count}: the {most} that changed most; all: --json"))
     return rows
 
 
-def _operators(title: str, table: Table, page: Page, whole_ns: int) -> list[RenderableType]:
+def _operators(title: str, table: Table, display: Display, whole_ns: int) -> list[RenderableType]:
     """What lost most, then what won most; a change that no step notices is none."""
     least_ns = LEAST * whole_ns
     lost = np.flatnonzero(table["delta_ns"] > least_ns)[:MOST_OPERATORS]
@@ -91,7 +93,7 @@ def _operators(title: str, table: Table, page: Page, whole_ns: int) -> list[Rend
     rows: list[RenderableType] = []
     shown = table.take(np.concatenate([lost, won]))
     if len(shown):
-        rows.append(_grid(shown, page, title, _names(shown), whole_ns))
+        rows.append(_grid(shown, display, title, _names(shown), whole_ns))
     else:
         rows.append(Text(f"No {title} changed by {LEAST:.1%} of a whole."))
     alone = sum(how == ONE_RUN_ONLY for how in table["matched"].tolist())
@@ -106,7 +108,7 @@ def _names(operators: Table) -> list[str]:
     kinds = _columns(operators, "type", "name", "shapes")
     rows = [(operator_label(kind, name), shapes) for kind, name, shapes in kinds]
     labels = [label for label, _ in rows]
-    return [f"{own} {shapes}" if labels.count(own) > 1 else own for own, shapes in rows]
+    return [f"{label} {shapes}" if labels.count(label) > 1 else label for label, shapes in rows]
 
 
 def _columns(table: Table, *names: str) -> Iterator[tuple[str, ...]]:
@@ -115,7 +117,7 @@ def _columns(table: Table, *names: str) -> Iterator[tuple[str, ...]]:
 
 def _grid(
     table: Table,
-    page: Page,
+    display: Display,
     title: str,
     names: Iterable[object],
     whole_ns: int,
@@ -139,7 +141,7 @@ def _grid(
             )
         )
         styles.append("bold" if name == bold else "")
-    return named_grid(page, page.width, [title], _TIMES, spelled, cells, styles)
+    return named_grid(display, display.width, [title], _TIMES, spelled, cells, styles)
 
 
 def _time(time_ns: int | None) -> str:

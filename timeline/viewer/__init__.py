@@ -1,4 +1,4 @@
-"""Shows an exported file in the Perfetto UI."""
+"""The Perfetto UI, opened on a file that was exported."""
 
 from __future__ import annotations
 

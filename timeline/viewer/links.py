@@ -1,4 +1,4 @@
-"""Turns the report of an export into an address at which the Perfetto UI shows what is slow."""
+"""The address at which the Perfetto UI shows what is slow in an export."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def view_of(report: ExportReport) -> View:
         output = report.outputs[0]
         return View(output, None, _pinned(report, output), "all of it")
     step_ns = _slowest_step_ns(report)
-    output = max(report.outputs, key=lambda own: _shared_ns(own.drawn_ns, step_ns))
+    output = max(report.outputs, key=lambda output: _shared_ns(output.drawn_ns, step_ns))
     told = f"step {slowest.slowest} of rank {_slowest_rank(report)}, the slowest,"
     return View(output, _visible_ns(output, step_ns), _pinned(report, output), told)
 

@@ -1,4 +1,4 @@
-"""Turns a Perfetto UI that lies on this machine into pages that can be served without a network."""
+"""The files of a Perfetto UI that lies on this machine, to be served without a network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns the report of an export into an open browser tab, or into what to do for one."""
+"""Opening an export in a browser, or saying how to open it from elsewhere."""
 
 from __future__ import annotations
 

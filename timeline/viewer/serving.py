@@ -1,4 +1,4 @@
-"""Turns one trace file into the answer to one request from this machine, and to no other."""
+"""A server that gives one trace to one request from this machine, and to no other."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TOKEN_BYTES = 16
 
 @dataclass(frozen=True)
 class Offer:
-    """What may be read, and by whom.
+    """The trace and pages that may be read, and from which address.
 
     origin: of the page that may read the trace; empty for pages of this server alone. pages: files
     of a UI by the path of their URL. The path of the trace cannot be guessed.
@@ -87,7 +87,7 @@ class TraceServer(socketserver.ThreadingTCPServer):
 
     @property
     def url(self) -> str:
-        """Of the server itself."""
+        """The address of the server itself."""
         return f"http://{HOST}:{self.port}"
 
     @property

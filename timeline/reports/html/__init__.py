@@ -1,7 +1,7 @@
-"""Turns the report of an export or a comparison into a page to look at, and into a picture."""
+"""Reports as pages that need nothing beside them, and as a picture."""
 
-from timeline.reports.html.comparison_page import comparison_page
-from timeline.reports.html.page import page
-from timeline.reports.html.still import still
+from timeline.reports.html.comparison_page import render_comparison_page
+from timeline.reports.html.export_page import render_export_page
+from timeline.reports.html.png import render_png
 
-__all__ = ["comparison_page", "page", "still"]
+__all__ = ["render_comparison_page", "render_export_page", "render_png"]

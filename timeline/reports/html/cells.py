@@ -1,4 +1,4 @@
-"""Turns columns of figures into cells of a table: text for people, and what it is sorted by."""
+"""Columns of the tables of a page: text for people, and what it is sorted by."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ __all__ = [
     "MINUS",
     "Cell",
     "Column",
-    "Listing",
-    "before_and_now",
-    "integers",
-    "listing",
-    "rates",
-    "shares",
-    "sizes",
-    "texts",
-    "times",
+    "PageTable",
+    "columns_of_runs",
+    "integer_column",
+    "page_table",
+    "rate_column",
+    "share_column",
+    "size_column",
+    "text_column",
+    "time_column",
 ]
 
 THIN = "\u202f"
@@ -43,7 +43,7 @@ _LEAST = 10
 
 @dataclass(frozen=True)
 class Cell:
-    """What is read, and what it is sorted by where that is a number.
+    """One cell: the text that is read, and the number that it is sorted by, if any.
 
     bar: from 0 to 1; from -1 to 1 with a role, from the middle to either side. whole: the text
     before it was shortened, empty where it was not.
@@ -71,7 +71,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Listing:
+class PageTable:
     """A table of the page; note: what is to be said of it."""
 
     name: str
@@ -85,24 +85,26 @@ class Listing:
         return list(zip(*(column.cells for column in self.columns), strict=True))
 
 
-def listing(name: str, caption: str, columns: Sequence[Column | None], note: str = "") -> Listing:
+def page_table(
+    name: str, caption: str, columns: Sequence[Column | None], note: str = ""
+) -> PageTable:
     """A table of the columns that are given."""
-    return Listing(name, caption, tuple(column for column in columns if column), note)
+    return PageTable(name, caption, tuple(column for column in columns if column), note)
 
 
-def texts(title: str, values: npt.NDArray[Any]) -> Column | None:
+def text_column(title: str, values: npt.NDArray[Any]) -> Column | None:
     """Words; None where all are empty."""
     spelled = [printable(str(value)) for value in values.tolist()]
     if not any(spelled):
         return None
     cells = (
-        Cell(short or NOTHING, whole="" if short == own else own)
-        for short, own in zip(shortened(spelled, LONG), spelled, strict=True)
+        Cell(short or NOTHING, whole="" if short == text else text)
+        for short, text in zip(shortened(spelled, LONG), spelled, strict=True)
     )
     return Column(title, False, tuple(cells))
 
 
-def integers(title: str, values: npt.NDArray[Any]) -> Column | None:
+def integer_column(title: str, values: npt.NDArray[Any]) -> Column | None:
     """Ids and counts; None where none is given."""
     given = values.tolist()
     if all(value is None for value in given):
@@ -117,7 +119,7 @@ def integers(title: str, values: npt.NDArray[Any]) -> Column | None:
     )
 
 
-def times(
+def time_column(
     title: str, values_ns: npt.NDArray[Any], *, like_ns: int = 0, bars: bool = False
 ) -> Column | None:
     """Times, all in one unit; None where none is given. Cells are sorted by nanoseconds.
@@ -155,14 +157,14 @@ def _in_unit(value_ns: int, scale: Scale, *, sign: str = "") -> str:
     return sign + _thousands(value_ns / scale.ns, digits)
 
 
-def before_and_now(base_ns: Int64, new_ns: Int64) -> list[Column]:
+def columns_of_runs(base_ns: Int64, new_ns: Int64) -> list[Column]:
     """Times of two runs, all in one unit and with bars of one scale, and how they changed.
 
     Those that a run does not tell are masked.
     """
     delta_ns = new_ns - base_ns
     base_given, new_given, delta_given = (
-        np.ma.filled(own, 0) for own in (base_ns, new_ns, delta_ns)
+        np.ma.filled(column_ns, 0) for column_ns in (base_ns, new_ns, delta_ns)
     )
     largest_ns = int(max(base_given.max(initial=0), new_given.max(initial=0)))
     furthest_ns = int(np.abs(delta_given).max(initial=0))
@@ -171,22 +173,22 @@ def before_and_now(base_ns: Int64, new_ns: Int64) -> list[Column]:
     def column(title: str, values_ns: Int64) -> Column:
         cells = (
             Cell(NOTHING, -1)
-            if own is None
-            else Cell(_in_unit(own, scale), own, own / max(1, largest_ns))
-            for own in values_ns.tolist()
+            if value_ns is None
+            else Cell(_in_unit(value_ns, scale), value_ns, value_ns / max(1, largest_ns))
+            for value_ns in values_ns.tolist()
         )
         return Column(f"{title} ({scale.unit})", True, tuple(cells))
 
     changes = (
         Cell(NOTHING, 0)
-        if own is None
+        if change_ns is None
         else Cell(
-            _in_unit(own, scale, sign="+" if own > 0 else ""),
-            own,
-            own / furthest_ns if own else None,
-            _role(own),
+            _in_unit(change_ns, scale, sign="+" if change_ns > 0 else ""),
+            change_ns,
+            change_ns / furthest_ns if change_ns else None,
+            _role(change_ns),
         )
-        for own in delta_ns.tolist()
+        for change_ns in delta_ns.tolist()
     )
     shares = (
         Cell(*_change(delta, base))
@@ -214,24 +216,26 @@ def _change(delta_ns: int, base_ns: int) -> tuple[str, float]:
     return ("gone" if share == -1 else f"{share:+.1%}".replace("-", MINUS)), round(share, 6)
 
 
-def sizes(title: str, values_bytes: npt.NDArray[Any]) -> Column | None:
+def size_column(title: str, values_bytes: npt.NDArray[Any]) -> Column | None:
     """Sizes in MB, nothing where they are masked; None where all are 0 or masked."""
     given = values_bytes.tolist()
     if not any(given):
         return None
     cells = (
-        Cell(NOTHING, -1) if own is None else Cell(_thousands(own / 1e6, 1), own) for own in given
+        Cell(NOTHING, -1) if value is None else Cell(_thousands(value / 1e6, 1), value)
+        for value in given
     )
     return Column(f"{title} (MB)", True, tuple(cells))
 
 
-def rates(title: str, values: npt.NDArray[Any]) -> Column | None:
+def rate_column(title: str, values: npt.NDArray[Any]) -> Column | None:
     """Bandwidths in GB/s; None where none is given."""
     given = values.tolist()
     if all(value is None for value in given):
         return None
     cells = (
-        Cell(NOTHING, -1) if own is None else Cell(f"{own:.2f}", round(own, 4)) for own in given
+        Cell(NOTHING, -1) if value is None else Cell(f"{value:.2f}", round(value, 4))
+        for value in given
     )
     return Column(f"{title} (GB/s)", True, tuple(cells))
 
@@ -240,10 +244,12 @@ def _thousands(value: float, digits: int) -> str:
     return f"{value:,.{digits}f}".replace(",", THIN).replace("-", MINUS)
 
 
-def shares(title: str, parts: npt.NDArray[Any], of: npt.NDArray[Any] | int) -> Column:
+def share_column(title: str, parts: npt.NDArray[Any], of: npt.NDArray[Any] | int) -> Column:
     """Shares in percent, each with a bar."""
     values = np.ma.filled(parts / np.maximum(of, 1), 0.0).tolist()
-    return Column(title, True, tuple(Cell(_percent(own), round(own, 6), own) for own in values))
+    return Column(
+        title, True, tuple(Cell(_percent(value), round(value, 6), value) for value in values)
+    )
 
 
 def _percent(share: float) -> str:

@@ -1,4 +1,4 @@
-"""Turns the report of a comparison into one page that needs nothing beside itself."""
+"""The page of a comparison: one file of HTML that needs nothing beside it."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from timeline.reports.html.cells import (
     MINUS,
     Cell,
     Column,
-    Listing,
-    before_and_now,
-    integers,
-    listing,
-    texts,
+    PageTable,
+    columns_of_runs,
+    integer_column,
+    page_table,
+    text_column,
 )
 from timeline.reports.html.drawing import MOST_PLACES
 from timeline.reports.html.grid import in_runs
-from timeline.reports.html.listings import MOST_ROWS
+from timeline.reports.html.page_tables import MOST_ROWS
 from timeline.reports.html.palette import SIDES
-from timeline.reports.html.pictures import sides
-from timeline.reports.html.rendering import Tile, rendered, short, told
+from timeline.reports.html.pictures import draw_both_runs
+from timeline.reports.html.rendering import Tile, render_page, short, warnings_and_losses
 from timeline.reports.html.svg import StyleSheet
 from timeline.units import spell_count, spell_duration
 
 if TYPE_CHECKING:
     from timeline.reports.comparison_report import ComparisonReport
 
-__all__ = ["comparison_page"]
+__all__ = ["render_comparison_page"]
 
 INDENT = "\u2003"
 
 
-def comparison_page(report: ComparisonReport) -> bytes:
+def render_comparison_page(report: ComparisonReport) -> bytes:
     """The report as HTML: a few hundred kB, whatever the number of ranks, steps and operators."""
     comparison, sheet = report.comparison, StyleSheet()
     steps = comparison.steps
@@ -48,14 +48,14 @@ def comparison_page(report: ComparisonReport) -> bytes:
     drawn = _longest_of_runs(steps, run)
     content = {
         "title": printable(_title(report.base, report.new)),
-        "sentences": [printable(own) for own in comparison.sentences()],
+        "sentences": [printable(sentence) for sentence in comparison.sentences()],
         "tiles": list(_tiles(comparison)),
         "report": report,
         "per_step": comparison.per_step,
         "sides": SIDES,
         "run": run,
         "overall_table": _overall(comparison.overall),
-        "steps_picture": sides(drawn, _labels(drawn), sheet) if len(steps) > 1 else None,
+        "steps_picture": draw_both_runs(drawn, _labels(drawn), sheet) if len(steps) > 1 else None,
         "steps_table": _steps(steps, several=len(comparison.ranks) > 1),
         "ranks_table": _ranks(comparison.ranks),
         "operator_tables": [
@@ -66,16 +66,16 @@ def comparison_page(report: ComparisonReport) -> bytes:
             )
             if len(table)
         ],
-        **told(report.warnings, report.omissions),
+        **warnings_and_losses(report.warnings, report.omissions),
     }
-    return rendered("comparison.html", content, sheet)
+    return render_page("comparison.html", content, sheet)
 
 
 def _title(base: Path, new: Path) -> str:
     """The ends of both paths, as far as they tell them apart."""
-    parts = [own.absolute().parts for own in (base, new)]
-    shown = next((own for own in (1, 2, 3) if parts[0][-own:] != parts[1][-own:]), 1)
-    return " → ".join("/".join(own[-shown:]) for own in parts)
+    parts = [path.absolute().parts for path in (base, new)]
+    shown = next((count for count in (1, 2, 3) if parts[0][-count:] != parts[1][-count:]), 1)
+    return " → ".join("/".join(names[-shown:]) for names in parts)
 
 
 def _tiles(comparison: Comparison) -> Iterator[Tile]:
@@ -90,57 +90,57 @@ def _tiles(comparison: Comparison) -> Iterator[Tile]:
     yield Tile(str(ranks), "rank in both" if ranks == 1 else "ranks in both")
 
 
-def _overall(overall: Table) -> Listing:
+def _overall(overall: Table) -> PageTable:
     depth = {"": -1, WHOLE: -1}
     names = []
     for metric, whole in zip(overall["metric"].tolist(), overall["part_of"].tolist(), strict=True):
         depth[metric] = depth[whole] + 1
         names.append(Cell(INDENT * depth[metric] + metric))
-    return listing(
+    return page_table(
         "overall",
         "Where the time goes",
         [Column("Part", False, tuple(names)), *_times(overall)],
     )
 
 
-def _steps(steps: Table, *, several: bool) -> Listing:
+def _steps(steps: Table, *, several: bool) -> PageTable:
     shown = steps.take(_most_changed(steps))
     one_name = bool((steps["base_step"] == steps["new_step"]).all())
-    return listing(
+    return page_table(
         "steps",
         "Each step",
         [
-            integers("Step" if one_name else "Step before", shown["base_step"]),
-            None if one_name else integers("Step now", shown["new_step"]),
-            integers("Rank before", shown["base_rank"]) if several else None,
-            integers("Rank now", shown["new_rank"]) if several else None,
+            integer_column("Step" if one_name else "Step before", shown["base_step"]),
+            None if one_name else integer_column("Step now", shown["new_step"]),
+            integer_column("Rank before", shown["base_rank"]) if several else None,
+            integer_column("Rank now", shown["new_rank"]) if several else None,
             *_times(shown),
         ],
         _cut_note(steps, shown, "step"),
     )
 
 
-def _ranks(ranks: Table) -> Listing:
+def _ranks(ranks: Table) -> PageTable:
     shown = ranks.take(_most_changed(ranks))
-    return listing(
+    return page_table(
         "ranks",
         "Each rank of both runs",
-        [integers("Rank", shown["rank"]), *_times(shown)],
+        [integer_column("Rank", shown["rank"]), *_times(shown)],
         _cut_note(ranks, shown, "rank"),
     )
 
 
-def _operators(noun: str, table: Table) -> Listing:
+def _operators(noun: str, table: Table) -> PageTable:
     kept = _most_changed(table)
     shown, rest = table.take(kept), table.take(np.setdiff1d(np.arange(len(table)), kept))
     rest_ns = spell_duration(int(rest["delta_ns"].sum()))
     labels = list(map(operator_label, shown["type"].tolist(), shown["name"].tolist()))
-    return listing(
+    return page_table(
         f"{noun}s",
         f"{noun.capitalize()}s",
         [
-            texts("Name or type", np.array(labels, object)),
-            texts("Shapes", shown["shapes"]),
+            text_column("Name or type", np.array(labels, object)),
+            text_column("Shapes", shown["shapes"]),
             _counts(shown),
             *_times(shown),
         ],
@@ -159,7 +159,7 @@ def _counts(table: Table) -> Column:
 
 
 def _times(table: Table) -> list[Column]:
-    return before_and_now(table["base_ns"], table["new_ns"])
+    return columns_of_runs(table["base_ns"], table["new_ns"])
 
 
 def _most_changed(table: Table) -> Rows:

@@ -1,4 +1,4 @@
-"""Turns grids and tables into matplotlib axes, in colours of the palette."""
+"""Drawing of bars, curves and labels on matplotlib axes, in colours of the palette."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def _draw_stack(axes: Axes, parts: dict[str, Int64]) -> None:
 
 
 def column_width(count: int) -> float:
-    """Of a column of a stack, in columns: few stand apart."""
+    """The width of a column of a stack, in columns: few stand apart."""
     return 0.8 if count <= MOST_APART else 1.0
 
 
@@ -271,7 +271,7 @@ def round_places(ids: Int64, most: int) -> Rows:
     """Where round ids are, so many at most."""
     strides = (digit * 10**power for power in range(18) for digit in (1, 2, 5))
     choices = (np.flatnonzero(ids % stride == 0) for stride in strides)
-    places = next(own for own in choices if len(own) <= max(2, most))
+    places = next(choice for choice in choices if len(choice) <= max(2, most))
     return places if len(places) else np.zeros(1, np.int64)
 
 
@@ -285,5 +285,5 @@ def _label_times(axes: Axes, largest_ns: int) -> None:
 
 
 def _width(axes: Axes) -> float:
-    """In pixels of the picture."""
+    """The width of axes in pixels of the picture."""
     return axes.get_window_extent().width

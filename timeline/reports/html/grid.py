@@ -1,4 +1,4 @@
-"""Turns the steps of all ranks into one grid of ranks by steps."""
+"""The grid of times of each step (column) on each rank (row)."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class StepGrid:
         return replace(self, ranks=self.ranks[rows], times=times)
 
     def of_fewer_ranks(self, most: int) -> StepGrid:
-        """The same with so many rows at most: of each run of ranks the longest of each step."""
+        """The grid with `most` rows at most: of each run of ranks the longest of each step."""
         run = in_runs(len(self.ranks), most)
         if run == 1:
             return self
@@ -110,7 +110,7 @@ class StepGrid:
         return replace(self, ranks=self.ranks[starts], times=times)
 
     def within(self, columns: int) -> StepGrid:
-        """The same in so many columns at most: of each run of steps the longest is kept."""
+        """The grid with so many columns at most: of each run of steps the longest is kept."""
         run = in_runs(len(self.steps), columns)
         if run <= 1:
             return self

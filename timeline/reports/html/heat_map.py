@@ -1,4 +1,4 @@
-"""Turns a grid of ranks by steps into a heat map: matplotlib axes with a scale beside them."""
+"""Drawing of a heat map of ranks by steps, with its scale beside it."""
 
 from __future__ import annotations
 
@@ -65,6 +65,9 @@ def _write_cells(axes: Axes, values: npt.NDArray[Any], norm: Normalize) -> None:
 
 
 def _luminance(colour: Sequence[float]) -> float:
-    """Of a colour of sRGB, by WCAG."""
-    linear = [own / 12.92 if own <= 0.04045 else ((own + 0.055) / 1.055) ** 2.4 for own in colour]
+    """The relative luminance of a colour of sRGB, by WCAG."""
+    linear = [
+        channel / 12.92 if channel <= 0.04045 else ((channel + 0.055) / 1.055) ** 2.4
+        for channel in colour
+    ]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

@@ -1,4 +1,4 @@
-"""Turns roles in a picture into colours, of paper and of the screen, light and dark."""
+"""Colours of what pictures show, on paper and on screen, light and dark."""
 
 from __future__ import annotations
 

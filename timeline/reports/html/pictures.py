@@ -1,4 +1,4 @@
-"""Turns grids and tables into the pictures of a page, each for a wide and for a narrow screen."""
+"""The pictures of a page, each for a wide and for a narrow screen."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ __all__ = [
     "Picture",
     "StepData",
     "StepPictures",
-    "bars",
-    "by_step",
-    "curves",
-    "heats",
-    "sides",
-    "step_pictures",
+    "draw_both_runs",
+    "draw_heat_maps",
+    "draw_rank_bars",
+    "draw_step_bars",
+    "draw_step_curves",
+    "draw_steps",
 ]
 
 WIDTHS = {"wide": 880, "narrow": 360}
@@ -83,7 +83,7 @@ class Heat:
     picture: Picture
 
 
-def bars(ranks: Table, sheet: StyleSheet) -> Picture:
+def draw_rank_bars(ranks: Table, sheet: StyleSheet) -> Picture:
     """Where the time of each rank goes."""
     few = len(ranks) <= MOST_BARS
     height = BAR * len(ranks) + 46 if few else 300
@@ -93,7 +93,7 @@ def bars(ranks: Table, sheet: StyleSheet) -> Picture:
     return _picture("bars", label, sheet, height, margins, lambda axes: draw_bars(axes, ranks))
 
 
-def by_step(grid: StepGrid, row: int, sheet: StyleSheet, quantum_ns: float) -> Picture:
+def draw_step_bars(grid: StepGrid, row: int, sheet: StyleSheet, quantum_ns: float) -> Picture:
     """Where the time of each step of one rank goes."""
 
     def draw(axes: Axes) -> None:
@@ -102,7 +102,7 @@ def by_step(grid: StepGrid, row: int, sheet: StyleSheet, quantum_ns: float) -> P
     return _picture("parts", "Parts of each step", sheet, STEPS, Margins(), draw, quantum_ns)
 
 
-def curves(grid: StepGrid, row: int, sheet: StyleSheet, quantum_ns: float) -> Picture:
+def draw_step_curves(grid: StepGrid, row: int, sheet: StyleSheet, quantum_ns: float) -> Picture:
     """The step trace of one rank."""
 
     def draw(axes: Axes) -> None:
@@ -113,7 +113,7 @@ def curves(grid: StepGrid, row: int, sheet: StyleSheet, quantum_ns: float) -> Pi
     )
 
 
-def sides(steps: Table, labels: Sequence[str], sheet: StyleSheet) -> Picture:
+def draw_both_runs(steps: Table, labels: Sequence[str], sheet: StyleSheet) -> Picture:
     """The length of each step in two runs."""
 
     def draw(axes: Axes) -> None:
@@ -122,7 +122,7 @@ def sides(steps: Table, labels: Sequence[str], sheet: StyleSheet) -> Picture:
     return _picture("sides", "Length of each step, before and now", sheet, STEPS, Margins(), draw)
 
 
-def heats(grid: StepGrid, sheet: StyleSheet) -> Iterator[Heat]:
+def draw_heat_maps(grid: StepGrid, sheet: StyleSheet) -> Iterator[Heat]:
     """Ranks by steps: the time of a step, and its share that is communication not overlapped."""
     small = grid.of_fewer_ranks(MOST_PLACES)
     spans = np.ma.masked_equal(small.times["span_ns"], NOT_GIVEN)
@@ -238,7 +238,7 @@ class StepPictures:
     data: StepData
 
 
-def step_pictures(whole: StepGrid, slowest: int | None, sheet: StyleSheet) -> StepPictures | None:
+def draw_steps(whole: StepGrid, slowest: int | None, sheet: StyleSheet) -> StepPictures | None:
     """The pictures of all steps; None where there are not two.
 
     slowest: the rank that is drawn first, where one is known.
@@ -253,8 +253,8 @@ def step_pictures(whole: StepGrid, slowest: int | None, sheet: StyleSheet) -> St
         int(grid.ranks[row]),
         grid.run,
         len(grid.ranks),
-        by_step(grid, row, sheet, data.quantum_ns) if measured else None,
-        curves(grid, row, sheet, data.quantum_ns),
+        draw_step_bars(grid, row, sheet, data.quantum_ns) if measured else None,
+        draw_step_curves(grid, row, sheet, data.quantum_ns),
         [phase for phase in PHASES if grid.has(phase.column)],
         _heats(grid, sheet),
         data,
@@ -263,7 +263,7 @@ def step_pictures(whole: StepGrid, slowest: int | None, sheet: StyleSheet) -> St
 
 def _heats(grid: StepGrid, sheet: StyleSheet) -> list[Heat]:
     measured = grid.measured()
-    return list(heats(measured, sheet)) if min(measured.shape) > 1 else []
+    return list(draw_heat_maps(measured, sheet)) if min(measured.shape) > 1 else []
 
 
 def _offered(grid: StepGrid, shown: int) -> Rows:
@@ -275,7 +275,7 @@ def _offered(grid: StepGrid, shown: int) -> Rows:
 
 
 def _data(grid: StepGrid) -> StepData:
-    names = [own.column for own in (*PARTS, *PHASES)]
+    names = [part.column for part in (*PARTS, *PHASES)]
     series = [name for name in names if grid.has(name)]
     stacked = np.stack([grid.times[name] for name in series], axis=1)
     quantum_ns = max(int(stacked.max()), 1) / LARGEST

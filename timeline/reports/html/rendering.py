@@ -1,4 +1,4 @@
-"""Turns what a page says and the styles of its pictures into a page that needs nothing else."""
+"""Rendering of a template with its style sheet and script into one page."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from timeline.reports.html.svg import StyleSheet
 from timeline.units import spell_bytes, spell_count
 from timeline.version import __version__
 
-__all__ = ["Tile", "rendered", "short", "title_of", "told"]
+__all__ = ["Tile", "page_title", "render_page", "short", "warnings_and_losses"]
 
 MOST_WARNINGS = 100
 
@@ -34,7 +34,7 @@ class Tile:
     label: str
 
 
-def rendered(template: str, content: Mapping[str, object], sheet: StyleSheet) -> bytes:
+def render_page(template: str, content: Mapping[str, object], sheet: StyleSheet) -> bytes:
     """A page as HTML, whose policy allows its own style and script alone."""
     templates = Environment(
         loader=PackageLoader("timeline.reports.html", "templates"),
@@ -75,10 +75,12 @@ def short(duration_ns: float) -> str:
     return f"{duration_ns / scale.ns:#.4g} {scale.unit}"
 
 
-def told(warnings: Sequence[str], omissions: Sequence[Omission]) -> dict[str, object]:
-    """What is wrong, and what is left out."""
+def warnings_and_losses(
+    warnings: Sequence[str], omissions: Sequence[Omission]
+) -> dict[str, object]:
+    """The warnings and omissions of a report, as the templates take them."""
     return {
-        "warnings": [printable(own) for own in warnings[:MOST_WARNINGS]],
+        "warnings": [printable(warning) for warning in warnings[:MOST_WARNINGS]],
         "more_warnings": max(0, len(warnings) - MOST_WARNINGS),
         "left_out": list(_left_out(omissions)),
     }
@@ -87,13 +89,13 @@ def told(warnings: Sequence[str], omissions: Sequence[Omission]) -> dict[str, ob
 def _left_out(omissions: Sequence[Omission]) -> Iterator[str]:
     """What is left out, by reason, over all ranks."""
     rows: dict[str, int] = {}
-    for own in omissions:
-        rows[own.reason] = rows.get(own.reason, 0) + own.rows
+    for omission in omissions:
+        rows[omission.reason] = rows.get(omission.reason, 0) + omission.rows
     for reason, count in rows.items():
         yield printable(f"{spell_count(count, 'record')}: {reason}")
 
 
-def title_of(report: ExportReport) -> str:
+def page_title(report: ExportReport) -> str:
     """The end of the path below which all captures of the report lie."""
     places = [rank.source.absolute() for rank in report.ranks]
     common = Path(os.path.commonpath(places)) if places else Path()

@@ -1,4 +1,4 @@
-"""Turns a matplotlib figure into SVG inside a page: classes for styles, variables for colours.
+"""SVG of matplotlib figures inside a page: classes for styles, variables for colours.
 
 A page whose policy forbids styles in attributes has all of them in its one style sheet.
 """
@@ -81,7 +81,7 @@ def inline_svg(
 
 
 class _Inlining:
-    """Makes one picture part of a page."""
+    """Changes one SVG picture so that it can be part of a page."""
 
     def __init__(self, name: str, sheet: StyleSheet) -> None:
         self._name = name
@@ -101,7 +101,7 @@ class _Inlining:
         self._drop_empty(root)
 
     def _restyle(self, element: ET.Element) -> None:
-        declared = [_declaration(own) for own in element.attrib.pop("style", "").split(";")]
+        declared = [_declaration(text) for text in element.attrib.pop("style", "").split(";")]
         for key, value in list(element.attrib.items()):
             if key == _HREF:
                 del element.attrib[key]
@@ -122,11 +122,11 @@ class _Inlining:
             style = _COLOUR.sub(_variable, _REFERENCE.sub(self._used_here, style))
             element.set("class", self._sheet.name(style))
 
-    def _identify(self, element: ET.Element, own: str) -> None:
+    def _identify(self, element: ET.Element, name: str) -> None:
         """An id that is the page's only one, and that a script finds by its beginning."""
-        element.set("id", f"{self._name}-{own}")
-        if own.startswith(_WANTED):
-            self._used.add(f"{self._name}-{own}")
+        element.set("id", f"{self._name}-{name}")
+        if name.startswith(_WANTED):
+            self._used.add(f"{self._name}-{name}")
 
     def _referred(self, value: str) -> str:
         if not value.startswith("#"):

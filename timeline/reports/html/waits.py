@@ -1,4 +1,4 @@
-"""Turns who waited for whom, and how fast ranks sent to each other, into tables of a page."""
+"""The tables of a page on who waited for whom, and how fast ranks sent to each other."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from timeline.figures.table import Table
 from timeline.reports.html.cells import (
     Cell,
     Column,
-    Listing,
-    integers,
-    listing,
-    rates,
-    sizes,
-    texts,
-    times,
+    PageTable,
+    integer_column,
+    page_table,
+    rate_column,
+    size_column,
+    text_column,
+    time_column,
 )
 from timeline.units import spell_count
 
-__all__ = ["waits"]
+__all__ = ["wait_tables"]
 
 MOST_SIDES = 16
 """Links between so many ranks are shown in rows and columns."""
 MOST_ROWS = 50
 
 
-def waits(figures: Figures) -> Iterator[Listing]:
+def wait_tables(figures: Figures) -> Iterator[PageTable]:
     """Who waits for whom, collectives by kind and group, and links, as far as they are known."""
     if np.ma.filled(figures.waiting["caused_ns"], 0).any():
         yield _stragglers(figures.waiting)
@@ -41,23 +41,23 @@ def waits(figures: Figures) -> Iterator[Listing]:
         yield _slowest(links)
 
 
-def _stragglers(waiting: Table) -> Listing:
+def _stragglers(waiting: Table) -> PageTable:
     caused_ns, waited_ns = (np.ma.filled(waiting[name], 0) for name in ("caused_ns", "waited_ns"))
     order = np.lexsort((-waited_ns, -caused_ns))
     shown = waiting.take(order[:MOST_ROWS])
     longest_ns = int(max(shown["caused_ns"].max(), shown["waited_ns"].max()))
     left = len(waiting) - len(shown)
-    return listing(
+    return page_table(
         "stragglers",
         "Who waits for whom",
         [
-            integers("Rank", shown["rank"]),
-            integers("Came last", shown["times_last"]),
-            times("Others waited for it", shown["caused_ns"], like_ns=longest_ns, bars=True),
-            times("Late by computing", shown["compute_late_ns"], like_ns=longest_ns),
-            times("Late by its host", shown["host_late_ns"], like_ns=longest_ns),
-            times("Longest", shown["slowest_ns"], like_ns=longest_ns),
-            times("Waited itself", shown["waited_ns"], like_ns=longest_ns, bars=True),
+            integer_column("Rank", shown["rank"]),
+            integer_column("Came last", shown["times_last"]),
+            time_column("Others waited for it", shown["caused_ns"], like_ns=longest_ns, bars=True),
+            time_column("Late by computing", shown["compute_late_ns"], like_ns=longest_ns),
+            time_column("Late by its host", shown["host_late_ns"], like_ns=longest_ns),
+            time_column("Longest", shown["slowest_ns"], like_ns=longest_ns),
+            time_column("Waited itself", shown["waited_ns"], like_ns=longest_ns, bars=True),
         ],
         f"{spell_count(left, 'more rank')} in the JSON report (--json)." if left else "",
     )
@@ -66,49 +66,49 @@ def _stragglers(waiting: Table) -> Listing:
 _SUMMED = ("count", "size_bytes", "moved_bytes", "total_ns", "waited_ns", "transfer_ns")
 
 
-def _collectives(collectives: Table) -> Listing:
+def _collectives(collectives: Table) -> PageTable:
     """A row per kind and group, all ranks together, longest first."""
-    own = _summed(collectives, ("kind", "group"), (*_SUMMED, "ranks", "moved"))
-    shown = own.take(np.argsort(-own["total_ns"], kind="stable")[:MOST_ROWS])
+    sums = _summed(collectives, ("kind", "group"), (*_SUMMED, "ranks", "moved"))
+    shown = sums.take(np.argsort(-sums["total_ns"], kind="stable")[:MOST_ROWS])
     longest_ns = int(shown["total_ns"].max())
     speed = np.ma.masked_array(
         shown["moved"] / np.maximum(shown["transfer_ns"], 1), shown["moved"] == 0
     )
-    return listing(
+    return page_table(
         "groups",
         "Collectives by kind and group",
         [
-            texts("Kind", shown["kind"]),
-            texts("Group", shown["group"]),
-            integers("Ranks", shown["ranks"]),
-            integers("Count", shown["count"]),
-            sizes("Size", shown["size_bytes"]),
-            sizes("Moved", shown["moved_bytes"]),
-            times("Total", shown["total_ns"], bars=True),
-            times("Waiting", shown["waited_ns"], like_ns=longest_ns),
-            times("Transfer", shown["transfer_ns"], like_ns=longest_ns),
-            rates("Bus", speed),
+            text_column("Kind", shown["kind"]),
+            text_column("Group", shown["group"]),
+            integer_column("Ranks", shown["ranks"]),
+            integer_column("Count", shown["count"]),
+            size_column("Size", shown["size_bytes"]),
+            size_column("Moved", shown["moved_bytes"]),
+            time_column("Total", shown["total_ns"], bars=True),
+            time_column("Waiting", shown["waited_ns"], like_ns=longest_ns),
+            time_column("Transfer", shown["transfer_ns"], like_ns=longest_ns),
+            rate_column("Bus", speed),
         ],
         "Transfer begins when the last rank has come.",
     )
 
 
 def _joined_links(links: Table) -> Table:
-    own = _summed(
+    sums = _summed(
         links, ("source_rank", "target_rank", "link"), ("count", "size_bytes", "total_ns")
     )
-    return Table({**own.columns, "speed": own["size_bytes"] / np.maximum(own["total_ns"], 1)})
+    return Table({**sums.columns, "speed": sums["size_bytes"] / np.maximum(sums["total_ns"], 1)})
 
 
-def _matrix(links: Table) -> Listing:
+def _matrix(links: Table) -> PageTable:
     """Bandwidth from each rank (row) to each other (column), all links between them together."""
     pairs = _summed(links, ("source_rank", "target_rank"), ("size_bytes", "total_ns"))
     speed = pairs["size_bytes"] / np.maximum(pairs["total_ns"], 1)
     fastest = float(speed.max()) or 1.0
     ends = zip(pairs["source_rank"].tolist(), pairs["target_rank"].tolist(), strict=True)
     cells = {
-        end: Cell(f"{own:.2f}", round(own, 4), own / fastest)
-        for end, own in zip(ends, speed.tolist(), strict=True)
+        end: Cell(f"{value:.2f}", round(value, 4), value / fastest)
+        for end, value in zip(ends, speed.tolist(), strict=True)
     }
     sources, targets = (np.unique(pairs[name]) for name in ("source_rank", "target_rank"))
     columns = [
@@ -120,23 +120,23 @@ def _matrix(links: Table) -> Listing:
         for target in targets.tolist()
     ]
     note = "Short bars are slow links; each is a share of the fastest."
-    return listing("links", "Links (GB/s)", [integers("From", sources), *columns], note)
+    return page_table("links", "Links (GB/s)", [integer_column("From", sources), *columns], note)
 
 
-def _slowest(links: Table) -> Listing:
+def _slowest(links: Table) -> PageTable:
     shown = links.take(np.argsort(links["speed"], kind="stable")[:MOST_ROWS])
     left = len(links) - len(shown)
-    return listing(
+    return page_table(
         "slow-links",
         "Slowest links",
         [
-            integers("From", shown["source_rank"]),
-            integers("To", shown["target_rank"]),
-            texts("Link", shown["link"]),
-            integers("Count", np.ma.masked_equal(shown["count"], 0)),
-            sizes("Size", shown["size_bytes"]),
-            times("Time", shown["total_ns"]),
-            rates("Bandwidth", shown["speed"]),
+            integer_column("From", shown["source_rank"]),
+            integer_column("To", shown["target_rank"]),
+            text_column("Link", shown["link"]),
+            integer_column("Count", np.ma.masked_equal(shown["count"], 0)),
+            size_column("Size", shown["size_bytes"]),
+            time_column("Time", shown["total_ns"]),
+            rate_column("Bandwidth", shown["speed"]),
         ],
         f"{spell_count(left, 'more link')}, all faster, in the JSON report (--json)."
         if left

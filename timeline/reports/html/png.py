@@ -1,4 +1,4 @@
-"""Turns the report of an export into one picture: the verdict, and where the time goes."""
+"""The PNG of an export: the verdict, and where the time goes."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from timeline.reports.html.grid import NOT_GIVEN, StepGrid, with_parts
 from timeline.reports.html.heat_map import draw_heat
 from timeline.reports.html.palette import LIGHT, PARTS, PHASES
 from timeline.reports.html.pictures import DOTS
-from timeline.reports.html.rendering import title_of
+from timeline.reports.html.rendering import page_title
 
-__all__ = ["still"]
+__all__ = ["render_png"]
 
 WIDTH = 1120
 DRAWN_DOTS = 108
@@ -48,17 +48,19 @@ NAME = 46
 Panel = tuple[str, Callable[[Axes], None]]
 
 
-def still(report: ExportReport) -> bytes:
+def render_png(report: ExportReport) -> bytes:
     """The overview as PNG, 1680 pixels wide."""
     with settings(TEXT):
         panels = list(_panels(report))
         lines = [
-            part for own in report.verdict.sentences() for part in textwrap.wrap(drawable(own), 120)
+            part
+            for sentence in report.verdict.sentences()
+            for part in textwrap.wrap(drawable(sentence), 120)
         ]
         top = 112 + 22 * len(lines)
         height = top + 16 + ROW * -(-len(panels) // 2)
         figure = Figure(figsize=(WIDTH / DOTS, height / DOTS), dpi=DOTS, facecolor=LIGHT["paper"])
-        _write(figure, height, drawable(title_of(report)), lines)
+        _write(figure, height, drawable(page_title(report)), lines)
         for place, (title, draw) in enumerate(panels):
             left = EDGE + (place % 2) * (WIDTH - EDGE) / 2
             bottom = height - top - ROW * (place // 2 + 1)
@@ -78,7 +80,9 @@ def still(report: ExportReport) -> bytes:
 def drawable(text: str) -> str:
     """The text with a mark for each character that the typeface lacks."""
     known = get_font(findfont("DejaVu Sans")).get_charmap()
-    return "".join(own if ord(own) in known else "\N{REPLACEMENT CHARACTER}" for own in text)
+    return "".join(
+        character if ord(character) in known else "\N{REPLACEMENT CHARACTER}" for character in text
+    )
 
 
 def _panels(report: ExportReport) -> Iterator[Panel]:
@@ -133,8 +137,8 @@ def _heat(axes: Axes, grid: StepGrid) -> None:
 def _operators(table: Table, role: str) -> Callable[[Axes], None]:
     top = table.take(np.arange(min(len(table), MOST_OPERATORS)))
     names = [
-        textwrap.shorten(drawable(printable(own)), NAME, placeholder="…") or "–"
-        for own in top["type"].tolist()
+        textwrap.shorten(drawable(printable(name)), NAME, placeholder="…") or "–"
+        for name in top["type"].tolist()
     ]
 
     def draw(axes: Axes) -> None:

@@ -1,4 +1,4 @@
-"""Turns the report of an export into one page that needs nothing beside itself."""
+"""The page of an export: one file of HTML that needs nothing beside it."""
 
 from __future__ import annotations
 
@@ -9,32 +9,38 @@ import numpy as np
 from timeline.figures.figures import extent_ns
 from timeline.figures.verdict import total_by_type
 from timeline.reports.export_report import ExportReport
-from timeline.reports.html import listings, pictures
+from timeline.reports.html import page_tables
 from timeline.reports.html.drawing import MOST_PLACES
 from timeline.reports.html.grid import StepGrid, in_runs, with_parts
 from timeline.reports.html.palette import PARTS
-from timeline.reports.html.pictures import step_pictures
-from timeline.reports.html.rendering import Tile, rendered, short, title_of, told
+from timeline.reports.html.pictures import draw_rank_bars, draw_steps
+from timeline.reports.html.rendering import (
+    Tile,
+    page_title,
+    render_page,
+    short,
+    warnings_and_losses,
+)
 from timeline.reports.html.svg import StyleSheet
-from timeline.reports.html.waits import waits
+from timeline.reports.html.waits import wait_tables
 
-__all__ = ["page"]
+__all__ = ["render_export_page"]
 
 
-def page(report: ExportReport) -> bytes:
+def render_export_page(report: ExportReport) -> bytes:
     """The report as HTML: a few hundred kB, whatever the number of ranks and steps."""
     sheet = StyleSheet()
     content = {
-        "title": title_of(report),
+        "title": page_title(report),
         "sentences": list(report.verdict.sentences()),
         "tiles": list(_tiles(report)),
         "report": report,
         "parts": PARTS,
-        **told(report.warnings, report.omissions),
+        **warnings_and_losses(report.warnings, report.omissions),
         **_pictured(report, sheet),
         **_listed(report),
     }
-    return rendered("page.html", content, sheet)
+    return render_page("page.html", content, sheet)
 
 
 def _tiles(report: ExportReport) -> Iterator[Tile]:
@@ -53,10 +59,10 @@ def _tiles(report: ExportReport) -> Iterator[Tile]:
             ("copies_ns", "copies"),
             ("idle_ns", "idle"),
         ):
-            own_ns = np.ma.filled(ranks[column], 0)
-            if column == "copies_ns" and not own_ns.any():
+            part_ns = np.ma.filled(ranks[column], 0)
+            if column == "copies_ns" and not part_ns.any():
                 continue
-            yield Tile(f"{int(own_ns.sum()) / span_ns:.0%}", label)
+            yield Tile(f"{int(part_ns.sum()) / span_ns:.0%}", label)
 
 
 def _pictured(report: ExportReport, sheet: StyleSheet) -> dict[str, object]:
@@ -65,22 +71,24 @@ def _pictured(report: ExportReport, sheet: StyleSheet) -> dict[str, object]:
     used = ranks.take(ranks["span_ns"] > 0) if len(ranks) else ranks
     slowest = None if extreme is None else extreme.slowest
     return {
-        "bars": pictures.bars(with_parts(used), sheet) if len(used) else None,
+        "bars": draw_rank_bars(with_parts(used), sheet) if len(used) else None,
         "bars_run": in_runs(len(used), MOST_PLACES),
         "heat_run": in_runs(len(ranks), MOST_PLACES),
         "rank_is_slowest": slowest is not None,
-        "steps": step_pictures(StepGrid.of(report.figures), slowest, sheet),
+        "steps": draw_steps(StepGrid.of(report.figures), slowest, sheet),
     }
 
 
 def _listed(report: ExportReport) -> dict[str, object]:
     totals = [total_by_type(report.figures.operators, by_name=by_name) for by_name in (False, True)]
     return {
-        "ranks_table": listings.ranks(report),
-        "steps_table": listings.steps(report, graphs=StepGrid.of(report.figures).several_graphs),
-        "operator_tables": list(listings.operators(totals, communication=False)),
-        "collective_tables": list(listings.operators(totals, communication=True)),
-        "longest_table": listings.longest_ops(report),
-        "wait_tables": list(waits(report.figures)),
-        "sources_table": listings.sources(report),
+        "ranks_table": page_tables.rank_table(report),
+        "steps_table": page_tables.step_table(
+            report, graphs=StepGrid.of(report.figures).several_graphs
+        ),
+        "operator_tables": list(page_tables.operator_tables(totals, communication=False)),
+        "collective_tables": list(page_tables.operator_tables(totals, communication=True)),
+        "longest_table": page_tables.longest_op_table(report),
+        "wait_tables": list(wait_tables(report.figures)),
+        "sources_table": page_tables.source_table(report),
     }

@@ -1,0 +1,117 @@
+"""`tlexport`: exports a profile, or lists what it holds, or prints a script for a shell."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, cast
+
+from timeline.cli.parser import PrintOptions, ViewOptions, given_keywords
+from timeline.cli.printing import (
+    OPEN_HINT,
+    after_writing,
+    check_standard_output,
+    flush,
+    look_at_lines,
+    print_data,
+    print_json,
+    shown_progress,
+    table_file,
+)
+from timeline.declared import fill
+from timeline.options import ExportOptions, ReadingKeywords, ReadingOptions
+from timeline.printable import command_line, say
+from timeline.process import signals_held
+from timeline.selection import Kind, Selection
+
+if TYPE_CHECKING:
+    from timeline.reports.export_report import ExportReport
+
+__all__ = ["run"]
+
+
+def run(asked: argparse.Namespace) -> None:
+    """Do what is asked of `tlexport`.
+
+    Raises:
+        TimelineError: it cannot be done; the message says what to do.
+    """
+    views, prints = fill(ViewOptions, vars(asked)), fill(PrintOptions, vars(asked))
+    check_standard_output(prints, asked.csv, lists=views.list)
+    if prints.completion is not None:
+        from timeline.cli.completion import script_lines
+
+        say(*script_lines(prints.completion))
+        flush()
+    elif views.list:
+        _list(asked, prints)
+    else:
+        _export(asked, views, prints)
+
+
+def _export(asked: argparse.Namespace, views: ViewOptions, prints: PrintOptions) -> None:
+    with signals_held():  # NumPy takes an interrupt of its import for a broken installation
+        from timeline.commands.export import export
+    selection = Selection(**given_keywords(asked, Selection))
+    show = _viewer(views, prints)
+    keywords = given_keywords(asked, ExportOptions, ReadingOptions)
+    keywords["csv"] = table_file(asked.csv)
+    report = export(asked.path, selection=selection, progress=shown_progress(prints), **keywords)
+    with after_writing():
+        _print_report(report, asked, views, prints)
+        flush()
+        if show is not None:
+            show(report)
+
+
+def _list(asked: argparse.Namespace, prints: PrintOptions) -> None:
+    with signals_held():
+        from timeline.commands.listing import LISTED, list_profile
+        from timeline.profile import profile_at
+
+    keywords = {**given_keywords(asked, ReadingOptions), "progress": shown_progress(prints)}
+    with profile_at(asked.path, cast(ReadingKeywords, keywords), LISTED) as profile:
+        listing = list_profile(profile, Selection(**given_keywords(asked, Selection)))
+    print_json(listing.to_json()) if prints.json else say(*listing.lines())
+    flush()
+
+
+def _viewer(views: ViewOptions, prints: PrintOptions) -> Callable[[ExportReport], None] | None:
+    """What shows the file that will be written; its UI is looked for before there is a file."""
+    if not views.open and not views.offline:
+        return None
+    from timeline.viewer import installed_pages, show
+
+    return partial(show, pages=installed_pages() if views.offline else None, quiet=prints.quiet)
+
+
+def _print_report(
+    report: ExportReport, asked: argparse.Namespace, views: ViewOptions, prints: PrintOptions
+) -> None:
+    """Print a report: as JSON, as a table, or in words; words give way to a table on stdout."""
+    words = print_data(report, report.step_times, prints, asked.csv)
+    if words is None:
+        return
+    from timeline.reports.terminal import Display, verdict_text
+
+    display = Display.of(words)
+    words.write(
+        verdict_text(report.verdict, report.figures, display, verbose=prints.verbose) + "\n"
+    )
+    more = report.verbose_lines() if prints.verbose else []
+    beside = look_at_lines(asked.report, asked.png)
+    say(*report.lines(), *more, *beside, *_see_why(report, asked), stream=words)
+    if not (views.open or views.offline):
+        say(OPEN_HINT.format(", or add --open"), stream=words)
+
+
+def _see_why(report: ExportReport, asked: argparse.Namespace) -> Iterator[str]:
+    """The command that shows the slowest step, on the rank where it was slowest, in detail."""
+    slowest = report.verdict.step_extreme
+    if asked.kind != Kind.SUMMARY.value or slowest is None:
+        return
+    words = ["tlexport", asked.path, "--ranks", str(slowest.rank), "--steps", str(slowest.slowest)]
+    for assigned in asked.assign_rank or ():
+        words += ["--assign-rank", assigned]
+    yield f"See why: {command_line([*words, '--kind', 'detail'])}"

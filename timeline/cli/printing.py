@@ -1,0 +1,114 @@
+"""Printing: warnings, reports for programs, and where words for people go."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from timeline.cli.parser import PrintOptions
+from timeline.errors import UsageError
+from timeline.printable import printable_json, say
+
+if TYPE_CHECKING:
+    from timeline.figures.table import Table
+    from timeline.progress import Progress
+    from timeline.reports.comparison_report import ComparisonReport
+    from timeline.reports.export_report import ExportReport
+
+__all__ = [
+    "OPEN_HINT",
+    "STDOUT",
+    "after_writing",
+    "check_standard_output",
+    "flush",
+    "look_at_lines",
+    "print_data",
+    "print_json",
+    "shown_progress",
+    "table_file",
+]
+
+OPEN_HINT = "Open: https://ui.perfetto.dev (drag the file in{})"
+"""Where the timeline is looked at; what else would open it goes between the braces."""
+STDOUT = "-"
+"""The file name that stands for standard output."""
+
+
+def check_standard_output(prints: PrintOptions, csv: str | None, *, lists: bool = False) -> None:
+    """Make sure that standard output is asked for one thing only.
+
+    Raises:
+        UsageError: two options exclude each other.
+    """
+    for first, second in (
+        (prints.quiet and "-q", prints.verbose and "-v"),
+        (prints.json and "--json", csv == STDOUT and "--csv -"),
+        (prints.json and "--json", prints.verbose and "-v"),
+        (lists and "--list", csv and "--csv"),
+    ):
+        if first and second:
+            raise UsageError(f"{first} and {second} exclude each other.", do="Leave out one.")
+
+
+def table_file(csv: str | None) -> str | None:
+    """Where the table goes, unless it is printed or not wanted."""
+    return None if csv == STDOUT else csv
+
+
+def shown_progress(prints: PrintOptions) -> Progress:
+    """Progress on the terminal, where there is one and somebody wants to see it."""
+    from timeline.progress import Silent, TerminalLine
+
+    shown = sys.stderr is not None and sys.stderr.isatty() and not prints.quiet
+    return TerminalLine() if shown else Silent()
+
+
+@contextlib.contextmanager
+def after_writing() -> Iterator[None]:
+    """While what was written is reported: an interrupt does not undo it, and says so."""
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        interrupt.args = ("the timeline was written before.",)
+        raise
+
+
+def print_data(
+    report: ExportReport | ComparisonReport,
+    table: Callable[[], Table],
+    prints: PrintOptions,
+    csv: str | None,
+) -> TextIO | None:
+    """Print warnings and what programs read, as asked.
+
+    Returns:
+        Where words for people go then; None where none are wanted.
+    """
+    if not prints.quiet:
+        say(*(f"tlexport: {warning}" for warning in report.warnings), stream=sys.stderr)
+    if prints.json:
+        print_json(report.to_json())
+        return None
+    if csv == STDOUT and sys.stdout is not None:
+        sys.stdout.write(table().to_csv())
+    return None if prints.quiet else sys.stderr if csv == STDOUT else sys.stdout
+
+
+def look_at_lines(*files: Path | None) -> list[str]:
+    """A line for each page or picture that was written."""
+    return [f"Look at: {file}" for file in files if file is not None]
+
+
+def print_json(document: bytes) -> None:
+    """Print a document, escaped where the encoding of standard output needs it."""
+    if sys.stdout is not None:
+        print(printable_json(document.decode(), sys.stdout.encoding or "utf-8"))
+
+
+def flush() -> None:
+    """Fail now, where output cannot be printed, and not when Python ends."""
+    if sys.stdout is not None:
+        sys.stdout.flush()

@@ -1,0 +1,53 @@
+"""What the commands read: profiles that are open, or paths that are opened for them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+
+from timeline.declared import options_in
+from timeline.errors import UsageError
+from timeline.options import ExportOptions, ReadingKeywords, ReadingOptions
+from timeline.profile import Profile, profile_at
+from timeline.selection import Layer, Selection
+from timeline.sources.finding.discovery import EXPORT, Finding
+
+__all__ = ["opened", "with_drawn_layers"]
+
+
+@contextlib.contextmanager
+def opened(
+    profile: Profile | str | os.PathLike[str],
+    keywords: ReadingKeywords,
+    finding: Finding = EXPORT,
+) -> Iterator[Profile]:
+    """A profile that is open, or a path that is opened for as long as it is needed.
+
+    keywords: those of `open_profile`; others may be among them. finding: what is asked of finding
+    its captures.
+
+    Raises:
+        UsageError: the profile is open, and something is asked that was to be asked before.
+        TimelineError: the path cannot be opened.
+    """
+    if isinstance(profile, Profile):
+        _check_not_given(keywords)
+        yield profile
+        return
+    with profile_at(profile, keywords, finding) as found:
+        yield found
+
+
+def _check_not_given(keywords: ReadingKeywords) -> None:
+    for name in (*(one.keyword for one in options_in(ReadingOptions)), "progress"):
+        if keywords.get(name):
+            raise UsageError(f"{name}: this profile is open; say so to open_profile instead.")
+
+
+def with_drawn_layers(selection: Selection | None, options: ExportOptions) -> Selection:
+    """The selection with all layers that are drawn: those of the kind where none are selected."""
+    selection = selection or Selection()
+    layers = selection.layers_of(options.kind)
+    return replace(selection, layers=layers | {Layer.SCOPES} if options.scopes else layers)

@@ -1,0 +1,180 @@
+"""What reports say of an export or a comparison: their rows and their warnings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from timeline.analysis.clocks import RankMove
+from timeline.analysis.rank_facts import RankFacts
+from timeline.encoders.formats import format_of
+from timeline.errors import spell_ids
+from timeline.figures.figures import checks_of
+from timeline.fitting.resolve import Resolved
+from timeline.fitting.writer import Written
+from timeline.ranks.reading import JoinedShares
+from timeline.reports.check_text import check_warnings
+from timeline.reports.export_report import OutputFile, OverlapRow, RankReport, ResolutionRow
+from timeline.selection import Layer, Selection
+from timeline.sources.source import Source
+from timeline.units import spell_count
+
+__all__ = [
+    "most_names",
+    "output_files",
+    "overlap_rows",
+    "rank_report",
+    "resolution_row",
+    "warnings_of",
+]
+
+MOST_NAMES = 100_000
+"""Operators that all ranks together may tell apart by name for a report."""
+LEAST_NAMES = 100
+"""Operators that each rank may, however many ranks there are."""
+
+
+def most_names(ranks: int) -> int:
+    """How many operators each of so many ranks may tell apart by name."""
+    return max(LEAST_NAMES, MOST_NAMES // ranks)
+
+
+def warnings_of(
+    joined: JoinedShares, selection: Selection, layers: frozenset[Layer]
+) -> Iterator[str]:
+    """What is wrong with the profiles, or not in them."""
+    yield from joined.warnings
+    yield from _waiting_warnings(joined, selection)
+    yield from _empty_warnings(joined.facts, selection)
+    yield from _absent_layers(joined.facts, layers)
+    yield from check_warnings(checks_of(joined.facts))
+
+
+def _empty_warnings(ranks: Sequence[RankFacts], selection: Selection) -> Iterator[str]:
+    """Ranks, and steps with a marker, that hold no device record."""
+    for facts in ranks:
+        if not facts.rows and not len(facts.steps):
+            chosen = selection.graphs is not None or selection.steps is not None
+            yield f"rank {facts.rank}: holds nothing" + (" of the selection." if chosen else ".")
+            continue
+        empty = facts.steps.iteration[~facts.step_totals.known].tolist()
+        if empty:
+            yield (
+                f"rank {facts.rank}: steps {spell_ids(empty)} are marked but have no device tasks "
+                "in the profile."
+            )
+
+
+def _waiting_warnings(joined: JoinedShares, selection: Selection) -> Iterator[str]:
+    """Collectives that could not be compared with those of other ranks."""
+    if len(joined.facts) < 2:
+        return
+    told = joined.waiting.stragglers
+    where = "in the profile" if selection.ranks is None else "selected"
+    left = (
+        (told.alone, told.alone_ns, f"no other rank of the group is {where}"),
+        (told.unmatched, told.unmatched_ns, "the other ranks have none that ran with them"),
+    )
+    all_ns = max(joined.waiting.basis.communication_ns, 1)
+    for counts, took_ns, why in left:
+        ranks = [
+            rank.rank for rank, count in zip(joined.facts, counts.tolist(), strict=True) if count
+        ]
+        if ranks:
+            yield (
+                f"ranks {spell_ids(ranks)}: of {spell_count(int(counts.sum()), 'collective')} "
+                f"({int(took_ns.sum()) / all_ns:.0%} of communication time) {why}, so who waits in "
+                "them is not known."
+            )
+
+
+def _absent_layers(ranks: Sequence[RankFacts], layers: frozenset[Layer]) -> Iterator[str]:
+    """Layers that were asked for and that a profile does not hold at all.
+
+    Steps are none of a single run of an operator, and the report says so anyway.
+    """
+    for layer in Layer:
+        if layer in layers and layer is not Layer.STEPS:
+            without = [facts.rank for facts in ranks if layer in facts.profile.lacks]
+            if without:
+                which = "rank" if len(without) == 1 else "ranks"
+                yield f"{which} {spell_ids(without)}: the profile holds no {layer.value} records."
+
+
+def output_files(written: Written) -> tuple[OutputFile, ...]:
+    """What was written, for the report."""
+    return tuple(
+        OutputFile(
+            part.target,
+            format_of(part.target).name,
+            part.draft.size_bytes,
+            part.slices,
+            written.kept_steps,
+            part.drawn_ns,
+            part.offset_ns,
+        )
+        for part in written.parts
+    )
+
+
+def resolution_row(resolved: Resolved) -> ResolutionRow:
+    """The row of the report on what became of a layer."""
+    resolution = resolved.resolution
+    return ResolutionRow(
+        layer=resolved.layer,
+        resolution_ns=resolution.width_ns,
+        finer_ns=resolution.finer_width_ns,
+        finer_until_ns=resolution.finer_until_ns,
+        exact=resolved.exact,
+        gathered=resolved.gathered,
+        gathered_into=resolved.gathered_into,
+    )
+
+
+def rank_report(facts: RankFacts, source: Source, move: RankMove) -> RankReport:
+    return RankReport(
+        rank=facts.rank,
+        device=source.identity.device,
+        source=source.identity.directory,
+        layout=source.layout,
+        tasks=facts.tasks,
+        communication_tasks=facts.communication_tasks,
+        communication_ops=facts.communication_ops,
+        steps=len(facts.steps),
+        graphs=tuple(sorted(facts.graphs)),
+        offset_ns=move.offset_ns,
+        drift_ppb=move.move.drift_ppb,
+        align=move.method,
+        spread_ns=move.spread_ns,
+        matched_ops=move.ops,
+        free_rule=facts.profile.free_rule,
+        communication_rule=facts.profile.communication_rule,
+    )
+
+
+def overlap_rows(facts: RankFacts) -> Iterator[OverlapRow]:
+    parts = facts.free_parts
+    yield OverlapRow(
+        facts.rank,
+        None,
+        None,
+        **facts.overlap_ns,
+        copies_ns=parts.copies_ns,
+        outside_ns=parts.outside_ns,
+        idle_ns=parts.idle_ns,
+    )
+    steps, totals = facts.steps, facts.step_totals
+    for row in np.flatnonzero(totals.known).tolist():
+        yield OverlapRow(
+            facts.rank,
+            int(steps.graph[row]),
+            int(steps.iteration[row]),
+            computing_ns=int(totals.computing_ns[row]),
+            communication_ns=int(totals.communication_ns[row]),
+            not_overlapped_ns=int(totals.not_overlapped_ns[row]),
+            free_ns=int(totals.free_ns[row]),
+            copies_ns=None if parts.copies_ns is None else int(totals.copies_ns[row]),
+            outside_ns=0,
+            idle_ns=int(totals.idle_ns[row]),
+        )

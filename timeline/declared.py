@@ -1,0 +1,235 @@
+"""Declarations of options: each is made once, at the field that holds its value."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import inspect
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, TypeVar, cast
+
+from timeline.errors import UsageError
+
+__all__ = [
+    "NO_COMPLETION",
+    "Completion",
+    "Group",
+    "InCompare",
+    "Option",
+    "fill",
+    "member_of",
+    "option",
+    "options_in",
+    "spelled_flags",
+    "with_keywords",
+]
+
+_METADATA = "option"
+
+
+class Group(enum.Enum):
+    """The headings of the help, in their order."""
+
+    SELECT = "select (ids: 0,2-5 or all; ranges include both ends)"
+    CLOCK = "clock"
+    DRAW = "draw"
+    OUTPUT = "output"
+    VIEW = "view"
+    REPORT = "report"
+    WORK = "work"
+    PRINT = "print"
+
+
+@dataclass(frozen=True)
+class Completion:
+    """What a shell offers as a value instead of files.
+
+    words: each with its explanation. separated: several may follow each other, with commas between.
+    directories: names of directories, and no words.
+    """
+
+    words: Mapping[str, str] = field(default_factory=dict)
+    separated: bool = False
+    directories: bool = False
+
+
+NO_COMPLETION = Completion()
+
+
+@dataclass(frozen=True)
+class InCompare:
+    """What is different about an option in `tlexport compare`: its help, its heading."""
+
+    help: str = ""
+    group: Group | None = None
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option of the command, and the keyword of the library that has the same name.
+
+    flags: as typed; the last names the keyword. default: of flag and keyword; that of True or
+    False makes a switch. read: the value of the field, from that of the keyword; it raises
+    UsageError. choices: all words that the flag takes. parse: the value of the flag from its text,
+    where it is no text; it raises ValueError. repeated: the value of the keyword from the texts of
+    a flag that may be repeated. spell: the texts of the flag for the value of the field, where a
+    command that shows the same needs it. variables: of the environment, which say what the flag
+    does not. completion: None completes files. compare: None where `tlexport compare` does not
+    have it.
+    """
+
+    flags: tuple[str, ...]
+    group: Group
+    help: str
+    default: Any = None
+    read: Callable[[Any], Any] = lambda value: value
+    metavar: str | None = None
+    choices: tuple[str, ...] = ()
+    parse: Callable[[str], Any] | None = None
+    repeated: Callable[[list[str]], Any] | None = None
+    spell: Callable[[Any], Iterable[str]] | None = None
+    variables: tuple[str, ...] = ()
+    completion: Completion | None = None
+    compare: InCompare | None = InCompare()
+
+    @property
+    def keyword(self) -> str:
+        """Its name in Python."""
+        return self.flags[-1].removeprefix("--").replace("-", "_")
+
+    @property
+    def flag_default(self) -> Any:
+        """What the parser has where the flag is not given; None where more is to be asked then."""
+        return None if self.variables or self.repeated else self.default
+
+    def given(self, parsed: Any) -> Any:
+        """The value of the keyword, from what the parser has."""
+        if self.repeated is not None:
+            return None if parsed is None else self.repeated(parsed)
+        if self.variables and not parsed:
+            return next(filter(None, map(os.environ.get, self.variables)), self.default)
+        return parsed
+
+
+def option(*flags: str, group: Group, help: str, **more: Any) -> Any:  # noqa: A002
+    """Declare a field of a dataclass as the value of an option; `more` as for `Option`."""
+    declared = Option(flags, group, help, **more)
+    return field(
+        default_factory=functools.partial(declared.read, declared.default),
+        metadata={_METADATA: declared},
+    )
+
+
+def options_in(declaring: type) -> Iterator[Option]:
+    """All options that a dataclass, and those that its fields hold, declare, in their order."""
+    for one in fields(declaring):
+        if _METADATA in one.metadata:
+            yield one.metadata[_METADATA]
+        elif is_dataclass(one.default_factory):
+            yield from options_in(cast(type, one.default_factory))
+
+
+_Options = TypeVar("_Options")
+
+
+def fill(declaring: type[_Options], given: Mapping[str, object]) -> _Options:
+    """A dataclass of options from values of keywords; those that are not given have defaults.
+
+    Raises:
+        UsageError: a value has no meaning.
+    """
+    values: dict[str, Any] = {}
+    for one in fields(cast(Any, declaring)):
+        declared: Option | None = one.metadata.get(_METADATA)
+        if declared is not None and declared.keyword in given:
+            values[one.name] = declared.read(given[declared.keyword])
+        elif is_dataclass(one.default_factory):
+            values[one.name] = fill(cast(type, one.default_factory), given)
+    return declaring(**values)
+
+
+def spelled_flags(options: object) -> list[str]:
+    """The words of a command line that give a dataclass its values, of options that have `spell`.
+
+    What is empty needs no flag.
+    """
+    words = list[str]()
+    for one in fields(cast(Any, options)):
+        value = getattr(options, one.name)
+        declared: Option | None = one.metadata.get(_METADATA)
+        if declared is None:
+            words += spelled_flags(value) if is_dataclass(value) else []
+        elif declared.spell is not None and value:
+            words += [word for text in declared.spell(value) for word in (declared.flags[-1], text)]
+    return words
+
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def with_keywords(keywords: type, *declaring: type) -> Callable[[_Function], _Function]:
+    """Give a function that takes `**Unpack[keywords]` a keyword for each option, with its default.
+
+    keywords: a TypedDict; the function has all of its keys. declaring: dataclasses of options,
+    which say the order and the defaults; other keywords follow, and are None where not given.
+    """
+    annotations = {name: one.__forward_arg__ for name, one in keywords.__annotations__.items()}
+    declared = [one for each in declaring for one in options_in(each)]
+    defaults = {one.keyword: one.default for one in declared if one.keyword in annotations}
+    defaults |= {name: None for name in annotations if name not in defaults}
+
+    def decorate(function: _Function) -> _Function:
+        plain = inspect.signature(function)
+        signature = plain.replace(
+            parameters=[
+                *(
+                    one
+                    for one in plain.parameters.values()
+                    if one.kind is not inspect.Parameter.VAR_KEYWORD
+                ),
+                *(
+                    inspect.Parameter(
+                        name,
+                        inspect.Parameter.KEYWORD_ONLY,
+                        default=default,
+                        annotation=annotations[name],
+                    )
+                    for name, default in defaults.items()
+                ),
+            ]
+        )
+
+        @functools.wraps(function)
+        def call(*args: Any, **given: Any) -> Any:
+            try:
+                bound = signature.bind(*args, **given)
+            except TypeError as error:
+                raise TypeError(f"{function.__name__}() {error}") from None
+            bound.apply_defaults()
+            return function(*bound.args, **bound.kwargs)
+
+        cast(Any, call).__signature__ = signature
+        return cast(_Function, call)
+
+    return decorate
+
+
+_Choice = TypeVar("_Choice", bound=enum.Enum)
+
+
+def member_of(choices: type[_Choice], name: str) -> Callable[[_Choice | str], _Choice]:
+    """How a member of an enum, or its value, becomes the member.
+
+    name: of the option; it begins the message of the UsageError where there is no such member.
+    """
+
+    def read(value: _Choice | str) -> _Choice:
+        try:
+            return choices(value)
+        except ValueError:
+            known = ", ".join(str(choice.value) for choice in choices)
+            raise UsageError(f"{name}: there is no {value!r}.", do=f"Use one of {known}.") from None
+
+    return read

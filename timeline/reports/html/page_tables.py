@@ -1,0 +1,198 @@
+"""The tables of the page of an export: ranks, steps, operators, collectives, sources."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from timeline.columns.columns import Rows
+from timeline.figures.table import Table
+from timeline.reports.export_report import ExportReport
+from timeline.reports.html.cells import (
+    Column,
+    PageTable,
+    integer_column,
+    page_table,
+    share_column,
+    text_column,
+    time_column,
+)
+from timeline.reports.html.grid import with_parts
+from timeline.units import spell_count
+
+__all__ = [
+    "MOST_ROWS",
+    "longest_op_table",
+    "operator_tables",
+    "rank_table",
+    "source_table",
+    "step_table",
+]
+
+MOST_ROWS = 120
+"""Longer tables are cut: they keep what takes longest."""
+MOST_OPS = 50
+
+
+def rank_table(report: ExportReport) -> PageTable:
+    """The time of each rank and its parts, in order of ranks."""
+    table = report.verdict.ranks
+    shown = table.take(_longest(table, "span_ns"))
+    return page_table(
+        "ranks",
+        "Each rank",
+        [
+            integer_column("Rank", shown["rank"]),
+            integer_column("Steps", shown["steps"]),
+            time_column("Mean step", shown["step_ns"]),
+            *_parts(shown),
+        ],
+        _cut_note(table, shown, "rank"),
+    )
+
+
+def step_table(report: ExportReport, *, graphs: bool) -> PageTable:
+    """The time of each step and its parts, on the rank where it took longest, in order of time.
+
+    graphs: whether a rank has several.
+    """
+    table = report.verdict.steps
+    shown = table.take(_longest(table, "span_ns"))
+    several = len(report.ranks) > 1
+    return page_table(
+        "steps",
+        "Each step, on the rank where it took longest" if several else "Each step",
+        [
+            integer_column("Graph", shown["graph"]) if graphs else None,
+            integer_column("Step", shown["step"]),
+            integer_column("Rank", shown["rank"]) if several else None,
+            *_parts(shown),
+            time_column("FP/BP", shown["fp_bp_ns"], like_ns=_largest_ns(shown)),
+            time_column("Tail", shown["tail_ns"], like_ns=_largest_ns(shown)),
+            time_column("Interval", shown["interval_ns"], like_ns=_largest_ns(shown)),
+        ],
+        _cut_note(table, shown, "step"),
+    )
+
+
+def operator_tables(totals: Sequence[Table], *, communication: bool) -> Iterator[PageTable]:
+    """Operators of all ranks together, or collectives: by type, and by name where known.
+
+    totals: of all, by type and by name.
+    """
+    noun = "collective" if communication else "operator"
+    for by_name, table in zip((False, True), totals, strict=True):
+        rows = table.take(table["communication"] == communication)
+        named = rows["name"] != "" if by_name else np.ones(len(rows), np.bool_)
+        if not named.any():
+            continue
+        all_ns = int(rows["total_ns"].sum())
+        first = np.flatnonzero(named)[:MOST_ROWS]
+        shown, rest = rows.take(first), rows.take(np.setdiff1d(np.arange(len(rows)), first))
+        average_ns = np.rint(shown["total_ns"] / shown["count"]).astype(np.int64)
+        least_ns = int(shown["shortest_ns"].max())
+        kind = ("Kind" if communication else "Type", shown["type"])
+        yield page_table(
+            f"{noun}s-by-{'name' if by_name else 'type'}",
+            f"{noun.capitalize()}s by {'name' if by_name else kind[0].lower()}",
+            [
+                text_column("Name", shown["name"]) if by_name else None,
+                text_column(*kind),
+                text_column("Core", shown["core"]),
+                integer_column("Count", shown["count"]),
+                time_column("Total", shown["total_ns"]),
+                time_column("Average", average_ns, like_ns=least_ns),
+                time_column("Min", shown["shortest_ns"]),
+                time_column("Max", shown["longest_ns"], like_ns=least_ns),
+                share_column("Share", shown["total_ns"], all_ns),
+            ],
+            _rest_note(rest, all_ns),
+        )
+
+
+def longest_op_table(report: ExportReport) -> PageTable:
+    """The communication ops that took longest on any rank."""
+    table = report.figures.longest_ops
+    order = np.argsort(-table["duration_ns"], kind="stable") if len(table) else np.zeros(0, int)
+    shown = table.take(order[:MOST_OPS])
+    return page_table(
+        "longest-collectives",
+        "Slowest single collectives",
+        [
+            text_column("Name", shown["name"]),
+            text_column("Group", shown["group"]),
+            integer_column("Rank", shown["rank"]),
+            integer_column("Graph", shown["graph"]),
+            integer_column("Step", shown["step"]),
+            time_column("Duration", shown["duration_ns"], bars=True),
+        ],
+    )
+
+
+def source_table(report: ExportReport) -> PageTable:
+    """What was read of each rank."""
+    shown = report.ranks[:MOST_ROWS]
+    offsets_ns = np.array([rank.offset_ns for rank in shown], np.int64)
+    return page_table(
+        "sources",
+        "What was read",
+        [
+            integer_column("Rank", np.array([rank.rank for rank in shown])),
+            text_column("Capture", np.array([rank.source.name for rank in shown], object)),
+            text_column("Layout", np.array([rank.layout for rank in shown], object)),
+            integer_column("Tasks", np.array([rank.tasks for rank in shown])),
+            integer_column(
+                "Communication ops", np.array([rank.communication_ops for rank in shown])
+            ),
+            integer_column("Steps", np.array([rank.steps for rank in shown])),
+            time_column("Clock moved by", offsets_ns) if offsets_ns.any() else None,
+        ],
+        _left_out(len(report.ranks) - len(shown), "rank"),
+    )
+
+
+def _parts(table: Table) -> list[Column | None]:
+    parts = with_parts(table)
+    span_ns = _largest_ns(parts)
+    has_copies = bool(np.ma.filled(parts["copies_ns"], 0).any())
+    outside_ns = np.ma.filled(parts.columns.get("outside_ns", np.zeros(len(parts), np.int64)), 0)
+    return [
+        time_column("Device time", parts["span_ns"], bars=True),
+        time_column("Computing", parts["computing_ns"], like_ns=span_ns),
+        time_column("Overlapped", parts["overlapped_ns"], like_ns=span_ns),
+        time_column("Not overlapped", parts["not_overlapped_ns"], like_ns=span_ns),
+        time_column("Copies", parts["copies_ns"], like_ns=span_ns) if has_copies else None,
+        time_column("Idle", parts["idle_ns"], like_ns=span_ns),
+        share_column("Share not overlapped", parts["not_overlapped_ns"], parts["span_ns"]),
+        time_column("Before and after", outside_ns) if outside_ns.any() else None,
+    ]
+
+
+def _largest_ns(table: Table) -> int:
+    """The time whose unit all others of the table take."""
+    return int(table["span_ns"].max()) if len(table) else 0
+
+
+def _longest(table: Table, column: str) -> Rows:
+    """The rows that take longest, in the order of the table."""
+    if not len(table):
+        return np.zeros(0, np.int64)
+    return np.sort(np.argsort(-np.asarray(table[column]), kind="stable")[:MOST_ROWS])
+
+
+def _cut_note(table: Table, shown: Table, noun: str) -> str:
+    left = len(table) - len(shown)
+    return (left and f"The {len(shown)} that take longest; {_left_out(left, noun)}") or ""
+
+
+def _left_out(count: int, noun: str) -> str:
+    return f"{spell_count(count, f'more {noun}')} in the JSON report (--json)." if count else ""
+
+
+def _rest_note(rest: Table, all_ns: int) -> str:
+    """What the rows that are left out come to."""
+    if not len(rest):
+        return ""
+    share = int(rest["total_ns"].sum()) / max(1, all_ns)
+    return f"All others together: {spell_count(int(rest['count'].sum()), 'run')}, {share:.1%}."
