@@ -24,11 +24,12 @@ if TYPE_CHECKING:
     from timeline.commands.compare import compare
     from timeline.commands.export import export
     from timeline.figures.table import Table
+    from timeline.layers import Layer
     from timeline.options import Args, Fit
     from timeline.profile import Profile, open_profile
     from timeline.reports.comparison_report import ComparisonReport
     from timeline.reports.export_report import ExportReport
-    from timeline.selection import Align, Kind, Layer, Selection
+    from timeline.selection import Align, Kind, Selection
     from timeline.viewer import show
 
 __all__ = [
@@ -67,7 +68,7 @@ _HOMES = {
     "ExportReport": "timeline.reports.export_report",
     "Fit": "timeline.options",
     "Kind": "timeline.selection",
-    "Layer": "timeline.selection",
+    "Layer": "timeline.layers",
     "Profile": "timeline.profile",
     "Selection": "timeline.selection",
     "Table": "timeline.figures.table",

@@ -21,7 +21,6 @@ __all__ = [
     "SUMMARY_LAYERS",
     "Align",
     "Kind",
-    "Layer",
     "Selection",
     "Window",
     "WindowEdge",

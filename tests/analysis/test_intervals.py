@@ -14,7 +14,7 @@ from timeline.analysis.overlap import (
     totals_by_step,
 )
 from timeline.columns.columns import Int64
-from timeline.columns.intervals import Intervals, subtract, union
+from timeline.columns.intervals import IntervalSet, subtract, union
 from timeline.records.counting import FreeRule
 from timeline.records.tables import CommunicationOps, Tasks
 
@@ -29,13 +29,13 @@ task_rows = intervals().flatmap(
 )
 
 
-def assert_normal(found: Intervals) -> None:
+def assert_normal(found: IntervalSet) -> None:
     """Intervals are non-empty, ascend, and have a gap between them."""
     assert (found.end_ns > found.start_ns).all()
     assert (found.start_ns[1:] > found.end_ns[:-1]).all()
 
 
-def held_by(found: Intervals) -> set[int]:
+def held_by(found: IntervalSet) -> set[int]:
     """Every nanosecond of normal intervals."""
     assert_normal(found)
     return covered_ns(found.start_ns, found.end_ns)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.support.places import DATA
 from timeline.analysis.kernel_names import kernel_type, launched_type
-from timeline.sources.files.opened import opened
+from timeline.sources.files.opened import open_profile_file
 
 PIECE = re.compile(r"[()<>{}\[\],*&]|^.{0,2}$")
 
@@ -190,7 +190,7 @@ def test_no_name_leaves_brackets(name: str) -> None:
 
 def _traces() -> Iterator[dict[str, Any]]:
     for path in sorted((DATA / "gpu").rglob("*.json*")):
-        with opened(path) as file:
+        with open_profile_file(path) as file:
             yield json.loads(file.read())
     for path in sorted(DATA.glob("gpu*/*.tar.gz")):
         with tarfile.open(path) as archive:

@@ -13,7 +13,7 @@ import pytest
 import timeline
 from timeline.cli.completion import SHELLS
 from timeline.cli.main import main
-from timeline.selection import Layer
+from timeline.layers import Layer
 
 Complete = Callable[[str], list[str]]
 ANSWER_SECONDS = 60.0

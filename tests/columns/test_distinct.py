@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from timeline.columns import chunks
 from timeline.columns.columns import Int64
 from timeline.columns.constant import constant, is_constant
-from timeline.columns.distinct import distinct, distinct_pairs, distinct_values, translated
+from timeline.columns.distinct import distinct, distinct_pairs, distinct_values, map_values
 
 Integers = npt.NDArray[np.integer[Any]]
 FAR: dict[type[np.integer[Any]], list[int]] = {
@@ -61,7 +61,7 @@ def test_each_distinct_value_is_translated_once(values: Int64) -> None:
         asked.extend(numbers.tolist())
         return numbers // 2
 
-    made = translated(values, meaning)
+    made = map_values(values, meaning)
     assert asked == sorted(set(values.tolist()))
     np.testing.assert_array_equal(made, values // 2)
     assert is_constant(made) or not is_constant(values) or not len(values)

@@ -14,7 +14,7 @@ from tests.support.random_intervals import (
     is_laminar,
     laminar_intervals,
 )
-from timeline.columns.nesting import edges_of, innermost, latest_open, parents_of
+from timeline.columns.nesting import find_parents, innermost, latest_open, order_edges
 
 
 def replayed(pairs: list[Interval]) -> list[Interval | None]:
@@ -23,7 +23,7 @@ def replayed(pairs: list[Interval]) -> list[Interval | None]:
     It opens at each beginning and closes the newest open interval at each end, whichever interval
     the end belongs to.
     """
-    edges = edges_of(*columns_of(pairs))
+    edges = order_edges(*columns_of(pairs))
     drawn: list[Interval | None] = [None] * len(pairs)
     stack: list[tuple[int, int]] = []
     for row, is_end, time_ns in zip(
@@ -40,7 +40,7 @@ def replayed(pairs: list[Interval]) -> list[Interval | None]:
 
 @given(laminar_intervals())
 def test_edges_of_nested_intervals_are_a_valid_bracket_sequence(pairs: list[Interval]) -> None:
-    edges = edges_of(*columns_of(pairs))
+    edges = order_edges(*columns_of(pairs))
     assert (np.diff(edges.time_ns) >= 0).all()
     stack: list[int] = []
     for row, is_end, depth in zip(
@@ -61,7 +61,7 @@ def test_a_stack_machine_draws_nested_intervals_as_they_are(pairs: list[Interval
 
 @given(laminar_intervals())
 def test_longer_intervals_enclose_shorter_ones(pairs: list[Interval]) -> None:
-    edges = edges_of(*columns_of(pairs))
+    edges = order_edges(*columns_of(pairs))
     stack: list[int] = []
     for row, is_end in zip(edges.row.tolist(), edges.is_end.tolist(), strict=True):
         if is_end:
@@ -75,7 +75,7 @@ def test_longer_intervals_enclose_shorter_ones(pairs: list[Interval]) -> None:
 
 @given(intervals())
 def test_nested_tells_exactly_whether_no_two_intervals_cross(pairs: list[Interval]) -> None:
-    assert edges_of(*columns_of(pairs)).nested() == is_laminar(pairs)
+    assert order_edges(*columns_of(pairs)).nested() == is_laminar(pairs)
 
 
 def test_intervals_that_cross_would_be_drawn_wrong() -> None:
@@ -113,7 +113,7 @@ def test_innermost_of_nothing_is_nothing() -> None:
 
 @given(laminar_intervals())
 def test_parents_are_what_is_open_around_a_beginning(pairs: list[Interval]) -> None:
-    edges = edges_of(*columns_of(pairs))
+    edges = order_edges(*columns_of(pairs))
     wanted = [-1] * len(pairs)
     stack: list[int] = []
     for row, is_end in zip(edges.row.tolist(), edges.is_end.tolist(), strict=True):
@@ -122,7 +122,7 @@ def test_parents_are_what_is_open_around_a_beginning(pairs: list[Interval]) -> N
         else:
             wanted[row] = stack[-1] if stack else -1
             stack.append(row)
-    assert parents_of(edges).tolist() == wanted
+    assert find_parents(edges).tolist() == wanted
 
 
 @given(intervals(), st.lists(st.integers(EPOCH_NS - 1, EPOCH_NS + 40), max_size=10))

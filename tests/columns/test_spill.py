@@ -23,11 +23,12 @@ from timeline.columns.constant import is_constant
 from timeline.columns.spill import SpillFiles, drop_pages, spillable
 from timeline.commands.export import export
 from timeline.errors import OutputError
+from timeline.layers import Layer
 from timeline.ranks.rank_work import RankRequest, draw_rank_from_source
-from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Layer, Selection
+from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Selection
 from timeline.sources.decoders.sqlite import Database, open_database
 from timeline.sources.finding.discovery import discover
-from timeline.sources.source import Wanted
+from timeline.sources.source import ReadRequest
 from timeline.tracks.model import element_count
 
 LAYOUTS = (
@@ -265,7 +266,7 @@ def columns_read(
     with monkeypatch.context() as patch:
         patch.setattr(Database, "_filled", noted)
         (source,) = discover(path).sources
-        source.read(Wanted(layers, every_arg=False))
+        source.read(ReadRequest(layers, every_arg=False))
     return queries
 
 

@@ -27,8 +27,9 @@ from tests.support.profile_shelf import ProfileShelf
 from tests.support.public_names import members
 from timeline.cli.main import main
 from timeline.cli.parser import build_parser
+from timeline.layers import Layer
 from timeline.profile import MOST_SELECTIONS
-from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Kind, Layer, Selection
+from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Kind, Selection
 
 PARTS = ("computing_ns", "communication_ns", "not_overlapped_ns", "free_ns")
 HEAVY = (

@@ -41,7 +41,7 @@ from timeline.options import Args
 from timeline.records.tables import Records
 from timeline.selection import DETAIL_LAYERS, Kind
 from timeline.sources.finding.discovery import discover
-from timeline.sources.source import Wanted
+from timeline.sources.source import ReadRequest
 from timeline.tracks.model import Arrows, Slices, Timeline, Track
 from timeline.version import __version__
 
@@ -86,7 +86,7 @@ def draw(profile: Profile, layout: str, kind: Kind, target: Path, **options: Any
 def records_of(path: Path) -> dict[int, Records]:
     """What the readers find, by rank."""
     return {
-        source.identity.rank: valid(source.read(Wanted(DETAIL_LAYERS)))
+        source.identity.rank: valid(source.read(ReadRequest(DETAIL_LAYERS)))
         for source in discover(path).sources
     }
 

@@ -38,15 +38,16 @@ from timeline.encoders.formats import FORMATS, format_of
 from timeline.errors import LimitError
 from timeline.fitting import writer
 from timeline.fitting.fit import fit as fit_to_limit
-from timeline.fitting.writer import About, Written
+from timeline.fitting.writer import FileNotes, Written
+from timeline.layers import Layer
 from timeline.options import DEFAULT_LIMIT_BYTES, ExportOptions, Fit
 from timeline.progress import Silent
 from timeline.ranks.rank_work import RankRequest, draw_rank_from_records
 from timeline.records.tables import HostEvents, Records, Steps, Tasks
 from timeline.reports.export_report import ExportReport
-from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Kind, Layer, Selection
+from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Kind, Selection
 from timeline.sources.finding.discovery import discover
-from timeline.sources.source import Wanted
+from timeline.sources.source import ReadRequest
 from timeline.tracks.drawn_rank import DrawnRank
 
 SUFFIXES = tuple(form.suffix for form in FORMATS)
@@ -388,7 +389,7 @@ def test_sums_equal_the_records(exporter: Exporter, layout: str) -> None:
         sums[1] += own.busy_ns
     wanted: dict[str, list[int]] = {}
     for source in discover(exporter.profile(layout)).sources:
-        records = valid(source.read(Wanted(DETAIL_LAYERS)))
+        records = valid(source.read(ReadRequest(DETAIL_LAYERS)))
         for layer, table in (
             ("task", records.tasks),
             ("hccl_task", records.planes),
@@ -603,7 +604,7 @@ def written(
             options,
             target,
             format_of(target),
-            lambda *_: About((("io.tlexport.kind", "detail"),)),
+            lambda *_: FileNotes((("io.tlexport.kind", "detail"),)),
             None,
             Silent(),
         )
@@ -811,7 +812,7 @@ def test_a_million_tasks_fit_exactly(tmp_path: Path, layers: frozenset[Layer]) -
         ExportOptions(kind=Kind.DETAIL, output=target),
         target,
         format_of(target),
-        lambda *_: About(),
+        lambda *_: FileNotes(),
         None,
         Silent(),
     )
@@ -839,7 +840,7 @@ def test_the_summary_of_many_ranks_fits_and_loads(tmp_path: Path) -> None:
             ExportOptions(kind=Kind.SUMMARY, output=target, limit_bytes=limit),
             target,
             format_of(target),
-            lambda *_: About(),
+            lambda *_: FileNotes(),
             None,
             Silent(),
         )

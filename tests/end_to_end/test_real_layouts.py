@@ -21,7 +21,7 @@ from timeline.analysis.valid import valid
 from timeline.records.tables import FlowEnd, Records
 from timeline.selection import DETAIL_LAYERS
 from timeline.sources.finding.discovery import discover
-from timeline.sources.source import Wanted
+from timeline.sources.source import ReadRequest
 
 CAPTURES = DATA / "msprof-single"
 BESIDE = ("*/info.json*", "*/start_info*", "*/host_start.log*", "*/dev_start.log*")
@@ -82,7 +82,7 @@ def layouts(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Alone]:
             place.parent.mkdir(parents=True, exist_ok=True)
             (shutil.copytree if path.is_dir() else shutil.copy2)(path, place)
         (source,) = discover(target).sources
-        found[name] = Alone(valid(source.read(Wanted(DETAIL_LAYERS))))
+        found[name] = Alone(valid(source.read(ReadRequest(DETAIL_LAYERS))))
     return found
 
 

@@ -26,16 +26,16 @@ from tests.support.random_tracks import (
     samples,
     some_slices,
 )
-from timeline.columns.nesting import edges_of
+from timeline.columns.nesting import order_edges
 from timeline.columns.strings import StringPool
 from timeline.fitting.coarsen import (
     EXACT,
     Resolution,
-    coarse_of,
+    as_coarse,
     coarsen,
     count_elements,
     count_samples,
-    drawn,
+    draw_coarse,
     thin,
 )
 from timeline.layers import SliceKind
@@ -46,7 +46,7 @@ ALL_POWERS = tuple(range(COARSEST + 1))
 
 def gathered_at(slices: Slices, *resolutions: Resolution) -> Coarse:
     """The elements after gathering at each resolution in turn."""
-    coarse = coarse_of(slices)
+    coarse = as_coarse(slices)
     for resolution in resolutions:
         coarse = coarsen(coarse, slices, resolution)
     return coarse
@@ -132,7 +132,7 @@ def test_long_slices_stay_themselves(data: st.DataObject, slices: Slices) -> Non
     """Every slice of a bin's width or more, in no shorter one, has its interval, name and args."""
     resolution = data.draw(resolutions(slices=slices))
     coarse = gathered_at(slices, resolution)
-    picture = drawn(coarse, slices)
+    picture = draw_coarse(coarse, slices)
     place = {row: at for at, row in enumerate(coarse.row.tolist()) if row != GATHERED}
     around = around_each(slices)
     for row in range(len(slices)):
@@ -177,7 +177,7 @@ def slice_at(slices: Slices, row: int) -> tuple[int, int, str, dict[str, int]]:
 def test_the_exact_resolution_changes_nothing(slices: Slices) -> None:
     coarse = gathered_at(slices, Resolution(EXACT))
     assert coarse.row.tolist() == list(range(len(slices)))
-    assert drawn(coarse, slices) is slices
+    assert draw_coarse(coarse, slices) is slices
 
 
 def test_a_short_slice_alone_stays_itself() -> None:
@@ -259,7 +259,7 @@ def test_elements_of_a_flat_lane_do_not_overlap(slices: Slices) -> None:
 def test_elements_of_a_nested_lane_do_not_cross(slices: Slices) -> None:
     for power in (*range(12), COARSEST):
         coarse = gathered_at(slices, Resolution(power))
-        assert edges_of(coarse.start_ns, coarse.end_ns).nested()
+        assert order_edges(coarse.start_ns, coarse.end_ns).nested()
 
 
 def test_of_equal_slices_the_outer_one_stays_outside() -> None:
@@ -296,7 +296,7 @@ def same_columns(one: Coarse, other: Coarse) -> None:
 @settings(max_examples=30)
 def test_gathering_step_by_step_is_gathering_once(slices: Slices) -> None:
     """Through all powers in turn."""
-    coarse = coarse_of(slices)
+    coarse = as_coarse(slices)
     for power in ALL_POWERS:
         coarse = coarsen(coarse, slices, Resolution(power))
         same_columns(coarse, gathered_at(slices, Resolution(power)))
@@ -392,7 +392,7 @@ def test_a_gathered_slice_tells_what_it_stands_for(data: st.DataObject, slices: 
     """Label, count, busy time, and the top names with their shares; none of the args it had."""
     resolution = data.draw(resolutions(slices=slices))
     coarse = gathered_at(slices, resolution)
-    picture = drawn(coarse, slices)
+    picture = draw_coarse(coarse, slices)
     for at, element in enumerate(elements_of(coarse, slices)):
         if element.row != GATHERED:
             continue
@@ -416,7 +416,7 @@ def test_a_gathered_slice_tells_what_it_stands_for(data: st.DataObject, slices: 
 def test_arrows_touch_only_exact_slices(data: st.DataObject, slices: Slices) -> None:
     """Those of gathered ones are gone, the others are where their slice went."""
     coarse = gathered_at(slices, data.draw(resolutions(slices=slices)))
-    picture = drawn(coarse, slices)
+    picture = draw_coarse(coarse, slices)
     place = {row: at for at, row in enumerate(coarse.row.tolist()) if row != GATHERED}
     assert sorted(
         zip(picture.arrows.slice.tolist(), picture.arrows.arrow.tolist(), strict=True)
@@ -450,7 +450,7 @@ def test_a_gathered_slice_says_what_it_counts(kind: SliceKind, label: str) -> No
     slices = made_slices(
         [(0, 1), (2, 3), (3, 8), (9, 10)], ["Add", "Add", "MatMul", "Add"], kind=kind
     )
-    picture = drawn(gathered_at(slices, Resolution(5)), slices)
+    picture = draw_coarse(gathered_at(slices, Resolution(5)), slices)
     assert [picture.strings[code] for code in picture.name.tolist()] == [label]
     args = {arg.name: arg for arg in picture.args}
     assert {name: int(arg.values[0]) for name, arg in args.items() if name[-1] not in "123"} == {
@@ -467,5 +467,5 @@ def test_gathered_args_are_default_args() -> None:
     """They are drawn unless no args are asked for: without them the sums would be lost."""
     slices = made_slices([(0, 1), (2, 3)])
     own = Arg("graph", ArgKind.INTEGER, np.zeros(2, np.int64), np.ones(2, np.bool_), default=False)
-    picture = drawn(gathered_at(replace(slices, args=(own,)), Resolution(4)), slices)
+    picture = draw_coarse(gathered_at(replace(slices, args=(own,)), Resolution(4)), slices)
     assert all(arg.default for arg in picture.args if arg.name != "graph")

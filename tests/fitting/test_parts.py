@@ -32,11 +32,11 @@ from tests.support.row_totals import (
     rows_of,
 )
 from tests.support.trace_packets import packets_of
-from timeline.columns.nesting import edges_of
+from timeline.columns.nesting import order_edges
 from timeline.columns.strings import StringPool
 from timeline.commands.export import export
 from timeline.errors import LimitError, OutputError
-from timeline.fitting.parts import between, cut_moments
+from timeline.fitting.parts import cut_moments, cut_tracks
 from timeline.layers import SliceKind
 from timeline.options import Fit
 from timeline.reports.export_report import ExportReport
@@ -91,7 +91,7 @@ def moments_of(made: Sequence[Track]) -> set[int]:
 
 
 def parts_of(made: Sequence[Track], moments: Sequence[int]) -> list[list[Track]]:
-    return [between(made, start, end) for start, end in pairwise(moments)]
+    return [cut_tracks(made, start, end) for start, end in pairwise(moments)]
 
 
 def slices_of(part: Sequence[Track], number: int) -> Slices:
@@ -174,7 +174,7 @@ def test_parts_can_be_drawn(cut: tuple[list[Track], list[int]]) -> None:
     for part in parts_of(made, moments):
         flat, nested = slices_of(part, 1), slices_of(part, 2)
         assert (flat.start_ns[1:] >= flat.end_ns[:-1]).all()
-        assert edges_of(nested.start_ns, nested.end_ns).nested()
+        assert order_edges(nested.start_ns, nested.end_ns).nested()
 
 
 @given(tracks_and_cuts())
@@ -204,10 +204,10 @@ def test_a_caller_recorded_after_its_callee_stays_around_it() -> None:
         nested=True,
     )
     track = Track(0, None, "Thread 7", 0, "", calls)
-    (after,) = between([track], EPOCH_NS + 10, EPOCH_NS + 30)
+    (after,) = cut_tracks([track], EPOCH_NS + 10, EPOCH_NS + 30)
     content = after.content
     assert isinstance(content, Slices)
-    edges = edges_of(content.start_ns, content.end_ns)
+    edges = order_edges(content.start_ns, content.end_ns)
     drawn = [strings[int(content.name[row])] for row in edges.row[~edges.is_end].tolist()]
     assert drawn == ["outer", "inner"]
 

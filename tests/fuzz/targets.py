@@ -31,12 +31,12 @@ from timeline.columns.strings import StringPool
 from timeline.errors import SourceError, TimelineError
 from timeline.records.tables import Records, Tasks
 from timeline.selection import DETAIL_LAYERS
-from timeline.sources.common.damage import Damage
+from timeline.sources.common.losses import LossLog
 from timeline.sources.database.source import DatabaseSource
 from timeline.sources.decoders.json_events import BLOCK_BYTES, read_events
 from timeline.sources.finding.captures import find_captures
 from timeline.sources.finding.discovery import discover
-from timeline.sources.source import Clock, Identity, Source, Wanted
+from timeline.sources.source import Clock, Identity, ReadRequest, Source
 from timeline.sources.tables.kernel_table import describe_tasks, read_kernel_table
 from timeline.sources.tables.step_table import read_step_table
 from timeline.sources.trace_json import reader
@@ -48,7 +48,7 @@ from timeline.sources.trace_json.source import (
     TraceViewSource,
 )
 
-ALL = Wanted(DETAIL_LAYERS, every_arg=True)
+ALL = ReadRequest(DETAIL_LAYERS, every_arg=True)
 JSON = Form(".json", 8_192, json_change(trace_events), shrink_text)
 SMALL_JSON = Form(".json", 4_096, json_change(lambda: ()), shrink_text)
 CSV = Form(".csv", 8_192, table_change, shrink_text)
@@ -139,9 +139,9 @@ def blocks(capture: Path) -> None:
     """A file that is read in blocks, and of which few events are held, reads as one that is not."""
     path = _one(capture, "trace_view.json")
     small = 1 + crc32(path.read_bytes()) % 300
-    damage = Damage(path)
+    damage = LossLog(path)
     whole = _events_or_refusal(path, BLOCK_BYTES, damage)
-    cut = _events_or_refusal(path, small, Damage(path))
+    cut = _events_or_refusal(path, small, LossLog(path))
     if isinstance(whole, str):
         raise SourceError(path, whole)
     if damage.omissions(0):
@@ -153,7 +153,7 @@ def blocks(capture: Path) -> None:
         raise BrokenPromise("events that are not held change what is read")
 
 
-def _events_or_refusal(path: Path, block_bytes: int, damage: Damage) -> list[object] | str:
+def _events_or_refusal(path: Path, block_bytes: int, damage: LossLog) -> list[object] | str:
     try:
         blocks = read_events(ASCEND.decoder, path, block_bytes, damage)
         return [event for block in blocks for event in block]
@@ -224,8 +224,8 @@ def _described(path: Path, device: int | None) -> Records:
 def step_trace(capture: Path) -> Records:
     """The steps of msprof, of all devices and of one."""
     path = _one(capture, "step_trace_*.csv")
-    steps, parts = read_step_table(path, None, Damage(path))
-    some, _ = read_step_table(path, 0, Damage(path))
+    steps, parts = read_step_table(path, None, LossLog(path))
+    some, _ = read_step_table(path, 0, LossLog(path))
     if len(some) > len(steps):
         raise BrokenPromise("one device has more steps than all")
     return Records(0, StringPool(), steps=steps, parts=parts)

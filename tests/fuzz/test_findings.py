@@ -12,7 +12,7 @@ from tests.support.profile_shelf import ProfileShelf
 from timeline.cli.main import main
 from timeline.columns.strings import StringPool
 from timeline.errors import TimelineError
-from timeline.sources.common.damage import Damage
+from timeline.sources.common.losses import LossLog
 from timeline.sources.finding.discovery import discover
 from timeline.sources.tables.kernel_table import read_kernel_table
 from timeline.sources.tables.step_table import read_step_table
@@ -91,7 +91,7 @@ HEAD = b"Iteration ID,FP Start(us),BP End(us),Iteration End(us),Iteration Time(u
 def test_step_tables(tmp_path: Path, row: str) -> None:
     path = tmp_path / "step_trace.csv"
     path.write_bytes(HEAD + b"1,0,0,9,1,1\n" + row.encode() + b"\n")
-    steps, _ = read_step_table(path, None, Damage(path))
+    steps, _ = read_step_table(path, None, LossLog(path))
     assert 1 in steps.iteration.tolist()
 
 

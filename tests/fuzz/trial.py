@@ -21,8 +21,9 @@ from tests.fuzz.target import Target
 from timeline.analysis.valid import valid
 from timeline.commands.export import export
 from timeline.errors import TimelineError
+from timeline.layers import Layer
 from timeline.options import Args, Fit
-from timeline.selection import Kind, Layer, Selection
+from timeline.selection import Kind, Selection
 
 __all__ = ["Trial", "limit_memory"]
 

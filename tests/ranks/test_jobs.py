@@ -53,14 +53,14 @@ from timeline.cli.main import main
 from timeline.encoders.formats import format_of
 from timeline.errors import SourceError, TimelineError, WorkerError
 from timeline.fitting.fit import fit
-from timeline.fitting.writer import About, Written
+from timeline.fitting.writer import FileNotes, Written
 from timeline.options import ExportOptions, ReadingOptions
 from timeline.process import interrupted_by_signals
 from timeline.progress import Silent
 from timeline.ranks import processes, reading
 from timeline.ranks import workers as jobs
 from timeline.ranks.rank_work import RankRequest, draw_rank_from_source
-from timeline.ranks.reading import JoinedShares, read_shares, redrawn
+from timeline.ranks.reading import JoinedRanks, draw_again, read_ranks
 from timeline.ranks.workers import (
     RANKS_PER_PROCESS,
     WORTH_PROCESSES_BYTES,
@@ -69,7 +69,7 @@ from timeline.ranks.workers import (
 )
 from timeline.records.tables import Records
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Kind, Selection
-from timeline.sources.source import Clock, Identity, Wanted
+from timeline.sources.source import Clock, Identity, ReadRequest
 from timeline.tracks.drawn_rank import DrawnRank
 
 _Result = TypeVar("_Result")
@@ -375,7 +375,7 @@ class AskedSource:
         self.asked += 1
         return self.made.files
 
-    def read(self, wanted: Wanted) -> Records:
+    def read(self, wanted: ReadRequest) -> Records:
         """See `Source.read`."""
         return self.made.read(wanted)
 
@@ -499,10 +499,10 @@ def test_a_rank_lost_when_it_is_drawn_again_is_told_like_any_other(
     fault = Fault(SourceError(Path("one"), "is gone."), marker=tmp_path / "read once")
     sources = made_sources(3, {1: fault})
     with made_pool(sources, processes, keep_going=True) as workers:
-        joined = read_shares(sources, REQUEST, workers, Path("profile"))
+        joined = read_ranks(sources, REQUEST, workers, Path("profile"))
         assert [facts.rank for facts in joined.facts] == [0, 1, 2]
         try:
-            shares = redrawn(joined, workers, Leading(frozenset({1}), (2,)))
+            shares = draw_again(joined, workers, Leading(frozenset({1}), (2,)))
         except TimelineError as error:
             assert "one: is gone." in str(error)
         else:
@@ -827,7 +827,7 @@ def hosted(rank: int) -> Clock:
 
 def joined_shares(
     sources: Sequence[MadeSource], limit_bytes: int, target: Path, workers: WorkerPool | None = None
-) -> JoinedShares:
+) -> JoinedRanks:
     """Read made ranks, in this process unless by a workers; limit 0 gathers nothing."""
     request = RankRequest(
         Selection(layers=DETAIL_LAYERS),
@@ -837,14 +837,14 @@ def joined_shares(
         target=target,
     )
     with little_is_held():
-        return read_shares(sources, request, workers or made_pool(sources, 1), Path("profile"))
+        return read_ranks(sources, request, workers or made_pool(sources, 1), Path("profile"))
 
 
 def never_again(_leading: Leading) -> Sequence[DrawnRank]:
     raise AssertionError("only --fit steps draws again")
 
 
-def fitted(joined: JoinedShares, limit_bytes: int, target: Path, *, by_layer: bool) -> Written:
+def fitted(joined: JoinedRanks, limit_bytes: int, target: Path, *, by_layer: bool) -> Written:
     """Write shares to a file within a limit; 0 is none."""
     options = ExportOptions(
         kind=Kind.DETAIL,
@@ -858,7 +858,7 @@ def fitted(joined: JoinedShares, limit_bytes: int, target: Path, *, by_layer: bo
         options,
         target,
         format_of(target),
-        lambda *_: About((("io.tlexport.kind", "detail"),)),
+        lambda *_: FileNotes((("io.tlexport.kind", "detail"),)),
         joined.clock.wall_offset_ns,
         Silent(),
     )
@@ -896,7 +896,7 @@ def many(request: pytest.FixtureRequest) -> Many:
 
 
 @pytest.fixture(scope="module")
-def gathered(many: Many, tmp_path_factory: pytest.TempPathFactory) -> JoinedShares:
+def gathered(many: Many, tmp_path_factory: pytest.TempPathFactory) -> JoinedRanks:
     """The shares of many ranks, gathered while they were read."""
     target = tmp_path_factory.mktemp("many") / "timeline.pftrace"
     joined = joined_shares(many.sources(), many.limit_bytes, target)
@@ -905,7 +905,7 @@ def gathered(many: Many, tmp_path_factory: pytest.TempPathFactory) -> JoinedShar
 
 
 @pytest.fixture(scope="module")
-def ungathered(many: Many, tmp_path_factory: pytest.TempPathFactory) -> JoinedShares:
+def ungathered(many: Many, tmp_path_factory: pytest.TempPathFactory) -> JoinedRanks:
     """The same shares as they are."""
     target = tmp_path_factory.mktemp("many") / "timeline.pftrace"
     joined = joined_shares(many.sources(), 0, target)
@@ -916,8 +916,8 @@ def ungathered(many: Many, tmp_path_factory: pytest.TempPathFactory) -> JoinedSh
 @pytest.mark.parametrize("by_layer", [False, True], ids=["by rank", "by layer"])
 def test_gathering_in_stages_loses_nothing(
     many: Many,
-    gathered: JoinedShares,
-    ungathered: JoinedShares,
+    gathered: JoinedRanks,
+    ungathered: JoinedRanks,
     tmp_path: Path,
     by_layer: bool,
 ) -> None:

@@ -12,7 +12,7 @@ from timeline.analysis.overlap import overlap_of
 from timeline.records.tables import Records
 from timeline.selection import DETAIL_LAYERS
 from timeline.sources.finding.discovery import discover
-from timeline.sources.source import Source, Wanted
+from timeline.sources.source import ReadRequest, Source
 
 __all__ = [
     "captures_of",
@@ -52,7 +52,7 @@ def captures_of(path: Path) -> list[Path]:
 
 
 def read(source: Source) -> Records:
-    return source.read(Wanted(DETAIL_LAYERS))
+    return source.read(ReadRequest(DETAIL_LAYERS))
 
 
 def overlap_ns(records: Records) -> dict[str, int]:

@@ -23,7 +23,7 @@ from timeline.ranks.rank_work import RankRequest, draw_rank_from_records
 from timeline.records.tables import GPU, NO_GRAPH, NO_ID, NO_TIME, Records, StepPart
 from timeline.selection import DETAIL_LAYERS, Selection
 from timeline.sources.finding.discovery import discover
-from timeline.sources.source import Source, Wanted
+from timeline.sources.source import ReadRequest, Source
 
 __all__ = ["RankTracks", "Rows", "Span", "read_tracks"]
 
@@ -94,7 +94,7 @@ class _Reading:
 
     def __init__(self, run: Run, source: Source) -> None:
         self._run, self._rank = run, run.rank(source.identity.rank)
-        self._records = with_steps(valid(source.read(Wanted(DETAIL_LAYERS))), StepOperators())
+        self._records = with_steps(valid(source.read(ReadRequest(DETAIL_LAYERS))), StepOperators())
         self._kernel_of = {
             (run.wall_ns(task.start_ns), run.wall_ns(task.end_ns)): kernel
             for one in self._rank.iterations

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.support.random_records import Sizes, random_records
 from timeline.records.tables import Records
-from timeline.sources.source import Clock, Identity, Wanted
+from timeline.sources.source import Clock, Identity, ReadRequest
 
 __all__ = [
     "WALL",
@@ -108,7 +108,7 @@ class MadeSource:
     def identity(self) -> Identity:
         return Identity(self.rank, Path(f"rank{self.rank}"))
 
-    def read(self, wanted: Wanted) -> Records:
+    def read(self, wanted: ReadRequest) -> Records:
         """See `Source.read`."""
         assert wanted.layers
         self.deed()

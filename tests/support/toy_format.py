@@ -14,8 +14,8 @@ from timeline.columns.strings import StringPool
 from timeline.records.tables import NO_GRAPH, Records, Steps, Tasks
 from timeline.sources.capture import Capture, CaptureFile, Claim, Evidence, Folder, Format, Root
 from timeline.sources.common.identity import claim_of
-from timeline.sources.files.opened import whole_text
-from timeline.sources.source import Clock, Identity, Source, Wanted
+from timeline.sources.files.opened import read_bytes_of
+from timeline.sources.source import Clock, Identity, ReadRequest, Source
 
 __all__ = ["TOY"]
 
@@ -36,10 +36,10 @@ class ToySource:
         """The file."""
         return (self.path,)
 
-    def read(self, wanted: Wanted) -> Records:
+    def read(self, wanted: ReadRequest) -> Records:
         """Read the tasks, and one step from the first to the last."""
         strings = StringPool()
-        lines = [line.split() for line in whole_text(self.path).decode().splitlines()]
+        lines = [line.split() for line in read_bytes_of(self.path).decode().splitlines()]
         starts = [int(start) for start, _, _ in lines]
         ends = [int(start) + int(length) for start, length, _ in lines]
         columns = {

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from timeline.columns.columns import Bool, Codes, Int64, Rows, column
 from timeline.columns.distinct import distinct, distinct_pairs
-from timeline.columns.intervals import Intervals, union
+from timeline.columns.intervals import IntervalSet, union
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.clock import ClockMove
 from timeline.records.collective_kinds import KINDS, UNKNOWN_OP, collective_kind
@@ -243,7 +243,7 @@ def _since_op_before(tasks: Tasks, ops: CommunicationOps) -> tuple[Int64, Int64]
     return computing_ns, ops.start_ns - since_ns - busy_ns
 
 
-def _covered_until(intervals: Intervals, times_ns: Int64) -> Int64:
+def _covered_until(intervals: IntervalSet, times_ns: Int64) -> Int64:
     """How much of the time before each moment the intervals cover."""
     if not len(intervals):
         return np.zeros(len(times_ns), np.int64)

@@ -8,7 +8,7 @@ import numpy as np
 
 from timeline.analysis.membership import NO_STEP, Membership, membership_of
 from timeline.columns.columns import Bool, Int64, Rows
-from timeline.columns.intervals import Intervals, union
+from timeline.columns.intervals import IntervalSet, union
 from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Records
 from timeline.selection import Selection
 
@@ -92,7 +92,7 @@ def _runs(in_graph: Bool, chosen: Bool) -> Int64:
 
 def _touched(
     records: Records, membership: Membership, chosen: Bool, tasks: Bool, ops: Bool
-) -> Intervals:
+) -> IntervalSet:
     """The time of the selected steps, on host and device, and of the selected records."""
     starts, ends = [records.steps.start_ns[chosen]], [records.steps.end_ns[chosen]]
     on_device = chosen & (membership.device_start_ns != NO_TIME)
@@ -105,7 +105,7 @@ def _touched(
     return union(np.concatenate(starts), np.concatenate(ends))
 
 
-def _touching(start_ns: Int64, end_ns: Int64, touched: Intervals) -> Bool:
+def _touching(start_ns: Int64, end_ns: Int64, touched: IntervalSet) -> Bool:
     """Which intervals share a moment with any of the given ones."""
     at = np.searchsorted(touched.end_ns, start_ns, side="right")
     if not len(touched):
@@ -128,7 +128,7 @@ def device_span_ns(records: Records) -> tuple[int, int] | None:
 
 def cut_window(part: Cut, start_ns: int, end_ns: int) -> Cut:
     """Keep what lies at least partly in [start_ns, end_ns), whole."""
-    window = Intervals(np.array([start_ns]), np.array([end_ns]))
+    window = IntervalSet(np.array([start_ns]), np.array([end_ns]))
     records = part.records
     steps = _touching(records.steps.start_ns, records.steps.end_ns, window)
     on_device = part.membership.device_start_ns != NO_TIME

@@ -8,7 +8,7 @@ import numpy as np
 
 from timeline.analysis.membership import Membership
 from timeline.columns.columns import Bool, ColumnTable, Int64, Rows, column
-from timeline.columns.intervals import Intervals, subtract, union
+from timeline.columns.intervals import IntervalSet, subtract, union
 from timeline.records.counting import INNER, FreeRule
 from timeline.records.tables import Records, Spans, Tasks
 
@@ -37,12 +37,12 @@ class Overlap:
     computing + not_overlapped + free == span, and free == copies + idle + before + after, always.
     """
 
-    computing: Intervals
-    communication: Intervals
-    not_overlapped: Intervals
-    free: Intervals
-    copies: Intervals
-    idle: Intervals
+    computing: IntervalSet
+    communication: IntervalSet
+    not_overlapped: IntervalSet
+    free: IntervalSet
+    copies: IntervalSet
+    idle: IntervalSet
     span_ns: int
     before_ns: int | None
     after_ns: int | None
@@ -50,11 +50,11 @@ class Overlap:
     @classmethod
     def of(
         cls,
-        computing: Intervals,
-        communication: Intervals,
-        copies: Intervals,
-        stretches: Intervals,
-        gaps: Intervals,
+        computing: IntervalSet,
+        communication: IntervalSet,
+        copies: IntervalSet,
+        stretches: IntervalSet,
+        gaps: IntervalSet,
         rule: FreeRule,
     ) -> Overlap:
         """The overlap of stretches of time that computing or communication begin and end.
@@ -151,8 +151,8 @@ def overlap_of(tasks: Tasks, communication: Spans, rule: FreeRule = INNER) -> Ov
         computing,
         communicating,
         union(tasks.start_ns[tasks.copy], tasks.end_ns[tasks.copy]),
-        Intervals(busy.start_ns[:1], busy.end_ns[-1:]),
-        Intervals(busy.end_ns[:-1], busy.start_ns[1:]),
+        IntervalSet(busy.start_ns[:1], busy.end_ns[-1:]),
+        IntervalSet(busy.end_ns[:-1], busy.start_ns[1:]),
         rule,
     )
 
@@ -242,10 +242,10 @@ class _Members:
             np.repeat(np.array([False, True]), [len(task), len(op)]),
         )
 
-    def computing(self) -> Intervals:
+    def computing(self) -> IntervalSet:
         return union(self.start_ns[~self.is_op], self.end_ns[~self.is_op])
 
-    def communication(self) -> Intervals:
+    def communication(self) -> IntervalSet:
         return union(self.start_ns[self.is_op], self.end_ns[self.is_op])
 
     def shifted(self, by_ns: Int64) -> _Members:
@@ -254,7 +254,7 @@ class _Members:
         return replace(self, start_ns=self.start_ns + move_ns, end_ns=self.end_ns + move_ns)
 
 
-def _copies_within(tasks: Tasks, task_step: Rows, spans: Intervals) -> _Members:
+def _copies_within(tasks: Tasks, task_step: Rows, spans: IntervalSet) -> _Members:
     """What copies or fills in the span of its step; what lies outside is cut off."""
     at = np.flatnonzero((task_step >= 0) & tasks.copy)
     step = task_step[at]
@@ -265,7 +265,7 @@ def _copies_within(tasks: Tasks, task_step: Rows, spans: Intervals) -> _Members:
     return _Members(start_ns[inside], end_ns[inside], step, np.zeros(len(step), np.bool_))
 
 
-def _spans_of(records: _Members, count: int) -> Intervals:
+def _spans_of(records: _Members, count: int) -> IntervalSet:
     """First start and last end of each group; 0 and 0 of one without records."""
     never, latest = np.iinfo(np.int64).max, np.iinfo(np.int64).min
     start_ns, end_ns = np.full(count, never), np.full(count, latest)
@@ -273,10 +273,10 @@ def _spans_of(records: _Members, count: int) -> Intervals:
     np.maximum.at(end_ns, records.group, records.end_ns)
     empty = start_ns == never
     start_ns[empty], end_ns[empty] = 0, 0
-    return Intervals(start_ns, end_ns)
+    return IntervalSet(start_ns, end_ns)
 
 
-def _outside(stretches: Intervals, rule: FreeRule) -> tuple[Intervals, Intervals]:
+def _outside(stretches: IntervalSet, rule: FreeRule) -> tuple[IntervalSet, IntervalSet]:
     """What the rule adds before and after."""
     span = stretches.span_ns
     start_ns, end_ns = span or (0, 0)
@@ -285,19 +285,19 @@ def _outside(stretches: Intervals, rule: FreeRule) -> tuple[Intervals, Intervals
     return _interval(before_ns, start_ns), _interval(end_ns, after_ns)
 
 
-def _interval(start_ns: int, end_ns: int) -> Intervals:
+def _interval(start_ns: int, end_ns: int) -> IntervalSet:
     """One interval, or none where it ends before it starts."""
     return union(np.array([start_ns], np.int64), np.array([end_ns], np.int64))
 
 
-def _lengths_between(intervals: Intervals, bounds: Int64) -> Int64:
+def _lengths_between(intervals: IntervalSet, bounds: Int64) -> Int64:
     """The summed length of the intervals between each two bounds; none crosses a bound."""
     upto = np.concatenate([[0], np.cumsum(intervals.end_ns - intervals.start_ns)])
     made: Int64 = np.diff(upto[np.searchsorted(intervals.start_ns, bounds)])
     return made
 
 
-def _merge(parts: list[Intervals]) -> Intervals:
+def _merge(parts: list[IntervalSet]) -> IntervalSet:
     nothing: Int64 = np.empty(0, np.int64)
     start_ns = np.concatenate([nothing, *(part.start_ns for part in parts)])
     end_ns = np.concatenate([nothing, *(part.end_ns for part in parts)])

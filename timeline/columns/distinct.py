@@ -12,7 +12,7 @@ from timeline.columns.chunks import chunks, compute_in_chunks
 from timeline.columns.columns import Codes, Int64, Rows
 from timeline.columns.constant import constant, is_constant
 
-__all__ = ["dense_range", "distinct", "distinct_pairs", "distinct_values", "translated"]
+__all__ = ["dense_range", "distinct", "distinct_pairs", "distinct_values", "map_values"]
 
 _Integer = TypeVar("_Integer", bound=np.integer[Any])
 _Meaning = TypeVar("_Meaning", bound=np.generic)
@@ -58,7 +58,7 @@ def distinct_values(values: npt.NDArray[_Integer]) -> tuple[npt.NDArray[_Integer
     return found, compute_in_chunks(np.intp, lambda some: position[some - least], values)
 
 
-def translated(
+def map_values(
     values: npt.NDArray[_Integer],
     meaning: Callable[[npt.NDArray[_Integer]], npt.NDArray[_Meaning]],
 ) -> npt.NDArray[_Meaning]:

@@ -8,11 +8,11 @@ import numpy as np
 
 from timeline.columns.columns import Columnar, Int64, Rows, take
 
-__all__ = ["Intervals", "only_open_at", "open_at", "subtract", "union"]
+__all__ = ["IntervalSet", "only_open_at", "open_at", "subtract", "union"]
 
 
 @dataclass(frozen=True)
-class Intervals(Columnar):
+class IntervalSet(Columnar):
     """Disjoint, non-touching, non-empty half-open intervals in ascending order.
 
     Both columns are (n,) int64 nanoseconds.
@@ -37,7 +37,7 @@ class Intervals(Columnar):
         return int(self.start_ns[0]), int(self.end_ns[-1])
 
 
-def union(start_ns: Int64, end_ns: Int64) -> Intervals:
+def union(start_ns: Int64, end_ns: Int64) -> IntervalSet:
     """Merge intervals that overlap or touch; empty ones disappear.
 
     Args:
@@ -52,7 +52,7 @@ def union(start_ns: Int64, end_ns: Int64) -> Intervals:
     if not held.all():
         start_ns, end_ns = start_ns[held], end_ns[held]
     if not len(start_ns):
-        return Intervals(start_ns, end_ns)
+        return IntervalSet(start_ns, end_ns)
     if not (start_ns[1:] >= start_ns[:-1]).all():
         order = np.argsort(start_ns, kind="stable")
         start_ns, end_ns = start_ns[order], end_ns[order]
@@ -62,10 +62,10 @@ def union(start_ns: Int64, end_ns: Int64) -> Intervals:
     opens[0] = True
     np.greater(start_ns[1:], reach_ns[:-1], out=opens[1:])
     closes = np.append(opens[1:], [True])
-    return Intervals(take(start_ns, opens), take(reach_ns, closes))
+    return IntervalSet(take(start_ns, opens), take(reach_ns, closes))
 
 
-def subtract(left: Intervals, right: Intervals) -> Intervals:
+def subtract(left: IntervalSet, right: IntervalSet) -> IntervalSet:
     """The part of `left` that `right` does not cover.
 
     >>> rest = subtract(union(np.array([0]), np.array([9])), union(np.array([2]), np.array([4])))
@@ -87,14 +87,14 @@ def subtract(left: Intervals, right: Intervals) -> Intervals:
     return union(times[pieces], times[pieces + 1])
 
 
-def _touching(intervals: Intervals, others: Intervals) -> Intervals:
+def _touching(intervals: IntervalSet, others: IntervalSet) -> IntervalSet:
     """Those that share a moment with any of the others."""
     if not len(others):
-        return Intervals(intervals.start_ns[:0], intervals.end_ns[:0])
+        return IntervalSet(intervals.start_ns[:0], intervals.end_ns[:0])
     at = np.searchsorted(others.end_ns, intervals.start_ns, side="right")
     touch = others.start_ns[np.minimum(at, len(others) - 1)] < intervals.end_ns
     touch &= at < len(others)
-    return Intervals(intervals.start_ns[touch], intervals.end_ns[touch])
+    return IntervalSet(intervals.start_ns[touch], intervals.end_ns[touch])
 
 
 def open_at(moments_ns: Int64, start_ns: Int64, end_ns: Int64) -> Rows:

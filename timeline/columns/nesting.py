@@ -9,7 +9,7 @@ import numpy as np
 
 from timeline.columns.columns import Bool, Int64, Rows, sort_rows, take
 
-__all__ = ["Edges", "edges_of", "innermost", "latest_open", "parents_of", "pieces_of"]
+__all__ = ["Edges", "find_parents", "innermost", "latest_open", "order_edges", "split_at_gaps"]
 
 PIECE_ROWS = 1 << 16
 """Intervals that are worked on at a time, where nothing is open in between."""
@@ -38,7 +38,7 @@ class Edges:
         return bool((row[0::2] == row[1::2]).all())
 
 
-def edges_of(start_ns: Int64, end_ns: Int64) -> Edges:
+def order_edges(start_ns: Int64, end_ns: Int64) -> Edges:
     """Order the edges of intervals, given in any order.
 
     Intervals that cross are ordered too, but then `Edges.nested` is false and a stack machine
@@ -99,7 +99,7 @@ class _EdgeColumns:
         self.is_end[at] = is_end
 
 
-def pieces_of(start_ns: Int64, end_ns: Int64, least: int = PIECE_ROWS) -> Iterator[Rows]:
+def split_at_gaps(start_ns: Int64, end_ns: Int64, least: int = PIECE_ROWS) -> Iterator[Rows]:
     """Rows of intervals in runs of at least `least`, such that no interval is open between runs.
 
     Rows of a run are in order of start, the outer one first, and runs in order of time, so
@@ -129,7 +129,7 @@ def _in_order(start_ns: Int64, end_ns: Int64) -> bool:
     return bool(((before < after) | ((before == after) & (end_ns[:-1] >= end_ns[1:]))).all())
 
 
-def parents_of(edges: Edges) -> Rows:
+def find_parents(edges: Edges) -> Rows:
     """The innermost interval around each of nested intervals, (n,) rows, -1 for none."""
     begins = np.flatnonzero(~edges.is_end)
     parent = np.full(len(begins), -1, np.intp)
@@ -156,7 +156,7 @@ def innermost(start_ns: Int64, end_ns: Int64, moments_ns: Int64) -> Rows:
         return found
     by_time = np.argsort(moments_ns, kind="stable")
     ordered = moments_ns[by_time]
-    for rows in pieces_of(start_ns, end_ns):
+    for rows in split_at_gaps(start_ns, end_ns):
         first = np.searchsorted(ordered, start_ns[rows[0]], side="left")
         stop = np.searchsorted(ordered, end_ns[rows].max(), side="right")
         if stop > first:
@@ -168,7 +168,7 @@ def innermost(start_ns: Int64, end_ns: Int64, moments_ns: Int64) -> Rows:
 
 def _innermost(start_ns: Int64, end_ns: Int64, moments_ns: Int64) -> Rows:
     found = np.full(len(moments_ns), -1, np.intp)
-    edges = edges_of(start_ns, end_ns)
+    edges = order_edges(start_ns, end_ns)
     level = edges.depth + np.where(edges.is_end, 0, 1)
     at = np.searchsorted(edges.time_ns, moments_ns, side="right") - 1
     last = np.maximum(at, 0)

@@ -25,12 +25,12 @@ from timeline.figures.figures import Figures
 from timeline.figures.table import Table
 from timeline.fitting.fit import fit
 from timeline.fitting.resolve import Resolved
-from timeline.fitting.writer import About, Written
+from timeline.fitting.writer import FileNotes, Written
 from timeline.options import CompareKeywords, ExportOptions, ReadingOptions
 from timeline.profile import Profile
 from timeline.ranks.chosen_ranks import choose_ranks
 from timeline.ranks.rank_work import RankRequest
-from timeline.ranks.reading import JoinedShares, read_shares
+from timeline.ranks.reading import JoinedRanks, read_ranks
 from timeline.ranks.workers import worker_pool_for
 from timeline.records.clock import ClockMove
 from timeline.records.tables import NO_GRAPH, Omission
@@ -144,7 +144,7 @@ class _Comparison:
             raise
         return report
 
-    def _read(self, name: str, profile: Profile) -> JoinedShares:
+    def _read(self, name: str, profile: Profile) -> JoinedRanks:
         sources = choose_ranks(profile.sources, self._selection, profile.path)
         options = self._options
         ranks = len(self._base.sources) + len(self._new.sources)
@@ -161,17 +161,17 @@ class _Comparison:
             named_operators=most_names(ranks),
         )
         with worker_pool_for(sources, profile.reading, profile.progress) as workers:
-            joined = read_shares(sources, request, workers, profile.path)
+            joined = read_ranks(sources, request, workers, profile.path)
         told = (*profile.notes, *workers.left_out(), *warnings_of(joined, self._selection, layers))
         self._warnings += [f"{name}: {said}" for said in told]
         return joined
 
     def _about(
         self, omissions: Sequence[Omission], resolved: Sequence[Resolved], steps: Sequence[int]
-    ) -> About:
+    ) -> FileNotes:
         """Facts and notes that travel in the file."""
         rows = [resolution_row(layer) for layer in resolved]
-        return About(
+        return FileNotes(
             (
                 ("io.tlexport.version", __version__),
                 ("io.tlexport.kind", f"comparison, {self._options.kind.value}"),

@@ -30,12 +30,12 @@ from timeline.figures.figures import Figures
 from timeline.figures.verdict import Verdict
 from timeline.fitting.fit import fit
 from timeline.fitting.resolve import Resolved
-from timeline.fitting.writer import About, Describe, Written, steps_of
+from timeline.fitting.writer import Describe, FileNotes, Written, steps_of
 from timeline.options import ExportKeywords, ExportOptions, Fit, ReadingOptions
 from timeline.profile import Profile
 from timeline.ranks.chosen_ranks import choose_ranks
 from timeline.ranks.rank_work import RankRequest
-from timeline.ranks.reading import JoinedShares, read_shares, redrawn
+from timeline.ranks.reading import JoinedRanks, draw_again, read_ranks
 from timeline.ranks.workers import worker_pool_for
 from timeline.records.tables import Omission
 from timeline.reports.export_report import CsvFile, ExportReport
@@ -104,7 +104,7 @@ def _write_export(profile: Profile, selection: Selection, options: ExportOptions
         with worker_pool_for(sources, profile.reading, profile.progress) as crew:
             if crew.jobs > 1:
                 form.load()
-            joined = read_shares(sources, asked, crew, profile.path)
+            joined = read_ranks(sources, asked, crew, profile.path)
             layers = selection.layers_of(options.kind)
             warnings = (
                 *profile.notes,
@@ -113,7 +113,7 @@ def _write_export(profile: Profile, selection: Selection, options: ExportOptions
             )
             written = fit(
                 joined.shares,
-                lambda leading: redrawn(joined, crew, leading),
+                lambda leading: draw_again(joined, crew, leading),
                 options,
                 target,
                 form,
@@ -152,7 +152,7 @@ def _request(
 
 def _finish(
     written: Written,
-    joined: JoinedShares,
+    joined: JoinedRanks,
     selection: Selection,
     options: ExportOptions,
     profile: Profile,
@@ -202,7 +202,7 @@ def _beside(report: ExportReport, table: bytes, options: ExportOptions) -> list[
 
 
 def _describe(
-    selection: Selection, options: ExportOptions, joined: JoinedShares, warnings: Sequence[str]
+    selection: Selection, options: ExportOptions, joined: JoinedRanks, warnings: Sequence[str]
 ) -> Describe:
     """Facts and notes about the picture that travel in the file."""
     sources = joined.sources
@@ -219,7 +219,7 @@ def _describe(
 
     def about(
         omissions: Sequence[Omission], resolved: Sequence[Resolved], steps: Sequence[int]
-    ) -> About:
+    ) -> FileNotes:
         left_out = [*before, *omissions]
         rows = [resolution_row(layer) for layer in resolved]
         attributes = (
@@ -228,7 +228,7 @@ def _describe(
             ("io.tlexport.left_out", orjson.dumps(_left_out(left_out)).decode()),
             ("io.tlexport.resolution", "; ".join(row.spelled() for row in rows) or "exact"),
         )
-        return About(attributes, notes_of(warnings, left_out, rows))
+        return FileNotes(attributes, notes_of(warnings, left_out, rows))
 
     return about
 
@@ -252,7 +252,7 @@ def _provenance(source: Source) -> str:
 
 def _report(
     written: Written,
-    joined: JoinedShares,
+    joined: JoinedRanks,
     options: ExportOptions,
     warnings: tuple[str, ...],
     suggestion: str,

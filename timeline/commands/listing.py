@@ -19,7 +19,7 @@ from timeline.records.tables import NO_GRAPH
 from timeline.selection import SUMMARY_LAYERS, Selection
 from timeline.sources.finding.discovery import Finding, Unclear
 from timeline.sources.finding.runs import FoundRun
-from timeline.sources.source import Source, Wanted
+from timeline.sources.source import ReadRequest, Source
 from timeline.units import spell_bytes, spell_duration
 
 __all__ = ["LISTED", "Listing", "list_profile"]
@@ -173,7 +173,7 @@ def list_profile(profile: Profile, selection: Selection) -> Listing:
 
 
 def _contents(source: Source, operators: StepOperators) -> RankContents:
-    wanted = Wanted(SUMMARY_LAYERS, every_arg=False, measures=False)
+    wanted = ReadRequest(SUMMARY_LAYERS, every_arg=False, measures=False)
     return contents_of(rank_records(source, wanted, operators))
 
 

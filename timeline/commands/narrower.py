@@ -12,7 +12,7 @@ from timeline.fitting.writer import Written
 from timeline.options import ExportOptions
 from timeline.printable import command_line
 from timeline.profile import Profile
-from timeline.ranks.reading import JoinedShares
+from timeline.ranks.reading import JoinedRanks
 from timeline.selection import Selection
 
 __all__ = ["narrower_command"]
@@ -23,7 +23,7 @@ def narrower_command(
     selection: Selection,
     options: ExportOptions,
     written: Written,
-    joined: JoinedShares,
+    joined: JoinedRanks,
 ) -> str:
     """A narrower command that shows exactly what the limit left out or gathered."""
     missing = [step for facts in written.facts if facts.missing for step in facts.missing.steps]
@@ -57,7 +57,7 @@ def narrower_command(
     return command_line(words)
 
 
-def _window_of(steps: Sequence[int], joined: JoinedShares) -> tuple[int, int]:
+def _window_of(steps: Sequence[int], joined: JoinedRanks) -> tuple[int, int]:
     """The part of the window in which some steps are on the device, counted as the window is."""
     assert joined.origin_ns is not None
     starts_ns, ends_ns = list[int](), list[int]()

@@ -13,10 +13,11 @@ from timeline.errors import spell_ids
 from timeline.figures.figures import checks_of
 from timeline.fitting.resolve import Resolved
 from timeline.fitting.writer import Written
-from timeline.ranks.reading import JoinedShares
+from timeline.layers import Layer
+from timeline.ranks.reading import JoinedRanks
 from timeline.reports.check_text import check_warnings
 from timeline.reports.export_report import OutputFile, OverlapRow, RankReport, ResolutionRow
-from timeline.selection import Layer, Selection
+from timeline.selection import Selection
 from timeline.sources.source import Source
 from timeline.units import spell_count
 
@@ -41,7 +42,7 @@ def most_names(ranks: int) -> int:
 
 
 def warnings_of(
-    joined: JoinedShares, selection: Selection, layers: frozenset[Layer]
+    joined: JoinedRanks, selection: Selection, layers: frozenset[Layer]
 ) -> Iterator[str]:
     """What is wrong with the profiles, or not in them."""
     yield from joined.warnings
@@ -66,7 +67,7 @@ def _empty_warnings(ranks: Sequence[RankFacts], selection: Selection) -> Iterato
             )
 
 
-def _waiting_warnings(joined: JoinedShares, selection: Selection) -> Iterator[str]:
+def _waiting_warnings(joined: JoinedRanks, selection: Selection) -> Iterator[str]:
     """Collectives that could not be compared with those of other ranks."""
     if len(joined.facts) < 2:
         return

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from timeline.columns.chunks import chunks, one_by_one
 from timeline.columns.columns import Bool, Int64, Rows
-from timeline.columns.nesting import edges_of, pieces_of
+from timeline.columns.nesting import order_edges, split_at_gaps
 from timeline.encoders.args_descriptor import REALS
 from timeline.encoders.protobuf_rows import (
     Bytes,
@@ -55,7 +55,7 @@ def _flat_parts(slices: Slices) -> Iterator[Slices]:
 
 
 def _nested_parts(slices: Slices) -> Iterator[Slices]:
-    pieces = list(pieces_of(slices.start_ns, slices.end_ns, PART_ELEMENTS))
+    pieces = list(split_at_gaps(slices.start_ns, slices.end_ns, PART_ELEMENTS))
     bounds = np.cumsum([0, *map(len, pieces)]).tolist()
     runs = [slice(first, stop) for first, stop in pairwise(bounds)]
     if all(_is_run(rows, run) for rows, run in zip(pieces, runs, strict=True)):
@@ -214,8 +214,8 @@ def _flat_events(slices: Slices, before_ns: int, at_once: int) -> Iterator[_Even
 
 
 def _nested_events(slices: Slices, before_ns: int, at_once: int) -> Iterator[_Events]:
-    for rows in pieces_of(slices.start_ns, slices.end_ns):
-        edges = edges_of(slices.start_ns[rows], slices.end_ns[rows])
+    for rows in split_at_gaps(slices.start_ns, slices.end_ns):
+        edges = order_edges(slices.start_ns[rows], slices.end_ns[rows])
         for first in range(0, len(edges.row), at_once):
             part = slice(first, first + at_once)
             since_ns = np.diff(edges.time_ns[part], prepend=before_ns)

@@ -12,7 +12,7 @@ from timeline.columns.columns import Bool, Codes, Int64, Rows, concat_columns, t
 from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct_pairs
 from timeline.columns.group_by import GroupRuns
-from timeline.columns.nesting import edges_of, parents_of, pieces_of
+from timeline.columns.nesting import find_parents, order_edges, split_at_gaps
 from timeline.columns.strings import StringPool
 from timeline.layers import NOUNS
 from timeline.tracks.model import GATHERED, Arg, ArgKind, Arrows, Coarse, Samples, Slices
@@ -20,11 +20,11 @@ from timeline.tracks.model import GATHERED, Arg, ArgKind, Arrows, Coarse, Sample
 __all__ = [
     "EXACT",
     "Resolution",
-    "coarse_of",
+    "as_coarse",
     "coarsen",
     "count_elements",
     "count_samples",
-    "drawn",
+    "draw_coarse",
     "thin",
 ]
 
@@ -72,7 +72,7 @@ def _width_ns(power: int) -> int:
     return 0 if power == EXACT else 1 << power
 
 
-def coarse_of(slices: Slices) -> Coarse:
+def as_coarse(slices: Slices) -> Coarse:
     """Slices as they are: every element is one slice, unless they were gathered before."""
     if slices.coarse is not None:
         return slices.coarse
@@ -158,7 +158,7 @@ def _nested_groups(
     """Short elements below a long one go together, with all that lies inside them."""
     group = np.empty(len(short), np.int64)
     groups, last = 0, -1
-    for rows in pieces_of(start_ns, end_ns):
+    for rows in split_at_gaps(start_ns, end_ns):
         if last >= 0 and _joins(short, bins, powers, last, rows[0]):
             groups -= 1
         inner, head = _groups_of_piece(
@@ -180,8 +180,8 @@ def _groups_of_piece(
     start_ns: Int64, end_ns: Int64, short: Bool, bins: Int64, powers: Int64
 ) -> tuple[Int64, int]:
     """The groups of elements with nothing open around them, and the last outermost element."""
-    edges = edges_of(start_ns, end_ns)
-    parent = parents_of(edges)
+    edges = order_edges(start_ns, end_ns)
+    parent = find_parents(edges)
     inside_short = (parent >= 0) & short[parent]
     head = _outermost_short(parent, inside_short)
     order = edges.row[~edges.is_end]
@@ -294,7 +294,7 @@ TOP_NAMES = 3
 PERCENT = 100
 
 
-def drawn(coarse: Coarse, slices: Slices) -> Slices:
+def draw_coarse(coarse: Coarse, slices: Slices) -> Slices:
     """The slices of a track at the resolution of `coarse`.
 
     An exact slice keeps its name, args and arrows. A gathered one is called "37 tasks: MatMul"

@@ -13,13 +13,13 @@ from timeline.records.tables import Omission, OmissionCode
 from timeline.tracks.drawn_rank import RankTracks
 from timeline.tracks.model import ARROW_REASON, element_count
 
-__all__ = ["floors_of", "gather_within"]
+__all__ = ["gather_within", "lowest_floors"]
 
 COUNT_SHRINK = 0.8
 """What is aimed at, of the elements that are allowed, when there are still too many."""
 
 
-def floors_of(ranks: Sequence[RankTracks]) -> dict[SizeLayer, int]:
+def lowest_floors(ranks: Sequence[RankTracks]) -> dict[SizeLayer, int]:
     """The coarsest power, by layer, at which any rank was gathered already."""
     floors: dict[SizeLayer, int] = {}
     for rank in ranks:
@@ -42,7 +42,7 @@ def gather_within(
         most: slices and samples that may be left; what repeats packs well and still is many.
     """
     tracks = [track for rank in ranks for track in rank.tracks]
-    model = SizeModel(tracks, measure, floors_of(ranks))
+    model = SizeModel(tracks, measure, lowest_floors(ranks))
     finest = model.finest_plan()
     if finest.expected_bytes <= limit_bytes and element_count(tracks) <= most:
         return tuple(ranks)

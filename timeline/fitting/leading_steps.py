@@ -23,7 +23,7 @@ from timeline.records.tables import NO_TIME
 from timeline.tracks.drawn_rank import DrawnRank
 from timeline.tracks.model import Slices, Track
 
-__all__ = ["Redraw", "Trimming", "trimming_of", "write_leading_steps"]
+__all__ = ["Redraw", "Trimming", "order_pieces", "write_leading_steps"]
 
 PIECES_WITHOUT_STEPS = 64
 """A profile without steps is write_leading_steps by this many equal pieces of its time instead."""
@@ -55,7 +55,7 @@ class Trimming:
         return Leading(window_ns=(self.edges_ns[0], self.edges_ns[kept]))
 
 
-def trimming_of(ranks: Sequence[RankFacts], tracks: Sequence[Track]) -> Trimming:
+def order_pieces(ranks: Sequence[RankFacts], tracks: Sequence[Track]) -> Trimming:
     """Pieces of the selection that all ranks share: its steps in order of time, else its time."""
     order = _steps_in_order(ranks)
     if order:
@@ -112,7 +112,7 @@ def write_leading_steps(writer: Writer, drawing: Drawing, redraw: Redraw) -> Wri
     if size <= writer.limit:
         return whole
     whole.discard()
-    trimming = trimming_of(drawing.facts, drawing.tracks)
+    trimming = order_pieces(drawing.facts, drawing.tracks)
 
     def leading(kept: int) -> Drawing:
         return writer.draw(redraw(trimming.leading(kept)))

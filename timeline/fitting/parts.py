@@ -11,7 +11,7 @@ import numpy as np
 
 from timeline.columns.columns import Bool, Int64
 from timeline.columns.distinct import distinct
-from timeline.columns.nesting import edges_of
+from timeline.columns.nesting import order_edges
 from timeline.encoders.formats import Format
 from timeline.errors import LimitError
 from timeline.fitting.resolve import without_half_arrows
@@ -28,10 +28,10 @@ from timeline.records.tables import Omission, OmissionCode
 from timeline.tracks.model import Arg, ArgKind, Arrows, Samples, Slices, Track
 from timeline.units import spell_bytes
 
-__all__ = ["between", "cut_moments", "write_parts"]
+__all__ = ["cut_moments", "cut_tracks", "write_parts"]
 
 
-def between(tracks: Sequence[Track], start_ns: int, end_ns: int) -> list[Track]:
+def cut_tracks(tracks: Sequence[Track], start_ns: int, end_ns: int) -> list[Track]:
     """Cut from all tracks what lies in [start_ns, end_ns).
 
     A slice that crosses a cut is closed there and opened again in the next part, where it has the
@@ -56,7 +56,7 @@ def _between(track: Track, start_ns: int, end_ns: int) -> Track:
     rows = np.flatnonzero(kept)
     if content.nested:
         # A cut may make a call as long as the one around it; then the order tells them apart.
-        edges = edges_of(content.start_ns, content.end_ns)
+        edges = order_edges(content.start_ns, content.end_ns)
         order = edges.row[~edges.is_end]
         rows = order[kept[order]]
     begins = content.start_ns[rows] >= start_ns
@@ -130,7 +130,7 @@ def write_parts(writer: Writer, drawing: Drawing) -> Written:
 
     def write(start_ns: int, end_ns: int) -> int:
         nonlocal lost
-        tracks, cut_arrows = without_half_arrows(between(drawing.tracks, start_ns, end_ns))
+        tracks, cut_arrows = without_half_arrows(cut_tracks(drawing.tracks, start_ns, end_ns))
         part = writer.write(tracks, drawing.omissions, (), steps, first_ns)
         if part.draft.size_bytes <= writer.limit:
             parts.append(part)
@@ -184,7 +184,7 @@ def _too_small_for_parts(
     """Look for a limit that would do, from the size of the part that could not be cut."""
 
     def size_of(start_ns: int, end_ns: int) -> int:
-        tracks, _ = without_half_arrows(between(drawing.tracks, start_ns, end_ns))
+        tracks, _ = without_half_arrows(cut_tracks(drawing.tracks, start_ns, end_ns))
         return writer.measure(tracks, drawing.omissions, steps, moments[0])
 
     while (needed := _cut_to_fit(drawing.tracks, moments, least, size_of)) > least:

@@ -10,7 +10,7 @@ import numpy as np
 from timeline.columns.chunks import one_by_one
 from timeline.columns.columns import Int64
 from timeline.columns.distinct import distinct, distinct_values
-from timeline.fitting.coarsen import EXACT, Resolution, coarse_of, coarsen, drawn, thin
+from timeline.fitting.coarsen import EXACT, Resolution, as_coarse, coarsen, draw_coarse, thin
 from timeline.layers import NOUNS, SIZE_LAYERS, SizeLayer
 from timeline.tracks.model import GATHERED, Samples, Slices, Track
 from timeline.units import spell_duration
@@ -98,7 +98,7 @@ def with_resolutions(tracks: Sequence[Track], resolved: Sequence[Resolved]) -> l
 def _at_resolution(slices: Slices, resolution: Resolution) -> Slices:
     if resolution.power == EXACT:
         return slices
-    return drawn(coarsen(coarse_of(slices), slices, resolution), slices)
+    return draw_coarse(coarsen(as_coarse(slices), slices, resolution), slices)
 
 
 def _exact_and_gathered(slices: Slices) -> tuple[int, int, int]:

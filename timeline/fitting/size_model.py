@@ -15,11 +15,11 @@ from timeline.columns.columns import Float64, Int64, Rows, sort_rows
 from timeline.fitting.coarsen import (
     EXACT,
     Resolution,
-    coarse_of,
+    as_coarse,
     coarsen,
     count_elements,
     count_samples,
-    drawn,
+    draw_coarse,
 )
 from timeline.fitting.resolve import Plan
 from timeline.layers import SIZE_LAYERS, SizeLayer
@@ -387,6 +387,6 @@ def _halved(track: Track) -> tuple[Track, int] | None:
         return None
     for power, (single, several) in enumerate(count_elements(content, range(COARSEST + 1))):
         if several and (single + several) * 2 <= len(content):
-            coarse = coarsen(coarse_of(content), content, Resolution(power))
-            return replace(track, content=drawn(coarse, content)), several
+            coarse = coarsen(as_coarse(content), content, Resolution(power))
+            return replace(track, content=draw_coarse(coarse, content)), several
     return None

@@ -12,7 +12,7 @@ from timeline.encoders.common import BEST_LEVEL, EncodingWorkers, TrackSizes
 from timeline.encoders.drafts import Draft, publish_all, write_draft
 from timeline.encoders.formats import Format
 from timeline.errors import LimitError
-from timeline.fitting.gathering import floors_of
+from timeline.fitting.gathering import lowest_floors
 from timeline.fitting.resolve import Resolved
 from timeline.fitting.size_model import bytes_by_layer
 from timeline.layers import SizeLayer
@@ -27,10 +27,10 @@ from timeline.units import spell_bytes
 __all__ = [
     "MOST_WRITES",
     "TARGET_FILL",
-    "About",
     "Arrange",
     "Describe",
     "Drawing",
+    "FileNotes",
     "Part",
     "Writer",
     "Written",
@@ -47,14 +47,14 @@ MOST_WRITES = 4
 
 
 @dataclass(frozen=True)
-class About:
+class FileNotes:
     """What a file says of itself: facts for programs, and notes for people where there are any."""
 
     attributes: tuple[tuple[str, str], ...] = ()
     notes: Notes | None = None
 
 
-Describe = Callable[[Sequence[Omission], Sequence[Resolved], Sequence[int]], About]
+Describe = Callable[[Sequence[Omission], Sequence[Resolved], Sequence[int]], FileNotes]
 """What a file says of itself, given what is left out, gathered, and whose detail is in."""
 
 
@@ -150,7 +150,7 @@ class Writer:
             facts,
             with_args(tracks, self.options.args),
             (*(omission for rank in rows for omission in rank.omissions), *left_out),
-            floors_of(rows),
+            lowest_floors(rows),
         )
 
     def write(
@@ -193,7 +193,9 @@ class Writer:
         about = self.describe(omissions, (), steps)
         return self.form.size_of(self._timeline(tracks, about, first_ns))
 
-    def _timeline(self, tracks: Sequence[Track], about: About, first_ns: int | None) -> Timeline:
+    def _timeline(
+        self, tracks: Sequence[Track], about: FileNotes, first_ns: int | None
+    ) -> Timeline:
         start_ns = first_moment_ns(tracks)
         every = with_notes(tracks, about.notes, start_ns, max(start_ns, last_moment_ns(tracks)))
         first = start_ns if first_ns is None else first_ns

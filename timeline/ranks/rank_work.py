@@ -31,7 +31,7 @@ from timeline.options import Args, ClockOptions, StepOperators
 from timeline.records.counting import INNER
 from timeline.records.tables import Records
 from timeline.selection import Kind, Selection
-from timeline.sources.source import Source, Wanted
+from timeline.sources.source import ReadRequest, Source
 from timeline.tracks.drawn_rank import DrawnRank, RankTracks, arg_filter
 from timeline.tracks.model import Timeline, Track, element_count
 from timeline.tracks.picture import draw_rank
@@ -45,7 +45,7 @@ __all__ = [
 ]
 
 
-def rank_records(source: Source, wanted: Wanted, operators: StepOperators) -> Records:
+def rank_records(source: Source, wanted: ReadRequest, operators: StepOperators) -> Records:
     """Read a rank: at least what is wanted, checked, and with its steps.
 
     Raises:
@@ -112,7 +112,7 @@ def draw_rank_from_source(source: Source, request: RankRequest) -> DrawnRank:
     Raises:
         SourceError: its profile cannot be read.
     """
-    wanted = Wanted(
+    wanted = ReadRequest(
         request.selection.layers_of(Kind.SUMMARY),
         request.args is Args.ALL,
         request.named_operators > 0,

@@ -12,6 +12,7 @@ from timeline.analysis.leading import Leading
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.waiting import Waiting, waiting_of
 from timeline.errors import SelectionError
+from timeline.layers import Layer
 from timeline.options import ClockOptions, ReadingOptions
 from timeline.progress import Progress
 from timeline.ranks.chosen_ranks import check_any, check_known, choose_ranks
@@ -23,19 +24,19 @@ from timeline.ranks.rank_work import (
 )
 from timeline.ranks.workers import WorkerPool, worker_pool_for
 from timeline.records.tables import NO_GRAPH
-from timeline.selection import SUMMARY_LAYERS, Layer, Selection
+from timeline.selection import SUMMARY_LAYERS, Selection
 from timeline.sources.source import Source
 from timeline.tracks.drawn_rank import DrawnRank
 from timeline.tracks.model import element_count
 from timeline.tracks.waiting import with_waiting
 
 __all__ = [
-    "JoinedShares",
+    "JoinedRanks",
     "KnownRanks",
     "check_selection",
+    "draw_again",
     "read_facts",
-    "read_shares",
-    "redrawn",
+    "read_ranks",
 ]
 
 HELD_LIMITS = 4
@@ -49,7 +50,7 @@ LEAST_HELD_ELEMENTS = 1 << 24
 
 
 @dataclass(frozen=True)
-class JoinedShares:
+class JoinedRanks:
     """The drawn ranks on one clock, their sources, what was asked of each, and who waits.
 
     origin_ns is the moment that a window counts from, None without one.
@@ -112,13 +113,13 @@ def read_facts(
         named_operators=EVERY_NAME if by_name else 0,
     )
     with worker_pool_for(chosen, reading, progress) as workers:
-        joined = read_shares(chosen, request, workers, path)
+        joined = read_ranks(chosen, request, workers, path)
     return KnownRanks(joined.facts, joined.waiting, workers.left_out(), joined.warnings)
 
 
-def read_shares(
+def read_ranks(
     sources: Sequence[Source], request: RankRequest, workers: WorkerPool, path: Path
-) -> JoinedShares:
+) -> JoinedRanks:
     """Read and draw all ranks.
 
     Ranks are gathered together whenever they hold several times the limit, always in their own
@@ -141,7 +142,7 @@ def _read(
     requests: Sequence[RankRequest],
     workers: WorkerPool,
     clock: JoinedClock | None = None,
-) -> JoinedShares:
+) -> JoinedRanks:
     """Read the ranks that can be read; their clocks are joined unless `clock` is given."""
     ranks = [source.identity.rank for source in sources]
     wanted = dict(zip(ranks, requests, strict=True))
@@ -185,10 +186,10 @@ def _joined(
     requests: Sequence[RankRequest],
     shares: Sequence[DrawnRank],
     clock: JoinedClock,
-) -> JoinedShares:
+) -> JoinedRanks:
     moved = tuple(share.moved(move.move) for share, move in zip(shares, clock.moves, strict=True))
     waiting = waiting_of([share.facts.collectives for share in moved], _slack_ns(clock))
-    return JoinedShares(
+    return JoinedRanks(
         tuple(sources), tuple(requests), _with_waiting(moved, waiting, requests), clock, waiting
     )
 
@@ -225,7 +226,7 @@ def _clock_of(
 
 def _read_window(
     sources: Sequence[Source], request: RankRequest, workers: WorkerPool, path: Path
-) -> JoinedShares:
+) -> JoinedRanks:
     """Find where the selection begins and ends over all ranks, then read the window in it."""
     selection = request.selection
     assert selection.window is not None
@@ -259,7 +260,7 @@ def _read_window(
     return replace(joined, origin_ns=origin_ns)
 
 
-def redrawn(joined: JoinedShares, workers: WorkerPool, leading: Leading) -> tuple[DrawnRank, ...]:
+def draw_again(joined: JoinedRanks, workers: WorkerPool, leading: Leading) -> tuple[DrawnRank, ...]:
     """Read and draw the ranks again, with detail in their leading part only.
 
     Raises:

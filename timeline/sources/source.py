@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from timeline.layers import Layer
 from timeline.records.clock import Clock
 from timeline.records.tables import Records
-from timeline.selection import Layer
 
 __all__ = [
     "MINDSTUDIO_OUTPUT",
@@ -17,8 +17,8 @@ __all__ = [
     "SQLITE",
     "Clock",
     "Identity",
+    "ReadRequest",
     "Source",
-    "Wanted",
 ]
 
 PROF = "PROF_"
@@ -49,7 +49,7 @@ class Identity:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ReadRequest:
     """What of a capture is wanted; a reader may leave the rest unread.
 
     every_arg: whether args are wanted that only `--args all` shows; columns that hold nothing else
@@ -87,7 +87,7 @@ class Source(Protocol):
     def files(self) -> tuple[Path, ...]:
         """The files that `read` opens."""
 
-    def read(self, wanted: Wanted) -> Records:
+    def read(self, wanted: ReadRequest) -> Records:
         """Read at least what is wanted.
 
         Raises:

@@ -7,7 +7,7 @@ import heapq
 import numpy as np
 
 from timeline.columns.columns import Bool, Int64, Rows
-from timeline.columns.nesting import pieces_of
+from timeline.columns.nesting import split_at_gaps
 
 __all__ = ["flat_lanes", "nested_lanes", "rows_by_lane"]
 
@@ -100,7 +100,7 @@ def nested_lanes(start_ns: Int64, end_ns: Int64) -> Int64:
         (n,) int64 lane per slice, dense from 0.
     """
     lane = np.zeros(len(start_ns), np.int64)
-    for rows in pieces_of(start_ns, end_ns):
+    for rows in split_at_gaps(start_ns, end_ns):
         # A slice that crosses none changes nothing for others, and there are few that do.
         left = rows[_in_a_crossing(start_ns[rows], end_ns[rows])]
         while len(left := left[_crossing(start_ns[left], end_ns[left])]):

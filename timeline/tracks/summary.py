@@ -11,7 +11,7 @@ from timeline.analysis.selected_rank import SelectedRank
 from timeline.analysis.steps import data_aug_bounds
 from timeline.columns.columns import Bool, Int64
 from timeline.columns.distinct import distinct
-from timeline.columns.intervals import Intervals
+from timeline.columns.intervals import IntervalSet
 from timeline.columns.strings import StringPool
 from timeline.layers import Layer, SliceKind
 from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Records, StepPart, StepParts, Steps
@@ -50,7 +50,7 @@ def _paint_overlap(drawing: LayerDrawing) -> None:
         painter.flat(name, parent, order, drawn, records.strings, records.rank, meaning)
 
 
-def _plain(intervals: Intervals, name: str, strings: StringPool) -> Drawn:
+def _plain(intervals: IntervalSet, name: str, strings: StringPool) -> Drawn:
     codes = np.full(len(intervals), strings.code(name), np.int32)
     return Drawn(intervals.start_ns, intervals.end_ns, codes, SliceKind.OVERLAP)
 

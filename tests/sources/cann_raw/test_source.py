@@ -50,7 +50,7 @@ from timeline.sources.cann_raw.source import read_device_clock, read_device_info
 from timeline.sources.cann_raw.tasks import TaskMarks, match_marks
 from timeline.sources.common.device_clock import Anchor, CounterClock, read_device_clocks
 from timeline.sources.finding.discovery import discover
-from timeline.sources.source import Source, Wanted
+from timeline.sources.source import ReadRequest, Source
 
 LAYOUTS = ("raw", "raw-hwts", "raw-v6")
 TYPES = {
@@ -69,7 +69,7 @@ NEWER = "20250109130000123"
 
 
 def read(source: Source) -> Records:
-    return source.read(Wanted(DETAIL_LAYERS))
+    return source.read(ReadRequest(DETAIL_LAYERS))
 
 
 def only_source(path: Path) -> Source:

@@ -20,7 +20,7 @@ from timeline.records.tables import NO_CONTEXT, FlowEnd, Records
 from timeline.records.task_kinds import compute_by_type
 from timeline.selection import DETAIL_LAYERS
 from timeline.sources.finding.discovery import discover
-from timeline.sources.source import Wanted
+from timeline.sources.source import ReadRequest
 from timeline.sources.trace_json.reader import TraceFiles, read_trace
 
 START_US = 1_736_424_000_000_000
@@ -29,7 +29,7 @@ HARDWARE, OVERLAP = 7, 8
 
 def read(path: Path) -> Records:
     (source,) = discover(path).sources
-    return valid(source.read(Wanted(DETAIL_LAYERS)))
+    return valid(source.read(ReadRequest(DETAIL_LAYERS)))
 
 
 def computing(records: Records) -> Multiset[str]:
@@ -127,14 +127,14 @@ def test_the_exporter_settles_what_types_do_not(tmp_path: Path) -> None:
     """Tasks of an unknown type and of AI CPUs compute where its Overlap Analysis says so."""
     spans = [("Computing", 0, 10), ("Free", 10, 10), ("Computing", 20, 10), ("Computing", 40, 10)]
     path = trace_of(tmp_path, TASKS, spans)
-    records = read_trace(TraceFiles((path,), 0), 0, StringPool(), Wanted(DETAIL_LAYERS))
+    records = read_trace(TraceFiles((path,), 0), 0, StringPool(), ReadRequest(DETAIL_LAYERS))
     assert computing(records) == Multiset(["MatMul", "Zeros", "Cast", "Tile"])
 
 
 def test_without_the_exporter_names_tell(tmp_path: Path) -> None:
     """What an AI CPU ran under a name is an operator; of unknown types nothing is known."""
     path = trace_of(tmp_path, TASKS, [])
-    records = read_trace(TraceFiles((path,), 0), 0, StringPool(), Wanted(DETAIL_LAYERS))
+    records = read_trace(TraceFiles((path,), 0), 0, StringPool(), ReadRequest(DETAIL_LAYERS))
     assert computing(records) == Multiset(["MatMul", "Tile", "Dump"])
 
 
@@ -142,7 +142,7 @@ def test_a_span_that_was_cut_down(tmp_path: Path) -> None:
     """Exporters cut fractions of nanoseconds off the spans, and tasks are rounded."""
     spans = [("Computing", 20, 4.9995), ("Computing", 25, 4.998)]
     path = trace_of(tmp_path, TASKS[:3], spans)
-    records = read_trace(TraceFiles((path,), 0), 0, StringPool(), Wanted(DETAIL_LAYERS))
+    records = read_trace(TraceFiles((path,), 0), 0, StringPool(), ReadRequest(DETAIL_LAYERS))
     assert computing(records) == Multiset(["MatMul", "Zeros", "Cast"])
 
 

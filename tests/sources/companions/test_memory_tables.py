@@ -32,14 +32,15 @@ from timeline.analysis.valid import valid
 from timeline.cli.main import main
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
+from timeline.layers import Layer
 from timeline.records.tables import NO_TIME, Omission, OmissionCode, Records
-from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Layer
+from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS
 from timeline.sources.common.counter_tables import CounterTable, csv_tables
 from timeline.sources.common.counters import CounterBuilder
 from timeline.sources.companions.allocations import add_held
 from timeline.sources.companions.memory_tables import read_sample_table
 from timeline.sources.finding.discovery import discover
-from timeline.sources.source import Wanted
+from timeline.sources.source import ReadRequest
 
 MEBIBYTE = 1 << 20
 
@@ -68,7 +69,7 @@ def collected(into: CounterBuilder) -> Counters:
 
 
 def read_all(path: Path) -> list[Records]:
-    return [valid(source.read(Wanted(DETAIL_LAYERS))) for source in discover(path).sources]
+    return [valid(source.read(ReadRequest(DETAIL_LAYERS))) for source in discover(path).sources]
 
 
 def wall(run: Run, samples: Samples) -> Samples:
@@ -153,7 +154,7 @@ def test_rows_of_the_process_are_drawn_where_the_trace_lacks_them(torch_text: Pr
 def test_tables_are_left_alone_where_counters_are_not_wanted(torch_text: Profile) -> None:
     for source in discover(torch_text.path).sources:
         for layers in (SUMMARY_LAYERS, DETAIL_LAYERS - {Layer.COUNTERS}):
-            records = source.read(Wanted(layers))
+            records = source.read(ReadRequest(layers))
             assert not len(records.samples)
             assert not [one for one in records.omissions if ".csv" in one.reason]
         names = {path.name for path in source.files}
@@ -170,7 +171,7 @@ def test_each_device_of_an_export_has_its_own_rows(shelf: ProfileShelf, tmp_path
     (profile.captures[0] / "device_1").mkdir()
     main_device = discover(profile.captures[0], {f"{profile.captures[0].name}/device_1": 7})
     for source, rank in zip(main_device.sources, (first, second), strict=True):
-        counters = own_groups(counters_of(valid(source.read(Wanted(DETAIL_LAYERS)))))
+        counters = own_groups(counters_of(valid(source.read(ReadRequest(DETAIL_LAYERS)))))
         assert counters == {
             ("Framework Memory", "GE Allocated", "B"): wall(run, allocated(rank)),
             ("Framework Memory", "GE Reserved", "B"): [

@@ -30,14 +30,15 @@ from tests.support.profile_shelf import Profile, ProfileShelf, change_fields, ch
 from timeline.analysis.valid import valid
 from timeline.cli.main import main
 from timeline.columns.strings import StringPool
+from timeline.layers import Layer
 from timeline.records.tables import HostEvents, Omission, OmissionCode, Records
-from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Layer
+from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS
 from timeline.sources.companions.cpu_operators import read_cpu_operators
 from timeline.sources.companions.host_clock import HostClock
 from timeline.sources.companions.host_stages import read_host_stages, read_host_timeline
 from timeline.sources.companions.minddata import read_cpu_use, read_queue_sizes, read_queue_trace
 from timeline.sources.finding.discovery import discover
-from timeline.sources.source import Wanted
+from timeline.sources.source import ReadRequest
 
 CPU, HOST = "CPU OP", "Host Info"
 LAYOUTS = ("mindformers", "mindformers-2.1")
@@ -64,7 +65,7 @@ def profile(request: pytest.FixtureRequest, shelf: ProfileShelf, tmp_path: Path)
 
 def read_all(path: Path, layers: Iterable[Layer] = DETAIL_LAYERS) -> list[Records]:
     sources = discover(path).sources
-    return [valid(source.read(Wanted(frozenset(layers)))) for source in sources]
+    return [valid(source.read(ReadRequest(frozenset(layers)))) for source in sources]
 
 
 def spans_of(records: Records, layer: str) -> list[Span]:

@@ -27,7 +27,7 @@ from timeline.records.tables import Records
 from timeline.reports.export_report import ExportReport
 from timeline.selection import DETAIL_LAYERS, Kind
 from timeline.sources.finding.discovery import discover
-from timeline.sources.source import Wanted
+from timeline.sources.source import ReadRequest
 
 NO_UINT32 = 4_294_967_295
 EDGES = ("start_ns", "end_ns")
@@ -90,7 +90,7 @@ def drawn(path: Path, target: Path) -> tuple[ExportReport, list[Shown]]:
 def records_of(path: Path) -> Records:
     """What is read of rank 0."""
     first = min(discover(path).sources, key=lambda own: own.identity.rank)
-    return valid(first.read(Wanted(DETAIL_LAYERS)))
+    return valid(first.read(ReadRequest(DETAIL_LAYERS)))
 
 
 def texts(records: Records, table: str, column: str) -> list[str]:

@@ -16,7 +16,7 @@ from timeline.records.tables import Records
 from timeline.selection import DETAIL_LAYERS
 from timeline.sources.decoders.sqlite import Database, open_database
 from timeline.sources.finding.discovery import discover
-from timeline.sources.source import Wanted
+from timeline.sources.source import ReadRequest
 
 ROWS = 20_000
 
@@ -108,7 +108,7 @@ def test_values_of_another_kind_are_absent_and_counted(path: Path, value: object
 
 def records_of(path: Path) -> Records:
     (source,) = discover(path).sources
-    return source.read(Wanted(DETAIL_LAYERS))
+    return source.read(ReadRequest(DETAIL_LAYERS))
 
 
 def test_any_damage_reads_or_is_refused(shelf: ProfileShelf, tmp_path: Path) -> None:

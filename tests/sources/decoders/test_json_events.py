@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from timeline.errors import SourceError
 from timeline.records.tables import Omission
-from timeline.sources.common.damage import Damage
+from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.json_events import BLOCK_BYTES, look_for_metadata, read_events
 from timeline.sources.trace_json.events import ASCEND, AscendArgs, AscendEvent
 
@@ -311,7 +311,7 @@ LAST_OF_EIGHT = b'{"a": 1}, {}]}}'
 
 def salvaged(path: Path, block_bytes: int) -> tuple[list[EventObject], tuple[Omission, ...]]:
     """The events that can be read, and what was noted of the others."""
-    damage = Damage(path)
+    damage = LossLog(path)
     found = [
         plain(event)
         for block in read_events(ASCEND.decoder, path, block_bytes, damage)

@@ -20,14 +20,15 @@ from hypothesis import strategies as st
 from tests.support.profile_shelf import ProfileShelf
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
+from timeline.layers import Layer
 from timeline.records.tables import FlowEnd, Records
-from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Layer
+from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS
 from timeline.sources.decoders import json_events, scanner
 from timeline.sources.decoders.scanner import EventScanner, is_compiled
 from timeline.sources.kineto import source as kineto
 from timeline.sources.kineto.events import KinetoArgs
 from timeline.sources.mindspore import display
-from timeline.sources.source import Wanted
+from timeline.sources.source import ReadRequest
 from timeline.sources.trace_json import reader
 from timeline.sources.trace_json.events import ASCEND, AscendArgs
 from timeline.sources.trace_json.reader import TraceFiles, read_trace
@@ -46,7 +47,9 @@ def read(path: Path, layers: frozenset[Layer], *, only_device: bool = False) -> 
     files = TraceFiles((path,), device=3, only_device=only_device)
     every_arg = layers is DETAIL_LAYERS
     try:
-        records = read_trace(files, 0, StringPool(), Wanted(layers=layers, every_arg=every_arg))
+        records = read_trace(
+            files, 0, StringPool(), ReadRequest(layers=layers, every_arg=every_arg)
+        )
     except SourceError as error:
         return str(error)
     return rows_of(records)
@@ -423,7 +426,7 @@ KINETO_EVENTS = st.one_of(
 
 
 def kineto_rows(path: Path) -> Read:
-    wanted = Wanted(layers=DETAIL_LAYERS, every_arg=True)
+    wanted = ReadRequest(layers=DETAIL_LAYERS, every_arg=True)
     try:
         return rows_of(kineto.read_kineto(path, 0, 0, StringPool(), wanted))
     except SourceError as error:

@@ -19,16 +19,16 @@ from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import Profile, ProfileShelf
 from timeline.cli.main import main
 from timeline.errors import SourceError
-from timeline.sources.common.damage import Damage
+from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.json_events import read_events
 from timeline.sources.decoders.trace_events import Complete
 from timeline.sources.files.opened import (
-    held_file,
+    files_by_name,
+    find_file,
     last_bytes,
-    named_files,
     open_binary,
-    opened,
-    whole_text,
+    open_profile_file,
+    read_bytes_of,
 )
 from timeline.sources.finding.discovery import discover
 from timeline.sources.trace_json.events import ASCEND
@@ -86,7 +86,7 @@ def test_text_has_no_mark_and_its_own_line_ends(tmp_path: Path, way: str) -> Non
     """Text loses its byte-order mark, and nothing else."""
     path = tmp_path / "table.csv"
     path.write_bytes(PACKERS[way](b"\xef\xbb\xbfa,b\r\n1,\xff\n"))
-    assert whole_text(path) == b"a,b\r\n1,\xff\n"
+    assert read_bytes_of(path) == b"a,b\r\n1,\xff\n"
 
 
 @pytest.mark.parametrize("way", [way for way in PACKERS if way != "plain"])
@@ -124,10 +124,10 @@ def test_a_plain_file_wins(tmp_path: Path) -> None:
     """Of a file and its compressed twin the plain one counts, and each name is there once."""
     for name in ("a.csv", "a.csv.gz", "b.json.gz"):
         (tmp_path / name).touch()
-    assert held_file(tmp_path, "a.csv") == tmp_path / "a.csv"
-    assert held_file(tmp_path, "b.json") == tmp_path / "b.json.gz"
-    assert held_file(tmp_path, "c.json") is None
-    assert named_files(tmp_path) == {
+    assert find_file(tmp_path, "a.csv") == tmp_path / "a.csv"
+    assert find_file(tmp_path, "b.json") == tmp_path / "b.json.gz"
+    assert find_file(tmp_path, "c.json") is None
+    assert files_by_name(tmp_path) == {
         "a.csv": tmp_path / "a.csv",
         "b.json": tmp_path / "b.json.gz",
     }
@@ -233,7 +233,10 @@ def test_the_end_of_a_packed_file_takes_little_memory(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_there_is_a_source_error(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="No such file"), opened(tmp_path / "absent.json.gz"):
+    with (
+        pytest.raises(SourceError, match="No such file"),
+        open_profile_file(tmp_path / "absent.json.gz"),
+    ):
         pass
 
 
@@ -243,7 +246,7 @@ def test_a_packed_trace_that_was_cut_short_gives_its_first_events(tmp_path: Path
     events = [{"ph": "X", "name": f"op {number}", "ts": number} for number in range(20_000)]
     packed = gzip.compress(json.dumps(events).encode())
     path.write_bytes(packed[: len(packed) // 2])
-    damage = Damage(path)
+    damage = LossLog(path)
     found = [event for block in read_events(ASCEND.decoder, path, 4096, damage) for event in block]
     names = [event.name for event in found if isinstance(event, Complete)]
     assert names == [f"op {number}" for number in range(len(found))]

@@ -17,7 +17,7 @@ from timeline.selection import DETAIL_LAYERS
 from timeline.sources.common.json_kinds import GLANCE_BYTES, JsonKind, kind_of_json
 from timeline.sources.finding.discovery import Finding, discover
 from timeline.sources.kineto.header import KinetoHeader, KinetoName, read_header, read_name
-from timeline.sources.source import Wanted
+from timeline.sources.source import ReadRequest
 
 EVENT = {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 10, "dur": 5}
 
@@ -256,7 +256,7 @@ def test_a_trace_is_known_by_what_it_holds_in_whatever_order(tmp_path: Path) -> 
         path.write_text(json.dumps(document), encoding="utf-8")
         assert kind_of_json(path) is JsonKind.KINETO
         (source,) = discover(path.parent).sources
-        assert len(source.read(Wanted(DETAIL_LAYERS)).tasks) == 2_000
+        assert len(source.read(ReadRequest(DETAIL_LAYERS)).tasks) == 2_000
         assert read_header(path).base_ns == (17 if number < 2 else 0)
 
 
@@ -271,7 +271,7 @@ def test_a_bare_list_of_events_is_a_trace(tmp_path: Path) -> None:
     for found in (discover(path), discover(tmp_path)):
         (source,) = found.sources
         assert source.identity.rank == 0
-        records = source.read(Wanted(DETAIL_LAYERS))
+        records = source.read(ReadRequest(DETAIL_LAYERS))
         assert records.tasks.start_ns.tolist() == [10_000]
         assert len(records.host) == 1
 
@@ -283,7 +283,7 @@ def test_the_zero_of_times_counts_wherever_it_stands(tmp_path: Path) -> None:
     path.write_text(json.dumps(document), encoding="utf-8")
     assert read_header(path) == KinetoHeader(3, 10**18)
     (source,) = discover(path).sources
-    assert source.read(Wanted(DETAIL_LAYERS)).tasks.start_ns.tolist() == [10**18 + 10_000]
+    assert source.read(ReadRequest(DETAIL_LAYERS)).tasks.start_ns.tolist() == [10**18 + 10_000]
 
 
 def test_an_execution_trace_does_not_refuse_its_directory(tmp_path: Path) -> None:

@@ -31,14 +31,15 @@ from timeline.cli.main import main
 from timeline.columns.columns import Codes
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
+from timeline.layers import Layer
 from timeline.records.collective_kinds import collective_kind
 from timeline.records.tables import NO_ID, NO_TIME, FlowEnd, Records
-from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Layer
+from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS
 from timeline.sources.decoders.json_events import read_events
 from timeline.sources.finding.discovery import discover
 from timeline.sources.kineto import source as kineto_reader
 from timeline.sources.kineto.source import read_kineto
-from timeline.sources.source import Wanted
+from timeline.sources.source import ReadRequest
 
 LAYOUTS = ("kineto", "kineto-2.2")
 """With a base of times, and without."""
@@ -68,7 +69,7 @@ CALL: Event = {
 def records_of(path: Path) -> dict[int, Records]:
     """What is read of each rank."""
     return {
-        source.identity.rank: valid(source.read(Wanted(DETAIL_LAYERS)))
+        source.identity.rank: valid(source.read(ReadRequest(DETAIL_LAYERS)))
         for source in discover(path).sources
     }
 
@@ -355,7 +356,7 @@ def write(tmp_path_factory: pytest.TempPathFactory) -> Write:
 
 
 def read(path: Path, base_ns: int = 0, layers: frozenset[Layer] = DETAIL_LAYERS) -> Records:
-    return read_kineto(path, 0, base_ns, StringPool(), Wanted(layers))
+    return read_kineto(path, 0, base_ns, StringPool(), ReadRequest(layers))
 
 
 def rows_of(records: Records) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from timeline.selection import DETAIL_LAYERS
 from timeline.sources.finding.discovery import discover
 from timeline.sources.mindspore.display import read_display
 from timeline.sources.mindspore.display_limit import cut_off_by_limit
-from timeline.sources.source import Wanted
+from timeline.sources.source import ReadRequest
 
 VERSIONS = ("mindspore-display", "mindspore-display-1.5")
 MIB = 1024 * 1024
@@ -40,7 +40,7 @@ REAL = DATA / "mindspore-0.7-text"
 def records_of(path: Path, rank: int = 0) -> Records:
     (source,) = [one for one in discover(path).sources if one.identity.rank == rank]
     assert all(file.is_file() for file in source.files)
-    return valid(source.read(Wanted(DETAIL_LAYERS)))
+    return valid(source.read(ReadRequest(DETAIL_LAYERS)))
 
 
 def lost(records: Records) -> dict[str, int]:

@@ -24,7 +24,7 @@ from timeline.errors import SourceError
 from timeline.records.tables import Records
 from timeline.selection import DETAIL_LAYERS
 from timeline.sources.finding.discovery import discover
-from timeline.sources.source import Wanted
+from timeline.sources.source import ReadRequest
 
 HARDWARE = "hwts.log.data.45.dev.profiler_default_tag.0.slice_0"
 TRAINING = "training_trace.46.dev.profiler_default_tag.0.slice_0"
@@ -34,7 +34,7 @@ def records_of(path: Path, rank: int = 0) -> Records:
     (source,) = [one for one in discover(path).sources if one.identity.rank == rank]
     assert source.layout == "MindSpore raw"
     assert all(file.is_file() for file in source.files)
-    return source.read(Wanted(DETAIL_LAYERS))
+    return source.read(ReadRequest(DETAIL_LAYERS))
 
 
 def lost(records: Records) -> dict[str, int]:
@@ -83,7 +83,10 @@ def test_tasks_equal_the_run(shelf: ProfileShelf, rank: int) -> None:
 def test_steps_equal_those_of_the_text(shelf: ProfileShelf) -> None:
     """The training trace gives the steps and reduces that MindSpore's own table has."""
     (source,) = discover(shelf.get("mindspore-text").path / "profiler").sources[:1]
-    wanted, found = source.read(Wanted(DETAIL_LAYERS)), records_of(shelf.get("mindspore-raw").path)
+    wanted, found = (
+        source.read(ReadRequest(DETAIL_LAYERS)),
+        records_of(shelf.get("mindspore-raw").path),
+    )
     for name in ("iteration", "start_ns", "end_ns", "fp_start_ns", "bp_end_ns"):
         assert getattr(found.steps, name).tolist() == getattr(wanted.steps, name).tolist()
     for name in ("iteration", "start_ns", "end_ns", "number", "kind"):

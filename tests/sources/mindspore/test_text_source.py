@@ -40,12 +40,12 @@ from timeline.errors import RankIdentityError, SourceError
 from timeline.options import StepOperators
 from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Records, Tasks
 from timeline.selection import DETAIL_LAYERS
-from timeline.sources.common.damage import Damage
+from timeline.sources.common.losses import LossLog
 from timeline.sources.finding.discovery import discover
 from timeline.sources.mindspore.device_rows import read_aicpu_rows, read_device_rows
 from timeline.sources.mindspore.framework_table import read_framework_table
 from timeline.sources.mindspore.step_ticks import read_step_ticks
-from timeline.sources.source import Wanted
+from timeline.sources.source import ReadRequest
 
 VERSIONS = ("mindspore-text", "mindspore-text-2.1")
 REAL = DATA / "mindspore-0.7-text"
@@ -54,7 +54,7 @@ REAL = DATA / "mindspore-0.7-text"
 def records_of(path: Path, rank: int = 0) -> Records:
     (source,) = [one for one in discover(path).sources if one.identity.rank == rank]
     assert all(file.is_file() for file in source.files)
-    return valid(source.read(Wanted(DETAIL_LAYERS)))
+    return valid(source.read(ReadRequest(DETAIL_LAYERS)))
 
 
 def spans(table: Any, strings: StringPool) -> Multiset[tuple[str, int, int]]:
@@ -201,7 +201,7 @@ def test_hccl_tasks_equal_the_run(shelf: ProfileShelf) -> None:
 
 def read_all(path: Path) -> list[Records]:
     """The records of every rank, all layers."""
-    return [source.read(Wanted(DETAIL_LAYERS)) for source in discover(path).sources]
+    return [source.read(ReadRequest(DETAIL_LAYERS)) for source in discover(path).sources]
 
 
 def unnumbered(profiler: Path) -> None:
@@ -610,7 +610,7 @@ def test_operators_that_differ_are_not_described(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     strings = StringPool()
-    table = read_framework_table(path, strings, Damage(path))
+    table = read_framework_table(path, strings, LossLog(path))
     assert [strings[code] for code in table.name.tolist()] == ["D/A-op1", "D/B-op2"]
     assert table.task.tolist() == [NO_ID, 3]
     assert table.graph.tolist() == [11, NO_GRAPH]
@@ -650,7 +650,7 @@ def test_any_damage_is_survived(shelf: ProfileShelf, tmp_path: Path, layout: str
         path.write_bytes(damaged(path.read_bytes(), noise))
         try:
             for one in discover(copy).sources:
-                valid(one.read(Wanted(DETAIL_LAYERS)))
+                valid(one.read(ReadRequest(DETAIL_LAYERS)))
                 read += 1
         except SourceError as error:
             assert str(error.path).startswith(str(tmp_path))

@@ -27,13 +27,14 @@ from timeline.analysis.valid import valid
 from timeline.cli.main import main
 from timeline.columns.strings import StringPool
 from timeline.errors import NoProfileError, SourceError
+from timeline.layers import Layer
 from timeline.records.tables import NO_ID, NO_TIME, Records, StepPart
-from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Layer
+from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS
 from timeline.sources.common.device_clock import Anchor, CounterClock, DeviceClocks
 from timeline.sources.decoders.sqlite import open_database
 from timeline.sources.decoders.sqlite_loose import LooseTable
 from timeline.sources.finding.discovery import discover
-from timeline.sources.source import Source, Wanted
+from timeline.sources.source import ReadRequest, Source
 
 VERSIONS = ("msprof-sqlite", "msprof-sqlite-numbered", "msprof-sqlite-launched")
 RUN: dict[str, Any] = {"graphs": (1, 3), "planes": 3}
@@ -56,7 +57,7 @@ CALLS = "start_ns end_ns process thread connection"
 @functools.cache
 def read(path: Path) -> dict[int, tuple[Source, Records]]:
     """Every rank below a path, whole."""
-    wanted = Wanted(DETAIL_LAYERS)
+    wanted = ReadRequest(DETAIL_LAYERS)
     return {
         source.identity.rank: (source, valid(source.read(wanted)))
         for source in discover(path).sources
@@ -65,7 +66,7 @@ def read(path: Path) -> dict[int, tuple[Source, Records]]:
 
 def read_now(path: Path, layers: frozenset[Layer] = DETAIL_LAYERS) -> Records:
     """The first rank below a path, read anew."""
-    return valid(discover(path).sources[0].read(Wanted(layers)))
+    return valid(discover(path).sources[0].read(ReadRequest(layers)))
 
 
 def rows(records: Records, table: str, columns: str, offset_ns: int = 0) -> Rows:
@@ -325,7 +326,7 @@ def test_what_was_parsed_wins_over_raw_data(copied: Profile) -> None:
     assert source.layout == "msprof sqlite"
     device_file(copied, "ascend_task.db").unlink()
     with pytest.raises(SourceError, match="msprof --export=on"):
-        discover(copied.path).sources[0].read(Wanted(DETAIL_LAYERS))
+        discover(copied.path).sources[0].read(ReadRequest(DETAIL_LAYERS))
 
 
 @pytest.mark.parametrize(
@@ -369,7 +370,7 @@ def test_several_devices_of_a_host_stay_apart(shelf: ProfileShelf, tmp_path: Pat
     shutil.rmtree(second)
     apart = read(shelf.get("msprof-sqlite", **RUN).path)
     for source in discover(profile.path).sources:
-        records = valid(source.read(Wanted(DETAIL_LAYERS)))
+        records = valid(source.read(ReadRequest(DETAIL_LAYERS)))
         wanted = apart[source.identity.rank][1]
         columns = TASKS.replace("launch_ns ", "")  # connections repeat in this made-up host
         same(rows(records, "tasks", columns), rows(wanted, "tasks", columns))

@@ -35,11 +35,11 @@ from timeline.options import StepOperators
 from timeline.ranks.rank_work import RankRequest, draw_rank_from_source
 from timeline.records.tables import NO_CONTEXT, NO_ID, NO_TIME, Records, Tasks
 from timeline.selection import DETAIL_LAYERS, Selection
-from timeline.sources.common.damage import Damage
+from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders import text_lines
 from timeline.sources.decoders.csv_blocks import RowShape, read_blocks
 from timeline.sources.finding.discovery import discover
-from timeline.sources.source import Source, Wanted
+from timeline.sources.source import ReadRequest, Source
 from timeline.sources.tables.step_table import read_step_table
 
 LAYOUTS = ("kernel-details", "op-summary", "summary-directory")
@@ -51,7 +51,7 @@ def sources_of(path: Path, assigned: dict[str, int] | None = None) -> list[Sourc
 
 
 def read(source: Source) -> Records:
-    return source.read(Wanted(DETAIL_LAYERS))
+    return source.read(ReadRequest(DETAIL_LAYERS))
 
 
 def read_one(path: Path) -> Records:
@@ -611,7 +611,7 @@ def test_cells_are_those_of_the_csv_module(
     found: list[list[str]] = [[], []]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(text_lines, "BLOCK_BYTES", block_bytes)
-        for block in read_blocks(path, wanted, ("one",), Damage(path)):
+        for block in read_blocks(path, wanted, ("one",), LossLog(path)):
             for at, key in enumerate(wanted):
                 codes = block.codes(key, strings, str)
                 found[at] += [strings[code] for code in codes.tolist()]
@@ -628,7 +628,7 @@ def test_ids_are_read_exactly(
     path = tmp_path_factory.mktemp("ids") / "table.csv"
     path.write_text("id,x\n" + "".join(f"{value},1\n" for value in values), encoding="utf-8")
     found: list[int] = []
-    for block in read_blocks(path, {"id": ("id",)}, ("id",), Damage(path)):
+    for block in read_blocks(path, {"id": ("id",)}, ("id",), LossLog(path)):
         found += block.integers("id", -9).tolist()
     wanted = []
     for value in values:
@@ -653,7 +653,7 @@ def test_a_packed_table_that_breaks_off_gives_the_rows_before(tmp_path: Path, wa
     packed = PACKERS[way]("".join(["id,x\n", *(f"{value},1\n" for value in values)]).encode())
     path = tmp_path / "table.csv"
     path.write_bytes(packed[: len(packed) * 2 // 3])
-    damage = Damage(path)
+    damage = LossLog(path)
     found: list[int] = []
     for block in read_blocks(path, {"id": ("id",)}, ("id",), damage):
         found += block.integers("id", -9).tolist()
@@ -669,7 +669,7 @@ def test_rows_of_another_width(tmp_path: Path) -> None:
     """Where rows must be full, others are noted by line; empty cells behind a row are none."""
     path = tmp_path / "table.csv"
     path.write_text("id,x\n1,2\n3,4,,\n5\n6,7,8\n\nid,x\n9,\n", encoding="utf-8")
-    damage = Damage(path)
+    damage = LossLog(path)
     (block,) = read_blocks(path, None, (), damage, RowShape.FULL)
     assert block.integers("id", -1).tolist() == [1, 3, 9]
     assert block.lines.tolist() == [2, 3, 8]
@@ -686,7 +686,7 @@ def test_steps_that_cannot_be_read_are_counted(tmp_path: Path) -> None:
         "1,N/A,0,20,10.5,12,1,15,2.5\n2,21,29,N/A,10\n3,31,39,40,10,\n4,1,2,3",
         encoding="utf-8",
     )
-    damage = Damage(path)
+    damage = LossLog(path)
     steps, parts = read_step_table(path, None, damage)
     assert steps.iteration.tolist() == [1, 3]
     assert steps.start_ns.tolist() == [9_500, 30_000]

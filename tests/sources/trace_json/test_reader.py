@@ -30,6 +30,7 @@ from timeline.columns.columns import Codes, ColumnTable, Float64, Int64, Rows, c
 from timeline.columns.constant import constant
 from timeline.columns.strings import NO_TEXT, StringPool
 from timeline.errors import SourceError
+from timeline.layers import Layer
 from timeline.records.tables import (
     FLOAT_NOT_GIVEN,
     NO_CONTEXT,
@@ -46,14 +47,13 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
-from timeline.selection import Layer
 from timeline.sources.common.counters import name_and_unit
-from timeline.sources.common.damage import Damage
+from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders import scanner
 from timeline.sources.decoders.json_events import read_events
 from timeline.sources.decoders.trace_events import Other, Value, number, text
 from timeline.sources.finding.discovery import discover
-from timeline.sources.source import Wanted
+from timeline.sources.source import ReadRequest
 from timeline.sources.trace_json import reader
 from timeline.sources.trace_json.events import AscendArgs, AscendEvent
 from timeline.sources.trace_json.reader import HELD_EVENTS, TraceFiles, read_trace
@@ -116,7 +116,7 @@ def pieces(held_events: int, block_bytes: int = TINY_BLOCK) -> Iterator[None]:
 
 
 def read(*paths: Path, layers: frozenset[Layer] = ALL_LAYERS, every_arg: bool = True) -> Records:
-    files, wanted = TraceFiles(paths, DEVICE, GRAPH), Wanted(layers, every_arg)
+    files, wanted = TraceFiles(paths, DEVICE, GRAPH), ReadRequest(layers, every_arg)
     return read_trace(files, RANK, StringPool(), wanted)
 
 
@@ -450,7 +450,7 @@ def test_whole_captures_read_alike_in_any_pieces(shelf: ProfileShelf, layout: st
     source = discover(shelf.get(layout).path).sources[0]
 
     def found() -> Content:
-        return content(source.read(Wanted(ALL_LAYERS)))
+        return content(source.read(ReadRequest(ALL_LAYERS)))
 
     plain = found()
     for held_events in HELD_COUNTS:
@@ -570,7 +570,7 @@ def test_only_lanes_that_were_misread_are_worth_a_second_pass(
     """Reading is most of the time of an export, so it is not done twice without need."""
     path, opened = write(events), []
 
-    def counted(decoder: Any, path: Path, damage: Damage, scan: Any) -> Iterator[Any]:
+    def counted(decoder: Any, path: Path, damage: LossLog, scan: Any) -> Iterator[Any]:
         opened.append(path)
         return read_events(decoder, path, TINY_BLOCK, damage, scan=scan)
 
@@ -1264,7 +1264,7 @@ class HeldEvents:
         self._kept_only = self._references([Other()])[0]
 
     def read(
-        self, decoder: Any, path: Path, damage: Damage, scan: None
+        self, decoder: Any, path: Path, damage: LossLog, scan: None
     ) -> Iterator[list[AscendEvent]]:
         """Small blocks of events, counted before each next one."""
         assert scan is None

@@ -18,23 +18,23 @@ from timeline.sources.capture import (
 )
 from timeline.sources.common.identity import claims_of_device, raw_error
 from timeline.sources.common.msprof_names import summaries_of_device
-from timeline.sources.files.opened import readable
-from timeline.sources.source import Clock, Identity, Source, Wanted
+from timeline.sources.files.opened import system_errors_named
+from timeline.sources.source import Clock, Identity, ReadRequest, Source
 
-__all__ = ["RAW", "RAW_SLICES", "SLICE", "slices_in"]
+__all__ = ["RAW", "RAW_SLICES", "SLICE", "find_slices"]
 
 SLICE = re.compile(r"(hwts|stars_soc|ts_track)\.data\.(\d{1,9})\.slice_(\d{1,9})")
 """The slices of logs that are read: log, device and number."""
 
 
-def slices_in(directory: Path) -> tuple[Path, ...]:
+def find_slices(directory: Path) -> tuple[Path, ...]:
     """All slices of logs that are read, by log, device and number; empty ones hold nothing.
 
     Raises:
         SourceError: the directory cannot be read.
     """
     found = []
-    with readable(directory):
+    with system_errors_named(directory):
         if directory.is_dir():
             for path in directory.iterdir():
                 match = SLICE.fullmatch(path.name)
@@ -52,12 +52,12 @@ def _recognise_slices(folder: Folder) -> list[Capture]:
     return [
         Capture(RAW_SLICES, folder.directory, content, device)
         for device, content in contents
-        if slices_in(content)
+        if find_slices(content)
     ]
 
 
 def _recognise_slice(file: CaptureFile) -> list[Capture]:
-    is_slice = SLICE.fullmatch(file.path.name) and file.path in slices_in(file.path.parent)
+    is_slice = SLICE.fullmatch(file.path.name) and file.path in find_slices(file.path.parent)
     return file.beside[:1] if is_slice else []
 
 
@@ -94,7 +94,7 @@ class UnreadableSource:
         """Nothing that can be read."""
         return ()
 
-    def read(self, wanted: Wanted) -> Records:
+    def read(self, wanted: ReadRequest) -> Records:
         """Say how to export the capture.
 
         Raises:

@@ -15,8 +15,8 @@ import numpy.typing as npt
 from timeline.columns.columns import Bool
 from timeline.records.tables import Omission
 from timeline.sources.cann_raw.format import SLICE
-from timeline.sources.common.damage import Damage
-from timeline.sources.files.opened import open_file, readable
+from timeline.sources.common.losses import LossLog
+from timeline.sources.files.opened import open_file, system_errors_named
 
 __all__ = [
     "Log",
@@ -69,7 +69,7 @@ def find_other_logs(directory: Path) -> list[str]:
     Raises:
         SourceError: the directory cannot be read.
     """
-    with readable(directory):
+    with system_errors_named(directory):
         names = [path.name for path in directory.iterdir() if not SLICE.fullmatch(path.name)]
     return sorted({match[1] for name in names if (match := _ANY_SLICE.fullmatch(name))})
 
@@ -113,7 +113,7 @@ def _runs(slices: Sequence[Path]) -> Iterator[list[Path]]:
 
 
 def _size_bytes(path: Path) -> int:
-    with readable(path):
+    with system_errors_named(path):
         return path.stat().st_size
 
 
@@ -128,7 +128,7 @@ class RecordReader:
 
     log: Log
     slices: Sequence[Path]
-    _damages: dict[Path, Damage] = field(default_factory=dict)
+    _damages: dict[Path, LossLog] = field(default_factory=dict)
 
     def blocks(self) -> Iterator[RecordArray]:
         """The marked records in their order, block by block.
@@ -140,7 +140,7 @@ class RecordReader:
             held, before = b"", run[0]
             rest = sum(map(_size_bytes, run)) % self.log.record.itemsize
             for path in run:
-                with readable(path):
+                with system_errors_named(path):
                     held = yield from self._blocks_of(path, held, before, rest)
                 before, rest = path, 0
             self._leave_out(before, _size_bytes(before) - len(held), len(held))
@@ -202,7 +202,7 @@ class RecordReader:
             self._note("parts of records", path, byte, 1)
 
     def _note(self, what: str, path: Path, byte: int, rows: int) -> None:
-        damage = self._damages.setdefault(path, Damage(path))
+        damage = self._damages.setdefault(path, LossLog(path))
         damage.add(what, f"byte {max(byte, 0)}", rows)
 
     def omissions(self, rank: int) -> list[Omission]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from timeline.columns.columns import Codes, TableBuilder
 from timeline.columns.constant import constant
-from timeline.columns.distinct import distinct, translated
+from timeline.columns.distinct import distinct, map_values
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.errors import SourceError
 from timeline.records.tables import (
@@ -27,7 +27,7 @@ from timeline.records.tables import (
     Tasks,
 )
 from timeline.records.task_kinds import COPY_TYPES, compute_by_type
-from timeline.sources.cann_raw.format import slices_in
+from timeline.sources.cann_raw.format import find_slices
 from timeline.sources.cann_raw.slices import (
     RecordReader,
     UInt64,
@@ -46,7 +46,6 @@ from timeline.sources.cann_raw.tasks import (
     stars_log,
 )
 from timeline.sources.common.ai_cpu import ai_cpu_remark
-from timeline.sources.common.damage import FFTS_REASON, left_out
 from timeline.sources.common.device_clock import (
     NO_ANCHOR,
     CounterClock,
@@ -56,10 +55,11 @@ from timeline.sources.common.device_clock import (
     tick_of,
 )
 from timeline.sources.common.identity import how_to_export
+from timeline.sources.common.losses import FFTS_REASON, counted_losses
 from timeline.sources.decoders.joins import covering_parents
 from timeline.sources.decoders.json_values import read_json
-from timeline.sources.files.opened import open_file, readable
-from timeline.sources.source import Clock, Identity, Wanted
+from timeline.sources.files.opened import open_file, system_errors_named
+from timeline.sources.source import Clock, Identity, ReadRequest
 
 __all__ = ["RawSlicesSource", "read_device_clock", "read_device_info"]
 
@@ -89,9 +89,9 @@ class RawSlicesSource:
     @property
     def files(self) -> tuple[Path, ...]:
         """The slices."""
-        return slices_in(self.data)
+        return find_slices(self.data)
 
-    def read(self, wanted: Wanted) -> Records:
+    def read(self, wanted: ReadRequest) -> Records:
         """Read all tasks and steps, whatever is wanted.
 
         Tasks lie where the device's counter had them on CLOCK_MONOTONIC_RAW of the host. What only
@@ -150,7 +150,7 @@ def _has_expanded_streams(host_data: Path) -> bool:
     Raises:
         SourceError: what it recorded cannot be read.
     """
-    with readable(host_data):
+    with system_errors_named(host_data):
         if not host_data.is_dir():
             return False
         paths = sorted(path for path in host_data.iterdir() if _STREAM_SPEC.fullmatch(path.name))
@@ -188,7 +188,7 @@ class _Reader:
         }
         self.omissions += [
             *reader.omissions(self.rank),
-            *left_out(lost, self.rank, OmissionCode.UNPAIRED),
+            *counted_losses(lost, self.rank, OmissionCode.UNPAIRED),
         ]
         self.others += found.others
         self.tasks.add(self._tasks(log, found))
@@ -251,7 +251,7 @@ class _Reader:
                 for stream, task, context, code in zip(*ids, kinds, strict=True)
             )
 
-        return translated(alike, codes)
+        return map_values(alike, codes)
 
     def records(self) -> Records:
         """Everything that was read.
@@ -272,8 +272,8 @@ class _Reader:
         whole = {FFTS_REASON: int(np.count_nonzero(covering))}
         others = {"raw records of other things than tasks and steps": self.others}
         beside = (
-            *left_out(whole, self.rank, OmissionCode.FFTS_WHOLE, loss=False),
-            *left_out(others, self.rank, OmissionCode.NOT_DRAWN, loss=False),
+            *counted_losses(whole, self.rank, OmissionCode.FFTS_WHOLE, loss=False),
+            *counted_losses(others, self.rank, OmissionCode.NOT_DRAWN, loss=False),
         )
         graph, several = find_graphs(tasks.start_ns, self.steps)
         return Records(

@@ -21,7 +21,7 @@ from timeline.records.tables import (
     Steps,
 )
 from timeline.sources.cann_raw.slices import Log, RecordArray, RecordReader, UInt64, record_layout
-from timeline.sources.common.damage import left_out
+from timeline.sources.common.losses import counted_losses
 
 __all__ = ["StepTags", "StepTrace", "find_graphs", "read_step_trace", "track_log"]
 
@@ -306,9 +306,9 @@ def read_step_trace(
     }
     repeats = {"step trace records that repeat others": int(np.count_nonzero(again))}
     omissions = (
-        *left_out(strangers, rank, OmissionCode.NO_TIME),
-        *left_out(halves, rank, OmissionCode.UNPAIRED),
-        *left_out(repeats, rank, OmissionCode.REPEATED, loss=False),
+        *counted_losses(strangers, rank, OmissionCode.NO_TIME),
+        *counted_losses(halves, rank, OmissionCode.UNPAIRED),
+        *counted_losses(repeats, rank, OmissionCode.REPEATED, loss=False),
     )
     return StepTrace(*trace.tables(), omissions, others + trace.others)
 

@@ -20,7 +20,7 @@ from timeline.sources.capture import (
 from timeline.sources.common.decimals import whole_number
 from timeline.sources.common.device_clock import start_info_offset_ns
 from timeline.sources.decoders.json_values import read_json
-from timeline.sources.files.opened import held_file, named_files, readable
+from timeline.sources.files.opened import files_by_name, find_file, system_errors_named
 from timeline.sources.source import Clock
 
 __all__ = [
@@ -104,7 +104,7 @@ def device_count(directory: Path) -> int:
     Raises:
         SourceError: the directory cannot be read.
     """
-    with readable(directory):
+    with system_errors_named(directory):
         return sum(1 for path in directory.iterdir() if DEVICE_DIRECTORY.fullmatch(path.name))
 
 
@@ -123,7 +123,7 @@ def evidence_of_files(capture: Capture) -> list[Evidence]:
 
 
 def _profiler_info(directory: Path) -> Iterable[Evidence]:
-    for name, path in named_files(directory).items():
+    for name, path in files_by_name(directory).items():
         if match := INFO_NAME.fullmatch(name):
             yield Evidence(int(match[1]), path.name)
             rank = _rank_in(path)
@@ -149,10 +149,10 @@ def _info_files(capture: Capture) -> list[Path]:
         path
         for directory in devices
         if directory.is_dir()
-        for name, path in named_files(directory).items()
+        for name, path in files_by_name(directory).items()
         if name.startswith("info.json") and not name.endswith(".done") and path.is_file()
     ]
-    host = held_file(capture.directory / "host", "info.json")
+    host = find_file(capture.directory / "host", "info.json")
     if not found and host is not None:
         found.append(host)
     return found
@@ -207,10 +207,10 @@ def _clock(capture: Capture) -> Clock:
 def _wall_offset_ns(capture: Capture) -> int | None:
     """collectionTimeBegin (us) less clockMonotonicRaw (ns), from start_info."""
     device = _device(capture)
-    files = [held_file(capture.directory / "host", "start_info")]
+    files = [find_file(capture.directory / "host", "start_info")]
     if device is not None:
         inside = capture.directory / f"device_{device}"
-        files.insert(0, held_file(inside, f"start_info.{device}"))
+        files.insert(0, find_file(inside, f"start_info.{device}"))
     for path in files:
         if path is not None:
             return start_info_offset_ns(path)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from timeline.errors import SourceError
 from timeline.sources.decoders.json_values import end_of_value, leading_values
-from timeline.sources.files.opened import UTF8_MARK, last_bytes, opened
+from timeline.sources.files.opened import UTF8_MARK, last_bytes, open_profile_file
 
 __all__ = [
     "EVENTS",
@@ -64,7 +64,7 @@ def kind_of_json(path: Path) -> JsonKind:
     if not _JSON.fullmatch(path.name):
         return JsonKind.NO_TRACE
     try:
-        with opened(path) as file:
+        with open_profile_file(path) as file:
             text = file.read(GLANCE_BYTES)
             values = head_values(text)
             while _is_open(values) and len(text) < MOST_GLANCE_BYTES:

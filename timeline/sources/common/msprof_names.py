@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from timeline.sources.capture import Capture
-from timeline.sources.files.opened import named_files
+from timeline.sources.files.opened import files_by_name
 from timeline.sources.source import MINDSTUDIO_OUTPUT
 
 __all__ = ["TABLE", "holds", "summaries_of_device"]
@@ -21,7 +21,7 @@ def holds(directory: Path, names: re.Pattern[str]) -> bool:
     Raises:
         SourceError: the directory cannot be read.
     """
-    return directory.is_dir() and any(map(names.fullmatch, named_files(directory)))
+    return directory.is_dir() and any(map(names.fullmatch, files_by_name(directory)))
 
 
 def summaries_of_device(capture: Capture) -> tuple[Path, ...]:

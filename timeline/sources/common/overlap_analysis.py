@@ -18,7 +18,7 @@ from timeline.sources.trace_json.lanes import LaneEvents
 __all__ = [
     "MEASURES",
     "TABLE",
-    "OwnOverlap",
+    "VendorOverlap",
     "free_rule_of",
     "overlap_of_lanes",
     "overlap_of_table",
@@ -39,37 +39,37 @@ EDGE_NS = 2
 
 
 @dataclass(frozen=True)
-class OwnOverlap(Spans):
+class VendorOverlap(Spans):
     """The segments of a profile's Overlap Analysis, each of one `Measure`."""
 
     measure: Int64 = column(np.int64)
 
 
-def overlap_of_lanes(lanes: LaneEvents) -> OwnOverlap:
+def overlap_of_lanes(lanes: LaneEvents) -> VendorOverlap:
     """The events of overlap lanes; those of other names are left out."""
     names = lanes.names()
     measure = np.full(len(names), -1, np.int64)
     for name, number in MEASURES.items():
         measure[names == lanes.strings.code(name)] = number
     rows = np.flatnonzero(measure >= 0)
-    return OwnOverlap.of(len(rows), lanes.spans(rows) | {"measure": measure[rows]})
+    return VendorOverlap.of(len(rows), lanes.spans(rows) | {"measure": measure[rows]})
 
 
-def overlap_of_table(database: Database, device: int | None) -> OwnOverlap:
+def overlap_of_table(database: Database, device: int | None) -> VendorOverlap:
     """The rows of OVERLAP_ANALYSIS, which msprof and Insight write; of one device, None for all."""
     columns = {"startNs": NO_TIME, "endNs": NO_TIME, "type": NO_ID}
     if not database.has(TABLE, *columns):
-        return OwnOverlap.empty()
+        return VendorOverlap.empty()
     only = device is not None and database.has(TABLE, "deviceId")
     rows = database.integers(TABLE, columns, f'WHERE "deviceId" = {device}' if only else "")
     start_ns, end_ns, kind = rows["startNs"], rows["endNs"], rows["type"]
     told = (start_ns != NO_TIME) & (end_ns != NO_TIME) & (kind >= 0) & (kind < len(MEASURES))
     measure = np.array(list(MEASURES.values()), np.int64)[kind[told]]
     spans = {"start_ns": start_ns[told], "end_ns": end_ns[told]}
-    return OwnOverlap.of(len(measure), spans | {"measure": measure})
+    return VendorOverlap.of(len(measure), spans | {"measure": measure})
 
 
-def free_rule_of(overlap: OwnOverlap, evidence: str) -> FreeRule:
+def free_rule_of(overlap: VendorOverlap, evidence: str) -> FreeRule:
     """The outer rule where free time lies before or after all else, and else the inner one.
 
     evidence: what the segments are called; without any that are busy they tell nothing.
@@ -90,7 +90,7 @@ def free_rule_of(overlap: OwnOverlap, evidence: str) -> FreeRule:
     )
 
 
-def settle_by_overlap(tasks: Tasks, overlap: OwnOverlap, strings: StringPool) -> Tasks:
+def settle_by_overlap(tasks: Tasks, overlap: VendorOverlap, strings: StringPool) -> Tasks:
     """Take tasks whose type does not tell for operators if they lie in computing segments.
 
     A task that is called by its type ran no operator wherever it lies.

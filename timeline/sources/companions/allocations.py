@@ -12,8 +12,8 @@ from timeline.columns.columns import Bool, Float64, Int64
 from timeline.errors import SourceError
 from timeline.records.tables import NO_TIME, Omission, OmissionCode
 from timeline.sources.common.counters import SIZES, CounterBuilder, name_of, unit_of
-from timeline.sources.common.damage import Damage, left_out
 from timeline.sources.common.decimals import interval_ns, moments_ns
+from timeline.sources.common.losses import LossLog, counted_losses
 from timeline.sources.companions.memory_tables import select_device_rows
 from timeline.sources.decoders.csv_blocks import NOT_GIVEN, Block, RowShape, read_blocks
 from timeline.sources.decoders.sqlite import Database
@@ -69,7 +69,7 @@ def add_held(
     last = np.append(times_ns[1:] != times_ns[:-1], True) if len(times_ns) else np.empty(0, bool)
     into.add(GROUP, NAME, "B", times_ns[last], sums[last])
     unsound = {f"rows of {file} {UNSOUND}": int((~good).sum())}
-    return [*left_out(unsound, rank, OmissionCode.NO_TIME)]
+    return [*counted_losses(unsound, rank, OmissionCode.NO_TIME)]
 
 
 def are_sound(size_bytes: Float64, taken_ns: Int64, given_back_ns: Int64) -> Bool:
@@ -105,7 +105,7 @@ def read_operator_memory(
     omissions: list[Omission] = []
     parts: list[_Allocations] = []
     for path in paths:
-        damage = Damage(path)
+        damage = LossLog(path)
         blocks = read_blocks(path, None, (_TAKEN,), damage, RowShape.FULL)
         parts += [_of_block(block, device, damage) for block in blocks]
         omissions += damage.omissions(rank)
@@ -121,7 +121,7 @@ def read_operator_memory(
     return omissions
 
 
-def _of_block(block: Block, device: int | None, damage: Damage) -> _Allocations:
+def _of_block(block: Block, device: int | None, damage: LossLog) -> _Allocations:
     """The allocations of the device that have a size and times; others are noted."""
     size = next((column for column in block.header if name_of(column) == "Size"), "")
     if unit_of(size) not in SIZES:

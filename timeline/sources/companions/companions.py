@@ -10,22 +10,22 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from timeline.layers import Layer
 from timeline.records.tables import Records
 from timeline.records.vendor import UnusedFile
-from timeline.selection import Layer
 from timeline.sources.capture import Capture, Kind
 from timeline.sources.companions.host_files import find_cpu_operators, find_host_files
 from timeline.sources.companions.kinds import Use, kind_of, kinds_for
-from timeline.sources.files.newest_export import newest_of
-from timeline.sources.files.opened import named_files
+from timeline.sources.files.newest_export import select_newest
+from timeline.sources.files.opened import files_by_name
 from timeline.sources.source import (
     MINDSTUDIO_OUTPUT,
     OUTPUT,
     PROF,
     Clock,
     Identity,
+    ReadRequest,
     Source,
-    Wanted,
 )
 
 __all__ = ["WithCompanionFiles", "with_companions"]
@@ -109,7 +109,7 @@ class WithCompanionFiles:
         hosts = find_host_files(self.hosts, self.identity.rank).values()
         return tuple(dict.fromkeys((*self.main.files, *tables, *hosts)))
 
-    def read(self, wanted: Wanted) -> Records:
+    def read(self, wanted: ReadRequest) -> Records:
         """Read at least what is wanted.
 
         Raises:
@@ -138,7 +138,7 @@ class WithCompanionFiles:
     def _held(self) -> dict[Path, dict[str, Path]]:
         """What lies in the directories of tables that are there, by plain name."""
         return {
-            directory: named_files(directory) for directory in self.tables if directory.is_dir()
+            directory: files_by_name(directory) for directory in self.tables if directory.is_dir()
         }
 
     def _tables(self, *uses: Use) -> dict[str, tuple[Path, ...]]:
@@ -148,7 +148,7 @@ class WithCompanionFiles:
         for held in self._held.values():
             for kind in kinds:
                 plain = held.get(f"{kind.name}.{kind.suffix}")
-                paths = (plain,) if plain else newest_of(held, kind.name, kind.suffix)
+                paths = (plain,) if plain else select_newest(held, kind.name, kind.suffix)
                 if paths and (kind.use is not Use.TRACE or self._is_beside(paths)):
                     found.setdefault(f"{kind.name}.{kind.suffix}", paths)
         return found
@@ -174,7 +174,7 @@ class WithCompanionFiles:
                 elif is_output and name.rpartition(".")[2] in _WRITTEN_BY_PROFILERS:
                     yield UnusedFile(name, "not known")
         for directory in filter(Path.is_dir, self.databases):
-            for name in named_files(directory):
+            for name in files_by_name(directory):
                 kind = kind_of(name)
                 if kind is not None and kind.use is Use.NONE and kind.beside_any:
                     yield UnusedFile(name, kind.what)

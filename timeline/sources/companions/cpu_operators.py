@@ -11,8 +11,8 @@ from timeline.columns.columns import Float64
 from timeline.columns.constant import constant
 from timeline.columns.strings import StringPool
 from timeline.records.tables import NO_ID, NO_TIME, HostEvents, Omission
-from timeline.sources.common.damage import Damage
 from timeline.sources.common.decimals import whole_numbers
+from timeline.sources.common.losses import LossLog
 from timeline.sources.companions.host_files import CPU_LAYER
 from timeline.sources.decoders.text_lines import read_lines
 
@@ -36,7 +36,7 @@ def read_cpu_operators(
     calls: list[int] = []
     lines_of: list[int] = []
     cells: list[bytes] = []
-    damage = Damage(path)
+    damage = LossLog(path)
     for lines in read_lines(path, damage):
         for at, line in enumerate(lines.numbers.tolist()):
             text = lines.text(at).rstrip()

@@ -11,9 +11,9 @@ from timeline.columns.columns import Bool, Int64
 from timeline.errors import SourceError
 from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.records.tables import NO_TIME, Omission, Records
-from timeline.sources.common.damage import unread
 from timeline.sources.common.decimals import whole_number
 from timeline.sources.common.device_clock import start_info_offset_ns
+from timeline.sources.common.losses import unreadable_file
 from timeline.sources.decoders.json_values import read_json
 from timeline.sources.source import Clock
 
@@ -84,7 +84,7 @@ def read_host_clock(
         if raw_ns is None and directories:
             raw_ns = _raw_offset_ns(directories[0])
     except SourceError as error:
-        omissions.append(unread(error, records.rank))
+        omissions.append(unreadable_file(error, records.rank))
     return HostClock(_is_wall(records), steady_ns, raw_ns), omissions
 
 

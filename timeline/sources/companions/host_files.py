@@ -10,7 +10,7 @@ import numpy as np
 
 from timeline.columns.columns import Rows
 from timeline.records.tables import Records
-from timeline.sources.files.opened import held_file
+from timeline.sources.files.opened import find_file
 
 __all__ = ["CPU_LAYER", "find_cpu_operators", "find_host_files"]
 
@@ -44,7 +44,7 @@ def find_host_files(directories: Sequence[Path], rank: int) -> dict[str, Path]:
                 # Other programs call a file so; MindSpore's lies in its own directory.
                 if name == _TIMELINE and place.name != _INNER:
                     continue
-                if name not in found and (path := held_file(place, name.format(rank))):
+                if name not in found and (path := find_file(place, name.format(rank))):
                     found[name] = path
     return found
 

@@ -17,10 +17,10 @@ from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.records.tables import NO_ID, NO_TIME, HostEvents, Omission
 from timeline.sources.common.counters import SIZES
-from timeline.sources.common.damage import Damage
 from timeline.sources.common.decimals import moments_ns, whole_numbers
+from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.csv_blocks import RowShape, read_blocks
-from timeline.sources.files.opened import whole_text
+from timeline.sources.files.opened import read_bytes_of
 
 __all__ = ["LAYER", "HostStages", "read_host_stages", "read_host_timeline"]
 
@@ -45,10 +45,10 @@ class HostStages:
         default_factory=lambda: (np.empty(0, np.int64), np.empty(0, np.float64))
     )
     """Times in ns and sizes in bytes."""
-    damage: Damage = field(init=False)
+    damage: LossLog = field(init=False)
 
     def __post_init__(self) -> None:
-        self.damage = Damage(self.path)
+        self.damage = LossLog(self.path)
 
     @property
     def omissions(self) -> tuple[Omission, ...]:
@@ -156,7 +156,7 @@ def read_host_timeline(path: Path, rank: int) -> HostStages:
         SourceError: the file cannot be read, or holds no list of events.
     """
     try:
-        document = orjson.loads(whole_text(path))
+        document = orjson.loads(read_bytes_of(path))
     except orjson.JSONDecodeError as error:
         raise SourceError(path, f"is not valid JSON: {error.msg}.", offset=error.pos) from error
     if isinstance(document, dict):

@@ -9,7 +9,7 @@ from pathlib import Path
 from timeline.errors import SourceError
 from timeline.records.tables import Omission, Records
 from timeline.records.vendor import VendorFigures, VendorLinks
-from timeline.sources.common.damage import Damage, unread
+from timeline.sources.common.losses import LossLog, unreadable_file
 from timeline.sources.companions.vendor_communication import (
     MeasuredOps,
     read_link_file,
@@ -46,7 +46,7 @@ def with_measures(
         try:
             read(reading, paths)
         except SourceError as error:
-            reading.omissions.append(unread(error, records.rank))
+            reading.omissions.append(unreadable_file(error, records.rank))
     return reading.finished()
 
 
@@ -62,13 +62,13 @@ class _Reading:
     def step_sums(self, paths: tuple[Path, ...]) -> None:
         """step_trace_time.csv."""
         for path in paths:
-            damage = Damage(path)
+            damage = LossLog(path)
             self.figures.append(read_step_sums(path, self.strings, self.device, damage))
             self.omissions += damage.omissions(self.records.rank)
 
     def operator_sums(self, paths: tuple[Path, ...]) -> None:
         """op_statistic."""
-        damage = Damage(paths[0])
+        damage = LossLog(paths[0])
         self.figures.append(read_operator_sums(paths, self.strings, self.device, damage))
         self.omissions += damage.omissions(self.records.rank)
 

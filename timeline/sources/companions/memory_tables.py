@@ -21,8 +21,8 @@ from timeline.sources.common.counters import (
     unit_of,
     whole_bytes,
 )
-from timeline.sources.common.damage import Damage, left_out
 from timeline.sources.common.decimals import moments_ns
+from timeline.sources.common.losses import LossLog, counted_losses
 from timeline.sources.decoders.csv_blocks import Block, RowShape, read_blocks
 
 __all__ = ["read_sample_table", "select_device_rows"]
@@ -55,7 +55,7 @@ class _Reading:
     units: dict[str, str] = field(default_factory=dict)
     repeated: int = 0
 
-    def parts(self, damage: Damage) -> Iterator[_Part]:
+    def parts(self, damage: LossLog) -> Iterator[_Part]:
         """The rows of one file that are of the device, each with a time."""
         for block in read_blocks(damage.path, None, (), damage, RowShape.FULL):
             time = _first_of(_TIMES, block)
@@ -79,7 +79,7 @@ class _Reading:
                 {name: column[timed] for name, column in values.items()},
             )
 
-    def _values(self, block: Block, wanted: Bool, damage: Damage) -> dict[str, Float64]:
+    def _values(self, block: Block, wanted: Bool, damage: LossLog) -> dict[str, Float64]:
         """The columns of samples, NaN where there is none."""
         columns = {name_of(column): column for column in block.header}
         values = {}
@@ -164,7 +164,7 @@ def read_sample_table(
     reading = _Reading(table, device, twins)
     parts: list[_Part] = []
     for path in paths:
-        damage = Damage(path)
+        damage = LossLog(path)
         parts += reading.parts(damage)
         omissions += damage.omissions(rank)
     if not parts:
@@ -174,7 +174,7 @@ def read_sample_table(
     return [
         *omissions,
         *_repeated(paths[0], reading.repeated, rank),
-        *left_out(still, rank, OmissionCode.IDLE_COUNTER, loss=False),
+        *counted_losses(still, rank, OmissionCode.IDLE_COUNTER, loss=False),
     ]
 
 
@@ -183,7 +183,7 @@ def _drawn_elsewhere(paths: Sequence[Path], rank: int) -> list[Omission]:
     omissions: list[Omission] = []
     rows = 0
     for path in paths:
-        damage = Damage(path)
+        damage = LossLog(path)
         rows += sum(map(len, read_blocks(path, None, (), damage, RowShape.FULL)))
         omissions += damage.omissions(rank)
     return [*omissions, *(_repeated(paths[0], rows, rank) if rows else ())]
@@ -191,7 +191,7 @@ def _drawn_elsewhere(paths: Sequence[Path], rank: int) -> list[Omission]:
 
 def _repeated(path: Path, rows: int, rank: int) -> tuple[Omission, ...]:
     reason = f"rows of {path.name} that the capture draws itself"
-    return left_out({reason: rows}, rank, OmissionCode.REPEATED, loss=False)
+    return counted_losses({reason: rows}, rank, OmissionCode.REPEATED, loss=False)
 
 
 def _draw(reading: _Reading, rows: _Part, into: CounterBuilder) -> int:

@@ -10,8 +10,8 @@ import numpy as np
 
 from timeline.columns.columns import Float64, Int64
 from timeline.records.tables import NO_TIME, Omission
-from timeline.sources.common.damage import Damage
 from timeline.sources.common.decimals import whole_numbers
+from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.json_values import read_json
 from timeline.sources.decoders.text_lines import read_lines
 
@@ -46,7 +46,7 @@ def read_cpu_use(path: Path, rank: int, add: AddSamples) -> list[Omission]:
     """
     document = read_json(path)
     time_ns = _times_ns(document)
-    damage = Damage(path)
+    damage = LossLog(path)
 
     def draw(held: Any, key: str, name: str, unit: str) -> None:
         if isinstance(held, dict) and key in held:
@@ -77,7 +77,7 @@ def read_queue_sizes(path: Path, times: Path | None, rank: int, add: AddSamples)
     """
     document = read_json(path)
     time_ns = _times_ns(read_json(times)) if times else np.empty(0, np.int64)
-    damage = Damage(path)
+    damage = LossLog(path)
     for op in _objects(document.get("op_info")):
         metrics = op.get("metrics")
         queue = metrics.get("output_queue") if isinstance(metrics, dict) else None
@@ -94,7 +94,7 @@ def read_queue_sizes(path: Path, times: Path | None, rank: int, add: AddSamples)
 
 
 def _add_timed(
-    add: AddSamples, damage: Damage, series: tuple[str, str, str], time_ns: Int64, values: Float64
+    add: AddSamples, damage: LossLog, series: tuple[str, str, str], time_ns: Int64, values: Float64
 ) -> None:
     """Add the samples of a series that have a number and a time; the others are noted."""
     good = np.isfinite(values) & (time_ns != NO_TIME)
@@ -114,7 +114,7 @@ def read_queue_trace(path: Path, rank: int, add: AddSamples) -> list[Omission]:
     Raises:
         SourceError: the file cannot be read.
     """
-    damage = Damage(path)
+    damage = LossLog(path)
     whole: list[list[bytes]] = []
     numbers: list[int] = []
     for lines in read_lines(path, damage):

@@ -11,19 +11,19 @@ from typing import TypeVar
 
 from timeline.columns.columns import Float64, Int64, Rows
 from timeline.errors import SourceError
+from timeline.layers import Layer
 from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.records.joining import join_records
 from timeline.records.tables import NO_TIME, HostEvents, Omission, OmissionCode, Records
-from timeline.selection import Layer
 from timeline.sources.common.counters import CounterBuilder
-from timeline.sources.common.damage import Damage, left_out, unread
+from timeline.sources.common.losses import LossLog, counted_losses, unreadable_file
 from timeline.sources.companions.cpu_operators import read_cpu_operators
 from timeline.sources.companions.host_clock import HostClock, read_host_clock
 from timeline.sources.companions.host_files import find_cpu_operators
 from timeline.sources.companions.host_stages import HostStages, read_host_stages, read_host_timeline
 from timeline.sources.companions.minddata import read_cpu_use, read_queue_sizes, read_queue_trace
 from timeline.sources.decoders.csv_blocks import RowShape, read_blocks
-from timeline.sources.source import Clock, Wanted
+from timeline.sources.source import Clock, ReadRequest
 
 __all__ = ["with_mindspore_host"]
 
@@ -35,7 +35,7 @@ def with_mindspore_host(
     files: Mapping[str, Path],
     directories: tuple[Path, ...],
     clock: Clock,
-    wanted: Wanted,
+    wanted: ReadRequest,
 ) -> Records:
     """Records with the host events and counters of the layers that are wanted.
 
@@ -105,7 +105,7 @@ class _Reading:
             host=HostEvents.concat(self.events),
             series=series,
             samples=samples,
-            omissions=(*self.omissions, *left_out(lost, rank, OmissionCode.NO_CLOCK)),
+            omissions=(*self.omissions, *counted_losses(lost, rank, OmissionCode.NO_CLOCK)),
             warnings=warnings,
         )
 
@@ -189,16 +189,16 @@ class _Reading:
         try:
             return read()
         except SourceError as error:
-            self.omissions.append(unread(error, self.capture.rank))
+            self.omissions.append(unreadable_file(error, self.capture.rank))
             return None
 
 
 def _without_times(path: Path, rank: int) -> list[Omission]:
     """dataset.csv sums up operations of MindData: it has no times, and repeats the stages."""
-    damage = Damage(path)
+    damage = LossLog(path)
     count = sum(len(block) for block in read_blocks(path, None, (), damage, RowShape.FULL))
     reason = f"rows of {path.name}, which are sums without a time"
     return [
         *damage.omissions(rank),
-        *left_out({reason: count}, rank, OmissionCode.REPEATED, loss=False),
+        *counted_losses({reason: count}, rank, OmissionCode.REPEATED, loss=False),
     ]

@@ -11,7 +11,7 @@ from timeline.records.joining import join_records
 from timeline.records.tables import Omission, Records
 from timeline.sources.common.counter_tables import OPERATOR_MEMORY, csv_tables
 from timeline.sources.common.counters import CounterBuilder
-from timeline.sources.common.damage import unread
+from timeline.sources.common.losses import unreadable_file
 from timeline.sources.companions.allocations import GROUP, read_operator_memory
 from timeline.sources.companions.memory_tables import read_sample_table
 
@@ -52,7 +52,7 @@ def _left_out(rank: int, read: Callable[[], Sequence[Omission]]) -> Sequence[Omi
     try:
         return read()
     except SourceError as error:
-        return [unread(error, rank)]
+        return [unreadable_file(error, rank)]
 
 
 def _with_counters(

@@ -16,7 +16,7 @@ from timeline.errors import SourceError
 from timeline.records.tables import NO_ID, CommunicationOps
 from timeline.records.vendor import Measure, VendorFigures, VendorLinks
 from timeline.sources.decoders.sqlite import Database
-from timeline.sources.files.opened import opened
+from timeline.sources.files.opened import open_profile_file
 
 __all__ = [
     "MeasuredOps",
@@ -245,7 +245,7 @@ def _links(
 
 def _document(path: Path, decode: Any) -> Any:
     try:
-        with opened(path) as file:
+        with open_profile_file(path) as file:
             return decode(file.read())
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise SourceError(path, f"does not tell what communication moved: {error}.") from error

@@ -13,20 +13,18 @@ from timeline.errors import SourceError
 from timeline.records.tables import NO_ID, NO_TIME
 from timeline.records.vendor import Measure, VendorFigures
 from timeline.sources.common.decimals import moments_ns
-from timeline.sources.common.overlap_analysis import MEASURES, OwnOverlap
-from timeline.sources.files.opened import opened
+from timeline.sources.common.overlap_analysis import MEASURES, VendorOverlap
+from timeline.sources.files.opened import open_profile_file
 from timeline.sources.trace_json.lane_names import OVERLAP, device_of
 
-__all__ = ["overlap_figures", "read_overlap_events"]
+__all__ = ["read_overlap_events", "sum_overlap"]
 
 _EMPTY = msgspec.Raw(b"")
 SEGMENT_NS = 1
 """How far either writer rounds a segment."""
 
 
-def overlap_figures(
-    overlap: OwnOverlap, file: str, step: int, strings: StringPool
-) -> VendorFigures:
+def sum_overlap(overlap: VendorOverlap, file: str, step: int, strings: StringPool) -> VendorFigures:
     """The summed length of the segments of Overlap Analysis, by measure.
 
     file: what they are called to people.
@@ -64,7 +62,7 @@ def read_overlap_events(
         SourceError: the file cannot be read, or is no trace.
     """
     try:
-        with opened(path) as stream:
+        with open_profile_file(path) as stream:
             events = _decode_events(stream.read())
         processes = {
             event.pid

@@ -11,7 +11,7 @@ from timeline.columns.columns import Bool, Float64, Int64
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_ID
 from timeline.records.vendor import Measure, VendorFigures
-from timeline.sources.common.damage import Damage
+from timeline.sources.common.losses import LossLog
 from timeline.sources.common.overlap_analysis import MEASURES
 from timeline.sources.companions.memory_tables import select_device_rows
 from timeline.sources.decoders.csv_blocks import Block, read_blocks
@@ -39,7 +39,7 @@ _TABLE_COLUMNS = {
 
 
 def read_step_sums(
-    path: Path, strings: StringPool, device: int | None, damage: Damage
+    path: Path, strings: StringPool, device: int | None, damage: LossLog
 ) -> VendorFigures:
     """Read step_trace_time.csv: how each step's device time is spent, in microseconds.
 
@@ -104,7 +104,7 @@ def _step_figures(
 
 
 def read_operator_sums(
-    paths: Sequence[Path], strings: StringPool, device: int | None, damage: Damage
+    paths: Sequence[Path], strings: StringPool, device: int | None, damage: LossLog
 ) -> VendorFigures:
     """Read the slices of op_statistic: how long the operators of each type computed.
 
@@ -131,7 +131,7 @@ def read_operator_sums(
     )
 
 
-def _operator_sums(block: Block, of_device: Bool, damage: Damage) -> list[tuple[str, int, int]]:
+def _operator_sums(block: Block, of_device: Bool, damage: LossLog) -> list[tuple[str, int, int]]:
     totals, given = block.reals("Total Time(us)")
     counts = block.integers("Count", 1)
     good = _are_times(totals) & (counts >= 0) & (counts < MOST_US)

@@ -13,7 +13,7 @@ from timeline.records.tables import (
 )
 from timeline.sources.common.counter_tables import CounterTable, database_tables
 from timeline.sources.common.counters import CounterBuilder, labels_of
-from timeline.sources.common.damage import left_out
+from timeline.sources.common.losses import counted_losses
 from timeline.sources.companions.allocations import read_operator_memory_table
 from timeline.sources.database.names import DatabaseNames
 from timeline.sources.decoders.sqlite import Database
@@ -40,11 +40,11 @@ def read_counters(
             repeated = {
                 f"rows of {table.table}, which are in {table.twin} too": database.count(table.table)
             }
-            omissions += left_out(repeated, rank, OmissionCode.REPEATED, loss=False)
+            omissions += counted_losses(repeated, rank, OmissionCode.REPEATED, loss=False)
             continue
         idle = _read_table(database, table, counters, names, device)
         still = {f"samples of {table.table} that stay zero all along": idle}
-        omissions += left_out(still, rank, OmissionCode.IDLE_COUNTER, loss=False)
+        omissions += counted_losses(still, rank, OmissionCode.IDLE_COUNTER, loss=False)
     return *counters.tables(strings), omissions
 
 

@@ -15,7 +15,7 @@ from timeline.records.counting import CommunicationRule, FreeRule
 from timeline.records.tables import NO_ID, NO_TIME
 from timeline.records.task_kinds import UNCOUNTED_TYPES
 from timeline.sources.common.decimals import moments_ns
-from timeline.sources.common.overlap_analysis import TABLE, OwnOverlap, free_rule_of
+from timeline.sources.common.overlap_analysis import TABLE, VendorOverlap, free_rule_of
 from timeline.sources.decoders.sqlite import Database, open_database
 
 __all__ = ["find_communication_rule", "find_free_rule", "read_communication_sums"]
@@ -32,7 +32,7 @@ _NS = 10**9
 
 
 def find_free_rule(
-    database: Database, tasks: Mapping[str, Int64], types: Mapping[int, str], overlap: OwnOverlap
+    database: Database, tasks: Mapping[str, Int64], types: Mapping[int, str], overlap: VendorOverlap
 ) -> FreeRule:
     """By which rule the writer of a database counts free time, and from when to when.
 
@@ -54,7 +54,7 @@ def find_free_rule(
     return FreeRule(evidence, outer, int(start_ns[counts].min()), int(end_ns[counts].max()))
 
 
-def _told(database: Database, overlap: OwnOverlap) -> tuple[bool, str]:
+def _told(database: Database, overlap: VendorOverlap) -> tuple[bool, str]:
     """Whether the rule is the outer one, and what tells it; nothing may."""
     if not any(database.has(table) for table in _INSIGHT_TABLES):
         drawn = free_rule_of(overlap, f"table {TABLE}")

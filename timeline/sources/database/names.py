@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from timeline.columns.columns import Codes, Int64
-from timeline.columns.distinct import translated
+from timeline.columns.distinct import map_values
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.ids import NO_VALUE
 from timeline.records.tables import NO_ID
@@ -65,4 +65,4 @@ class DatabaseNames:
         def codes(distinct: Int64) -> Codes:
             return np.fromiter(map(code, distinct.tolist()), np.int32, len(distinct))
 
-        return translated(ids, codes)
+        return map_values(ids, codes)

@@ -22,6 +22,7 @@ from timeline.columns.constant import constant
 from timeline.columns.group_by import group_by, turns_of
 from timeline.columns.strings import NO_NAME
 from timeline.errors import SourceError
+from timeline.layers import Layer
 from timeline.records.counting import CommunicationRule, FreeRule
 from timeline.records.ids import IDS
 from timeline.records.tables import (
@@ -43,12 +44,11 @@ from timeline.records.tables import (
 )
 from timeline.records.task_kinds import COPY_TYPES, compute_by_type
 from timeline.records.vendor import UnusedFile
-from timeline.selection import Layer
 from timeline.sources.common.ai_cpu import ai_cpu_remark
-from timeline.sources.common.damage import FFTS_REASON, left_out
+from timeline.sources.common.losses import FFTS_REASON, counted_losses
 from timeline.sources.common.overlap_analysis import TABLE, overlap_of_table
 from timeline.sources.companions.kinds import UNUSED_TABLES
-from timeline.sources.companions.vendor_overlap import overlap_figures
+from timeline.sources.companions.vendor_overlap import sum_overlap
 from timeline.sources.database.counters import read_counters
 from timeline.sources.database.counting import (
     find_communication_rule,
@@ -59,7 +59,7 @@ from timeline.sources.database.host import read_cann_calls, read_host
 from timeline.sources.database.names import DatabaseNames
 from timeline.sources.decoders.joins import Lookup, covering_parents, values_at
 from timeline.sources.decoders.sqlite import Database, open_database
-from timeline.sources.source import Clock, Identity, Wanted
+from timeline.sources.source import Clock, Identity, ReadRequest
 
 __all__ = ["DatabaseSource"]
 
@@ -79,7 +79,7 @@ class DatabaseSource:
         """The database."""
         return (self.path,)
 
-    def read(self, wanted: Wanted) -> Records:
+    def read(self, wanted: ReadRequest) -> Records:
         """Read at least what is wanted.
 
         Raises:
@@ -93,7 +93,9 @@ class DatabaseSource:
 class _Reader:
     """One pass over one database."""
 
-    def __init__(self, database: Database, rank: int, device: int | None, wanted: Wanted) -> None:
+    def __init__(
+        self, database: Database, rank: int, device: int | None, wanted: ReadRequest
+    ) -> None:
         self.database, self.rank, self.device = database, rank, device
         self.layers, self.every_arg = wanted.layers, wanted.every_arg
         self.names = DatabaseNames(database)
@@ -157,7 +159,7 @@ class _Reader:
             warnings=(*self.warnings, *self._warnings()),
             free_rule=self.free_rule,
             communication_rule=self.communication_rule,
-            vendor=overlap_figures(
+            vendor=sum_overlap(
                 self.own_overlap, f"{TABLE} of {self.database.path.name}", NO_ID, self.strings
             ),
             unused=tuple(
@@ -309,7 +311,7 @@ class _Reader:
 
     def _omit(self, reason: str, stays: Bool, code: OmissionCode, *, loss: bool = False) -> None:
         rows = int((~stays).sum())
-        self.omissions += left_out({reason: rows}, self.rank, code, loss=loss)
+        self.omissions += counted_losses({reason: rows}, self.rank, code, loss=loss)
 
     def _communication(self, tasks: Tasks) -> dict[str, Int64]:
         """HCCL tasks as they are in the database, as far as they are drawn or tell of ops."""

@@ -13,7 +13,7 @@ import numpy as np
 from timeline.columns.columns import Bool, Codes, Float64, Int64
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
-from timeline.sources.common.damage import Damage
+from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.text_lines import Lines, read_lines
 from timeline.sources.decoders.trace_events import number
 
@@ -287,7 +287,7 @@ def read_blocks(
     path: Path,
     wanted: Spellings | None,
     required: Sequence[str],
-    damage: Damage,
+    damage: LossLog,
     rows: RowShape = RowShape.RAGGED,
 ) -> Iterator[Block]:
     """Read the wanted columns of a table.
@@ -324,7 +324,7 @@ def read_blocks(
         raise SourceError(path, f"has no column {' or '.join(spelled)}: it is empty.")
 
 
-def read_last_cells(path: Path, names: tuple[str, ...], damage: Damage) -> Iterator[Block]:
+def read_last_cells(path: Path, names: tuple[str, ...], damage: LossLog) -> Iterator[Block]:
     """Read a table whose header may be missing, and whose first cells may hold bare commas.
 
     Each line is split from its end, and has an end; rows that are no such ones are noted.
@@ -391,7 +391,7 @@ def _block(
     header: tuple[str, ...],
     places: Mapping[str, int],
     mark: int,
-    damage: Damage,
+    damage: LossLog,
     rows: RowShape,
 ) -> Block:
     lines = cells.lines
@@ -411,7 +411,7 @@ def _block(
     return Block(header, lines.numbers[held], cells.count[held], cells, held, places)
 
 
-def _stopped(cells: Cells, held: Bool, width: int, damage: Damage, rows: RowShape) -> Cells:
+def _stopped(cells: Cells, held: Bool, width: int, damage: LossLog, rows: RowShape) -> Cells:
     """The cells of lines of which the last was not written to its end."""
     if rows is RowShape.ENDED and cells.count[-1] > 1:
         return cells.without_last()

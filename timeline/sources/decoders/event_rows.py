@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from timeline.columns.columns import Bool, Codes, Float64, Int64, Rows
 from timeline.columns.constant import constant
-from timeline.columns.distinct import distinct, translated
+from timeline.columns.distinct import distinct, map_values
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_ID
 from timeline.sources.common.decimals import moments_ns
@@ -99,7 +99,7 @@ class EventRows:
             lanes = map(self._values.lane, groups.tolist())
             return np.array([meaning(*lane) for lane in lanes], dtype)
 
-        return translated(self.events.group[self.rows], table)
+        return map_values(self.events.group[self.rows], table)
 
     def numbered(self, pattern: re.Pattern[str]) -> tuple[Rows, list[int]]:
         """The events whose whole name has a pattern, and the numbers that are its first group."""

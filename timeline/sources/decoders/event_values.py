@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.columns.columns import Codes, Int64
-from timeline.columns.distinct import distinct, translated
+from timeline.columns.distinct import distinct, map_values
 from timeline.columns.strings import StringPool
 from timeline.sources.decoders.trace_events import number, text
 
@@ -90,7 +90,7 @@ class JsonValues:
         def table(found: npt.NDArray[np.integer[Any]]) -> npt.NDArray[_Scalar]:
             return np.array([meaning(self._values[code]) for code in found.tolist()], dtype)
 
-        return translated(codes, table)
+        return map_values(codes, table)
 
 
 def _decoded(texts: Sequence[bytes]) -> tuple[list[Any], bool]:

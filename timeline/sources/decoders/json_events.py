@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from timeline.errors import SourceError
-from timeline.sources.common.damage import Damage
+from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.event_pieces import (
     EventDecoder,
     EventT,
@@ -25,7 +25,7 @@ from timeline.sources.decoders.event_pieces import (
 )
 from timeline.sources.decoders.json_values import leading_values
 from timeline.sources.decoders.trace_events import Metadata, Other
-from timeline.sources.files.opened import UTF8_MARK, opened
+from timeline.sources.files.opened import UTF8_MARK, open_profile_file
 
 __all__ = ["BLOCK_BYTES", "look_for_metadata", "read_events"]
 
@@ -55,7 +55,7 @@ def read_events(
     decoder: EventDecoder[EventT],
     path: Path,
     block_bytes: int = BLOCK_BYTES,
-    damage: Damage | None = None,
+    damage: LossLog | None = None,
     *,
     scan: Scan[ScannedT] | None = None,
 ) -> Iterator[list[EventT | Other] | ScannedT]:
@@ -78,8 +78,8 @@ def read_events(
         SourceError: the file cannot be opened, is no trace, or holds events of which none can be
             decoded, with the byte offset.
     """
-    damage = Damage(path) if damage is None else damage
-    with opened(path) as file:
+    damage = LossLog(path) if damage is None else damage
+    with open_profile_file(path) as file:
         yield from _Blocks(decoder, path, damage, scan or _nothing).read(file, block_bytes)
 
 
@@ -95,7 +95,7 @@ def look_for_metadata(path: Path) -> Iterator[list[Metadata]]:
     Raises:
         SourceError: the file cannot be read.
     """
-    with opened(path) as file:
+    with open_profile_file(path) as file:
         yield from _metadata_in(file)
 
 
@@ -145,7 +145,7 @@ class _Blocks(Generic[EventT, ScannedT]):
     """One file while it is read."""
 
     def __init__(
-        self, decoder: EventDecoder[EventT], path: Path, damage: Damage, scan: Scan[ScannedT]
+        self, decoder: EventDecoder[EventT], path: Path, damage: LossLog, scan: Scan[ScannedT]
     ) -> None:
         self._decoder, self._path, self._damage, self._scan = decoder, path, damage, scan
         self._offset = 0

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from timeline.errors import SourceError
-from timeline.sources.files.opened import opened
+from timeline.sources.files.opened import open_profile_file
 
 __all__ = ["end_of_value", "leading_values", "read_json"]
 
@@ -64,7 +64,7 @@ def read_json(path: Path) -> dict[str, Any]:
         SourceError: the file cannot be read or holds something else.
     """
     try:
-        with opened(path) as file:
+        with open_profile_file(path) as file:
             value = orjson.loads(file.read())
     except orjson.JSONDecodeError as error:
         raise SourceError(path, f"is not valid JSON: {error.msg}.", offset=error.pos) from error

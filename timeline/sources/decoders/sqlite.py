@@ -20,7 +20,7 @@ from timeline.columns.chunks import ColumnBuilder
 from timeline.columns.columns import Float64, Int64
 from timeline.columns.constant import constant
 from timeline.errors import SourceError
-from timeline.sources.common.damage import Damage
+from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.sqlite_rows import column_blocks
 
 __all__ = ["Database", "connected", "open_database", "reading"]
@@ -114,7 +114,7 @@ class Database:
 
     def __init__(self, path: Path, connection: apsw.Connection) -> None:
         self.path = path
-        self.damage = Damage(path)
+        self.damage = LossLog(path)
         self._connection = connection
         self._columns: dict[str, dict[str, str]] = {}
         self._readable: dict[str, tuple[int, int]] = {}

@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from timeline.columns.columns import Int64
 from timeline.errors import SourceError
-from timeline.sources.common.damage import Damage
-from timeline.sources.files.opened import UTF8_MARK, opened
+from timeline.sources.common.losses import LossLog
+from timeline.sources.files.opened import UTF8_MARK, open_profile_file
 
 __all__ = ["Lines", "read_lines"]
 
@@ -71,7 +71,7 @@ class Lines:
         return Lines.of(self.data[self.starts[count] :], self.first + count)
 
 
-def read_lines(path: Path, damage: Damage) -> Iterator[Lines]:
+def read_lines(path: Path, damage: LossLog) -> Iterator[Lines]:
     """Read all lines, some megabytes at a time.
 
     Where compressed content breaks off, the whole lines before that are all there is, and the
@@ -81,14 +81,14 @@ def read_lines(path: Path, damage: Damage) -> Iterator[Lines]:
         SourceError: the file cannot be read, or has no lines.
     """
     first = 1
-    with opened(path) as file:
+    with open_profile_file(path) as file:
         for data in _parts(file, path, damage):
             lines = Lines.of(data, first)
             yield lines
             first += len(lines)
 
 
-def _parts(file: BinaryIO, path: Path, damage: Damage) -> Iterator[bytes]:
+def _parts(file: BinaryIO, path: Path, damage: LossLog) -> Iterator[bytes]:
     """The text in parts that end with a line; the last one may not."""
     rest, lines = b"", 0
     while True:

@@ -7,9 +7,9 @@ from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
-from timeline.sources.files.opened import named_files
+from timeline.sources.files.opened import files_by_name
 
-__all__ = ["newest_export", "newest_of"]
+__all__ = ["newest_export", "select_newest"]
 
 _STAMP = re.compile(r"_(\d{14})$")
 
@@ -22,10 +22,10 @@ def newest_export(output: Path, kind: str, suffix: str) -> tuple[Path, ...]:
     Raises:
         SourceError: the directory cannot be read.
     """
-    return newest_of(named_files(output), kind, suffix)
+    return select_newest(files_by_name(output), kind, suffix)
 
 
-def newest_of(files: Mapping[str, Path], kind: str, suffix: str) -> tuple[Path, ...]:
+def select_newest(files: Mapping[str, Path], kind: str, suffix: str) -> tuple[Path, ...]:
     """The files of a kind from the newest export; exporting again leaves the older ones there.
 
     A file's time is the stamp in its name, never its modification time; slices of one export

@@ -18,17 +18,17 @@ from timeline.errors import SourceError
 
 __all__ = [
     "UTF8_MARK",
-    "held_file",
+    "database_without_gz",
+    "files_by_name",
+    "find_file",
     "last_bytes",
-    "named_files",
     "open_binary",
     "open_file",
-    "opened",
-    "plain_database",
-    "plain_name",
-    "readable",
-    "unpacked",
-    "whole_text",
+    "open_profile_file",
+    "read_bytes_of",
+    "system_errors_named",
+    "unpack_stream",
+    "without_gz",
 ]
 
 BLOCK_BYTES = 256 * 1024
@@ -95,11 +95,11 @@ def open_binary(path: Path) -> BinaryIO:
         OSError: the file cannot be opened.
         SourceError: while reading, where compressed content is damaged or ends early.
     """
-    return unpacked(open_file(path), path)
+    return unpack_stream(open_file(path), path)
 
 
 @contextmanager
-def readable(path: Path) -> Iterator[None]:
+def system_errors_named(path: Path) -> Iterator[None]:
     """A `with` block in which whatever the system says of a file or directory is a SourceError.
 
     Raises:
@@ -112,13 +112,13 @@ def readable(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[BinaryIO]:
+def open_profile_file(path: Path) -> Iterator[BinaryIO]:
     """A file open for reading in a `with` block; what is compressed is read as what it was before.
 
     Raises:
         SourceError: now or while it is read: it cannot be, or its compressed content is damaged.
     """
-    with readable(path), open_binary(path) as file:
+    with system_errors_named(path), open_binary(path) as file:
         yield file
 
 
@@ -130,7 +130,7 @@ def last_bytes(path: Path, count: int) -> bytes:
     Raises:
         SourceError: it cannot be read, or its compressed content is damaged.
     """
-    with opened(path) as file:
+    with open_profile_file(path) as file:
         if file.seekable():
             file.seek(max(0, file.seek(0, io.SEEK_END) - count))
             return file.read()
@@ -140,17 +140,17 @@ def last_bytes(path: Path, count: int) -> bytes:
         return held
 
 
-def whole_text(path: Path) -> bytes:
+def read_bytes_of(path: Path) -> bytes:
     """All of what a small file holds, without its byte order mark.
 
     Raises:
         SourceError: it cannot be read, or its compressed content is damaged.
     """
-    with opened(path) as file:
+    with open_profile_file(path) as file:
         return file.read().removeprefix(UTF8_MARK)
 
 
-def unpacked(file: BinaryIO, path: Path) -> BinaryIO:
+def unpack_stream(file: BinaryIO, path: Path) -> BinaryIO:
     """What an open file holds, as a stream; closing it closes the file.
 
     Of what is not compressed that is the file itself.
@@ -236,18 +236,18 @@ _PACKED = ".gz"
 _PACKED_DATABASE = re.compile(r"(.+\.db)\.(?:gz|bz2|xz)")
 
 
-def plain_name(name: str) -> str:
+def without_gz(name: str) -> str:
     """The name without the suffix of gzip."""
     return name.removesuffix(_PACKED)
 
 
-def plain_database(name: str) -> str:
+def database_without_gz(name: str) -> str:
     """The name of a compressed database without the suffix of its compression; others as is."""
     match = _PACKED_DATABASE.fullmatch(name)
     return match[1] if match else name
 
 
-def named_files(directory: Path) -> dict[str, Path]:
+def files_by_name(directory: Path) -> dict[str, Path]:
     """What lies in a directory by plain name, in order of names.
 
     A plain file wins over a packed one of the same name.
@@ -256,16 +256,16 @@ def named_files(directory: Path) -> dict[str, Path]:
         SourceError: the directory cannot be read.
     """
     found: dict[str, Path] = {}
-    with readable(directory):
+    with system_errors_named(directory):
         paths = {path.name: path for path in directory.iterdir()}
     for name in sorted(paths):
-        plain = plain_name(name)
+        plain = without_gz(name)
         if name == plain or not paths[name].is_dir():
             found.setdefault(plain, paths[name])
     return dict(sorted(found.items()))
 
 
-def held_file(directory: Path, name: str) -> Path | None:
+def find_file(directory: Path, name: str) -> Path | None:
     """What has a plain name in a directory, packed or not; None where nothing has.
 
     Of what is no file the plain name wins, so that whoever opens it learns that it is none.

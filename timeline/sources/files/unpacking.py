@@ -20,7 +20,7 @@ from timeline.sources.files.archives import (
     read_members,
 )
 from timeline.sources.files.member_names import MemberPaths, is_archive, is_wanted
-from timeline.sources.files.opened import open_file, unpacked
+from timeline.sources.files.opened import open_file, unpack_stream
 from timeline.units import spell_bytes
 
 __all__ = ["Report", "UnpackLimit", "limit_for", "unpack", "unpack_file"]
@@ -150,7 +150,7 @@ def unpack_file(packed: Path, target: Path, limit: UnpackLimit, report: Report) 
     limit.member = target.name
     with _unpacking(packed, limit, report) as (file, progressed):
         target.parent.mkdir(parents=True)
-        content = unpacked(file, packed)
+        content = unpack_stream(file, packed)
         with target.open("xb") as made:
             while block := content.read(BLOCK_BYTES):
                 limit.write(len(block))

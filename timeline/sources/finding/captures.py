@@ -21,7 +21,7 @@ from timeline.sources.capture import (
     Lookalike,
 )
 from timeline.sources.common.json_kinds import JsonKind, kind_of_json
-from timeline.sources.files.opened import plain_name, readable
+from timeline.sources.files.opened import system_errors_named, without_gz
 from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT, PROF, SQLITE
 
 __all__ = ["EmptyOutput", "FoundCaptures", "find_captures"]
@@ -138,7 +138,7 @@ def _captures_of_file(path: Path) -> list[Capture]:
     """The captures that a file is of, one a device; of that file, whatever else lies beside it."""
     resolved = path.resolve()
     around = tuple(_Walk(None).captures_below(_capture_root(resolved.parent)))
-    file = CaptureFile(resolved, plain_name(path.name), around)
+    file = CaptureFile(resolved, without_gz(path.name), around)
     for found in formats.FORMATS:
         if captures := found.recognise_file(file):
             return captures
@@ -236,7 +236,7 @@ class _Walk:
 
 def _output_in(directory: Path) -> Folder:
     output = directory / OUTPUT
-    with readable(output):
+    with system_errors_named(output):
         names = [path.name for path in output.iterdir()]
     return Folder(FolderKind.OUTPUT, directory, output, names)
 

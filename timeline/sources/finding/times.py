@@ -8,14 +8,14 @@ from datetime import datetime
 from pathlib import Path
 
 from timeline.errors import SourceError
+from timeline.layers import Layer
 from timeline.records.clock import EARLIEST_WALL_NS
-from timeline.selection import Layer
 from timeline.sources.capture import NO_EXTENT, Claim, Extent
 from timeline.sources.common.decimals import whole_number
 from timeline.sources.common.identity import INFO_NAME, wall_extent
 from timeline.sources.decoders.json_values import read_json
-from timeline.sources.files.opened import held_file, named_files
-from timeline.sources.source import PROF, Wanted
+from timeline.sources.files.opened import files_by_name, find_file
+from timeline.sources.source import PROF, ReadRequest
 
 __all__ = ["named_time", "read_time", "recorded_time"]
 
@@ -50,7 +50,7 @@ def _time_of_files(claim: Claim) -> Extent:
             end_us = whole_number(read_json(end).get("collectionTimeEnd"))
         if start_us is not None:
             return wall_extent(start_us * 1000, None if end_us is None else end_us * 1000)
-    for name, path in named_files(claim.capture.directory).items():
+    for name, path in files_by_name(claim.capture.directory).items():
         if INFO_NAME.fullmatch(name):
             return _time_of_profiler_info(path)
     return NO_EXTENT
@@ -65,9 +65,9 @@ def _clock_files(claim: Claim) -> Iterator[tuple[Path, Path | None]]:
         if claim.device is not None:
             inner.append((session / f"device_{claim.device}", f".{claim.device}"))
         for where, suffix in inner:
-            start = held_file(where, f"start_info{suffix}")
+            start = find_file(where, f"start_info{suffix}")
             if start is not None:
-                yield start, held_file(where, f"end_info{suffix}")
+                yield start, find_file(where, f"end_info{suffix}")
 
 
 def _time_of_profiler_info(path: Path) -> Extent:
@@ -94,7 +94,9 @@ def read_time(claim: Claim) -> Extent:
         return NO_EXTENT
     try:
         source = claim.capture.format.open(claim, rank=0)
-        records = source.read(Wanted(frozenset({Layer.HARDWARE}), every_arg=False, measures=False))
+        records = source.read(
+            ReadRequest(frozenset({Layer.HARDWARE}), every_arg=False, measures=False)
+        )
     except SourceError:
         return NO_EXTENT  # whoever reads the capture gets the error
     tables = [table for table in (records.tasks, records.ops, records.steps) if len(table)]

@@ -23,7 +23,7 @@ from timeline.sources.common.json_kinds import (
     tail_values,
 )
 from timeline.sources.decoders.json_values import leading_values
-from timeline.sources.files.opened import UTF8_MARK, opened
+from timeline.sources.files.opened import UTF8_MARK, open_profile_file
 
 __all__ = [
     "KinetoHeader",
@@ -86,7 +86,7 @@ def a_moment_ns(path: Path) -> int | None:
     Raises:
         SourceError: the file cannot be read.
     """
-    with opened(path) as file:
+    with open_profile_file(path) as file:
         text = file.read(GLANCE_BYTES)
         events = text.find(b'"%s"' % EVENTS)
         if events < 0 and len(text) == GLANCE_BYTES:
@@ -107,7 +107,7 @@ def _head(path: Path) -> dict[bytes, bytes]:
     Raises:
         SourceError: there are no events.
     """
-    with opened(path) as file:
+    with open_profile_file(path) as file:
         text = file.read(GLANCE_BYTES)
         if LIST_OF_OBJECTS.match(text.removeprefix(UTF8_MARK)):
             return {}

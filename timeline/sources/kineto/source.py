@@ -12,6 +12,7 @@ from timeline.columns.columns import Int64, Rows, TableBuilder
 from timeline.columns.distinct import distinct
 from timeline.columns.strings import StringPool
 from timeline.errors import spell_ids
+from timeline.layers import Layer
 from timeline.records.clock import ClockMove
 from timeline.records.tables import (
     GPU,
@@ -26,8 +27,7 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
-from timeline.selection import Layer
-from timeline.sources.common.damage import Damage
+from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.event_columns import (
     ARROWS,
     COMPLETE,
@@ -64,7 +64,7 @@ from timeline.sources.kineto.tables import (
     host_table,
     memory_counters,
 )
-from timeline.sources.source import Clock, Identity, Wanted
+from timeline.sources.source import Clock, Identity, ReadRequest
 from timeline.sources.trace_json.counters import CounterReader, counters_at
 from timeline.sources.trace_json.flows import FlowReader, LaneRows
 from timeline.sources.trace_json.lane_names import LaneNames
@@ -92,7 +92,7 @@ _LOSSES = frozenset({_NO_TOTALS, _SAME_STEPS, _OTHERS})
 
 
 def read_kineto(
-    path: Path, rank: int, base_ns: int, strings: StringPool, wanted: Wanted
+    path: Path, rank: int, base_ns: int, strings: StringPool, wanted: ReadRequest
 ) -> Records:
     """Read a trace whose times count from a base.
 
@@ -102,7 +102,7 @@ def read_kineto(
     Raises:
         SourceError: the file cannot be read or holds an event of an unexpected shape.
     """
-    reader, damage = _Reader(strings, wanted), Damage(path)
+    reader, damage = _Reader(strings, wanted), LossLog(path)
     reader.read(path, damage)
     records = reader.records(rank)
     omissions = (*records.omissions, *damage.omissions(rank))
@@ -112,7 +112,7 @@ def read_kineto(
 class _Reader:
     """One pass over a file: events become columns as soon as there are enough of them."""
 
-    def __init__(self, strings: StringPool, wanted: Wanted) -> None:
+    def __init__(self, strings: StringPool, wanted: ReadRequest) -> None:
         self._strings, self._wanted = strings, wanted
         self._has_host = bool(wanted.layers & {Layer.CANN, Layer.FRAMEWORK})
         self._names = LaneNames()
@@ -130,7 +130,7 @@ class _Reader:
         self._launches: list[Int64] = []
         self._left_out: Multiset[str] = Multiset()
 
-    def read(self, path: Path, damage: Damage) -> None:
+    def read(self, path: Path, damage: LossLog) -> None:
         """Read all events."""
         for events in read_events(KINETO.decoder, path, damage=damage, scan=self._held.scan):
             for event in self._held.add(events):
@@ -342,7 +342,7 @@ class KinetoSource:
         """The trace, which may be packed."""
         return (self.trace,)
 
-    def read(self, wanted: Wanted) -> Records:
+    def read(self, wanted: ReadRequest) -> Records:
         """See `Source.read`."""
         base_ns = read_header(self.trace).base_ns
         return read_kineto(self.trace, self.identity.rank, base_ns, StringPool(), wanted)

@@ -19,7 +19,7 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
-from timeline.sources.common.damage import Damage, left_out
+from timeline.sources.common.losses import LossLog, counted_losses
 from timeline.sources.mindspore.framework_table import describe_operators, read_framework_table
 from timeline.sources.mindspore.hccl_files import find_told
 from timeline.sources.mindspore.step_ticks import StepTicks
@@ -92,7 +92,9 @@ class RecordsBuilder:
     def leave_out(self, ticks: StepTicks) -> None:
         """Report steps whose clock nothing relates to the other records."""
         reason = "steps of the step trace, whose clock nothing relates to the timeline"
-        self.report(left_out({reason: len(ticks.steps)}, self.records.rank, OmissionCode.NO_CLOCK))
+        self.report(
+            counted_losses({reason: len(ticks.steps)}, self.records.rank, OmissionCode.NO_CLOCK)
+        )
 
     def add_ops(self, ops: CommunicationOps, *, better: bool = False) -> None:
         """Put ops to those there are, one of each that is told twice: the older, or the better."""
@@ -106,7 +108,7 @@ class RecordsBuilder:
     def describe(self, path: Path) -> None:
         """Give tasks what the framework's table says of their operators."""
         records = self.records
-        damage = Damage(path)
+        damage = LossLog(path)
         table = read_framework_table(path, records.strings, damage)
         tasks, described = describe_operators(records.tasks, table)
         self.records = replace(records, tasks=tasks)

@@ -11,8 +11,8 @@ from timeline.columns.constant import constant
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.records.tables import NO_ID, NO_TIME, Omission, Tasks
-from timeline.sources.common.damage import Damage
 from timeline.sources.common.decimals import milliseconds_ns, moments_ns
+from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.csv_blocks import Block, RowShape, read_blocks, read_last_cells
 
 __all__ = ["AI_CORE", "AI_CPU", "read_aicpu_rows", "read_device_rows"]
@@ -33,7 +33,7 @@ def read_device_rows(
     Raises:
         SourceError: the file cannot be read, is empty, or holds no line of that shape.
     """
-    damage = Damage(path)
+    damage = LossLog(path)
     builder = TableBuilder(Tasks)
     for block in read_last_cells(path, _FIELDS, damage):
         lengths = [cell or _NO_LENGTH for cell in block.cells("duration")]
@@ -71,7 +71,7 @@ def read_aicpu_rows(
     Raises:
         SourceError: the file cannot be read or has no column of starts.
     """
-    damage = Damage(path)
+    damage = LossLog(path)
     builder = TableBuilder(Tasks)
     for block in read_blocks(path, None, ("run_start",), damage, RowShape.ENDED):
         start_ns, end_ns = _times_ns(block)

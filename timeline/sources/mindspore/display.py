@@ -25,7 +25,7 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
-from timeline.sources.common.damage import Damage, left_out
+from timeline.sources.common.losses import LossLog, counted_losses
 from timeline.sources.decoders.event_columns import COMPLETE, EventColumns
 from timeline.sources.decoders.event_format import WHOLE_ARGS, EventFormat
 from timeline.sources.decoders.event_reader import HELD_EVENTS, EventBatch
@@ -128,7 +128,7 @@ def read_display(path: Path, strings: StringPool, rank: int) -> Display:
     Raises:
         SourceError: the file cannot be read, is no trace, or holds no event that can be decoded.
     """
-    damage, tables = Damage(path), _Tables(strings)
+    damage, tables = LossLog(path), _Tables(strings)
     held = EventBatch(DISPLAY, strings, counters=False)
     for events in read_events(DISPLAY.decoder, path, damage=damage, scan=held.scan):
         held.add(events)
@@ -236,7 +236,7 @@ class _Tables:
         }
         self._steps.add(Steps.of(len(matches), values))
 
-    def display(self, rank: int, damage: Damage, others: int) -> Display:
+    def display(self, rank: int, damage: LossLog, others: int) -> Display:
         """All that was read; others: events of phases that stand for nothing."""
         derived = {"overlap and scopes, which are computed anew": self._derived}
         unknown = {"trace events that stand for nothing known": self._unknown + others}
@@ -247,8 +247,8 @@ class _Tables:
             self._steps.joined(),
             (
                 *damage.omissions(rank),
-                *left_out(derived, rank, OmissionCode.REPEATED, loss=False),
-                *left_out(unknown, rank, OmissionCode.NOT_DRAWN),
+                *counted_losses(derived, rank, OmissionCode.REPEATED, loss=False),
+                *counted_losses(unknown, rank, OmissionCode.NOT_DRAWN),
             ),
         )
 

@@ -19,7 +19,7 @@ from timeline.sources.capture import (
 )
 from timeline.sources.common.device_clock import hardware_log_clock
 from timeline.sources.common.identity import claim_of, evidence_of_names
-from timeline.sources.files.opened import held_file, plain_name, readable
+from timeline.sources.files.opened import find_file, system_errors_named, without_gz
 from timeline.sources.source import Clock, Identity, Source
 
 if TYPE_CHECKING:
@@ -80,13 +80,13 @@ def _log_ids(directory: Path) -> list[int]:
 
 
 def _names_in(directory: Path) -> list[str]:
-    with readable(directory):
+    with system_errors_named(directory):
         return [path.name for path in directory.iterdir()]
 
 
 def _ids_among(names: Iterable[str], pattern: re.Pattern[str]) -> list[int]:
     return sorted(
-        {_id_in(match) for name in names if (match := pattern.fullmatch(plain_name(name)))}
+        {_id_in(match) for name in names if (match := pattern.fullmatch(without_gz(name)))}
     )
 
 
@@ -144,7 +144,7 @@ def _unused_beside_text(capture: Capture) -> Iterator[UnusedFile]:
     from timeline.records.vendor import UnusedFile
 
     for template, what in _UNUSED.items():
-        held = held_file(capture.content, template.format(capture.device))
+        held = find_file(capture.content, template.format(capture.device))
         if held is not None:
             yield UnusedFile(held.name, what)
     unnumbered = capture.content / UNNUMBERED

@@ -13,8 +13,8 @@ import orjson
 from timeline.columns.columns import Codes, ColumnTable, Int64, column
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_GRAPH, NO_ID, Tasks
-from timeline.sources.common.damage import Damage
 from timeline.sources.common.decimals import whole_number
+from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.csv_blocks import Block, RowShape, Spellings, read_blocks
 
 __all__ = ["FrameworkTable", "OperatorShapes", "describe_operators", "read_framework_table"]
@@ -90,7 +90,7 @@ def _shape(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def read_framework_table(path: Path, strings: StringPool, damage: Damage) -> FrameworkTable:
+def read_framework_table(path: Path, strings: StringPool, damage: LossLog) -> FrameworkTable:
     """Read the operators.
 
     kernel_type is the operator's type, except where a column op_type beside it is (MindSpore 2.1

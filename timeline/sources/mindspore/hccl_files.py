@@ -23,10 +23,10 @@ from timeline.records.tables import (
     OmissionCode,
     PlaneTasks,
 )
-from timeline.sources.common.damage import left_out
 from timeline.sources.common.decimals import interval_ns
+from timeline.sources.common.losses import counted_losses
 from timeline.sources.decoders.trace_events import number, text
-from timeline.sources.files.opened import whole_text
+from timeline.sources.files.opened import read_bytes_of
 from timeline.sources.mindspore.format import UNNUMBERED
 from timeline.sources.mindspore.step_ticks import GROUP
 
@@ -87,7 +87,7 @@ def read_hccl_files(
     timeless = 0
     for path in paths:
         try:
-            document = _decode(whole_text(path))
+            document = _decode(read_bytes_of(path))
         except (SourceError, msgspec.DecodeError, UnicodeDecodeError):
             bad.append(path)
             continue
@@ -101,11 +101,11 @@ def read_hccl_files(
             planes.append(tasks)
         elif good.all():
             bad.append(path)
-    lost = left_out({"HCCL tasks without a valid time": timeless}, rank, OmissionCode.NO_TIME)
+    lost = counted_losses({"HCCL tasks without a valid time": timeless}, rank, OmissionCode.NO_TIME)
     if bad:
         first = "/".join(bad[0].parts[-3:])
         reason = f"HCCL files that hold no tasks or are broken, the first {first}"
-        lost += left_out({reason: len(bad)}, rank, OmissionCode.DAMAGED)
+        lost += counted_losses({reason: len(bad)}, rank, OmissionCode.DAMAGED)
     return HcclRuns(
         CommunicationOps.concat(ops),
         PlaneTasks.concat(planes) if with_planes else PlaneTasks.empty(),

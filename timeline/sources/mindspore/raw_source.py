@@ -15,13 +15,13 @@ from timeline.columns.columns import Bool, Codes, Int64
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.errors import SourceError
 from timeline.records.tables import NO_ID, Omission, OmissionCode, Records, Tasks
-from timeline.sources.common.damage import Damage, left_out
 from timeline.sources.common.decimals import whole_number
-from timeline.sources.files.opened import open_file, readable, whole_text
+from timeline.sources.common.losses import LossLog, counted_losses
+from timeline.sources.files.opened import open_file, read_bytes_of, system_errors_named
 from timeline.sources.mindspore.assembly import RecordsBuilder
 from timeline.sources.mindspore.device_rows import AI_CORE
 from timeline.sources.mindspore.training_trace import TRAINING_EVENT, read_training_trace
-from timeline.sources.source import Clock, Identity, Wanted
+from timeline.sources.source import Clock, Identity, ReadRequest
 
 __all__ = ["MindSporeRawSource"]
 
@@ -86,7 +86,7 @@ class MindSporeRawSource:
     def _operators(self) -> tuple[Path, ...]:
         return self._slices("Framework.host.*graph_desc_info")
 
-    def read(self, wanted: Wanted) -> Records:
+    def read(self, wanted: ReadRequest) -> Records:
         """Read at least what is wanted.
 
         Raises:
@@ -105,7 +105,7 @@ class MindSporeRawSource:
             made.add_steps(read_training_trace(events, strings, rank))
         if unread := self._slices("DATA_PREPROCESS.*AICPU*"):
             reason = "raw files of AI CPU tasks, which are not read"
-            made.report(left_out({reason: len(unread)}, rank, OmissionCode.NOT_READ))
+            made.report(counted_losses({reason: len(unread)}, rank, OmissionCode.NOT_READ))
         return made.finished()
 
 
@@ -140,13 +140,13 @@ def read_events_of(
     byte = 0 if ends_whole else first_bad
     begins = np.cumsum([0, *map(len, parts)])
     broken = int(np.searchsorted(begins, byte, side="right")) - 1
-    damage = Damage(paths[broken])
+    damage = LossLog(paths[broken])
     damage.add("broken records", f"byte {byte - begins[broken]}", bad)
     return events[good], damage.omissions(rank)
 
 
 def _bytes_of(path: Path) -> bytes:
-    with readable(path), open_file(path) as file:
+    with system_errors_named(path), open_file(path) as file:
         return file.read()
 
 
@@ -197,7 +197,7 @@ class _Operators:
 
 
 def _texts(paths: Sequence[Path]) -> list[str]:
-    return [whole_text(path).decode("utf-8", "replace") for path in paths]
+    return [read_bytes_of(path).decode("utf-8", "replace") for path in paths]
 
 
 def _tasks_of(
@@ -254,7 +254,11 @@ def _paired(
         "device tasks that had not ended when the capture did": unfinished,
         "ends of device tasks whose start is not in the capture": int(lone.sum()),
     }
-    return marks[start_at[place]], marks[end_at], left_out(halves, rank, OmissionCode.UNPAIRED)
+    return (
+        marks[start_at[place]],
+        marks[end_at],
+        counted_losses(halves, rank, OmissionCode.UNPAIRED),
+    )
 
 
 def _below_all_before(change: Int64, group: Int64) -> Bool:

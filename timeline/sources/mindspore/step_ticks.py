@@ -20,8 +20,8 @@ from timeline.records.tables import (
     StepParts,
     Steps,
 )
-from timeline.sources.common.damage import Damage
 from timeline.sources.common.decimals import moments_ns
+from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.csv_blocks import Block, RowShape, read_blocks
 
 __all__ = ["GROUP", "StepTicks", "read_step_ticks"]
@@ -83,7 +83,7 @@ def read_step_ticks(path: Path, strings: StringPool, rank: int) -> StepTicks:
     Raises:
         SourceError: the file cannot be read or lacks a column of steps.
     """
-    damage = Damage(path)
+    damage = LossLog(path)
     found = [
         _of_block(block, strings, damage)
         for block in read_blocks(path, None, _STEP_COLUMNS, damage, RowShape.ENDED)
@@ -98,7 +98,7 @@ def read_step_ticks(path: Path, strings: StringPool, rank: int) -> StepTicks:
     )
 
 
-def _of_block(block: Block, strings: StringPool, damage: Damage) -> StepTicks:
+def _of_block(block: Block, strings: StringPool, damage: LossLog) -> StepTicks:
     start_ns, end_ns = _ticks_ns(block, "start_point"), _ticks_ns(block, "end_point")
     iteration = block.integers("step_num", NO_ID)
     good = (iteration >= 0) & (start_ns != NO_TIME) & (end_ns > 0)

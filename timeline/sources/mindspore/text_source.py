@@ -9,6 +9,7 @@ import numpy as np
 
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
+from timeline.layers import Layer
 from timeline.records.tables import (
     NO_ID,
     NO_TIME,
@@ -16,11 +17,10 @@ from timeline.records.tables import (
     OmissionCode,
     Records,
 )
-from timeline.selection import Layer
-from timeline.sources.common.damage import left_out
 from timeline.sources.common.decimals import moment_ns
+from timeline.sources.common.losses import counted_losses
 from timeline.sources.decoders.json_values import read_json
-from timeline.sources.files.opened import held_file, whole_text
+from timeline.sources.files.opened import find_file, read_bytes_of
 from timeline.sources.mindspore.assembly import RecordsBuilder
 from timeline.sources.mindspore.device_rows import read_aicpu_rows, read_device_rows
 from timeline.sources.mindspore.display import Display, names_its_rows, read_display
@@ -28,7 +28,7 @@ from timeline.sources.mindspore.display_limit import CutOff, cut_off_by_limit
 from timeline.sources.mindspore.format import text_ids
 from timeline.sources.mindspore.hccl_files import find_hccl_files, read_hccl_files
 from timeline.sources.mindspore.step_ticks import StepTicks, read_step_ticks
-from timeline.sources.source import Clock, Identity, Wanted
+from timeline.sources.source import Clock, Identity, ReadRequest
 from timeline.sources.trace_json.reader import TraceFiles, read_trace
 
 __all__ = ["STEP_TRACE", "TEXT", "MindSporeTextSource"]
@@ -81,7 +81,7 @@ class MindSporeTextSource:
         return find_hccl_files(self.directory, self.number, lambda: text_ids(self.directory))
 
     def _file(self, name: str) -> Path | None:
-        return held_file(self.directory, name.format(self.number))
+        return find_file(self.directory, name.format(self.number))
 
     def _display(self) -> Path | None:
         found = (self._file(f"{name}_{{}}.json") for name in _DISPLAYS)
@@ -91,7 +91,7 @@ class MindSporeTextSource:
         """What counts the operators of a display before it is cut off."""
         return self._file(f"{_SUMMARIES[display.name.rpartition('_')[0]]}_{{}}.json")
 
-    def read(self, wanted: Wanted) -> Records:
+    def read(self, wanted: ReadRequest) -> Records:
         """Read at least what is wanted.
 
         Raises:
@@ -106,7 +106,7 @@ class MindSporeTextSource:
             return read_trace(files, self.identity.rank, StringPool(), wanted)
         return self._of_display(display, wanted)
 
-    def _of_text(self, wanted: Wanted) -> Records:
+    def _of_text(self, wanted: ReadRequest) -> Records:
         strings, rank = StringPool(), self.identity.rank
         made = RecordsBuilder(Records(rank, strings, tells_copies=False))
         if path := self._file("output_timeline_data_{}.txt"):
@@ -129,7 +129,7 @@ class MindSporeTextSource:
         if path := self._file("framework_raw_{}.csv"):
             made.describe(path)
 
-    def _add_communication(self, made: RecordsBuilder, wanted: Wanted) -> None:
+    def _add_communication(self, made: RecordsBuilder, wanted: ReadRequest) -> None:
         paths = self._hccl_files()
         if not paths:
             return
@@ -143,7 +143,7 @@ class MindSporeTextSource:
         made.add_ops(runs.ops, better=True)
         made.records = replace(made.records, planes=runs.planes)
 
-    def _of_display(self, path: Path, wanted: Wanted) -> Records:
+    def _of_display(self, path: Path, wanted: ReadRequest) -> Records:
         strings, rank = StringPool(), self.identity.rank
         display = read_display(path, strings, rank)
         ticks = self._ticks(strings)
@@ -169,13 +169,13 @@ class MindSporeTextSource:
             self._add_communication(made, wanted)
         elif files := self._hccl_files():
             reason = f"HCCL files, whose clock nothing relates to {path.name}"
-            made.report(left_out({reason: len(files)}, rank, OmissionCode.NO_CLOCK))
+            made.report(counted_losses({reason: len(files)}, rank, OmissionCode.NO_CLOCK))
         return made.finished()
 
     def _origin_ns(self, display: Display, ticks: StepTicks) -> int | None:
         """The device clock at 0 of the display: written beside it, or told by the reduces."""
         if path := self._file("min_cycle_counter_{}.txt"):
-            ticks_as_us_ns = moment_ns(whole_text(path).strip())
+            ticks_as_us_ns = moment_ns(read_bytes_of(path).strip())
             if ticks_as_us_ns > 0:
                 return ticks_as_us_ns // _TICKS_IN_MICROSECOND
         return _origin_of(display.ops, ticks.reduces)

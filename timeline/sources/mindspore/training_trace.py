@@ -18,7 +18,7 @@ from timeline.records.tables import (
     StepParts,
     Steps,
 )
-from timeline.sources.common.damage import left_out
+from timeline.sources.common.losses import counted_losses
 from timeline.sources.mindspore.step_ticks import GROUP, StepTicks
 
 __all__ = ["TRAINING_EVENT", "read_training_trace"]
@@ -66,7 +66,9 @@ def read_training_trace(events: npt.NDArray[Any], strings: StringPool, rank: int
         "marks of a step that had not ended when the capture did": int((~inside).sum()),
         "starts of reduces without an end": odd,
     }
-    return StepTicks(steps.take(good), parts, ops, left_out(lost, rank, OmissionCode.UNPAIRED))
+    return StepTicks(
+        steps.take(good), parts, ops, counted_losses(lost, rank, OmissionCode.UNPAIRED)
+    )
 
 
 def _reduces(

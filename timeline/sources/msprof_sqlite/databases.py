@@ -8,7 +8,7 @@ from pathlib import Path
 
 from timeline.errors import SourceError
 from timeline.records.tables import Omission, OmissionCode
-from timeline.sources.common.damage import left_out
+from timeline.sources.common.losses import counted_losses
 from timeline.sources.decoders.sqlite import Database, open_database
 from timeline.sources.decoders.sqlite_loose import LooseTable
 
@@ -65,7 +65,7 @@ class ParsedDatabases:
                 f"{path.name}: cells of {table.name}.{column} that hold no number": count
                 for column, count in table.unreadable.items()
             }
-            yield from left_out(cells, rank, OmissionCode.DAMAGED)
+            yield from counted_losses(cells, rank, OmissionCode.DAMAGED)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from timeline.sources.capture import Capture, CaptureFile, Claim, Folder, FolderKind, Format
 from timeline.sources.common.identity import claims_of_device
 from timeline.sources.common.msprof_names import summaries_of_device
-from timeline.sources.files.opened import named_files
+from timeline.sources.files.opened import files_by_name
 from timeline.sources.source import SQLITE, Identity, Source
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def _unused(capture: Capture) -> Iterator[UnusedFile]:
     from timeline.sources.companions.kinds import Use, kind_of
 
     for directory in filter(Path.is_dir, _parsed_directories(capture)):
-        for name in named_files(directory):
+        for name in files_by_name(directory):
             kind = kind_of(name)
             if kind is not None and kind.use is Use.NONE:
                 yield UnusedFile(name, kind.what)

@@ -13,6 +13,7 @@ from timeline.columns.columns import Int64
 from timeline.columns.constant import constant
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
+from timeline.layers import Layer
 from timeline.records.tables import (
     NO_CONTEXT,
     NO_ID,
@@ -30,10 +31,9 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
-from timeline.selection import Layer
 from timeline.sources.common.ai_cpu import ai_cpu_remark
-from timeline.sources.common.damage import FFTS_REASON, left_out
 from timeline.sources.common.device_clock import DeviceClocks, read_device_clocks
+from timeline.sources.common.losses import FFTS_REASON, counted_losses
 from timeline.sources.decoders.joins import Lookup, covering_parents
 from timeline.sources.msprof_sqlite.communication import Communication, read_communication
 from timeline.sources.msprof_sqlite.counters import read_counters
@@ -42,7 +42,7 @@ from timeline.sources.msprof_sqlite.host import launch_arrows, read_calls, read_
 from timeline.sources.msprof_sqlite.steps import ParsedSteps, read_steps
 from timeline.sources.msprof_sqlite.tasks import DeviceTasks, describe_tasks, read_device_tasks
 from timeline.sources.msprof_sqlite.transfers import read_transfers
-from timeline.sources.source import SQLITE, Clock, Identity, Wanted
+from timeline.sources.source import SQLITE, Clock, Identity, ReadRequest
 
 __all__ = ["ParsedSource"]
 
@@ -69,7 +69,7 @@ class ParsedSource:
         """All databases of the device and its host."""
         return (*sorted(self.device.glob("*.db")), *sorted(self.host.glob("*.db")))
 
-    def read(self, wanted: Wanted) -> Records:
+    def read(self, wanted: ReadRequest) -> Records:
         """Read at least what is wanted.
 
         Raises:
@@ -90,7 +90,7 @@ class _Reader:
         clock: DeviceClocks,
         rank: int,
         device: int,
-        wanted: Wanted,
+        wanted: ReadRequest,
     ) -> None:
         self.databases, self.clock = databases, clock
         self.rank, self.device = rank, device
@@ -236,7 +236,7 @@ class _Reader:
         self.warnings.append(f"rank {self.rank}: {remark}")
 
     def _omit(self, reason: str, rows: int, code: OmissionCode, *, loss: bool = True) -> None:
-        self.omissions += left_out({reason: rows}, self.rank, code, loss=loss)
+        self.omissions += counted_losses({reason: rows}, self.rank, code, loss=loss)
 
 
 def _launched(connection: Int64, launches: Lookup) -> Int64:

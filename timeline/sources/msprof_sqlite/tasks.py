@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from timeline.columns.columns import Bool, Codes, Int64
-from timeline.columns.distinct import distinct, translated
+from timeline.columns.distinct import distinct, map_values
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.ids import IDS
 from timeline.records.tables import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME, Tasks
@@ -222,7 +222,7 @@ class _Operators:
 
 def _unquoted(codes: Codes, strings: StringPool) -> Codes:
     """Text without the quotes around it, which are those of the table that msprof would write."""
-    return translated(
+    return map_values(
         codes,
         lambda texts: strings.codes([strings[code].strip('"') for code in texts.tolist()]),
     )

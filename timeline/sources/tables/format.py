@@ -17,7 +17,7 @@ from timeline.sources.capture import (
 )
 from timeline.sources.common.identity import claims_of_all_devices
 from timeline.sources.common.msprof_names import TABLE, holds
-from timeline.sources.files.opened import plain_name
+from timeline.sources.files.opened import without_gz
 from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT, Identity, Source
 
 __all__ = ["TABLES"]
@@ -26,7 +26,7 @@ __all__ = ["TABLES"]
 def _recognise(folder: Folder) -> list[Capture]:
     if folder.kind is FolderKind.MSPROF:
         return _of_session(folder)
-    if not any(map(TABLE.fullmatch, map(plain_name, folder.names))):
+    if not any(map(TABLE.fullmatch, map(without_gz, folder.names))):
         return []
     return [Capture(TABLES, folder.directory, folder.path)]
 

@@ -14,8 +14,8 @@ from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME, Omission, Tasks
-from timeline.sources.common.damage import Damage
 from timeline.sources.common.decimals import interval_ns, moments_ns
+from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.csv_blocks import Block, Spellings, read_blocks
 
 __all__ = [
@@ -128,7 +128,7 @@ class TableFile:
 
 
 def read_kernel_rows(
-    file: TableFile, strings: StringPool, wanted: Spellings, damage: Damage
+    file: TableFile, strings: StringPool, wanted: Spellings, damage: LossLog
 ) -> KernelTable:
     """Read one file, in its own order; rows without a time are noted as damage.
 
@@ -207,7 +207,7 @@ def read_kernel_table(
         SourceError: a file cannot be read, or has no column of start times.
     """
     wanted = {**DESCRIPTION, **LENGTH, **SHAPES, **ARGS}
-    damages = [Damage(path) for path in paths]
+    damages = [LossLog(path) for path in paths]
     parts = [
         read_kernel_rows(TableFile(path), strings, wanted, damage)
         for path, damage in zip(paths, damages, strict=True)

@@ -18,7 +18,7 @@ from timeline.columns.strings import NO_NAME, StringPool
 from timeline.errors import SourceError
 from timeline.records.tables import NO_GRAPH, NO_ID, CommunicationOps, Steps, Tasks
 from timeline.records.task_kinds import COPY_TYPES, are_of
-from timeline.sources.files.opened import opened
+from timeline.sources.files.opened import open_profile_file
 from timeline.sources.tables.kernel_table import (
     MATCH_TOLERANCE_NS,
     KernelTable,
@@ -180,7 +180,7 @@ def read_groups(path: Path) -> dict[str, str]:
         SourceError: the file cannot be read, or holds something else.
     """
     try:
-        with opened(path) as file:
+        with open_profile_file(path) as file:
             document = msgspec.json.decode(file.read(), type=_Document)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise SourceError(path, f"does not tell groups: {error}.") from error

@@ -13,15 +13,15 @@ from timeline.columns.columns import Int64
 from timeline.columns.distinct import distinct
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError, spell_ids
+from timeline.layers import Layer
 from timeline.records.tables import NO_ID, Omission, OmissionCode, Records, StepParts, Steps
 from timeline.records.task_kinds import compute_by_type
-from timeline.selection import Layer
 from timeline.sources.common.ai_cpu import ai_cpu_remark
-from timeline.sources.common.damage import FFTS_REASON, Damage, left_out
+from timeline.sources.common.losses import FFTS_REASON, LossLog, counted_losses
 from timeline.sources.decoders.csv_blocks import read_blocks
 from timeline.sources.files.newest_export import newest_export
-from timeline.sources.files.opened import held_file, plain_name
-from timeline.sources.source import Clock, Identity, Wanted
+from timeline.sources.files.opened import find_file, without_gz
+from timeline.sources.source import Clock, Identity, ReadRequest
 from timeline.sources.tables.kernel_table import (
     ARGS,
     DESCRIPTION,
@@ -82,7 +82,7 @@ class KernelTableSource:
         """The newest tables of a kind, without those of other devices."""
         found = []
         for path in _newest(self.output, kind):
-            match = _OF_ITERATION.fullmatch(plain_name(path.name))
+            match = _OF_ITERATION.fullmatch(without_gz(path.name))
             if not match:
                 found.append(TableFile(path))
             elif not self.several_devices or int(match[1]) == self.identity.device:
@@ -94,9 +94,9 @@ class KernelTableSource:
 
     def _others(self) -> tuple[Path, ...]:
         names = ("step_trace_time.csv", "communication.json")
-        return tuple(path for name in names if (path := held_file(self.output, name)))
+        return tuple(path for name in names if (path := find_file(self.output, name)))
 
-    def read(self, wanted: Wanted) -> Records:
+    def read(self, wanted: ReadRequest) -> Records:
         """Read at least what is wanted.
 
         Raises:
@@ -119,7 +119,7 @@ class KernelTableSource:
         )
 
     def _groups(self, reading: _Reading) -> Mapping[str, str]:
-        path = held_file(self.output, "communication.json")
+        path = find_file(self.output, "communication.json")
         try:
             return read_groups(path) if path else {}
         except SourceError as error:
@@ -131,7 +131,7 @@ class KernelTableSource:
         device = self.identity.device if self.several_devices else None
         found = []
         for path in self._step_tables():
-            damage = Damage(path)
+            damage = LossLog(path)
             found.append(read_step_table(path, device, damage))
             reading.omissions += damage.omissions(self.identity.rank)
         return (
@@ -144,12 +144,12 @@ class KernelTableSource:
 
         That table has lengths and no times, so it tells nothing else that rows do not.
         """
-        path = held_file(self.output, "step_trace_time.csv")
+        path = find_file(self.output, "step_trace_time.csv")
         if path is None:
             return []
         listed: set[int] = set()
         try:
-            for block in read_blocks(path, _LISTED_STEP, ("step",), Damage(path)):
+            for block in read_blocks(path, _LISTED_STEP, ("step",), LossLog(path)):
                 listed |= set(block.integers("step", NO_ID).tolist())
         except SourceError as error:
             return [f"rank {records.rank}: {error}"]
@@ -168,7 +168,7 @@ class _Reading:
 
     identity: Identity
     several_devices: bool
-    wanted: Wanted
+    wanted: ReadRequest
     strings: StringPool = field(default_factory=StringPool)
     omissions: list[Omission] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -180,7 +180,7 @@ class _Reading:
             columns |= {**SHAPES, **(ARGS if self.wanted.every_arg else {})}
         parts = []
         for file in files:
-            damage = Damage(file.path)
+            damage = LossLog(file.path)
             parts.append(read_kernel_rows(file, self.strings, columns, damage))
             self.omissions += damage.omissions(self.identity.rank)
         rows = KernelTable.concat(parts)
@@ -209,7 +209,9 @@ class _Reading:
                 (FFTS_REASON, whole, OmissionCode.FFTS_WHOLE),
             ):
                 count = int(np.count_nonzero(dropped))
-                self.omissions += left_out({reason: count}, self.identity.rank, code, loss=False)
+                self.omissions += counted_losses(
+                    {reason: count}, self.identity.rank, code, loss=False
+                )
             others = others.take(~(again | whole))
             compute = np.concatenate([~kernels.communicates, np.zeros(len(others), np.bool_)])
         else:
@@ -229,7 +231,7 @@ class _Reading:
 
 def _newest(output: Path, kind: str) -> tuple[Path, ...]:
     """The newest tables of a kind; a framework writes one without a time in its name."""
-    plain = held_file(output, f"{kind}.csv")
+    plain = find_file(output, f"{kind}.csv")
     return newest_export(output, kind, "csv") or ((plain,) if plain else ())
 
 

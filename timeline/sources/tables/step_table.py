@@ -9,8 +9,8 @@ import numpy as np
 from timeline.columns.columns import Bool, Int64
 from timeline.columns.constant import constant
 from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, StepPart, StepParts, Steps
-from timeline.sources.common.damage import Damage
 from timeline.sources.common.decimals import interval_ns, moments_ns
+from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.csv_blocks import Block, read_blocks
 
 __all__ = ["read_step_table"]
@@ -26,7 +26,7 @@ _COLUMNS = (_ITERATION, _FP_START, _BP_END, _END, _LENGTH)
 _REDUCE_START = "Reduce Start"
 
 
-def read_step_table(path: Path, device: int | None, damage: Damage) -> tuple[Steps, StepParts]:
+def read_step_table(path: Path, device: int | None, damage: LossLog) -> tuple[Steps, StepParts]:
     """Read one table; with a device, only its rows.
 
     A step starts at Iteration End less Iteration Time. Rows are ragged: each has as many pairs of

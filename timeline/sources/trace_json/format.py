@@ -16,7 +16,7 @@ from timeline.sources.capture import (
 from timeline.sources.common.identity import claims_of_all_devices, claims_of_device
 from timeline.sources.common.json_kinds import JsonKind, kind_of_json
 from timeline.sources.common.msprof_names import TABLE, holds, summaries_of_device
-from timeline.sources.files.opened import held_file, plain_name
+from timeline.sources.files.opened import find_file, without_gz
 from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT, Identity, Source
 
 __all__ = ["GRAPH_TIMELINE", "MINDSTUDIO", "TRACE_VIEW"]
@@ -36,10 +36,10 @@ def _directory_of_tables(capture: Capture) -> tuple[Path, ...]:
 def _recognise_trace_view(folder: Folder) -> list[Capture]:
     found = False
     if folder.kind is FolderKind.OUTPUT:
-        trace = held_file(folder.path, _TRACE_VIEW)
+        trace = find_file(folder.path, _TRACE_VIEW)
         found = trace is not None and (trace.is_file() or holds(folder.path, TABLE))
     elif folder.kind is FolderKind.LOOSE:
-        found = _TRACE_VIEW in map(plain_name, folder.names)
+        found = _TRACE_VIEW in map(without_gz, folder.names)
     return [Capture(TRACE_VIEW, folder.directory, folder.path)] if found else []
 
 
@@ -80,7 +80,7 @@ def _recognise_mindstudio(folder: Folder) -> list[Capture]:
     if folder.kind is FolderKind.MSPROF:
         output = folder.path / MINDSTUDIO_OUTPUT
         return folder.captures_of(MINDSTUDIO, output) if holds(output, _TRACE) else []
-    names = map(plain_name, folder.names)
+    names = map(without_gz, folder.names)
     is_loose = folder.kind is FolderKind.LOOSE and any(
         _TRACE.fullmatch(name) and not _TRACE_OF_GRAPH.fullmatch(name) for name in names
     )
@@ -129,7 +129,7 @@ def _recognise_graph_timeline(folder: Folder) -> list[Capture]:
             if holds(content, _TRACE_OF_GRAPH)
         ]
     is_loose = folder.kind is FolderKind.LOOSE and any(
-        map(_TRACE_OF_GRAPH.fullmatch, map(plain_name, folder.names))
+        map(_TRACE_OF_GRAPH.fullmatch, map(without_gz, folder.names))
     )
     return [Capture(GRAPH_TIMELINE, folder.directory, folder.path)] if is_loose else []
 

@@ -14,6 +14,7 @@ from timeline.columns.columns import Bool, TableBuilder
 from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct
 from timeline.columns.strings import StringPool
+from timeline.layers import Layer
 from timeline.records.tables import (
     NO_GRAPH,
     NO_ID,
@@ -30,21 +31,20 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
-from timeline.selection import Layer
-from timeline.sources.common.damage import Damage
 from timeline.sources.common.decimals import whole_number
+from timeline.sources.common.losses import LossLog
 from timeline.sources.common.overlap_analysis import (
-    OwnOverlap,
+    VendorOverlap,
     free_rule_of,
     overlap_of_lanes,
     settle_by_overlap,
 )
-from timeline.sources.companions.vendor_overlap import overlap_figures
+from timeline.sources.companions.vendor_overlap import sum_overlap
 from timeline.sources.decoders.event_columns import ARROWS, COMPLETE, COUNTER, EventColumns
 from timeline.sources.decoders.event_reader import HELD_EVENTS, EventBatch
 from timeline.sources.decoders.event_values import LaneKey
 from timeline.sources.decoders.json_events import look_for_metadata, read_events
-from timeline.sources.source import Wanted
+from timeline.sources.source import ReadRequest
 from timeline.sources.trace_json.counters import CounterReader, counters_at
 from timeline.sources.trace_json.events import ASCEND
 from timeline.sources.trace_json.flows import FlowReader, LaneRows, connected_flows
@@ -99,7 +99,7 @@ class _Run:
     count: int
 
 
-def read_trace(files: TraceFiles, rank: int, strings: StringPool, wanted: Wanted) -> Records:
+def read_trace(files: TraceFiles, rank: int, strings: StringPool, wanted: ReadRequest) -> Records:
     """Read the files into records.
 
     Tables that no layer needs stay empty; tasks, ops, steps and launch times are always read,
@@ -123,7 +123,7 @@ class _Reader:
         self,
         files: TraceFiles,
         strings: StringPool,
-        wanted: Wanted,
+        wanted: ReadRequest,
         names: LaneNames | None = None,
     ) -> None:
         self._files, self._strings, self._wanted = files, strings, wanted
@@ -136,7 +136,7 @@ class _Reader:
         self._counters, self._flows = CounterReader(), FlowReader(strings)
         self._held = EventBatch(ASCEND, strings, counters=Layer.COUNTERS in wanted.layers)
         self._runs: dict[LaneKey, list[_Run]] = defaultdict(list)
-        self._damages = [Damage(path) for path in files.paths]
+        self._damages = [LossLog(path) for path in files.paths]
 
     def read(self) -> None:
         """Read all events."""
@@ -334,7 +334,7 @@ class _Tables:
         self.steps = TableBuilder(Steps)
         self.parts = TableBuilder(StepParts)
         self.calls = TableBuilder(Calls)
-        self.overlap = TableBuilder(OwnOverlap)
+        self.overlap = TableBuilder(VendorOverlap)
 
     def records(self, rank: int, strings: StringPool, files: TraceFiles) -> Records:
         """Join the parts, which are gone then; rows take the iteration of their file."""
@@ -349,7 +349,7 @@ class _Tables:
             host=_at_iteration(self.host.joined(), iteration),
             steps=self.steps.joined(),
             parts=self.parts.joined(),
-            vendor=overlap_figures(
+            vendor=sum_overlap(
                 overlap, f"Overlap Analysis of {_file_name(files)}", iteration, strings
             ),
             free_rule=free_rule_of(overlap, f"Overlap Analysis of {files.paths[0].name}"),

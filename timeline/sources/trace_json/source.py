@@ -13,10 +13,10 @@ from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.records.joining import join_records
 from timeline.records.tables import NO_ID, Records, StepParts, Steps
-from timeline.sources.common.damage import Damage
+from timeline.sources.common.losses import LossLog
 from timeline.sources.files.newest_export import newest_export
-from timeline.sources.files.opened import held_file, named_files, plain_name
-from timeline.sources.source import Clock, Identity, Wanted
+from timeline.sources.files.opened import files_by_name, find_file, without_gz
+from timeline.sources.source import Clock, Identity, ReadRequest
 from timeline.sources.tables.kernel_table import describe_tasks, end_tasks, read_kernel_table
 from timeline.sources.tables.step_table import read_step_table
 from timeline.sources.trace_json.reader import TraceFiles, read_trace
@@ -51,11 +51,11 @@ class TraceViewSource:
         name = "trace_view.json"
         if self.output.is_file():
             return (self.output,)
-        trace = held_file(self.output, name) or self.output / name
-        kernels = held_file(self.output, "kernel_details.csv")
+        trace = find_file(self.output, name) or self.output / name
+        kernels = find_file(self.output, "kernel_details.csv")
         return (trace, *([kernels] if kernels else []))
 
-    def read(self, wanted: Wanted) -> Records:
+    def read(self, wanted: ReadRequest) -> Records:
         """See `Source.read`."""
         trace, *kernels = self.files
         device = NO_ID if self.identity.device is None else self.identity.device
@@ -89,13 +89,13 @@ class MindStudioSource:
     def _tables(self, kind: str, suffix: str) -> tuple[Path, ...]:
         return newest_export(self.output, kind, suffix)
 
-    def read(self, wanted: Wanted) -> Records:
+    def read(self, wanted: ReadRequest) -> Records:
         """See `Source.read`."""
         device = NO_ID if self.identity.device is None else self.identity.device
         strings, rank = StringPool(), self.identity.rank
         only = device if self.several_devices else None
         steps = self._step_traces()
-        json_steps = tuple(path for path in steps if plain_name(path.name).endswith(".json"))
+        json_steps = tuple(path for path in steps if without_gz(path.name).endswith(".json"))
         traces = TraceFiles(self._traces(), device, only_device=self.several_devices)
         records = read_trace(traces, rank, strings, wanted)
         # Apart, because step traces use process ids that mean something else in the trace.
@@ -111,7 +111,7 @@ class MindStudioSource:
         records = join_records([records, *marks])
         for path in steps:
             if path not in json_steps and not len(records.steps):
-                damage = Damage(path)
+                damage = LossLog(path)
                 found, pieces = read_step_table(path, only, damage)
                 omissions = (*records.omissions, *damage.omissions(rank))
                 records = replace(records, steps=found, parts=pieces, omissions=omissions)
@@ -136,7 +136,7 @@ class GraphTimelineSource:
         return sorted(
             (
                 (path, int(match[2]), int(match[3]))
-                for name, path in named_files(self.output).items()
+                for name, path in files_by_name(self.output).items()
                 if (match := _TIMELINE_NAME.fullmatch(name))
             ),
             key=lambda found: found[1:],
@@ -145,12 +145,12 @@ class GraphTimelineSource:
     def _step_traces(self) -> list[Path]:
         """One step trace per graph: each holds all iterations of its graph."""
         by_graph: dict[int, list[tuple[int, Path]]] = defaultdict(list)
-        for name, path in named_files(self.output).items():
+        for name, path in files_by_name(self.output).items():
             if match := _STEP_TRACE_NAME.fullmatch(name):
                 by_graph[int(match[2])].append((int(match[3]), path))
         return [max(by_graph[graph])[1] for graph in sorted(by_graph)]
 
-    def read(self, wanted: Wanted) -> Records:
+    def read(self, wanted: ReadRequest) -> Records:
         """See `Source.read`."""
         device = NO_ID if self.identity.device is None else self.identity.device
         strings, rank = StringPool(), self.identity.rank
@@ -159,7 +159,7 @@ class GraphTimelineSource:
             for path, graph, iteration in self._traces()
         ]
         for path in self._step_traces():
-            match = _STEP_TRACE_NAME.fullmatch(plain_name(path.name))
+            match = _STEP_TRACE_NAME.fullmatch(without_gz(path.name))
             assert match is not None
             files = TraceFiles((path,), device, int(match[2]))
             parts.append(read_trace(files, rank, strings, wanted))

@@ -13,10 +13,10 @@ from timeline.records.tables import Omission, OmissionCode
 FFTS_REASON = "FFTS+ tasks that only repeat the span of their sub-tasks"
 """Why a row that stands for several others is not drawn; programs look for its beginning."""
 
-__all__ = ["FFTS_REASON", "Damage", "left_out", "unread"]
+__all__ = ["FFTS_REASON", "LossLog", "counted_losses", "unreadable_file"]
 
 
-def left_out(
+def counted_losses(
     rows: Mapping[str, int], rank: int | None, code: OmissionCode, *, loss: bool = True
 ) -> tuple[Omission, ...]:
     """Rows by the reason for which they are left out, of each reason that has any."""
@@ -27,13 +27,13 @@ def left_out(
     )
 
 
-def unread(error: SourceError, rank: int) -> Omission:
+def unreadable_file(error: SourceError, rank: int) -> Omission:
     """A file that adds to a capture and cannot be read at all."""
     return Omission(str(error), 1, rank, loss=True, code=OmissionCode.DAMAGED)
 
 
 @dataclass
-class Damage:
+class LossLog:
     """What one pass over a file had to leave out."""
 
     path: Path
