@@ -29,6 +29,7 @@ from typing import Any
 import pytest
 
 from simulator.writers.trace_json.torch_text import write_torch_text
+from tests.support.deadline import deadline
 from tests.support.drawn_slices import drawn_slices
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import WRITERS, Profile, ProfileShelf, tiny_run
@@ -171,7 +172,7 @@ class Export:
         began = time.monotonic()
         options = (*options, *assigned(profile))
         arguments = [str(profile), "--kind", "detail", "--json", "-o", str(output), *options]
-        with deadline():
+        with deadline(MOST_SECONDS):
             code = main(arguments)
         said = self.capsys.readouterr()
         assert time.monotonic() - began < MOST_SECONDS
@@ -197,25 +198,6 @@ def assigned(profile: Path) -> tuple[str, ...]:
     (found, *_) = [*profile.glob("*.pt.trace.json"), profile]
     alone = found.is_file() and b"distributedInfo" not in found.read_bytes()
     return ("--assign-rank", f"{found}=0") if alone and found.stat().st_size else ()
-
-
-@contextlib.contextmanager
-def deadline() -> Iterator[None]:
-    """End a test that hangs."""
-    if not hasattr(signal, "SIGALRM"):
-        yield
-        return
-
-    def too_long(*_: object) -> None:
-        raise AssertionError("the command hangs")
-
-    before = signal.signal(signal.SIGALRM, too_long)
-    signal.alarm(int(MOST_SECONDS))
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
 
 
 @pytest.fixture
