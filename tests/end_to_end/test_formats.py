@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import gzip
 import json
 import re
@@ -30,18 +29,15 @@ from tests.support.expected_picture import (
 from tests.support.loaded_picture import NOTES, LoadedPicture, LoadedTrack, Place, json_place
 from tests.support.perfetto_sql import Row, TraceProcessor
 from tests.support.profile_shelf import MAIN_LAYOUTS, Event, Profile, ProfileShelf, change_events
+from tests.support.read_profiles import records_by_rank
 from tests.support.trace_packets import attributes_of
-from timeline.analysis.valid import valid
 from timeline.columns.strings import StringPool
 from timeline.commands.export import export
 from timeline.encoders.perfetto import encode_perfetto
 from timeline.errors import OutputError
 from timeline.layers import SliceKind
 from timeline.options import Args
-from timeline.records.tables import Records
-from timeline.selection import DETAIL_LAYERS, Kind
-from timeline.sources.finding.discovery import discover
-from timeline.sources.source import ReadRequest
+from timeline.selection import Kind
 from timeline.tracks.model import Arrows, Slices, Timeline, Track
 from timeline.version import __version__
 
@@ -75,20 +71,11 @@ class Drawing:
 def draw(profile: Profile, layout: str, kind: Kind, target: Path, **options: Any) -> Drawing:
     """Export a profile and load the result."""
     export(profile.path, target, kind=kind, force=True, **options)
-    expected = ExpectedPicture(layout, profile.run, records_of(profile.path), kind)
+    expected = ExpectedPicture(layout, profile.run, records_by_rank(profile.path), kind)
     is_json = ".json" in target.suffixes
     processor = TraceProcessor.load(target.read_bytes())
     zero_ns = expected.first_ns if is_json else 0
     return Drawing(target, LoadedPicture(processor, is_json, zero_ns), expected)
-
-
-@functools.cache
-def records_of(path: Path) -> dict[int, Records]:
-    """What the readers find, by rank."""
-    return {
-        source.identity.rank: valid(source.read(ReadRequest(DETAIL_LAYERS)))
-        for source in discover(path).sources
-    }
 
 
 @pytest.fixture(
@@ -371,7 +358,7 @@ def test_json_is_exact_as_long_as_it_is_written(
 ) -> None:
     """Times of a capture of weeks are those of the records, to the nanosecond."""
     path = ends_late(50 * DAY_NS + 777)
-    (records,) = records_of(path).values()
+    (records,) = records_by_rank(path).values()
     export(path, tmp_path / "a.json", kind="detail", limit=0)
     content = (tmp_path / "a.json").read_bytes()
     first_ns = json.loads(content)["baseTimeNanoseconds"]

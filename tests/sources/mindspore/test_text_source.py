@@ -30,6 +30,7 @@ from simulator.writers.trace_json.mindstudio import write_mindstudio
 from tests.support.drawn_slices import drawn_slices, loaded_export
 from tests.support.places import DATA
 from tests.support.profile_shelf import ProfileShelf, change_fields
+from tests.support.read_profiles import lost_rows, records_of
 from timeline.analysis.membership import membership_of
 from timeline.analysis.overlap import overlap_of
 from timeline.analysis.steps import with_steps
@@ -49,12 +50,6 @@ from timeline.sources.source import ReadRequest
 
 VERSIONS = ("mindspore-text", "mindspore-text-2.1")
 REAL = DATA / "mindspore-0.7-text"
-
-
-def records_of(path: Path, rank: int = 0) -> Records:
-    (source,) = [one for one in discover(path).sources if one.identity.rank == rank]
-    assert all(file.is_file() for file in source.files)
-    return valid(source.read(ReadRequest(DETAIL_LAYERS)))
 
 
 def spans(table: Any, strings: StringPool) -> Multiset[tuple[str, int, int]]:
@@ -84,11 +79,6 @@ def reduces_of(run: Run, rank: int) -> Multiset[tuple[str, int, int]]:
     )
 
 
-def lost(records: Records) -> dict[str, int]:
-    """What is missing, by reason."""
-    return {one.reason: one.rows for one in records.omissions if one.loss}
-
-
 # -- what is read ------------------------------------------------------------------------------
 
 
@@ -101,7 +91,7 @@ def test_tasks_equal_the_run(shelf: ProfileShelf, layout: str, rank: int) -> Non
     tasks, strings = records.tasks, records.strings
     assert spans(tasks, strings) == kernels_of(profile.run, rank)
     assert tasks.compute.all()
-    assert lost(records) == {}
+    assert lost_rows(records) == {}
     wanted = {
         kernel.scope: (
             task.stream + STREAM_SHIFT,
@@ -625,7 +615,7 @@ def test_broken_hccl_files_are_counted(shelf: ProfileShelf, tmp_path: Path) -> N
     paths = sorted(profile.path.rglob("hccl_info_0/*/*.json"))
     paths[0].write_text('{"traceEvents": [{"name"', encoding="utf-8")
     records = records_of(profile.path)
-    (reason,) = lost(records)
+    (reason,) = lost_rows(records)
     assert "/".join(paths[0].parts[-3:]) in reason
     assert len(records.ops) == len(paths)
 
@@ -687,7 +677,7 @@ def test_real_profile_has_all_tasks_and_steps(real: Records) -> None:
     assert len(np.unique(real.tasks.name)) == summary["num_of_ops"] == 199
     total_ns = int((real.tasks.end_ns - real.tasks.start_ns).sum())
     assert total_ns == round(summary["total_time"] * 1000) == 1_771_382_850
-    assert lost(real) == {}
+    assert lost_rows(real) == {}
     assert real.steps.iteration.tolist() == list(range(1, 323))
     lengths = real.steps.end_ns - real.steps.start_ns
     assert lengths[:2].tolist() == [284_271_180, 205_683_580]
