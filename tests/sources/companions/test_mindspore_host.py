@@ -73,12 +73,12 @@ def spans_of(records: Records, layer: str) -> list[Span]:
     code, host = records.strings.find(layer), records.host
     return sorted(
         (records.strings[name], thread, start, end)
-        for own, name, thread, start, end in zip(
+        for one, name, thread, start, end in zip(
             *(column.tolist() for column in (host.layer, host.name, host.thread)),
             *(column.tolist() for column in (host.start_ns, host.end_ns)),
             strict=True,
         )
-        if own == code
+        if one == code
     )
 
 
@@ -89,8 +89,10 @@ def samples_of(records: Records, group: str, name: str) -> Samples:
         for row in range(len(series))
         if (strings[series.group[row]], strings[series.name[row]]) == (group, name)
     )
-    own = samples.series == row
-    return list(zip(samples.time_ns[own].tolist(), samples.value[own].tolist(), strict=True))
+    of_series = samples.series == row
+    return list(
+        zip(samples.time_ns[of_series].tolist(), samples.value[of_series].tolist(), strict=True)
+    )
 
 
 class Clocks:
@@ -323,10 +325,10 @@ def test_operators_of_the_trace_are_moved_and_not_drawn_twice(
     }
     (host / "start_info").write_text(json.dumps(sample), encoding="utf-8")
     assert spans_of(read_all(capture)[0], CPU) == operators(rank, clock)
-    own = [cpu_event(run, one) for one in cpu_operators(rank)]
+    events_of_cpu = [cpu_event(run, one) for one in cpu_operators(rank)]
     name = {"ph": "M", "name": "process_name", "pid": 2, "args": {"name": CPU}}
     trace = capture / "ASCEND_PROFILER_OUTPUT" / "trace_view.json"
-    change_json(trace, lambda events: [*events, name, *own])
+    change_json(trace, lambda events: [*events, name, *events_of_cpu])
     records = read_all(capture)[0]
     assert spans_of(records, CPU) == operators(rank, clock)
     assert lost_rows(records) == {}

@@ -350,7 +350,7 @@ def test_whole_events_around_a_damaged_one_are_read(
         others = [wanted(event) for event in EIGHT if event is not EIGHT[number]]
         assert [event for event in found if event["name"] != f"op {number}"] == others
         assert lost
-        assert all(own.loss for own in lost)
+        assert all(one.loss for one in lost)
 
 
 @damaged

@@ -115,9 +115,9 @@ def test_picture(shelf: ProfileShelf, tmp_path: Path, layout: str) -> None:
     processor = loaded_export(profile.path, tmp_path, "--ranks", "0")
     drawn = drawn_slices(processor, "Group 0 Communication")
     assert Multiset((one.name, one.start_ns, one.end_ns) for one in drawn) == Multiset(
-        (name, device_ns(profile.run, own.start_ns), device_ns(profile.run, own.end_ns))
+        (name, device_ns(profile.run, one.start_ns), device_ns(profile.run, one.end_ns))
         for step in profile.run.rank(0).steps
-        for name, own in reduce_names(step)
+        for name, one in reduce_names(step)
     )
     records = records_of(profile.path)
     assert overlap_of(records.tasks, records.ops).totals_ns() == expected_overlap(profile.run, 0)
@@ -371,10 +371,10 @@ def test_real_display_equals_the_real_text(tmp_path: Path) -> None:
     }
 
     def tasks(records: Records) -> Multiset[tuple[str, int, int, int]]:
-        own = records.tasks
-        names = (records.strings[code] for code in own.name.tolist())
-        moments = own.start_ns.tolist(), own.end_ns.tolist()
-        return Multiset(zip(names, own.stream.tolist(), *moments, strict=True))
+        tasks = records.tasks
+        names = (records.strings[code] for code in tasks.name.tolist())
+        moments = tasks.start_ns.tolist(), tasks.end_ns.tolist()
+        return Multiset(zip(names, tasks.stream.tolist(), *moments, strict=True))
 
     assert tasks(found) == tasks(wanted)
     (tmp_path / "min_cycle_counter_1.txt").unlink()

@@ -73,9 +73,9 @@ def kernels_of(run: Run, rank: int) -> Multiset[tuple[str, int, int]]:
 
 def reduces_of(run: Run, rank: int) -> Multiset[tuple[str, int, int]]:
     return Multiset(
-        (name, device_ns(run, own.start_ns), device_ns(run, own.end_ns))
+        (name, device_ns(run, one.start_ns), device_ns(run, one.end_ns))
         for step in run.rank(rank).steps
-        for name, own in reduce_names(step)
+        for name, one in reduce_names(step)
     )
 
 
@@ -143,9 +143,9 @@ def test_steps_equal_the_run(shelf: ProfileShelf, layout: str) -> None:
     parts = records.parts
     found = zip(parts.iteration, parts.number, parts.start_ns, parts.end_ns, strict=True)
     assert sorted(tuple(map(int, row)) for row in found) == sorted(
-        (step.id, number, device_ns(run, own.start_ns), device_ns(run, own.end_ns))
+        (step.id, number, device_ns(run, one.start_ns), device_ns(run, one.end_ns))
         for step in run.rank(1).steps
-        for number, (_, own) in enumerate(reduce_names(step))
+        for number, (_, one) in enumerate(reduce_names(step))
     )
 
 
@@ -153,7 +153,7 @@ def test_hccl_tasks_equal_the_run(shelf: ProfileShelf) -> None:
     """Files of HCCL tasks give planes and ops; the step trace's reduces then do not repeat them."""
     profile = shelf.get("mindspore-text-hccl")
     run, records = profile.run, records_of(profile.path)
-    collectives = [own for one in run.rank(0).iterations for own in one.collectives]
+    collectives = [collective for one in run.rank(0).iterations for collective in one.collectives]
     wanted = Multiset(
         (
             task.transfer.kind.replace("_", " "),
@@ -163,8 +163,8 @@ def test_hccl_tasks_equal_the_run(shelf: ProfileShelf) -> None:
             task.transfer.size_bytes,
             NO_ID if task.transfer.target_rank == 0xFFFFFFFF else task.transfer.target_rank,
         )
-        for own in collectives
-        for task in own.tasks
+        for collective in collectives
+        for task in collective.tasks
         if task.transfer is not None
     )
     planes = records.planes
@@ -184,7 +184,8 @@ def test_hccl_tasks_equal_the_run(shelf: ProfileShelf) -> None:
     )
     found = zip(records.ops.start_ns.tolist(), records.ops.end_ns.tolist(), strict=True)
     assert Multiset(found) == Multiset(
-        (device_ns(run, own.start_ns), device_ns(run, own.end_ns)) for own in collectives
+        (device_ns(run, collective.start_ns), device_ns(run, collective.end_ns))
+        for collective in collectives
     )
     assert len(records.parts) == len(collectives)
 
@@ -219,7 +220,7 @@ def test_hccl_tasks_of_a_directory_without_an_id(
     for one, other in ((before.planes, after.planes), (before.ops, after.ops)):
         assert sorted(one.start_ns.tolist()) == sorted(other.start_ns.tolist())
         assert sorted(one.end_ns.tolist()) == sorted(other.end_ns.tolist())
-    assert not any(own.file == "hccl_info" for own in after.unused)
+    assert not any(one.file == "hccl_info" for one in after.unused)
 
 
 def test_hccl_tasks_of_no_known_rank_are_named(shelf: ProfileShelf, tmp_path: Path) -> None:
@@ -234,7 +235,7 @@ def test_hccl_tasks_of_no_known_rank_are_named(shelf: ProfileShelf, tmp_path: Pa
     assert len(found) == 2
     for records in found:
         assert not len(records.planes)
-        assert any(own.file == "hccl_info" for own in records.unused)
+        assert any(one.file == "hccl_info" for one in records.unused)
 
 
 def test_reduces_without_hccl_files_stay(shelf: ProfileShelf, tmp_path: Path) -> None:
