@@ -94,6 +94,7 @@ def export_of(profile: Path, here: Path) -> Iterator[subprocess.Popen[str]]:
     tlexport = Path(sysconfig.get_path("scripts")) / "tlexport"
     process = subprocess.Popen(
         [tlexport, profile, "--kind", "detail", "-j", "2", "-o", here / "timeline.pftrace"],
+        env=os.environ | {"PYTHONFAULTHANDLER": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -109,6 +110,16 @@ def export_of(profile: Path, here: Path) -> Iterator[subprocess.Popen[str]]:
         process.communicate(timeout=10)
 
 
+def output_of(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """What an export that has to end prints; fails with its stacks if it does not end."""
+    try:
+        return process.communicate(timeout=10)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGABRT)
+        _, stacks = process.communicate(timeout=10)
+        pytest.fail(f"the export does not end:\n{stacks}")
+
+
 @pytest.mark.skipif(not PROC.is_dir(), reason="processes are found in /proc")
 @pytest.mark.parametrize("moment", [is_starting, is_reading], ids=["starting", "reading"])
 @pytest.mark.parametrize("send", [os.killpg, os.kill], ids=["to all", "to the parent"])
@@ -122,7 +133,7 @@ def test_an_interrupt_leaves_nothing(
     with export_of(large, tmp_path) as process:
         assert wait_until(lambda: moment(process.pid), 20)
         send(process.pid, signal.SIGINT)
-        out, err = process.communicate(timeout=10)
+        out, err = output_of(process)
         assert process.returncode == 130
         assert (out, err) == ("", "tlexport: interrupted; nothing was written.\n")
         assert contents(tmp_path) == {}
@@ -137,7 +148,7 @@ def test_workers_end_with_their_parent(large: Path, tmp_path: Path, name: str) -
     with export_of(large, tmp_path) as process:
         assert wait_until(lambda: is_reading(process.pid), 20)
         process.send_signal(number)
-        _, said = process.communicate(timeout=10)
+        _, said = output_of(process)
         ended = number != signal.SIGKILL
         assert process.returncode == (128 + number if ended else -number)
         assert not ended or said == "tlexport: terminated; nothing was written.\n"
