@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib.util
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.deadline import deadline
 from tests.support.layout_table import ReadLayout, read_layout
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import COMPARABLE, VARIANTS, Profile, ProfileShelf
@@ -30,10 +31,33 @@ settings.register_profile(
 )
 settings.load_profile("tlexport")
 
+MOST_SECONDS = 600.0
+"""The slowest test takes one of them; a test that waits for what never comes takes more."""
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts what runs in its background so, and all that the tests start would be deaf too.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup() -> Generator[None, None, None]:
+    """Fail a test whose fixtures hang."""
+    with deadline(MOST_SECONDS):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None, None, None]:
+    """Fail a test that hangs."""
+    with deadline(MOST_SECONDS):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Generator[None, None, None]:
+    """Fail a test whose fixtures never end."""
+    with deadline(MOST_SECONDS):
+        return (yield)
 
 
 @pytest.fixture

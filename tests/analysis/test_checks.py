@@ -108,12 +108,12 @@ def test_names_say_what_is_compared(shelf: ProfileShelf, tmp_path: Path, export:
     """Parts of steps, types of operators and single ops can be told apart."""
     profile = measured(shelf, "torch-text", tmp_path / "run")
     rank = profile.run.ranks[0]
-    own = [row for row in export(profile.path)["checks"] if row["rank"] == rank.rank]
+    checks_of_rank = [row for row in export(profile.path)["checks"] if row["rank"] == rank.rank]
     step = rank.steps[0].id
-    whats = {row["what"] for row in own if row["file"] == "step_trace_time.csv"}
+    whats = {row["what"] for row in checks_of_rank if row["file"] == "step_trace_time.csv"}
     assert f"computing_ns of step {step}" in whats
     assert f"free_ns of step {step}" in whats
-    types = [row for row in own if row["file"] == "op_statistic.csv"]
+    types = [row for row in checks_of_rank if row["file"] == "op_statistic.csv"]
     for name, (_, _, total_ns) in operator_sums(rank).items():
         (row,) = [row for row in types if row["what"] == f"total_ns of {name}"]
         assert row["theirs"] == total_ns
@@ -283,8 +283,8 @@ def test_extreme_numbers_end_no_export(
     output = profile.captures[0] / OUTPUT
     op = f'{{"Communication Time Info": {{"Elapse Time(ms)": {value}}}}}'
     link = f'{{"Transit Size(MB)": {value}, "Transit Time(ms)": 1}}'
-    for name, own in (("communication", op), ("communication_matrix", f'{{"0-1": {link}}}')):
-        text = f'{{"step1": {{"collective": {{"a-total@1": {own}}}}}}}'
+    for name, one in (("communication", op), ("communication_matrix", f'{{"0-1": {link}}}')):
+        text = f'{{"step1": {{"collective": {{"a-total@1": {one}}}}}}}'
         (output / f"{name}.json").write_text(text, encoding="utf-8")
     if len(value) < 999:
         for name in ("step_trace_time.csv", "op_statistic.csv"):
@@ -391,8 +391,8 @@ def test_sizes_and_links_are_told_in_every_layout(
     for rank in profile.run.ranks:
         collectives = [one for iteration in rank.iterations for one in iteration.collectives]
         moved = sum(size for one in collectives for size, _ in links_of(one).values())
-        own = [row for row in report["collectives"] if row["rank"] == rank.rank]
-        assert sum(row["moved_bytes"] for row in own) == moved
+        rows = [row for row in report["collectives"] if row["rank"] == rank.rank]
+        assert sum(row["moved_bytes"] for row in rows) == moved
         expected: dict[tuple[int, int], int] = {}
         for one in collectives:
             for ends, (size_bytes, _) in links_of(one).items():

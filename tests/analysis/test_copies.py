@@ -44,6 +44,6 @@ def test_the_later_of_equal_rows_is_a_copy(
         patch.setattr(chunks, "CHUNK_ROWS", part_rows)
         found = copies_in(table)
     expected = [
-        length > 0 and own in spans[:at] for at, own in enumerate(spans) for length in [own[1]]
+        length > 0 and span in spans[:at] for at, span in enumerate(spans) for length in [span[1]]
     ]
     assert found.tolist() == expected

@@ -157,11 +157,11 @@ def test_time_outside_is_of_the_whole_capture_alone(shelf: ProfileShelf, tmp_pat
 
 def outer_events(events: list[Event]) -> list[Event]:
     """Free time before the first and after the last of the overlap events of a trace."""
-    (pid,) = (own["pid"] for own in events if own.get("args", {}).get("name") == "Overlap Analysis")
-    own = [event for event in events if event["pid"] == pid and event["ph"] == "X"]
-    free = next(event for event in own if event["name"] == "Free")
-    first = min(Decimal(event["ts"]) for event in own)
-    last = max(Decimal(event["ts"]) + Decimal(str(event["dur"])) for event in own)
+    (pid,) = (one["pid"] for one in events if one.get("args", {}).get("name") == "Overlap Analysis")
+    of_process = [event for event in events if event["pid"] == pid and event["ph"] == "X"]
+    free = next(event for event in of_process if event["name"] == "Free")
+    first = min(Decimal(event["ts"]) for event in of_process)
+    last = max(Decimal(event["ts"]) + Decimal(str(event["dur"])) for event in of_process)
     return [
         *events,
         {**free, "ts": str(first - 7), "dur": 7},
@@ -257,14 +257,14 @@ def with_sums_of_tasks(profile: Profile) -> None:
 
 def spans_of_step(profile: Profile, database: Path, step: int) -> list[tuple[int, int]]:
     rank = int(database.stem.rpartition("_")[2])
-    (own,) = (one for one in profile.run.rank(rank).steps if one.id == step)
+    (simulated,) = (one for one in profile.run.rank(rank).steps if one.id == step)
     with closing(sqlite3.connect(database)) as opened:
         return opened.execute(
             "SELECT startNs, endNs FROM TASK JOIN COMMUNICATION_TASK_INFO USING (globalTaskId) "
             "WHERE startNs BETWEEN ? AND ?",
             (
-                profile.run.wall_ns(own.device_start_ns),
-                profile.run.wall_ns(own.device_end_ns),
+                profile.run.wall_ns(simulated.device_start_ns),
+                profile.run.wall_ns(simulated.device_end_ns),
             ),
         ).fetchall()
 
@@ -360,14 +360,14 @@ def test_free_time_of_new_captures_is_their_own(capture: Path, tmp_path: Path) -
     """Within a nanosecond of each of the free events of the trace beside the database."""
     (trace,) = capture.glob("mindstudio_profiler_output/msprof_[0-9]*.json")
     events = json.loads(trace.read_text(encoding="utf-8"), parse_float=Decimal)
-    own = [event for event in events if event["ph"] == "X" and event["name"] == "Free"]
-    own_ns = sum(int(Decimal(event["dur"]) * 1000) for event in own)
+    free = [event for event in events if event["ph"] == "X" and event["name"] == "Free"]
+    own_ns = sum(int(Decimal(event["dur"]) * 1000) for event in free)
     (database,) = capture.glob("msprof_*.db")
     tables = [path for path in capture.rglob("op_summary_*.csv") if path.is_file()]
     assert tables
     found = [whole(exported(path, tmp_path)) for path in (database, trace.parent)]
     for row in found:
-        assert abs(row["free_ns"] - own_ns) <= 2 * len(own)
+        assert abs(row["free_ns"] - own_ns) <= 2 * len(free)
         assert row["outside_ns"] > 0
     inner = [row["free_ns"] - row["outside_ns"] for row in found]
     assert inner[0] == inner[1]
@@ -390,9 +390,9 @@ def test_steps_of_databases_are_those_that_torch_npu_summed_up(
             )
         row = whole(report, rank)
         names = ("computing_ns", "communication_ns", "not_overlapped_ns", "free_ns")
-        assert [row[name] for name in names] == [round(Decimal(str(own)) * 1000) for own in sums]
+        assert [row[name] for name in names] == [round(Decimal(str(one)) * 1000) for one in sums]
     rule = "tasks" if capture == "torch-npu-db-2024-10" else "ops"
-    assert {own.communication_rule.name for own in report.ranks} == {rule}
+    assert {one.communication_rule.name for one in report.ranks} == {rule}
 
 
 @REAL

@@ -111,12 +111,12 @@ def pairs(whole: Run, held: Sequence[Held], ranks: Sequence[RankCollectives]) ->
     """How many ops of ranks are one by their keys, and how many of these are not in truth."""
     number_of: dict[int, set[int]] = {}
     count: dict[int, int] = {}
-    for part, own in zip(held, ranks, strict=True):
-        for key, number in zip(own.ops.key.tolist(), whole.numbers(part).tolist(), strict=True):
+    for part, rank in zip(held, ranks, strict=True):
+        for key, number in zip(rank.ops.key.tolist(), whole.numbers(part).tolist(), strict=True):
             if key != NO_ID:
                 number_of.setdefault(key, set()).add(number)
                 count[key] = count.get(key, 0) + 1
-    true = sum(own for key, own in count.items() if len(number_of[key]) == 1 and own > 1)
+    true = sum(one for key, one in count.items() if len(number_of[key]) == 1 and one > 1)
     return true, sum(1 for numbers in number_of.values() if len(numbers) > 1)
 
 

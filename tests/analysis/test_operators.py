@@ -61,20 +61,20 @@ def _records(draw: st.DrawFn) -> Records:
         tasks=Tasks.of(
             len(tasks),
             {
-                "start_ns": [own[0] for own in tasks],
-                "end_ns": [own[0] + own[1] for own in tasks],
-                "name": strings.codes(own[2] for own in tasks),
-                "op_type": strings.codes(own[3] for own in tasks),
-                "task_type": strings.codes(own[4] for own in tasks),
-                "compute": [own[5] for own in tasks],
+                "start_ns": [one[0] for one in tasks],
+                "end_ns": [one[0] + one[1] for one in tasks],
+                "name": strings.codes(one[2] for one in tasks),
+                "op_type": strings.codes(one[3] for one in tasks),
+                "task_type": strings.codes(one[4] for one in tasks),
+                "compute": [one[5] for one in tasks],
             },
         ),
         ops=CommunicationOps.of(
             len(ops),
             {
-                "start_ns": [own[0] for own in ops],
-                "end_ns": [own[0] + own[1] for own in ops],
-                "name": strings.codes(own[2] for own in ops),
+                "start_ns": [one[0] for one in ops],
+                "end_ns": [one[0] + one[1] for one in ops],
+                "name": strings.codes(one[2] for one in ops),
                 "group": strings.codes("group" for _ in ops),
             },
         ),
@@ -95,13 +95,13 @@ def _walked(records: Records, *, by_name: bool) -> dict[Key, Times]:
         name = strings[ops.name[at]]
         key = (True, collective_kind(name), "", name if by_name else "")
         lengths[key].append(int(ops.end_ns[at] - ops.start_ns[at]))
-    return {key: (len(own), sum(own), min(own), max(own)) for key, own in lengths.items()}
+    return {key: (len(found), sum(found), min(found), max(found)) for key, found in lengths.items()}
 
 
 def _found(figures: OperatorFigures) -> Iterator[tuple[Key, Times]]:
     times, strings = figures.times, figures.strings
     for at in range(len(times)):
-        kind, core, name = (strings[own[at]] for own in (times.type, times.core, times.name))
+        kind, core, name = (strings[one[at]] for one in (times.type, times.core, times.name))
         yield (
             (bool(times.communication[at]), kind, core, name),
             (
@@ -139,8 +139,8 @@ def test_types_of_gpus_are_those_of_launching_operators() -> None:
         {
             "start_ns": range(len(rows)),
             "end_ns": range(1, len(rows) + 1),
-            "name": strings.codes(own[0] for own in rows),
-            "op_type": strings.codes(own[1] for own in rows),
+            "name": strings.codes(row[0] for row in rows),
+            "op_type": strings.codes(row[1] for row in rows),
             "compute": [True] * len(rows),
         },
     )
@@ -193,13 +193,13 @@ def test_totals_by_type_are_those_of_all_ranks(
         for at, name in enumerate(names)
     }
     wanted: dict[tuple[int, str, str], Times] = {}
-    for communication, kind, core, *own in rows:
+    for communication, kind, core, *one in rows:
         old = wanted.get((communication, kind, core), (0, 0, 1 << 60, 0))
         wanted[communication, kind, core] = (
-            old[0] + own[0],
-            old[1] + own[1],
-            min(old[2], own[2]),
-            max(old[3], own[3]),
+            old[0] + one[0],
+            old[1] + one[1],
+            min(old[2], one[2]),
+            max(old[3], one[3]),
         )
     found = [tuple(row) for row in total_by_type(Table(columns))]
     assert {row[:3]: row[3:] for row in found} == wanted
@@ -279,7 +279,7 @@ def test_tasks_without_a_name_have_the_type_of_what_ran_them(
         report = export(shelf.get("raw").path, target, kind=kind).to_dict()
         operators = report["verdict"]["operators"]
         assert operators
-        assert all(own["type"] == own["core"] for own in operators)
+        assert all(operator["type"] == operator["core"] for operator in operators)
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason=f"the real captures are not in {DATA}")
@@ -300,7 +300,7 @@ def test_types_of_real_captures_that_name_none(
     """Each ran one operator, of which only the name is known; one tells its type."""
     (path,) = (DATA / "msprof-single").glob(capture)
     report = export(path, tmp_path / "timeline.pftrace", kind=kind).to_dict()
-    assert {own["type"] for own in report["verdict"]["operators"]} == types
+    assert {operator["type"] for operator in report["verdict"]["operators"]} == types
 
 
 def real_names() -> set[tuple[str, str]]:

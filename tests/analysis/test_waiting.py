@@ -30,8 +30,8 @@ def _waits_by_name(
         waits.transfer_ns.tolist(),
         strict=True,
     ):
-        own = ranks[rank]
-        name = own.strings[own.ops.name[row]]
+        records = ranks[rank]
+        name = records.strings[records.ops.name[row]]
         found.setdefault(name, []).append((rank, last, waited, after, transfer))
     return found
 
@@ -62,7 +62,7 @@ def test_the_last_arrival_and_all_waits_are_exact(
     assert stragglers.waited_ns.sum() == stragglers.caused_ns.sum()
     assert (stragglers.compute_late_ns + stragglers.host_late_ns == stragglers.caused_ns).all()
     assert stragglers.times_last.sum() == len(by_name)
-    assert (stragglers.shared + stragglers.alone == [len(own.ops) for own in cluster.ranks]).all()
+    assert (stragglers.shared + stragglers.alone == [len(rank.ops) for rank in cluster.ranks]).all()
     assert not stragglers.unmatched.any()
     assert waiting.basis.compared == len(by_name)
     assert waiting.basis.compared_ns == stragglers.shared_ns.sum()
@@ -111,7 +111,9 @@ def test_a_group_without_its_other_ranks_is_told() -> None:
 def test_only_what_is_selected_counts() -> None:
     """Ops outside the selection align clocks, and nobody waits in them."""
     cluster = simulate(2, groups=[(0, 1)], ops=6)
-    part = [replace(own, ops=replace(own.ops, selected=np.arange(6) < 2)) for own in cluster.ranks]
+    part = [
+        replace(rank, ops=replace(rank.ops, selected=np.arange(6) < 2)) for rank in cluster.ranks
+    ]
     assert waiting_of(part).stragglers.shared.tolist() == [2, 2]
 
 

@@ -78,11 +78,11 @@ def test_each_group_has_its_least_greatest_sum_and_single_value(keys: Int64) -> 
     values = np.arange(len(keys)) * 3 - 5
     runs = GroupRuns.of(group)
     members = [values[group == number] for number in range(int(group.max()) + 1)]
-    assert runs.least(values).tolist() == [own.min() for own in members]
-    assert runs.greatest(values).tolist() == [own.max() for own in members]
-    assert runs.total(values).tolist() == [own.sum() for own in members]
-    assert runs.any(values > 0).tolist() == [(own > 0).any() for own in members]
-    single = [own[0] if len(own) == 1 else -99 for own in members]
+    assert runs.least(values).tolist() == [member.min() for member in members]
+    assert runs.greatest(values).tolist() == [member.max() for member in members]
+    assert runs.total(values).tolist() == [member.sum() for member in members]
+    assert runs.any(values > 0).tolist() == [(member > 0).any() for member in members]
+    single = [member[0] if len(member) == 1 else -99 for member in members]
     assert runs.single(values, otherwise=-99).tolist() == single
     rows = np.concatenate([runs.rows(groups) for groups in runs.stretches(4)])
     assert rows.tolist() == np.argsort(group, kind="stable").tolist()

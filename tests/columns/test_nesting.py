@@ -132,6 +132,6 @@ def test_latest_open_is_found_among_intervals_that_cross(
     """The last to begin of those that are open; of nested ones this is the innermost."""
     found = latest_open(*columns_of(pairs), np.array(moments, np.int64))
     for moment_ns, row in zip(moments, found.tolist(), strict=True):
-        opened = [own for own in pairs if own[0] <= moment_ns < own[1]]
-        wanted = max(opened, key=lambda own: (own[0], -own[1]), default=None)
+        opened = [pair for pair in pairs if pair[0] <= moment_ns < pair[1]]
+        wanted = max(opened, key=lambda one: (one[0], -one[1]), default=None)
         assert (pairs[row] if row >= 0 else None) == wanted

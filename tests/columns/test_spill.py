@@ -170,14 +170,14 @@ def test_room_is_used_again_and_never_twice(
         column = extent.column(rows, np.int64)
         columns.append((number, column[rows // 2 :] if number % 2 else column))
         most = max(most, len(columns))
-        for first, own in columns:
-            at = len(own) - 1
-            assert (own == own[-1] - at + np.arange(len(own))).all()
-            assert first <= int(own[0]) <= first + 150
+        for first, one in columns:
+            at = len(one) - 1
+            assert (one == one[-1] - at + np.arange(len(one))).all()
+            assert first <= int(one[0]) <= first + 150
     assert len(files._pool._files) <= 1, "all that is held at a time fits into one file"
     columns.clear()
     if turns:
-        del own, column, extent
+        del one, column, extent
     assert not files._pool._files, "and there is none when nothing is held"
 
 

@@ -61,7 +61,7 @@ def test_every_error_comes_with_advice() -> None:
     """Each place that raises an error says what to do, or has a class that does."""
     found = list(advices())
     assert len(found) > 60
-    assert [own for own in found if not re.search(ADVICE, own[1], re.IGNORECASE)] == []
+    assert [one for one in found if not re.search(ADVICE, one[1], re.IGNORECASE)] == []
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))

@@ -102,9 +102,9 @@ def test_the_operator_that_was_slowed_is_named_first(
     first, *_ = report.comparison.operators.to_dicts()
     assert first["type"] == SLOWED
     assert first["new_ns"] == pytest.approx(3 * first["base_ns"], rel=0.05)
-    own = [row for row in report.comparison.operators.to_dicts() if row["type"] == SLOWED]
-    assert sum(row["delta_ns"] for row in own) == pytest.approx(
-        overall(report.comparison)["matmul"]["delta_ns"], abs=len(own)
+    of_type = [row for row in report.comparison.operators.to_dicts() if row["type"] == SLOWED]
+    assert sum(row["delta_ns"] for row in of_type) == pytest.approx(
+        overall(report.comparison)["matmul"]["delta_ns"], abs=len(of_type)
     )
     said = list(report.comparison.sentences())
     assert " longer " in said[0]
@@ -145,7 +145,7 @@ def test_other_ranks_and_steps_are_told(shelf: ProfileShelf, here: Path) -> None
     new = shelf.get("torch-text", ranks=3, steps=5).path
     report = timeline.compare(base, new, "t.pftrace")
     assert "new: rank 2 is in this run only, and in its means." in report.warnings
-    assert any("3 steps and 5 steps" in own for own in report.warnings)
+    assert any("3 steps and 5 steps" in warning for warning in report.warnings)
     assert report.comparison.ranks["rank"].tolist() == [0, 1]
     assert report.comparison.steps["base_step"].tolist() == [1, 2, 3]
     assert all(row["base_count"] for row in report.comparison.operators.to_dicts())
@@ -154,12 +154,14 @@ def test_other_ranks_and_steps_are_told(shelf: ProfileShelf, here: Path) -> None
 def test_runs_without_steps_are_compared_by_rank(shelf: ProfileShelf, here: Path) -> None:
     profile = shelf.copy("torch-text", here / "stepless")
     for trace in profile.path.rglob("trace_view.json"):
-        change_events(trace, lambda own: None if "ProfilerStep" in str(own.get("name")) else own)
+        change_events(trace, lambda one: None if "ProfilerStep" in str(one.get("name")) else one)
     for table in profile.path.rglob("kernel_details.csv"):
         table.unlink()
     report = timeline.compare(shelf.get("torch-text").path, profile.path, "t.pftrace")
     assert not report.comparison.per_step
-    assert any(own.startswith("new: ranks 0,1 are without steps") for own in report.warnings)
+    assert any(
+        warning.startswith("new: ranks 0,1 are without steps") for warning in report.warnings
+    )
     assert not len(report.comparison.steps)
     said = next(report.comparison.sentences())
     assert said.startswith("A rank takes exactly as long as before")
@@ -203,17 +205,17 @@ FROM slice JOIN track ON track.id = track_id WHERE track.name = 'New run against
 
 def run_of_tracks(trace: TraceProcessor) -> dict[object, str]:
     """Base or New of every track that lies in one of them."""
-    rows = {own: (parent, str(name)) for own, parent, name in trace.rows(PLACES)}
+    rows = {one: (parent, str(name)) for one, parent, name in trace.rows(PLACES)}
 
-    def found(own: object) -> str:
-        while own in rows:
-            own, name = rows[own]
+    def found(row: object) -> str:
+        while row in rows:
+            row, name = rows[row]
             title = name.partition(":")[0]
             if title in ("Base", "New"):
                 return title
         return ""
 
-    return {own: found(own) for own in rows}
+    return {row: found(row) for row in rows}
 
 
 def test_both_runs_begin_together_in_one_timeline(
@@ -295,7 +297,7 @@ def test_the_page_says_what_the_comparison_says(
     ):
         assert list(map(int, page.column(name, "Before"))) == table["base_ns"].tolist()
         assert list(map(int, page.column(name, "Now"))) == table["new_ns"].tolist()
-    metrics = [own.strip() for own in page.column("overall", "Part")]
+    metrics = [one.strip() for one in page.column("overall", "Part")]
     assert metrics == comparison.overall["metric"].tolist()
     assert page.column("operators", "Name or type") == comparison.operators["name"].tolist()
     for said in comparison.sentences():
@@ -329,7 +331,11 @@ def test_the_page_obeys_nothing_of_a_profile() -> None:
     assert "\x1b" not in text
     assert "\u202e" not in text
     page = read(content)
-    assert not {own for own in page.attributes if own.startswith("on") or own == "style"}
+    assert not {
+        attribute
+        for attribute in page.attributes
+        if attribute.startswith("on") or attribute == "style"
+    }
     assert page.policy.startswith("default-src 'none'")
 
 
@@ -371,7 +377,7 @@ def test_json_and_tables_hold_all(
     assert (here / "a.pftrace").read_bytes() == (here / "b.pftrace").read_bytes()
     rows = list(csv.DictReader((here / "t.csv").read_text().splitlines()))
     told = [*found["comparison"]["operators"], *found["comparison"]["collectives"]]
-    assert [row["delta_ns"] for row in rows] == [str(own["delta_ns"]) for own in told]
+    assert [row["delta_ns"] for row in rows] == [str(one["delta_ns"]) for one in told]
     assert run(*sides, "--csv", "-", "--force", "-o", "a.pftrace") == 0
     printed = capsys.readouterr()
     assert printed.out == (here / "t.csv").read_text()
@@ -419,9 +425,9 @@ def test_what_cannot_be_compared_is_said(
     """With what to do; nothing is written."""
     (here / "there.pftrace").touch()
     base = str(shelf.get("torch-text").path)
-    assert run(*(base if own == "BASE" else own for own in words)) == code
+    assert run(*(base if word == "BASE" else word for word in words)) == code
     assert said in capsys.readouterr().err
-    assert [own.name for own in here.iterdir()] == ["there.pftrace"]
+    assert [one.name for one in here.iterdir()] == ["there.pftrace"]
 
 
 def test_a_profile_may_be_called_compare(

@@ -84,8 +84,8 @@ def test_merge_graphs(command: Command, profile: Profile) -> None:
     assert {"Graph 1", "Graph 3"} <= rows
     assert "Iterations" not in rows
     for graph in (1, 3):
-        own = [one for one in apart if one.row[-1] == f"Graph {graph}"]
-        assert {f"Iteration {step}" for step in (1, 2, 3)} <= {one.name for one in own}
+        of_graph = [one for one in apart if one.row[-1] == f"Graph {graph}"]
+        assert {f"Iteration {step}" for step in (1, 2, 3)} <= {one.name for one in of_graph}
     spans = sorted((one.start_ns, one.end_ns) for one in iterations)
     assert spans == sorted((one.start_ns, one.end_ns) for one in profile.run.rank(0).iterations)
 

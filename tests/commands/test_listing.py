@@ -86,8 +86,8 @@ def test_json_overlap(command: Command, shelf: ProfileShelf, layout: str) -> Non
         for step in (1, 2, 3):
             for graph in graphs:
                 shown = graph if layout.startswith("mind") else None
-                own = expected_overlap(found.run, rank, step, graph)
-                expected.append((rank, shown, step, own))
+                overlap = expected_overlap(found.run, rank, step, graph)
+                expected.append((rank, shown, step, overlap))
     assert [
         (row["rank"], row["graph"], row["step"], {field: row[field] for field in OVERLAP_FIELDS})
         for row in rows

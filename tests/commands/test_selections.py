@@ -132,18 +132,18 @@ def test_selection_is_exact(
             (one.graph, one.number): expected_overlap(profile.run, rank.rank, one.number, one.graph)
             for one in chosen
         }
-        own = drawn_slices(picture, f"Rank {rank.rank}")
-        hardware = [one for one in own if "Ascend Hardware" in one.row]
+        of_rank = drawn_slices(picture, f"Rank {rank.rank}")
+        hardware = [one for one in of_rank if "Ascend Hardware" in one.row]
         tasks = [task for one in chosen for task in one.tasks]
         switches = rank.switches if "--steps" not in options and len(graphs) == 2 else ()
         assert sorted((one.start_ns, one.end_ns) for one in hardware) == sorted(
             (task.start_ns, task.end_ns) for task in (*tasks, *switches)
         )
-        rows = {one.row[-1] for one in own}
+        rows = {one.row[-1] for one in of_rank}
         streams = {f"Stream {task.stream}" for task in tasks}
         planes = {"Plane 0", "Plane 1", "Group 0 Communication"}
         assert streams | planes | {"Computing", "Free", "Iterations", "Reduce"} <= rows
-        reduces = [one for one in own if one.row[-1] == "Reduce"]
+        reduces = [one for one in of_rank if one.row[-1] == "Reduce"]
         assert sorted((one.start_ns, one.end_ns) for one in reduces) == sorted(
             (reduce.start_ns, reduce.end_ns) for one in chosen for reduce in one.collectives
         )

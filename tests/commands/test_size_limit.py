@@ -75,13 +75,13 @@ def check_trimmed(
             tasks += len(rank.switches)
         if suffix.startswith(".json"):
             continue
-        own = drawn_slices(picture, f"Rank {rank.rank}")
-        rows = Counter(one.row[-1] for one in own if "Step Trace" in one.row)
+        of_rank = drawn_slices(picture, f"Rank {rank.rank}")
+        rows = Counter(one.row[-1] for one in of_rank if "Step Trace" in one.row)
         assert rows["ProfilerStep"] == len(rank.steps)
-        hardware = [one for one in own if "Ascend Hardware" in one.row]
+        hardware = [one for one in of_rank if "Ascend Hardware" in one.row]
         assert len(hardware) == tasks
         overlap = Counter[str]()
-        for one in own:
+        for one in of_rank:
             if "Overlap Analysis" in one.row:
                 overlap[one.name] += one.duration_ns
         assert [overlap[name] for name in ("Computing", "Free")] == [

@@ -46,7 +46,7 @@ def file_named(found: descriptor_pb2.FileDescriptorSet, name: str) -> _Message:
 
 def without_json_names(file: _Message) -> _Message:
     """protoc adds camel-case names for JSON, which say nothing that the names do not."""
-    for field in [*file.extension, *(field for own in file.message_type for field in own.field)]:
+    for field in [*file.extension, *(field for one in file.message_type for field in one.field)]:
         field.ClearField("json_name")
     return file
 

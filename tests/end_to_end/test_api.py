@@ -133,7 +133,7 @@ def test_ids_are_what_is_at_hand(ids: Any) -> None:
     selection = Selection(ranks=ids)
     assert selection == Selection(ranks=frozenset({0, 1, 2}))
     assert hash(selection) == hash(Selection(ranks="0-2"))
-    assert {type(own) for own in selection.ranks or ()} == {int}
+    assert {type(one) for one in selection.ranks or ()} == {int}
 
 
 def test_one_id_all_ids_and_none() -> None:
@@ -233,8 +233,8 @@ def test_figures_are_those_of_the_command(
     assert {row["outside_ns"] for row in of_steps} == {0}
     assert known
     for row in report["verdict"]["operators"]:
-        own = operators["total_ns"][(operators["type"] == row["type"])]
-        assert own.sum() == row["total_ns"]
+        of_type = operators["total_ns"][(operators["type"] == row["type"])]
+        assert of_type.sum() == row["total_ns"]
 
 
 def only(names: Sequence[str], rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -251,9 +251,9 @@ def test_operators_by_name_sum_to_those_by_type(opened: timeline.Profile) -> Non
     keys = ("rank", "communication", "type", "core")
     sums: dict[tuple[Any, ...], list[int]] = {}
     for row in by_name.to_dicts():
-        own = sums.setdefault(tuple(row[key] for key in keys), [0, 0])
-        own[0] += row["count"]
-        own[1] += row["total_ns"]
+        sums_of_key = sums.setdefault(tuple(row[key] for key in keys), [0, 0])
+        sums_of_key[0] += row["count"]
+        sums_of_key[1] += row["total_ns"]
     assert sums == {
         tuple(row[key] for key in keys): [row["count"], row["total_ns"]]
         for row in by_type.to_dicts()
@@ -472,14 +472,14 @@ def test_lost_records_are_a_warning_once(shelf: ProfileShelf, tmp_path: Path) ->
         with warned() as said:
             opened.steps()
         assert said
-        assert {own.category for own in said} == {timeline.TimelineWarning}
-        assert {own.filename for own in said} == {__file__}
+        assert {one.category for one in said} == {timeline.TimelineWarning}
+        assert {one.filename for one in said} == {__file__}
         with warned() as again:
             lost = opened.omissions().to_dicts()
         assert again == []
         report = timeline.export(opened, tmp_path / "x.pftrace")
     assert [row["rows"] for row in lost if row["loss"]] == [
-        own.rows for own in report.omissions if own.loss
+        omission.rows for omission in report.omissions if omission.loss
     ]
     assert sum(row["rows"] for row in lost if row["loss"])
 
@@ -496,7 +496,7 @@ def test_ranks_that_are_left_out_are_a_warning(shelf: ProfileShelf, tmp_path: Pa
         file.write(b"\xa5" * page_bytes)
     with timeline.open_profile(profile.path, keep_going=True) as opened, warned() as said:
         assert list(opened.overlap()["rank"]) == [0]
-    assert any("rank 1 is left out" in str(own.message) for own in said)
+    assert any("rank 1 is left out" in str(one.message) for one in said)
 
 
 def test_importing_every_module_keeps_the_names() -> None:

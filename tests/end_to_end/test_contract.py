@@ -137,13 +137,13 @@ def _spelled_types(kinds: set[str]) -> str:
 
 def _leaves(key: str, value: Any) -> Iterator[tuple[str, str]]:
     if isinstance(value, dict):
-        for name, own in value.items():
-            yield from _leaves(f"{key}.{name}" if key else name, own)
+        for name, one in value.items():
+            yield from _leaves(f"{key}.{name}" if key else name, one)
     elif isinstance(value, list):
         if not value:
             yield key, "list"
-        for own in value:
-            yield from _leaves(f"{key}[]", own)
+        for one in value:
+            yield from _leaves(f"{key}[]", one)
     else:
         yield key, _TYPES[type(value)]
 

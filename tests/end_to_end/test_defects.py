@@ -176,8 +176,8 @@ def test_d2_graph_filter_keeps_communication(
         change_events(trace, lambda event: with_graph_spelled(event, spelling))
     picture = export.picture(profile.path, "--kind", "detail", "--graphs", "3")
     (rank,) = profile.run.ranks
-    own = [one for one in rank.iterations if one.graph == 3]
-    reduces = [reduce for one in own for reduce in one.collectives]
+    of_graph = [one for one in rank.iterations if one.graph == 3]
+    reduces = [reduce for one in of_graph for reduce in one.collectives]
     ops = drawn_slices(picture, "Communication", "Group 0 Communication")
     planes = [
         one for one in drawn_slices(picture, "Communication") if one.row[-1].startswith("Plane ")
@@ -185,7 +185,7 @@ def test_d2_graph_filter_keeps_communication(
     hardware = drawn_slices(picture, "Ascend Hardware")
     assert [one.name for one in ops] == [reduce.name for reduce in reduces]
     assert len(planes) == sum(len(reduce.tasks) for reduce in reduces)
-    assert len(hardware) == sum(len(one.tasks) for one in own)
+    assert len(hardware) == sum(len(one.tasks) for one in of_graph)
 
 
 def with_graph_spelled(event: Event, spelling: str) -> Event:
@@ -239,8 +239,8 @@ def test_d4_overlap_for_every_selection(
     for rank, reported in whole.items():
         sums = dict.fromkeys(OVERLAP_ROWS, 0)
         for one in slices:
-            own = len(whole) == 1 or f"Rank {rank}" in one.row
-            if own and one.row[-1] not in ("Waiting", "Copies", "Idle"):
+            is_drawn = len(whole) == 1 or f"Rank {rank}" in one.row
+            if is_drawn and one.row[-1] not in ("Waiting", "Copies", "Idle"):
                 assert one.name == one.row[-1]
                 sums[one.name] += one.duration_ns
         fields = ("computing_ns", "communication_ns", "not_overlapped_ns", "free_ns")
@@ -314,7 +314,7 @@ def test_d6_truncated_trace(
 
 def lost_of(report: Report, file: str) -> list[dict[str, Any]]:
     """What a report says that one file lost."""
-    return [own for own in report["omitted"] if own["reason"].startswith(f"{file}: ")]
+    return [one for one in report["omitted"] if one["reason"].startswith(f"{file}: ")]
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 30])
@@ -558,8 +558,8 @@ def test_d12_limit_leaves_a_valid_file_and_says_so(
         steps = drawn_slices(picture, "Step Trace", f"Rank {rank}", "ProfilerStep")
         assert [one.name for one in steps] == [f"ProfilerStep#{step}" for step in range(1, 7)]
         drawn = drawn_slices(picture, "Ascend Hardware", f"Rank {rank}")
-        own = [step for step in profile.run.rank(rank).steps if step.id in kept]
-        tasks = sum(len(one.tasks) for step in own for one in step.iterations)
+        kept_steps = [step for step in profile.run.rank(rank).steps if step.id in kept]
+        tasks = sum(len(one.tasks) for step in kept_steps for one in step.iterations)
         assert len(drawn) == tasks
 
 
@@ -738,7 +738,7 @@ def test_d16_inputs_are_not_repaired(
         path.write_bytes(path.read_bytes()[:-4200])
     before = tree_state(profile.path)
     report = export.report(profile.path, "--kind", "detail")
-    assert any(own["loss"] for own in report["omitted"])
+    assert any(one["loss"] for one in report["omitted"])
     export.refusal(profile.path, "--kind", "detail", "--strict", code=4)
     assert tree_state(profile.path) == before
 
@@ -759,7 +759,8 @@ def test_d18_missing_rank(shelf: ProfileShelf, tmp_path: Path, export: Exporter)
     report = export.report(profile.path)
     assert [row["rank"] for row in report["ranks"]] == [0]
     assert any(
-        "not distributed" in own and profile.captures[0].name in own for own in report["warnings"]
+        "not distributed" in warning and profile.captures[0].name in warning
+        for warning in report["warnings"]
     )
     report = export.report(profile.path, "--assign-rank", f"{profile.captures[0].name}=3")
     assert [row["rank"] for row in report["ranks"]] == [3]

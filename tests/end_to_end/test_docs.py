@@ -90,14 +90,14 @@ def test_the_readme_shows_what_its_commands_print(tmp_path: Path) -> None:
     text = README.read_text(encoding="utf-8")
     blocks = CONSOLE.findall(text)
     commands = [re.findall(r"^\$ (.*)$", block, re.MULTILINE) for block in blocks]
-    shown = [shown_on_a_console(own, tmp_path) for own in commands]
+    shown = [shown_on_a_console(command, tmp_path) for command in commands]
     assert sum(map(len, commands)) >= 5
     if os.environ.get("UPDATE_README"):
         made = iter(shown)
         text = CONSOLE.sub(lambda held: newer(held[0], next(made)), text)
         README.write_text(text, encoding="utf-8")
     else:
-        assert [SIZE.sub("KB", held) for held in blocks] == [SIZE.sub("KB", own) for own in shown]
+        assert [SIZE.sub("KB", held) for held in blocks] == [SIZE.sub("KB", one) for one in shown]
 
 
 def newer(held: str, shown: str) -> str:
@@ -117,7 +117,7 @@ def test_commands_that_are_only_shown_are_commands() -> None:
         for line in lines
         if line.startswith("tlexport ")
     ]
-    assert [own.executor for own in parsed] == ["dask://head:8786"]
+    assert [one.executor for one in parsed] == ["dask://head:8786"]
     extras = (README.with_name("pyproject.toml")).read_text(encoding="utf-8")
     for name in re.findall(r"\.\[(\w+)\]", "\n".join(lines)):
         assert f"\n{name} = [" in extras

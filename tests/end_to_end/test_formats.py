@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import gzip
 import json
 import re
@@ -30,18 +29,15 @@ from tests.support.expected_picture import (
 from tests.support.loaded_picture import NOTES, LoadedPicture, LoadedTrack, Place, json_place
 from tests.support.perfetto_sql import Row, TraceProcessor
 from tests.support.profile_shelf import MAIN_LAYOUTS, Event, Profile, ProfileShelf, change_events
+from tests.support.read_profiles import records_by_rank
 from tests.support.trace_packets import attributes_of
-from timeline.analysis.valid import valid
 from timeline.columns.strings import StringPool
 from timeline.commands.export import export
 from timeline.encoders.perfetto import encode_perfetto
 from timeline.errors import OutputError
 from timeline.layers import SliceKind
 from timeline.options import Args
-from timeline.records.tables import Records
-from timeline.selection import DETAIL_LAYERS, Kind
-from timeline.sources.finding.discovery import discover
-from timeline.sources.source import ReadRequest
+from timeline.selection import Kind
 from timeline.tracks.model import Arrows, Slices, Timeline, Track
 from timeline.version import __version__
 
@@ -75,20 +71,11 @@ class Drawing:
 def draw(profile: Profile, layout: str, kind: Kind, target: Path, **options: Any) -> Drawing:
     """Export a profile and load the result."""
     export(profile.path, target, kind=kind, force=True, **options)
-    expected = ExpectedPicture(layout, profile.run, records_of(profile.path), kind)
+    expected = ExpectedPicture(layout, profile.run, records_by_rank(profile.path), kind)
     is_json = ".json" in target.suffixes
     processor = TraceProcessor.load(target.read_bytes())
     zero_ns = expected.first_ns if is_json else 0
     return Drawing(target, LoadedPicture(processor, is_json, zero_ns), expected)
-
-
-@functools.cache
-def records_of(path: Path) -> dict[int, Records]:
-    """What the readers find, by rank."""
-    return {
-        source.identity.rank: valid(source.read(ReadRequest(DETAIL_LAYERS)))
-        for source in discover(path).sources
-    }
 
 
 @pytest.fixture(
@@ -208,7 +195,7 @@ def tracks_in_order(drawing: Drawing) -> list[Place]:
     found: list[Place] = []
 
     def visit(parent: int | None) -> None:
-        siblings = sorted(children.get(parent, []), key=lambda own: own.order)
+        siblings = sorted(children.get(parent, []), key=lambda one: one.order)
         for track, after in pairwise(siblings):
             assert track.order < after.order or track.path == after.path, "a place of its own"
         for track in siblings:
@@ -248,13 +235,13 @@ def test_lanes_are_one_row_and_hold_no_false_nesting(drawing: Drawing) -> None:
         lanes.setdefault(place, set()).add(track)
         if place[1] in ("Ascend Hardware", "Communication", "Overlap Analysis"):
             assert depth == 0, f"{place} draws slices inside each other"
-    several = {place: own for place, own in lanes.items() if len(own) > 1}
+    several = {place: lane for place, lane in lanes.items() if len(lane) > 1}
     overlaps = drawing.expected.kind is Kind.DETAIL and drawing.expected.layout != "mindspore-2.1"
     assert bool(several) == overlaps, "planes share a stream in all layouts but one"
     if drawing.is_json:
         return
-    for own in several.values():
-        tracks = [drawing.loaded.tracks[track] for track in own]
+    for one in several.values():
+        tracks = [drawing.loaded.tracks[track] for track in one]
         assert len({(track.path, track.parent, track.order) for track in tracks}) == 1
         assert len({track.row for track in tracks}) == 1, "the UI does not merge them"
         assert len({track.description for track in tracks}) == 1
@@ -268,8 +255,8 @@ def test_every_row_says_what_it_shows(drawing: Drawing) -> None:
         ways = [way.replace(" / ", " ") for way in said]
         for _, layer, row in drawing.loaded.places.values():
             numberless = re.sub(r"\b\d+\b", "N", row)
-            own = [way for way in ways if way.startswith(layer) and way.endswith(numberless)]
-            assert own or not layer, "a row that nothing is said of"
+            of_layer = [way for way in ways if way.startswith(layer) and way.endswith(numberless)]
+            assert of_layer or not layer, "a row that nothing is said of"
         assert all(text.endswith(".") for text in said.values())
         return
     tracks = drawing.loaded.tracks.values()
@@ -371,7 +358,7 @@ def test_json_is_exact_as_long_as_it_is_written(
 ) -> None:
     """Times of a capture of weeks are those of the records, to the nanosecond."""
     path = ends_late(50 * DAY_NS + 777)
-    (records,) = records_of(path).values()
+    (records,) = records_by_rank(path).values()
     export(path, tmp_path / "a.json", kind="detail", limit=0)
     content = (tmp_path / "a.json").read_bytes()
     first_ns = json.loads(content)["baseTimeNanoseconds"]
@@ -389,7 +376,7 @@ def test_json_that_would_be_rounded_is_refused(
     for suffix in (".json", ".json.gz"):
         with pytest.raises(OutputError, match=r"60.0 days.* 50 days.*\.pftrace"):
             export(path, tmp_path / f"a{suffix}", kind="detail")
-    assert not [own for own in tmp_path.iterdir() if own.is_file()]
+    assert not [one for one in tmp_path.iterdir() if one.is_file()]
     export(path, tmp_path / "a.pftrace", kind="detail")
 
 
@@ -600,8 +587,8 @@ def test_the_picture_shows_the_run_that_was_simulated(
         ops += [(rank.rank, clock(one.start_ns), one.duration_ns) for one in reduces]
         calls += [
             (rank.rank, layer, one.thread, clock(one.start_ns))
-            for layer, own in (("CANN", rank.cann_calls), ("Python", rank.framework_calls))
-            for one in own
+            for layer, host_calls in (("CANN", rank.cann_calls), ("Python", rank.framework_calls))
+            for one in host_calls
         ]
     kernels = {name for *_, name in tasks}
     same(

@@ -172,7 +172,7 @@ def test_sources_open_for_reading_only() -> None:
             continue
         for name, call in module.calls():
             if name == "open":
-                modes += [own.value for own in call.args[:2] if isinstance(own, ast.Constant)]
+                modes += [arg.value for arg in call.args[:2] if isinstance(arg, ast.Constant)]
     assert modes, "no reader opens a file with a mode"
     assert set(modes) <= {"r", "rb"}
 

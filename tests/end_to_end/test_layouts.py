@@ -68,13 +68,13 @@ def test_a_run_without_ranks_holds_the_same(
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_what_computes_in_variants(variants: Layouts, variant: str) -> None:
     """All kernels and nothing else; of AI CPUs only where something tells which ran an operator."""
-    own = variants[variant]
+    read = variants[variant]
     knows = not variant.endswith("no-operators")
     unnamed = SWITCHES * (variant in ("msprof-sqlite-no-operators", "task-time-cann-9"))
-    assert own.held["kernels"] is (Held.ALL if knows else Held.PART)
-    for rank, tracks in own.ranks.items():
+    assert read.held["kernels"] is (Held.ALL if knows else Held.PART)
+    for rank, tracks in read.ranks.items():
         on_ai_cpu = [
-            (own.run.wall_ns(task.start_ns), own.run.wall_ns(task.end_ns))
+            (read.run.wall_ns(task.start_ns), read.run.wall_ns(task.end_ns))
             for one in tracks.rank.iterations
             for task, kernel in one.kernels
             if kernel.core == "AI_CPU"
@@ -82,7 +82,7 @@ def test_what_computes_in_variants(variants: Layouts, variant: str) -> None:
         assert on_ai_cpu
         warned = [text for text in tracks.records.warnings if "AI CPU" in text]
         if knows:
-            wanted = expected_overlap(own.run, rank)["computing_ns"]
+            wanted = expected_overlap(read.run, rank)["computing_ns"]
             assert tracks.totals[None]["computing_ns"] == wanted
         else:
             assert not {*on_ai_cpu} & tracks.kernels.keys()
@@ -94,15 +94,15 @@ def test_what_computes_in_variants(variants: Layouts, variant: str) -> None:
 @pytest.mark.parametrize("layout", COMPARABLE)
 def test_overlap_is_that_of_the_run(layouts: Layouts, layout: str) -> None:
     """The whole and every step; what is not known to communicate is free, and only that."""
-    own = layouts[layout]
-    if own.held["kernels"] is not Held.ALL:
+    read = layouts[layout]
+    if read.held["kernels"] is not Held.ALL:
         pytest.skip("holds some of what computes only")
-    for rank, tracks in own.ranks.items():
+    for rank, tracks in read.ranks.items():
         steps = [None, *(step.id for step in tracks.rank.steps)]
         assert list(tracks.totals) == steps
-        names = expected_overlap(own.run, rank) if tracks.ops else ("computing_ns",)
+        names = expected_overlap(read.run, rank) if tracks.ops else ("computing_ns",)
         for step in steps:
-            wanted = expected_overlap(own.run, rank, step)
+            wanted = expected_overlap(read.run, rank, step)
             assert {name: tracks.totals[step][name] for name in names} == {
                 name: wanted[name] for name in names
             }
@@ -111,7 +111,7 @@ def test_overlap_is_that_of_the_run(layouts: Layouts, layout: str) -> None:
 def same_rank(one: ReadLayout, other: ReadLayout, rank: int) -> None:
     """Everything that both hold of a rank."""
     mine, theirs = one.ranks[rank], other.ranks[rank]
-    whole = [own.held["kernels"] is Held.ALL for own in (one, other)]
+    whole = [layout.held["kernels"] is Held.ALL for layout in (one, other)]
     same_rows(mine.kernels, theirs.kernels, whole=whole)
     if Held.ALL in (one.held["other tasks"], other.held["other tasks"]):
         same_tasks(one, other, rank)
@@ -128,8 +128,8 @@ def same_tasks(one: ReadLayout, other: ReadLayout, rank: int) -> None:
     On GPUs a communication op is a task of its stream, too.
     """
     tasks = []
-    for own in (one, other):
-        tracks = own.ranks[rank]
+    for layout in (one, other):
+        tracks = layout.ranks[rank]
         found = tracks.others.copy()
         found.update(list(tracks.kernels))
         tasks.append(found)
@@ -157,7 +157,7 @@ def same_steps(mine: RankTracks, theirs: RankTracks) -> None:
 def same_calls(mine: RankTracks, theirs: RankTracks) -> None:
     """The framework on GPUs has no queue, so its calls are some of those on NPUs."""
     for layer in mine.calls.keys() & theirs.calls.keys():
-        fewer, more = sorted((mine.calls[layer], theirs.calls[layer]), key=lambda own: own.total())
+        fewer, more = sorted((mine.calls[layer], theirs.calls[layer]), key=lambda one: one.total())
         if mine.gpu == theirs.gpu:
             assert fewer == more
         else:

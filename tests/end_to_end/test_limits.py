@@ -2,160 +2,41 @@
 
 from __future__ import annotations
 
-import contextlib
-import gzip
 import json
-import os
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from tests.support.perfetto_sql import TraceProcessor
+from tests.support.limited_exports import (
+    LEAST_LIMIT,
+    LEAST_SHARE,
+    MOST_WRITES,
+    ONE_BYTE_LESS,
+    SUFFIXES,
+    Loaded,
+    counted_writes,
+    layer_of,
+)
 from tests.support.profile_shelf import ProfileShelf
-from tests.support.random_intervals import EPOCH_NS
-from tests.support.random_records import Sizes, random_records
-from tests.support.row_totals import Row, counter_totals, row_totals, rows_of
-from tests.support.trace_packets import attributes_of
-from timeline.analysis.leading import Leading
-from timeline.analysis.selected_rank import DrawOptions
+from tests.support.row_totals import counter_totals, row_totals
 from timeline.analysis.valid import valid
 from timeline.cli.main import main
-from timeline.columns.columns import Int64
-from timeline.columns.strings import StringPool
 from timeline.commands.export import export
-from timeline.encoders.drafts import Draft, write_draft
-from timeline.encoders.formats import FORMATS, format_of
 from timeline.errors import LimitError
-from timeline.fitting import writer
-from timeline.fitting.fit import fit as fit_to_limit
-from timeline.fitting.writer import FileNotes, Written
-from timeline.layers import Layer
-from timeline.options import DEFAULT_LIMIT_BYTES, ExportOptions, Fit
-from timeline.progress import Silent
-from timeline.ranks.rank_work import RankRequest, draw_rank_from_records
-from timeline.records.tables import HostEvents, Records, Steps, Tasks
+from timeline.options import Fit
 from timeline.reports.export_report import ExportReport
-from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Kind, Selection
+from timeline.selection import DETAIL_LAYERS, Kind
 from timeline.sources.finding.discovery import discover
 from timeline.sources.source import ReadRequest
-from timeline.tracks.drawn_rank import DrawnRank
 
-SUFFIXES = tuple(form.suffix for form in FORMATS)
-LEAST_LIMIT = 64 << 10
-"""From here on a limit has to work for any profile."""
-LEAST_SHARE = 0.7
-"""A file that leaves something out is at least this share of its limit."""
-MOST_WRITES = 4
-"""The first writing, and three more to hit the limit."""
 RUN: dict[str, Any] = {"ranks": 2, "steps": 20, "ops_per_step": 24, "planes": 4}
-ONE_BYTE_LESS = 1.0
-"""As a share of the exact size: one byte less than it."""
-
-
 # -- exports, and what is loaded of them -------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """A file of an export, in a trace processor."""
-
-    path: Path
-    processor: TraceProcessor
-
-    @classmethod
-    def of(cls, path: Path) -> Loaded:
-        return cls(path, TraceProcessor.load(path.read_bytes()))
-
-    @property
-    def is_json(self) -> bool:
-        return ".json" in self.path.suffixes
-
-    @property
-    def content(self) -> bytes:
-        """The bytes of the file, unpacked."""
-        data = self.path.read_bytes()
-        return gzip.decompress(data) if self.path.suffix == ".gz" else data
-
-    @property
-    def attributes(self) -> dict[str, str]:
-        """The facts that travel in the file."""
-        if self.is_json:
-            facts: dict[str, str] = json.loads(self.content)["otherData"]
-            return facts
-        return attributes_of(self.content)
-
-    @property
-    def zero_ns(self) -> int:
-        """The moment that the trace processor's times count from."""
-        return int(json.loads(self.content)["baseTimeNanoseconds"]) if self.is_json else 0
-
-    @cached_property
-    def slices(self) -> list[LoadedSlice]:
-        """All slices but those of notes."""
-        zero_ns = self.zero_ns
-        rows = rows_of(self.processor, is_json=self.is_json)
-        untyped = "args" if self.is_json else "debug"
-        typed = "args" if self.is_json else "task"
-        return [
-            LoadedSlice(rows[track], name, start_ns + zero_ns, *own)
-            for track, name, start_ns, *own in self.processor.rows(
-                "SELECT track_id, name, ts, dur,"
-                f" extract_arg(arg_set_id, '{typed}.task_id'),"
-                f" extract_arg(arg_set_id, '{untyped}.busy_ns'),"
-                " (SELECT count(*) FROM args WHERE args.arg_set_id = slice.arg_set_id)"
-                " FROM slice"
-            )
-            if rows[track][0] != "Notes"
-        ]
-
-    def flows(self) -> int:
-        ((count,),) = self.processor.rows("SELECT count(*) FROM flow")
-        return int(count)
-
-
-@dataclass(frozen=True)
-class LoadedSlice:
-    """One slice; busy_ns is None unless it stands for several."""
-
-    row: Row
-    name: str
-    start_ns: int
-    length_ns: int
-    task_id: int | None
-    busy_ns: int | None
-    args: int
-
-    @property
-    def layer(self) -> str:
-        return layer_of(self.row)
-
-
-def layer_of(row: Row) -> str:
-    """The layer whose resolution holds on a row; what is not named here is a layer of the host."""
-    way = " ".join(row)
-    for part, layer in (
-        ("Step Trace", "step"),
-        ("Steps, continued", "step"),
-        ("Overlap Analysis", "overlap"),
-        ("Ascend Hardware", "task"),
-        ("Counters", "counters"),
-        ("Not in this file", "note"),
-        (" Plane ", "hccl_task"),
-        ("Communication", "communication_op"),
-    ):
-        if part in way:
-            return layer
-    return "step" if len(set(row)) == 1 else "host_call"
 
 
 @dataclass(frozen=True)
@@ -214,21 +95,6 @@ class Exporter:
         if layout == "tiny":
             return self._shelf.get("torch-db", ranks=1, steps=1).path
         return self._shelf.get(layout, **RUN).path
-
-
-@contextlib.contextmanager
-def counted_writes() -> Iterator[list[int]]:
-    """While it is open, the size of every file that is written in an attempt to fit."""
-    sizes: list[int] = []
-
-    def counted(*arguments: Any, **options: Any) -> Draft:
-        draft = write_draft(*arguments, **options)
-        sizes.append(draft.size_bytes)
-        return draft
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(writer, "write_draft", counted)
-        yield sizes
 
 
 @pytest.fixture(scope="module")
@@ -324,10 +190,10 @@ def test_each_row_holds_all_its_records(coarse: Fitted) -> None:
     is_json = coarse.loaded.is_json
     found = row_totals(coarse.loaded.processor, is_json=is_json)
     wanted = row_totals(coarse.exact.processor, is_json=is_json)
-    assert {row: replace(own, drawn=0, gathered=0) for row, own in found.items()} == {
-        row: replace(own, drawn=0) for row, own in wanted.items()
+    assert {row: replace(one, drawn=0, gathered=0) for row, one in found.items()} == {
+        row: replace(one, drawn=0) for row, one in wanted.items()
     }
-    assert any(own.gathered for own in found.values())
+    assert any(one.gathered for one in found.values())
 
 
 def test_counters_keep_their_range_and_their_time(coarse: Fitted) -> None:
@@ -337,10 +203,10 @@ def test_counters_keep_their_range_and_their_time(coarse: Fitted) -> None:
     wanted = counter_totals(coarse.exact.processor, is_json=is_json)
     assert found.keys() == wanted.keys()
     width_ns = widths(coarse.report).get("counters", 0)
-    for row, own in found.items():
-        assert (own.least, own.greatest) == (wanted[row].least, wanted[row].greatest)
-        assert 0 <= own.first_ns - wanted[row].first_ns <= width_ns
-        assert 0 <= wanted[row].last_ns - own.last_ns <= width_ns
+    for row, one in found.items():
+        assert (one.least, one.greatest) == (wanted[row].least, wanted[row].greatest)
+        assert 0 <= one.first_ns - wanted[row].first_ns <= width_ns
+        assert 0 <= wanted[row].last_ns - one.last_ns <= width_ns
 
 
 def widths(report: ExportReport) -> dict[str, int]:
@@ -354,28 +220,28 @@ def test_long_slices_are_exact(coarse: Fitted) -> None:
     Before the moment up to which a layer is finer, its finer resolution is enough.
     """
     rows = {row.layer: row for row in coarse.report.resolutions}
-    drawn = Counter(own for own in coarse.loaded.slices if own.busy_ns is None)
+    drawn = Counter(one for one in coarse.loaded.slices if one.busy_ns is None)
     every = Counter(coarse.exact.slices)
     assert not drawn - every, "a slice that is no record"
-    for own, count in every.items():
-        resolution = rows[own.layer]
+    for one, count in every.items():
+        resolution = rows[one.layer]
         until = resolution.finer_until_ns
-        is_finer = until is not None and own.start_ns < until
+        is_finer = until is not None and one.start_ns < until
         width_ns = resolution.finer_ns if is_finer else resolution.resolution_ns
         assert width_ns is not None
-        if own.length_ns >= width_ns:
-            assert drawn[own] == count
+        if one.length_ns >= width_ns:
+            assert drawn[one] == count
 
 
 @pytest.mark.parametrize("layout", ["torch-db", "mindstudio"])
 def test_steps_stay_exact_longest(exporter: Exporter, layout: str) -> None:
     """In the least limit that has to work, every step of every rank is there as it was."""
     fitted = exporter.fitted(layout, Kind.DETAIL, ".pftrace", LEAST_LIMIT, Fit.COARSEN)
-    steps = [own for own in fitted.exact.slices if own.layer == "step"]
-    assert len({own.name for own in steps if len(own.row) == 1}) == RUN["steps"]
-    found = Counter(own for own in fitted.loaded.slices if own.layer == "step")
+    steps = [one for one in fitted.exact.slices if one.layer == "step"]
+    assert len({step.name for step in steps if len(step.row) == 1}) == RUN["steps"]
+    found = Counter(one for one in fitted.loaded.slices if one.layer == "step")
     assert found == Counter(steps)
-    assert any(own.busy_ns is not None for own in fitted.loaded.slices), "tasks are gathered"
+    assert any(one.busy_ns is not None for one in fitted.loaded.slices), "tasks are gathered"
 
 
 @pytest.mark.parametrize("layout", ["torch-db", "mindstudio"])
@@ -383,10 +249,10 @@ def test_sums_equal_the_records(exporter: Exporter, layout: str) -> None:
     """Not only those of the exact file: tasks, planes, ops and calls as the readers give them."""
     fitted = exporter.fitted(layout, Kind.DETAIL, ".pftrace", LEAST_LIMIT, Fit.COARSEN)
     found: dict[str, list[int]] = {}
-    for row, own in row_totals(fitted.loaded.processor, is_json=False).items():
+    for row, row_total in row_totals(fitted.loaded.processor, is_json=False).items():
         sums = found.setdefault(layer_of(row), [0, 0])
-        sums[0] += own.count
-        sums[1] += own.busy_ns
+        sums[0] += row_total.count
+        sums[1] += row_total.busy_ns
     wanted: dict[str, list[int]] = {}
     for source in discover(exporter.profile(layout)).sources:
         records = valid(source.read(ReadRequest(DETAIL_LAYERS)))
@@ -409,11 +275,11 @@ def test_the_report_counts_what_was_drawn(coarse: Fitted) -> None:
     """Exact slices, gathered ones and those behind them, by layer, and arrows that lost an end."""
     is_json = coarse.loaded.is_json
     drawn: dict[str, list[int]] = {}
-    for row, own in row_totals(coarse.loaded.processor, is_json=is_json).items():
+    for row, row_total in row_totals(coarse.loaded.processor, is_json=is_json).items():
         sums = drawn.setdefault(layer_of(row), [0, 0, 0])
-        sums[0] += own.drawn - own.gathered
-        sums[1] += own.count - (own.drawn - own.gathered)
-        sums[2] += own.gathered
+        sums[0] += row_total.drawn - row_total.gathered
+        sums[1] += row_total.count - (row_total.drawn - row_total.gathered)
+        sums[2] += row_total.gathered
     for counter in counter_totals(coarse.loaded.processor, is_json=is_json).values():
         drawn.setdefault("counters", [0, 0, 0])[0] += counter.count
     for counter in counter_totals(coarse.exact.processor, is_json=is_json).values():
@@ -513,9 +379,9 @@ def test_limits_below_what_must_work_are_kept_too(exporter: Exporter) -> None:
         fitted = exporter.fitted("torch-db", Kind.DETAIL, ".pftrace", limit, Fit.COARSEN)
         assert fitted.size <= limit
         assert len(fitted.writes) <= MOST_WRITES
-        own = row_totals(fitted.loaded.processor, is_json=False)
+        found = row_totals(fitted.loaded.processor, is_json=False)
         wanted = row_totals(fitted.exact.processor, is_json=False)
-        assert {row: (one.count, one.busy_ns) for row, one in own.items()} == {
+        assert {row: (one.count, one.busy_ns) for row, one in found.items()} == {
             row: (one.count, one.busy_ns) for row, one in wanted.items()
         }
 
@@ -558,10 +424,10 @@ def test_leading_steps_keep_the_limit(exporter: Exporter, suffix: str, share: fl
     assert 0 < len(kept) < RUN["steps"]
     assert kept == fitted.report.steps[: len(kept)]
     for layer in ("step", "overlap"):
-        assert Counter(own for own in fitted.loaded.slices if own.layer == layer) == Counter(
-            own for own in fitted.exact.slices if own.layer == layer
+        assert Counter(one for one in fitted.loaded.slices if one.layer == layer) == Counter(
+            one for one in fitted.exact.slices if one.layer == layer
         )
-    assert sum(own.rows for own in fitted.report.omissions if own.loss) > 0
+    assert sum(omission.rows for omission in fitted.report.omissions if omission.loss) > 0
     assert shlex.split(fitted.report.suggestion)[0] == "tlexport"
 
 
@@ -574,289 +440,3 @@ def test_parts_are_not_written_over_and_over(exporter: Exporter, suffix: str, sh
     assert len(sizes) > 1
     assert max(sizes) <= limit
     assert sum(fitted.writes) <= MOST_WRITES * sum(sizes)
-
-
-# -- profiles of any shape ---------------------------------------------------------------------
-
-
-def shares_of(
-    records: Sequence[Records], layers: frozenset[Layer], leading: Leading | None = None
-) -> list[DrawnRank]:
-    """What each rank adds to the picture."""
-    request = RankRequest(Selection(layers=layers), options=DrawOptions(layers), leading=leading)
-    return [draw_rank_from_records(own, request) for own in records]
-
-
-def never_again(_leading: Leading) -> list[DrawnRank]:
-    raise AssertionError("only --fit steps draws again")
-
-
-def written(
-    records: Sequence[Records], target: Path, limit: int, fit: Fit = Fit.COARSEN
-) -> tuple[Written, list[int]]:
-    """The detail of records, fitted by the code behind an export; and the size of each try."""
-    layers = DETAIL_LAYERS
-    options = ExportOptions(kind=Kind.DETAIL, output=target, limit_bytes=limit, fit=fit)
-    with counted_writes() as writes:
-        made = fit_to_limit(
-            shares_of(records, layers),
-            lambda leading: shares_of(records, layers, leading),
-            options,
-            target,
-            format_of(target),
-            lambda *_: FileNotes((("io.tlexport.kind", "detail"),)),
-            None,
-            Silent(),
-        )
-    return made, writes
-
-
-REALISTIC = {
-    "tasks": Sizes(steps=10, tasks=1_000, ops=0, calls=0, samples=0),
-    "many streams and calls": Sizes(steps=10, tasks=300, ops=5, planes=8, calls=400, samples=100),
-    "counters": Sizes(steps=5, tasks=50, calls=5, samples=3_000),
-    "planes": Sizes(steps=10, tasks=50, ops=30, planes=16, calls=10),
-    "many names": Sizes(steps=10, tasks=600, names=5_000),
-    "one step": Sizes(steps=1, tasks=8_000, calls=800),
-    "many steps": Sizes(steps=400, tasks=4, ops=1, calls=2, samples=1),
-    "short calls": Sizes(steps=5, tasks=20, calls=2_000, task_ns=1_000_000),
-}
-SHARES = (0.3, 0.6, 0.8, 0.95, ONE_BYTE_LESS)
-
-
-@pytest.mark.parametrize(
-    ("shape", "suffix"),
-    [(shape, ".pftrace") for shape in REALISTIC]
-    + [("many streams and calls", ".json.gz"), ("planes", ".json"), ("tasks", ".pftrace.gz")],
-)
-def test_random_profiles_keep_limits_and_use_them(tmp_path: Path, shape: str, suffix: str) -> None:
-    """Durations, gaps, names and ids are random: nothing repeats, so nothing packs by luck."""
-    keeps_limits([random_records(0, REALISTIC[shape])], tmp_path / f"timeline{suffix}")
-
-
-SMALL = Sizes(steps=3, tasks=300, ops=2, planes=1, calls=20, samples=10, names=40, streams=2)
-
-
-@pytest.mark.parametrize(("ranks", "limit"), [(8, 64), (24, 64), (24, 128), (48, 64), (56, 64)])
-def test_many_small_ranks_use_small_limits(tmp_path: Path, ranks: int, limit: int) -> None:
-    """Hundreds of short tracks: what a track costs counts for as much as what is on it."""
-    records = [random_records(seed, SMALL) for seed in range(ranks)]
-    made, writes = written(records, tmp_path / "timeline.pftrace", limit << 10)
-    (part,) = made.parts
-    assert LEAST_SHARE * (limit << 10) <= part.draft.size_bytes <= limit << 10
-    assert len(writes) <= MOST_WRITES
-    made.discard()
-
-
-def keeps_limits(records: Sequence[Records], target: Path) -> None:
-    """Try shares of the exact size; fail with all that miss the limit, its use or the tries."""
-    exact, _ = written(records, target, 0)
-    exact.discard()
-    (size,) = (part.draft.size_bytes for part in exact.parts)
-    misses = []
-    for share in SHARES:
-        limit = min(int(size * share), size - 1)
-        if limit < LEAST_LIMIT:
-            continue
-        made, writes = written(records, target, limit)
-        made.discard()
-        (kept,) = (part.draft.size_bytes for part in made.parts)
-        if not LEAST_SHARE * limit <= kept <= limit or len(writes) > MOST_WRITES:
-            misses.append((share, [round(one / limit, 2) for one in writes], made.resolved))
-    assert size > LEAST_LIMIT, "what the shape is made for"
-    assert not misses
-    assert list(target.parent.iterdir()) == []
-
-
-def dense(shape: str) -> tuple[Int64, Int64]:
-    """Lengths and gaps of tasks that gathering first makes larger, before it makes them fewer."""
-    random, count = np.random.default_rng(5), 12_000
-    if shape == "back to back":
-        return random.integers(1_000, 3_000, count), np.zeros(count, np.int64)
-    idle = random.random(count) < 0.002
-    gap_ns = np.where(idle, random.integers(10**6, 5 * 10**7, count), random.integers(0, 50, count))
-    return random.integers(20, 200, count), gap_ns
-
-
-@pytest.mark.parametrize("shape", ["back to back", "in bursts"])
-@pytest.mark.parametrize("layer", ["tasks", "calls"])
-def test_dense_profiles_keep_limits_and_use_them(tmp_path: Path, shape: str, layer: str) -> None:
-    """Many slices of about one length with hardly a gap: a few powers decide about all of them."""
-    records = rows_of_tasks(*dense(shape))
-    if layer == "calls":
-        records = as_calls(records)
-    keeps_limits([records], tmp_path / "timeline.pftrace")
-
-
-def rows_of_tasks(length_ns: Int64, gap_ns: Int64) -> Records:
-    """Tasks of one stream with random names, in ten steps."""
-    random, count, strings = np.random.default_rng(6), len(length_ns), StringPool()
-    end_ns = EPOCH_NS + np.cumsum(length_ns + gap_ns)
-    names = strings.codes(f"op_{number}" for number in range(200))
-    which = random.integers(0, len(names), count)
-    bounds = np.linspace(EPOCH_NS, int(end_ns[-1]) + 1, 11).astype(np.int64)
-    tasks = Tasks.of(
-        count,
-        {
-            "start_ns": end_ns - length_ns,
-            "end_ns": end_ns,
-            "stream": np.full(count, 2),
-            "task": np.arange(count) % (1 << 16),
-            "name": names[which],
-            "op_type": names[which % 7],
-            "task_type": names[which % 3],
-            "input_shapes": names[which % 50],
-            "compute": np.ones(count, np.bool_),
-            "graph": np.full(count, 1),
-        },
-    )
-    steps = Steps.of(
-        10,
-        {
-            "start_ns": bounds[:-1],
-            "end_ns": bounds[1:],
-            "graph": np.ones(10),
-            "iteration": np.arange(1, 11),
-        },
-    )
-    return Records(0, strings, tasks=tasks, steps=steps)
-
-
-def as_calls(records: Records) -> Records:
-    """The same as calls on three threads, with few tasks beside them."""
-    tasks = records.tasks
-    host = HostEvents.of(
-        len(tasks),
-        {
-            "start_ns": tasks.start_ns,
-            "end_ns": tasks.end_ns,
-            "layer": np.full(len(tasks), records.strings.code("Python")),
-            "thread": np.random.default_rng(7).integers(0, 3, len(tasks)),
-            "name": tasks.name,
-        },
-    )
-    return replace(records, host=host, tasks=tasks.take(np.arange(0, len(tasks), 100)))
-
-
-@st.composite
-def small_sizes(draw: st.DrawFn) -> Sizes:
-    return Sizes(
-        steps=draw(st.integers(1, 6)),
-        tasks=draw(st.integers(1, 120)),
-        ops=draw(st.integers(0, 3)),
-        planes=draw(st.integers(0, 3)),
-        calls=draw(st.integers(0, 60)),
-        samples=draw(st.integers(0, 40)),
-        names=draw(st.integers(1, 30)),
-        streams=draw(st.integers(1, 4)),
-        task_ns=draw(st.sampled_from([20, 9_000, 3_000_000])),
-    )
-
-
-@given(
-    small_sizes(),
-    st.integers(1, 1_000_000),
-    st.floats(0.02, 1.1),
-    st.sampled_from(SUFFIXES),
-    st.sampled_from([Fit.COARSEN, Fit.STEPS, Fit.SPLIT]),
-)
-@settings(max_examples=40)
-def test_any_limit_is_kept_or_refused(
-    tmp_path_factory: pytest.TempPathFactory,
-    sizes: Sizes,
-    seed: int,
-    share: float,
-    suffix: str,
-    fit: Fit,
-) -> None:
-    """However small; a refusal names a limit that then works. Nothing is left of any try."""
-    directory = tmp_path_factory.mktemp("any")
-    target = directory / f"timeline{suffix}"
-
-    def made(limit: int) -> list[int]:
-        result, _ = written([random_records(0, sizes, seed)], target, limit, fit)
-        result.discard()
-        return [part.draft.size_bytes for part in result.parts]
-
-    (size,) = made(0)
-    limit = max(1, int(size * share))
-    try:
-        kept = made(limit)
-    except LimitError as error:
-        assert list(directory.iterdir()) == []
-        limit = int(re.findall(r"(\d+) bytes", str(error))[-1])
-        kept = made(limit)
-    assert max(kept) <= limit
-    assert list(directory.iterdir()) == []
-
-
-# -- large profiles ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "layers",
-    [
-        pytest.param(frozenset({Layer.HARDWARE}), id="tasks"),
-        pytest.param(DETAIL_LAYERS, id="with steps and overlap"),
-    ],
-)
-def test_a_million_tasks_fit_exactly(tmp_path: Path, layers: frozenset[Layer]) -> None:
-    """With their default args in 20 MB: every slice is one task, none is gathered."""
-    sizes = Sizes(steps=100, tasks=10_000, ops=0, planes=0, calls=0, samples=0)
-    records = random_records(0, sizes)
-    assert len(records.tasks) == 1_000_000
-    target = tmp_path / "timeline.pftrace"
-    made = fit_to_limit(
-        shares_of([records], layers),
-        never_again,
-        ExportOptions(kind=Kind.DETAIL, output=target),
-        target,
-        format_of(target),
-        lambda *_: FileNotes(),
-        None,
-        Silent(),
-    )
-    made.discard()
-    (part,) = made.parts
-    assert part.draft.size_bytes <= DEFAULT_LIMIT_BYTES == 20 * 1024 * 1024
-    assert made.resolved == ()
-    assert part.slices >= len(records.tasks)
-    assert part.draft.size_bytes > 8 * len(records.tasks), "args are packed, not dropped"
-
-
-def test_the_summary_of_many_ranks_fits_and_loads(tmp_path: Path) -> None:
-    """10,000 ranks x 10 steps in 20 MB; here a tenth of both, unless TLEXPORT_RANKS says more."""
-    ranks = int(os.environ.get("TLEXPORT_RANKS", "1000"))
-    limit = DEFAULT_LIMIT_BYTES * ranks // 10_000
-    sizes = Sizes(
-        tasks=20, ops=2, planes=0, calls=0, samples=0, names=20, streams=1, task_ns=300_000
-    )
-    records = [random_records(rank, sizes) for rank in range(ranks)]
-    target = tmp_path / "timeline.pftrace"
-    with counted_writes() as writes:
-        made = fit_to_limit(
-            shares_of(records, SUMMARY_LAYERS),
-            never_again,
-            ExportOptions(kind=Kind.SUMMARY, output=target, limit_bytes=limit),
-            target,
-            format_of(target),
-            lambda *_: FileNotes(),
-            None,
-            Silent(),
-        )
-    made.publish()
-    size = target.stat().st_size
-    assert LEAST_SHARE * limit <= size <= limit
-    assert len(writes) <= MOST_WRITES
-    resolution = {own.layer: own for own in made.resolved}
-    assert resolution["step"].resolution.width_ns == 0, "steps are exact"
-    loaded = Loaded.of(target)
-    assert loaded.processor.import_errors() == []
-    totals = row_totals(loaded.processor, is_json=False)
-    iterations = [own for row, own in totals.items() if row[-1] == "Iterations"]
-    assert len(iterations) == ranks
-    assert all(own.count == 3 * sizes.steps for own in iterations)
-    computing = sum(own.busy_ns for row, own in totals.items() if row[-1] == "Computing")
-    assert computing == sum(
-        int((own.tasks.end_ns - own.tasks.start_ns).sum()) for own in records
-    ), "tasks of one stream do not overlap, so computing is their sum"

@@ -110,11 +110,11 @@ def installed(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Install
     run_python("-m", "venv", "--without-pip", str(root))
     places = {"base": str(root), "platbase": str(root)}
     scheme = "venv" if "venv" in sysconfig.get_scheme_names() else sysconfig.get_default_scheme()
-    scripts, own = (
+    scripts, packages = (
         Path(sysconfig.get_path(name, scheme, places)) for name in ("scripts", "purelib")
     )
     lent = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
-    (own / "lent.pth").write_text("\n".join(sorted(lent)) + "\n", encoding="utf-8")
+    (packages / "lent.pth").write_text("\n".join(sorted(lent)) + "\n", encoding="utf-8")
     offline = ("--quiet", "--no-index", "--no-deps", "--ignore-installed")
     run_python("-m", "pip", "--python", str(root), "install", *offline, str(built.wheel))
     return Installed(scripts)
@@ -215,7 +215,7 @@ def test_every_import_is_a_dependency(built: Built) -> None:
     missing = {
         name
         for name in third_party_imports()
-        if not offered & {spelled(own) for own in brought_by.get(name, ())}
+        if not offered & {spelled(one) for one in brought_by.get(name, ())}
     }
     assert missing == set()
     assert {"numpy", "rich", "jinja2"} <= third_party_imports()

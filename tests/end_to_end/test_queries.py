@@ -88,10 +88,10 @@ def test_slowest_steps(case: Asked) -> None:
     """Each step once, of the rank that took longest; the slowest first."""
     wanted = []
     for step in {step for _, step in steps_of(case)}:
-        own = {rank: parts for (rank, one), parts in steps_of(case).items() if one == step}
-        slowest = max(own, key=lambda rank: own[rank]["span_ns"])
-        spans = [parts["span_ns"] for parts in own.values()]
-        parts = own[slowest]
+        by_rank = {rank: parts for (rank, one), parts in steps_of(case).items() if one == step}
+        slowest = max(by_rank, key=lambda rank: by_rank[rank]["span_ns"])
+        spans = [parts["span_ns"] for parts in by_rank.values()]
+        parts = by_rank[slowest]
         numbers = (parts[f"{name}_ns"] for name in ("span", "computing", "not_overlapped", "idle"))
         wanted.append((step, slowest, *numbers, max(spans) - min(spans)))
     wanted.sort(key=lambda row: -row[2])
@@ -103,10 +103,10 @@ def test_rank_times(case: Asked) -> None:
     """Means over the steps of each rank; the one that computes longest comes first."""
     wanted = []
     for rank in (rank.rank for rank in case.run.ranks):
-        own = [parts for (one, _), parts in steps_of(case).items() if one == rank]
+        of_rank = [parts for (one, _), parts in steps_of(case).items() if one == rank]
         names = ("span_ns", "computing_ns", "communication_ns", "not_overlapped_ns", "idle_ns")
-        means = [sum(parts[name] for parts in own) // len(own) for name in names]
-        wanted.append((rank, len(own), *means))
+        means = [sum(parts[name] for parts in of_rank) // len(of_rank) for name in names]
+        wanted.append((rank, len(of_rank), *means))
     wanted.sort(key=lambda row: -row[3])
     assert case.rows("SELECT * FROM rank_times") == wanted
 
@@ -125,7 +125,7 @@ def test_exposed_communication(case: Asked) -> None:
     """Of each op what computing does not hide; sums where ops of several steps share a name."""
     wanted: dict[tuple[int, int], list[int]] = {}
     for rank in case.run.ranks:
-        ops = [own for one in rank.iterations for own in one.collectives]
+        ops = [collective for one in rank.iterations for collective in one.collectives]
         for number, op in enumerate(ops):
             alone = exposed_ns(rank, op.start_ns, op.end_ns)
             shared = {"mindspore-2.1": number % 2, "kineto": 0}.get(case.layout, number)
@@ -143,7 +143,7 @@ def test_exposed_communication(case: Asked) -> None:
 def test_late_arrivals(case: Asked) -> None:
     """Who begins last at each collective, and what the other waits for it."""
     calls = [
-        [own.start_ns for one in rank.iterations for own in one.collectives]
+        [collective.start_ns for one in rank.iterations for collective in one.collectives]
         for rank in case.run.ranks
     ]
     wanted = []
@@ -166,9 +166,9 @@ def expected_gaps(case: Asked) -> dict[tuple[int, str], list[tuple[int, int]]]:
         if shown.row.startswith("Stream") and shown.layer != "Scope Layer":
             tasks[shown.rank, shown.row].append((shown.start_ns, shown.start_ns + shown.length_ns))
     found: dict[tuple[int, str], list[tuple[int, int]]] = {}
-    for row, own in tasks.items():
-        at_ns = min(own)[0]
-        for start_ns, end_ns in sorted(own):
+    for row, spans in tasks.items():
+        at_ns = min(spans)[0]
+        for start_ns, end_ns in sorted(spans):
             if start_ns > at_ns:
                 found.setdefault(row, []).append((at_ns, start_ns))
             at_ns = max(at_ns, end_ns)
@@ -189,8 +189,8 @@ def test_step_gaps(case: Asked) -> None:
     assert len(steps) == 6
     wanted = []
     for (rank, stream), gaps in expected_gaps(case).items():
-        for own, step, first, last in steps:
-            inside = [min(end, last) - max(start, first) for start, end in gaps if own == rank]
+        for one, step, first, last in steps:
+            inside = [min(end, last) - max(start, first) for start, end in gaps if one == rank]
             lengths = [length for length in inside if length > 0]
             if lengths:
                 wanted.append((rank, step, stream, len(lengths), sum(lengths), max(lengths)))
@@ -210,8 +210,8 @@ def test_operator_times(case: Asked) -> None:
     all_ns = sum(task.duration_ns for _, task in kernels)
     wanted = []
     for operator in {name for name, _ in kernels}:
-        own = [task.duration_ns for name, task in kernels if name == operator]
-        wanted.append((operator, len(own), sum(own), max(own)))
+        lengths_ns = [task.duration_ns for name, task in kernels if name == operator]
+        wanted.append((operator, len(lengths_ns), sum(lengths_ns), max(lengths_ns)))
     found = case.rows(
         "SELECT operator, sum(tasks), sum(total_ns), max(longest_ns), sum(percent)"
         " FROM operator_times GROUP BY operator"
@@ -229,8 +229,8 @@ def test_launch_delays(case: Asked) -> None:
             wanted[task.rank, task.row, call.layer].append(task.start_ns - call.start_ns)
     found = case.rows("SELECT * FROM launch_delays")
     assert found == [
-        (*row, len(own), min(own), sum(own) // len(own), max(own))
-        for row, own in sorted(wanted.items())
+        (*row, len(one), min(one), sum(one) // len(one), max(one))
+        for row, one in sorted(wanted.items())
     ]
     assert bool(found) == (case.layout != "mindspore-2.1"), "which has no arrows"
 
@@ -239,10 +239,15 @@ def test_plane_times(case: Asked) -> None:
     """Time, waits and bytes of each plane of each rank."""
     wanted = {}
     for rank in case.run.ranks:
-        tasks = [task for one in rank.iterations for own in one.collectives for task in own.tasks]
+        tasks = [
+            task
+            for one in rank.iterations
+            for collective in one.collectives
+            for task in collective.tasks
+        ]
         for plane in range(RUN["planes"]):
-            own = [task for task in tasks if task.transfer and task.transfer.plane == plane]
-            wanted[rank.rank, plane] = plane_sums(own)
+            on_plane = [task for task in tasks if task.transfer and task.transfer.plane == plane]
+            wanted[rank.rank, plane] = plane_sums(on_plane)
     found = case.rows(
         "SELECT rank, CAST(substr(plane, -1) AS INT), sum(tasks), sum(total_ns), sum(waiting_ns),"
         " sum(moved_bytes) FROM plane_times GROUP BY 1, 2"
@@ -261,8 +266,8 @@ def plane_sums(tasks: Iterable[Task]) -> tuple[int, int, int, int]:
     return (
         len(held),
         sum(task.duration_ns for task, _ in held),
-        sum(task.duration_ns for task, own in held if own.kind == "Notify_Wait"),
-        sum(own.size_bytes for _, own in held),
+        sum(task.duration_ns for task, one in held if one.kind == "Notify_Wait"),
+        sum(one.size_bytes for _, one in held),
     )
 
 

@@ -72,7 +72,7 @@ def caused_ns(ranks: dict[int, list[dict[str, Any]]], *, last: int) -> dict[int,
     for place in range(1, last + 1):
         start = {rank: kernels[-place]["ts"] for rank, kernels in ranks.items()}
         latest = max(start, key=lambda rank: start[rank])
-        caused[latest] += sum(start[latest] - own for own in start.values()) * 1000
+        caused[latest] += sum(start[latest] - one for one in start.values()) * 1000
     return caused
 
 
@@ -87,7 +87,7 @@ def test_the_late_rank_of_four_is_named(
 ) -> None:
     """By as much as its kernels came later than those of others, on the clock of their host."""
     ranks = of_ranks(captures)
-    assert all(sum(k["launched"] for k in own) == LAUNCHED_OPS for own in ranks.values())
+    assert all(sum(k["launched"] for k in rank) == LAUNCHED_OPS for rank in ranks.values())
     launched = caused_ns(ranks, last=LAUNCHED_OPS)
     every = caused_ns(ranks, last=min(map(len, ranks.values())))
     report = report_of(captures, tmp_path, capsys)

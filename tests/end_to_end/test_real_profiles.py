@@ -172,17 +172,17 @@ def test_overlap_of_databases_equals_step_trace_time_to_the_nanosecond(
         "SELECT step, computing, communication, communication_not_overlapped, free, stage, bubble,"
         " preparing FROM StepTraceTime",
     )
-    own = exports["torch-npu-db"]
+    exported = exports["torch-npu-db"]
     wanted = dict(zip(OVERLAP_ROWS, (nearest_ns(str(value)) for value in sums), strict=True))
-    assert own.overlap(rank, int(step)) == wanted
-    assert own.overlap(rank, None) == wanted
-    assert drawn_sums(own, rank) == wanted
-    busy = [one for one in own.overlap_slices(rank) if one.row != "Free"]
+    assert exported.overlap(rank, int(step)) == wanted
+    assert exported.overlap(rank, None) == wanted
+    assert drawn_sums(exported, rank) == wanted
+    busy = [one for one in exported.overlap_slices(rank) if one.row != "Free"]
     first_ns = min(one.start_ns for one in busy)
     last_ns = max(one.start_ns + one.length_ns for one in busy)
     assert bubble == 0
     assert last_ns - first_ns == nearest_ns(str(stage))
-    (host,) = (one for one in own.slices("Step Trace", rank) if one.row == "ProfilerStep")
+    (host,) = (one for one in exported.slices("Step Trace", rank) if one.row == "ProfilerStep")
     assert first_ns - host.start_ns == nearest_ns(str(preparing))
 
 
@@ -221,9 +221,9 @@ def test_steps_of_the_library_equal_the_mindspore_files() -> None:
             ]
 
 
-def drawn_sums(own: Export, rank: int) -> dict[str, int]:
+def drawn_sums(exported: Export, rank: int) -> dict[str, int]:
     sums = dict.fromkeys(OVERLAP_ROWS, 0)
-    for one in own.overlap_slices(rank):
+    for one in exported.overlap_slices(rank):
         sums[one.row] += one.length_ns
     return sums
 
@@ -346,10 +346,10 @@ def bare(slices: Iterable[Shown]) -> Iterator[Slice]:
 
 
 def test_every_task_of_the_text_capture_is_drawn(exports: dict[str, Export]) -> None:
-    own = exports["torch-npu-text"]
-    assert_lanes(own, {rank: [text_lanes(rank)] for rank in RANKS})
+    exported = exports["torch-npu-text"]
+    assert_lanes(exported, {rank: [text_lanes(rank)] for rank in RANKS})
     same(
-        (one[:6] for one in bare(own.slices("Python"))),
+        (one[:6] for one in bare(exported.slices("Python"))),
         (
             (rank, "Python", thread, *span_ns(event), event["name"])
             for rank in RANKS
@@ -367,7 +367,9 @@ def test_every_task_of_the_mindspore_capture_is_drawn(exports: dict[str, Export]
     )
 
 
-def assert_lanes(own: Export, files: dict[int, list[dict[tuple[str, str], list[Event]]]]) -> None:
+def assert_lanes(
+    exported: Export, files: dict[int, list[dict[tuple[str, str], list[Event]]]]
+) -> None:
     """Device tasks, ops, plane tasks and CANN calls are those of the files, to the nanosecond."""
     wanted: dict[str, list[Slice]] = {"Ascend Hardware": [], "HCCL": [], "CANN": []}
     for rank, lanes in files.items():
@@ -383,7 +385,7 @@ def assert_lanes(own: Export, files: dict[int, list[dict[tuple[str, str], list[E
             ]
     for process, slices in wanted.items():
         layer = "Communication" if process == "HCCL" else process
-        same(bare(own.slices(layer)), slices)
+        same(bare(exported.slices(layer)), slices)
 
 
 FFTS_PARENTS = f"""
@@ -395,7 +397,7 @@ FFTS_PARENTS = f"""
 
 
 def test_every_task_of_the_databases_is_drawn(exports: dict[str, Export]) -> None:
-    own = exports["torch-npu-db"]
+    exported = exports["torch-npu-db"]
     tasks: list[Slice] = []
     communication: list[Slice] = []
     calls: list[Slice] = []
@@ -435,9 +437,9 @@ def test_every_task_of_the_databases_is_drawn(exports: dict[str, Export]) -> Non
                 JOIN STRING_IDS ON id = name""",
             )
         )
-    same(bare(own.slices("Ascend Hardware")), tasks)
-    same(bare(own.slices("Communication")), communication)
-    same(bare(own.slices("CANN")), calls)
+    same(bare(exported.slices("Ascend Hardware")), tasks)
+    same(bare(exported.slices("Communication")), communication)
+    same(bare(exported.slices("CANN")), calls)
 
 
 @pytest.mark.parametrize("rank", RANKS)
@@ -455,9 +457,9 @@ def test_parents_of_ffts_tasks_are_dropped_and_counted(
 
 
 def test_nothing_else_is_left_out(exports: dict[str, Export]) -> None:
-    assert {one.reason for own in exports.values() for one in own.report.omissions if one.loss} == (
-        set()
-    )
+    assert {
+        one.reason for exported in exports.values() for one in exported.report.omissions if one.loss
+    } == (set())
 
 
 def test_every_sample_of_memory_bandwidth_is_drawn(exports: dict[str, Export]) -> None:
@@ -518,15 +520,15 @@ def test_every_kernel_has_an_arrow_from_cann_and_from_the_framework(
     exports: dict[str, Export], capture: str, rank: int
 ) -> None:
     """Perfetto turns an arrow round where the clocks say that a kernel ran before its launch."""
-    own = exports[capture]
+    exported = exports[capture]
     kernels = {
         one.bare
-        for one in own.slices("Ascend Hardware", rank)
+        for one in exported.slices("Ascend Hardware", rank)
         if any(arg.name == "op_type" for arg in one.args)
     }
     assert len(kernels) == 187
     joined: dict[Shown, list[str]] = {}
-    for one, other in own.loaded.arrows():
+    for one, other in exported.loaded.arrows():
         for task, call in ((one, other), (other, one)):
             if task in kernels:
                 joined.setdefault(task, []).append(call.layer)
@@ -535,14 +537,15 @@ def test_every_kernel_has_an_arrow_from_cann_and_from_the_framework(
 
 @pytest.mark.parametrize("capture", CAPTURES)
 def test_json_shows_the_same(exports: dict[str, Export], capture: str, tmp_path: Path) -> None:
-    own, other = exports[capture], export_of(capture, tmp_path / "timeline.json")
-    zero_ns = min(one.start_ns for one in own.loaded.by_id.values()) - min(
+    exported, other = exports[capture], export_of(capture, tmp_path / "timeline.json")
+    zero_ns = min(one.start_ns for one in exported.loaded.by_id.values()) - min(
         one.start_ns for one in other.loaded.by_id.values()
     )
     again = LoadedPicture(other.loaded.processor, True, zero_ns)
     same(
-        (one.bare for one in again.by_id.values()), (one.bare for one in own.loaded.by_id.values())
+        (one.bare for one in again.by_id.values()),
+        (one.bare for one in exported.loaded.by_id.values()),
     )
     assert Multiset(tuple(sorted(pair)) for pair in again.arrows()) == Multiset(
-        tuple(sorted(pair)) for pair in own.loaded.arrows()
+        tuple(sorted(pair)) for pair in exported.loaded.arrows()
     )

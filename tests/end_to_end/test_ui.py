@@ -157,7 +157,7 @@ def names_in_order(picture: LoadedPicture) -> Iterator[str]:
 
     def visit(parent: int | None) -> Iterator[str]:
         seen = set()
-        for track in sorted(children.get(parent, []), key=lambda own: own.order):
+        for track in sorted(children.get(parent, []), key=lambda one: one.order):
             if track.path not in seen:
                 seen.add(track.path)
                 yield track.path[-1]

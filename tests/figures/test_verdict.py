@@ -50,11 +50,11 @@ def _figures(draw: st.DrawFn) -> Figures:
     graphs = draw(st.sampled_from([(None,), (4,), (1, 2)]))
     ranks, steps = list[Row](), list[Row]()
     for rank in draw(st.lists(st.integers(0, 20), unique=True, min_size=1, max_size=5)):
-        own = []
+        steps_of_rank = []
         for graph in graphs:
             for step in range(draw(st.integers(0, 4))):
                 span = draw(st.one_of(st.none(), st.integers(0, 1000)))
-                own.append(
+                steps_of_rank.append(
                     {
                         "rank": rank,
                         "graph": graph,
@@ -64,12 +64,12 @@ def _figures(draw: st.DrawFn) -> Figures:
                         **dict.fromkeys(PARTS, None if span is None else span // 2),
                     }
                 )
-        spans = [row["span_ns"] for row in own if row["span_ns"]]
+        spans = [row["span_ns"] for row in steps_of_rank if row["span_ns"]]
         whole = draw(st.integers(0, 1000)) if not spans else sum(spans)
         ranks.append(
             {
                 "rank": rank,
-                "steps": len(own),
+                "steps": len(steps_of_rank),
                 "step_ns": round(sum(spans) / len(spans)) if spans else None,
                 "span_ns": whole,
                 "computing_ns": whole // 2,
@@ -82,7 +82,7 @@ def _figures(draw: st.DrawFn) -> Figures:
                 "before_ns": 0,
             }
         )
-        steps += own
+        steps += steps_of_rank
     rest = Table({})
     return Figures(_table(ranks), _table(steps), NOTHING, rest, NO_WAITS, rest, rest)
 
@@ -97,11 +97,11 @@ def test_the_slowest_rank(figures: Figures) -> None:
     else:
         name = "span_ns" if any(row["step_ns"] is None for row in used) else "step_ns"
         times = {row["rank"]: row[name] for row in used}
-        own = verdict.rank_extreme
-        assert own is not None
-        assert own.slowest_ns == times[own.slowest] == max(times.values())
-        assert own.fastest_ns == times[own.fastest] == min(times.values())
-        assert own.median_ns == int(np.median(list(times.values())))
+        extreme = verdict.rank_extreme
+        assert extreme is not None
+        assert extreme.slowest_ns == times[extreme.slowest] == max(times.values())
+        assert extreme.fastest_ns == times[extreme.fastest] == min(times.values())
+        assert extreme.median_ns == int(np.median(list(times.values())))
     sentences = list(verdict.sentences())
     assert bool(sentences) == bool(used)
     if len(used) > 1 and verdict.rank_extreme is not None:
@@ -116,7 +116,7 @@ def test_the_slowest_step(figures: Figures) -> None:
     graphs_of: dict[int, set[int]] = {}
     for row in rows:
         graphs_of.setdefault(row["rank"], set()).add(row["graph"])
-    several = any(len(own) > 1 for own in graphs_of.values())
+    several = any(len(graphs) > 1 for graphs in graphs_of.values())
     longest: dict[Any, int] = {}
     for row in rows:
         key = (row["graph"] if several else None, row["step"])
@@ -125,17 +125,17 @@ def test_the_slowest_step(figures: Figures) -> None:
     assert sorted(row["span_ns"] for row in found) == sorted(longest.values())
     for row in found:
         assert row["span_ns"] == longest[row["graph"] if several else None, row["step"]]
-    own = verdict.step_extreme
+    extreme = verdict.step_extreme
     if len(set(longest.values())) < 2:
-        assert own is None
+        assert extreme is None
     else:
-        assert own is not None
-        assert own.slowest_ns == max(longest.values())
-        assert own.fastest_ns == min(longest.values())
+        assert extreme is not None
+        assert extreme.slowest_ns == max(longest.values())
+        assert extreme.fastest_ns == min(longest.values())
         assert any(
-            (row["rank"], row["step"]) == (own.rank, own.slowest)
+            (row["rank"], row["step"]) == (extreme.rank, extreme.slowest)
             for row in rows
-            if row["span_ns"] == own.slowest_ns
+            if row["span_ns"] == extreme.slowest_ns
         )
 
 
@@ -150,18 +150,18 @@ def test_the_verdict_on_a_profile(shelf: ProfileShelf, tmp_path: Any) -> None:
             whole[part] for part in VENDOR_PARTS if part != "communication_ns"
         )
         spans = [
-            sum(own[part] for part in VENDOR_PARTS if part != "communication_ns")
-            for own in (expected_overlap(profile.run, row["rank"], step) for step in (1, 2, 3))
+            sum(one[part] for part in VENDOR_PARTS if part != "communication_ns")
+            for one in (expected_overlap(profile.run, row["rank"], step) for step in (1, 2, 3))
         ]
         assert row["step_ns"] == round(sum(spans) / 3)
     operators = report.figures.operators.to_dicts()
     for table, communication in ((report.verdict.operators, 0), (report.verdict.collectives, 1)):
-        own = [row for row in operators if row["communication"] == communication]
-        whole_ns = sum(row["total_ns"] for row in own)
+        rows = [row for row in operators if row["communication"] == communication]
+        whole_ns = sum(row["total_ns"] for row in rows)
         for row in table.to_dicts():
             total_ns = sum(
                 one["total_ns"]
-                for one in own
+                for one in rows
                 if (one["type"], one["core"]) == (row["type"], row["core"])
             )
             assert row["total_ns"] == total_ns

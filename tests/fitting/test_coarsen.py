@@ -136,7 +136,7 @@ def test_long_slices_stay_themselves(data: st.DataObject, slices: Slices) -> Non
     place = {row: at for at, row in enumerate(coarse.row.tolist()) if row != GATHERED}
     around = around_each(slices)
     for row in range(len(slices)):
-        if all(is_long(slices, own, resolution) for own in (row, *around[row])):
+        if all(is_long(slices, one, resolution) for one in (row, *around[row])):
             assert row in place
     for row, at in place.items():
         assert slice_at(picture, at) == slice_at(slices, row)
@@ -267,7 +267,7 @@ def test_of_equal_slices_the_outer_one_stays_outside() -> None:
     slices = made_slices([(8, 12), (12, 18), (8, 18)], ["inner", "inner", "outer"], nested=True)
     coarse = gathered_at(slices, Resolution(3))
     found = elements_of(coarse, slices)
-    assert [(own.row, own.outer and own.outer.row) for own in found] == [(2, None), (GATHERED, 2)]
+    assert [(one.row, one.outer and one.outer.row) for one in found] == [(2, None), (GATHERED, 2)]
     both = gathered_at(slices, Resolution(3), Resolution(4))
     assert elements(both) == [(8, 18, GATHERED)]
     assert both.count.tolist() == [3]
@@ -305,7 +305,7 @@ def test_gathering_step_by_step_is_gathering_once(slices: Slices) -> None:
 @given(st.data(), samples())
 def test_thinning_twice_is_thinning_once(data: st.DataObject, counter: Samples) -> None:
     finer, coarser = sorted(
-        (data.draw(resolutions()), data.draw(resolutions())), key=lambda own: own.power
+        (data.draw(resolutions()), data.draw(resolutions())), key=lambda one: one.power
     )
     twice, once = thin(thin(counter, finer), coarser), thin(counter, coarser)
     assert pairs_of(twice) == pairs_of(once)
@@ -349,8 +349,8 @@ def test_the_leading_part_obeys_the_finer_resolution(
     finer = elements_of(gathered_at(slices, Resolution(finer_power)), slices)
     coarser = elements_of(gathered_at(slices, Resolution(power)), slices)
     assert mixed == [
-        *(own for own in finer if own.start_ns < until),
-        *(own for own in coarser if own.start_ns >= until),
+        *(one for one in finer if one.start_ns < until),
+        *(one for one in coarser if one.start_ns >= until),
     ]
 
 
@@ -397,7 +397,7 @@ def test_a_gathered_slice_tells_what_it_stands_for(data: st.DataObject, slices: 
         if element.row != GATHERED:
             continue
         _, _, label, args = slice_at(picture, at)
-        busy = {name: own for name, _, own in element.names}
+        busy = {name: one for name, _, one in element.names}
         count, _, leading = label.partition(" tasks: ")
         assert int(count) == args.pop("count") == element.count
         assert args.pop("busy_ns") == element.busy_ns
@@ -466,6 +466,8 @@ def test_a_gathered_slice_says_what_it_counts(kind: SliceKind, label: str) -> No
 def test_gathered_args_are_default_args() -> None:
     """They are drawn unless no args are asked for: without them the sums would be lost."""
     slices = made_slices([(0, 1), (2, 3)])
-    own = Arg("graph", ArgKind.INTEGER, np.zeros(2, np.int64), np.ones(2, np.bool_), default=False)
-    picture = draw_coarse(gathered_at(replace(slices, args=(own,)), Resolution(4)), slices)
+    graph = Arg(
+        "graph", ArgKind.INTEGER, np.zeros(2, np.int64), np.ones(2, np.bool_), default=False
+    )
+    picture = draw_coarse(gathered_at(replace(slices, args=(graph,)), Resolution(4)), slices)
     assert all(arg.default for arg in picture.args if arg.name != "graph")

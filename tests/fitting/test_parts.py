@@ -102,9 +102,9 @@ def slices_of(part: Sequence[Track], number: int) -> Slices:
 
 def row_of(slices: Slices) -> list[int]:
     """The row of the whole track that each piece is of."""
-    (own,) = (arg for arg in slices.args if arg.name == "row")
-    assert own.present.all()
-    return [int(value) for value in own.values]
+    (found,) = (arg for arg in slices.args if arg.name == "row")
+    assert found.present.all()
+    return [int(value) for value in found.values]
 
 
 def is_continued(slices: Slices) -> list[bool]:
@@ -125,11 +125,13 @@ def test_the_pieces_of_a_slice_follow_each_other_and_are_as_long_as_it(
         whole = slices_of(made, number)
         pieces: dict[int, list[tuple[int, int]]] = {row: [] for row in range(len(whole))}
         for part in parts_of(made, moments):
-            own = slices_of(part, number)
-            for at, (row, continued) in enumerate(zip(row_of(own), is_continued(own), strict=True)):
+            slices = slices_of(part, number)
+            for at, (row, continued) in enumerate(
+                zip(row_of(slices), is_continued(slices), strict=True)
+            ):
                 assert continued == bool(pieces[row])
-                assert own.name[at] == whole.name[row]
-                pieces[row].append((int(own.start_ns[at]), int(own.end_ns[at])))
+                assert slices.name[at] == whole.name[row]
+                pieces[row].append((int(slices.start_ns[at]), int(slices.end_ns[at])))
         for row, found in pieces.items():
             start_ns, end_ns = int(whole.start_ns[row]), int(whole.end_ns[row])
             assert found[0][0] == start_ns
@@ -148,11 +150,11 @@ def test_samples_lie_in_one_part_each(cut: tuple[list[Track], list[int]]) -> Non
     assert isinstance(whole, Samples)
     found = []
     for part, (start, end) in zip(parts_of(made, moments), pairwise(moments), strict=True):
-        own = part[3].content
-        assert isinstance(own, Samples)
-        assert own.unit == whole.unit
-        assert all(start <= time < end for time in own.time_ns.tolist())
-        found += list(zip(own.time_ns.tolist(), own.value.tolist(), strict=True))
+        kept = part[3].content
+        assert isinstance(kept, Samples)
+        assert kept.unit == whole.unit
+        assert all(start <= time < end for time in kept.time_ns.tolist())
+        found += list(zip(kept.time_ns.tolist(), kept.value.tolist(), strict=True))
     assert found == list(zip(whole.time_ns.tolist(), whole.value.tolist(), strict=True))
 
 
@@ -184,9 +186,9 @@ def test_what_was_inside_stays_inside(cut: tuple[list[Track], list[int]]) -> Non
     whole = slices_of(made, 2)
     around = parents(whole.start_ns.tolist(), whole.end_ns.tolist())
     for part in parts_of(made, moments):
-        own = slices_of(part, 2)
-        rows = row_of(own)
-        above = parents(own.start_ns.tolist(), own.end_ns.tolist())
+        slices = slices_of(part, 2)
+        rows = row_of(slices)
+        above = parents(slices.start_ns.tolist(), slices.end_ns.tolist())
         for row, parent in zip(rows, above, strict=True):
             assert (rows[parent] if parent >= 0 else -1) == around[row]
 
@@ -223,12 +225,14 @@ def test_an_arrow_touches_the_piece_that_its_slice_begins_in(
         wanted = Counter(zip(whole.arrows.slice.tolist(), whole.arrows.arrow.tolist(), strict=True))
         found: Counter[tuple[int, int]] = Counter()
         for part in parts_of(made, moments):
-            own = slices_of(part, number)
-            rows = row_of(own)
-            for at, arrow in zip(own.arrows.slice.tolist(), own.arrows.arrow.tolist(), strict=True):
-                assert own.start_ns[at] == whole.start_ns[rows[at]]
+            slices = slices_of(part, number)
+            rows = row_of(slices)
+            for at, arrow in zip(
+                slices.arrows.slice.tolist(), slices.arrows.arrow.tolist(), strict=True
+            ):
+                assert slices.start_ns[at] == whole.start_ns[rows[at]]
                 found[rows[at], arrow] += 1
-            assert (np.diff(own.arrows.slice) >= 0).all()
+            assert (np.diff(slices.arrows.slice) >= 0).all()
         assert found == wanted
 
 
@@ -398,35 +402,35 @@ def test_the_sums_over_all_parts_are_those_of_the_whole(parted: Parted) -> None:
     found = summed(row_totals(part.processor, is_json=part.is_json) for part in parted.parts)
     wanted = row_totals(parted.exact.processor, is_json=parted.is_json)
     assert found.keys() == wanted.keys()
-    for row, own in found.items():
-        assert own.gathered == 0
-        assert replace(own, drawn=own.drawn - own.continued, continued=0) == wanted[row]
-    assert sum(own.continued for own in found.values()) > 0, "what the limit is chosen for"
+    for row, one in found.items():
+        assert one.gathered == 0
+        assert replace(one, drawn=one.drawn - one.continued, continued=0) == wanted[row]
+    assert sum(one.continued for one in found.values()) > 0, "what the limit is chosen for"
 
 
 def summed(parts: Iterator[dict[Row, RowTotals]]) -> dict[Row, RowTotals]:
     """Row by row."""
     by_row: dict[Row, list[RowTotals]] = {}
     for part in parts:
-        for row, own in part.items():
-            by_row.setdefault(row, []).append(own)
-    return {row: reduce(add, own) for row, own in by_row.items()}
+        for row, one in part.items():
+            by_row.setdefault(row, []).append(one)
+    return {row: reduce(add, one) for row, one in by_row.items()}
 
 
 def test_samples_of_all_parts_are_those_of_the_whole(parted: Parted) -> None:
     by_row: dict[Row, list[CounterTotals]] = {}
     for part in parted.parts:
-        for row, own in counter_totals(part.processor, is_json=part.is_json).items():
-            by_row.setdefault(row, []).append(own)
+        for row, counter_total in counter_totals(part.processor, is_json=part.is_json).items():
+            by_row.setdefault(row, []).append(counter_total)
     wanted = counter_totals(parted.exact.processor, is_json=parted.is_json)
     assert wanted
-    assert {row: reduce(add, own) for row, own in by_row.items()} == wanted
+    assert {row: reduce(add, one) for row, one in by_row.items()} == wanted
 
 
 def test_slices_keep_their_place_name_and_depth(parted: Parted) -> None:
     """Every slice that begins in a part is where the whole file has it, args included."""
     found = Counter(
-        own for part in parted.parts for own in beginnings(part, is_json=parted.is_json)
+        beginning for part in parted.parts for beginning in beginnings(part, is_json=parted.is_json)
     )
     assert found == Counter(beginnings(parted.exact, is_json=parted.is_json))
 
@@ -435,12 +439,12 @@ def beginnings(loaded: Loaded, *, is_json: bool) -> Iterator[tuple[object, ...]]
     """Row, start, name, depth and number of args of the slices that are not continued."""
     rows = rows_of(loaded.processor, is_json=is_json)
     kind = "args" if is_json else "debug"
-    for track, *own in loaded.processor.rows(
+    for track, *one in loaded.processor.rows(
         "SELECT track_id, ts, name, depth,"
         " (SELECT count(*) FROM args WHERE args.arg_set_id = slice.arg_set_id) FROM slice"
         f" WHERE extract_arg(arg_set_id, '{kind}.continued') IS NULL"
     ):
-        yield rows[track], *own
+        yield rows[track], *one
 
 
 def test_a_continued_slice_goes_on_where_it_was_cut(parted: Parted) -> None:
@@ -461,7 +465,7 @@ def named_rows(loaded: Loaded, where: str, moment: str) -> set[tuple[object, ...
     found = loaded.processor.rows(
         f"SELECT track_id, {moment}, name, depth FROM slice WHERE {where}"
     )
-    return {(rows[track], *own) for track, *own in found}
+    return {(rows[track], *one) for track, *one in found}
 
 
 def test_arrows_from_part_to_part_are_counted(parted: Parted) -> None:

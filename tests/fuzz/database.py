@@ -111,93 +111,99 @@ class _Changed:
         return f"(SELECT rowid FROM {table} LIMIT 1 OFFSET {self.random.randrange(8)})"
 
 
-def _one_value(own: _Changed) -> None:
-    table = own.table()
-    column, value = own.column(table), own.random.choice(VALUES)
-    own.run(f"UPDATE OR IGNORE {table} SET {column} = ? WHERE rowid = {own.row(table)}", value)
+def _one_value(database: _Changed) -> None:
+    table = database.table()
+    column, value = database.column(table), database.random.choice(VALUES)
+    database.run(
+        f"UPDATE OR IGNORE {table} SET {column} = ? WHERE rowid = {database.row(table)}", value
+    )
 
 
-def _all_values(own: _Changed) -> None:
-    table = own.table()
-    column, value = own.column(table), own.random.choice(VALUES)
-    own.run(f"UPDATE OR IGNORE {table} SET {column} = ?", value)
+def _all_values(database: _Changed) -> None:
+    table = database.table()
+    column, value = database.column(table), database.random.choice(VALUES)
+    database.run(f"UPDATE OR IGNORE {table} SET {column} = ?", value)
 
 
-def _same_as_another(own: _Changed) -> None:
+def _same_as_another(database: _Changed) -> None:
     """A value of another column, so that rows of tables find each other."""
-    table, other = own.table(), own.table()
-    value = f"(SELECT {own.column(other)} FROM {other} LIMIT 1 OFFSET {own.random.randrange(5)})"
-    own.run(
-        f"UPDATE OR IGNORE {table} SET {own.column(table)} = {value} WHERE rowid = {own.row(table)}"
-    )
+    table, other = database.table(), database.table()
+    source, place = database.column(other), database.random.randrange(5)
+    value = f"(SELECT {source} FROM {other} LIMIT 1 OFFSET {place})"
+    column, row = database.column(table), database.row(table)
+    database.run(f"UPDATE OR IGNORE {table} SET {column} = {value} WHERE rowid = {row}")
 
 
-def _moved(own: _Changed) -> None:
+def _moved(database: _Changed) -> None:
     """A number a little or a lot larger or smaller."""
-    table = own.table()
-    column, by = own.column(table), own.random.choice((1, -1, 1000, -(10**6), 1 << 40, -(1 << 61)))
-    own.run(
-        f"UPDATE OR IGNORE {table} SET {column} = {column} + {by} WHERE rowid = {own.row(table)}"
+    table = database.table()
+    column, by = (
+        database.column(table),
+        database.random.choice((1, -1, 1000, -(10**6), 1 << 40, -(1 << 61))),
+    )
+    row = database.row(table)
+    database.run(f"UPDATE OR IGNORE {table} SET {column} = {column} + {by} WHERE rowid = {row}")
+
+
+def _copied_rows(database: _Changed) -> None:
+    table = database.table()
+    database.run(
+        f"INSERT OR IGNORE INTO {table} SELECT * FROM {table} LIMIT {database.random.randrange(5)}"
     )
 
 
-def _copied_rows(own: _Changed) -> None:
-    table = own.table()
-    own.run(f"INSERT OR IGNORE INTO {table} SELECT * FROM {table} LIMIT {own.random.randrange(5)}")
+def _without_row(database: _Changed) -> None:
+    table = database.table()
+    database.run(f"DELETE FROM {table} WHERE rowid = {database.row(table)}")
 
 
-def _without_row(own: _Changed) -> None:
-    table = own.table()
-    own.run(f"DELETE FROM {table} WHERE rowid = {own.row(table)}")
+def _without_rows(database: _Changed) -> None:
+    database.run(f"DELETE FROM {database.table()}")
 
 
-def _without_rows(own: _Changed) -> None:
-    own.run(f"DELETE FROM {own.table()}")
+def _without_column(database: _Changed) -> None:
+    table = database.table()
+    database.run(f"ALTER TABLE {table} DROP COLUMN {database.column(table)}")
 
 
-def _without_column(own: _Changed) -> None:
-    table = own.table()
-    own.run(f"ALTER TABLE {table} DROP COLUMN {own.column(table)}")
+def _renamed_column(database: _Changed) -> None:
+    table = database.table()
+    old, new = database.column(table), database.column(database.table())
+    database.run(f"ALTER TABLE {table} RENAME COLUMN {old} TO {new}")
 
 
-def _renamed_column(own: _Changed) -> None:
-    table = own.table()
-    old, new = own.column(table), own.column(own.table())
-    own.run(f"ALTER TABLE {table} RENAME COLUMN {old} TO {new}")
+def _without_table(database: _Changed) -> None:
+    database.run(f"DROP TABLE {database.table()}")
 
 
-def _without_table(own: _Changed) -> None:
-    own.run(f"DROP TABLE {own.table()}")
-
-
-def _renamed_table(own: _Changed) -> None:
-    new = own.random.choice(TABLES)
-    old = own.table()
+def _renamed_table(database: _Changed) -> None:
+    new = database.random.choice(TABLES)
+    old = database.table()
     with suppress(apsw.Error):
-        own.run(f'DROP TABLE "{new}"')
-    own.run(f'ALTER TABLE {old} RENAME TO "{new}"')
+        database.run(f'DROP TABLE "{new}"')
+    database.run(f'ALTER TABLE {old} RENAME TO "{new}"')
 
 
-def _other_kind(own: _Changed) -> None:
+def _other_kind(database: _Changed) -> None:
     """The same table as a view, without rowid, or with a column of another type."""
-    table = own.table()
-    kind = own.random.randrange(3)
+    table = database.table()
+    kind = database.random.randrange(3)
     if kind == 0:
-        own.run(f'ALTER TABLE {table} RENAME TO "away"')
-        own.run(f'CREATE VIEW {table} AS SELECT * FROM "away"')
+        database.run(f'ALTER TABLE {table} RENAME TO "away"')
+        database.run(f'CREATE VIEW {table} AS SELECT * FROM "away"')
         return
     columns = [
         str(name)
-        for (name,) in own.connection.execute(f"SELECT name FROM pragma_table_info({table})")
+        for (name,) in database.connection.execute(f"SELECT name FROM pragma_table_info({table})")
     ]
-    types = {name: own.random.choice(TYPES[:6]) for name in columns}
+    types = {name: database.random.choice(TYPES[:6]) for name in columns}
     declared = ", ".join(f"{_quoted(name)} {types[name]}" for name in columns)
     if kind == 1:
         declared += f", PRIMARY KEY ({', '.join(_quoted(name) for name in columns)})"
-    own.run(f'CREATE TABLE "new" ({declared}){" WITHOUT ROWID" if kind == 1 else ""}')
-    own.run(f'INSERT OR IGNORE INTO "new" SELECT * FROM {table}')
-    own.run(f"DROP TABLE {table}")
-    own.run(f'ALTER TABLE "new" RENAME TO {table}')
+    database.run(f'CREATE TABLE "new" ({declared}){" WITHOUT ROWID" if kind == 1 else ""}')
+    database.run(f'INSERT OR IGNORE INTO "new" SELECT * FROM {table}')
+    database.run(f"DROP TABLE {table}")
+    database.run(f'ALTER TABLE "new" RENAME TO {table}')
 
 
 CHANGES: tuple[Change, ...] = (

@@ -29,9 +29,10 @@ class Fault:
 def fault_of(error: BaseException) -> Fault:
     """The kind of an error: its type, and the last two places of the package it went through."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if PACKAGE in frame.filename]
+    of_package = [frame for frame in frames if PACKAGE in frame.filename]
     where = " > ".join(
-        f"{frame.filename.rpartition(PACKAGE)[2]}:{frame.lineno} {frame.name}" for frame in own[-2:]
+        f"{frame.filename.rpartition(PACKAGE)[2]}:{frame.lineno} {frame.name}"
+        for frame in of_package[-2:]
     )
     said = str(error) if type(error).__name__ == "BrokenPromise" else ""
     shown = "".join(traceback.format_list(frames[-FRAMES_SHOWN:]))

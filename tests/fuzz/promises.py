@@ -34,7 +34,7 @@ def _columns(table: ColumnTable) -> tuple[tuple[str, np.dtype], ...]:
     """Names and types of a table's columns; asking for them each time takes longer than reading."""
     kind = type(table).__name__
     if kind not in _COLUMNS:
-        _COLUMNS[kind] = tuple((own.name, own.metadata["dtype"]) for own in fields(table))
+        _COLUMNS[kind] = tuple((field.name, field.metadata["dtype"]) for field in fields(table))
     return _COLUMNS[kind]
 
 

@@ -149,8 +149,8 @@ def trace_seeds() -> list[bytes]:
         separators = (",", ":") if compact else None
         made.append(json.dumps(document, separators=separators).encode())
     for ph in ("X", "C", "s"):
-        own = [event for event in _traces()[0] if event.get("ph") in ("M", ph)]
-        made.append(json.dumps(own[:12], indent=1).encode())
+        of_phase = [event for event in _traces()[0] if event.get("ph") in ("M", ph)]
+        made.append(json.dumps(of_phase[:12], indent=1).encode())
     return [*made, b"[]", b'{"traceEvents":[]}']
 
 

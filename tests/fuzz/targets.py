@@ -206,9 +206,9 @@ def _described(path: Path, device: int | None) -> Records:
     strings = StringPool()
     table, _ = read_kernel_table((path,), strings, 0, device)
     # Rows of the table itself, so that some are found, and one nanosecond or more beside them.
-    own = table.take(np.arange(min(4, len(table))))
-    start_ns = np.where(own.start_ns < _LATEST_NS, own.start_ns, 0) + np.arange(len(own))
-    tasks = Tasks.of(len(own), {"start_ns": start_ns, "end_ns": start_ns, "name": own.name})
+    first = table.take(np.arange(min(4, len(table))))
+    start_ns = np.where(first.start_ns < _LATEST_NS, first.start_ns, 0) + np.arange(len(first))
+    tasks = Tasks.of(len(first), {"start_ns": start_ns, "end_ns": start_ns, "name": first.name})
     described, unmatched = describe_tasks(tasks, table)
     if not 0 <= unmatched <= len(table):
         raise BrokenPromise(f"{unmatched} of {len(table)} rows are unmatched")

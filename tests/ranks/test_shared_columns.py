@@ -88,10 +88,10 @@ def test_what_is_unpacked_is_what_was_packed(
     close_shared_file(path)
     drop_pages()
     assert others == more
-    assert [own.dtype for own in found] == [own.dtype for own in columns]
-    for own, packed in zip(found, columns, strict=True):
-        np.testing.assert_array_equal(own, packed)
-        assert is_constant(own) >= (is_constant(packed) and len(packed) > 0)
+    assert [one.dtype for one in found] == [column.dtype for column in columns]
+    for one, packed in zip(found, columns, strict=True):
+        np.testing.assert_array_equal(one, packed)
+        assert is_constant(one) >= (is_constant(packed) and len(packed) > 0)
 
 
 @linux
@@ -117,9 +117,9 @@ def test_columns_that_came_are_not_sent_back(executor: Processes) -> None:
     part = made["part"][1000:]
     assert len(pickle.dumps(SharedArguments((made["numbers"], part)))) < 4096
     assert executor.submit(np.sum, part).result() == part.sum()
-    own = np.arange(1 << 16)
-    assert len(pickle.dumps(SharedArguments(own))) > own.nbytes
-    assert executor.submit(np.sum, own).result() == own.sum()
+    column = np.arange(1 << 16)
+    assert len(pickle.dumps(SharedArguments(column))) > column.nbytes
+    assert executor.submit(np.sum, column).result() == column.sum()
     assert executor.submit(np.sum, made["every other"]).result() == made["every other"].sum()
     scattered = np.broadcast_to(part[:5000], (3, 5000))
     assert executor.submit(np.sum, scattered).result() == scattered.sum()

@@ -78,7 +78,7 @@ def test_what_the_limit_cost_is_noted(shelf: ProfileShelf, tmp_path: Path, suffi
     left_out = sum(omission.rows for omission in report.omissions)
     assert headline.name.replace(" ", "").startswith(f"{left_out}recordsleftout;")
     assert headline.name.endswith(f"{len(gathered)} layers gathered to keep the size limit")
-    spans = {(note.start_ns, note.end_ns) for own in notes.values() for note in own}
+    spans = {(note.start_ns, note.end_ns) for one in notes.values() for note in one}
     assert spans == set(coarse.rows(SPAN))
     ((first_ns, last_ns),) = whole.rows(SPAN)
     assert all(first_ns <= start_ns and end_ns <= last_ns for start_ns, end_ns in spans)
@@ -133,16 +133,16 @@ def test_very_many_and_very_long_notes_are_cut() -> None:
     notes = notes_of(warnings, omissions, [])
     assert notes is not None
     assert notes.headline == "1 000 warnings; 200 records left out"
-    for (_, own), more in zip(notes.topics, (992, 92), strict=True):
-        assert len(own) == MOST_NOTES + 1
-        assert max(len(note.text) for note in own) <= MOST_CHARACTERS
-        assert own[-1].text == f"and {more} more notes in the report"
+    for (_, one), more in zip(notes.topics, (992, 92), strict=True):
+        assert len(one) == MOST_NOTES + 1
+        assert max(len(note.text) for note in one) <= MOST_CHARACTERS
+        assert one[-1].text == f"and {more} more notes in the report"
 
 
 def test_the_same_warning_is_told_once() -> None:
     notes = notes_of(["it is damaged."] * 3, [], [])
     assert notes is not None
-    assert (notes.headline, [len(own) for _, own in notes.topics]) == ("1 warning", [1])
+    assert (notes.headline, [len(one) for _, one in notes.topics]) == ("1 warning", [1])
 
 
 def test_notes_stay_out_of_overlap_and_of_all_ranks(shelf: ProfileShelf, tmp_path: Path) -> None:

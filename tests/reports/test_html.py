@@ -55,7 +55,7 @@ def content(report: ExportReport) -> bytes:
 
 
 def given(values: Any) -> list[str]:
-    return ["-1" if own is None else str(own) for own in values.tolist()]
+    return ["-1" if value is None else str(value) for value in values.tolist()]
 
 
 def test_the_page_that_is_written_is_that_of_the_report(
@@ -100,8 +100,8 @@ def test_numbers_of_operators_are_those_of_the_figures(
     totals = total_by_type(report.figures.operators, by_name=by_name)
     for noun, communication in (("operators", 0), ("collectives", 1)):
         table = f"{noun}-by-{'name' if by_name else 'type'}"
-        own = totals.take(totals["communication"] == communication)
-        assert len(own)
+        rows = totals.take(totals["communication"] == communication)
+        assert len(rows)
         for title, column in {
             "Count": "count",
             "Total": "total_ns",
@@ -109,10 +109,10 @@ def test_numbers_of_operators_are_those_of_the_figures(
             "Max": "longest_ns",
         }.items():
             assert [text.replace("\u202f", "") for text in shown.column(table, title)] == given(
-                own[column]
+                rows[column]
             )
         if by_name:
-            assert shown.column(table, "Name") == shortened(own["name"].tolist(), LONG)
+            assert shown.column(table, "Name") == shortened(rows["name"].tolist(), LONG)
         assert sum(map(float, shown.column(table, "Share"))) == pytest.approx(1, abs=1e-4)
 
 
@@ -332,7 +332,7 @@ def test_the_script_draws_what_matplotlib_draws(opened: Open, columns: int) -> N
     first = choice.input_value()
     choice.select_option("0" if first != "0" else "1")
     between = shown.evaluate(outline)
-    assert [own[5] for own in between] != [own[5] for own in before]
+    assert [one[5] for one in between] != [one[5] for one in before]
     choice.select_option(first)
     for (name, *old), (_, *new) in zip(before, shown.evaluate(outline), strict=True):
         assert new[:4] == pytest.approx(old[:4], abs=0.3), name
@@ -358,7 +358,9 @@ def test_without_scripts_the_page_is_whole(opened: Open, content: bytes) -> None
 
 def luminance(colour: str) -> float:
     parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    linear = [own / 12.92 if own <= 0.04045 else ((own + 0.055) / 1.055) ** 2.4 for own in parts]
+    linear = [
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    ]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 

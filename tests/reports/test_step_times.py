@@ -92,14 +92,14 @@ def test_columns_and_digits(
         assert row["Step"] == str(step)
         if ranks == "all":
             assert (row["Type"], row["Index"]) == ("rank", str(rank))
-        own = expected_overlap(profile.run, rank, step)
+        parts = expected_overlap(profile.run, rank, step)
         for name, part in (
             ("Computing", "computing_ns"),
             ("Communication", "communication_ns"),
             ("Communication(Not Overlapped)", "not_overlapped_ns"),
             ("Free", "free_ns"),
         ):
-            assert row[name] == f"{own[part] // 1000}.{own[part] % 1000:03d}"
+            assert row[name] == f"{parts[part] // 1000}.{parts[part] % 1000:03d}"
         assert Decimal(row["Preparing"]) > 0
 
 

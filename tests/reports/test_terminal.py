@@ -122,8 +122,8 @@ def test_many_steps_are_few_lines(report: ExportReport) -> None:
     columns: dict[str, Any] = {name: np.array([row[name] for row in rows]) for name in names}
     columns["graph"] = np.ma.masked_array(columns["step"], True)
     figures = replace(report.figures, steps=Table(columns))
-    own = replace(report, figures=figures, verdict=Verdict.of(figures))
-    text = plain(said(own, Display(120, "utf-8", True), verbose=True))
+    changed = replace(report, figures=figures, verdict=Verdict.of(figures))
+    text = plain(said(changed, Display(120, "utf-8", True), verbose=True))
     steps = [int(found) for found in re.findall(r"^ *(\d+) +\d+ +5\.\d\d us", text, re.MULTILINE)]
     assert steps == list(range(500 - MOST_STEPS, 500))
     assert "--csv FILE" in text
@@ -136,9 +136,9 @@ def test_names_are_shown_and_not_obeyed(report: ExportReport) -> None:
     names = operators["type"].copy()
     names[:] = name
     figures = replace(report.figures, operators=Table({**operators.columns, "type": names}))
-    own = replace(report, figures=figures, verdict=Verdict.of(figures))
+    changed = replace(report, figures=figures, verdict=Verdict.of(figures))
     for encoding in ("utf-8", "ascii"):
-        text = said(own, Display(200, encoding, False))
+        text = said(changed, Display(200, encoding, False))
         assert "[bold red]Mat[/] \\x1b[2J\\u202e :smile:" in text
 
 
@@ -148,10 +148,10 @@ def test_wide_characters_keep_columns_aligned(report: ExportReport) -> None:
     names = operators["type"].copy()
     names[np.flatnonzero(operators["communication"] == 0)[:2]] = "矩阵乘"
     figures = replace(report.figures, operators=Table({**operators.columns, "type": names}))
-    own = replace(report, figures=figures, verdict=Verdict.of(figures))
-    text = plain(said(own, Display(120, "ascii", True)))
+    changed = replace(report, figures=figures, verdict=Verdict.of(figures))
+    text = plain(said(changed, Display(120, "ascii", True)))
     assert "\\u77e9\\u9635\\u4e58" in text
-    assert "矩阵乘" in plain(said(own, Display(120, "utf-8", True)))
+    assert "矩阵乘" in plain(said(changed, Display(120, "utf-8", True)))
 
 
 def test_a_profile_without_steps(

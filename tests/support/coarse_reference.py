@@ -90,9 +90,9 @@ def expected_elements(slices: Slices, resolution: Resolution) -> list[Element]:
             if is_short(row):
                 run.append(row)
             else:
-                own = made([row], outer, whole=False)
-                yield own
-                yield from walk(row, own)
+                drawn = made([row], outer, whole=False)
+                yield drawn
+                yield from walk(row, drawn)
         if run:
             yield made(run, outer)
 
@@ -156,7 +156,7 @@ def thinned(samples: Samples, resolution: Resolution) -> list[tuple[int, float]]
         key = (power, time >> power) if power else (0, place)
         bins.setdefault(key, []).append((value, place))
     kept = set()
-    for own in bins.values():
-        kept.add(min(own)[1])
-        kept.add(min((-value, place) for value, place in own)[1])
+    for one in bins.values():
+        kept.add(min(one)[1])
+        kept.add(min((-value, place) for value, place in one)[1])
     return [(int(samples.time_ns[place]), float(samples.value[place])) for place in sorted(kept)]

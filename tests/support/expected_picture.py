@@ -321,9 +321,11 @@ class ExpectedPicture:
             yield self._step(rank, "GetNext", one.next_data_ns, "GetNext 0", ids)
             if self.layout == "mindspore-2.1":  # numbers the reduces of each iteration anew
                 reduces = 0
-            for number, own in enumerate(one.collectives, reduces):
+            for number, collective in enumerate(one.collectives, reduces):
                 name = f"Reduce {number}"
-                yield self._step(rank, "Reduce", (own.start_ns, own.end_ns), name, ids)
+                yield self._step(
+                    rank, "Reduce", (collective.start_ns, collective.end_ns), name, ids
+                )
             reduces += len(one.collectives)
 
     def _name(self, one: Iteration) -> str:

@@ -56,13 +56,13 @@ def read_layout(profile: Profile) -> ReadLayout:
 def table_lines(layouts: Iterable[ReadLayout]) -> Iterator[str]:
     """A table in Markdown: a row per name of a layout, what all its versions hold in full as ✓."""
     rows: dict[str, list[ReadLayout]] = {}
-    for own in sorted(layouts, key=lambda own: own.place):
-        rows.setdefault(own.name, []).append(own)
+    for layout in sorted(layouts, key=lambda one: one.place):
+        rows.setdefault(layout.name, []).append(layout)
     yield f"| layout | {' | '.join(COLUMNS)} | clock |"
     yield f"|---|{':-:|' * len(COLUMNS)}---|"
     for name, versions in rows.items():
-        marks = [MARKS[_joined(own.held[column] for own in versions)] for column in COLUMNS]
-        (clock,) = {tracks.clock for own in versions for tracks in own.ranks.values()}
+        marks = [MARKS[_joined(version.held[column] for version in versions)] for column in COLUMNS]
+        (clock,) = {tracks.clock for version in versions for tracks in version.ranks.values()}
         yield f"| {name} | {' | '.join(marks)} | {clock} |"
 
 
@@ -107,7 +107,7 @@ def _others(run: Run, tracks: RankTracks) -> Held:
 
 def _attributes(*names: str) -> Callable[[Run, RankTracks], Held]:
     def held(_run: Run, tracks: RankTracks) -> Held:
-        return _some([bool(own.keys() & set(names)) for own in tracks.kernels.values()])
+        return _some([bool(kernel.keys() & set(names)) for kernel in tracks.kernels.values()])
 
     return held
 

@@ -255,8 +255,8 @@ class _Reading:
         names = (name.rpartition("@")[2] for name in self._spelled(host.name))
         layers = (MARKS.get(layer, layer) for layer in self._spelled(host.layer))
         for layer, *row in zip(layers, self._spans(host), host.thread.tolist(), names, strict=True):
-            own = MODELS if row[-1] == "Infer" else layer
-            found.setdefault(own, Multiset())[tuple(row)] += 1
+            shown_layer = MODELS if row[-1] == "Infer" else layer
+            found.setdefault(shown_layer, Multiset())[tuple(row)] += 1
         return found
 
     def _counters(self) -> Iterator[tuple[str, list[tuple[int, float]]]]:
@@ -265,9 +265,9 @@ class _Reading:
         for row, (name, unit) in enumerate(
             zip(self._spelled(series.name), self._spelled(series.unit), strict=True)
         ):
-            own = samples.take(samples.series == row)
-            times = (own.time_ns + self._offset_ns).tolist()
-            values = (own.value * BYTES.get(unit, 1)).tolist()
+            of_series = samples.take(samples.series == row)
+            times = (of_series.time_ns + self._offset_ns).tolist()
+            values = (of_series.value * BYTES.get(unit, 1)).tolist()
             words = name.upper().replace("/", " ")
             label = words.replace(" READ ", " ") if "LLC" in words else words
             yield label, sorted(zip(times, values, strict=True))

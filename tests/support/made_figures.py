@@ -105,10 +105,13 @@ def _steps(chance: np.random.Generator, overlap: Table, steps: int, *, phases: b
         "start_ns": start_ns,
         "end_ns": start_ns + parts["span_ns"],
         "device_start_ns": start_ns,
-        **{name: np.ma.masked_array(own, np.zeros(len(own), bool)) for name, own in parts.items()},
         **{
-            name: np.ma.masked_array(own, np.full(len(own), not phases))
-            for name, own in zip(names, lengths, strict=True)
+            name: np.ma.masked_array(part, np.zeros(len(part), bool))
+            for name, part in parts.items()
+        },
+        **{
+            name: np.ma.masked_array(column, np.full(len(column), not phases))
+            for name, column in zip(names, lengths, strict=True)
         },
     }
     return Table(columns)
@@ -116,18 +119,18 @@ def _steps(chance: np.random.Generator, overlap: Table, steps: int, *, phases: b
 
 def _operators(chance: np.random.Generator, ranks: int, names: int, word: str) -> Table:
     count = ranks * names
-    own = np.tile(np.arange(names), ranks)
+    number = np.tile(np.arange(names), ranks)
     scope = "Default/" + "scope/" * 8
     runs, shortest_ns = chance.integers(1, 100, count), chance.integers(1, 1000, count)
     longest_ns = shortest_ns + chance.integers(0, 100_000, count)
     return Table(
         {
             "rank": np.repeat(np.arange(ranks), names),
-            "communication": (own % 10 == 0).astype(np.int64),
-            "type": np.array([f"Type{at % 40}{word}" for at in own.tolist()], object),
+            "communication": (number % 10 == 0).astype(np.int64),
+            "type": np.array([f"Type{at % 40}{word}" for at in number.tolist()], object),
             "core": np.array([f"AI_CORE{word}"] * count, object),
-            "name": np.array([f"{scope}op{at}{word}" for at in own.tolist()], object),
-            "shapes": np.array([f"{at},8{word}" for at in own.tolist()], object),
+            "name": np.array([f"{scope}op{at}{word}" for at in number.tolist()], object),
+            "shapes": np.array([f"{at},8{word}" for at in number.tolist()], object),
             "count": runs,
             "total_ns": runs * (shortest_ns + longest_ns) // 2,
             "shortest_ns": shortest_ns,

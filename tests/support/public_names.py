@@ -15,6 +15,6 @@ def members() -> Iterator[tuple[str, Any]]:
         found = getattr(timeline, name)
         yield name, found
         if inspect.isclass(found) and not issubclass(found, Exception):
-            for member, own in sorted(vars(found).items()):
-                if not member.startswith("_") and (callable(own) or isinstance(own, property)):
-                    yield f"{name}.{member}", own
+            for member, one in sorted(vars(found).items()):
+                if not member.startswith("_") and (callable(one) or isinstance(one, property)):
+                    yield f"{name}.{member}", one

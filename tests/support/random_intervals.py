@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from timeline.columns.columns import Int64
+from timeline.columns.intervals import IntervalSet
 
 __all__ = [
     "EPOCH_NS",
@@ -18,6 +19,7 @@ __all__ = [
     "intervals",
     "is_laminar",
     "laminar_intervals",
+    "normal_ns",
 ]
 
 Interval = tuple[int, int]
@@ -58,6 +60,13 @@ def covered_ns(start_ns: Int64, end_ns: Int64) -> set[int]:
     """Every nanosecond inside any of the intervals."""
     pairs = zip(start_ns.tolist(), end_ns.tolist(), strict=True)
     return {moment for start, end in pairs for moment in range(start, end)}
+
+
+def normal_ns(found: IntervalSet) -> set[int]:
+    """Every nanosecond of intervals that must be normal: not empty, ascending, with gaps."""
+    assert (found.end_ns > found.start_ns).all()
+    assert (found.start_ns[1:] > found.end_ns[:-1]).all()
+    return covered_ns(found.start_ns, found.end_ns)
 
 
 def crosses(one: Interval, other: Interval) -> bool:

@@ -34,6 +34,7 @@ KINDS = ("MatMul", "Add", "LayerNorm", "Cast", "Mul", "Softmax", "Transpose", "R
 CORES = ("AI_CORE", "AI_VECTOR_CORE", "MIX_AIC", "AI_CPU")
 TASK_NS, TASK_SPREAD = 9_000, 1.2
 GAP_NS = 2_500
+STEP_GAP_NS = 1_000
 MOST_TASK_IDS = 1 << 16
 """Device task ids are 16 bits wide and start again."""
 
@@ -101,8 +102,8 @@ def _tasks(random: np.random.Generator, strings: StringPool, sizes: Sizes) -> tu
         for number in range(sizes.names)
     )
     shapes = strings.codes(
-        '"' + ";".join(f"{rows},{columns}" for rows, columns in own) + '"'
-        for own in random.integers(1, 4096, (sizes.names, 2, 2)).tolist()
+        '"' + ";".join(f"{rows},{columns}" for rows, columns in matrices) + '"'
+        for matrices in random.integers(1, 4096, (sizes.names, 2, 2)).tolist()
     )
     which = random.integers(0, sizes.names, count)
     table = Tasks.of(
@@ -128,7 +129,9 @@ def _steps(tasks: Tasks, step: Int64, sizes: Sizes) -> Steps:
     """Steps that follow each other, each with FP start and BP end inside."""
     first = np.searchsorted(step, np.arange(sizes.steps))
     start_ns = tasks.start_ns[first]
-    end_ns = np.append(start_ns[1:], tasks.end_ns.max() + 2_000) - 1_000
+    next_ns = np.append(start_ns[1:], tasks.end_ns.max() + 2 * STEP_GAP_NS)
+    # Steps of few tasks may begin within less than the gap of each other.
+    end_ns = next_ns - np.minimum(STEP_GAP_NS, (next_ns - start_ns) // 2)
     length_ns = end_ns - start_ns
     return Steps.of(
         sizes.steps,

@@ -100,10 +100,10 @@ def row_totals(processor: TraceProcessor, *, is_json: bool) -> dict[Row, RowTota
         FROM known GROUP BY track_id
         """
     ):
-        own = RowTotals(*numbers)
+        totals = RowTotals(*numbers)
         row = rows[track]
         if row[0] != "Notes":  # they stand for no records
-            found[row] = found[row] + own if row in found else own
+            found[row] = found[row] + totals if row in found else totals
     return found
 
 
@@ -115,7 +115,7 @@ def counter_totals(processor: TraceProcessor, *, is_json: bool) -> dict[Row, Cou
         "SELECT track_id, count(*), min(value), max(value), min(ts), max(ts)"
         " FROM counter GROUP BY track_id"
     ):
-        own = CounterTotals(*numbers)
+        totals = CounterTotals(*numbers)
         row = rows[track]
-        found[row] = found[row] + own if row in found else own
+        found[row] = found[row] + totals if row in found else totals
     return found

@@ -84,23 +84,25 @@ def simulate(
     members = list(groups if groups is not None else grid_groups(ranks, width))
     for number in range(ops):
         for place, group in enumerate(members):
-            own = np.array(group)
-            takes_ns = COMPUTE_NS + generator.integers(0, 20_000, len(own))
+            ranks_of_group = np.array(group)
+            takes_ns = COMPUTE_NS + generator.integers(0, 20_000, len(ranks_of_group))
             waits_ns = np.array([late.get(rank, 0) for rank in group])
             for rank, compute_ns, wait_ns in zip(
                 group, takes_ns.tolist(), waits_ns.tolist(), strict=True
             ):
                 busy_ns = compute_ns + (0 if rank in starved else wait_ns)
                 computing[rank].append((now_ns[rank], now_ns[rank] + busy_ns))
-            start_ns = now_ns[own] + takes_ns + waits_ns
+            start_ns = now_ns[ranks_of_group] + takes_ns + waits_ns
             end_ns = int(start_ns.max()) + TRANSFER_NS
-            now_ns[own] = end_ns
+            now_ns[ranks_of_group] = end_ns
             name = f"hcom_{kind}__{place:03d}_{number}_1"
-            last[name] = int(own[np.argmax(start_ns)])
+            last[name] = int(ranks_of_group[np.argmax(start_ns)])
             noise = (
-                np.abs(generator.normal(0, noise_ns, len(own))) if noise_ns else np.zeros(len(own))
+                np.abs(generator.normal(0, noise_ns, len(ranks_of_group)))
+                if noise_ns
+                else np.zeros(len(ranks_of_group))
             )
-            recorded = generator.random(len(own)) >= lost
+            recorded = generator.random(len(ranks_of_group)) >= lost
             for rank, start, off, held in zip(
                 group, start_ns.tolist(), noise.tolist(), recorded.tolist(), strict=True
             ):
@@ -115,9 +117,12 @@ def simulate(
         )
         for rank in range(ranks)
     )
-    iterations = [np.array([span[3] for span in own], np.int64) for own in spans]
+    iterations = [np.array([span[3] for span in one], np.int64) for one in spans]
     return Cluster(
-        tuple(rank_collectives(own, steps) for own, steps in zip(records, iterations, strict=True)),
+        tuple(
+            rank_collectives(record, steps)
+            for record, steps in zip(records, iterations, strict=True)
+        ),
         records,
         offsets_ns,
         drifts_ppb,

@@ -27,7 +27,7 @@ def run_on_terminal(
     start: Sequence[str] = ("-m", "timeline"),
 ) -> Shown:
     """Run the command with stdout and stderr on a terminal of some width."""
-    own, others = pty.openpty()
+    screen, others = pty.openpty()
     fcntl.ioctl(others, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
     unwanted = {"COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"}
     inherited = {name: value for name, value in os.environ.items() if name not in unwanted}
@@ -42,13 +42,13 @@ def run_on_terminal(
     shown = b""
     while True:
         try:
-            piece = os.read(own, 65536)
+            piece = os.read(screen, 65536)
         except OSError:  # Linux: the other end is closed
             break
         if not piece:
             break
         shown += piece
-    os.close(own)
+    os.close(screen)
     return running.wait(), shown.decode().replace("\r\n", "\n")
 
 

@@ -88,7 +88,7 @@ def test_each_call_takes_the_lowest_lane_in_which_it_crosses_nothing(
     lanes: list[list[Interval]] = []
     wanted = dict[int, int]()
     for row in sorted(range(len(pairs)), key=lambda row: (pairs[row][0], -pairs[row][1])):
-        fits = [not any(crosses(own, pairs[row]) for own in lane) for lane in lanes]
+        fits = [not any(crosses(one, pairs[row]) for one in lane) for lane in lanes]
         if not any(fits):
             lanes.append([])
         wanted[row] = fits.index(True) if any(fits) else len(fits)

@@ -59,7 +59,7 @@ def write_kineto(
     return written
 
 
-def _document(run: Run, own: _Events, base_ns: int, distributed: bool) -> str:
+def _document(run: Run, written: _Events, base_ns: int, distributed: bool) -> str:
     world = len(run.ranks)
     ranks = list(range(world))
     group = {"pg_name": "0", "pg_desc": "default_pg", "backend_config": "cuda:nccl"}
@@ -74,7 +74,7 @@ def _document(run: Run, own: _Events, base_ns: int, distributed: bool) -> str:
     if distributed:
         head["distributedInfo"] = {
             "backend": "nccl",
-            "rank": own.rank.rank,
+            "rank": written.rank.rank,
             "world_size": world,
             "pg_count": 1,
             "pg_config": [group | {"pg_size": world, "ranks": ranks}],
@@ -82,7 +82,9 @@ def _document(run: Run, own: _Events, base_ns: int, distributed: bool) -> str:
     head["displayTimeUnit"] = "ms"
     if base_ns:
         head["baseTimeNanoseconds"] = base_ns
-    events = ",\n".join(_DECIMALS.sub(r'"\1": \2', f"  {json.dumps(event)}") for event in own.all())
+    events = ",\n".join(
+        _DECIMALS.sub(r'"\1": \2', f"  {json.dumps(event)}") for event in written.all()
+    )
     opening = json.dumps(head, indent=2).removesuffix("\n}")
     return f'{opening},\n  "traceEvents": [\n{events}\n  ],\n  "traceName": "trace.json"\n}}\n'
 

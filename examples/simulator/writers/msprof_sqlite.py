@@ -138,8 +138,8 @@ class DeviceCounter:
     def write(self, device: Path) -> None:
         """Write the logs that relate them to the host."""
         host = f"[Host]\nclock_monotonic_raw: {self.host_ns}\ncntvct: 1\ncntvct_diff: 0\n"
-        own = f"clock_monotonic_raw: {DEVICE_MONOTONIC_NS}\ncntvct: {FIRST_COUNT}\n"
-        for name, text in (("host_start.log", host), ("dev_start.log", own)):
+        clocks = f"clock_monotonic_raw: {DEVICE_MONOTONIC_NS}\ncntvct: {FIRST_COUNT}\n"
+        for name, text in (("host_start.log", host), ("dev_start.log", clocks)):
             path = device / f"{name}.{self._device}"
             path.write_text(text, encoding="utf-8", newline="")
 

@@ -56,8 +56,10 @@ def counters_of(records: Records) -> Counters:
     for row in range(len(series)):
         label = strings[series.group[row]], strings[series.name[row]], strings[series.unit[row]]
         assert label not in found, "one series is one row"
-        own = samples.series == row
-        pairs = zip(samples.time_ns[own].tolist(), samples.value[own].tolist(), strict=True)
+        of_series = samples.series == row
+        pairs = zip(
+            samples.time_ns[of_series].tolist(), samples.value[of_series].tolist(), strict=True
+        )
         found[label] = sorted(pairs)
     return found
 
@@ -287,10 +289,10 @@ def test_every_column_of_a_sampled_table_is_a_series(
             f"INSERT INTO {table} VALUES (1700000000000000100, 0, {cells});"
         )
     counters = counters_of(read_all(profile.path)[0])
-    own = {name: samples for (held, name, _), samples in counters.items() if held == group}
-    values = sorted(value for samples in own.values() for _, value in samples)
+    of_group = {name: samples for (held, name, _), samples in counters.items() if held == group}
+    values = sorted(value for samples in of_group.values() for _, value in samples)
     assert values == [float(place) for place in range(1, len(columns) + 1)]
-    assert all(len(samples) == 1 for samples in own.values())
+    assert all(len(samples) == 1 for samples in of_group.values())
     bandwidths = [unit for held, name, unit in counters if held == group and "Bandwidth" in name]
     assert set(bandwidths) <= {"B/s"}
 
@@ -318,11 +320,13 @@ def test_tables_beside_tables_of_kernels_are_drawn(shelf: ProfileShelf, tmp_path
         found = counters_of(records)
         used = wall(profile.run, application_memory(rank))
         application = {("Framework Memory", "APP Reserved", "B"): used}
-        own = {label: [*map(tuple, samples)] for label, samples in found.items()}
-        assert {label for label in own if "APP" not in label[1]} == set(expected(profile.run, rank))
-        assert expected(profile.run, rank).items() <= own.items()
+        by_label = {label: [*map(tuple, samples)] for label, samples in found.items()}
+        assert {label for label in by_label if "APP" not in label[1]} == set(
+            expected(profile.run, rank)
+        )
+        assert expected(profile.run, rank).items() <= by_label.items()
         for label, samples in application.items():
-            assert [time for time, _ in own[label]] == [time for time, _ in samples]
+            assert [time for time, _ in by_label[label]] == [time for time, _ in samples]
 
 
 # -- broken tables -----------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from simulator.writers.companions.mindspore_host import (
 from tests.support.loaded_picture import LoadedPicture
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import Profile, ProfileShelf, change_fields, change_json
+from tests.support.read_profiles import lost_rows
 from timeline.analysis.valid import valid
 from timeline.cli.main import main
 from timeline.columns.strings import StringPool
@@ -72,12 +73,12 @@ def spans_of(records: Records, layer: str) -> list[Span]:
     code, host = records.strings.find(layer), records.host
     return sorted(
         (records.strings[name], thread, start, end)
-        for own, name, thread, start, end in zip(
+        for one, name, thread, start, end in zip(
             *(column.tolist() for column in (host.layer, host.name, host.thread)),
             *(column.tolist() for column in (host.start_ns, host.end_ns)),
             strict=True,
         )
-        if own == code
+        if one == code
     )
 
 
@@ -88,12 +89,10 @@ def samples_of(records: Records, group: str, name: str) -> Samples:
         for row in range(len(series))
         if (strings[series.group[row]], strings[series.name[row]]) == (group, name)
     )
-    own = samples.series == row
-    return list(zip(samples.time_ns[own].tolist(), samples.value[own].tolist(), strict=True))
-
-
-def losses(records: Records) -> dict[str, int]:
-    return {one.reason: one.rows for one in records.omissions if one.loss}
+    of_series = samples.series == row
+    return list(
+        zip(samples.time_ns[of_series].tolist(), samples.value[of_series].tolist(), strict=True)
+    )
 
 
 class Clocks:
@@ -204,7 +203,7 @@ def test_counters_of_minddata_have_the_times_of_their_samples(profile: Profile) 
 
 def test_nothing_is_lost_and_sums_are_told(profile: Profile) -> None:
     for rank, records in zip(profile.run.ranks, read_all(profile.path), strict=True):
-        assert losses(records) == {}
+        assert lost_rows(records) == {}
         reason = f"rows of dataset_{rank.rank}.csv, which are sums without a time"
         assert Omission(reason, 1, rank.rank, code=OmissionCode.REPEATED) in records.omissions
         (warning,) = (text for text in records.warnings if "steady clock" in text)
@@ -238,7 +237,7 @@ def test_the_timeline_and_its_memory_stand_in_for_the_table(profile: Profile) ->
         assert spans_of(new, HOST) == spans_of(old, HOST) != []
         same = samples_of(old, "Host Memory", "Resident")
         assert samples_of(new, "Host Memory", "Resident") == same
-        assert losses(new) == {}
+        assert lost_rows(new) == {}
 
 
 # -- clocks ------------------------------------------------------------------------------------
@@ -257,8 +256,8 @@ def test_rows_that_nothing_places_are_left_out_and_counted(
     assert spans_of(records, CPU) == []
     assert spans_of(records, HOST) == stages(run, rank, clocks(made, rank))
     tail = "on a clock that nothing relates to the records"
-    assert losses(records)[f"rows of cpu_op_execute_timestamp_0.txt {tail}"] == 6
-    assert losses(records)[f"rows of device_queue_profiling_0.txt {tail}"] == 20
+    assert lost_rows(records)[f"rows of cpu_op_execute_timestamp_0.txt {tail}"] == 6
+    assert lost_rows(records)[f"rows of device_queue_profiling_0.txt {tail}"] == 20
 
 
 def test_mindspores_own_sample_of_clocks_comes_first(shelf: ProfileShelf, tmp_path: Path) -> None:
@@ -326,13 +325,13 @@ def test_operators_of_the_trace_are_moved_and_not_drawn_twice(
     }
     (host / "start_info").write_text(json.dumps(sample), encoding="utf-8")
     assert spans_of(read_all(capture)[0], CPU) == operators(rank, clock)
-    own = [cpu_event(run, one) for one in cpu_operators(rank)]
+    events_of_cpu = [cpu_event(run, one) for one in cpu_operators(rank)]
     name = {"ph": "M", "name": "process_name", "pid": 2, "args": {"name": CPU}}
     trace = capture / "ASCEND_PROFILER_OUTPUT" / "trace_view.json"
-    change_json(trace, lambda events: [*events, name, *own])
+    change_json(trace, lambda events: [*events, name, *events_of_cpu])
     records = read_all(capture)[0]
     assert spans_of(records, CPU) == operators(rank, clock)
-    assert losses(records) == {}
+    assert lost_rows(records) == {}
 
 
 def cpu_event(run: Run, one: HostSpan) -> dict[str, Any]:
@@ -365,7 +364,7 @@ def test_a_database_has_the_host_files_of_its_capture(shelf: ProfileShelf, tmp_p
         for name, thread, start_ns, end_ns in operators(rank, clock)
     ]
     assert spans_of(records, HOST) == stages(run, rank, clock)
-    assert losses(records) == {}
+    assert lost_rows(records) == {}
 
 
 # -- broken files ------------------------------------------------------------------------------
@@ -565,4 +564,4 @@ def test_an_unusable_file_is_named_and_the_rest_is_drawn(
     records = read_all(made.path)[0]
     assert len(records.tasks)
     assert spans_of(records, CPU)
-    assert [reason for reason in losses(records) if Path(name).name in reason]
+    assert [reason for reason in lost_rows(records) if Path(name).name in reason]

@@ -89,7 +89,7 @@ def drawn(path: Path, target: Path) -> tuple[ExportReport, list[Shown]]:
 
 def records_of(path: Path) -> Records:
     """What is read of rank 0."""
-    first = min(discover(path).sources, key=lambda own: own.identity.rank)
+    first = min(discover(path).sources, key=lambda one: one.identity.rank)
     return valid(first.read(ReadRequest(DETAIL_LAYERS)))
 
 
@@ -160,9 +160,9 @@ def test_types_that_stand_for_none_are_told_by_names(
     def types(path: Path) -> Multiset[str]:
         report = export(path, tmp_path / "timeline.pftrace", kind=kind, force=True)
         found: Multiset[str] = Multiset()
-        for own in report.to_dict()["verdict"]["operators"]:
-            assert own["core"] not in ("", "N/A")
-            found[own["type"]] += own["count"]
+        for operator in report.to_dict()["verdict"]["operators"]:
+            assert operator["core"] not in ("", "N/A")
+            found[operator["type"]] += operator["count"]
         return found
 
     assert types(profile.path) == types(shelf.get("torch-db").path)
@@ -176,17 +176,17 @@ def test_a_database_without_communication_ops_has_those_of_its_tasks(
     made, listed = (records_of(path) for path in (profile.path, shelf.get("torch-db").path))
     assert (len(made.ops), len(made.host)) == (len(listed.ops), len(listed.host))
     for column in ("ops", "name"), ("host", "level"), ("host", "name"):
-        ours, theirs = (texts(own, *column) for own in (made, listed))
+        ours, theirs = (texts(one, *column) for one in (made, listed))
         assert ours == theirs
-    columns = [own.ops for own in (made, listed)]
+    columns = [one.ops for one in (made, listed)]
     spans = zip(*(getattr(ops, edge).tolist() for ops in columns for edge in EDGES), strict=True)
     for start_ns, end_ns, first_ns, last_ns in spans:
         inside = (made.planes.start_ns >= first_ns) & (made.planes.end_ns <= last_ns)
         assert start_ns == made.planes.start_ns[inside].min()
         assert end_ns == made.planes.end_ns[inside].max()
     assert (made.ops.connection == listed.ops.connection).all()
-    assert any("lists no communication ops" in own for own in made.warnings)
-    assert not any("lists no communication ops" in own for own in listed.warnings)
+    assert any("lists no communication ops" in warning for warning in made.warnings)
+    assert not any("lists no communication ops" in warning for warning in listed.warnings)
 
 
 COLUMNS = (
@@ -246,7 +246,7 @@ def test_no_value_of_an_id_ends_in_a_traceback(
         profile = changed(shelf, tmp_path / f"run-{place}", way, ranks=1)
         _, slices = drawn(profile.path, tmp_path / f"{place}.pftrace")
         none = (str(NO_UINT32), str(2**63 - 1), "-1", "N/A")
-        assert not [row for row in {one.row for one in slices} if any(own in row for own in none)]
+        assert not [row for row in {one.row for one in slices} if any(one in row for one in none)]
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason=f"the real captures are not in {DATA}")
@@ -257,5 +257,7 @@ def test_a_real_database_of_the_lowest_level(tmp_path: Path) -> None:
     assert Multiset(one.name for one in planes if one.rank == 0) == Multiset(
         {"Write Value": 112, "Notify Wait": 112, "SDMA": 72}
     )
-    assert {own["type"] for own in report.to_dict()["verdict"]["operators"]} >= {"ForeachAddList"}
+    assert {operator["type"] for operator in report.to_dict()["verdict"]["operators"]} >= {
+        "ForeachAddList"
+    }
     assert "N/A" not in spelled(slices)

@@ -100,7 +100,7 @@ def test_values_of_another_kind_are_absent_and_counted(path: Path, value: object
         lost = database.damage.omissions(0)
     assert integers["b"][:7].tolist() == [0, 2, 4, -1, 8, -1, 12]
     assert floats[:6].tolist() == [0, 1, 2, 3, -1, 5]
-    assert [(own.reason, own.rows) for own in lost] == [
+    assert [(one.reason, one.rows) for one in lost] == [
         ("numbers.db: values of T.b that are no numbers, the first at row 4", 2),
         ("numbers.db: values of T.c that are no numbers, the first at row 5", 1),
     ]
@@ -126,8 +126,8 @@ def test_any_damage_reads_or_is_refused(shelf: ProfileShelf, tmp_path: Path) -> 
             records = records_of(profile.path)
             tasks = zip(records.tasks.start_ns.tolist(), records.tasks.end_ns.tolist(), strict=True)
             read += 1
-            damaged += any("damaged pages" in own.reason for own in records.omissions)
-            if not any("no numbers" in own.reason for own in records.omissions):
+            damaged += any("damaged pages" in omission.reason for omission in records.omissions)
+            if not any("no numbers" in omission.reason for omission in records.omissions):
                 assert len(set(tasks) - known) <= len(known) // 10
         file.write_bytes(whole)
     assert read > 50

@@ -21,8 +21,8 @@ def test_pairs_are_all_rows_of_equal_keys_in_order(left: Int64, right: Int64) ->
     assert list(zip(lefts.tolist(), rights.tolist(), strict=True)) == [
         (row, other)
         for row, key in enumerate(left.tolist())
-        for other, own in enumerate(right.tolist())
-        if key == own
+        for other, one in enumerate(right.tolist())
+        if key == one
     ]
 
 

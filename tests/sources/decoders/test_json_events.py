@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import signal
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -15,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.deadline import deadline
 from timeline.errors import SourceError
 from timeline.records.tables import Omission
 from timeline.sources.common.losses import LossLog
@@ -273,22 +272,8 @@ def test_many_plain_keys_before_the_events_take_no_time(write: Callable[[bytes],
     before: EventObject = {f"key {number}": number for number in range(60)}
     before["otherData"] = {}
     path = write(Layout(before, {}, None, None, True, False).document(THREE))
-    with at_most(seconds=5):
+    with deadline(5):
         assert read(path, BLOCK_BYTES) == [wanted(event) for event in THREE]
-
-
-@contextmanager
-def at_most(*, seconds: int) -> Iterator[None]:
-    def stop(_signal: int, _frame: object) -> None:
-        raise AssertionError(f"took longer than {seconds} s")
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(seconds)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def refusal(path: Path, block_bytes: int = BLOCK_BYTES) -> SourceError:
@@ -365,7 +350,7 @@ def test_whole_events_around_a_damaged_one_are_read(
         others = [wanted(event) for event in EIGHT if event is not EIGHT[number]]
         assert [event for event in found if event["name"] != f"op {number}"] == others
         assert lost
-        assert all(own.loss for own in lost)
+        assert all(one.loss for one in lost)
 
 
 @damaged

@@ -159,8 +159,8 @@ def test_everything_of_a_capture_may_be_packed(shelf: ProfileShelf, tmp_path: Pa
             path.with_name(path.name + ".gz").write_bytes(gzip.compress(path.read_bytes()))
             path.unlink()
     found, wanted = discover(packed.path).sources, discover(plain.path).sources
-    assert [own.identity.rank for own in found] == [own.identity.rank for own in wanted]
-    assert [own.clock for own in found] == [own.clock for own in wanted]
+    assert [one.identity.rank for one in found] == [one.identity.rank for one in wanted]
+    assert [one.clock for one in found] == [one.clock for one in wanted]
 
 
 @pytest.mark.parametrize(
@@ -251,4 +251,4 @@ def test_a_packed_trace_that_was_cut_short_gives_its_first_events(tmp_path: Path
     names = [event.name for event in found if isinstance(event, Complete)]
     assert names == [f"op {number}" for number in range(len(found))]
     assert 5_000 < len(found) < 15_000
-    assert any("cannot be unpacked" in own.reason for own in damage.omissions(0))
+    assert any("cannot be unpacked" in omission.reason for omission in damage.omissions(0))

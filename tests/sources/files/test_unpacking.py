@@ -201,7 +201,9 @@ def test_progress_is_told(here: Path) -> None:
     archive = here / "a.zip"
     archive.write_bytes(zip_files([(f"{n}.json", os.urandom(10_000)) for n in range(20)]))
     told: list[tuple[str, int, int]] = []
-    unpack(archive, here / "into", limit_for(archive, here), lambda *own: told.append(own))
+    unpack(
+        archive, here / "into", limit_for(archive, here), lambda *progress: told.append(progress)
+    )
     assert {(stage, total) for stage, _, total in told} == {
         ("Unpacking a.zip", archive.stat().st_size)
     }

@@ -69,7 +69,9 @@ def test_data_of_msprof_beside_the_output_of_a_framework(
     shutil.copytree(capture, profile.path / f"PROF_000001_{taken}_AHJCDGNJNLNHIKFN")
     found = discover(profile.path)
     assert len(found.runs) == runs
-    assert [own.identity.taken[:8] for own in found.sources] == [("20250109", taken[:8])[runs - 1]]
+    assert [source.identity.taken[:8] for source in found.sources] == [
+        ("20250109", taken[:8])[runs - 1]
+    ]
 
 
 # -- captures of no rank ---------------------------------------------------------------------------
@@ -270,7 +272,7 @@ def test_an_empty_database_of_steps_is_no_loss(shelf: ProfileShelf, tmp_path: Pa
     steps.with_name("step_trace.db").write_bytes(b"")
     (source,) = discover(profile.path).sources
     records = read(source)
-    assert not [own for own in records.omissions if own.loss]
+    assert not [omission for omission in records.omissions if omission.loss]
     assert not len(records.steps)
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import shutil
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
@@ -15,11 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from simulator.model import RankRun
 from simulator.overlap import expected_overlap
 from tests.support.found_profiles import (
     captures_of,
-    join_databases,
     only,
     overlap_ns,
     ranks_of,
@@ -28,7 +24,6 @@ from tests.support.found_profiles import (
 )
 from tests.support.profile_shelf import (
     MAIN_LAYOUTS,
-    Event,
     Profile,
     ProfileShelf,
     change_events,
@@ -36,7 +31,7 @@ from tests.support.profile_shelf import (
     tree_state,
 )
 from timeline.cli.main import main
-from timeline.errors import NoProfileError, RankIdentityError, SourceError, UsageError
+from timeline.errors import NoProfileError, SourceError
 from timeline.selection import Kind
 from timeline.sources.finding.discovery import discover
 
@@ -353,141 +348,7 @@ def test_subsets_of_a_graph_timeline_are_not_read_twice(shelf: ProfileShelf) -> 
         assert len(records.ops) == sum(len(one.collectives) for one in rank.iterations)
 
 
-# -- which rank it is ------------------------------------------------------------------------------
-
-
-def told_by_info_name(capture: Path) -> None:
-    (capture / "profiler_info.json").rename(capture / "profiler_info_5.json")
-
-
-def told_by_info_text(capture: Path) -> None:
-    change_fields(capture / "profiler_info.json", {"rank_id": "5"})
-    (capture / "profiler_info.json").rename(capture / "profiler_info_5.json")
-
-
-def told_by_database_name(capture: Path) -> None:
-    path = only(capture, "ascend_pytorch_profiler.db")
-    path.rename(path.with_name("ascend_pytorch_profiler_5.db"))
-
-
-def told_by_database_map(capture: Path) -> None:
-    path = only(capture, "ascend_pytorch_profiler.db")
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("UPDATE RANK_DEVICE_MAP SET rankId = 5")
-
-
-def told_by_device_info(capture: Path) -> None:
-    change_fields(only(capture, "device_1/info.json.1"), {"rank_id": 5})
-
-
-def told_by_host_info(capture: Path) -> None:
-    shutil.rmtree(capture / "device_1")
-    change_fields(only(capture, "host/info.json"), {"rank_id": 5})
-
-
-@pytest.mark.parametrize(
-    ("layout", "tell"),
-    [
-        ("torch-text", told_by_info_name),
-        ("torch-text", told_by_info_text),
-        ("torch-db", told_by_info_name),
-        ("torch-db", told_by_database_name),
-        ("torch-db", told_by_database_map),
-        ("mindstudio", told_by_device_info),
-        ("mindstudio", told_by_host_info),
-        ("mindspore-2.1", told_by_device_info),
-    ],
-)
-def test_rank_from_metadata(
-    shelf: ProfileShelf, tmp_path: Path, layout: str, tell: Callable[[Path], None]
-) -> None:
-    """Each kind of metadata tells the rank where it is the only one that does."""
-    profile = shelf.copy(layout, tmp_path / "run")
-    tell(without_rank(profile, 1))
-    assert ranks_of(profile.path) == [0, 5]
-
-
-@pytest.mark.parametrize("name", ["rank_5", "rank-5", "rank5", "rank5_ascend_pt"])
-@pytest.mark.parametrize("layout", ["torch-text", "torch-db"])
-def test_rank_from_the_name_of_a_capture(
-    shelf: ProfileShelf, tmp_path: Path, layout: str, name: str
-) -> None:
-    """A capture without metadata is the rank that its name says."""
-    profile = shelf.copy(layout, tmp_path / "run")
-    without_rank(profile, 1).rename(profile.path / name)
-    assert ranks_of(profile.path) == [0, 5]
-
-
-def test_current_directory_without_a_rank(
-    shelf: ProfileShelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A capture can be given a rank by its name when it is the current directory."""
-    profile = shelf.copy("mindstudio", tmp_path / "run", ranks=1)
-    capture = without_rank(profile, 0)
-    monkeypatch.chdir(capture)
-    assert ranks_of(Path()) == [0]
-    assert ranks_of(Path(), {capture.name: 7}) == [7]
-
-
-@pytest.mark.parametrize("layout", MAIN_LAYOUTS)
-def test_rank_from_a_directory_above(shelf: ProfileShelf, tmp_path: Path, layout: str) -> None:
-    """Without metadata the nearest directory that is named after a rank tells it."""
-    profile = shelf.copy(layout, tmp_path / "run")
-    capture = without_rank(profile, 1)
-    lonely = tmp_path / "job" / "rank_5" / "profiler"
-    lonely.mkdir(parents=True)
-    moved = capture.rename(lonely / capture.name)
-    assert ranks_of(tmp_path / "job") == [5]
-    assert ranks_of(moved) == [5]
-
-
-@pytest.mark.parametrize("layout", ["torch-text", "torch-db", "mindstudio", "mindspore-2.1"])
-def test_a_capture_of_no_rank_is_rank_0(shelf: ProfileShelf, tmp_path: Path, layout: str) -> None:
-    """rank_id -1 means that it was not distributed: that is assumed, and said once."""
-    profile = shelf.copy(layout, tmp_path / "run", ranks=1)
-    capture = without_rank(profile, 0)
-    found = discover(profile.path)
-    (source,) = found.sources
-    assert source.identity.rank == 0
-    assert source.identity.evidence.startswith("not distributed")
-    (note,) = found.notes
-    assert capture.name in note
-    assert "not distributed" in note
-    assert overlap_ns(read(source)) == expected_overlap(profile.run, 0)
-    assert ranks_of(profile.path, {capture.name: 7}) == [7]
-
-
-@pytest.mark.parametrize("layout", ["torch-text", "torch-db", "mindstudio", "mindspore-2.1"])
-def test_captures_of_no_rank_are_numbered(shelf: ProfileShelf, tmp_path: Path, layout: str) -> None:
-    """Several of one run are ordinals by host, device and path; one note says which is which."""
-    profile = shelf.copy(layout, tmp_path / "run")
-    captures = [without_rank(profile, number) for number in (1, 0)][::-1]
-    found = discover(profile.path)
-    assert [source.identity.rank for source in found.sources] == [0, 1]
-    assert [source.identity.directory for source in found.sources] == [
-        capture.resolve() for capture in captures
-    ]
-    (note,) = found.notes
-    assert all(capture.name in note for capture in captures)
-    for source in found.sources:
-        expected = expected_overlap(profile.run, source.identity.rank)
-        assert overlap_ns(read(source)) == expected
-
-
-@pytest.mark.parametrize("layout", ["torch-text", "torch-db", "mindstudio", "mindspore-2.1"])
-def test_a_capture_of_no_rank_beside_one_with_a_rank(
-    shelf: ProfileShelf, tmp_path: Path, capsys: pytest.CaptureFixture[str], layout: str
-) -> None:
-    """It is not known which it is: an error by path, whose command works as it stands."""
-    profile = shelf.copy(layout, tmp_path / "run")
-    capture = without_rank(profile, 1)
-    with pytest.raises(RankIdentityError) as caught:
-        discover(profile.path)
-    assert str(capture.resolve()) in str(caught.value)
-    command = str(caught.value).partition("as in: tlexport ")[2]
-    assert main([*shlex.split(command), "--list", "--json"]) == 0
-    listed = json.loads(capsys.readouterr().out)
-    assert [own["rank"] for own in listed["ranks"]] == [0, 1]
+# -- which run it is -------------------------------------------------------------------------------
 
 
 def test_two_captures_of_one_card_are_two_runs(shelf: ProfileShelf, tmp_path: Path) -> None:
@@ -526,90 +387,6 @@ def test_without_their_sessions_the_records_tell_runs_apart(
         ),
     )
     assert captures_of(profile.path) == [captures[1].resolve()]
-
-
-@pytest.mark.parametrize("layout", ["torch-text", "torch-db", "mindstudio", "mindspore-2.1"])
-def test_duplicate_rank(
-    shelf: ProfileShelf, tmp_path: Path, capsys: pytest.CaptureFixture[str], layout: str
-) -> None:
-    """Two captures of one moment that claim one rank are an error that lists both."""
-    profile = shelf.copy(layout, tmp_path / "run")
-    first, second = profile.captures
-    claim = {"rank_id": 0}
-    for path in [*second.glob("device_*/info.json.?"), *second.glob("host/info.json")]:
-        change_fields(path, claim)
-    for path in second.glob("profiler_info_*.json"):
-        change_fields(path, claim)
-        path.rename(second / "profiler_info_0.json")
-    for path in second.rglob("ascend_pytorch_profiler_*.db"):
-        with closing(sqlite3.connect(path)) as connection, connection:
-            connection.execute("UPDATE RANK_DEVICE_MAP SET rankId = 0")
-        path.rename(path.with_name("ascend_pytorch_profiler_0.db"))
-    with pytest.raises(RankIdentityError) as caught:
-        discover(profile.path)
-    for said in ("rank 0", "twice", str(first.resolve()), str(second.resolve())):
-        assert said in str(caught.value)
-    command = str(caught.value).partition("ranks of their own: tlexport ")[2]
-    assert main([*shlex.split(command), "--list"]) == 0
-    assert main([str(profile.path), "--list"]) == 0
-    assert str(second.resolve()) in capsys.readouterr().out.splitlines()[-1]
-    assert ranks_of(profile.path, {second.name: 4}) == [0, 4]
-    assert ranks_of(second) == [0]
-
-
-def test_contradictory_rank(shelf: ProfileShelf, tmp_path: Path) -> None:
-    """Metadata and names that disagree are an error that quotes every statement."""
-    profile = shelf.copy("mindformers", tmp_path / "run")
-    folder = profile.path / "output" / "profile"
-    (folder / "rank_1").rename(folder / "rank_3")
-    with pytest.raises(RankIdentityError) as caught:
-        discover(profile.path)
-    capture = profile.captures[1].name
-    for said in (capture, "info.json.1", "says 1", "rank_3", "says 3", "--assign-rank"):
-        assert said in str(caught.value)
-    assert ranks_of(profile.path, {capture: 1}) == [0, 1]
-
-
-def test_contradictory_metadata(shelf: ProfileShelf, tmp_path: Path) -> None:
-    """A database that says another rank than the file beside it is an error too."""
-    profile = shelf.copy("torch-db", tmp_path / "run", ranks=1)
-    capture = profile.captures[0]
-    (capture / "profiler_info_0.json").rename(capture / "profiler_info_2.json")
-    with pytest.raises(RankIdentityError, match=r"says 0.*says 2"):
-        discover(profile.path)
-    assert ranks_of(profile.path, {capture.name: 2}) == [2]
-
-
-@pytest.mark.parametrize("spell", ["name", "path", "inside the current directory"])
-def test_assign_rank_spellings(
-    shelf: ProfileShelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spell: str
-) -> None:
-    """--assign-rank takes the name of a capture, its path, and a path from here."""
-    profile = shelf.copy("mindstudio", tmp_path / "run")
-    capture = without_rank(profile, 1)
-    monkeypatch.chdir(tmp_path)
-    spelled = {
-        "name": capture.name,
-        "path": str(capture),
-        "inside the current directory": f"run/{capture.name}",
-    }
-    assert ranks_of(profile.path, {spelled[spell]: 6}) == [0, 6]
-
-
-def test_assign_rank_to_nothing(shelf: ProfileShelf) -> None:
-    """An assignment that fits no capture is a usage error that lists the captures."""
-    profile = shelf.get("mindstudio")
-    with pytest.raises(UsageError) as caught:
-        discover(profile.path, {"PROF_absent": 1})
-    for capture in profile.captures:
-        assert capture.name in str(caught.value)
-
-
-def test_assigned_rank_twice(shelf: ProfileShelf) -> None:
-    """An assignment to a rank that another capture has is a duplicate like any other."""
-    profile = shelf.get("torch-db")
-    with pytest.raises(RankIdentityError, match="twice"):
-        discover(profile.path, {profile.captures[1].name: 0})
 
 
 # -- raw data --------------------------------------------------------------------------------------
@@ -659,132 +436,6 @@ def test_exported_capture_beats_a_raw_one(shelf: ProfileShelf, tmp_path: Path) -
     shutil.copytree(exported, later)
     shutil.rmtree(later / "mindstudio_profiler_output")
     assert captures_of(profile.path) == [exported.resolve()]
-
-
-# -- several devices in one capture ----------------------------------------------------------------
-
-
-def join_devices(profile: Profile, process: int) -> Path:
-    """Make one PROF directory of two: one process that drives two devices.
-
-    process: its id, from which msprof makes the ids of the rows.
-    """
-    first, second = profile.captures
-    outputs = [capture / "mindstudio_profiler_output" for capture in profile.captures]
-    for path in sorted(outputs[0].glob("*.json")):
-        events = [
-            moved(event, rank.rank, rank.os_pid, process)
-            for rank, output in zip(profile.run.ranks, outputs, strict=True)
-            for event in json.loads((output / path.name).read_text(encoding="utf-8"))
-        ]
-        path.write_text(json.dumps(events), encoding="utf-8")
-    for path in sorted(outputs[0].glob("*.csv")):
-        rows = (outputs[1] / path.name).read_text(encoding="utf-8").splitlines()[1:]
-        with path.open("a", encoding="utf-8", newline="") as file:
-            file.writelines(f"{row}\n" for row in rows)
-    shutil.move(second / "device_1", first / "device_1")
-    shutil.rmtree(second)
-    return first
-
-
-def moved(event: Event, number: int, old: int, new: int) -> Event:
-    """The event as the process with another id would have left it, its own ids kept apart."""
-    made = event | {"pid": event["pid"] + ((new - old) << 10)}
-    if "id" in event:
-        made["id"] = f"{event['id']}{number}"
-    args = dict(event.get("args", {}))
-    if "connection_id" in args:
-        args["connection_id"] += 1_000_000 * number
-        made["args"] = args
-    return made
-
-
-@pytest.mark.parametrize("process", [12340, 167], ids=["usual process id", "id in a container"])
-def test_several_devices_in_one_export(shelf: ProfileShelf, tmp_path: Path, process: int) -> None:
-    """Two devices in one export are two ranks that share nothing but the host."""
-    profile = shelf.copy("mindstudio", tmp_path / "run", graphs=(1, 3))
-    capture = join_devices(profile, process)
-    sources = discover(capture).sources
-    assert [source.identity.rank for source in sources] == [0, 1]
-    for source in sources:
-        rank = profile.run.rank(source.identity.rank)
-        records = read(source)
-        assert len(records.tasks) == task_count(rank)
-        assert overlap_ns(records) == expected_overlap(profile.run, rank.rank)
-
-
-def task_count(rank: RankRun) -> int:
-    """The device tasks of a rank, those outside its steps included."""
-    return len(rank.switches) + sum(len(one.tasks) for one in rank.iterations)
-
-
-def test_unknown_ranks_of_several_devices(shelf: ProfileShelf, tmp_path: Path) -> None:
-    """Each device of a capture can be given its rank, and the errors lead there."""
-    profile = shelf.copy("mindstudio", tmp_path / "run")
-    capture = join_devices(profile, 12340)
-    for path in [*capture.glob("device_*/info.json.?"), capture / "host/info.json"]:
-        change_fields(path, {"rank_id": -1})
-    assert ranks_of(profile.path) == [0, 1]
-    devices = [f"{capture.name}/device_{number}" for number in (0, 1)]
-    with pytest.raises(RankIdentityError, match=f"--assign-rank {devices[1]}=0"):
-        discover(profile.path, {devices[0]: 4})
-    with pytest.raises(UsageError) as caught:
-        discover(profile.path, {capture.name: 4})
-    assert all(device in str(caught.value) for device in devices)
-    assert ranks_of(profile.path, {devices[0]: 4, devices[1]: 5}) == [4, 5]
-
-
-@pytest.mark.parametrize("table", ["json", "csv"])
-def test_step_trace_of_several_devices(shelf: ProfileShelf, tmp_path: Path, table: str) -> None:
-    """Each rank has the iterations and reduces of its own device, from either step trace."""
-    profile = shelf.copy("mindstudio", tmp_path / "run", graphs=(1, 3))
-    capture = join_devices(profile, 12340)
-    change_events(
-        only(capture, "msprof_2*.json"),
-        lambda event: None if event.get("tid", 0) in (70_001, 70_003) else event,
-    )
-    if table == "csv":
-        only(capture, "step_trace_*.json").unlink()
-    for source in discover(capture).sources:
-        rank = profile.run.rank(source.identity.rank)
-        records = read(source)
-        found = zip(
-            records.steps.graph.tolist(),
-            records.steps.iteration.tolist(),
-            records.steps.start_ns.tolist(),
-            records.steps.end_ns.tolist(),
-            strict=True,
-        )
-        expected = [(one.graph, one.number, one.start_ns, one.end_ns) for one in rank.iterations]
-        assert sorted(found) == sorted(expected)
-        reduces = records.parts.start_ns[records.parts.kind == 0].tolist()
-        expected_starts = [reduce.start_ns for one in rank.iterations for reduce in one.collectives]
-        assert sorted(reduces) == sorted(expected_starts)
-
-
-@pytest.mark.parametrize("with_directories", [True, False], ids=["PROF", "copied out"])
-def test_several_devices_in_one_database(
-    shelf: ProfileShelf, tmp_path: Path, with_directories: bool
-) -> None:
-    """Two devices in one database are two ranks, whether or not their directories are there."""
-    profile = shelf.get("torch-db")
-    capture = tmp_path / "PROF_000001_20250109120000123_AAAAAAAAAAAAAAAA"
-    capture.mkdir()
-    join_databases(profile, capture / "msprof_20250109120100.db")
-    if with_directories:
-        for number, session in enumerate(shelf.get("mindstudio").captures):
-            device = f"device_{number}"
-            shutil.copytree(session / device, capture / device)
-    sources = discover(tmp_path).sources
-    assert [source.identity.rank for source in sources] == [0, 1]
-    for source in sources:
-        rank = profile.run.rank(source.identity.rank)
-        records = read(source)
-        assert len(records.tasks) == task_count(rank)
-        assert overlap_ns(records) == expected_overlap(profile.run, rank.rank)
-        assert len(records.planes) == sum(
-            len(reduce.tasks) for one in rank.iterations for reduce in one.collectives
-        )
 
 
 # -- inputs stay as they are -----------------------------------------------------------------------

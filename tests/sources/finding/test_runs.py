@@ -49,7 +49,7 @@ def overlap(one: Session, other: Session) -> bool:
 
 
 def together(found: Sequence[Sequence[int]]) -> set[frozenset[int]]:
-    return {frozenset(own) for own in found}
+    return {frozenset(one) for one in found}
 
 
 # -- whatever was captured -------------------------------------------------------------------------
@@ -68,7 +68,7 @@ def test_the_order_in_which_captures_are_found_does_not_matter(
     held: list[Session], chance: object
 ) -> None:
     """Directories may be named in any way."""
-    held = [replace(own, path=f"{own.path} {at}") for at, own in enumerate(held)]
+    held = [replace(one, path=f"{one.path} {at}") for at, one in enumerate(held)]
     other = list(held)
     chance.shuffle(other)  # type: ignore[attr-defined]
     assert {frozenset(held[at].path for at in run) for run in group_sessions(held)} == {
@@ -95,9 +95,11 @@ def test_different_ranks_are_together_where_times_connect_them(
     for one, other in combinations(range(len(held)), 2):
         apart_ns = abs((held[one].start_ns or 0) - (held[other].start_ns or 0))
         if overlap(held[one], held[other]) or apart_ns < SAME_RUN_NS:
-            group = [group[one] if own == group[other] else own for own in group]
+            group = [
+                group[one] if other_group == group[other] else other_group for other_group in group
+            ]
     expected = {
-        frozenset(at for at, own in enumerate(group) if own == number) for number in set(group)
+        frozenset(at for at, one in enumerate(group) if one == number) for number in set(group)
     }
     assert together(group_sessions(held)) == expected
 
@@ -153,7 +155,7 @@ def test_one_moment_and_one_rank_is_one_run() -> None:
     held = [session(0, 0, worker="a"), session(5, 0, worker="b")]
     assert group_sessions(held) == [[0, 1]]
     assert not are_certain(held, group_sessions(held))
-    apart = [replace(own, end_ns=(own.start_ns or 0) + SECOND_NS) for own in held]
+    apart = [replace(one, end_ns=(one.start_ns or 0) + SECOND_NS) for one in held]
     assert group_sessions(apart) == [[0], [1]]
 
 

@@ -248,9 +248,11 @@ def test_a_head_that_is_no_json_is_an_error(tmp_path: Path) -> None:
 def test_a_trace_is_known_by_what_it_holds_in_whatever_order(tmp_path: Path) -> None:
     """Facts that others put first, events before all else, and no keys but the events."""
     facts = {"metadata": {"text": "x" * 3 * GLANCE_BYTES}}
-    own = {"schemaVersion": 1, "deviceProperties": [{"id": 0}], "baseTimeNanoseconds": 17}
+    more_facts = {"schemaVersion": 1, "deviceProperties": [{"id": 0}], "baseTimeNanoseconds": 17}
     events = {"traceEvents": [EVENT | {"name": "x" * 100} for _ in range(2_000)]}
-    for number, document in enumerate((facts | own | events, events | own, events, events | facts)):
+    for number, document in enumerate(
+        (facts | more_facts | events, events | more_facts, events, events | facts)
+    ):
         path = tmp_path / str(number) / "some.json"
         path.parent.mkdir()
         path.write_text(json.dumps(document), encoding="utf-8")
@@ -366,8 +368,8 @@ def test_a_listing_refuses_nothing(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "contradictory rank ids" in error
     assert main([str(tmp_path), "--list", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
-    assert [own["rank"] for own in listed["ranks"]] == [3]
-    assert [own["listed"] for own in listed["runs"]] == [False, True]
+    assert [rank["rank"] for rank in listed["ranks"]] == [3]
+    assert [run["listed"] for run in listed["runs"]] == [False, True]
     assert listed["runs"][0]["ranks"] == [0]
     assert listed["runs"][0]["path"] == str(tmp_path / "old.json")
     (unclear,) = listed["unclear"]

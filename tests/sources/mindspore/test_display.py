@@ -20,32 +20,19 @@ from simulator.writers.mindspore.text import device_ns, reduce_names
 from tests.support.drawn_slices import drawn_slices, loaded_export
 from tests.support.places import DATA
 from tests.support.profile_shelf import ProfileShelf
+from tests.support.read_profiles import lost_rows, records_of
 from timeline.analysis.overlap import overlap_of
-from timeline.analysis.valid import valid
 from timeline.cli.main import main
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.records.tables import NO_ID, Records, Steps
-from timeline.selection import DETAIL_LAYERS
 from timeline.sources.finding.discovery import discover
 from timeline.sources.mindspore.display import read_display
 from timeline.sources.mindspore.display_limit import cut_off_by_limit
-from timeline.sources.source import ReadRequest
 
 VERSIONS = ("mindspore-display", "mindspore-display-1.5")
 MIB = 1024 * 1024
 REAL = DATA / "mindspore-0.7-text"
-
-
-def records_of(path: Path, rank: int = 0) -> Records:
-    (source,) = [one for one in discover(path).sources if one.identity.rank == rank]
-    assert all(file.is_file() for file in source.files)
-    return valid(source.read(ReadRequest(DETAIL_LAYERS)))
-
-
-def lost(records: Records) -> dict[str, int]:
-    """What is missing, by reason."""
-    return {one.reason: one.rows for one in records.omissions if one.loss}
 
 
 def columns_of(records: Records) -> dict[str, Multiset[tuple[str | int, ...]]]:
@@ -107,7 +94,7 @@ def test_display_equals_the_text(shelf: ProfileShelf, layout: str, rank: int) ->
     wanted = columns_of(records_of(shelf.get("mindspore-text").path, rank))
     records = records_of(shelf.get(layout).path, rank)
     assert columns_of(records) == wanted
-    assert lost(records) == {}
+    assert lost_rows(records) == {}
     assert records.tasks.device.tolist().count(rank) == int((records.tasks.stream != NO_ID).sum())
 
 
@@ -128,9 +115,9 @@ def test_picture(shelf: ProfileShelf, tmp_path: Path, layout: str) -> None:
     processor = loaded_export(profile.path, tmp_path, "--ranks", "0")
     drawn = drawn_slices(processor, "Group 0 Communication")
     assert Multiset((one.name, one.start_ns, one.end_ns) for one in drawn) == Multiset(
-        (name, device_ns(profile.run, own.start_ns), device_ns(profile.run, own.end_ns))
+        (name, device_ns(profile.run, one.start_ns), device_ns(profile.run, one.end_ns))
         for step in profile.run.rank(0).steps
-        for name, own in reduce_names(step)
+        for name, one in reduce_names(step)
     )
     records = records_of(profile.path)
     assert overlap_of(records.tasks, records.ops).totals_ns() == expected_overlap(profile.run, 0)
@@ -163,7 +150,7 @@ def test_step_trace_that_nothing_relates(shelf: ProfileShelf, tmp_path: Path) ->
     profile = shelf.copy("mindspore-display", tmp_path / "copy")
     for path in profile.path.rglob("min_cycle_counter_*"):
         path.unlink()
-    assert lost(records_of(profile.path)) == {}, "the reduces tell the origin"
+    assert lost_rows(records_of(profile.path)) == {}, "the reduces tell the origin"
     for path in profile.path.rglob("timeline_display_0.json"):
         events = json.loads(path.read_text(encoding="utf-8"))
         kept = [event for event in events if event["pid"] != 10000]
@@ -171,7 +158,7 @@ def test_step_trace_that_nothing_relates(shelf: ProfileShelf, tmp_path: Path) ->
     records = records_of(profile.path)
     assert len(records.steps) == len(records.ops) == 0
     reason = "steps of the step trace, whose clock nothing relates to the timeline"
-    assert lost(records) == {reason: 3}
+    assert lost_rows(records) == {reason: 3}
 
 
 # -- the newer generation ----------------------------------------------------------------------
@@ -206,7 +193,7 @@ def cut_run(path: Path, limit_bytes: int) -> tuple[list[str], list[str], int, di
         [one.reason for one in records.omissions if one.loss],
         list(records.warnings),
         wanted - len(records.tasks),
-        lost(records),
+        lost_rows(records),
     )
 
 
@@ -333,7 +320,7 @@ def test_unusual_displays(tmp_path: Path, text: str, tasks: int, omitted: dict[s
     (tmp_path / "timeline_display_0.json").write_text(text, encoding="utf-8")
     records = records_of(tmp_path)
     assert len(records.tasks) == tasks
-    assert lost(records) == omitted
+    assert lost_rows(records) == omitted
 
 
 def test_streams_as_text(tmp_path: Path) -> None:
@@ -363,7 +350,7 @@ def test_garbage_in_the_middle(tmp_path: Path) -> None:
     assert len(records.tasks) == 19_999
     at = 1 + sum(len(piece) + 1 for piece in pieces[:15_000]) + pieces[15_000].index("\0")
     reason = "timeline_display_0.json: places that are not valid JSON, the first at byte {}"
-    assert lost(records) == {reason.format(at): 1}
+    assert lost_rows(records) == {reason.format(at): 1}
 
 
 # -- real data ---------------------------------------------------------------------------------
@@ -376,7 +363,7 @@ def test_real_display_equals_the_real_text(tmp_path: Path) -> None:
         if not path.name.startswith(("output_", "framework_")):
             shutil.copy(path, tmp_path)
     wanted, found = records_of(REAL, 1), records_of(tmp_path, 1)
-    assert lost(found) == {}
+    assert lost_rows(found) == {}
     assert found.warnings == ()
     kept = ("ops", "steps", "parts")
     assert {name: columns_of(found)[name] for name in kept} == {
@@ -384,10 +371,10 @@ def test_real_display_equals_the_real_text(tmp_path: Path) -> None:
     }
 
     def tasks(records: Records) -> Multiset[tuple[str, int, int, int]]:
-        own = records.tasks
-        names = (records.strings[code] for code in own.name.tolist())
-        moments = own.start_ns.tolist(), own.end_ns.tolist()
-        return Multiset(zip(names, own.stream.tolist(), *moments, strict=True))
+        tasks = records.tasks
+        names = (records.strings[code] for code in tasks.name.tolist())
+        moments = tasks.start_ns.tolist(), tasks.end_ns.tolist()
+        return Multiset(zip(names, tasks.stream.tolist(), *moments, strict=True))
 
     assert tasks(found) == tasks(wanted)
     (tmp_path / "min_cycle_counter_1.txt").unlink()

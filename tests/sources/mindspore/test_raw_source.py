@@ -18,6 +18,7 @@ from simulator.writers.mindspore.text import STREAM_SHIFT, device_ns
 from tests.support.drawn_slices import drawn_slices
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import ProfileShelf
+from tests.support.read_profiles import lost_rows
 from timeline.analysis.overlap import overlap_of
 from timeline.cli.main import main
 from timeline.errors import SourceError
@@ -35,11 +36,6 @@ def records_of(path: Path, rank: int = 0) -> Records:
     assert source.layout == "MindSpore raw"
     assert all(file.is_file() for file in source.files)
     return source.read(ReadRequest(DETAIL_LAYERS))
-
-
-def lost(records: Records) -> dict[str, int]:
-    """What is missing, by reason."""
-    return {one.reason: one.rows for one in records.omissions if one.loss}
 
 
 @pytest.mark.parametrize("rank", [0, 1])
@@ -74,7 +70,7 @@ def test_tasks_equal_the_run(shelf: ProfileShelf, rank: int) -> None:
     )
     (other,) = np.flatnonzero(~tasks.compute).tolist()
     assert strings[int(tasks.name[other])] == "not named"
-    assert lost(records) == {
+    assert lost_rows(records) == {
         "device tasks that had not ended when the capture did": 1,
         "ends of device tasks whose start is not in the capture": 1,
     }
@@ -179,7 +175,7 @@ def test_first_start_pairs_with_first_end(
     )
     assert sorted(found) == sorted(wanted)
     unfinished = sum(len(queue) for queue in waiting.values())
-    assert sorted(lost(made).values()) == sorted(rows for rows in (lone, unfinished) if rows)
+    assert sorted(lost_rows(made).values()) == sorted(rows for rows in (lone, unfinished) if rows)
 
 
 @pytest.mark.parametrize("front", [True, False])
@@ -190,7 +186,7 @@ def test_broken_record_at_an_end(tmp_path: Path, *, front: bool) -> None:
     records = records_of(tmp_path)
     assert len(records.tasks) == 2
     byte = 0 if front else 5 * 64
-    assert lost(records)[f"{HARDWARE}: broken records, the first at byte {byte}"] == 1
+    assert lost_rows(records)[f"{HARDWARE}: broken records, the first at byte {byte}"] == 1
 
 
 def test_task_ids_that_hardware_has_not(tmp_path: Path) -> None:
@@ -214,7 +210,7 @@ def test_step_that_had_not_ended(tmp_path: Path) -> None:
     assert records.steps.iteration.tolist() == [2]
     assert (records.steps.start_ns.tolist(), records.steps.end_ns.tolist()) == ([200], [300])
     assert (records.parts.start_ns.tolist(), records.parts.end_ns.tolist()) == ([260], [280])
-    assert lost(records) == {
+    assert lost_rows(records) == {
         "steps without a start": 1,
         "marks of a step that had not ended when the capture did": 2,
         "starts of reduces without an end": 1,

@@ -30,6 +30,7 @@ from simulator.writers.trace_json.mindstudio import write_mindstudio
 from tests.support.drawn_slices import drawn_slices, loaded_export
 from tests.support.places import DATA
 from tests.support.profile_shelf import ProfileShelf, change_fields
+from tests.support.read_profiles import lost_rows, records_of
 from timeline.analysis.membership import membership_of
 from timeline.analysis.overlap import overlap_of
 from timeline.analysis.steps import with_steps
@@ -49,12 +50,6 @@ from timeline.sources.source import ReadRequest
 
 VERSIONS = ("mindspore-text", "mindspore-text-2.1")
 REAL = DATA / "mindspore-0.7-text"
-
-
-def records_of(path: Path, rank: int = 0) -> Records:
-    (source,) = [one for one in discover(path).sources if one.identity.rank == rank]
-    assert all(file.is_file() for file in source.files)
-    return valid(source.read(ReadRequest(DETAIL_LAYERS)))
 
 
 def spans(table: Any, strings: StringPool) -> Multiset[tuple[str, int, int]]:
@@ -78,15 +73,10 @@ def kernels_of(run: Run, rank: int) -> Multiset[tuple[str, int, int]]:
 
 def reduces_of(run: Run, rank: int) -> Multiset[tuple[str, int, int]]:
     return Multiset(
-        (name, device_ns(run, own.start_ns), device_ns(run, own.end_ns))
+        (name, device_ns(run, one.start_ns), device_ns(run, one.end_ns))
         for step in run.rank(rank).steps
-        for name, own in reduce_names(step)
+        for name, one in reduce_names(step)
     )
-
-
-def lost(records: Records) -> dict[str, int]:
-    """What is missing, by reason."""
-    return {one.reason: one.rows for one in records.omissions if one.loss}
 
 
 # -- what is read ------------------------------------------------------------------------------
@@ -101,7 +91,7 @@ def test_tasks_equal_the_run(shelf: ProfileShelf, layout: str, rank: int) -> Non
     tasks, strings = records.tasks, records.strings
     assert spans(tasks, strings) == kernels_of(profile.run, rank)
     assert tasks.compute.all()
-    assert lost(records) == {}
+    assert lost_rows(records) == {}
     wanted = {
         kernel.scope: (
             task.stream + STREAM_SHIFT,
@@ -153,9 +143,9 @@ def test_steps_equal_the_run(shelf: ProfileShelf, layout: str) -> None:
     parts = records.parts
     found = zip(parts.iteration, parts.number, parts.start_ns, parts.end_ns, strict=True)
     assert sorted(tuple(map(int, row)) for row in found) == sorted(
-        (step.id, number, device_ns(run, own.start_ns), device_ns(run, own.end_ns))
+        (step.id, number, device_ns(run, one.start_ns), device_ns(run, one.end_ns))
         for step in run.rank(1).steps
-        for number, (_, own) in enumerate(reduce_names(step))
+        for number, (_, one) in enumerate(reduce_names(step))
     )
 
 
@@ -163,7 +153,7 @@ def test_hccl_tasks_equal_the_run(shelf: ProfileShelf) -> None:
     """Files of HCCL tasks give planes and ops; the step trace's reduces then do not repeat them."""
     profile = shelf.get("mindspore-text-hccl")
     run, records = profile.run, records_of(profile.path)
-    collectives = [own for one in run.rank(0).iterations for own in one.collectives]
+    collectives = [collective for one in run.rank(0).iterations for collective in one.collectives]
     wanted = Multiset(
         (
             task.transfer.kind.replace("_", " "),
@@ -173,8 +163,8 @@ def test_hccl_tasks_equal_the_run(shelf: ProfileShelf) -> None:
             task.transfer.size_bytes,
             NO_ID if task.transfer.target_rank == 0xFFFFFFFF else task.transfer.target_rank,
         )
-        for own in collectives
-        for task in own.tasks
+        for collective in collectives
+        for task in collective.tasks
         if task.transfer is not None
     )
     planes = records.planes
@@ -194,7 +184,8 @@ def test_hccl_tasks_equal_the_run(shelf: ProfileShelf) -> None:
     )
     found = zip(records.ops.start_ns.tolist(), records.ops.end_ns.tolist(), strict=True)
     assert Multiset(found) == Multiset(
-        (device_ns(run, own.start_ns), device_ns(run, own.end_ns)) for own in collectives
+        (device_ns(run, collective.start_ns), device_ns(run, collective.end_ns))
+        for collective in collectives
     )
     assert len(records.parts) == len(collectives)
 
@@ -229,7 +220,7 @@ def test_hccl_tasks_of_a_directory_without_an_id(
     for one, other in ((before.planes, after.planes), (before.ops, after.ops)):
         assert sorted(one.start_ns.tolist()) == sorted(other.start_ns.tolist())
         assert sorted(one.end_ns.tolist()) == sorted(other.end_ns.tolist())
-    assert not any(own.file == "hccl_info" for own in after.unused)
+    assert not any(one.file == "hccl_info" for one in after.unused)
 
 
 def test_hccl_tasks_of_no_known_rank_are_named(shelf: ProfileShelf, tmp_path: Path) -> None:
@@ -244,7 +235,7 @@ def test_hccl_tasks_of_no_known_rank_are_named(shelf: ProfileShelf, tmp_path: Pa
     assert len(found) == 2
     for records in found:
         assert not len(records.planes)
-        assert any(own.file == "hccl_info" for own in records.unused)
+        assert any(one.file == "hccl_info" for one in records.unused)
 
 
 def test_reduces_without_hccl_files_stay(shelf: ProfileShelf, tmp_path: Path) -> None:
@@ -625,7 +616,7 @@ def test_broken_hccl_files_are_counted(shelf: ProfileShelf, tmp_path: Path) -> N
     paths = sorted(profile.path.rglob("hccl_info_0/*/*.json"))
     paths[0].write_text('{"traceEvents": [{"name"', encoding="utf-8")
     records = records_of(profile.path)
-    (reason,) = lost(records)
+    (reason,) = lost_rows(records)
     assert "/".join(paths[0].parts[-3:]) in reason
     assert len(records.ops) == len(paths)
 
@@ -687,7 +678,7 @@ def test_real_profile_has_all_tasks_and_steps(real: Records) -> None:
     assert len(np.unique(real.tasks.name)) == summary["num_of_ops"] == 199
     total_ns = int((real.tasks.end_ns - real.tasks.start_ns).sum())
     assert total_ns == round(summary["total_time"] * 1000) == 1_771_382_850
-    assert lost(real) == {}
+    assert lost_rows(real) == {}
     assert real.steps.iteration.tolist() == list(range(1, 323))
     lengths = real.steps.end_ns - real.steps.start_ns
     assert lengths[:2].tolist() == [284_271_180, 205_683_580]

@@ -498,8 +498,8 @@ def test_communication_inside_operators_is_read(
     )
     records = read_now(profile.path)
     columns = "start_ns end_ns name group group_name connection"
-    own = (start_ns, start_ns + 500, "MatmulAllReduce", "Group 1", "77", 5001)
-    same(rows(records, "ops", columns), rows(whole, "ops", columns) + Multiset([own]))
+    launched = (start_ns, start_ns + 500, "MatmulAllReduce", "Group 1", "77", 5001)
+    same(rows(records, "ops", columns), rows(whole, "ops", columns) + Multiset([launched]))
     columns = "start_ns end_ns name op group plane"
     own_task = (start_ns + 20, start_ns + 50, "Memcpy", "MatmulAllReduce", "Group 1", 2)
     same(rows(records, "planes", columns), rows(whole, "planes", columns) + Multiset([own_task]))

@@ -97,7 +97,7 @@ def write_communication_measures(run: Run, rank: RankRun, output: Path) -> None:
             "collective": {
                 "allreduce-top1@1": {"0-1": _cell(10**9, 10)},
                 "allreduce-total@1": {
-                    f"{a}-{b}": own for (a, b), own in {**cells, **local}.items()
+                    f"{a}-{b}": one for (a, b), one in {**cells, **local}.items()
                 },
             },
         }
@@ -136,7 +136,7 @@ def write_measures_database(run: Run, rank: RankRun, path: Path) -> None:
         for step in rank.steps:
             key = f"step{step.id}"
             sums: defaultdict[tuple[int, int], list[int]] = defaultdict(lambda: [0, 0])
-            for one in (one for own in step.iterations for one in own.collectives):
+            for one in (one for iteration in step.iterations for one in iteration.collectives):
                 name = one.name
                 moved_mb = sum(size_bytes for size_bytes, _ in links_of(one).values()) / 1e6
                 start_us, elapsed_ms = float(clock(one.start_ns)), one.duration_ns / 1e6
@@ -152,8 +152,8 @@ def write_measures_database(run: Run, rank: RankRun, path: Path) -> None:
                         for kind, size in ((LINK, 1), (LINK, 2), ("SDMA", 0))
                     ],
                 )
-                for ends, own in links_of(one).items():
-                    for at, value in enumerate(own):
+                for ends, link in links_of(one).items():
+                    for at, value in enumerate(link):
                         sums[ends][at] += value
             connection.executemany(
                 "INSERT INTO CommAnalyzerMatrix "

@@ -77,8 +77,8 @@ def allocated(rank: RankRun, before_bytes: int = HELD_BEFORE_BYTES) -> Samples:
 
 def application_memory(rank: RankRun) -> Samples:
     """What the device says the process holds; the timeline has it as a counter too."""
-    (own,) = (one for one in rank.counters if (one.family, one.series) == ("NPU MEM", "APP"))
-    return [(time_ns, float(value)) for time_ns, value in own.samples]
+    (counter,) = (one for one in rank.counters if (one.family, one.series) == ("NPU MEM", "APP"))
+    return [(time_ns, float(value)) for time_ns, value in counter.samples]
 
 
 def write_memory_tables(run: Run, rank: RankRun, output: Path) -> None:

@@ -113,15 +113,15 @@ def _stage_rows(run: Run, rank: RankRun) -> Iterator[tuple[object, ...]]:
     stages = host_stages(run, rank)
     for place, one in enumerate(stages):
         event, _, stage = one.name.partition("::")
-        own = (one.thread, rank.os_pid, 1, one.module, event, stage, 0)
+        head = (one.thread, rank.os_pid, 1, one.module, event, stage, 0)
         info = "{{a:1},{b:2}}"
         start_us, end_us = (run.wall_ns(at) // 1000 for at in (one.start_ns, one.end_ns))
         if one.start_ns == one.end_ns:
-            yield (*own, 2, info, 0, start_us)
+            yield (*head, 2, info, 0, start_us)
         else:
             memory = resident_bytes(place // 3) // 1024 if place % 3 == 0 else 0
-            yield (*own, 0, info, memory, start_us)
-            yield (*own, 1, "", 0, end_us)
+            yield (*head, 0, info, memory, start_us)
+            yield (*head, 1, "", 0, end_us)
 
 
 def write_host_timeline(run: Run, rank: RankRun, directory: Path) -> None:

@@ -99,9 +99,9 @@ class _Display:
 
     def _reduces(self) -> list[Event]:
         return [
-            self._event(name, 10000, int(name.split("_")[1]), (own.start_ns, own.end_ns))
+            self._event(name, 10000, int(name.split("_")[1]), (one.start_ns, one.end_ns))
             for step in self._rank.steps
-            for name, own in reduce_names(step)
+            for name, one in reduce_names(step)
         ]
 
     def _steps(self) -> list[Event]:

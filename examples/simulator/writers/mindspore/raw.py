@@ -76,10 +76,10 @@ def _training(run: Run, rank: RankRun) -> Iterable[bytes]:
             (tick(run, step.iterations[0].forward_start_ns), FP_TAG, 8),
             (tick(run, step.iterations[-1].backward_end_ns), BP_TAG, 8),
         ]
-        for place, (name, own) in enumerate(reduce_names(step)):
+        for place, (name, one) in enumerate(reduce_names(step)):
             stream, tag = int(name.split("_")[1]), FIRST_REDUCE_TAG + 2 * place
-            marks.append((tick(run, own.start_ns), tag, stream))
-            marks.append((tick(run, own.end_ns), tag + 1, stream))
+            marks.append((tick(run, one.start_ns), tag, stream))
+            marks.append((tick(run, one.end_ns), tag + 1, stream))
         yield training_record(JOB_TAG, 8, min(marks)[0])
         for at, tag, stream in sorted(marks):
             yield training_record(tag, stream, at)

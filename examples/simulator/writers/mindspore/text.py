@@ -62,10 +62,10 @@ def tick(run: Run, time_ns: int) -> int:
 
 def reduce_names(step: Step) -> list[tuple[str, Collective]]:
     """The name that the step trace has for each collective of a step."""
-    found = [own for one in step.iterations for own in one.collectives]
+    found = [collective for one in step.iterations for collective in one.collectives]
     return [
-        (f"stream_{FIRST_REDUCE_STREAM + 2 * place}_parallel_0", own)
-        for place, own in enumerate(found)
+        (f"stream_{FIRST_REDUCE_STREAM + 2 * place}_parallel_0", one)
+        for place, one in enumerate(found)
     ]
 
 
@@ -78,8 +78,8 @@ class TextFiles:
     def kernels(self, *, on_cpu: bool) -> list[tuple[Task, Kernel]]:
         """Tasks in order of start: those of AI CPU, or all others."""
         found = [pair for one in self._rank.iterations for pair in one.kernels]
-        own = [pair for pair in found if (pair[1].core == "AI_CPU") == on_cpu]
-        return sorted(own, key=lambda pair: pair[0].start_ns)
+        kept = [pair for pair in found if (pair[1].core == "AI_CPU") == on_cpu]
+        return sorted(kept, key=lambda pair: pair[0].start_ns)
 
     def _ms(self, time_ns: int) -> float:
         return tick(self._run, time_ns) / 100_000
@@ -150,8 +150,8 @@ class TextFiles:
         start = forward if previous is None else previous
         row = [step.id, start, end, end - start, forward, backward]
         row += [forward - start, backward - forward, end - backward]
-        for _, own in reduce_names(step):
-            first, last = at(own.start_ns), at(own.end_ns)
+        for _, one in reduce_names(step):
+            first, last = at(one.start_ns), at(one.end_ns)
             row += [last - first, first, last] if self._newer else [first, last, last - first]
         return row
 
@@ -184,11 +184,11 @@ class TextFiles:
     def hccl(self) -> None:
         """A directory per collective and a file per run of it."""
         for step in self._rank.steps:
-            for name, own in reduce_names(step):
-                folder = f"{own.scope.rpartition('/')[2]}_{name.split('_')[1]}_1"
+            for name, one in reduce_names(step):
+                folder = f"{one.scope.rpartition('/')[2]}_{name.split('_')[1]}_1"
                 path = self._profiler / f"hccl_info_{self._rank.rank}" / folder / f"{step.id}.json"
                 path.parent.mkdir(parents=True, exist_ok=True)
-                events = [self._hccl_event(task) for task in own.tasks]
+                events = [self._hccl_event(task) for task in one.tasks]
                 write_json(path, {"traceEvents": events})
 
     def _hccl_event(self, task: Task) -> dict[str, Any]:

@@ -85,14 +85,14 @@ def _step_row(run: Run, step: Step, overlap: Sequence[Event]) -> list[object]:
     clock = wall_clock(run)
     begin_us = float(clock(step.device_start_ns))
     end_us = float(clock(max(step.device_end_ns, step.host_end_ns)))
-    own = [event for event in overlap if begin_us <= float(event["ts"]) < end_us]
+    of_step = [event for event in overlap if begin_us <= float(event["ts"]) < end_us]
     # Added one by one: `sum` compensates rounding since Python 3.12.
     sums = dict.fromkeys(CATEGORIES, 0.0)
-    for event in own:
+    for event in of_step:
         sums[event["name"]] += float(event["dur"])
-    starts_us = [float(event["ts"]) for event in own]
-    stage_us = max(float(event["ts"]) + float(event["dur"]) for event in own) - min(starts_us)
-    busy_us = min(float(event["ts"]) for event in own if event["name"] != FREE)
+    starts_us = [float(event["ts"]) for event in of_step]
+    stage_us = max(float(event["ts"]) + float(event["dur"]) for event in of_step) - min(starts_us)
+    busy_us = min(float(event["ts"]) for event in of_step if event["name"] != FREE)
     return [
         step.id,
         sums[COMPUTING],

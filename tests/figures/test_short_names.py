@@ -19,7 +19,7 @@ ADD = (
     "at::native::BinaryFunctor<float, float, float, at::native::binary_internal::{}Functor<float> "
     ">, at::detail::Array<char*, 3>)"
 )
-KERNELS = [ADD.format(own, own) for own in ("Add", "Mul", "Div", "Sub")]
+KERNELS = [ADD.format(one, one) for one in ("Add", "Mul", "Div", "Sub")]
 
 
 @pytest.mark.parametrize("most", [20, 40, 120])
@@ -29,8 +29,8 @@ def test_kernels_that_begin_and_end_alike_remain_apart(most: int) -> None:
     assert len(set(found)) == len(KERNELS)
     assert all(len(name) <= most for name in found)
     if most > 100:
-        for name, own in zip(found, ("Add", "Mul", "Div", "Sub"), strict=True):
-            assert own in name
+        for name, one in zip(found, ("Add", "Mul", "Div", "Sub"), strict=True):
+            assert one in name
 
 
 def test_what_a_kernel_returns_and_takes_is_left_out_first() -> None:

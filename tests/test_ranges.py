@@ -66,11 +66,11 @@ def test_ranks_of_any_number_are_drawn(
 ) -> None:
     """Rows are ordered by their place among others, which fits whatever the ranks are."""
     profile = shelf.get("torch-db", ranks=2)
-    assigned = {own.name: rank - place for place, own in enumerate(profile.captures)}
+    assigned = {capture.name: rank - place for place, capture in enumerate(profile.captures)}
     for kind in ("summary", "detail"):
         target = tmp_path / f"{kind}{suffix}"
         report = export(profile.path, target, kind=kind, assign_rank=assigned)
-        assert [own.rank for own in report.ranks] == [rank - 1, rank]
+        assert [one.rank for one in report.ranks] == [rank - 1, rank]
         processor = TraceProcessor.load(target.read_bytes())
         assert processor.import_errors() == []
         shown = LoadedPicture(processor, is_json=suffix == ".json").by_id.values()
@@ -113,7 +113,7 @@ def test_the_way_back_ends(move: ClockMove, time_ns: int) -> None:
 def test_records_beyond_all_times_are_left_out_and_counted() -> None:
     start_ns = [10, 20, FURTHEST_NS + 1, -FURTHEST_NS - 1]
     tasks = Tasks.of(
-        4, {"start_ns": start_ns, "end_ns": [own + 1 for own in start_ns], "name": [0] * 4}
+        4, {"start_ns": start_ns, "end_ns": [one + 1 for one in start_ns], "name": [0] * 4}
     )
     found = valid(Records(0, StringPool(), tasks=tasks))
     assert found.tasks.start_ns.tolist() == [10, 20]

@@ -1,4 +1,4 @@
-"""Proves interval arithmetic and overlap against sets of single nanoseconds."""
+"""Proves overlap of computing and communication against sets of single nanoseconds."""
 
 from __future__ import annotations
 
@@ -6,7 +6,14 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.random_intervals import EPOCH_NS, Interval, columns_of, covered_ns, intervals
+from tests.support.random_intervals import (
+    EPOCH_NS,
+    Interval,
+    columns_of,
+    covered_ns,
+    intervals,
+    normal_ns,
+)
 from timeline.analysis.overlap import (
     Overlap,
     overlap_of,
@@ -14,7 +21,6 @@ from timeline.analysis.overlap import (
     totals_by_step,
 )
 from timeline.columns.columns import Int64
-from timeline.columns.intervals import IntervalSet, subtract, union
 from timeline.records.counting import FreeRule
 from timeline.records.tables import CommunicationOps, Tasks
 
@@ -27,42 +33,6 @@ task_rows = intervals().flatmap(
         st.sampled_from([COMPUTES, COPIES, WAITS]), min_size=len(pairs), max_size=len(pairs)
     ).map(lambda doing: list(zip(pairs, doing, strict=True)))
 )
-
-
-def assert_normal(found: IntervalSet) -> None:
-    """Intervals are non-empty, ascend, and have a gap between them."""
-    assert (found.end_ns > found.start_ns).all()
-    assert (found.start_ns[1:] > found.end_ns[:-1]).all()
-
-
-def held_by(found: IntervalSet) -> set[int]:
-    """Every nanosecond of normal intervals."""
-    assert_normal(found)
-    return covered_ns(found.start_ns, found.end_ns)
-
-
-@given(intervals())
-def test_union_covers_the_same_nanoseconds(pairs: list[Interval]) -> None:
-    start_ns, end_ns = columns_of(pairs)
-    merged = union(start_ns, end_ns)
-    wanted = covered_ns(start_ns, end_ns)
-    assert held_by(merged) == wanted
-    assert merged.total_ns == len(wanted)
-    assert merged.span_ns == ((min(wanted), max(wanted) + 1) if wanted else None)
-
-
-@given(intervals(), intervals())
-def test_subtract_removes_exactly_the_nanoseconds_of_the_right_side(
-    left: list[Interval], right: list[Interval]
-) -> None:
-    rest = subtract(union(*columns_of(left)), union(*columns_of(right)))
-    assert held_by(rest) == covered_ns(*columns_of(left)) - covered_ns(*columns_of(right))
-
-
-def test_union_leaves_its_arguments_alone() -> None:
-    start_ns, end_ns = np.array([5, 0]), np.array([9, 6])
-    union(start_ns, end_ns)
-    assert (start_ns.tolist(), end_ns.tolist()) == ([5, 0], [9, 6])
 
 
 def overlap_from(tasks: list[TaskRow], ops: list[Interval]) -> Overlap:
@@ -129,13 +99,13 @@ def test_overlap_parts_the_span_between_first_and_last_record(
     overlap = overlap_from(tasks, ops)
     computing, communication = computed_ns(tasks), covered_ns(*columns_of(ops))
     span = span_of(computing | communication)
-    assert held_by(overlap.computing) == computing
-    assert held_by(overlap.communication) == communication
-    assert held_by(overlap.not_overlapped) == communication - computing
+    assert normal_ns(overlap.computing) == computing
+    assert normal_ns(overlap.communication) == communication
+    assert normal_ns(overlap.not_overlapped) == communication - computing
     free = span - computing - communication
-    assert held_by(overlap.free) == free
-    assert held_by(overlap.copies) == free & copied_ns(tasks)
-    assert held_by(overlap.idle) == free - copied_ns(tasks)
+    assert normal_ns(overlap.free) == free
+    assert normal_ns(overlap.copies) == free & copied_ns(tasks)
+    assert normal_ns(overlap.idle) == free - copied_ns(tasks)
     assert overlap.span_ns == len(span)
     assert overlap.totals_ns() == {
         "computing_ns": len(computing),
@@ -161,7 +131,7 @@ def test_the_outer_rule_adds_what_lies_before_and_after_and_changes_nothing_else
     if busy:
         before = set(range(min(busy) if start_ns is None else start_ns, min(busy)))
         after = set(range(max(busy) + 1, max(busy) + 1 if end_ns is None else end_ns))
-    assert held_by(outer.free) == held_by(inner.free) | before | after
+    assert normal_ns(outer.free) == normal_ns(inner.free) | before | after
     assert (outer.before_ns, outer.after_ns) == (len(before), len(after))
     assert outer.free_parts().copies_ns == inner.free_parts().copies_ns
     assert outer.free_parts().idle_ns == inner.free_parts().idle_ns
@@ -231,11 +201,11 @@ def test_stretches_count_shared_time_once_and_time_between_them_never(
             communication |= communicated
             spans |= span_of(computed | communicated)
             copied |= copied_ns(tasks)
-        assert held_by(joined.computing) == computing
-        assert held_by(joined.communication) == communication
-        assert held_by(joined.not_overlapped) == communication - computing
-        assert held_by(joined.free) == spans - computing - communication
-        assert held_by(joined.copies) == (spans - computing - communication) & copied
+        assert normal_ns(joined.computing) == computing
+        assert normal_ns(joined.communication) == communication
+        assert normal_ns(joined.not_overlapped) == communication - computing
+        assert normal_ns(joined.free) == spans - computing - communication
+        assert normal_ns(joined.copies) == (spans - computing - communication) & copied
         assert joined.span_ns == len(spans)
         assert_identity(joined)
 

@@ -55,10 +55,10 @@ def test_the_names_that_type_checkers_know_are_the_values() -> None:
 
 def test_each_kind_of_slice_is_of_a_layer() -> None:
     """Each has one noun, and its typed args, if any, one number and one extension."""
-    kinds = {own.kind: own for layer in LAYERS for own in layer.slices}
+    kinds = {one.kind: one for layer in LAYERS for one in layer.slices}
     assert set(kinds) == set(NOUNS) == set(SliceKind)
     for layer in LAYERS:
-        assert all(kinds[own.kind] == own for own in layer.slices)
+        assert all(kinds[one.kind] == one for one in layer.slices)
     assert len({message.number for message in ARGS_MESSAGES.values()}) == len(ARGS_MESSAGES)
     assert len({message.extension for message in ARGS_MESSAGES.values()}) == len(ARGS_MESSAGES)
     assert len(set(SIZE_LAYERS)) == len(SIZE_LAYERS) == len(SliceKind) + 1
@@ -208,8 +208,8 @@ def test_a_layer_more_draws_its_slices_with_their_args(picture: LoadedPicture) -
         "SELECT ts, dur, extract_arg(arg_set_id, 'task.task_id'),"
         " extract_arg(arg_set_id, 'long.task_id') FROM slice"
     )
-    of_tasks = sorted((*own[:2], own[2]) for own in told if own[2] is not None)
-    of_longest = sorted((*own[:2], own[3]) for own in told if own[3] is not None)
+    of_tasks = sorted((*one[:2], one[2]) for one in told if one[2] is not None)
+    of_longest = sorted((*one[:2], one[3]) for one in told if one[3] is not None)
     assert of_longest == of_tasks
 
 
@@ -234,8 +234,8 @@ def test_a_layer_more_is_counted(run: Run, shelf: ProfileShelf, tmp_path: Path) 
     """Where a limit is kept, the report tells the resolution of its slices, under their kind."""
     path, target = shelf.get("torch-db").path, tmp_path / "small.pftrace"
     report = json.loads(run(path, "--kind", "detail", "--limit", "8KB", "--json", "-o", target))
-    counted = {own["layer"]: own for own in report["resolution"]}
+    counted = {one["layer"]: one for one in report["resolution"]}
     task, long_task = counted["task"], counted["long_task"]
     assert long_task["exact"] + long_task["gathered"] == task["exact"] + task["gathered"] > 0
-    labels = {own.name for own in drawn_slices(loaded(target), "Longest Tasks")}
+    labels = {drawn_slice.name for drawn_slice in drawn_slices(loaded(target), "Longest Tasks")}
     assert any(re.match(r"\d+ long tasks: ", label) for label in labels)

@@ -205,7 +205,7 @@ def test_a_track_in_parts_is_the_same_track(
     parts = list(split_track(tracks[0]))
     assert (len(parts) > 1) == (kind != "adjacent")
     assert sum(len(part.content or ()) for part in parts) == len(slices)
-    bounds = [(own.start_ns.min(), own.end_ns.max()) for own in map(content_of, parts)]
+    bounds = [(one.start_ns.min(), one.end_ns.max()) for one in map(content_of, parts)]
     assert all(end < start for (_, end), (start, _) in pairwise(bounds))
     assert answers(picture) == whole
 

@@ -1,4 +1,4 @@
-"""Proves which tasks count as computing, by their types, names, tables and the exporter's own."""
+"""Proves which tasks count as computing in traces, tables, raw and parsed data."""
 
 from __future__ import annotations
 
@@ -9,27 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 from simulator.writers.cann_raw import RawTask, counter_of, stars_record
 from simulator.writers.tables import write_op_summary
-from tests.support.profile_shelf import Profile, ProfileShelf, change_events, tiny_run
-from timeline.analysis.valid import valid
+from tests.support.profile_shelf import Profile, ProfileShelf, tiny_run
+from tests.support.read_profiles import records_of
 from timeline.columns.strings import StringPool
-from timeline.records.tables import NO_CONTEXT, FlowEnd, Records
-from timeline.records.task_kinds import compute_by_type
+from timeline.records.tables import NO_CONTEXT, Records
 from timeline.selection import DETAIL_LAYERS
-from timeline.sources.finding.discovery import discover
 from timeline.sources.source import ReadRequest
 from timeline.sources.trace_json.reader import TraceFiles, read_trace
 
 START_US = 1_736_424_000_000_000
 HARDWARE, OVERLAP = 7, 8
-
-
-def read(path: Path) -> Records:
-    (source,) = discover(path).sources
-    return valid(source.read(ReadRequest(DETAIL_LAYERS)))
 
 
 def computing(records: Records) -> Multiset[str]:
@@ -38,45 +30,8 @@ def computing(records: Records) -> Multiset[str]:
     return Multiset(records.strings[code] for code in codes)
 
 
-def omitted(records: Records, beginning: str) -> list[int]:
+def omitted_rows(records: Records, beginning: str) -> list[int]:
     return [one.rows for one in records.omissions if one.reason.startswith(beginning)]
-
-
-@pytest.mark.parametrize(
-    ("kind", "named", "unnamed"),
-    [
-        ("AI_CORE", True, True),
-        ("AI_VECTOR_CORE", True, True),
-        ("MIX_AIC", True, True),
-        ("DSA_SQE", True, True),
-        ("KERNEL_AICORE", True, True),
-        ("KERNEL_AIVEC", True, True),
-        ("KERNEL_MIX_AIV", True, True),
-        ("KERNEL_OF_TOMORROW", True, True),
-        ("AI_CPU", True, False),
-        ("AI_CPU_SQE", True, False),
-        ("KERNEL_AICPU", True, False),
-        ("TASK_TIMEOUT_SET", False, False),
-        ("EVENT_WAIT", False, False),
-        ("MEMCPY_ASYNC", False, False),
-        ("PLACE_HOLDER_SQE", False, False),
-        ("Other", False, False),
-        ("", False, False),
-    ],
-)
-def test_types_that_compute(kind: str, named: bool, unnamed: bool) -> None:
-    """With a name of its own, and where no name was recorded."""
-    strings = StringPool()
-    types = strings.codes([kind])
-    assert compute_by_type(types, strings, strings.codes(["a name"])).tolist() == [named]
-    assert compute_by_type(types, strings).tolist() == [unnamed]
-
-
-@pytest.mark.parametrize("kind", ["KERNEL_AICORE", "KERNEL_AICPU", "KERNEL_AIVEC", "AI_CPU"])
-def test_a_kernel_called_by_its_type_ran_no_operator(kind: str) -> None:
-    strings = StringPool()
-    types = strings.codes([kind, kind])
-    assert not compute_by_type(types, strings, strings.codes([kind, ""])).any()
 
 
 # -- a trace without tables ----------------------------------------------------------------------
@@ -146,63 +101,6 @@ def test_a_span_that_was_cut_down(tmp_path: Path) -> None:
     assert computing(records) == Multiset(["MatMul", "Zeros", "Cast"])
 
 
-# -- arrows that a trace leaves out --------------------------------------------------------------
-
-
-def arrows(records: Records) -> Multiset[tuple[Any, ...]]:
-    """Start, kind and end of each arrow."""
-    starts = {
-        FlowEnd.HOST: records.host.start_ns,
-        FlowEnd.TASK: records.tasks.start_ns,
-        FlowEnd.OP: records.ops.start_ns,
-        FlowEnd.PLANE: records.planes.start_ns,
-    }
-    flows = records.flows
-    return Multiset(
-        (
-            records.strings[category],
-            int(starts[FlowEnd(source_kind)][source]),
-            int(starts[FlowEnd(target_kind)][target]),
-        )
-        for category, source_kind, source, target_kind, target in zip(
-            flows.category.tolist(),
-            flows.source_kind.tolist(),
-            flows.source_row.tolist(),
-            flows.target_kind.tolist(),
-            flows.target_row.tolist(),
-            strict=True,
-        )
-    )
-
-
-@pytest.mark.parametrize("phases", ["s", "f", "sf"])
-def test_arrows_of_a_connection_need_no_events(
-    shelf: ProfileShelf, tmp_path: Path, phases: str
-) -> None:
-    """Where an exporter leaves out starts or ends, connections draw the arrows that tasks have."""
-    whole = read(shelf.get("mindstudio", ranks=1).path)
-    profile = shelf.copy("mindstudio", tmp_path / "run", ranks=1)
-    for path in profile.path.rglob("msprof_[0-9]*.json"):
-        change_events(path, lambda event: None if event["ph"] in phases else event)
-    found = read(profile.path)
-    assert len(whole.flows) > 10
-    assert arrows(found) == arrows(whole)
-    assert omitted(whole, "arrows") == omitted(found, "arrows") == []
-
-
-@pytest.mark.parametrize("layout", ["torch-text", "mindstudio"])
-def test_a_trace_has_the_arrows_of_a_database(shelf: ProfileShelf, layout: str) -> None:
-    """Those from calls of CANN: the exporter draws no flow to tasks that copy, record or wait."""
-
-    def launches(layout: str) -> Multiset[tuple[Any, ...]]:
-        found = arrows(read(shelf.get(layout, ranks=1, ops_per_step=24).path))
-        return Multiset(
-            {arrow: count for arrow, count in found.items() if arrow[0] == "HostToDevice"}
-        )
-
-    assert launches(layout) == launches("torch-db")
-
-
 # -- tables alone ----------------------------------------------------------------------------------
 
 
@@ -212,13 +110,13 @@ def test_the_whole_of_an_ffts_task_is_no_second_kernel(tmp_path: Path) -> None:
     plain, covered = tmp_path / "plain", tmp_path / "covered"
     write_op_summary(run, plain)
     write_op_summary(run, covered, wholes=True)
-    wanted, found = read(plain), read(covered)
+    wanted, found = records_of(plain), records_of(covered)
     mixed = sum(
         kernel.core == "MIX_AIV" for one in run.rank(0).iterations for _, kernel in one.kernels
     )
     assert mixed > 0
-    assert omitted(found, "FFTS+") == [mixed]
-    assert omitted(wanted, "FFTS+") == []
+    assert omitted_rows(found, "FFTS+") == [mixed]
+    assert omitted_rows(wanted, "FFTS+") == []
     for name in ("start_ns", "end_ns", "compute"):
         assert getattr(found.tasks, name).tolist() == getattr(wanted.tasks, name).tolist()
 
@@ -227,7 +125,7 @@ def test_a_kernel_table_names_the_unit(shelf: ProfileShelf) -> None:
     """Traces of CANN 8 call vector cores AI_CORE; the table beside them knows, as databases do."""
 
     def units(layout: str) -> dict[str, set[str]]:
-        records = read(shelf.get(layout, ranks=1, ops_per_step=24).path)
+        records = records_of(shelf.get(layout, ranks=1, ops_per_step=24).path)
         tasks = records.tasks.take(records.tasks.compute)
         found: dict[str, set[str]] = {}
         for kind, unit in zip(tasks.op_type.tolist(), tasks.task_type.tolist(), strict=True):
@@ -259,7 +157,7 @@ def test_raw_data_does_not_tell_what_ai_cpus_ran(shelf: ProfileShelf, tmp_path: 
             ticks = zero + 1000 * (number + 1) + 150 * is_end
             log += stars_record(ticks, is_end, task)
     (data / "stars_soc.data.0.slice_0").write_bytes(log)
-    records = read(profile.path)
+    records = records_of(profile.path)
     spelled = [records.strings[code] for code in records.tasks.op_type.tolist()]
     assert sorted(spelled) == ["", "", "AI_CORE", "AI_VECTOR_CORE"]
     assert np.count_nonzero(records.tasks.compute) == 2
@@ -277,7 +175,7 @@ def device_alone(profile: Profile) -> Path:
 def test_parsed_data_of_a_device_alone(shelf: ProfileShelf, tmp_path: Path) -> None:
     """Cores compute; AI CPUs may have; setting a timeout never does. Types are those of units."""
     profile = shelf.copy("msprof-sqlite-cann-9", tmp_path / "run", ranks=1, ops_per_step=24)
-    records = read(device_alone(profile))
+    records = records_of(device_alone(profile))
     kernels = [kernel.core for one in profile.run.rank(0).iterations for _, kernel in one.kernels]
     on_cores = sum(core != "AI_CPU" for core in kernels)
     assert np.count_nonzero(records.tasks.compute) == on_cores

@@ -1,0 +1,115 @@
+"""Proves that ranks read by a real Dask cluster make the same files, or the same errors."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.made_source import Death, Nap, made_sources
+from tests.support.profile_shelf import ProfileShelf
+from tests.support.ranks_in_processes import DAMAGES, FITS, Command, ranks_read, sized
+from timeline.options import ReadingOptions
+from timeline.progress import Silent
+from timeline.ranks import workers as jobs
+from timeline.ranks.workers import worker_pool_for
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[str]:
+    """The address of a cluster of two processes, one task each at a time."""
+    distributed = pytest.importorskip("distributed", reason="Dask is not installed")
+    import dask
+
+    with (
+        # A task whose worker is lost once is as lost as one whose workers are lost four times.
+        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
+        ) as cluster,
+    ):
+        yield cluster.scheduler_address.replace("tcp://", "dask://")
+
+
+@pytest.fixture
+def executor(cluster: str) -> Iterator[str]:
+    """The cluster's address; a client that a test leaves behind does not meet the next test."""
+    yield cluster
+    close_client()
+
+
+def close_client() -> bool:
+    """Close the client of this process; whether there was one."""
+    import distributed
+
+    try:
+        client = distributed.default_client()
+    except ValueError:
+        return False
+    client.close()
+    return True
+
+
+@pytest.mark.parametrize("way", ["all", "coarsened", "leading steps"])
+def test_a_cluster_writes_the_same_bytes(
+    command: Command, shelf: ProfileShelf, executor: str, way: str
+) -> None:
+    path = shelf.get("mindspore-2.1", ranks=3).path
+    options = ["--kind", "detail", *sized(command, path, FITS[way]), "--json"]
+    alone = command(path, *options, "-j", "1")
+    assert alone.code == 0
+    assert command(path, *options, "--executor", executor) == alone
+
+
+def test_a_cluster_tells_ranks_that_cannot_be_read(
+    command: Command, shelf: ProfileShelf, tmp_path: Path, executor: str
+) -> None:
+    """The error or the warning of a rank is the one that this process would give."""
+    damage = DAMAGES["text cut off"]
+    profile = shelf.copy(damage.layout, tmp_path / "run", ranks=3)
+    damage.strike(profile, 1)
+    for more in ((), ("--keep-going",)):
+        options = (profile.path, "--kind", "detail", *more)
+        assert command(*options, "--executor", executor) == command(*options, "-j", "1")
+
+
+def test_a_lost_worker_of_a_cluster_is_blamed_on_its_rank(executor: str) -> None:
+    """And on none of those that waited for the same worker at the time."""
+    sources = made_sources(6, {1: Death(after_seconds=0.5), 0: Nap(0.3), 2: Nap(0.3), 3: Nap(0.3)})
+    workers = worker_pool_for(sources, ReadingOptions(executor=executor, keep_going=True), Silent())
+    assert ranks_read(workers, sources) == [0, 2, 3, 4, 5]
+    assert workers.failures.keys() == {1}
+    assert "died" in workers.failures[1]
+
+
+def test_an_export_leaves_no_client_behind(
+    command: Command, shelf: ProfileShelf, executor: str
+) -> None:
+    """It would be the one that the next user of Dask in this process gets."""
+    path = shelf.get("mindspore-2.1", ranks=3).path
+    assert command(path, "--executor", executor).code == 0
+    assert not close_client()
+
+
+def test_an_address_of_no_cluster_is_wrong_usage(command: Command, shelf: ProfileShelf) -> None:
+    outcome = command(shelf.get("torch-db", ranks=3).path, "--executor", "foo")
+    assert (outcome.code, outcome.out, outcome.files) == (2, "", {})
+    assert outcome.err.startswith("tlexport: --executor foo is ")
+    assert "dask://HOST:PORT" in outcome.err
+
+
+def test_an_address_where_nobody_answers_is_wrong_usage(
+    command: Command, shelf: ProfileShelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message names the address; nothing is read, nothing written."""
+    pytest.importorskip("distributed", reason="Dask is not installed")
+    monkeypatch.setattr(jobs, "_CONNECT_SECONDS", 1)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        address = f"dask://127.0.0.1:{silent.getsockname()[1]}"
+        outcome = command(shelf.get("torch-db", ranks=3).path, "--executor", address)
+    assert (outcome.code, outcome.out, outcome.files) == (2, "", {})
+    assert re.match(rf"tlexport: --executor {address}: no scheduler answers there", outcome.err)

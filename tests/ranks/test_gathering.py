@@ -1,0 +1,213 @@
+"""Proves that slices gathered while ranks are read lose nothing, whoever reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.made_source import WALL, MadeSource
+from tests.support.perfetto_sql import TraceProcessor
+from tests.support.random_intervals import EPOCH_NS
+from tests.support.random_records import Sizes
+from tests.support.ranks_in_processes import contents, little_is_held, made_pool
+from tests.support.row_totals import counter_totals, row_totals
+from timeline.analysis.leading import Leading
+from timeline.analysis.selected_rank import DrawOptions
+from timeline.encoders.formats import format_of
+from timeline.fitting.fit import fit
+from timeline.fitting.writer import FileNotes, Written
+from timeline.options import ExportOptions
+from timeline.progress import Silent
+from timeline.ranks.rank_work import RankRequest
+from timeline.ranks.reading import JoinedRanks, read_ranks
+from timeline.ranks.workers import WorkerPool
+from timeline.selection import DETAIL_LAYERS, Kind, Selection
+from timeline.sources.source import Clock
+from timeline.tracks.drawn_rank import DrawnRank
+
+BOOTS_NS = (EPOCH_NS - 7_000_000_011, EPOCH_NS - 123_456_789_012_345)
+"""When two hosts were started, to which their clocks count."""
+
+
+def hosted(rank: int) -> Clock:
+    """The clock of one of two hosts."""
+    host = rank % len(BOOTS_NS)
+    return Clock(f"host{host}", BOOTS_NS[host])
+
+
+def joined_shares(
+    sources: Sequence[MadeSource], limit_bytes: int, target: Path, workers: WorkerPool | None = None
+) -> JoinedRanks:
+    """Read made ranks, in this process unless by workers; limit 0 gathers nothing."""
+    request = RankRequest(
+        Selection(layers=DETAIL_LAYERS),
+        options=DrawOptions(DETAIL_LAYERS),
+        limit_bytes=limit_bytes,
+        ranks=len(sources),
+        target=target,
+    )
+    with little_is_held():
+        return read_ranks(sources, request, workers or made_pool(sources, 1), Path("profile"))
+
+
+def never_again(_leading: Leading) -> Sequence[DrawnRank]:
+    raise AssertionError("only --fit steps draws again")
+
+
+def fitted(joined: JoinedRanks, limit_bytes: int, target: Path, *, by_layer: bool) -> Written:
+    """Write shares to a file within a limit; 0 is none."""
+    options = ExportOptions(
+        kind=Kind.DETAIL,
+        output=target,
+        limit_bytes=limit_bytes,
+        group_by="layer" if by_layer else "rank",
+    )
+    written = fit(
+        joined.shares,
+        never_again,
+        options,
+        target,
+        format_of(target),
+        lambda *_: FileNotes((("io.tlexport.kind", "detail"),)),
+        joined.clock.wall_offset_ns,
+        Silent(),
+    )
+    written.publish()
+    return written
+
+
+@dataclass(frozen=True)
+class Many:
+    """Ranks that are many or large, and a limit that they exceed by far."""
+
+    ranks: int
+    sizes: Sizes
+    limit_bytes: int = 64 << 10
+    clock_of: Callable[[int], Clock] = lambda _rank: WALL
+
+    def sources(self) -> list[MadeSource]:
+        return [
+            MadeSource(rank, sizes=self.sizes, clock=self.clock_of(rank))
+            for rank in range(self.ranks)
+        ]
+
+
+SMALL = Sizes(steps=3, tasks=300, ops=2, planes=1, calls=20, samples=10, names=40, streams=2)
+
+LARGE = Sizes(steps=5, tasks=3000, ops=5, planes=2, calls=150, samples=100)
+
+MANY = {
+    "small ranks of two hosts": Many(24, SMALL, clock_of=hosted),
+    "large ranks, each alone first": Many(3, LARGE),
+}
+
+
+@pytest.fixture(scope="module", params=MANY)
+def many(request: pytest.FixtureRequest) -> Many:
+    return MANY[request.param]
+
+
+@pytest.fixture(scope="module")
+def gathered(many: Many, tmp_path_factory: pytest.TempPathFactory) -> JoinedRanks:
+    """The shares of many ranks, gathered while they were read."""
+    target = tmp_path_factory.mktemp("many") / "timeline.pftrace"
+    joined = joined_shares(many.sources(), many.limit_bytes, target)
+    assert any(share.tracks.floors for share in joined.shares), "what they are made for"
+    return joined
+
+
+@pytest.fixture(scope="module")
+def ungathered(many: Many, tmp_path_factory: pytest.TempPathFactory) -> JoinedRanks:
+    """The same shares as they are."""
+    target = tmp_path_factory.mktemp("many") / "timeline.pftrace"
+    joined = joined_shares(many.sources(), 0, target)
+    assert not any(share.tracks.floors for share in joined.shares)
+    return joined
+
+
+@pytest.mark.parametrize("by_layer", [False, True], ids=["by rank", "by layer"])
+def test_gathering_in_stages_loses_nothing(
+    many: Many,
+    gathered: JoinedRanks,
+    ungathered: JoinedRanks,
+    tmp_path: Path,
+    by_layer: bool,
+) -> None:
+    """Count, busy time and ends of every row are those of all records; so are ranges of counters.
+
+    Arrows that are not drawn are counted.
+    """
+    exact, small = tmp_path / "exact.pftrace", tmp_path / "small.pftrace"
+    fitted(ungathered, 0, exact, by_layer=by_layer)
+    written = fitted(gathered, many.limit_bytes, small, by_layer=by_layer)
+    assert small.stat().st_size <= many.limit_bytes < exact.stat().st_size
+    assert list(contents(tmp_path)) == ["exact.pftrace", "small.pftrace"]
+    whole, found = (TraceProcessor.load(path.read_bytes()) for path in (exact, small))
+    assert found.import_errors() == whole.import_errors() == []
+    wanted = row_totals(whole, is_json=False)
+    assert {
+        row: replace(total, drawn=0, gathered=0)
+        for row, total in row_totals(found, is_json=False).items()
+    } == {row: replace(total, drawn=0) for row, total in wanted.items()}
+    ranges, wanted_ranges = (
+        {
+            row: (total.least, total.greatest)
+            for row, total in counter_totals(processor, is_json=False).items()
+        }
+        for processor in (found, whole)
+    )
+    assert ranges == wanted_ranges
+    lost = sum(omission.rows for omission in written.omissions if "gathered" in omission.reason)
+    assert arrow_count(found) + lost == arrow_count(whole) > 0
+
+
+def arrow_count(processor: TraceProcessor) -> int:
+    ((count,),) = processor.rows("SELECT count(*) FROM flow")
+    return int(count)
+
+
+@given(
+    ranks=st.integers(2, 4),
+    tasks=st.integers(1, 150),
+    calls=st.integers(0, 40),
+    seed=st.integers(1, 1_000),
+    limit_bytes=st.integers(500, 20_000),
+    clock_of=st.sampled_from([hosted, lambda _rank: WALL]),
+)
+@settings(max_examples=4)
+def test_processes_change_nothing_in_what_is_gathered(
+    tmp_path_factory: pytest.TempPathFactory,
+    pool: Executor,
+    ranks: int,
+    tasks: int,
+    calls: int,
+    seed: int,
+    limit_bytes: int,
+    clock_of: Callable[[int], Clock],
+) -> None:
+    """The same rows, gathered at the same powers, whether read here or by two processes."""
+    sizes = Sizes(steps=3, tasks=tasks, ops=1, planes=2, calls=calls, samples=5, names=20)
+    sources = [
+        MadeSource(rank, sizes=sizes, clock=clock_of(rank), seed=seed) for rank in range(ranks)
+    ]
+    target = tmp_path_factory.mktemp("any") / "timeline.pftrace"
+    made = []
+    for workers in (made_pool(sources, 1), WorkerPool(lambda: pool, 2, Silent())):
+        joined = joined_shares(sources, limit_bytes, target, workers)
+        fitted(joined, 0, target, by_layer=False)
+        rows = [share.tracks for share in joined.shares]
+        made.append(
+            (
+                target.read_bytes(),
+                [(one.rank, one.floors, one.arrows, one.omissions) for one in rows],
+                joined.clock,
+                joined.requests,
+            )
+        )
+    assert made[0] == made[1]

@@ -1,0 +1,185 @@
+"""Proves that an export that is interrupted or ended leaves no file and no process."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sysconfig
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.support.made_source import Interrupt, made_sources
+from tests.support.profile_shelf import ProfileShelf
+from tests.support.ranks_in_processes import PROC, contents, made_pool, ranks_read, wait_until
+from timeline.process import interrupted_by_signals
+from timeline.ranks import processes
+
+LARGE_BYTES = 60_000_000
+
+
+@pytest.fixture(scope="module")
+def large(shelf: ProfileShelf, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Two ranks that take seconds to read: the same events again and again."""
+    path = tmp_path_factory.mktemp("large") / "run"
+    profile = shelf.copy("torch-text", path, ranks=2)
+    for capture in profile.captures:
+        (trace,) = capture.rglob("trace_view.json")
+        events = trace.read_bytes().strip().removeprefix(b"[").removesuffix(b"]")
+        with trace.open("wb") as file:
+            file.write(b"[" + events)
+            for _ in range(LARGE_BYTES // len(events)):
+                file.write(b"," + events)
+            file.write(b"]")
+    yield path
+    shutil.rmtree(path)
+
+
+@dataclass(frozen=True)
+class SessionProcess:
+    """A process of a session: its parent, its CPU time, and its command line."""
+
+    pid: int
+    parent: int
+    cpu_seconds: float
+    command: str
+
+
+def session_of(leader: int) -> list[SessionProcess]:
+    """The processes of a session that still run."""
+    found = []
+    for directory in PROC.iterdir():
+        if directory.name.isdigit():
+            with contextlib.suppress(OSError):  # it ended meanwhile
+                fields = (directory / "stat").read_text().rpartition(")")[2].split()
+                state, parent, session = fields[0], int(fields[1]), int(fields[3])
+                ticks = int(fields[11]) + int(fields[12])
+                if session == leader and state != "Z":
+                    command = (directory / "cmdline").read_text().replace("\0", " ")
+                    seconds = ticks / os.sysconf("SC_CLK_TCK")
+                    found.append(SessionProcess(int(directory.name), parent, seconds, command))
+    return found
+
+
+def workers_of(leader: int) -> list[SessionProcess]:
+    """The processes that read ranks; the one beside them only keeps count of what they share."""
+    return [
+        process
+        for process in session_of(leader)
+        if process.parent == leader and "resource_tracker" not in process.command
+    ]
+
+
+def is_starting(leader: int) -> bool:
+    """Whether a worker is there, and has done next to nothing."""
+    return any(worker.cpu_seconds >= 0.02 for worker in workers_of(leader))
+
+
+def is_reading(leader: int) -> bool:
+    """Whether two workers are at work."""
+    workers = workers_of(leader)
+    return len(workers) == 2 and all(worker.cpu_seconds >= 0.15 for worker in workers)
+
+
+@contextlib.contextmanager
+def export_of(profile: Path, here: Path) -> Iterator[subprocess.Popen[str]]:
+    """An export by two processes, in a session of its own of which nothing outlives the test."""
+    tlexport = Path(sysconfig.get_path("scripts")) / "tlexport"
+    process = subprocess.Popen(
+        [tlexport, profile, "--kind", "detail", "-j", "2", "-o", here / "timeline.pftrace"],
+        env=os.environ | {"PYTHONFAULTHANDLER": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        while running := session_of(process.pid):  # one may start another just before it ends
+            for each in running:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(each.pid, signal.SIGKILL)
+        process.communicate(timeout=10)
+
+
+def output_of(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """What an export that has to end prints; fails with its stacks if it does not end."""
+    try:
+        return process.communicate(timeout=10)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGABRT)
+        _, stacks = process.communicate(timeout=10)
+        pytest.fail(f"the export does not end:\n{stacks}")
+
+
+@pytest.mark.skipif(not PROC.is_dir(), reason="processes are found in /proc")
+@pytest.mark.parametrize("moment", [is_starting, is_reading], ids=["starting", "reading"])
+@pytest.mark.parametrize("send", [os.killpg, os.kill], ids=["to all", "to the parent"])
+def test_an_interrupt_leaves_nothing(
+    large: Path,
+    tmp_path: Path,
+    moment: Callable[[int], bool],
+    send: Callable[[int, int], None],
+) -> None:
+    """Exit code 130 and one line at once; no file, not even a temporary one, and no process."""
+    with export_of(large, tmp_path) as process:
+        assert wait_until(lambda: moment(process.pid), 20)
+        send(process.pid, signal.SIGINT)
+        out, err = output_of(process)
+        assert process.returncode == 130
+        assert (out, err) == ("", "tlexport: interrupted; nothing was written.\n")
+        assert contents(tmp_path) == {}
+        assert wait_until(lambda: not session_of(process.pid), 3)
+
+
+@pytest.mark.skipif(not PROC.is_dir(), reason="processes are found in /proc")
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGKILL"])
+def test_workers_end_with_their_parent(large: Path, tmp_path: Path, name: str) -> None:
+    """However it ends: by `timeout`, with its terminal, or for want of memory."""
+    number = signal.Signals[name]
+    with export_of(large, tmp_path) as process:
+        assert wait_until(lambda: is_reading(process.pid), 20)
+        process.send_signal(number)
+        _, said = output_of(process)
+        ended = number != signal.SIGKILL
+        assert process.returncode == (128 + number if ended else -number)
+        assert not ended or said == "tlexport: terminated; nothing was written.\n"
+        assert contents(tmp_path) == {}
+        assert wait_until(lambda: not session_of(process.pid), 3)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="interrupts are sent as on POSIX")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_process_that_starts_others_is_interrupted_later(number: signal.Signals) -> None:
+    """What starts is told all of what to do, though a thread beside lets the signal through."""
+    done = threading.Event()
+    beside = threading.Thread(target=done.wait)
+    beside.start()
+    reached = False
+    try:
+        with interrupted_by_signals(), pytest.raises(KeyboardInterrupt):
+            with processes.starting_processes():
+                os.kill(os.getpid(), number)
+                time.sleep(0.05)
+                reached = True
+            time.sleep(5)
+    finally:
+        done.set()
+        beside.join(10)
+    assert reached
+
+
+@pytest.mark.skipif(os.name != "posix", reason="interrupts are sent as on POSIX")
+def test_one_process_is_interrupted_while_it_reads() -> None:
+    """A large rank is not read to its end first."""
+    sources = made_sources(1, {0: Interrupt()})
+    with pytest.raises(KeyboardInterrupt):
+        ranks_read(made_pool(sources, 1), sources)
