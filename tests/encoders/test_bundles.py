@@ -173,7 +173,7 @@ def reordered(slices: Slices, order: np.ndarray) -> Slices:
     """The same slices in another order, which nested ones may have."""
     place = np.argsort(order)[slices.arrows.slice]
     by_place = np.argsort(place, kind="stable")
-    return slices.taken(order, Arrows(place[by_place], slices.arrows.arrow[by_place]))
+    return slices.take(order, Arrows(place[by_place], slices.arrows.arrow[by_place]))
 
 
 @pytest.mark.parametrize("least", [1, 7, 100])

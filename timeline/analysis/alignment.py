@@ -87,7 +87,7 @@ def align(ranks: Sequence[RankCollectives], hosts: Sequence[str] = ()) -> Alignm
         hosts: (ranks,) the host of each rank, empty where that is not known.
     """
     shared = _ending_together(ranks)
-    ends_ns = shared.taken([rank.ops for rank in ranks], "end_ns")
+    ends_ns = shared.take([rank.ops for rank in ranks], "end_ns")
     origin_ns = int(ends_ns.min()) if len(ends_ns) else 0
     fit = _Fit(shared, (ends_ns - origin_ns).astype(np.float64), len(ranks))
     plain = fit.clocks(with_drift=False)
@@ -309,7 +309,7 @@ class _Doubts:
     def __init__(self, ranks: Sequence[RankCollectives], hosts: Sequence[str]) -> None:
         self._ranks, self._hosts = ranks, hosts
         self._other = _other_ends(ranks)
-        self._ends_ns = self._other.taken([rank.ops for rank in ranks], "end_ns")
+        self._ends_ns = self._other.take([rank.ops for rank in ranks], "end_ns")
         self.resolution_ns = _resolution_ns([rank.ops.end_ns for rank in ranks])
 
     def one_host(self, island: Bool) -> bool:

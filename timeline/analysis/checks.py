@@ -127,8 +127,8 @@ def rank_checks(
     checks, strings = _summed(checks), StringPool()
     checks = replace(
         checks,
-        file=strings.translated(checks.file, records.strings),
-        name=strings.translated(checks.name, records.strings),
+        file=strings.translate(checks.file, records.strings),
+        name=strings.translate(checks.name, records.strings),
     )
     return RankChecks(tuple(strings), checks)
 

@@ -58,7 +58,7 @@ def _of_profiler(records: Records, steps: frozenset[int] | None) -> RankLinks:
     times = LinkTimes(
         links.source_rank,
         links.target_rank,
-        strings.translated(links.link, records.strings),
+        strings.translate(links.link, records.strings),
         np.zeros(len(links), np.int64),
         links.size_bytes,
         links.total_ns,
@@ -79,7 +79,7 @@ def _of_tasks(records: Records) -> RankLinks:
         rows = np.flatnonzero(moving) + chunk.start
         # The name of the link where it is given, else of what carries it.
         named, carrier = planes.link[rows], planes.transport[rows]
-        link = strings.translated(np.where(named != NO_NAME, named, carrier), records.strings)
+        link = strings.translate(np.where(named != NO_NAME, named, carrier), records.strings)
         parts.append(
             _summed(
                 LinkTimes(

@@ -30,7 +30,7 @@ class SharedOps:
     group: Rows
     count: int
 
-    def taken(self, parts: Sequence[Collectives], name: str) -> Int64:
+    def take(self, parts: Sequence[Collectives], name: str) -> Int64:
         """A column of the ranks' collectives, for each row."""
         bases = np.cumsum([0, *(len(part) for part in parts)])
         nothing = np.empty(0, np.int64)
@@ -42,7 +42,7 @@ class SharedOps:
         """The first row of each op."""
         return np.searchsorted(self.op, np.arange(self.count))
 
-    def kept(self, ops: Bool) -> SharedOps:
+    def filter(self, ops: Bool) -> SharedOps:
         """The ops whose mask is true, numbered anew."""
         rows = ops[self.op]
         number = np.cumsum(ops) - 1

@@ -120,12 +120,12 @@ def _computing(records: Records, strings: StringPool, most_names: int) -> Operat
 def _communicating(records: Records, strings: StringPool, most_names: int) -> OperatorTimes:
     ops, pool = records.ops, records.strings
     lengths_ns = ops.end_ns - ops.start_ns
-    keys = {"type": strings.translated(ops.name, pool, collective_kind)}
+    keys = {"type": strings.translate(ops.name, pool, collective_kind)}
     if most_names:
         name_ns = np.zeros(len(pool), np.int64)
         np.add.at(name_ns, ops.name, lengths_ns)
         told = _longest_names(name_ns, most_names)[ops.name]
-        keys["name"] = strings.translated(np.where(told, ops.name, np.int32(NO_NAME)), pool)
+        keys["name"] = strings.translate(np.where(told, ops.name, np.int32(NO_NAME)), pool)
     return _times(keys, lengths_ns, communication=True)
 
 
@@ -147,7 +147,7 @@ def _translation(
 ) -> Codes:
     """The codes that those used of a pool have among the strings, by their code in the pool."""
     table = np.zeros(len(pool), np.int32)
-    table[used] = strings.translated(np.flatnonzero(used).astype(np.int32), pool, meaning)
+    table[used] = strings.translate(np.flatnonzero(used).astype(np.int32), pool, meaning)
     return table
 
 
@@ -202,8 +202,8 @@ def _longest(
     return LongestOps(
         ops.start_ns[at],
         ops.end_ns[at],
-        strings.translated(ops.name[at], pool),
-        strings.translated(ops.group[at], pool),
+        strings.translate(ops.name[at], pool),
+        strings.translate(ops.group[at], pool),
         ops.graph[at],
         iterations[at],
     )

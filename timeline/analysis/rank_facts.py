@@ -109,7 +109,7 @@ def holds_any(records: Records, layer: LayerSpec) -> bool:
 
 
 def _lacking(records: Records) -> frozenset[Layer]:
-    """The layers which every profile should hold some of, and this one does not."""
+    """The expected layers of which there is not one record."""
     return frozenset(
         layer.option
         for layer in LAYERS
@@ -127,7 +127,7 @@ class ProfileFacts:
     graphs: frozenset[int]
     steps: frozenset[int]
     lacks: frozenset[Layer]
-    """Layers that are expected of every profile, and of which there is not one record."""
+    """Layers that are expected (`LayerSpec.expected`), and of which there is not one record."""
     omissions: tuple[Omission, ...]
     warnings: tuple[str, ...]
     free_rule: FreeRule

@@ -142,7 +142,7 @@ def _bp_end_ns(
 
 def _is_operator(tasks: Tasks, strings: StringPool, name: str) -> Bool:
     """Tasks of the operator, by its full name or by the last part of it."""
-    codes = strings.matching(
+    codes = strings.codes_where(
         string == name or string.rpartition("/")[2] == name for string in strings
     )
     return np.isin(tasks.name, codes)
@@ -150,7 +150,7 @@ def _is_operator(tasks: Tasks, strings: StringPool, name: str) -> Bool:
 
 def _codes_with(strings: StringPool, parts: Iterable[str]) -> np.ndarray:
     wanted = tuple(parts)
-    return strings.matching(any(part in string.lower() for part in wanted) for string in strings)
+    return strings.codes_where(any(part in string.lower() for part in wanted) for string in strings)
 
 
 def _runs(marked: Bool) -> Int64:

@@ -132,13 +132,13 @@ def waiting_of(ranks: Sequence[RankCollectives], slack_ns: int = 0) -> Waiting:
     parts = [rank.ops for rank in ranks]
     joint = [_joint(rank) for rank in ranks]
     shared = shared_ops(parts, joint)
-    start_ns, end_ns = shared.taken(parts, "start_ns"), shared.taken(parts, "end_ns")
+    start_ns, end_ns = shared.take(parts, "start_ns"), shared.take(parts, "end_ns")
     heads = shared.first_rows()
     met = _over_ops(np.maximum, start_ns, heads) <= _over_ops(np.minimum, end_ns, heads) + slack_ns
     mismatched = int(np.count_nonzero(~met))
     if mismatched:
-        shared = shared.kept(met)
-        start_ns, end_ns = shared.taken(parts, "start_ns"), shared.taken(parts, "end_ns")
+        shared = shared.filter(met)
+        start_ns, end_ns = shared.take(parts, "start_ns"), shared.take(parts, "end_ns")
         heads = shared.first_rows()
     last_ns = _over_ops(np.maximum, start_ns, heads)[shared.op]
     first_ns = _over_ops(np.minimum, start_ns, heads)[shared.op]
@@ -236,9 +236,9 @@ def _first_of_op(marked: Bool, op: Rows) -> Bool:
 
 def _bandwidths(ranks: Sequence[RankCollectives], shared: SharedOps, transfer_ns: Int64) -> Float64:
     """Bus bandwidth of each op in bytes per ns, which is GB/s."""
-    size = shared.taken([rank.ops for rank in ranks], "size_bytes")
+    size = shared.take([rank.ops for rank in ranks], "size_bytes")
     members = np.bincount(shared.op, minlength=shared.count)[shared.op]
-    kind = shared.taken([rank.ops for rank in ranks], "kind")
+    kind = shared.take([rank.ops for rank in ranks], "kind")
     moved = np.full(len(size), NO_BANDWIDTH)
     for name in (*RING_PASSES, *MOVES_ALL_ONCE):
         rows = np.flatnonzero(kind == kind_numbers([name])[0])
@@ -313,7 +313,7 @@ def _compute_shares(ranks: Sequence[RankCollectives], shared: SharedOps, is_last
     ops = Segments(shared.op, shared.count)
     excess = []
     for name in ("computing_before_ns", "idle_before_ns"):
-        values = shared.taken(parts, name).astype(np.float64)
+        values = shared.take(parts, name).astype(np.float64)
         median = ops.medians(values)
         excess.append(np.maximum(values[is_last] - median[shared.op[is_last]], 0.0))
     both = excess[0] + excess[1]
@@ -328,7 +328,7 @@ def _pairs(ranks: Sequence[RankCollectives]) -> Pairs:
     paired = shared_ops(
         parts, [rank.ops.selected & (rank.ops.pair != NO_ID) for rank in ranks], "pair"
     )
-    sends = paired.taken(parts, "kind") == kind_numbers(["Send"])[0]
+    sends = paired.take(parts, "kind") == kind_numbers(["Send"])[0]
     # A pair has one send and one receive; anything else is not understood.
     clear = (np.bincount(paired.op, minlength=paired.count) == 2) & (
         np.bincount(paired.op[sends], minlength=paired.count) == 1

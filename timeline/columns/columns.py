@@ -208,7 +208,7 @@ class TableBuilder(Generic[_Table]):
         self._small.clear()
         self._small_rows = 0
 
-    def joined(self) -> _Table:
+    def build(self) -> _Table:
         """All rows; the builder is empty then."""
         self._join_small()
         held = [part for part in self._large if len(part)]

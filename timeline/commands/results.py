@@ -91,12 +91,9 @@ def _waiting_warnings(joined: JoinedRanks, selection: Selection) -> Iterator[str
 
 
 def _absent_layers(ranks: Sequence[RankFacts], layers: frozenset[Layer]) -> Iterator[str]:
-    """Layers that were asked for and that a profile does not hold at all.
-
-    Steps are none of a single run of an operator, and the report says so anyway.
-    """
+    """Layers that were asked for, expected, and that a profile does not hold at all."""
     for layer in Layer:
-        if layer in layers and layer is not Layer.STEPS:
+        if layer in layers:
             without = [facts.rank for facts in ranks if layer in facts.profile.lacks]
             if without:
                 which = "rank" if len(without) == 1 else "ranks"

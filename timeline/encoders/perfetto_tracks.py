@@ -51,7 +51,7 @@ def split_track(track: Track) -> Iterator[Track]:
 
 def _flat_parts(slices: Slices) -> Iterator[Slices]:
     for run in _runs(slices.start_ns, slices.end_ns):
-        yield slices.taken(run, slices.arrows.between(run.start, run.stop))
+        yield slices.take(run, slices.arrows.between(run.start, run.stop))
 
 
 def _nested_parts(slices: Slices) -> Iterator[Slices]:
@@ -60,7 +60,7 @@ def _nested_parts(slices: Slices) -> Iterator[Slices]:
     runs = [slice(first, stop) for first, stop in pairwise(bounds)]
     if all(_is_run(rows, run) for rows, run in zip(pieces, runs, strict=True)):
         for run in runs:
-            yield slices.taken(run, slices.arrows.between(run.start, run.stop))
+            yield slices.take(run, slices.arrows.between(run.start, run.stop))
         return
     place = np.empty(len(slices), np.intp)
     for rows, run in zip(pieces, runs, strict=True):
@@ -69,7 +69,7 @@ def _nested_parts(slices: Slices) -> Iterator[Slices]:
     order = np.argsort(at, kind="stable")
     arrows = Arrows(at[order], slices.arrows.arrow[order])
     for rows, run in zip(pieces, runs, strict=True):
-        yield slices.taken(rows, arrows.between(run.start, run.stop))
+        yield slices.take(rows, arrows.between(run.start, run.stop))
 
 
 def _is_run(rows: Rows, run: slice) -> bool:

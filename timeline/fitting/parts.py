@@ -65,7 +65,7 @@ def _between(track: Track, start_ns: int, end_ns: int) -> Track:
     moved = place[content.arrows.slice]
     touched = np.argsort(moved, kind="stable")
     touched = touched[moved[touched] >= 0]
-    part = content.taken(rows, Arrows(moved[touched], content.arrows.arrow[touched]))
+    part = content.take(rows, Arrows(moved[touched], content.arrows.arrow[touched]))
     args = part.args
     if not begins.all():
         args += (Arg("continued", ArgKind.INTEGER, np.ones(len(rows), np.int64), ~begins),)

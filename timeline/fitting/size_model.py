@@ -93,8 +93,8 @@ def excerpt(track: Track, rows: Rows | slice) -> Track:
         arrows = content.arrows
         if isinstance(rows, slice):
             first, stop, _ = rows.indices(len(content))
-            return replace(track, content=content.taken(rows, arrows.between(first, stop)))
-        return replace(track, content=content.taken(rows, arrows.of(rows)))
+            return replace(track, content=content.take(rows, arrows.between(first, stop)))
+        return replace(track, content=content.take(rows, arrows.of(rows)))
     if isinstance(content, Samples):
         samples = replace(content, time_ns=content.time_ns[rows], value=content.value[rows])
         return replace(track, content=samples)

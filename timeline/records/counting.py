@@ -32,7 +32,7 @@ class FreeRule:
         return "outer" if self.outer else "inner"
 
     @classmethod
-    def joined(cls, rules: list[FreeRule]) -> FreeRule:
+    def join(cls, rules: list[FreeRule]) -> FreeRule:
         """The rule of a capture in several files, some of which may not tell it."""
         told = [rule for rule in rules if rule.evidence]
         return reduce(_with, told) if told else cls()

@@ -83,7 +83,7 @@ def read_device_tasks(table: LooseTable, device: int, strings: StringPool) -> De
         }
     )
     types = table.texts(("host_task_type", "device_task_type"), strings)
-    overwritten = strings.matching("\0" in text for text in strings)
+    overwritten = strings.codes_where("\0" in text for text in strings)
     whole = ~np.any([np.isin(codes, overwritten) for codes in types.values()], axis=0)
     start_ns, end_ns = (
         np.where(whole, moments_ns, NO_TIME)
@@ -213,8 +213,8 @@ class _Operators:
     @cached_property
     def computes(self) -> Bool:
         """Which are neither communication nor kernels that drive it."""
-        kinds = self._strings.matching(text in _COMMUNICATION_KINDS for text in self._strings)
-        drivers = self._strings.matching(
+        kinds = self._strings.codes_where(text in _COMMUNICATION_KINDS for text in self._strings)
+        drivers = self._strings.codes_where(
             text.endswith(_DRIVES_COMMUNICATION) for text in self._strings
         )
         return ~(np.isin(self.texts["task_type"], kinds) | np.isin(self.texts["op_name"], drivers))
