@@ -24,7 +24,7 @@ from timeline.figures.comparison import Comparison
 from timeline.figures.figures import Figures
 from timeline.figures.table import Table
 from timeline.fitting.fit import fit
-from timeline.fitting.resolve import Resolved
+from timeline.fitting.plan import DrawnLayer
 from timeline.fitting.writer import FileNotes, Written
 from timeline.options import CompareKeywords, ExportOptions, ReadingOptions
 from timeline.profile import Profile
@@ -167,10 +167,13 @@ class _Comparison:
         return joined
 
     def _about(
-        self, omissions: Sequence[Omission], resolved: Sequence[Resolved], steps: Sequence[int]
+        self,
+        omissions: Sequence[Omission],
+        layers: Sequence[DrawnLayer],
+        steps: Sequence[int],
     ) -> FileNotes:
         """Facts and notes that travel in the file."""
-        rows = [resolution_row(layer) for layer in resolved]
+        rows = [resolution_row(layer) for layer in layers]
         return FileNotes(
             (
                 ("io.tlexport.version", __version__),
@@ -197,7 +200,7 @@ class _Comparison:
             shift_ns,
             tuple(self._warnings),
             (*(omission for known in facts for omission in known.omissions), *written.omissions),
-            tuple(resolution_row(layer) for layer in written.resolved),
+            tuple(resolution_row(layer) for layer in written.drawn_layers),
             self._options.csv,
             self._options.report,
         )

@@ -29,7 +29,7 @@ from timeline.errors import LimitError, spell_ids
 from timeline.figures.figures import Figures
 from timeline.figures.verdict import Verdict
 from timeline.fitting.fit import fit
-from timeline.fitting.resolve import Resolved
+from timeline.fitting.plan import DrawnLayer
 from timeline.fitting.writer import Describe, FileNotes, Written, steps_of
 from timeline.options import ExportKeywords, ExportOptions, Fit, ReadingOptions
 from timeline.profile import Profile
@@ -218,10 +218,10 @@ def _describe(
     before = [omission for facts in joined.facts for omission in facts.omissions]
 
     def about(
-        omissions: Sequence[Omission], resolved: Sequence[Resolved], steps: Sequence[int]
+        omissions: Sequence[Omission], layers: Sequence[DrawnLayer], steps: Sequence[int]
     ) -> FileNotes:
         left_out = [*before, *omissions]
-        rows = [resolution_row(layer) for layer in resolved]
+        rows = [resolution_row(layer) for layer in layers]
         attributes = (
             *known,
             ("io.tlexport.detail_steps", spell_ids(steps)),
@@ -278,5 +278,5 @@ def _report(
         warnings=warnings,
         suggestion=suggestion,
         limit_bytes=options.limit_bytes,
-        resolutions=tuple(resolution_row(layer) for layer in written.resolved),
+        resolutions=tuple(resolution_row(layer) for layer in written.drawn_layers),
     )

@@ -30,7 +30,7 @@ def narrower_command(
     if missing:
         order = list(dict.fromkeys(missing))
         chosen = order[: max(1, len(written.kept_steps))]
-    elif written.resolved and any(layer.gathered for layer in written.resolved):
+    elif written.drawn_layers and any(layer.gathered for layer in written.drawn_layers):
         chosen = _steps_that_fit(written, options)
     else:
         return ""

@@ -11,7 +11,7 @@ from timeline.analysis.rank_facts import RankFacts
 from timeline.encoders.formats import format_of
 from timeline.errors import spell_ids
 from timeline.figures.figures import checks_of
-from timeline.fitting.resolve import Resolved
+from timeline.fitting.plan import DrawnLayer
 from timeline.fitting.writer import Written
 from timeline.layers import Layer
 from timeline.ranks.reading import JoinedRanks
@@ -116,17 +116,17 @@ def output_files(written: Written) -> tuple[OutputFile, ...]:
     )
 
 
-def resolution_row(resolved: Resolved) -> ResolutionRow:
+def resolution_row(layer: DrawnLayer) -> ResolutionRow:
     """The row of the report on what became of a layer."""
-    resolution = resolved.resolution
+    resolution = layer.resolution
     return ResolutionRow(
-        layer=resolved.layer,
+        layer=layer.layer,
         resolution_ns=resolution.width_ns,
         finer_ns=resolution.finer_width_ns,
         finer_until_ns=resolution.finer_until_ns,
-        exact=resolved.exact,
-        gathered=resolved.gathered,
-        gathered_into=resolved.gathered_into,
+        exact=layer.exact,
+        gathered=layer.gathered,
+        gathered_into=layer.gathered_into,
     )
 
 

@@ -26,7 +26,7 @@ from timeline.analysis.selected_rank import DrawOptions, SelectedRank
 from timeline.analysis.steps import with_steps
 from timeline.analysis.valid import valid
 from timeline.encoders.formats import format_of
-from timeline.fitting.gathering import gather_within
+from timeline.fitting.coarsen_ranks import coarsen_ranks
 from timeline.options import Args, ClockOptions, StepOperators
 from timeline.records.counting import INNER
 from timeline.records.tables import Records
@@ -146,7 +146,7 @@ def gather_ranks(
     def measure(tracks: Sequence[Track]) -> int:
         return form.size_of(Timeline(tuple(tracks), 0, None))
 
-    return gather_within([share.tracks for share in shares], most_bytes * SIZE_SLACK, most, measure)
+    return coarsen_ranks([share.tracks for share in shares], most_bytes * SIZE_SLACK, most, measure)
 
 
 def _drawn(
