@@ -17,7 +17,8 @@ from tests.support.perfetto_sql import Row, TraceProcessor
 from timeline.columns.strings import StringPool
 from timeline.encoders import batches, perfetto_tracks
 from timeline.encoders.batches import TrackBatch, batch_tracks
-from timeline.encoders.common import EncodingWorkers, TrackSizes
+from timeline.encoders.compression import TrackSizes
+from timeline.encoders.encoding_workers import EncodingWorkers
 from timeline.encoders.perfetto import encode_perfetto
 from timeline.encoders.perfetto_tracks import encode_track, split_track
 from timeline.layers import SliceKind

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from timeline.encoders.common import EncodingWorkers
+from timeline.encoders.encoding_workers import EncodingWorkers
 from timeline.encoders.formats import Format
 from timeline.errors import LimitError
 from timeline.fitting.fit_by_coarsening import write_coarsened

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from timeline.encoders.common import BEST_LEVEL, FAST_LEVEL
+from timeline.encoders.compression import BEST_LEVEL, FAST_LEVEL
 from timeline.fitting.plan import Plan, apply_plan, describe_resolutions
 from timeline.fitting.plan_search import TRY_EXACT_BELOW, PlanSearch
 from timeline.fitting.size_model import SizeModel

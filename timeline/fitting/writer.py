@@ -8,8 +8,9 @@ from pathlib import Path
 
 from timeline.analysis.rank_facts import RankFacts
 from timeline.columns.chunks import one_by_one
-from timeline.encoders.common import BEST_LEVEL, EncodingWorkers, TrackSizes
+from timeline.encoders.compression import BEST_LEVEL, TrackSizes
 from timeline.encoders.drafts import Draft, publish_all, write_draft
+from timeline.encoders.encoding_workers import EncodingWorkers
 from timeline.encoders.formats import Format
 from timeline.errors import LimitError
 from timeline.fitting.coarsen_ranks import lowest_floors

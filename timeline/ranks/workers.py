@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
-from timeline.encoders.common import EncodingWorkers
+from timeline.encoders.encoding_workers import EncodingWorkers
 from timeline.errors import TimelineError, UsageError, WorkerError
 from timeline.options import ReadingOptions
 from timeline.progress import Progress, RanksRead
