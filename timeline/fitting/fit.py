@@ -21,8 +21,8 @@ from timeline.fitting.writer import (
 )
 from timeline.options import ExportOptions, Fit
 from timeline.progress import Progress
+from timeline.tracks.assemble import assemble
 from timeline.tracks.drawn_rank import DrawnRank
-from timeline.tracks.picture import assemble
 from timeline.units import spell_bytes
 
 __all__ = ["fit", "write_all_or_fail"]

@@ -12,7 +12,7 @@ from timeline.layers import SliceKind
 from timeline.records.tables import NO_ID
 from timeline.tracks import descriptions
 from timeline.tracks.model import Track
-from timeline.tracks.painter import ArgColumn, Drawn, Painter, integers
+from timeline.tracks.painter import ArgColumn, Painter, SliceTable, integers
 
 __all__ = ["Note", "Notes", "with_notes"]
 
@@ -51,7 +51,7 @@ def with_notes(
     painter, strings = Painter(), StringPool()
     painter.tracks = list(tracks)
     headline = (Note(notes.headline),)
-    root = painter.stacked(
+    root = painter.add_stacked_row(
         _NAME,
         None,
         _BEFORE_ALL,
@@ -61,13 +61,13 @@ def with_notes(
     )
     for order, (topic, topic_notes) in enumerate(notes.topics):
         drawn = _drawn(topic_notes, start_ns, end_ns, strings)
-        painter.stacked(topic, root, order, drawn, strings, descriptions.TOPICS[topic])
+        painter.add_stacked_row(topic, root, order, drawn, strings, descriptions.TOPICS[topic])
     return tuple(painter.tracks)
 
 
-def _drawn(notes: Sequence[Note], start_ns: int, end_ns: int, strings: StringPool) -> Drawn:
+def _drawn(notes: Sequence[Note], start_ns: int, end_ns: int, strings: StringPool) -> SliceTable:
     count = len(notes)
-    return Drawn(
+    return SliceTable(
         np.full(count, start_ns, np.int64),
         np.full(count, end_ns, np.int64),
         strings.codes(note.text for note in notes),
