@@ -57,10 +57,11 @@ from timeline.fitting.writer import FileNotes, Written
 from timeline.options import ExportOptions, ReadingOptions
 from timeline.process import interrupted_by_signals
 from timeline.progress import Silent
-from timeline.ranks import processes, reading
+from timeline.ranks import processes
+from timeline.ranks import read_ranks as reading
 from timeline.ranks import workers as jobs
 from timeline.ranks.rank_work import RankRequest, draw_rank_from_source
-from timeline.ranks.reading import JoinedRanks, draw_again, read_ranks
+from timeline.ranks.read_ranks import JoinedRanks, draw_again, read_ranks
 from timeline.ranks.workers import (
     RANKS_PER_PROCESS,
     WORTH_PROCESSES_BYTES,
@@ -166,7 +167,7 @@ def exact_bytes(command: Command, path: Path, *options: str) -> int:
 def little_is_held() -> Iterator[None]:
     """Gather ranks as soon as they exceed the limit by far, as if there were millions of slices."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reading, "LEAST_HELD_ELEMENTS", 0)
+        patch.setattr(reading, "LEAST_ELEMENTS_IN_MEMORY", 0)
         yield
 
 
@@ -825,7 +826,7 @@ def hosted(rank: int) -> Clock:
     return Clock(f"host{host}", BOOTS_NS[host])
 
 
-def joined_shares(
+def joined_ranks(
     sources: Sequence[MadeSource], limit_bytes: int, target: Path, workers: WorkerPool | None = None
 ) -> JoinedRanks:
     """Read made ranks, in this process unless by a workers; limit 0 gathers nothing."""
@@ -853,7 +854,7 @@ def fitted(joined: JoinedRanks, limit_bytes: int, target: Path, *, by_layer: boo
         group_by="layer" if by_layer else "rank",
     )
     written = fit(
-        joined.shares,
+        joined.ranks,
         never_again,
         options,
         target,
@@ -899,8 +900,8 @@ def many(request: pytest.FixtureRequest) -> Many:
 def gathered(many: Many, tmp_path_factory: pytest.TempPathFactory) -> JoinedRanks:
     """The shares of many ranks, gathered while they were read."""
     target = tmp_path_factory.mktemp("many") / "timeline.pftrace"
-    joined = joined_shares(many.sources(), many.limit_bytes, target)
-    assert any(share.tracks.floors for share in joined.shares), "what they are made for"
+    joined = joined_ranks(many.sources(), many.limit_bytes, target)
+    assert any(share.tracks.floors for share in joined.ranks), "what they are made for"
     return joined
 
 
@@ -908,8 +909,8 @@ def gathered(many: Many, tmp_path_factory: pytest.TempPathFactory) -> JoinedRank
 def ungathered(many: Many, tmp_path_factory: pytest.TempPathFactory) -> JoinedRanks:
     """The same shares as they are."""
     target = tmp_path_factory.mktemp("many") / "timeline.pftrace"
-    joined = joined_shares(many.sources(), 0, target)
-    assert not any(share.tracks.floors for share in joined.shares)
+    joined = joined_ranks(many.sources(), 0, target)
+    assert not any(share.tracks.floors for share in joined.ranks)
     return joined
 
 
@@ -978,9 +979,9 @@ def test_processes_change_nothing_in_what_is_gathered(
     target = tmp_path_factory.mktemp("any") / "timeline.pftrace"
     made = []
     for workers in (made_pool(sources, 1), WorkerPool(lambda: pool, 2, Silent())):
-        joined = joined_shares(sources, limit_bytes, target, workers)
+        joined = joined_ranks(sources, limit_bytes, target, workers)
         fitted(joined, 0, target, by_layer=False)
-        rows = [share.tracks for share in joined.shares]
+        rows = [share.tracks for share in joined.ranks]
         made.append(
             (
                 target.read_bytes(),

@@ -30,7 +30,7 @@ from timeline.options import CompareKeywords, ExportOptions, ReadingOptions
 from timeline.profile import Profile
 from timeline.ranks.chosen_ranks import choose_ranks
 from timeline.ranks.rank_work import RankRequest
-from timeline.ranks.reading import JoinedRanks, read_ranks
+from timeline.ranks.read_ranks import JoinedRanks, read_ranks
 from timeline.ranks.workers import worker_pool_for
 from timeline.records.clock import ClockMove
 from timeline.records.tables import NO_GRAPH, Omission
@@ -124,9 +124,9 @@ class _Comparison:
         comparison = Comparison.of(*(Figures.of(run.facts, run.waiting) for run in (base, new)))
         self._warnings += comparison.warnings
         shift_ns = _shift_ns(base.facts, new.facts)
-        moved = tuple(share.moved(ClockMove(shift_ns)) for share in new.shares)
+        moved = tuple(rank.moved(ClockMove(shift_ns)) for rank in new.ranks)
         written = fit(
-            (*base.shares, *moved),
+            (*base.ranks, *moved),
             _not_redrawn,
             options,
             self._target,
@@ -134,7 +134,7 @@ class _Comparison:
             self._about,
             base.clock.wall_offset_ns,
             self._base.progress,
-            _Arrangement(len(base.shares), comparison.steps, options.groups_by_layer),
+            _Arrangement(len(base.ranks), comparison.steps, options.groups_by_layer),
         )
         try:
             report = self._report(comparison, written, shift_ns, (*base.facts, *new.facts))

@@ -35,7 +35,7 @@ from timeline.options import ExportKeywords, ExportOptions, Fit, ReadingOptions
 from timeline.profile import Profile
 from timeline.ranks.chosen_ranks import choose_ranks
 from timeline.ranks.rank_work import RankRequest
-from timeline.ranks.reading import JoinedRanks, draw_again, read_ranks
+from timeline.ranks.read_ranks import JoinedRanks, draw_again, read_ranks
 from timeline.ranks.workers import worker_pool_for
 from timeline.records.tables import Omission
 from timeline.reports.export_report import CsvFile, ExportReport
@@ -112,7 +112,7 @@ def _write_export(profile: Profile, selection: Selection, options: ExportOptions
                 *warnings_of(joined, selection, layers),
             )
             written = fit(
-                joined.shares,
+                joined.ranks,
                 lambda leading: draw_again(joined, crew, leading),
                 options,
                 target,
@@ -136,7 +136,7 @@ def _request(
     target: Path,
     ranks: int,
 ) -> RankRequest:
-    """What is wanted of each rank; shares of several ranks must not each fill the file."""
+    """What is wanted of each rank; of several ranks none must fill the file alone."""
     return RankRequest(
         selection,
         reading.operators,

@@ -12,7 +12,7 @@ from timeline.fitting.writer import Written
 from timeline.options import ExportOptions
 from timeline.printable import command_line
 from timeline.profile import Profile
-from timeline.ranks.reading import JoinedRanks
+from timeline.ranks.read_ranks import JoinedRanks
 from timeline.selection import Selection
 
 __all__ = ["narrower_command"]

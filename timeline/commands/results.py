@@ -14,7 +14,7 @@ from timeline.figures.figures import checks_of
 from timeline.fitting.plan import DrawnLayer
 from timeline.fitting.writer import Written
 from timeline.layers import Layer
-from timeline.ranks.reading import JoinedRanks
+from timeline.ranks.read_ranks import JoinedRanks
 from timeline.reports.check_text import check_warnings
 from timeline.reports.export_report import OutputFile, OverlapRow, RankReport, ResolutionRow
 from timeline.selection import Selection

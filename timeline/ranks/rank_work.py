@@ -38,14 +38,14 @@ from timeline.tracks.model import Timeline, Track, element_count
 
 __all__ = [
     "RankRequest",
+    "coarsen_for_file",
     "draw_rank_from_records",
     "draw_rank_from_source",
-    "gather_ranks",
-    "rank_records",
+    "read_rank",
 ]
 
 
-def rank_records(source: Source, wanted: ReadRequest, operators: StepOperators) -> Records:
+def read_rank(source: Source, wanted: ReadRequest, operators: StepOperators) -> Records:
     """Read a rank: at least what is wanted, checked, and with its steps.
 
     Raises:
@@ -117,12 +117,12 @@ def draw_rank_from_source(source: Source, request: RankRequest) -> DrawnRank:
         request.args is Args.ALL,
         request.named_operators > 0,
     )
-    return draw_rank_from_records(rank_records(source, wanted, request.operators), request)
+    return draw_rank_from_records(read_rank(source, wanted, request.operators), request)
 
 
 def draw_rank_from_records(records: Records, request: RankRequest) -> DrawnRank:
     """Draw what is selected of a rank's records, whose steps are known."""
-    facts, tracks = _drawn(profile_facts(records), records, request)
+    facts, tracks = _draw_selected(profile_facts(records), records, request)
     fair_bytes = max(LEAST_RANK_BYTES, request.limit_bytes * DENSEST_RANK // request.ranks)
     most_bytes = min(request.limit_bytes, fair_bytes)
     if most_bytes and element_count(tracks.tracks) * BYTES_OF_ELEMENT > most_bytes:
@@ -130,14 +130,14 @@ def draw_rank_from_records(records: Records, request: RankRequest) -> DrawnRank:
             most_bytes * SIZE_SLACK // BYTES_OF_ELEMENT,
             MOST_ELEMENTS * DENSEST_RANK // request.ranks,
         )
-        (tracks,) = gather_ranks((DrawnRank(facts, tracks),), request, most_bytes, int(most))
+        (tracks,) = coarsen_for_file((DrawnRank(facts, tracks),), request, most_bytes, int(most))
     return DrawnRank(facts, tracks)
 
 
-def gather_ranks(
-    shares: tuple[DrawnRank, ...], request: RankRequest, most_bytes: float, most: int
+def coarsen_for_file(
+    ranks: tuple[DrawnRank, ...], request: RankRequest, most_bytes: float, most: int
 ) -> tuple[RankTracks, ...]:
-    """Gather the tracks of ranks until they take not much more than `most_bytes` of the file.
+    """Coarsen the tracks of ranks until they take not much more than `most_bytes` of the file.
 
     most: slices and samples that may be left in any case.
     """
@@ -146,10 +146,10 @@ def gather_ranks(
     def measure(tracks: Sequence[Track]) -> int:
         return form.size_of(Timeline(tuple(tracks), 0, None))
 
-    return coarsen_ranks([share.tracks for share in shares], most_bytes * SIZE_SLACK, most, measure)
+    return coarsen_ranks([rank.tracks for rank in ranks], most_bytes * SIZE_SLACK, most, measure)
 
 
-def _drawn(
+def _draw_selected(
     profile: ProfileFacts, records: Records, request: RankRequest
 ) -> tuple[RankFacts, RankTracks]:
     part = cut(records, request.selection)
