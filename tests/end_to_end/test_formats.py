@@ -31,7 +31,7 @@ from tests.support.loaded_picture import NOTES, LoadedPicture, LoadedTrack, Plac
 from tests.support.perfetto_sql import Row, TraceProcessor
 from tests.support.profile_shelf import MAIN_LAYOUTS, Event, Profile, ProfileShelf, change_events
 from tests.support.trace_packets import attributes_of
-from timeline.analysis.valid import valid
+from timeline.analysis.invalid_rows import drop_invalid_rows
 from timeline.columns.strings import StringPool
 from timeline.commands.export import export
 from timeline.encoders.perfetto import encode_perfetto
@@ -86,7 +86,7 @@ def draw(profile: Profile, layout: str, kind: Kind, target: Path, **options: Any
 def records_of(path: Path) -> dict[int, Records]:
     """What the readers find, by rank."""
     return {
-        source.identity.rank: valid(source.read(ReadRequest(DETAIL_LAYERS)))
+        source.identity.rank: drop_invalid_rows(source.read(ReadRequest(DETAIL_LAYERS)))
         for source in discover(path).sources
     }
 

@@ -26,9 +26,9 @@ from tests.support.random_intervals import EPOCH_NS
 from tests.support.random_records import Sizes, random_records
 from tests.support.row_totals import Row, counter_totals, row_totals, rows_of
 from tests.support.trace_packets import attributes_of
-from timeline.analysis.leading import Leading
+from timeline.analysis.invalid_rows import drop_invalid_rows
+from timeline.analysis.leading_detail import Leading
 from timeline.analysis.selected_rank import DrawOptions
-from timeline.analysis.valid import valid
 from timeline.cli.main import main
 from timeline.columns.columns import Int64
 from timeline.columns.strings import StringPool
@@ -389,7 +389,7 @@ def test_sums_equal_the_records(exporter: Exporter, layout: str) -> None:
         sums[1] += own.busy_ns
     wanted: dict[str, list[int]] = {}
     for source in discover(exporter.profile(layout)).sources:
-        records = valid(source.read(ReadRequest(DETAIL_LAYERS)))
+        records = drop_invalid_rows(source.read(ReadRequest(DETAIL_LAYERS)))
         for layer, table in (
             ("task", records.tasks),
             ("hccl_task", records.planes),

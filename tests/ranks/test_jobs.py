@@ -47,7 +47,7 @@ from tests.support.random_intervals import EPOCH_NS
 from tests.support.random_records import Sizes
 from tests.support.row_totals import counter_totals, row_totals
 from timeline import errors
-from timeline.analysis.leading import Leading
+from timeline.analysis.leading_detail import Leading
 from timeline.analysis.selected_rank import DrawOptions
 from timeline.cli.main import main
 from timeline.encoders.formats import format_of

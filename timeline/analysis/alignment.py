@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from timeline.analysis.collectives import RankCollectives, kind_numbers
-from timeline.analysis.matching import Segments, SharedOps, shared_ops
+from timeline.analysis.shared_ops import Segments, SharedOps, find_shared_ops
 from timeline.columns.columns import Bool, Float64, Int64, Rows
 from timeline.columns.distinct import distinct, distinct_values
 from timeline.records.collective_kinds import POINT_TO_POINT
@@ -193,9 +193,9 @@ class _Edges:
 def _ending_together(ranks: Sequence[RankCollectives]) -> SharedOps:
     parts = [rank.ops for rank in ranks]
     wanted = [np.isin(part.kind, kind_numbers(ENDING_TOGETHER)) for part in parts]
-    shared = shared_ops(parts, wanted)
+    shared = find_shared_ops(parts, wanted)
     often = np.bincount(shared.rank, minlength=len(ranks)) >= LEAST_OPS
-    return shared_ops(
+    return find_shared_ops(
         parts, [ends_together & held for ends_together, held in zip(wanted, often, strict=True)]
     )
 
@@ -336,7 +336,7 @@ class _Doubts:
 def _other_ends(ranks: Sequence[RankCollectives]) -> SharedOps:
     """The collectives of whole groups that are not fitted."""
     kinds = kind_numbers((*ENDING_TOGETHER, *POINT_TO_POINT))
-    return shared_ops(
+    return find_shared_ops(
         [rank.ops for rank in ranks], [~np.isin(rank.ops.kind, kinds) for rank in ranks]
     )
 

@@ -25,7 +25,7 @@ __all__ = [
     "Collectives",
     "RankCollectives",
     "kind_numbers",
-    "mixed",
+    "mix_hashes",
     "rank_collectives",
 ]
 
@@ -117,7 +117,7 @@ def rank_collectives(
         ops.end_ns,
         key,
         pair,
-        mixed(_hashed(group or _group_in(name) for name, group in named))[which],
+        mix_hashes(_hashed(group or _group_in(name) for name, group in named))[which],
         _signs(kinds)[which],
         ops.sequence,
         ops.launch_ns != NO_TIME,
@@ -154,8 +154,8 @@ def _keys_by_name(
         f"{group}\0{_VERB.sub('', name)}" if collective_kind(name) in _PAIRED else ""
         for name, group in named
     )
-    key = mixed(_hashed(f"{group}\0{name}" for name, group in named)[which], iterations, turn)
-    return key, np.where(pairs[which] == 0, NO_ID, mixed(pairs[which], iterations, turn))
+    key = mix_hashes(_hashed(f"{group}\0{name}" for name, group in named)[which], iterations, turn)
+    return key, np.where(pairs[which] == 0, NO_ID, mix_hashes(pairs[which], iterations, turn))
 
 
 def _no_keys(ops: CommunicationOps) -> tuple[Int64, Int64]:
@@ -165,7 +165,7 @@ def _no_keys(ops: CommunicationOps) -> tuple[Int64, Int64]:
 
 def _signs(kinds: Sequence[str]) -> Int64:
     """What ops do, as numbers that are the same on all ranks."""
-    signs = mixed(_hashed(kinds))
+    signs = mix_hashes(_hashed(kinds))
     return np.where(
         np.array([kind in ("", UNKNOWN_OP) for kind in kinds], np.bool_), NO_SIGN, signs
     )
@@ -189,7 +189,7 @@ def _hashed(texts: Iterable[str]) -> _Hashes:
     )
 
 
-def mixed(hashes: _Hashes, *columns: Int64) -> Int64:
+def mix_hashes(hashes: _Hashes, *columns: Int64) -> Int64:
     """One number of several, never negative (SplitMix64)."""
     mixed = hashes
     for values in columns:

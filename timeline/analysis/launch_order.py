@@ -12,14 +12,14 @@ from timeline.analysis.collectives import (
     Collectives,
     RankCollectives,
     kind_numbers,
-    mixed,
+    mix_hashes,
 )
 from timeline.columns.columns import Bool, Int64, Rows, column
 from timeline.columns.distinct import distinct
 from timeline.records.collective_kinds import POINT_TO_POINT
 from timeline.records.tables import NO_ID, Spans
 
-__all__ = ["matched_by_order"]
+__all__ = ["match_by_order"]
 
 ALIKE = ("AllReduce", "AllGather", "ReduceScatter", "Broadcast")
 """Kinds in which every rank puts in as much as any other."""
@@ -50,7 +50,7 @@ FINEST_NS = 5_000.0
 NO_PLACE = np.iinfo(np.int64).min
 
 
-def matched_by_order(ranks: Sequence[RankCollectives]) -> tuple[RankCollectives, ...]:
+def match_by_order(ranks: Sequence[RankCollectives]) -> tuple[RankCollectives, ...]:
     """Give the same key to ops without one that are one collective.
 
     All ranks of a communicator run its collectives in one order, of which a profile holds a part
@@ -106,7 +106,7 @@ def _keys(held: Sequence[Collectives], rows: dict[int, Rows]) -> Iterator[tuple[
     unlike = _unlike(list(orders.values()), list(places.values()))
     base = held[longest].communicator[rows[longest][:1]].astype(np.uint64)
     for at, place in places.items():
-        key = mixed(base, place)
+        key = mix_hashes(base, place)
         yield at, np.where((place == NO_PLACE) | np.isin(place, unlike), NO_ID, key)
 
 

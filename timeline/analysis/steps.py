@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from timeline.analysis.membership import NO_STEP, Membership
+from timeline.analysis.step_membership import NO_STEP, Membership
 from timeline.columns.columns import Bool, ColumnTable, Int64, column
 from timeline.columns.distinct import distinct, distinct_pairs
 from timeline.columns.strings import StringPool

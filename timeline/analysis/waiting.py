@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from timeline.analysis.collectives import RankCollectives, kind_numbers
-from timeline.analysis.matching import Segments, SharedOps, shared_ops
+from timeline.analysis.shared_ops import Segments, SharedOps, find_shared_ops
 from timeline.columns.columns import Bool, ColumnTable, Float64, Int64, Rows, column
 from timeline.columns.distinct import distinct
 from timeline.records.collective_kinds import POINT_TO_POINT
 from timeline.records.tables import NO_ID
 
-__all__ = ["NO_BANDWIDTH", "Basis", "Pairs", "Stragglers", "Waiting", "Waits", "waiting_of"]
+__all__ = ["NO_BANDWIDTH", "Basis", "Pairs", "Stragglers", "Waiting", "Waits", "measure_waiting"]
 
 NO_BANDWIDTH = float("nan")
 RING_PASSES = {"AllReduce": 2, "AllGather": 1, "ReduceScatter": 1, "AlltoAll": 1, "AlltoAllV": 1}
@@ -119,7 +119,7 @@ class Waiting:
     basis: Basis = field(default_factory=Basis)
 
 
-def waiting_of(ranks: Sequence[RankCollectives], slack_ns: int = 0) -> Waiting:
+def measure_waiting(ranks: Sequence[RankCollectives], slack_ns: int = 0) -> Waiting:
     """Compare the arrivals at every collective of the selection.
 
     Nobody leaves a collective before the last has come, which is what tells an op from another
@@ -131,7 +131,7 @@ def waiting_of(ranks: Sequence[RankCollectives], slack_ns: int = 0) -> Waiting:
     """
     parts = [rank.ops for rank in ranks]
     joint = [_joint(rank) for rank in ranks]
-    shared = shared_ops(parts, joint)
+    shared = find_shared_ops(parts, joint)
     start_ns, end_ns = shared.take(parts, "start_ns"), shared.take(parts, "end_ns")
     heads = shared.first_rows()
     met = _over_ops(np.maximum, start_ns, heads) <= _over_ops(np.minimum, end_ns, heads) + slack_ns
@@ -325,7 +325,7 @@ def _compute_shares(ranks: Sequence[RankCollectives], shared: SharedOps, is_last
 def _pairs(ranks: Sequence[RankCollectives]) -> Pairs:
     """Match sends with receives."""
     parts = [rank.ops for rank in ranks]
-    paired = shared_ops(
+    paired = find_shared_ops(
         parts, [rank.ops.selected & (rank.ops.pair != NO_ID) for rank in ranks], "pair"
     )
     sends = paired.take(parts, "kind") == kind_numbers(["Send"])[0]

@@ -14,7 +14,7 @@ from timeline.columns.constant import is_constant
 from timeline.columns.distinct import distinct_values
 from timeline.columns.spill import spillable
 
-__all__ = ["GroupBy", "GroupRuns", "group_by", "group_numbers", "turns_of"]
+__all__ = ["GroupBy", "GroupRuns", "distinct_turns", "group_by", "group_numbers"]
 
 _Integer = TypeVar("_Integer", bound=np.integer[Any])
 
@@ -66,7 +66,7 @@ def group_numbers(count: int, keys: Iterable[Int64 | Codes]) -> Int64:
     return group
 
 
-def turns_of(
+def distinct_turns(
     values: npt.NDArray[_Integer],
 ) -> tuple[npt.NDArray[_Integer], npt.NDArray[np.intp], npt.NDArray[np.intp]]:
     """The distinct values, ascending; the place of each row's among them; and the turn of each.

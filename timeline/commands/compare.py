@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
-from timeline.analysis.leading import Leading
+from timeline.analysis.leading_detail import Leading
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.selected_rank import DrawOptions
 from timeline.commands.inputs import opened, with_drawn_layers

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from timeline.analysis.rank_facts import RankContents, contents_of
+from timeline.analysis.rank_facts import RankContents, describe_contents
 from timeline.errors import spell_ids
 from timeline.options import StepOperators
 from timeline.profile import Profile
@@ -174,7 +174,7 @@ def list_profile(profile: Profile, selection: Selection) -> Listing:
 
 def _contents(source: Source, operators: StepOperators) -> RankContents:
     wanted = ReadRequest(SUMMARY_LAYERS, every_arg=False, measures=False)
-    return contents_of(read_rank(source, wanted, operators))
+    return describe_contents(read_rank(source, wanted, operators))
 
 
 def _rules_of(contents: RankContents) -> Iterator[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from timeline.analysis.leading import Leading
+from timeline.analysis.leading_detail import Leading
 from timeline.analysis.rank_facts import RankFacts
 from timeline.columns.columns import Int64
 from timeline.fitting.writer import (

@@ -13,22 +13,27 @@ import numpy as np
 from timeline.analysis.collectives import rank_collectives
 from timeline.analysis.communication_rule import with_communication_rule
 from timeline.analysis.cut import Cut, cut, cut_window
-from timeline.analysis.leading import Leading, with_leading_detail
-from timeline.analysis.membership import NO_STEP
+from timeline.analysis.invalid_rows import drop_invalid_rows
+from timeline.analysis.leading_detail import Leading, with_leading_detail
 from timeline.analysis.overlap import (
-    communication_of,
-    overlap_of,
-    overlap_of_stretches,
+    communication_spans,
+    measure_overlap,
+    measure_overlap_of_stretches,
     totals_by_step,
 )
-from timeline.analysis.rank_facts import ProfileFacts, RankFacts, facts_of, profile_facts
+from timeline.analysis.rank_facts import (
+    ProfileFacts,
+    RankFacts,
+    collect_facts,
+    collect_profile_facts,
+)
 from timeline.analysis.selected_rank import DrawOptions, SelectedRank
+from timeline.analysis.step_membership import NO_STEP
 from timeline.analysis.steps import with_steps
-from timeline.analysis.valid import valid
 from timeline.encoders.formats import format_of
 from timeline.fitting.coarsen_ranks import coarsen_ranks
 from timeline.options import Args, ClockOptions, StepOperators
-from timeline.records.counting import INNER
+from timeline.records.counting_rules import INNER
 from timeline.records.tables import Records
 from timeline.selection import Kind, Selection
 from timeline.sources.source import ReadRequest, Source
@@ -53,7 +58,7 @@ def read_rank(source: Source, wanted: ReadRequest, operators: StepOperators) -> 
     """
     with _collector_paused():
         records = source.read(wanted)
-    return with_communication_rule(with_steps(valid(records), operators))
+    return with_communication_rule(with_steps(drop_invalid_rows(records), operators))
 
 
 @contextlib.contextmanager
@@ -122,7 +127,7 @@ def draw_rank_from_source(source: Source, request: RankRequest) -> DrawnRank:
 
 def draw_rank_from_records(records: Records, request: RankRequest) -> DrawnRank:
     """Draw what is selected of a rank's records, whose steps are known."""
-    facts, tracks = _draw_selected(profile_facts(records), records, request)
+    facts, tracks = _draw_selected(collect_profile_facts(records), records, request)
     fair_bytes = max(LEAST_RANK_BYTES, request.limit_bytes * DENSEST_RANK // request.ranks)
     most_bytes = min(request.limit_bytes, fair_bytes)
     if most_bytes and element_count(tracks.tracks) * BYTES_OF_ELEMENT > most_bytes:
@@ -159,7 +164,7 @@ def _draw_selected(
     if request.leading is not None:
         selected = with_leading_detail(selected, request.leading)
     collectives = rank_collectives(records, part.op_iterations, part.op_rows)
-    facts = facts_of(
+    facts = collect_facts(
         profile,
         selected,
         collectives,
@@ -175,14 +180,14 @@ def _draw_selected(
 def _selected(part: Cut, request: RankRequest) -> SelectedRank:
     records, membership = part.records, part.membership
     tasks, selection = records.tasks, request.selection
-    communication, its_step = communication_of(records, membership)
+    communication, its_step = communication_spans(records, membership)
     by_step = totals_by_step(tasks, communication, membership.tasks, its_step, len(records.steps))
     if selection.steps is None:
         is_whole = selection.graphs is None and request.window_ns is None
-        whole = overlap_of(tasks, communication, records.free_rule if is_whole else INNER)
+        whole = measure_overlap(tasks, communication, records.free_rule if is_whole else INNER)
     else:
         runs = np.append(part.run, NO_STEP)
-        whole = overlap_of_stretches(
+        whole = measure_overlap_of_stretches(
             tasks, communication, runs[membership.tasks], runs[its_step], int(runs.max()) + 1
         )
     return SelectedRank(part, whole, by_step, records)

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from timeline.analysis.clocks import JoinedClock, RankClock, join_clocks
-from timeline.analysis.launch_order import matched_by_order
-from timeline.analysis.leading import Leading
+from timeline.analysis.launch_order import match_by_order
+from timeline.analysis.leading_detail import Leading
 from timeline.analysis.rank_facts import RankFacts
-from timeline.analysis.waiting import Waiting, waiting_of
+from timeline.analysis.waiting import Waiting, measure_waiting
 from timeline.errors import SelectionError
 from timeline.layers import Layer
 from timeline.options import ClockOptions, ReadingOptions
@@ -172,7 +172,7 @@ def _read(
 
 def _with_collectives_matched(drawn: Sequence[DrawnRank]) -> list[DrawnRank]:
     """Recognise the collectives that ranks have in common, as far as names do not tell."""
-    matched = matched_by_order([rank.facts.collectives for rank in drawn])
+    matched = match_by_order([rank.facts.collectives for rank in drawn])
     return [
         replace(rank, facts=replace(rank.facts, collectives=collectives))
         for rank, collectives in zip(drawn, matched, strict=True)
@@ -186,7 +186,7 @@ def _joined(
     clock: JoinedClock,
 ) -> JoinedRanks:
     moved = tuple(rank.moved(move.move) for rank, move in zip(drawn, clock.moves, strict=True))
-    waiting = waiting_of([rank.facts.collectives for rank in moved], _slack_ns(clock))
+    waiting = measure_waiting([rank.facts.collectives for rank in moved], _slack_ns(clock))
     return JoinedRanks(
         tuple(sources), tuple(requests), _with_waiting(moved, waiting, requests), clock, waiting
     )

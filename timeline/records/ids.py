@@ -15,7 +15,7 @@ from timeline.columns.strings import NO_NAME, StringPool
 from timeline.ranges import FURTHEST_NS
 from timeline.records.tables import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME, Spans
 
-__all__ = ["IDS", "NO_VALUE", "Id", "with_ids_given"]
+__all__ = ["IDS", "NO_VALUE", "Id", "normalise_ids"]
 
 _UINT16, _UINT32, _INT64 = (1 << 16) - 1, (1 << 32) - 1, (1 << 63) - 1
 
@@ -101,7 +101,7 @@ _TEXT_IDS: Mapping[str, frozenset[str]] = {
 _Table = TypeVar("_Table", bound=Spans)
 
 
-def with_ids_given(table: _Table, strings: StringPool) -> _Table:
+def normalise_ids(table: _Table, strings: StringPool) -> _Table:
     """Spell ids of a table that stand for none as tables do, however their writer did."""
     made: dict[str, Any] = {}
     for column in fields(table):

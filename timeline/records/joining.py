@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from timeline.records.counting import FreeRule
+from timeline.records.counting_rules import FreeRule
 from timeline.records.tables import (
     CommunicationOps,
     CounterSamples,

@@ -17,7 +17,7 @@ import numpy as np
 from timeline.columns.columns import Bool, Codes, ColumnTable, Float64, Int64, column
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.clock import ClockMove
-from timeline.records.counting import CommunicationRule, FreeRule
+from timeline.records.counting_rules import CommunicationRule, FreeRule
 from timeline.records.vendor import UnusedFile, VendorFigures, VendorLinks
 
 __all__ = [

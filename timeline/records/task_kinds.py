@@ -16,8 +16,8 @@ __all__ = [
     "GPU_KERNEL_TYPES",
     "UNCOUNTED_TYPES",
     "Unit",
-    "are_of",
     "compute_by_type",
+    "have_type",
     "may_compute",
     "run_on_ai_cpu",
     "unit_of",
@@ -108,7 +108,7 @@ def unit_of(kind: str) -> Unit | None:
     return _UNITS.get(kind)
 
 
-def are_of(kinds: frozenset[str], codes: Codes, strings: StringPool) -> Bool:
+def have_type(kinds: frozenset[str], codes: Codes, strings: StringPool) -> Bool:
     """Which rows of a column of task types hold one of some types."""
     return _holding(codes, strings, kinds.__contains__)
 

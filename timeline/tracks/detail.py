@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from timeline.analysis.scopes import scopes_of
+from timeline.analysis.scopes import find_scopes
 from timeline.columns.chunks import compute_in_chunks
 from timeline.columns.columns import Int64, Rows, sort_rows, take
 from timeline.columns.distinct import distinct
@@ -211,7 +211,7 @@ def _paint_scopes(drawing: LayerDrawing) -> None:
     for order, (stream, rows) in enumerate(_by_value(tasks.stream)):
         scoped = rows[np.array(["/" in strings[code] for code in tasks.name[rows].tolist()], bool)]
         if len(scoped):
-            scopes = scopes_of(
+            scopes = find_scopes(
                 tasks.start_ns[scoped], tasks.end_ns[scoped], tasks.name[scoped], strings
             )
             drawn = SliceTable(

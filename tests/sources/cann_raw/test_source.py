@@ -31,8 +31,8 @@ from simulator.writers.cann_raw import (
 )
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import Profile, ProfileShelf, change_fields
-from timeline.analysis.overlap import overlap_of
-from timeline.analysis.valid import valid
+from timeline.analysis.invalid_rows import drop_invalid_rows
+from timeline.analysis.overlap import measure_overlap
 from timeline.cli.main import main
 from timeline.errors import SourceError
 from timeline.ranks.rank_work import RankRequest, draw_rank_from_source
@@ -206,7 +206,7 @@ def test_computing_equals_that_of_an_export(shelf: ProfileShelf, graphs: tuple[i
         records = read(source)
         rank = profile.run.rank(source.identity.rank)
         expected = expected_overlap(profile.run, rank.rank)["computing_ns"]
-        assert overlap_of(records.tasks, records.ops).totals_ns()["computing_ns"] == expected
+        assert measure_overlap(records.tasks, records.ops).totals_ns()["computing_ns"] == expected
         parents = sum(len(one.parents) for one in rank.iterations)
         wholes = [own for own in records.omissions if own.code is OmissionCode.FFTS_WHOLE]
         assert [own.rows for own in wholes] == [parents]
@@ -471,7 +471,7 @@ class Device:
         return only_source(self.profile.path)
 
     def read(self) -> Records:
-        return valid(read(self.source()))
+        return drop_invalid_rows(read(self.source()))
 
     def write(self, log: str, *slices: bytes, first: int = 0) -> None:
         """Replace all slices of a log."""
@@ -875,7 +875,7 @@ def test_any_bytes_are_read_or_refused(shelf: ProfileShelf, tmp_path: Path, layo
         for log, data in logs.items():
             device.write(log, data[:cut], data[cut:])
         try:
-            records = valid(read(source))
+            records = drop_invalid_rows(read(source))
         except SourceError as error:
             assert "no whole task" in str(error)
             return

@@ -14,7 +14,7 @@ import pytest
 from simulator.writers.cann_raw import RawTask, counter_of, stars_record
 from simulator.writers.tables import write_op_summary
 from tests.support.profile_shelf import Profile, ProfileShelf, change_events, tiny_run
-from timeline.analysis.valid import valid
+from timeline.analysis.invalid_rows import drop_invalid_rows
 from timeline.columns.strings import StringPool
 from timeline.records.tables import NO_CONTEXT, FlowEnd, Records
 from timeline.records.task_kinds import compute_by_type
@@ -29,7 +29,7 @@ HARDWARE, OVERLAP = 7, 8
 
 def read(path: Path) -> Records:
     (source,) = discover(path).sources
-    return valid(source.read(ReadRequest(DETAIL_LAYERS)))
+    return drop_invalid_rows(source.read(ReadRequest(DETAIL_LAYERS)))
 
 
 def computing(records: Records) -> Multiset[str]:

@@ -27,7 +27,7 @@ from simulator.writers.companions.mindspore_host import (
 from tests.support.loaded_picture import LoadedPicture
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import Profile, ProfileShelf, change_fields, change_json
-from timeline.analysis.valid import valid
+from timeline.analysis.invalid_rows import drop_invalid_rows
 from timeline.cli.main import main
 from timeline.columns.strings import StringPool
 from timeline.layers import Layer
@@ -65,7 +65,7 @@ def profile(request: pytest.FixtureRequest, shelf: ProfileShelf, tmp_path: Path)
 
 def read_all(path: Path, layers: Iterable[Layer] = DETAIL_LAYERS) -> list[Records]:
     sources = discover(path).sources
-    return [valid(source.read(ReadRequest(frozenset(layers)))) for source in sources]
+    return [drop_invalid_rows(source.read(ReadRequest(frozenset(layers)))) for source in sources]
 
 
 def spans_of(records: Records, layer: str) -> list[Span]:

@@ -20,8 +20,8 @@ from simulator.writers.mindspore.text import device_ns, reduce_names
 from tests.support.drawn_slices import drawn_slices, loaded_export
 from tests.support.places import DATA
 from tests.support.profile_shelf import ProfileShelf
-from timeline.analysis.overlap import overlap_of
-from timeline.analysis.valid import valid
+from timeline.analysis.invalid_rows import drop_invalid_rows
+from timeline.analysis.overlap import measure_overlap
 from timeline.cli.main import main
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
@@ -40,7 +40,7 @@ REAL = DATA / "mindspore-0.7-text"
 def records_of(path: Path, rank: int = 0) -> Records:
     (source,) = [one for one in discover(path).sources if one.identity.rank == rank]
     assert all(file.is_file() for file in source.files)
-    return valid(source.read(ReadRequest(DETAIL_LAYERS)))
+    return drop_invalid_rows(source.read(ReadRequest(DETAIL_LAYERS)))
 
 
 def lost(records: Records) -> dict[str, int]:
@@ -133,7 +133,9 @@ def test_picture(shelf: ProfileShelf, tmp_path: Path, layout: str) -> None:
         for name, own in reduce_names(step)
     )
     records = records_of(profile.path)
-    assert overlap_of(records.tasks, records.ops).totals_ns() == expected_overlap(profile.run, 0)
+    assert measure_overlap(records.tasks, records.ops).totals_ns() == expected_overlap(
+        profile.run, 0
+    )
     computing = drawn_slices(processor, "Computing")
     total_ns = sum(one.duration_ns for one in computing)
     assert total_ns == expected_overlap(profile.run, 0)["computing_ns"]

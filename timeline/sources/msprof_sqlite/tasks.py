@@ -12,7 +12,7 @@ from timeline.columns.distinct import distinct, map_values
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.ids import IDS
 from timeline.records.tables import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME, Tasks
-from timeline.records.task_kinds import COPY_TYPES, are_of, compute_by_type
+from timeline.records.task_kinds import COPY_TYPES, compute_by_type, have_type
 from timeline.sources.common.decimals import whole_number
 from timeline.sources.decoders.joins import Lookup, common_keys
 from timeline.sources.decoders.sqlite_loose import LooseTable
@@ -107,7 +107,7 @@ def read_device_tasks(table: LooseTable, device: int, strings: StringPool) -> De
             "connection": IDS["connection"].given(raw["connection_id"]),
             "name": kind,
             "task_type": kind,
-            "copy": are_of(COPY_TYPES, kind, strings),
+            "copy": have_type(COPY_TYPES, kind, strings),
         },
     )
     return DeviceTasks(tasks.take(ran), device_type[ran], int(np.count_nonzero(~ran)))

@@ -12,11 +12,11 @@ import numpy as np
 from timeline.columns.chunks import chunks, rows_where
 from timeline.columns.columns import Bool, Int64, Rows, take
 from timeline.ranges import FURTHEST_NS
-from timeline.records.counting import FreeRule
-from timeline.records.ids import with_ids_given
+from timeline.records.counting_rules import FreeRule
+from timeline.records.ids import normalise_ids
 from timeline.records.tables import CounterSamples, Omission, OmissionCode, Records, Spans
 
-__all__ = ["copies_in", "valid"]
+__all__ = ["drop_invalid_rows", "repeated_rows"]
 
 SORTED_ROWS = 1 << 20
 """Rows that are sorted at a time."""
@@ -24,7 +24,7 @@ SAMPLED = 1 << 14
 """Rows that tell how all are spread."""
 
 
-def copies_in(table: Spans) -> Bool:
+def repeated_rows(table: Spans) -> Bool:
     """Rows that are equal to an earlier row in every column, and take time.
 
     No context of a stream or plane, and no thread, does the same thing twice in one interval:
@@ -79,7 +79,7 @@ MOST_APART_NS = 10 * 366 * 86_400 * 10**9
 """Ten years: no clock of one capture is that wrong."""
 
 
-def valid(records: Records) -> Records:
+def drop_invalid_rows(records: Records) -> Records:
     """Drop rows whose times make no sense, and count them; ids that stand for none become so.
 
     Those rows have no start, end before they start, or lie more than ten years from the others: a
@@ -105,7 +105,7 @@ def valid(records: Records) -> Records:
             untimed += int(np.count_nonzero(~timed))
             distant += int(np.count_nonzero(timed & ~near))
             good[chunk] = timed & near
-        copies = copies_in(table)
+        copies = repeated_rows(table)
         omit(untimed, f"{noun} without a valid time", OmissionCode.NO_TIME)
         omit(distant, f"{noun} {far}", OmissionCode.FAR_TIME)
         twice = int(np.count_nonzero(good & copies))
@@ -145,12 +145,12 @@ def _with_ids_given(records: Records) -> Records:
     strings = records.strings
     return replace(
         records,
-        tasks=with_ids_given(records.tasks, strings),
-        planes=with_ids_given(records.planes, strings),
-        ops=with_ids_given(records.ops, strings),
-        steps=with_ids_given(records.steps, strings),
-        parts=with_ids_given(records.parts, strings),
-        host=with_ids_given(records.host, strings),
+        tasks=normalise_ids(records.tasks, strings),
+        planes=normalise_ids(records.planes, strings),
+        ops=normalise_ids(records.ops, strings),
+        steps=normalise_ids(records.steps, strings),
+        parts=normalise_ids(records.parts, strings),
+        host=normalise_ids(records.host, strings),
     )
 
 

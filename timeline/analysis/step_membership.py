@@ -20,7 +20,7 @@ from timeline.records.tables import (
     Tasks,
 )
 
-__all__ = ["NO_STEP", "Membership", "membership_of"]
+__all__ = ["NO_STEP", "Membership", "assign_steps"]
 
 NO_STEP = -1
 """A record outside all steps."""
@@ -42,7 +42,7 @@ class Membership:
     device_end_ns: Int64
 
 
-def membership_of(records: Records) -> Membership:
+def assign_steps(records: Records) -> Membership:
     """Assign every device record to at most one step.
 
     In this order: by graph and iteration where the source names the iteration; by the graph's own

@@ -12,7 +12,7 @@ from timeline.columns.columns import Bool, Float64, Int64, Rows
 from timeline.columns.distinct import distinct, distinct_values
 from timeline.records.tables import NO_ID
 
-__all__ = ["Segments", "SharedOps", "shared_ops"]
+__all__ = ["Segments", "SharedOps", "find_shared_ops"]
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,9 @@ class SharedOps:
         )
 
 
-def shared_ops(parts: Sequence[Collectives], wanted: Sequence[Bool], by: str = "key") -> SharedOps:
+def find_shared_ops(
+    parts: Sequence[Collectives], wanted: Sequence[Bool], by: str = "key"
+) -> SharedOps:
     """Find the ops that at least two ranks take part in.
 
     Args:
