@@ -30,7 +30,9 @@ __all__ = [
 ]
 
 NO_KIND = -1
+"""Kind of an op whose name does not tell what it does."""
 NO_SIGN = -1
+"""Sign of an op of which nothing tells what it does."""
 _PAIRED = ("Send", "Receive")
 _NUMBERED = re.compile(r"__(\d+)_\d+_\d+$")
 _VERB = re.compile(r"send|receive|recv", re.IGNORECASE)
@@ -44,15 +46,15 @@ class Collectives(Spans):
 
     kind: position in KINDS, NO_KIND for an op whose name does not tell what it does. key: the same
     number on every rank that takes part in the op, and on no other op, NO_ID where that is not
-    known (see `matched_by_order`). pair: the same for a send and the receive that gets it, NO_ID
+    known (see `match_by_order`). pair: the same for a send and the receive that gets it, NO_ID
     for what is neither. communicator: the same for all ops of a group of ranks. sign: the same for
-    all ops that do the same, NO_SIGN where that is not known. sequence: its place among the ops of
+    all ops that do the same, NO_SIGN where that is not known. sequence: its number among the ops of
     its communicator, NO_ID where the source does not count them. launched: whether its launch is
     in the profile. size_bytes: what one rank puts in (count and data type), NO_ID where that is
     not known. moved_bytes: what it sends over links as the profiler sums it up, NO_ID likewise.
     computing_before_ns and idle_before_ns: how long the device computed, and did nothing, since
-    its op before. selected: whether it is drawn; clocks are aligned by all
-    ops, so that a part of a profile lies where the whole does.
+    its op before. selected: whether it is drawn; clocks are aligned by all ops, so that a part of
+    a profile lies where the whole does.
     """
 
     key: Int64 = column(np.int64)
@@ -106,8 +108,8 @@ def rank_collectives(
     order = np.argsort(records.ops.start_ns, kind="stable")
     ops, iterations = records.ops.take(order), iterations[order]
     pool, strings = records.strings, StringPool()
-    called = ops.group_name if records.numbered_ops else _called(ops)
-    distinct, which = distinct_pairs(ops.name.astype(np.int64), called.astype(np.int64))
+    group = ops.group_name if records.numbered_ops else _names_of_groups(ops)
+    distinct, which = distinct_pairs(ops.name.astype(np.int64), group.astype(np.int64))
     named = [(pool[name], pool[group]) for name, group in distinct.tolist()]
     kinds = [collective_kind(name) for name, _ in named]
     key, pair = _keys_by_name(named, which, iterations) if records.numbered_ops else _no_keys(ops)
@@ -134,7 +136,7 @@ def rank_collectives(
     return RankCollectives(tuple(strings), made)
 
 
-def _called(ops: CommunicationOps) -> Codes:
+def _names_of_groups(ops: CommunicationOps) -> Codes:
     """What ranks call the group of each op; its label where no other name is told."""
     return np.where(ops.group_name == NO_NAME, ops.group, ops.group_name)
 
@@ -190,7 +192,7 @@ def _hashed(texts: Iterable[str]) -> _Hashes:
 
 
 def mix_hashes(hashes: _Hashes, *columns: Int64) -> Int64:
-    """One number of several, never negative (SplitMix64)."""
+    """Mix hashes with columns of numbers to one number per row, never negative (SplitMix64)."""
     mixed = hashes
     for values in columns:
         mixed = mixed + values.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)

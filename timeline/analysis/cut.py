@@ -1,4 +1,4 @@
-"""The part of the records of a rank that a selection asks for."""
+"""Cut: the part of the records of a rank that a selection or a window asks for."""
 
 from __future__ import annotations
 

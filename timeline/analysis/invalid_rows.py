@@ -1,4 +1,4 @@
-"""Records whose times and ids make sense; what does not is left out and counted."""
+"""Rows whose times or ids make no sense, or that are there twice: dropped, and counted."""
 
 from __future__ import annotations
 
@@ -30,19 +30,21 @@ def repeated_rows(table: Spans) -> Bool:
     No context of a stream or plane, and no thread, does the same thing twice in one interval:
     exports that overlap, and files that were put together twice, give such rows.
     """
-    copies = np.zeros(len(table), np.bool_)
+    repeated = np.zeros(len(table), np.bool_)
     rows = _with_equals(table.start_ns)
     rows = rows[table.end_ns[rows] > table.start_ns[rows]]
     if not len(rows):
-        return copies
+        return repeated
     columns = [take(getattr(table, field.name), rows) for field in fields(table)]
-    columns = [own.view(np.int64) if own.dtype == np.float64 else own for own in columns]
+    columns = [
+        values.view(np.int64) if values.dtype == np.float64 else values for values in columns
+    ]
     order = np.lexsort(columns)
     equal = np.ones(max(0, len(rows) - 1), np.bool_)
-    for own in columns:
-        equal &= own[order][1:] == own[order][:-1]
-    copies[rows[order[1:][equal]]] = True
-    return copies
+    for values in columns:
+        equal &= values[order][1:] == values[order][:-1]
+    repeated[rows[order[1:][equal]]] = True
+    return repeated
 
 
 def _with_equals(values: Int64) -> Rows:
@@ -87,7 +89,7 @@ def drop_invalid_rows(records: Records) -> Records:
     do so where their clock counts from the start of the host in a profile that otherwise has wall
     time, as MindSpore's CPU operators do. Rows that are there twice are dropped too.
     """
-    records = _with_ids_given(records)
+    records = _with_normal_ids(records)
     omissions = list(records.omissions)
     middle = _Middle.of(records)
 
@@ -105,12 +107,12 @@ def drop_invalid_rows(records: Records) -> Records:
             untimed += int(np.count_nonzero(~timed))
             distant += int(np.count_nonzero(timed & ~near))
             good[chunk] = timed & near
-        copies = repeated_rows(table)
+        repeated = repeated_rows(table)
         omit(untimed, f"{noun} without a valid time", OmissionCode.NO_TIME)
         omit(distant, f"{noun} {far}", OmissionCode.FAR_TIME)
-        twice = int(np.count_nonzero(good & copies))
+        twice = int(np.count_nonzero(good & repeated))
         omit(twice, f"{noun} that are there twice", OmissionCode.REPEATED, loss=False)
-        good &= ~copies
+        good &= ~repeated
         return good
 
     def check_samples(samples: CounterSamples) -> Bool:
@@ -141,7 +143,7 @@ def drop_invalid_rows(records: Records) -> Records:
     return replace(kept, omissions=(*omissions, *cut_flows), free_rule=rule)
 
 
-def _with_ids_given(records: Records) -> Records:
+def _with_normal_ids(records: Records) -> Records:
     strings = records.strings
     return replace(
         records,

@@ -1,4 +1,4 @@
-"""Detail of the leading part of a rank alone, to keep a size limit."""
+"""Detail of nothing but the leading part of a rank, to keep a size limit."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _nothing(records: Records) -> Records:
 
 
 def count_detail_rows(records: Records) -> int:
-    """Rows that detail draws."""
+    """How many rows of records the detail draws."""
     return (
         len(records.tasks)
         + len(records.planes)

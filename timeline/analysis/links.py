@@ -47,8 +47,8 @@ def rank_links(records: Records, steps: frozenset[int] | None, *, whole: bool) -
         steps: those that are selected, None for all.
         whole: whether steps are selected as a whole, as the profiler sums them up.
     """
-    told = _of_tasks(records)
-    return told if len(told.times) or not whole else _of_profiler(records, steps)
+    links = _of_tasks(records)
+    return links if len(links.times) or not whole else _of_profiler(records, steps)
 
 
 def _of_profiler(records: Records, steps: frozenset[int] | None) -> RankLinks:

@@ -20,6 +20,7 @@ from timeline.records.tables import GPU, NO_GRAPH, NO_ID, CommunicationOps, Reco
 __all__ = ["LongestOps", "OperatorFigures", "OperatorTimes", "operator_figures"]
 
 LONGEST_OPS = 20
+"""Communication ops that are named one by one."""
 
 
 @dataclass(frozen=True)
@@ -27,9 +28,8 @@ class OperatorTimes(ColumnTable):
     """One row per operator: what it is, and how often and how long it ran.
 
     type: the operator's type as the profile tells it, else as its name does, else what ran it; or
-    the kind of collective. core: what ran it (the task type), not
-    given for communication. name, shapes (of the inputs): not given where all operators of a type
-    are one row.
+    the kind of collective. core: what ran it (the task type), not given for communication. name,
+    shapes (of the inputs): not given where all operators of a type are one row.
     """
 
     communication: Bool = column(np.bool_)

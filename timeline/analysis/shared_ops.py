@@ -1,4 +1,4 @@
-"""Collectives that ranks share, found by the keys of their ops."""
+"""SharedOps: the communication ops that several ranks take part in, found by their keys."""
 
 from __future__ import annotations
 

@@ -21,6 +21,7 @@ __all__ = ["StepWaits", "data_aug_bounds", "step_waits", "with_steps"]
 _GET_NEXT = ("getnext", "initdataset", "get_next", "dequeue")
 _ALL_REDUCE = ("allreduce", "all_reduce")
 _GRADIENTS = "Gradients/"
+"""Scope of the operators of the backward pass."""
 
 
 def with_steps(records: Records, operators: StepOperators) -> Records:
@@ -47,15 +48,15 @@ def with_steps(records: Records, operators: StepOperators) -> Records:
 def _named_by_source(records: Records) -> Steps:
     """Steps that only the tasks' own iteration ids tell of (no step trace beside them)."""
     tasks = records.tasks
-    held = tasks.iteration != NO_ID
+    numbered = tasks.iteration != NO_ID
     known = set(zip(records.steps.graph.tolist(), records.steps.iteration.tolist(), strict=True))
-    if not held.any():
+    if not numbered.any():
         return Steps.empty()
-    pairs, which = distinct_pairs(tasks.graph[held], tasks.iteration[held])
+    pairs, which = distinct_pairs(tasks.graph[numbered], tasks.iteration[numbered])
     start_ns = np.full(len(pairs), np.iinfo(np.int64).max)
     end_ns = np.full(len(pairs), np.iinfo(np.int64).min)
-    np.minimum.at(start_ns, which, tasks.start_ns[held])
-    np.maximum.at(end_ns, which, tasks.end_ns[held])
+    np.minimum.at(start_ns, which, tasks.start_ns[numbered])
+    np.maximum.at(end_ns, which, tasks.end_ns[numbered])
     new = np.array([pair not in known for pair in map(tuple, pairs.tolist())], np.bool_)
     return Steps.of(
         int(new.sum()),

@@ -61,19 +61,19 @@ def group_numbers(count: int, keys: Iterable[Int64 | Codes]) -> Int64:
     group = np.zeros(count, np.int64)
     for key in keys:
         if not is_constant(key):
-            found, place = distinct_values(key)
-            _, group = distinct_values(group * len(found) + place)
+            found, which = distinct_values(key)
+            _, group = distinct_values(group * len(found) + which)
     return group
 
 
 def distinct_turns(
     values: npt.NDArray[_Integer],
 ) -> tuple[npt.NDArray[_Integer], npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """The distinct values, ascending; the place of each row's among them; and the turn of each.
+    """The distinct values, ascending; for each row, which of them it holds; and the turn of each.
 
     The turn of a value is its number in the order of first rows.
 
-    >>> found, which, turn = turns_of(np.array([7, 3, 7]))
+    >>> found, which, turn = distinct_turns(np.array([7, 3, 7]))
     >>> found.tolist(), which.tolist(), turn.tolist()
     ([3, 7], [1, 0, 1], [1, 0])
     """

@@ -109,15 +109,15 @@ def normalise_ids(table: _Table, strings: StringPool) -> _Table:
         if column.name in IDS:
             made[column.name] = IDS[column.name].given(values)
         elif column.name in _TEXT_IDS:
-            made[column.name] = _texts_given(values, _TEXT_IDS[column.name], strings)
+            made[column.name] = _normalise_texts(values, _TEXT_IDS[column.name], strings)
     changed = {name: values for name, values in made.items() if values is not getattr(table, name)}
     return replace(table, **changed) if changed else table
 
 
-def _texts_given(codes: Codes, none: frozenset[str], strings: StringPool) -> Codes:
-    held = [code for text in none if (code := strings.find(text)) is not None]
-    if not held:
+def _normalise_texts(codes: Codes, none: frozenset[str], strings: StringPool) -> Codes:
+    absent = [code for text in none if (code := strings.find(text)) is not None]
+    if not absent:
         return codes
     return compute_in_chunks(
-        np.int32, lambda some: np.where(np.isin(some, held), np.int32(NO_NAME), some), codes
+        np.int32, lambda some: np.where(np.isin(some, absent), np.int32(NO_NAME), some), codes
     )
