@@ -80,7 +80,7 @@ def test_each_group_has_its_least_greatest_sum_and_single_value(keys: Int64) -> 
     members = [values[group == number] for number in range(int(group.max()) + 1)]
     assert runs.least(values).tolist() == [own.min() for own in members]
     assert runs.greatest(values).tolist() == [own.max() for own in members]
-    assert runs.total(values).tolist() == [own.sum() for own in members]
+    assert runs.sum(values).tolist() == [own.sum() for own in members]
     assert runs.any(values > 0).tolist() == [(own > 0).any() for own in members]
     single = [own[0] if len(own) == 1 else -99 for own in members]
     assert runs.single(values, otherwise=-99).tolist() == single

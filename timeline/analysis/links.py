@@ -102,7 +102,7 @@ def _summed(times: LinkTimes) -> LinkTimes:
         times.source_rank[groups.first],
         times.target_rank[groups.first],
         times.link[groups.first],
-        groups.sums(times.count),
-        groups.sums(times.size_bytes),
-        groups.sums(times.total_ns),
+        groups.sum(times.count),
+        groups.sum(times.size_bytes),
+        groups.sum(times.total_ns),
     )

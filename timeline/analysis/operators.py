@@ -96,11 +96,11 @@ def _computing(records: Records, strings: StringPool, most_names: int) -> Operat
     given = _translation(strings, pool, types, launched_type if on_gpu else str)
     derived = _translation(strings, pool, names, kernel_type if on_gpu else operator_type)
     core = _translation(strings, pool, cores)
-    told = names & _longest_names(name_ns, most_names)
+    named = names & _longest_names(name_ns, most_names)
     if most_names:
         for rows in _computing_rows(tasks):
-            shapes[tasks.input_shapes[rows][told[tasks.name[rows]]]] = True
-    name = _translation(strings, pool, told)
+            shapes[tasks.input_shapes[rows][named[tasks.name[rows]]]] = True
+    name = _translation(strings, pool, named)
     shape = _translation(strings, pool, shapes)
     parts = []
     for rows in _computing_rows(tasks):
@@ -112,7 +112,7 @@ def _computing(records: Records, strings: StringPool, most_names: int) -> Operat
         }
         if most_names:
             keys["name"] = name[codes]
-            keys["shapes"] = np.where(told[codes], shape[tasks.input_shapes[rows]], NO_NAME)
+            keys["shapes"] = np.where(named[codes], shape[tasks.input_shapes[rows]], NO_NAME)
         parts.append(_times(keys, tasks.end_ns[rows] - tasks.start_ns[rows]))
     return _summed(OperatorTimes.concat(parts))
 
@@ -124,8 +124,8 @@ def _communicating(records: Records, strings: StringPool, most_names: int) -> Op
     if most_names:
         name_ns = np.zeros(len(pool), np.int64)
         np.add.at(name_ns, ops.name, lengths_ns)
-        told = _longest_names(name_ns, most_names)[ops.name]
-        keys["name"] = strings.translate(np.where(told, ops.name, np.int32(NO_NAME)), pool)
+        named = _longest_names(name_ns, most_names)[ops.name]
+        keys["name"] = strings.translate(np.where(named, ops.name, np.int32(NO_NAME)), pool)
     return _times(keys, lengths_ns, communication=True)
 
 
@@ -187,10 +187,10 @@ def _summed(times: OperatorTimes) -> OperatorTimes:
         len(groups.first),
         {
             **{name: getattr(times, name)[groups.first] for name in (*names, "communication")},
-            "count": groups.sums(times.count),
-            "total_ns": groups.sums(times.total_ns),
+            "count": groups.sum(times.count),
+            "total_ns": groups.sum(times.total_ns),
             "shortest_ns": groups.least(times.shortest_ns),
-            "longest_ns": groups.most(times.longest_ns),
+            "longest_ns": groups.greatest(times.longest_ns),
         },
     )
 

@@ -65,7 +65,7 @@ class Overlap:
         idle = subtract(gaps, copies)
         before, after = _outside(stretches, rule)
         free = _merge([before, gaps, after])
-        told = bool(rule.evidence)
+        known = bool(rule.evidence)
         return cls(
             computing,
             communication,
@@ -74,8 +74,8 @@ class Overlap:
             subtract(gaps, idle) if len(copies) else copies,
             idle,
             stretches.total_ns + before.total_ns + after.total_ns,
-            before.total_ns if told else None,
-            after.total_ns if told else None,
+            before.total_ns if known else None,
+            after.total_ns if known else None,
         )
 
     @property

@@ -1,4 +1,4 @@
-"""Groups of rows with equal keys: their numbers, and one value for each: a sum, an extreme."""
+"""Groups of rows with equal keys, and one value for each group: a sum, an extreme."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class GroupBy:
     group: Int64
     first: Rows
 
-    def sums(self, values: Int64) -> Int64:
+    def sum(self, values: Int64) -> Int64:
         """The exact sum of the values (n,) of each group, (k,)."""
         made = np.zeros(len(self.first), np.int64)
         np.add.at(made, self.group, values)
@@ -41,7 +41,7 @@ class GroupBy:
         np.minimum.at(made, self.group, values)
         return made
 
-    def most(self, values: Int64) -> Int64:
+    def greatest(self, values: Int64) -> Int64:
         """The greatest of the values (n,) of each group, (k,)."""
         made = np.full(len(self.first), np.iinfo(np.int64).min)
         np.maximum.at(made, self.group, values)
@@ -125,7 +125,7 @@ class GroupRuns:
         found: Int64 = self._reduce(np.maximum, values)
         return found
 
-    def total(self, values: Int64) -> Int64:
+    def sum(self, values: Int64) -> Int64:
         """The exact sum of the values (n,) of each group, (k,)."""
         found: Int64 = self._reduce(np.add, values)
         return found

@@ -39,14 +39,15 @@ def _paint_overlap(drawing: LayerDrawing) -> None:
     """
     painter, parent = drawing.painter, drawing.add_row()
     overlap, records = drawing.rank.overlap, drawing.rank.records
-    told = dict(descriptions.OVERLAP)
+    meanings = dict(descriptions.OVERLAP)
     if records.communication_rule.of_tasks:
-        told["Communication"] = descriptions.COMMUNICATION_BY_TASKS
+        meanings["Communication"] = descriptions.COMMUNICATION_BY_TASKS
     if overlap.outside_ns:
-        told["Free"] = descriptions.FREE_OUTSIDE
+        meanings["Free"] = descriptions.FREE_OUTSIDE
     parts = (overlap.computing, overlap.communication, overlap.not_overlapped, overlap.free)
     rows = [
-        (name, intervals, told[name]) for name, intervals in zip(OVERLAP_ROWS, parts, strict=True)
+        (name, intervals, meanings[name])
+        for name, intervals in zip(OVERLAP_ROWS, parts, strict=True)
     ]
     if len(overlap.copies):
         rows.append((COPIES, overlap.copies, descriptions.COPIES))

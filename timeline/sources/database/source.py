@@ -403,7 +403,7 @@ class _Reader:
         which = [communication[name][at] for name in ("opId", "name", "groupName")]
         ops = group_by(len(rows), [*which, tasks.graph[rows]])
         order = np.argsort(ops.first)
-        first, end_ns = ops.first[order], ops.most(tasks.end_ns[rows])[order]
+        first, end_ns = ops.first[order], ops.greatest(tasks.end_ns[rows])[order]
         group, label = self._groups(which[2][first])
         self.derived_ops = True
         return CommunicationOps.of(

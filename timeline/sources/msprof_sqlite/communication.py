@@ -163,7 +163,7 @@ def _spanned(transfers: Transfers, given: _Ops, listed: _Ops) -> _Ops:
     spans = (rest.master == 1) | ~led[groups.group]
     spanning = replace(groups, group=groups.group[spans])
     start_ns = spanning.least(rest.start_ns[spans])
-    end_ns = spanning.most(rest.end_ns[spans])
+    end_ns = spanning.greatest(rest.end_ns[spans])
     ops = rest.take(groups.first)
     known = Lookup(
         {

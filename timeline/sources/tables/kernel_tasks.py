@@ -153,7 +153,7 @@ def build_steps(rows: KernelTable) -> Steps:
         len(steps.first),
         {
             "start_ns": steps.least(held.start_ns),
-            "end_ns": steps.most(held.end_ns),
+            "end_ns": steps.greatest(held.end_ns),
             "graph": held.graph[steps.first],
             "iteration": held.iteration[steps.first],
         },
