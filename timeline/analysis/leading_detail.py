@@ -16,6 +16,7 @@ from timeline.selection import Selection
 __all__ = ["Leading", "count_detail_rows", "detail_omission", "with_leading_detail"]
 
 LIMIT_REASON = "the size limit left no room for them"
+"""Why detail behind the leading part is left out."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from timeline.analysis.links import RankLinks, rank_links
 from timeline.analysis.operators import OperatorFigures, operator_figures
 from timeline.analysis.overlap import FreeParts, OverlapTotals
 from timeline.analysis.selected_rank import SelectedRank
-from timeline.analysis.steps import StepWaits, step_waits
+from timeline.analysis.step_waits import StepWaits, step_waits
 from timeline.columns.columns import Int64
 from timeline.columns.distinct import distinct
 from timeline.layers import LAYERS, Layer, LayerSpec

@@ -187,14 +187,18 @@ def _parties(
     ranks: Sequence[RankCollectives], joint: Sequence[Bool], shared: SharedOps
 ) -> list[Int64]:
     """For each rank the `_Party` of each of its ops."""
-    groups = [distinct(rank.ops.communicator[its]) for rank, its in zip(ranks, joint, strict=True)]
-    found, on = np.unique(np.concatenate([np.empty(0, np.int64), *groups]), return_counts=True)
-    several = found[on > 1]
+    groups = [
+        distinct(rank.ops.communicator[joins]) for rank, joins in zip(ranks, joint, strict=True)
+    ]
+    found, ranks_of = np.unique(
+        np.concatenate([np.empty(0, np.int64), *groups]), return_counts=True
+    )
+    several = found[ranks_of > 1]
     parties = []
-    for at, (rank, its) in enumerate(zip(ranks, joint, strict=True)):
+    for at, (rank, joins) in enumerate(zip(ranks, joint, strict=True)):
         party = np.where(rank.ops.selected, _Party.POINT_TO_POINT, _Party.NOT_SELECTED)
         grouped = np.isin(rank.ops.communicator, several)
-        party[its] = np.where(grouped[its], _Party.UNMATCHED, _Party.ALONE)
+        party[joins] = np.where(grouped[joins], _Party.UNMATCHED, _Party.ALONE)
         party[shared.row[shared.rank == at]] = _Party.SHARED
         parties.append(party.astype(np.int64))
     return parties

@@ -30,7 +30,7 @@ from timeline.figures.figures import Figures
 from timeline.figures.verdict import Verdict
 from timeline.fitting.fit import fit
 from timeline.fitting.plan import DrawnLayer
-from timeline.fitting.writer import Describe, FileNotes, Written, steps_of
+from timeline.fitting.writer import Describe, FileNotes, Written, selected_steps
 from timeline.options import ExportKeywords, ExportOptions, Fit, ReadingOptions
 from timeline.profile import Profile
 from timeline.ranks.chosen_ranks import choose_ranks
@@ -268,7 +268,7 @@ def _report(
             )
         ),
         overlap=tuple(row for facts in joined.facts for row in overlap_rows(facts)),
-        steps=steps_of(joined.facts),
+        steps=selected_steps(joined.facts),
         figures=figures,
         verdict=Verdict.of(figures),
         omissions=(

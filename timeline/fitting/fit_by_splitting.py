@@ -108,6 +108,7 @@ def cut_moments(tracks: Sequence[Track], parts: int, start_ns: int, end_ns: int)
 
 
 PART_REASON = "arrows from one part to another"
+"""Why arrows are left out that a cut goes through."""
 
 
 def write_parts(writer: Writer, drawing: Drawing) -> Written:

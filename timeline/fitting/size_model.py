@@ -53,38 +53,6 @@ Measure = Callable[[Sequence[Track]], int]
 """The bytes that tracks take in the file, descriptors included."""
 
 
-class _LayerCosts:
-    """The bytes of one layer at every power, corrected by what it was found to take.
-
-    What repeats compresses better than what was gathered in bins that cut across the repetition,
-    so each finding corrects its own power. Between two findings the correction is interpolated by
-    how far slices are gathered: as long as few are, a layer costs what it costs exactly.
-    """
-
-    def __init__(self, cost_bytes: Float64, elements: Float64) -> None:
-        self._model_bytes = cost_bytes
-        self._gathering = -np.log(np.maximum(elements, 1.0))
-        self._found: dict[float, float] = {}
-        self.cost_bytes = cost_bytes
-
-    def at(self, power: int) -> float:
-        """The expected bytes at a power."""
-        return float(self.cost_bytes[power])
-
-    def correct(self, power: int, factor: float) -> None:
-        """Note that a power costs so many times what the model says."""
-        self._found[float(self._gathering[power])] = factor
-        gatherings = sorted(self._found)
-        factors = np.interp(
-            self._gathering, gatherings, np.log([self._found[one] for one in gatherings])
-        )
-        self.cost_bytes = self._model_bytes * np.exp(factors)
-
-    def model_at(self, power: int) -> float:
-        """The bytes at a power before any correction."""
-        return float(self._model_bytes[power])
-
-
 class SizeModel:
     """What every layer of some tracks would cost in the file at every resolution."""
 
@@ -136,9 +104,6 @@ class SizeModel:
             powers[layer] = self._finest(powers, layer, limit_bytes)
         return Plan(_resolutions(powers), self._expected(powers))
 
-    def _floor(self, layer: SizeLayer) -> int:
-        return self._floors.get(layer, EXACT)
-
     def finest_plan(self) -> Plan:
         """The plan that gathers nothing, or no more than was gathered before."""
         expected = self._base_bytes + sum(
@@ -151,9 +116,25 @@ class SizeModel:
         """The plan that gathers nothing, expected to be rather too large without any measuring."""
         return self._finest_expecting(element_count(self._tracks) * ROUGH_BYTES)
 
-    def _finest_expecting(self, expected_bytes: float) -> Plan:
-        powers = {layer: self._floor(layer) for layer in self.layers}
-        return Plan(_resolutions(powers), expected_bytes, finest=True)
+    def coarsest_plan(self) -> Plan:
+        """The plan that gathers all it can."""
+        powers = dict.fromkeys(self.layers, COARSEST)
+        return Plan(_resolutions(powers), self._expected(powers))
+
+    def mixed(self, fine: Plan, coarse: Plan, share: float) -> Plan:
+        """A plan that is as fine as one for a share of the slices, those that start first."""
+        each = max(1, element_count(self._tracks) // MOST_STARTS)
+        starts = [self._starts(layer, each) for layer in self.layers]
+        until_ns = int(np.quantile(np.concatenate(starts), share, method="nearest"))
+        resolutions = {}
+        for layer, coarser in coarse.resolutions.items():
+            finer = fine.resolutions[layer]
+            if finer.power < coarser.power:
+                resolutions[layer] = Resolution(coarser.power, finer.power, until_ns)
+            else:
+                resolutions[layer] = coarser
+        expected = share * fine.expected_bytes + (1 - share) * coarse.expected_bytes
+        return Plan(resolutions, expected)
 
     def learn(self, plan: Plan, layer_bytes: Mapping[SizeLayer, float]) -> None:
         """Correct the costs by what the layers of a plan really took."""
@@ -166,6 +147,13 @@ class SizeModel:
             if resolution.power != self._floor(layer) or "_costs" in self.__dict__:
                 self._costs[layer].correct(resolution.power, real / model)
 
+    def _floor(self, layer: SizeLayer) -> int:
+        return self._floors.get(layer, EXACT)
+
+    def _finest_expecting(self, expected_bytes: float) -> Plan:
+        powers = {layer: self._floor(layer) for layer in self.layers}
+        return Plan(_resolutions(powers), expected_bytes, finest=True)
+
     def _model_bytes(self, layer: SizeLayer, resolution: Resolution) -> float:
         """What a layer was expected to cost before any correction."""
         if resolution.power == self._floor(layer):
@@ -174,11 +162,6 @@ class SizeModel:
 
     def _exact_model_bytes(self, layer: SizeLayer) -> float:
         return self._exact_bytes[layer] * element_count(self._tracks_of(layer))
-
-    def coarsest_plan(self) -> Plan:
-        """The plan that gathers all it can."""
-        powers = dict.fromkeys(self.layers, COARSEST)
-        return Plan(_resolutions(powers), self._expected(powers))
 
     def _leading_count(self) -> int:
         return sum(1 for layer in self.layers if layer in SIZE_LAYERS[:EXACT_FIRST])
@@ -206,21 +189,6 @@ class SizeModel:
             if self._expected(shared) <= limit:
                 powers.update(shared)
                 return
-
-    def mixed(self, fine: Plan, coarse: Plan, share: float) -> Plan:
-        """A plan that is as fine as one for a share of the slices, those that start first."""
-        each = max(1, element_count(self._tracks) // MOST_STARTS)
-        starts = [self._starts(layer, each) for layer in self.layers]
-        until_ns = int(np.quantile(np.concatenate(starts), share, method="nearest"))
-        resolutions = {}
-        for layer, coarser in coarse.resolutions.items():
-            finer = fine.resolutions[layer]
-            if finer.power < coarser.power:
-                resolutions[layer] = Resolution(coarser.power, finer.power, until_ns)
-            else:
-                resolutions[layer] = coarser
-        expected = share * fine.expected_bytes + (1 - share) * coarse.expected_bytes
-        return Plan(resolutions, expected)
 
     def _starts(self, layer: SizeLayer, each: int) -> Int64:
         """The starts of every `each`-th slice or sample of a layer."""
@@ -278,6 +246,38 @@ class SizeModel:
         halves = [excerpt(track, slice(len(track.content or ()) // 2)) for track in samples]
         rest = max(1, element_count(samples) - element_count(halves))
         return max(LEAST_BYTES_OF_SLICE, (self._measure(samples) - self._measure(halves)) / rest)
+
+
+class _LayerCosts:
+    """The bytes of one layer at every power, corrected by what it was found to take.
+
+    What repeats compresses better than what was gathered in bins that cut across the repetition,
+    so each finding corrects its own power. Between two findings the correction is interpolated by
+    how far slices are gathered: as long as few are, a layer costs what it costs exactly.
+    """
+
+    def __init__(self, cost_bytes: Float64, elements: Float64) -> None:
+        self._model_bytes = cost_bytes
+        self._gathering = -np.log(np.maximum(elements, 1.0))
+        self._found: dict[float, float] = {}
+        self.cost_bytes = cost_bytes
+
+    def at(self, power: int) -> float:
+        """The expected bytes at a power."""
+        return float(self.cost_bytes[power])
+
+    def correct(self, power: int, factor: float) -> None:
+        """Note that a power costs so many times what the model says."""
+        self._found[float(self._gathering[power])] = factor
+        gatherings = sorted(self._found)
+        factors = np.interp(
+            self._gathering, gatherings, np.log([self._found[one] for one in gatherings])
+        )
+        self.cost_bytes = self._model_bytes * np.exp(factors)
+
+    def model_at(self, power: int) -> float:
+        """The bytes at a power before any correction."""
+        return float(self._model_bytes[power])
 
 
 def _at_all_powers(counts: Float64, untouched: int) -> Float64:

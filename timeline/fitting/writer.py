@@ -37,7 +37,7 @@ __all__ = [
     "Written",
     "first_moment_ns",
     "last_moment_ns",
-    "steps_of",
+    "selected_steps",
     "too_small_error",
 ]
 
@@ -100,7 +100,7 @@ class Written:
             part.draft.discard()
 
 
-def steps_of(ranks: Sequence[RankFacts]) -> tuple[int, ...]:
+def selected_steps(ranks: Sequence[RankFacts]) -> tuple[int, ...]:
     """All steps of the selection, ascending."""
     return tuple(sorted({step for facts in ranks for step in facts.steps.iteration.tolist()}))
 
@@ -118,7 +118,7 @@ class Drawing:
     @property
     def steps(self) -> tuple[int, ...]:
         """All steps of the selection."""
-        return steps_of(self.facts)
+        return selected_steps(self.facts)
 
 
 @dataclass(frozen=True)

@@ -221,3 +221,4 @@ class Timeline:
 
 
 ARROW_REASON = "arrows with an end that is gathered with others"
+"""Why arrows are left out whose slice stands for several."""
