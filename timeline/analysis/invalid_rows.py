@@ -85,7 +85,7 @@ def drop_invalid_rows(records: Records) -> Records:
     """Drop rows whose times make no sense, and count them; ids that stand for none become so.
 
     Those rows have no start, end before they start, or lie more than ten years from the others: a
-    damaged time puts them there, and they would leave nothing of the picture to see. Host events
+    damaged time puts them there, and they would leave nothing of the rest to see. Host events
     do so where their clock counts from the start of the host in a profile that otherwise has wall
     time, as MindSpore's CPU operators do. Rows that are there twice are dropped too.
     """

@@ -28,7 +28,7 @@ from timeline.fitting.plan import DrawnLayer
 from timeline.fitting.writer import FileNotes, Written
 from timeline.options import CompareKeywords, ExportOptions, ReadingOptions
 from timeline.profile import Profile
-from timeline.ranks.chosen_ranks import choose_ranks
+from timeline.ranks.choose_ranks import choose_ranks
 from timeline.ranks.rank_work import RankRequest
 from timeline.ranks.read_ranks import JoinedRanks, read_ranks
 from timeline.ranks.workers import worker_pool_for

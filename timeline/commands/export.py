@@ -33,7 +33,7 @@ from timeline.fitting.plan import DrawnLayer
 from timeline.fitting.writer import Describe, FileNotes, Written, selected_steps
 from timeline.options import ExportKeywords, ExportOptions, Fit, ReadingOptions
 from timeline.profile import Profile
-from timeline.ranks.chosen_ranks import choose_ranks
+from timeline.ranks.choose_ranks import choose_ranks
 from timeline.ranks.rank_work import RankRequest
 from timeline.ranks.read_ranks import JoinedRanks, draw_again, read_ranks
 from timeline.ranks.workers import worker_pool_for

@@ -1,4 +1,4 @@
-"""The work of one process on one rank: read its profile, cut it, and draw what is selected."""
+"""What is done of one rank, in whatever process: read it, cut it, and draw what is selected."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from timeline.errors import SelectionError
 from timeline.layers import Layer
 from timeline.options import ClockOptions, ReadingOptions
 from timeline.progress import Progress
-from timeline.ranks.chosen_ranks import check_any, check_known, choose_ranks
+from timeline.ranks.choose_ranks import check_any, check_known, choose_ranks
 from timeline.ranks.rank_work import (
     BYTES_OF_ELEMENT,
     RankRequest,

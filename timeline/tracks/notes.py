@@ -19,11 +19,12 @@ __all__ = ["Note", "Notes", "with_notes"]
 _NAME = "Notes"
 """Perfetto sorts rows without a parent by name: this one comes before those of ranks."""
 _BEFORE_ALL = -1
+"""Order of a row above all others."""
 
 
 @dataclass(frozen=True)
 class Note:
-    """One thing to know of a picture: a sentence, and the numbers in it."""
+    """One thing to know of a timeline: a sentence, and the numbers in it."""
 
     text: str
     numbers: tuple[tuple[str, int], ...] = ()
@@ -31,7 +32,7 @@ class Note:
 
 @dataclass(frozen=True)
 class Notes:
-    """All there is to know of a picture, by topic, and the same in one line."""
+    """All there is to know of a timeline, by topic, and the same in one line."""
 
     headline: str
     topics: tuple[tuple[str, tuple[Note, ...]], ...]
@@ -40,9 +41,9 @@ class Notes:
 def with_notes(
     tracks: Sequence[Track], notes: Notes | None, start_ns: int, end_ns: int
 ) -> tuple[Track, ...]:
-    """The tracks, and below them in number but above them in the picture the rows of the notes.
+    """The tracks and the rows of the notes, which have higher numbers but are drawn above all.
 
-    Each note is a slice as long as the picture, so that its text can be read at once and no time
+    Each note is a slice as long as the timeline, so that its text can be read at once and no time
     is added. Perfetto shows a row without a parent at the top only if it has rows below it, so
     topics are rows of their own.
     """

@@ -34,7 +34,7 @@ class StepDifferences:
 def side_by_side(
     base: Sequence[Track], new: Sequence[Track], differences: StepDifferences
 ) -> tuple[Track, ...]:
-    """One picture of both runs, whose tracks are whole pictures on one time axis."""
+    """The tracks of both runs, each a whole timeline, below one row on one time axis."""
     painter = Painter()
     root = _paint_root(painter, differences)
     made = list(painter.tracks)

@@ -1,4 +1,4 @@
-"""The sources of selected ranks, and errors that name the ranks, graphs or steps that are there."""
+"""The sources of selected ranks, and checks whose errors name the ranks, graphs and steps found."""
 
 from __future__ import annotations
 
