@@ -34,7 +34,7 @@ __all__ = [
 
 
 class Layer(enum.Enum):
-    """A part of the timeline that can be left out."""
+    """A part of the picture that can be left out."""
 
     STEPS = "steps"
     OVERLAP = "overlap"
