@@ -32,7 +32,7 @@ from timeline.layers import (
 )
 from timeline.records.tables import Records
 from timeline.tracks import detail, summary
-from timeline.tracks.picture import PAINTERS
+from timeline.tracks.draw_rank import PAINTERS
 
 # -- nothing is forgotten --------------------------------------------------------------------------
 
@@ -109,14 +109,14 @@ CHANGES = {
     """Draw all tasks in one row."""
     records = drawing.rank.detail
     tasks = records.tasks
-    drawn = Drawn(
+    drawn = SliceTable(
         tasks.start_ns,
         tasks.end_ns,
         tasks.name,
         SliceKind.LONG_TASK,
         [integers("task_id", tasks.task, NO_ID)],
     )
-    drawing.painter.flat(
+    drawing.painter.add_flat_row(
         "All streams", drawing.add_row(), 0, drawn, records.strings, records.rank, "All of them."
     )
 

@@ -10,7 +10,7 @@ import pytest
 from tests.support.loaded_picture import LoadedPicture
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import ProfileShelf
-from timeline.analysis.valid import valid
+from timeline.analysis.invalid_rows import drop_invalid_rows
 from timeline.cli.main import main
 from timeline.columns.strings import StringPool
 from timeline.commands.export import export
@@ -115,7 +115,7 @@ def test_records_beyond_all_times_are_left_out_and_counted() -> None:
     tasks = Tasks.of(
         4, {"start_ns": start_ns, "end_ns": [one + 1 for one in start_ns], "name": [0] * 4}
     )
-    found = valid(Records(0, StringPool(), tasks=tasks))
+    found = drop_invalid_rows(Records(0, StringPool(), tasks=tasks))
     assert found.tasks.start_ns.tolist() == [10, 20]
     (omission,) = found.omissions
     assert (omission.reason, omission.rows) == ("device tasks without a valid time", 2)

@@ -1,6 +1,6 @@
-"""LAYERS: all that is said of each layer of the picture, but for the function that paints it.
+"""LAYERS: all that is said of each layer of the timeline, but for the function that paints it.
 
-A new layer is a member of `Layer`, its name in `LayerName` and a row of `LAYERS` here, and a
+A new layer is a member of `Layer`, its value in `LayerName` and a row of `LAYERS` here, and a
 function among the `PAINTERS` of `timeline/tracks/detail.py`. Slices of a new kind have a member of
 `SliceKind`; args of theirs that have a type of their own are in `proto/tlexport.proto` too.
 
@@ -128,7 +128,8 @@ class LayerSpec:
     slices: tuple[SliceSpec, ...] = ()
     tables: tuple[TableName, ...] = ()
     expected: bool = False
-    """Whether every profile should hold some of it, so that it is told where one does not."""
+    """Whether people are told where a profile holds none of it. Of steps the report says so anyway,
+    and a single run of an operator has none."""
     in_summary: bool = False
     """Whether a summary draws it too; then it is drawn even where detail had to be left out."""
     in_detail: bool = True
@@ -178,7 +179,6 @@ LAYERS: tuple[LayerSpec, ...] = (
             ),
         ),
         tables=("steps",),
-        expected=True,
         in_summary=True,
     ),
     LayerSpec(
@@ -318,11 +318,11 @@ LAYERS: tuple[LayerSpec, ...] = (
 )
 """The layers of one rank in the order in which they are painted."""
 
-_SLICES = {own.kind: own for layer in LAYERS for own in layer.slices}
-NOUNS: Mapping[SliceKind, str] = {kind: own.noun for kind, own in _SLICES.items()}
+_SLICES = {spec.kind: spec for layer in LAYERS for spec in layer.slices}
+NOUNS: Mapping[SliceKind, str] = {kind: spec.noun for kind, spec in _SLICES.items()}
 """What several slices of a kind are called."""
 ARGS_MESSAGES: Mapping[SliceKind, ArgsMessage] = {
-    kind: own.args for kind, own in _SLICES.items() if own.args is not None
+    kind: spec.args for kind, spec in _SLICES.items() if spec.args is not None
 }
 """The typed args of slices of a kind."""
 _BY_OPTION = {layer.option: layer for layer in LAYERS}

@@ -263,7 +263,7 @@ def _measured(
 ) -> _Measured:
     """Read the figures of a selection, and warn of what they do not hold."""
     from timeline.figures.figures import Figures
-    from timeline.ranks.reading import read_facts
+    from timeline.ranks.read_ranks import read_facts
 
     try:
         known = read_facts(path, sources, reading, progress, selection, by_name=by_name)

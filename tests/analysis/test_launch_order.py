@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from timeline.analysis.alignment import align
 from timeline.analysis.collectives import RankCollectives, rank_collectives
-from timeline.analysis.launch_order import matched_by_order
-from timeline.analysis.waiting import waiting_of
+from timeline.analysis.launch_order import match_by_order
+from timeline.analysis.waiting import measure_waiting
 from timeline.columns.columns import Int64
 from timeline.columns.strings import StringPool
 from timeline.records.tables import NO_ID, NO_TIME, CommunicationOps, Records
@@ -137,7 +137,7 @@ def test_pairs_are_true_or_none(
     """However many ops a rank lacks at the front and the back, and however clocks are off."""
     whole = run(len(held), 45, kinds=kinds, seed=seed, offset_ns=offset_ns)
     ranks = [whole.recorded(rank, part, steps=steps) for rank, part in enumerate(held)]
-    true, false = pairs(whole, held, matched_by_order(ranks))
+    true, false = pairs(whole, held, match_by_order(ranks))
     assert false == 0
     common = set.intersection(*(set(whole.numbers(part).tolist()) for part in held))
     assert true >= len(held) * len(common)
@@ -162,7 +162,7 @@ def test_records_lost_in_between_make_no_false_waits(lost: list[int], seed: int)
 def assert_true_waits(whole: Run, held: Sequence[Held]) -> None:
     """Whoever is said to have waited did so in the op that the last rank came to."""
     ranks = [whole.recorded(rank, part) for rank, part in enumerate(held)]
-    waits = waiting_of(matched_by_order(ranks)).waits
+    waits = measure_waiting(match_by_order(ranks)).waits
     numbers = [whole.numbers(part) for part in held]
     for rank, row, last, last_row in zip(
         waits.rank.tolist(),
@@ -178,8 +178,8 @@ def test_ops_that_ran_before_the_capture_began_are_matched_from_the_back() -> No
     """Ranks hold four, four, three and four of them, and the late rank is named."""
     held = [Held(0, 0, 4), Held(0, 0, 4), Held(1, 0, 3), Held(0, 0, 4)]
     whole = run(4, 30, late=2)
-    waiting = waiting_of(
-        matched_by_order([whole.recorded(rank, part) for rank, part in enumerate(held)])
+    waiting = measure_waiting(
+        match_by_order([whole.recorded(rank, part) for rank, part in enumerate(held)])
     )
     assert waiting.stragglers.shared.tolist() == [30, 30, 29, 30]
     assert int(np.argmax(waiting.stragglers.caused_ns)) == 2
@@ -192,20 +192,20 @@ def test_groups_are_not_mixed(offset_ns: int) -> None:
     one, other = run(2, 12, seed=1, group="0 [0, 1]"), run(2, 12, seed=2, group="1 [2, 3]")
     late = Run(other.start_ns + offset_ns, other.end_ns + offset_ns, other.kinds, other.group)
     ranks = [part.recorded(rank, Held()) for part in (one, late) for rank in (0, 1)]
-    matched = matched_by_order(ranks)
+    matched = match_by_order(ranks)
     found = align(matched)
     assert np.abs(found.offsets_ns).max() < 2000
     assert found.island.tolist() in ([0, 0, 2, 2], [-1, -1, -1, -1])
-    stragglers = waiting_of(matched).stragglers
+    stragglers = measure_waiting(matched).stragglers
     assert stragglers.shared.tolist() == [12] * 4
-    assert waiting_of(matched[:3]).stragglers.alone.tolist() == [0, 0, 12]
+    assert measure_waiting(matched[:3]).stragglers.alone.tolist() == [0, 0, 12]
 
 
 def test_kinds_that_differ_are_no_pair() -> None:
     """Ranks that did other things at one place did not do one thing there."""
     whole = run(2, 20, kinds=("all_reduce",))
     odd = Run(whole.start_ns, whole.end_ns, ("all_gather",) * 20)
-    matched = matched_by_order([whole.recorded(0, Held()), odd.recorded(1, Held())])
-    told = waiting_of(matched)
+    matched = match_by_order([whole.recorded(0, Held()), odd.recorded(1, Held())])
+    told = measure_waiting(matched)
     assert told.stragglers.unmatched.tolist() == [20, 20]
     assert (told.basis.compared, told.basis.collectives) == (0, 20)

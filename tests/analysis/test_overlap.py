@@ -16,12 +16,12 @@ from tests.support.random_intervals import (
 )
 from timeline.analysis.overlap import (
     Overlap,
-    overlap_of,
-    overlap_of_stretches,
+    measure_overlap,
+    measure_overlap_of_stretches,
     totals_by_step,
 )
 from timeline.columns.columns import Int64
-from timeline.records.counting import FreeRule
+from timeline.records.counting_rules import FreeRule
 from timeline.records.tables import CommunicationOps, Tasks
 
 TaskRow = tuple[Interval, str]
@@ -36,7 +36,7 @@ task_rows = intervals().flatmap(
 
 
 def overlap_from(tasks: list[TaskRow], ops: list[Interval]) -> Overlap:
-    return overlap_of(tasks_of(tasks), ops_of(ops))
+    return measure_overlap(tasks_of(tasks), ops_of(ops))
 
 
 def tasks_of(rows: list[TaskRow]) -> Tasks:
@@ -125,7 +125,7 @@ def test_the_outer_rule_adds_what_lies_before_and_after_and_changes_nothing_else
 ) -> None:
     inner = overlap_from(tasks, ops)
     rule = FreeRule("told", True, start_ns, end_ns)
-    outer = overlap_of(tasks_of(tasks), ops_of(ops), rule)
+    outer = measure_overlap(tasks_of(tasks), ops_of(ops), rule)
     busy = computed_ns(tasks) | covered_ns(*columns_of(ops))
     before, after = set[int](), set[int]()
     if busy:
@@ -141,7 +141,7 @@ def test_the_outer_rule_adds_what_lies_before_and_after_and_changes_nothing_else
 def test_where_the_rule_is_not_told_outside_is_not_known_and_free_is_the_inner_one() -> None:
     at = EPOCH_NS
     rows = [((at, at + 5), COMPUTES), ((at + 9, at + 12), COMPUTES)]
-    found = overlap_of(tasks_of(rows), ops_of([]), FreeRule())
+    found = measure_overlap(tasks_of(rows), ops_of([]), FreeRule())
     assert found.outside_ns is None
     assert found.totals_ns() == overlap_from(rows, []).totals_ns()
     assert_identity(found)
@@ -192,7 +192,7 @@ def test_stretches_count_shared_time_once_and_time_between_them_never(
 ) -> None:
     moved = [shifted(tasks, ops, 150 * at) for at, (tasks, ops) in enumerate(stretches)]
     for parts in (stretches, moved):  # on top of each other, and far apart
-        joined = overlap_of_stretches(*laid_out(parts, outside), len(parts))
+        joined = measure_overlap_of_stretches(*laid_out(parts, outside), len(parts))
         computing, communication, spans = set[int](), set[int](), set[int]()
         copied = set[int]()
         for tasks, ops in parts:
@@ -223,7 +223,7 @@ def test_one_stretch_is_the_whole() -> None:
     at = EPOCH_NS
     rows = [((at, at + 5), COMPUTES), ((at + 9, at + 12), COMPUTES)], [(at + 3, at + 7)]
     one = overlap_from(*rows)
-    joined = overlap_of_stretches(*laid_out([rows], ([], [])), 1)
+    joined = measure_overlap_of_stretches(*laid_out([rows], ([], [])), 1)
     assert joined.totals_ns() == one.totals_ns()
     assert joined.span_ns == one.span_ns == 12
     assert one.totals_ns() == {

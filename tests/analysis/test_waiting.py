@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.support.simulated_cluster import COMPUTE_NS, TRANSFER_NS, simulate
 from timeline.analysis.collectives import RankCollectives
-from timeline.analysis.waiting import Waiting, waiting_of
+from timeline.analysis.waiting import Waiting, measure_waiting
 from timeline.records.clock import ClockMove
 
 
@@ -48,7 +48,7 @@ def test_the_last_arrival_and_all_waits_are_exact(
 ) -> None:
     """On true clocks every op names its last rank, and waits and transfers add up to the op."""
     cluster = simulate(ranks, width=width, ops=ops, seed=seed)
-    waiting = waiting_of(cluster.ranks)
+    waiting = measure_waiting(cluster.ranks)
     assert waiting.mismatched == 0
     by_name = _waits_by_name(waiting, cluster.ranks)
     assert by_name
@@ -72,7 +72,7 @@ def test_the_last_arrival_and_all_waits_are_exact(
 def test_a_straggler_is_named_with_its_reason(starved: bool) -> None:
     """A rank that computes longer is late by computing; one whose device idles, by its host."""
     cluster = simulate(8, ops=20, late={3: 2_000_000}, starved=[3] if starved else [])
-    stragglers = waiting_of(cluster.ranks).stragglers
+    stragglers = measure_waiting(cluster.ranks).stragglers
     worst = int(np.argmax(stragglers.caused_ns))
     assert worst == 3
     why = stragglers.host_late_ns if starved else stragglers.compute_late_ns
@@ -84,7 +84,7 @@ def test_a_straggler_is_named_with_its_reason(starved: bool) -> None:
 def test_bandwidth_is_that_of_the_bus() -> None:
     """A ring of 4 moves 2 * 3/4 of 4 MB after the last arrival: nccl-tests' bus bandwidth."""
     cluster = simulate(4, groups=[(0, 1, 2, 3)], ops=5)
-    waits = waiting_of(cluster.ranks).waits
+    waits = measure_waiting(cluster.ranks).waits
     assert waits.bandwidth == pytest.approx(2 * 3 / 4 * 4 * (1 << 20) / TRANSFER_NS)
 
 
@@ -92,7 +92,7 @@ def test_ops_that_cannot_be_one_are_told_apart() -> None:
     """Two groups with the same names: one is over before the other begins."""
     cluster = simulate(2, groups=[(0, 1)], ops=6)
     moved = cluster.ranks[1].moved(ClockMove(10 * (COMPUTE_NS + TRANSFER_NS)))
-    waiting = waiting_of([cluster.ranks[0], moved])
+    waiting = measure_waiting([cluster.ranks[0], moved])
     assert waiting.mismatched == 6
     assert len(waiting.waits) == 0
     assert waiting.stragglers.unmatched.tolist() == [6, 6]
@@ -103,7 +103,7 @@ def test_ops_that_cannot_be_one_are_told_apart() -> None:
 def test_a_group_without_its_other_ranks_is_told() -> None:
     """Collectives of which only one rank is selected are counted as alone."""
     cluster = simulate(4, groups=[(0, 1), (2, 3)], ops=6)
-    stragglers = waiting_of(cluster.ranks[:3]).stragglers
+    stragglers = measure_waiting(cluster.ranks[:3]).stragglers
     assert stragglers.shared.tolist() == [6, 6, 0]
     assert stragglers.alone.tolist() == [0, 0, 6]
 
@@ -114,14 +114,14 @@ def test_only_what_is_selected_counts() -> None:
     part = [
         replace(rank, ops=replace(rank.ops, selected=np.arange(6) < 2)) for rank in cluster.ranks
     ]
-    assert waiting_of(part).stragglers.shared.tolist() == [2, 2]
+    assert measure_waiting(part).stragglers.shared.tolist() == [2, 2]
 
 
 def test_sends_find_their_receives() -> None:
     """A pipeline: every send of a stage has one receive on the next."""
     sends = simulate(2, groups=[(0, 1)], ops=6, kind="send").ranks[0]
     receives = simulate(2, groups=[(0, 1)], ops=6, kind="receive").ranks[1]
-    pairs = waiting_of([sends, receives]).pairs
+    pairs = measure_waiting([sends, receives]).pairs
     assert pairs.sender.tolist() == [0] * 6
     assert pairs.receiver.tolist() == [1] * 6
     assert pairs.send_row.tolist() == pairs.receive_row.tolist() == list(range(6))
@@ -129,5 +129,8 @@ def test_sends_find_their_receives() -> None:
 
 def test_nothing_at_all() -> None:
     """No ranks, and ranks without ops, have nobody waiting."""
-    assert len(waiting_of([]).waits) == 0
-    assert waiting_of([RankCollectives(), RankCollectives()]).stragglers.shared.tolist() == [0, 0]
+    assert len(measure_waiting([]).waits) == 0
+    assert measure_waiting([RankCollectives(), RankCollectives()]).stragglers.shared.tolist() == [
+        0,
+        0,
+    ]

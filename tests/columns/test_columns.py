@@ -80,7 +80,7 @@ def test_each_group_has_its_least_greatest_sum_and_single_value(keys: Int64) -> 
     members = [values[group == number] for number in range(int(group.max()) + 1)]
     assert runs.least(values).tolist() == [member.min() for member in members]
     assert runs.greatest(values).tolist() == [member.max() for member in members]
-    assert runs.total(values).tolist() == [member.sum() for member in members]
+    assert runs.sum(values).tolist() == [member.sum() for member in members]
     assert runs.any(values > 0).tolist() == [(member > 0).any() for member in members]
     single = [member[0] if len(member) == 1 else -99 for member in members]
     assert runs.single(values, otherwise=-99).tolist() == single

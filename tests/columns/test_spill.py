@@ -81,7 +81,7 @@ def test_a_column_is_what_was_added_to_its_builder(
     builder = ColumnBuilder(len(every) + spare, dtype)
     for block in blocks:
         builder.add(np.array(block, dtype))
-    column = builder.column()
+    column = builder.build()
     drop_pages()
     assert column.dtype == dtype
     assert column.tolist() == every
@@ -93,7 +93,7 @@ def test_a_column_of_one_value_takes_no_room(value: float) -> None:
     builder = ColumnBuilder(1 << 20, np.float64)
     for _ in range(16):
         builder.add(np.full(1 << 16, value))
-    column = builder.column()
+    column = builder.build()
     assert is_constant(column)
     np.testing.assert_array_equal(column, np.full(1 << 20, value))
 
@@ -102,7 +102,7 @@ def test_zeros_of_either_sign_are_not_one_value() -> None:
     builder = ColumnBuilder(4, np.float64)
     builder.add(np.array([0.0, 0.0]))
     builder.add(np.array([-0.0, 0.0]))
-    assert np.signbit(builder.column()).tolist() == [False, False, True, False]
+    assert np.signbit(builder.build()).tolist() == [False, False, True, False]
 
 
 @pytest.mark.usefixtures("all_in_files")

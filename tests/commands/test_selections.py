@@ -17,7 +17,7 @@ from tests.support.profile_shelf import (
 from tests.support.run_command import OVERLAP_FIELDS, Command, whole_overlap
 
 
-def overlap_of(iterations: Iterable[Iteration]) -> dict[str, int]:
+def measure_overlap(iterations: Iterable[Iteration]) -> dict[str, int]:
     """The overlap of the records of some iterations taken together."""
     return dict(zip(OVERLAP_FIELDS, totals(sweep(iterations)).values(), strict=True))
 
@@ -122,7 +122,7 @@ def test_selection_is_exact(
     picture = command.loaded("out.pftrace")
     for rank in profile.run.ranks:
         chosen = [one for one in rank.iterations if one.graph in graphs and one.number in steps]
-        assert whole_overlap(report, rank.rank) == overlap_of(chosen)
+        assert whole_overlap(report, rank.rank) == measure_overlap(chosen)
         per_step = {
             (row["graph"], row["step"]): {field: row[field] for field in OVERLAP_FIELDS}
             for row in report["overlap"]
@@ -154,7 +154,7 @@ def test_time_between_chosen_steps_counts_for_none(command: Command, profile: Pr
     report = command.report(profile.path, "--steps", "1,3", "-o", "out.pftrace")
     for rank in profile.run.ranks:
         parts = [
-            overlap_of(one for one in rank.iterations if one.number == step) for step in (1, 3)
+            measure_overlap(one for one in rank.iterations if one.number == step) for step in (1, 3)
         ]
         expected = {field: sum(part[field] for part in parts) for field in OVERLAP_FIELDS}
         assert whole_overlap(report, rank.rank) == expected

@@ -17,7 +17,8 @@ from tests.support.perfetto_sql import Row, TraceProcessor
 from timeline.columns.strings import StringPool
 from timeline.encoders import batches, perfetto_tracks
 from timeline.encoders.batches import TrackBatch, batch_tracks
-from timeline.encoders.common import EncodingWorkers, TrackSizes
+from timeline.encoders.compression import TrackSizes
+from timeline.encoders.encoding_workers import EncodingWorkers
 from timeline.encoders.perfetto import encode_perfetto
 from timeline.encoders.perfetto_tracks import encode_track, split_track
 from timeline.layers import SliceKind
@@ -173,7 +174,7 @@ def reordered(slices: Slices, order: np.ndarray) -> Slices:
     """The same slices in another order, which nested ones may have."""
     place = np.argsort(order)[slices.arrows.slice]
     by_place = np.argsort(place, kind="stable")
-    return slices.taken(order, Arrows(place[by_place], slices.arrows.arrow[by_place]))
+    return slices.take(order, Arrows(place[by_place], slices.arrows.arrow[by_place]))
 
 
 @pytest.mark.parametrize("least", [1, 7, 100])

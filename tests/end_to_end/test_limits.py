@@ -25,7 +25,7 @@ from tests.support.limited_exports import (
 )
 from tests.support.profile_shelf import ProfileShelf
 from tests.support.row_totals import counter_totals, row_totals
-from timeline.analysis.valid import valid
+from timeline.analysis.invalid_rows import drop_invalid_rows
 from timeline.cli.main import main
 from timeline.commands.export import export
 from timeline.errors import LimitError
@@ -255,7 +255,7 @@ def test_sums_equal_the_records(exporter: Exporter, layout: str) -> None:
         sums[1] += row_total.busy_ns
     wanted: dict[str, list[int]] = {}
     for source in discover(exporter.profile(layout)).sources:
-        records = valid(source.read(ReadRequest(DETAIL_LAYERS)))
+        records = drop_invalid_rows(source.read(ReadRequest(DETAIL_LAYERS)))
         for layer, table in (
             ("task", records.tasks),
             ("hccl_task", records.planes),

@@ -25,7 +25,7 @@ from tests.support.limited_exports import (
 from tests.support.random_intervals import EPOCH_NS
 from tests.support.random_records import Sizes, random_records
 from tests.support.row_totals import row_totals
-from timeline.analysis.leading import Leading
+from timeline.analysis.leading_detail import Leading
 from timeline.analysis.selected_rank import DrawOptions
 from timeline.columns.columns import Int64
 from timeline.columns.strings import StringPool
@@ -125,7 +125,7 @@ def keeps_limits(records: Sequence[Records], target: Path) -> None:
         made.discard()
         (kept,) = (part.draft.size_bytes for part in made.parts)
         if not LEAST_SHARE * limit <= kept <= limit or len(writes) > MOST_WRITES:
-            misses.append((share, [round(one / limit, 2) for one in writes], made.resolved))
+            misses.append((share, [round(one / limit, 2) for one in writes], made.drawn_layers))
     assert size > LEAST_LIMIT, "what the shape is made for"
     assert not misses
     assert list(target.parent.iterdir()) == []
@@ -279,7 +279,7 @@ def test_a_million_tasks_fit_exactly(tmp_path: Path, layers: frozenset[Layer]) -
     made.discard()
     (part,) = made.parts
     assert part.draft.size_bytes <= DEFAULT_LIMIT_BYTES == 20 * 1024 * 1024
-    assert made.resolved == ()
+    assert made.drawn_layers == ()
     assert part.slices >= len(records.tasks)
     assert part.draft.size_bytes > 8 * len(records.tasks), "args are packed, not dropped"
 
@@ -308,7 +308,7 @@ def test_the_summary_of_many_ranks_fits_and_loads(tmp_path: Path) -> None:
     size = target.stat().st_size
     assert LEAST_SHARE * limit <= size <= limit
     assert len(writes) <= MOST_WRITES
-    resolution = {one.layer: one for one in made.resolved}
+    resolution = {one.layer: one for one in made.drawn_layers}
     assert resolution["step"].resolution.width_ns == 0, "steps are exact"
     loaded = Loaded.of(target)
     assert loaded.processor.import_errors() == []

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from tests.support.places import DATA
-from timeline.analysis.valid import valid
+from timeline.analysis.invalid_rows import drop_invalid_rows
 from timeline.records.tables import FlowEnd, Records
 from timeline.selection import DETAIL_LAYERS
 from timeline.sources.finding.discovery import discover
@@ -82,7 +82,7 @@ def layouts(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Alone]:
             place.parent.mkdir(parents=True, exist_ok=True)
             (shutil.copytree if path.is_dir() else shutil.copy2)(path, place)
         (source,) = discover(target).sources
-        found[name] = Alone(valid(source.read(ReadRequest(DETAIL_LAYERS))))
+        found[name] = Alone(drop_invalid_rows(source.read(ReadRequest(DETAIL_LAYERS))))
     return found
 
 

@@ -35,9 +35,9 @@ from timeline.fitting.coarsen import (
     coarsen,
     count_elements,
     count_samples,
-    draw_coarse,
     thin,
 )
+from timeline.fitting.gathered_slices import draw_coarse
 from timeline.layers import SliceKind
 from timeline.tracks.model import GATHERED, Arg, ArgKind, Coarse, Samples, Slices
 

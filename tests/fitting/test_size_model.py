@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from tests.support.random_tracks import samples, some_slices
 from timeline.columns.strings import StringPool
 from timeline.encoders.formats import format_of
-from timeline.fitting.size_model import Excerpts, SizeModel
+from timeline.fitting.excerpts import Excerpts
+from timeline.fitting.size_model import SizeModel
 from timeline.layers import SliceKind
 from timeline.tracks.model import Samples, Slices, Timeline, Track
 

@@ -17,7 +17,7 @@ from tests.support.random_intervals import EPOCH_NS
 from tests.support.random_records import Sizes
 from tests.support.ranks_in_processes import contents, little_is_held, made_pool
 from tests.support.row_totals import counter_totals, row_totals
-from timeline.analysis.leading import Leading
+from timeline.analysis.leading_detail import Leading
 from timeline.analysis.selected_rank import DrawOptions
 from timeline.encoders.formats import format_of
 from timeline.fitting.fit import fit
@@ -25,7 +25,7 @@ from timeline.fitting.writer import FileNotes, Written
 from timeline.options import ExportOptions
 from timeline.progress import Silent
 from timeline.ranks.rank_work import RankRequest
-from timeline.ranks.reading import JoinedRanks, read_ranks
+from timeline.ranks.read_ranks import JoinedRanks, read_ranks
 from timeline.ranks.workers import WorkerPool
 from timeline.selection import DETAIL_LAYERS, Kind, Selection
 from timeline.sources.source import Clock
@@ -41,7 +41,7 @@ def hosted(rank: int) -> Clock:
     return Clock(f"host{host}", BOOTS_NS[host])
 
 
-def joined_shares(
+def joined_ranks(
     sources: Sequence[MadeSource], limit_bytes: int, target: Path, workers: WorkerPool | None = None
 ) -> JoinedRanks:
     """Read made ranks, in this process unless by workers; limit 0 gathers nothing."""
@@ -69,7 +69,7 @@ def fitted(joined: JoinedRanks, limit_bytes: int, target: Path, *, by_layer: boo
         group_by="layer" if by_layer else "rank",
     )
     written = fit(
-        joined.shares,
+        joined.ranks,
         never_again,
         options,
         target,
@@ -117,8 +117,8 @@ def many(request: pytest.FixtureRequest) -> Many:
 def gathered(many: Many, tmp_path_factory: pytest.TempPathFactory) -> JoinedRanks:
     """The shares of many ranks, gathered while they were read."""
     target = tmp_path_factory.mktemp("many") / "timeline.pftrace"
-    joined = joined_shares(many.sources(), many.limit_bytes, target)
-    assert any(share.tracks.floors for share in joined.shares), "what they are made for"
+    joined = joined_ranks(many.sources(), many.limit_bytes, target)
+    assert any(share.tracks.floors for share in joined.ranks), "what they are made for"
     return joined
 
 
@@ -126,8 +126,8 @@ def gathered(many: Many, tmp_path_factory: pytest.TempPathFactory) -> JoinedRank
 def ungathered(many: Many, tmp_path_factory: pytest.TempPathFactory) -> JoinedRanks:
     """The same shares as they are."""
     target = tmp_path_factory.mktemp("many") / "timeline.pftrace"
-    joined = joined_shares(many.sources(), 0, target)
-    assert not any(share.tracks.floors for share in joined.shares)
+    joined = joined_ranks(many.sources(), 0, target)
+    assert not any(share.tracks.floors for share in joined.ranks)
     return joined
 
 
@@ -199,9 +199,9 @@ def test_processes_change_nothing_in_what_is_gathered(
     target = tmp_path_factory.mktemp("any") / "timeline.pftrace"
     made = []
     for workers in (made_pool(sources, 1), WorkerPool(lambda: pool, 2, Silent())):
-        joined = joined_shares(sources, limit_bytes, target, workers)
+        joined = joined_ranks(sources, limit_bytes, target, workers)
         fitted(joined, 0, target, by_layer=False)
-        rows = [share.tracks for share in joined.shares]
+        rows = [share.tracks for share in joined.ranks]
         made.append(
             (
                 target.read_bytes(),

@@ -14,11 +14,11 @@ import pytest
 from tests.support.made_source import Death, Deed, Fault, Nap, made_sources
 from tests.support.ranks_in_processes import REQUEST, made_pool, ranks_read, wait_until
 from timeline import errors
-from timeline.analysis.leading import Leading
+from timeline.analysis.leading_detail import Leading
 from timeline.errors import SourceError, TimelineError, WorkerError
 from timeline.progress import Silent
 from timeline.ranks.rank_work import draw_rank_from_source
-from timeline.ranks.reading import draw_again, read_ranks
+from timeline.ranks.read_ranks import draw_again, read_ranks
 from timeline.ranks.workers import WorkerPool
 
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timeline.analysis.valid import valid
+from timeline.analysis.invalid_rows import drop_invalid_rows
 from timeline.columns.constant import constant, is_constant
 from timeline.columns.strings import NO_NAME, NO_TEXT, StringPool
-from timeline.records.ids import IDS, Id, with_ids_given
+from timeline.records.ids import IDS, Id, normalise_ids
 from timeline.records.tables import (
     NO_CONTEXT,
     NO_GRAPH,
@@ -119,7 +119,7 @@ def test_tables_are_made_valid_with_their_ids() -> None:
     steps = Steps.of(
         3, span | {"graph": [-1] * 3, "iteration": [1, 2, 3], "fp_start_ns": [2**63 - 1, 2, 3]}
     )
-    found = valid(Records(0, strings, planes=planes, steps=steps))
+    found = drop_invalid_rows(Records(0, strings, planes=planes, steps=steps))
     assert found.planes.plane.tolist() == [NO_ID, NO_ID, 3]
     assert found.planes.source_rank.tolist() == [NO_ID, NO_ID, 1]
     assert found.planes.target_rank.tolist() == [NO_ID, 2, NO_ID]
@@ -132,6 +132,6 @@ def test_tables_are_made_valid_with_their_ids() -> None:
 def test_a_table_of_given_ids_stays_the_same() -> None:
     strings = StringPool()
     tasks = Tasks.of(2, {"start_ns": [1, 2], "end_ns": [2, 3], "name": [0, 0], "stream": [0, 1]})
-    assert with_ids_given(tasks, strings) is tasks
+    assert normalise_ids(tasks, strings) is tasks
     changed = replace(tasks, stream=np.array([65_535, 1]))
-    assert with_ids_given(changed, strings).stream.tolist() == [NO_ID, 1]
+    assert normalise_ids(changed, strings).stream.tolist() == [NO_ID, 1]

@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 from tests.support.profile_shelf import Profile, change_fields
-from timeline.analysis.overlap import overlap_of
+from timeline.analysis.overlap import measure_overlap
 from timeline.records.tables import Records
 from timeline.selection import DETAIL_LAYERS
 from timeline.sources.finding.discovery import discover
@@ -56,7 +56,7 @@ def read(source: Source) -> Records:
 
 
 def overlap_ns(records: Records) -> dict[str, int]:
-    return overlap_of(records.tasks, records.ops).totals_ns()
+    return measure_overlap(records.tasks, records.ops).totals_ns()
 
 
 def only(directory: Path, pattern: str) -> Path:

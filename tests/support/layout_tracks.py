@@ -15,8 +15,8 @@ from simulator.model import RankRun, Run
 from simulator.writers.mindspore.raw import UNNAMED_TASK
 from simulator.writers.mindspore.text import device_ns
 from tests.support.profile_shelf import Profile
+from timeline.analysis.invalid_rows import drop_invalid_rows
 from timeline.analysis.steps import with_steps
-from timeline.analysis.valid import valid
 from timeline.columns.columns import Codes
 from timeline.options import StepOperators
 from timeline.ranks.rank_work import RankRequest, draw_rank_from_records
@@ -94,7 +94,9 @@ class _Reading:
 
     def __init__(self, run: Run, source: Source) -> None:
         self._run, self._rank = run, run.rank(source.identity.rank)
-        self._records = with_steps(valid(source.read(ReadRequest(DETAIL_LAYERS))), StepOperators())
+        self._records = with_steps(
+            drop_invalid_rows(source.read(ReadRequest(DETAIL_LAYERS))), StepOperators()
+        )
         self._kernel_of = {
             (run.wall_ns(task.start_ns), run.wall_ns(task.end_ns)): kernel
             for one in self._rank.iterations

@@ -16,7 +16,7 @@ from tests.support.profile_shelf import Profile
 from timeline.analysis.selected_rank import DrawOptions
 from timeline.options import ReadingOptions
 from timeline.progress import Silent
-from timeline.ranks import reading
+from timeline.ranks import read_ranks
 from timeline.ranks.rank_work import RankRequest, draw_rank_from_source
 from timeline.ranks.workers import WorkerPool, worker_pool_for
 from timeline.selection import SUMMARY_LAYERS, Selection
@@ -74,7 +74,7 @@ def exact_bytes(command: Command, path: Path, *options: str) -> int:
 def little_is_held() -> Iterator[None]:
     """Gather ranks as soon as they exceed the limit by far, as if there were millions of slices."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reading, "LEAST_HELD_ELEMENTS", 0)
+        patch.setattr(read_ranks, "LEAST_ELEMENTS_IN_MEMORY", 0)
         yield
 
 

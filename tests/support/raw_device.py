@@ -6,7 +6,7 @@ from pathlib import Path
 
 from simulator.writers.cann_raw import RawTask, counter_of, stars_record, track_record
 from tests.support.profile_shelf import Profile
-from timeline.analysis.valid import valid
+from timeline.analysis.invalid_rows import drop_invalid_rows
 from timeline.records.tables import NO_CONTEXT, Records
 from timeline.selection import DETAIL_LAYERS
 from timeline.sources.finding.discovery import discover
@@ -36,7 +36,7 @@ class Device:
         return only_source(self.profile.path)
 
     def read(self) -> Records:
-        return valid(read(self.source()))
+        return drop_invalid_rows(read(self.source()))
 
     def write(self, log: str, *slices: bytes, first: int = 0) -> None:
         """Replace all slices of a log."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from timeline.analysis.valid import valid
+from timeline.analysis.invalid_rows import drop_invalid_rows
 from timeline.records.tables import Records
 from timeline.selection import DETAIL_LAYERS
 from timeline.sources.finding.discovery import discover
@@ -16,7 +16,7 @@ __all__ = ["lost_rows", "records_by_rank", "records_of"]
 def records_by_rank(path: Path) -> dict[int, Records]:
     """The records of each rank below a path."""
     return {
-        source.identity.rank: valid(source.read(ReadRequest(DETAIL_LAYERS)))
+        source.identity.rank: drop_invalid_rows(source.read(ReadRequest(DETAIL_LAYERS)))
         for source in discover(path).sources
     }
 
@@ -25,7 +25,7 @@ def records_of(path: Path, rank: int = 0) -> Records:
     """The records of one rank, all of whose files are there."""
     (source,) = [source for source in discover(path).sources if source.identity.rank == rank]
     assert all(file.is_file() for file in source.files)
-    return valid(source.read(ReadRequest(DETAIL_LAYERS)))
+    return drop_invalid_rows(source.read(ReadRequest(DETAIL_LAYERS)))
 
 
 def lost_rows(records: Records) -> dict[str, int]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from timeline.analysis.collectives import RankCollectives, kind_numbers
-from timeline.analysis.matching import Segments, SharedOps, shared_ops
+from timeline.analysis.shared_ops import Segments, SharedOps, find_shared_ops
 from timeline.columns.columns import Bool, Float64, Int64, Rows
 from timeline.columns.distinct import distinct, distinct_values
 from timeline.records.collective_kinds import POINT_TO_POINT
@@ -22,7 +22,7 @@ others, and of point-to-point ops, differ by what they wait for."""
 LEAST_OPS = 3
 """So many ops a rank must share before their spread means anything."""
 WORST = 0.95
-"""This share of all ends must lie closer together than the clocks."""
+"""This part of all ends must lie closer together than the clocks."""
 DRIFT_OPS = 20
 """So many ops each rank must share before a drift is looked for."""
 DRIFT_GAIN = 0.7
@@ -34,12 +34,15 @@ SURE = 2.0
 WORSE = 1.5
 """Ends that were not fitted may be apart this much more when clocks are moved, by chance."""
 ROUNDS = 3
+"""How often a fit starts from what the one before left."""
 SIGMA_OF_MAD = 1.4826
 """A normal distribution's standard deviation over its median absolute deviation."""
 HUBER = 1.5
+"""Beyond so many standard deviations a value counts less (Huber weights)."""
 FINEST_NS = 100.0
 """No op tells a clock's offset better than this."""
-MOST_TURNS = 1000
+MOST_ITERATIONS = 1000
+"""Steps of conjugate gradients at the most."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,7 @@ def align(ranks: Sequence[RankCollectives], hosts: Sequence[str] = ()) -> Alignm
         hosts: (ranks,) the host of each rank, empty where that is not known.
     """
     shared = _ending_together(ranks)
-    ends_ns = shared.taken([rank.ops for rank in ranks], "end_ns")
+    ends_ns = shared.take([rank.ops for rank in ranks], "end_ns")
     origin_ns = int(ends_ns.min()) if len(ends_ns) else 0
     fit = _Fit(shared, (ends_ns - origin_ns).astype(np.float64), len(ranks))
     plain = fit.clocks(with_drift=False)
@@ -122,12 +125,10 @@ class _Fit:
         offsets, drifts = np.zeros(self.ranks), np.zeros(self.ranks)
         for _ in range(ROUNDS):
             deviations = self._deviations(offsets, drifts)
-            offsets += _solved(self._edges, deviations, self.ranks, self.island)
+            offsets += _solve_offsets(self._edges, deviations, self.ranks, self.island)
             if with_drift:
                 deviations = self._deviations(offsets, drifts)
-                drifts += _solved_drifts(
-                    self._edges, deviations, self.ends, self.ranks, self.island
-                )
+                drifts += _solve_drifts(self._edges, deviations, self.ends, self.ranks, self.island)
         return _Clocks(offsets, drifts, self.left_ns(offsets, drifts))
 
     def left_ns(self, offsets: Float64, drifts: Float64) -> Float64:
@@ -193,10 +194,10 @@ class _Edges:
 def _ending_together(ranks: Sequence[RankCollectives]) -> SharedOps:
     parts = [rank.ops for rank in ranks]
     wanted = [np.isin(part.kind, kind_numbers(ENDING_TOGETHER)) for part in parts]
-    shared = shared_ops(parts, wanted)
+    shared = find_shared_ops(parts, wanted)
     often = np.bincount(shared.rank, minlength=len(ranks)) >= LEAST_OPS
-    return shared_ops(
-        parts, [ends_together & held for ends_together, held in zip(wanted, often, strict=True)]
+    return find_shared_ops(
+        parts, [ends_together & enough for ends_together, enough in zip(wanted, often, strict=True)]
     )
 
 
@@ -218,7 +219,7 @@ def _islands(shared: SharedOps, ranks: int) -> Rows:
     return island
 
 
-def _solved(edges: _Edges, deviations: Float64, ranks: int, island: Rows) -> Float64:
+def _solve_offsets(edges: _Edges, deviations: Float64, ranks: int, island: Rows) -> Float64:
     """One offset per rank from the deviations of its ops: the lowest of each island has none."""
     if not len(edges):
         return np.zeros(ranks)
@@ -234,12 +235,12 @@ def _solved(edges: _Edges, deviations: Float64, ranks: int, island: Rows) -> Flo
         left = np.abs(medians - offsets[rank] - level[group])
         scale = max(float(np.median(left)) * SIGMA_OF_MAD, FINEST_NS)
         sure = 1 / np.maximum(1.0, left / (HUBER * scale))
-    held = island >= 0
-    offsets[held] -= offsets[island[held]]
+    aligned = island >= 0
+    offsets[aligned] -= offsets[island[aligned]]
     return offsets
 
 
-def _solved_drifts(
+def _solve_drifts(
     edges: _Edges, deviations: Float64, ends: Float64, ranks: int, island: Rows
 ) -> Float64:
     """One drift per rank from how the deviations of its ops grow: the lowest of each has none."""
@@ -255,8 +256,8 @@ def _solved_drifts(
     square = np.maximum(_sums(row, sure * time * time, count), 1e-300)
     slopes = _sums(row, sure * time * centred, count) / square
     drifts = _least_squares(edges.group, edges.rank, slopes, square / scale**2, ranks)
-    held = island >= 0
-    drifts[held] -= drifts[island[held]]
+    aligned = island >= 0
+    drifts[aligned] -= drifts[island[aligned]]
     return drifts
 
 
@@ -290,7 +291,7 @@ def _least_squares(
     step = rest.copy()
     size = float(rest @ rest)
     goal = size * 1e-24
-    for _ in range(MOST_TURNS):
+    for _ in range(MOST_ITERATIONS):
         along = normal(step / scale) / scale
         steepness = float(step @ along)
         if size <= goal or steepness <= 0:
@@ -309,7 +310,7 @@ class _Doubts:
     def __init__(self, ranks: Sequence[RankCollectives], hosts: Sequence[str]) -> None:
         self._ranks, self._hosts = ranks, hosts
         self._other = _other_ends(ranks)
-        self._ends_ns = self._other.taken([rank.ops for rank in ranks], "end_ns")
+        self._ends_ns = self._other.take([rank.ops for rank in ranks], "end_ns")
         self.resolution_ns = _resolution_ns([rank.ops.end_ns for rank in ranks])
 
     def one_host(self, island: Bool) -> bool:
@@ -336,7 +337,7 @@ class _Doubts:
 def _other_ends(ranks: Sequence[RankCollectives]) -> SharedOps:
     """The collectives of whole groups that are not fitted."""
     kinds = kind_numbers((*ENDING_TOGETHER, *POINT_TO_POINT))
-    return shared_ops(
+    return find_shared_ops(
         [rank.ops for rank in ranks], [~np.isin(rank.ops.kind, kinds) for rank in ranks]
     )
 
@@ -374,13 +375,13 @@ def _trusted(fit: _Fit, origin_ns: int, clocks: _Clocks, doubts: _Doubts) -> Ali
         members = island == lowest
         moved_ns = np.abs(clocks.offsets[members]) + np.abs(clocks.drifts[members]) * span
         corrected_ns = float(moved_ns.max())
-        told_ns = _left_ns(fit, clocks, members) + RESOLUTIONS * doubts.resolution_ns
+        doubt_ns = _left_ns(fit, clocks, members) + RESOLUTIONS * doubts.resolution_ns
         if doubts.one_host(members):
-            told_ns *= SURE
+            doubt_ns *= SURE
         before_ns, after_ns = doubts.ends_apart(members, clocks, origin_ns)
-        if told_ns >= corrected_ns:
+        if doubt_ns >= corrected_ns:
             reasons.append(
-                f"the ends of shared collectives differ by up to {spell_duration(round(told_ns))},"
+                f"the ends of shared collectives differ by up to {spell_duration(round(doubt_ns))},"
                 f" no less than the clocks ({spell_duration(round(corrected_ns))})"
             )
         elif after_ns > WORSE * before_ns + doubts.resolution_ns:

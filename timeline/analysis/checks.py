@@ -127,8 +127,8 @@ def rank_checks(
     checks, strings = _summed(checks), StringPool()
     checks = replace(
         checks,
-        file=strings.translated(checks.file, records.strings),
-        name=strings.translated(checks.name, records.strings),
+        file=strings.translate(checks.file, records.strings),
+        name=strings.translate(checks.name, records.strings),
     )
     return RankChecks(tuple(strings), checks)
 
@@ -176,8 +176,8 @@ def _joined(vendor: VendorFigures) -> VendorFigures:
     groups = group_by(len(vendor), keys)
     return replace(
         vendor.take(groups.first),
-        value_ns=groups.sums(vendor.value_ns),
-        tolerance_ns=groups.sums(vendor.tolerance_ns),
+        value_ns=groups.sum(vendor.value_ns),
+        tolerance_ns=groups.sum(vendor.tolerance_ns),
     )
 
 

@@ -25,12 +25,14 @@ __all__ = [
     "Collectives",
     "RankCollectives",
     "kind_numbers",
-    "mixed",
+    "mix_hashes",
     "rank_collectives",
 ]
 
 NO_KIND = -1
+"""Kind of an op whose name does not tell what it does."""
 NO_SIGN = -1
+"""Sign of an op of which nothing tells what it does."""
 _PAIRED = ("Send", "Receive")
 _NUMBERED = re.compile(r"__(\d+)_\d+_\d+$")
 _VERB = re.compile(r"send|receive|recv", re.IGNORECASE)
@@ -44,15 +46,15 @@ class Collectives(Spans):
 
     kind: position in KINDS, NO_KIND for an op whose name does not tell what it does. key: the same
     number on every rank that takes part in the op, and on no other op, NO_ID where that is not
-    known (see `matched_by_order`). pair: the same for a send and the receive that gets it, NO_ID
+    known (see `match_by_order`). pair: the same for a send and the receive that gets it, NO_ID
     for what is neither. communicator: the same for all ops of a group of ranks. sign: the same for
-    all ops that do the same, NO_SIGN where that is not known. sequence: its place among the ops of
+    all ops that do the same, NO_SIGN where that is not known. sequence: its number among the ops of
     its communicator, NO_ID where the source does not count them. launched: whether its launch is
     in the profile. size_bytes: what one rank puts in (count and data type), NO_ID where that is
     not known. moved_bytes: what it sends over links as the profiler sums it up, NO_ID likewise.
     computing_before_ns and idle_before_ns: how long the device computed, and did nothing, since
-    its op before. selected: whether it is drawn; clocks are aligned by all
-    ops, so that a part of a profile lies where the whole does.
+    its op before. selected: whether it is drawn; clocks are aligned by all ops, so that a part of
+    a profile lies where the whole does.
     """
 
     key: Int64 = column(np.int64)
@@ -106,8 +108,8 @@ def rank_collectives(
     order = np.argsort(records.ops.start_ns, kind="stable")
     ops, iterations = records.ops.take(order), iterations[order]
     pool, strings = records.strings, StringPool()
-    called = ops.group_name if records.numbered_ops else _called(ops)
-    distinct, which = distinct_pairs(ops.name.astype(np.int64), called.astype(np.int64))
+    group = ops.group_name if records.numbered_ops else _names_of_groups(ops)
+    distinct, which = distinct_pairs(ops.name.astype(np.int64), group.astype(np.int64))
     named = [(pool[name], pool[group]) for name, group in distinct.tolist()]
     kinds = [collective_kind(name) for name, _ in named]
     key, pair = _keys_by_name(named, which, iterations) if records.numbered_ops else _no_keys(ops)
@@ -117,13 +119,13 @@ def rank_collectives(
         ops.end_ns,
         key,
         pair,
-        mixed(_hashed(group or _group_in(name) for name, group in named))[which],
+        mix_hashes(_hashed(group or _group_in(name) for name, group in named))[which],
         _signs(kinds)[which],
         ops.sequence,
         ops.launch_ns != NO_TIME,
         kind_numbers(kinds)[which],
-        strings.translated(ops.name, pool),
-        strings.translated(ops.group, pool),
+        strings.translate(ops.name, pool),
+        strings.translate(ops.group, pool),
         iterations,
         _sizes_bytes(ops, pool),
         ops.moved_bytes,
@@ -134,7 +136,7 @@ def rank_collectives(
     return RankCollectives(tuple(strings), made)
 
 
-def _called(ops: CommunicationOps) -> Codes:
+def _names_of_groups(ops: CommunicationOps) -> Codes:
     """What ranks call the group of each op; its label where no other name is told."""
     return np.where(ops.group_name == NO_NAME, ops.group, ops.group_name)
 
@@ -154,8 +156,8 @@ def _keys_by_name(
         f"{group}\0{_VERB.sub('', name)}" if collective_kind(name) in _PAIRED else ""
         for name, group in named
     )
-    key = mixed(_hashed(f"{group}\0{name}" for name, group in named)[which], iterations, turn)
-    return key, np.where(pairs[which] == 0, NO_ID, mixed(pairs[which], iterations, turn))
+    key = mix_hashes(_hashed(f"{group}\0{name}" for name, group in named)[which], iterations, turn)
+    return key, np.where(pairs[which] == 0, NO_ID, mix_hashes(pairs[which], iterations, turn))
 
 
 def _no_keys(ops: CommunicationOps) -> tuple[Int64, Int64]:
@@ -165,7 +167,7 @@ def _no_keys(ops: CommunicationOps) -> tuple[Int64, Int64]:
 
 def _signs(kinds: Sequence[str]) -> Int64:
     """What ops do, as numbers that are the same on all ranks."""
-    signs = mixed(_hashed(kinds))
+    signs = mix_hashes(_hashed(kinds))
     return np.where(
         np.array([kind in ("", UNKNOWN_OP) for kind in kinds], np.bool_), NO_SIGN, signs
     )
@@ -189,8 +191,8 @@ def _hashed(texts: Iterable[str]) -> _Hashes:
     )
 
 
-def mixed(hashes: _Hashes, *columns: Int64) -> Int64:
-    """One number of several, never negative (SplitMix64)."""
+def mix_hashes(hashes: _Hashes, *columns: Int64) -> Int64:
+    """Mix hashes with columns of numbers to one number per row, never negative (SplitMix64)."""
     mixed = hashes
     for values in columns:
         mixed = mixed + values.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from timeline.analysis.membership import membership_of
-from timeline.analysis.overlap import OverlapTotals, communication_of, overlap_of, totals_by_step
-from timeline.records.counting import CommunicationRule
+from timeline.analysis.overlap import (
+    OverlapTotals,
+    communication_spans,
+    measure_overlap,
+    totals_by_step,
+)
+from timeline.analysis.step_membership import assign_steps
+from timeline.records.counting_rules import CommunicationRule
 from timeline.records.tables import Records
 
 __all__ = ["with_communication_rule"]
@@ -28,14 +33,14 @@ def with_communication_rule(records: Records) -> Records:
 
 def _distance_ns(records: Records, wanted_ns: Mapping[int, int]) -> int:
     """How far communication is from what is wanted of each step; of all, where no step is known."""
-    member = membership_of(records)
-    spans, its_step = communication_of(records, member)
+    member = assign_steps(records)
+    spans, its_step = communication_spans(records, member)
     steps = records.steps
     totals = totals_by_step(records.tasks, spans, member.tasks, its_step, len(steps))
     found_ns = _by_number(steps.iteration.tolist(), totals)
     known = wanted_ns.keys() & found_ns.keys()
     if not known:
-        whole_ns = overlap_of(records.tasks, spans).communication.total_ns
+        whole_ns = measure_overlap(records.tasks, spans).communication.total_ns
         return abs(whole_ns - sum(wanted_ns.values()))
     return sum(abs(found_ns[step] - wanted_ns[step]) for step in known)
 

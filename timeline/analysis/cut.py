@@ -1,4 +1,4 @@
-"""The part of the records of a rank that a selection asks for."""
+"""Cut: the part of the records of a rank that a selection or a window asks for."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from timeline.analysis.membership import NO_STEP, Membership, membership_of
+from timeline.analysis.step_membership import NO_STEP, Membership, assign_steps
 from timeline.columns.columns import Bool, Int64, Rows
 from timeline.columns.intervals import IntervalSet, union
 from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Records
@@ -38,7 +38,7 @@ def cut(records: Records, selection: Selection) -> Cut:
     Without a choice of steps, records outside all steps are kept too. Host events are kept when
     they touch the time of what is selected; counters likewise.
     """
-    membership = membership_of(records)
+    membership = assign_steps(records)
     steps = records.steps
     in_graph = _among(steps.graph, selection.graphs) | steps.host
     chosen = in_graph & _among(steps.iteration, selection.steps)
@@ -63,7 +63,7 @@ def cut(records: Records, selection: Selection) -> Cut:
         & (_among(host.graph, selection.graphs) | (host.graph == NO_GRAPH)),
         samples=_touching(records.samples.time_ns, records.samples.time_ns, touched),
     )
-    return Cut(kept, membership_of(kept), run[chosen], np.flatnonzero(ops), op_iterations)
+    return Cut(kept, assign_steps(kept), run[chosen], np.flatnonzero(ops), op_iterations)
 
 
 def _among(ids: Int64, wanted: frozenset[int] | None) -> Bool:
@@ -146,4 +146,4 @@ def cut_window(part: Cut, start_ns: int, end_ns: int) -> Cut:
         samples=_touching(records.samples.time_ns, records.samples.time_ns, window),
     )
     rows = part.op_rows[ops]
-    return Cut(kept, membership_of(kept), part.run[steps], rows, part.op_iterations)
+    return Cut(kept, assign_steps(kept), part.run[steps], rows, part.op_iterations)

@@ -119,9 +119,9 @@ def kernel_type(name: str) -> str:
 def _family(subject: str) -> str:
     for pattern, family in _FAMILIES:
         if found := pattern.search(subject):
-            told = found.expand(family)
-            is_backward = told.endswith(" attention") and _BACKWARD.search(subject)
-            return f"{told} backward" if is_backward else told
+            spelled = found.expand(family)
+            is_backward = spelled.endswith(" attention") and _BACKWARD.search(subject)
+            return f"{spelled} backward" if is_backward else spelled
     return ""
 
 

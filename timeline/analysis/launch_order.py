@@ -12,21 +12,21 @@ from timeline.analysis.collectives import (
     Collectives,
     RankCollectives,
     kind_numbers,
-    mixed,
+    mix_hashes,
 )
 from timeline.columns.columns import Bool, Int64, Rows, column
 from timeline.columns.distinct import distinct
 from timeline.records.collective_kinds import POINT_TO_POINT
 from timeline.records.tables import NO_ID, Spans
 
-__all__ = ["matched_by_order"]
+__all__ = ["match_by_order"]
 
 ALIKE = ("AllReduce", "AllGather", "ReduceScatter", "Broadcast")
 """Kinds in which every rank puts in as much as any other."""
 FROM_OR_TO_ONE = ("Broadcast", "Reduce", "Gather", "Scatter")
 """Kinds in which a rank may have left before another comes."""
 NEAR = 12
-"""Places around a likely one that are tried too."""
+"""Shifts around a likely one that are tried too."""
 PROBES = 16
 """Ops whose nearest end on the other rank says where its order may begin."""
 MOST_ROWS = 1 << 12
@@ -47,10 +47,11 @@ CLEARER = 4.0
 """An order is wrong if another makes ends agree so many times better."""
 FINEST_NS = 5_000.0
 """Ends that are this much apart agree as well as any."""
-NO_PLACE = np.iinfo(np.int64).min
+NO_POSITION = np.iinfo(np.int64).min
+"""Position of an op of which nothing tells where in the longest order it stands."""
 
 
-def matched_by_order(ranks: Sequence[RankCollectives]) -> tuple[RankCollectives, ...]:
+def match_by_order(ranks: Sequence[RankCollectives]) -> tuple[RankCollectives, ...]:
     """Give the same key to ops without one that are one collective.
 
     All ranks of a communicator run its collectives in one order, of which a profile holds a part
@@ -62,10 +63,10 @@ def matched_by_order(ranks: Sequence[RankCollectives]) -> tuple[RankCollectives,
     agree equally well, the first launched op of both is taken for one; where that cannot be,
     nothing is matched.
     """
-    held = [rank.ops for rank in ranks]
-    keys = [ops.key.copy() for ops in held]
-    for rows in _orders(held):
-        for at, key in _keys(held, rows):
+    ops_by_rank = [rank.ops for rank in ranks]
+    keys = [ops.key.copy() for ops in ops_by_rank]
+    for rows in _orders(ops_by_rank):
+        for at, key in _keys(ops_by_rank, rows):
             keys[at][rows[at]] = key
     return tuple(
         rank if (key == rank.ops.key).all() else replace(rank, ops=replace(rank.ops, key=key))
@@ -73,13 +74,13 @@ def matched_by_order(ranks: Sequence[RankCollectives]) -> tuple[RankCollectives,
     )
 
 
-def _orders(held: Sequence[Collectives]) -> Iterator[dict[int, Rows]]:
+def _orders(ops_by_rank: Sequence[Collectives]) -> Iterator[dict[int, Rows]]:
     """For each communicator the ranks that have it, and their ops of it in order."""
     open_rows = [
         np.flatnonzero((ops.key == NO_ID) & ~np.isin(ops.kind, kind_numbers(POINT_TO_POINT)))
-        for ops in held
+        for ops in ops_by_rank
     ]
-    parts = [ops.communicator[rows] for ops, rows in zip(held, open_rows, strict=True)]
+    parts = [ops.communicator[rows] for ops, rows in zip(ops_by_rank, open_rows, strict=True)]
     if not parts:
         return
     for communicator in distinct(np.concatenate(parts)).tolist():
@@ -92,22 +93,22 @@ def _orders(held: Sequence[Collectives]) -> Iterator[dict[int, Rows]]:
             yield found
 
 
-def _keys(held: Sequence[Collectives], rows: dict[int, Rows]) -> Iterator[tuple[int, Int64]]:
+def _keys(ops_by_rank: Sequence[Collectives], rows: dict[int, Rows]) -> Iterator[tuple[int, Int64]]:
     """The key of each op, by rank, given the rows of one communicator's ops.
 
     All are compared with the rank that has most of them.
     """
-    orders = {at: _Order.of_ops(held[at].take(its_rows)) for at, its_rows in rows.items()}
+    orders = {at: _Order.of_ops(ops_by_rank[at].take(its_rows)) for at, its_rows in rows.items()}
     longest = max(orders, key=lambda at: len(orders[at]))
-    places = {
-        at: np.arange(len(order)) if at == longest else _places(orders[longest], order)
+    positions = {
+        at: np.arange(len(order)) if at == longest else _positions(orders[longest], order)
         for at, order in orders.items()
     }
-    unlike = _unlike(list(orders.values()), list(places.values()))
-    base = held[longest].communicator[rows[longest][:1]].astype(np.uint64)
-    for at, place in places.items():
-        key = mixed(base, place)
-        yield at, np.where((place == NO_PLACE) | np.isin(place, unlike), NO_ID, key)
+    unlike = _unlike(list(orders.values()), list(positions.values()))
+    base = ops_by_rank[longest].communicator[rows[longest][:1]].astype(np.uint64)
+    for at, position in positions.items():
+        key = mix_hashes(base, position)
+        yield at, np.where((position == NO_POSITION) | np.isin(position, unlike), NO_ID, key)
 
 
 @dataclass(frozen=True)
@@ -140,7 +141,7 @@ class _Order(Spans):
         )
 
     def first_launched(self) -> int | None:
-        """The place of the first op whose launch is in the profile."""
+        """The position of the first op whose launch is in the profile."""
         launched = np.flatnonzero(self.launched)
         return int(launched[0]) if len(launched) else None
 
@@ -154,58 +155,60 @@ _KNOWN = (("sequence", NO_ID), ("sign", NO_SIGN), ("bytes", NO_ID), ("step", NO_
 """What ops that are one collective have in common, as far as it is known."""
 
 
-def _unlike(orders: Sequence[_Order], places: Sequence[Int64]) -> Int64:
-    """The places at which ranks do different things, so that these cannot be one collective."""
-    place = np.concatenate(places)
+def _unlike(orders: Sequence[_Order], positions: Sequence[Int64]) -> Int64:
+    """The positions at which ranks do different things, so that these cannot be one collective."""
+    position = np.concatenate(positions)
     found = [np.empty(0, np.int64)]
     for name, nothing in _KNOWN:
         values = np.concatenate([getattr(order, name) for order in orders])
         known = np.flatnonzero(values != nothing)
-        known = known[np.lexsort((values[known], place[known]))]
-        differs = (np.diff(place[known]) == 0) & (np.diff(values[known]) != 0)
-        found.append(place[known][1:][differs])
+        known = known[np.lexsort((values[known], position[known]))]
+        differs = (np.diff(position[known]) == 0) & (np.diff(values[known]) != 0)
+        found.append(position[known][1:][differs])
     return distinct(np.concatenate(found))
 
 
-def _places(order: _Order, shorter: _Order) -> Int64:
-    """Where in another order each op of an order stands, NO_PLACE where that is not known.
+def _positions(order: _Order, shorter: _Order) -> Int64:
+    """Where in another order each op of an order stands, NO_POSITION where that is not known.
 
     If no shift fits the whole, records may be lost in between: then its halves are looked at.
     """
     fit = _best_fit(order, shorter, _by_launch(order, shorter))
-    return _places_of_halves(order, shorter) if fit is None else _placed(order, shorter, fit)
+    return _positions_of_halves(order, shorter) if fit is None else _shifted(order, shorter, fit)
 
 
-def _places_of_halves(order: _Order, shorter: _Order) -> Int64:
+def _positions_of_halves(order: _Order, shorter: _Order) -> Int64:
     if len(shorter) < 2 * LEAST_HALF:
-        return np.full(len(shorter), NO_PLACE)
+        return np.full(len(shorter), NO_POSITION)
     middle = len(shorter) // 2
-    places = []
+    positions = []
     for half in (shorter[:middle], shorter[middle:]):
         fit = _best_fit(order, half, None)
-        places.append(_places_of_halves(order, half) if fit is None else _placed(order, half, fit))
-    return np.concatenate(places)
+        positions.append(
+            _positions_of_halves(order, half) if fit is None else _shifted(order, half, fit)
+        )
+    return np.concatenate(positions)
 
 
-def _placed(order: _Order, shorter: _Order, fit: _Fit) -> Int64:
-    """The places of all ops by one shift, but for those that ended with another op.
+def _shifted(order: _Order, shorter: _Order, fit: _Fit) -> Int64:
+    """The positions of all ops by one shift, but for those that ended with another op.
 
     A record that is lost near an end of the order shifts the few behind it.
     """
-    places = np.arange(len(shorter)) + fit.shift
+    positions = np.arange(len(shorter)) + fit.shift
     by_end = np.argsort(order.end_ns, kind="stable")
     end_ns = shorter.end_ns - round(fit.offset_ns)
     after = np.searchsorted(order.end_ns, end_ns, sorter=by_end)
-    inside = (places >= 0) & (places < len(order))
-    partner = np.clip(places, 0, len(order) - 1)
+    inside = (positions >= 0) & (positions < len(order))
+    partner = np.clip(positions, 0, len(order) - 1)
     close_ns = CLEARER * max(fit.apart_ns, FINEST_NS)
     far = inside & (np.abs(order.end_ns[partner] - end_ns) > close_ns)
     other = np.zeros(len(shorter), np.bool_)
     for at in (after - 1, after):
         near = by_end[np.clip(at, 0, len(order) - 1)]
         alike = shorter.sign == order.sign[near]
-        other |= alike & (near != places) & (np.abs(order.end_ns[near] - end_ns) <= close_ns)
-    return np.where(far & other, NO_PLACE, places)
+        other |= alike & (near != positions) & (np.abs(order.end_ns[near] - end_ns) <= close_ns)
+    return np.where(far & other, NO_POSITION, positions)
 
 
 @dataclass(frozen=True)
@@ -241,12 +244,12 @@ def _best_fit(order: _Order, shorter: _Order, by_launch: int | None) -> _Fit | N
         return chosen if as_many else None
     best = min(judged, key=lambda fit: (max(fit.apart_ns, FINEST_NS), abs(fit.offset_ns)))
     as_good = CLEARER * max(best.apart_ns, FINEST_NS)
-    rivals = [fit for fit in judged if fit is not best and fit.apart_ns <= as_good]
-    if not rivals and best.apart_ns <= order.close_ns(CLOSE):
+    as_close = [fit for fit in judged if fit is not best and fit.apart_ns <= as_good]
+    if not as_close and best.apart_ns <= order.close_ns(CLOSE):
         return best
     if chosen is None or not as_many or chosen.apart_ns > order.close_ns(NOT_FAR):
         return None
-    return chosen if chosen is best or chosen in rivals else None
+    return chosen if chosen is best or chosen in as_close else None
 
 
 def _by_launch(order: _Order, shorter: _Order) -> int | None:

@@ -47,8 +47,8 @@ def rank_links(records: Records, steps: frozenset[int] | None, *, whole: bool) -
         steps: those that are selected, None for all.
         whole: whether steps are selected as a whole, as the profiler sums them up.
     """
-    told = _of_tasks(records)
-    return told if len(told.times) or not whole else _of_profiler(records, steps)
+    links = _of_tasks(records)
+    return links if len(links.times) or not whole else _of_profiler(records, steps)
 
 
 def _of_profiler(records: Records, steps: frozenset[int] | None) -> RankLinks:
@@ -58,7 +58,7 @@ def _of_profiler(records: Records, steps: frozenset[int] | None) -> RankLinks:
     times = LinkTimes(
         links.source_rank,
         links.target_rank,
-        strings.translated(links.link, records.strings),
+        strings.translate(links.link, records.strings),
         np.zeros(len(links), np.int64),
         links.size_bytes,
         links.total_ns,
@@ -79,7 +79,7 @@ def _of_tasks(records: Records) -> RankLinks:
         rows = np.flatnonzero(moving) + chunk.start
         # The name of the link where it is given, else of what carries it.
         named, carrier = planes.link[rows], planes.transport[rows]
-        link = strings.translated(np.where(named != NO_NAME, named, carrier), records.strings)
+        link = strings.translate(np.where(named != NO_NAME, named, carrier), records.strings)
         parts.append(
             _summed(
                 LinkTimes(
@@ -102,7 +102,7 @@ def _summed(times: LinkTimes) -> LinkTimes:
         times.source_rank[groups.first],
         times.target_rank[groups.first],
         times.link[groups.first],
-        groups.sums(times.count),
-        groups.sums(times.size_bytes),
-        groups.sums(times.total_ns),
+        groups.sum(times.count),
+        groups.sum(times.size_bytes),
+        groups.sum(times.total_ns),
     )

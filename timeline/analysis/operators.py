@@ -20,6 +20,7 @@ from timeline.records.tables import GPU, NO_GRAPH, NO_ID, CommunicationOps, Reco
 __all__ = ["LongestOps", "OperatorFigures", "OperatorTimes", "operator_figures"]
 
 LONGEST_OPS = 20
+"""Communication ops that are named one by one."""
 
 
 @dataclass(frozen=True)
@@ -27,9 +28,8 @@ class OperatorTimes(ColumnTable):
     """One row per operator: what it is, and how often and how long it ran.
 
     type: the operator's type as the profile tells it, else as its name does, else what ran it; or
-    the kind of collective. core: what ran it (the task type), not
-    given for communication. name, shapes (of the inputs): not given where all operators of a type
-    are one row.
+    the kind of collective. core: what ran it (the task type), not given for communication. name,
+    shapes (of the inputs): not given where all operators of a type are one row.
     """
 
     communication: Bool = column(np.bool_)
@@ -96,11 +96,11 @@ def _computing(records: Records, strings: StringPool, most_names: int) -> Operat
     given = _translation(strings, pool, types, launched_type if on_gpu else str)
     derived = _translation(strings, pool, names, kernel_type if on_gpu else operator_type)
     core = _translation(strings, pool, cores)
-    told = names & _longest_names(name_ns, most_names)
+    named = names & _longest_names(name_ns, most_names)
     if most_names:
         for rows in _computing_rows(tasks):
-            shapes[tasks.input_shapes[rows][told[tasks.name[rows]]]] = True
-    name = _translation(strings, pool, told)
+            shapes[tasks.input_shapes[rows][named[tasks.name[rows]]]] = True
+    name = _translation(strings, pool, named)
     shape = _translation(strings, pool, shapes)
     parts = []
     for rows in _computing_rows(tasks):
@@ -112,7 +112,7 @@ def _computing(records: Records, strings: StringPool, most_names: int) -> Operat
         }
         if most_names:
             keys["name"] = name[codes]
-            keys["shapes"] = np.where(told[codes], shape[tasks.input_shapes[rows]], NO_NAME)
+            keys["shapes"] = np.where(named[codes], shape[tasks.input_shapes[rows]], NO_NAME)
         parts.append(_times(keys, tasks.end_ns[rows] - tasks.start_ns[rows]))
     return _summed(OperatorTimes.concat(parts))
 
@@ -120,12 +120,12 @@ def _computing(records: Records, strings: StringPool, most_names: int) -> Operat
 def _communicating(records: Records, strings: StringPool, most_names: int) -> OperatorTimes:
     ops, pool = records.ops, records.strings
     lengths_ns = ops.end_ns - ops.start_ns
-    keys = {"type": strings.translated(ops.name, pool, collective_kind)}
+    keys = {"type": strings.translate(ops.name, pool, collective_kind)}
     if most_names:
         name_ns = np.zeros(len(pool), np.int64)
         np.add.at(name_ns, ops.name, lengths_ns)
-        told = _longest_names(name_ns, most_names)[ops.name]
-        keys["name"] = strings.translated(np.where(told, ops.name, np.int32(NO_NAME)), pool)
+        named = _longest_names(name_ns, most_names)[ops.name]
+        keys["name"] = strings.translate(np.where(named, ops.name, np.int32(NO_NAME)), pool)
     return _times(keys, lengths_ns, communication=True)
 
 
@@ -147,7 +147,7 @@ def _translation(
 ) -> Codes:
     """The codes that those used of a pool have among the strings, by their code in the pool."""
     table = np.zeros(len(pool), np.int32)
-    table[used] = strings.translated(np.flatnonzero(used).astype(np.int32), pool, meaning)
+    table[used] = strings.translate(np.flatnonzero(used).astype(np.int32), pool, meaning)
     return table
 
 
@@ -187,10 +187,10 @@ def _summed(times: OperatorTimes) -> OperatorTimes:
         len(groups.first),
         {
             **{name: getattr(times, name)[groups.first] for name in (*names, "communication")},
-            "count": groups.sums(times.count),
-            "total_ns": groups.sums(times.total_ns),
+            "count": groups.sum(times.count),
+            "total_ns": groups.sum(times.total_ns),
             "shortest_ns": groups.least(times.shortest_ns),
-            "longest_ns": groups.most(times.longest_ns),
+            "longest_ns": groups.greatest(times.longest_ns),
         },
     )
 
@@ -202,8 +202,8 @@ def _longest(
     return LongestOps(
         ops.start_ns[at],
         ops.end_ns[at],
-        strings.translated(ops.name[at], pool),
-        strings.translated(ops.group[at], pool),
+        strings.translate(ops.name[at], pool),
+        strings.translate(ops.group[at], pool),
         ops.graph[at],
         iterations[at],
     )

@@ -6,19 +6,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from timeline.analysis.membership import Membership
+from timeline.analysis.step_membership import Membership
 from timeline.columns.columns import Bool, ColumnTable, Int64, Rows, column
 from timeline.columns.intervals import IntervalSet, subtract, union
-from timeline.records.counting import INNER, FreeRule
+from timeline.records.counting_rules import INNER, FreeRule
 from timeline.records.tables import Records, Spans, Tasks
 
 __all__ = [
     "FreeParts",
     "Overlap",
     "OverlapTotals",
-    "communication_of",
-    "overlap_of",
-    "overlap_of_stretches",
+    "communication_spans",
+    "measure_overlap",
+    "measure_overlap_of_stretches",
     "totals_by_step",
 ]
 
@@ -65,7 +65,7 @@ class Overlap:
         idle = subtract(gaps, copies)
         before, after = _outside(stretches, rule)
         free = _merge([before, gaps, after])
-        told = bool(rule.evidence)
+        known = bool(rule.evidence)
         return cls(
             computing,
             communication,
@@ -74,8 +74,8 @@ class Overlap:
             subtract(gaps, idle) if len(copies) else copies,
             idle,
             stretches.total_ns + before.total_ns + after.total_ns,
-            before.total_ns if told else None,
-            after.total_ns if told else None,
+            before.total_ns if known else None,
+            after.total_ns if known else None,
         )
 
     @property
@@ -135,14 +135,14 @@ class OverlapTotals(ColumnTable):
     span_ns: Int64 = column(np.int64)
 
 
-def communication_of(records: Records, membership: Membership) -> tuple[Spans, Rows]:
+def communication_spans(records: Records, membership: Membership) -> tuple[Spans, Rows]:
     """What counts as communication by the rule of the capture's writer, and the step of each."""
     if records.communication_rule.of_tasks:
         return records.planes, membership.planes
     return records.ops, membership.ops
 
 
-def overlap_of(tasks: Tasks, communication: Spans, rule: FreeRule = INNER) -> Overlap:
+def measure_overlap(tasks: Tasks, communication: Spans, rule: FreeRule = INNER) -> Overlap:
     """Overlap of all tasks and communication ops."""
     computing = union(tasks.start_ns[tasks.compute], tasks.end_ns[tasks.compute])
     communicating = union(communication.start_ns, communication.end_ns)
@@ -157,7 +157,7 @@ def overlap_of(tasks: Tasks, communication: Spans, rule: FreeRule = INNER) -> Ov
     )
 
 
-def overlap_of_stretches(
+def measure_overlap_of_stretches(
     tasks: Tasks, communication: Spans, task_stretch: Rows, op_stretch: Rows, count: int
 ) -> Overlap:
     """Overlap of several stretches of device time; time between them counts for none.

@@ -10,17 +10,17 @@ import numpy as np
 from timeline.analysis.checks import Measured, RankChecks, rank_checks
 from timeline.analysis.collectives import RankCollectives
 from timeline.analysis.cut import device_span_ns
-from timeline.analysis.leading import omission_of, row_count
+from timeline.analysis.leading_detail import count_detail_rows, detail_omission
 from timeline.analysis.links import RankLinks, rank_links
 from timeline.analysis.operators import OperatorFigures, operator_figures
 from timeline.analysis.overlap import FreeParts, OverlapTotals
 from timeline.analysis.selected_rank import SelectedRank
-from timeline.analysis.steps import StepWaits, step_waits
+from timeline.analysis.step_waits import StepWaits, step_waits
 from timeline.columns.columns import Int64
 from timeline.columns.distinct import distinct
 from timeline.layers import LAYERS, Layer, LayerSpec
 from timeline.records.clock import EARLIEST_WALL_NS, ClockMove
-from timeline.records.counting import CommunicationRule, FreeRule
+from timeline.records.counting_rules import CommunicationRule, FreeRule
 from timeline.records.tables import NO_GRAPH, NO_TIME, RUNTIME_LAYERS, Omission, Records, Steps
 from timeline.records.vendor import UnusedFile
 from timeline.selection import Selection
@@ -29,12 +29,12 @@ __all__ = [
     "ProfileFacts",
     "RankContents",
     "RankFacts",
-    "contents_of",
-    "facts_of",
-    "graphs_of",
+    "collect_facts",
+    "collect_profile_facts",
+    "describe_contents",
+    "find_graphs",
     "holds_any",
     "is_monotonic",
-    "profile_facts",
 ]
 
 
@@ -57,7 +57,7 @@ class RankContents:
     communication_rule: CommunicationRule
 
 
-def contents_of(records: Records) -> RankContents:
+def describe_contents(records: Records) -> RankContents:
     """What a rank holds whose steps are known."""
     return RankContents(
         _steps_by_graph(records),
@@ -73,7 +73,7 @@ def contents_of(records: Records) -> RankContents:
 def _steps_by_graph(records: Records) -> dict[int, tuple[int, ...]]:
     steps = {
         graph: tuple(records.steps.iteration[records.steps.graph == graph].tolist())
-        for graph in sorted(graphs_of(records))
+        for graph in sorted(find_graphs(records))
     }
     return {graph: numbers for graph, numbers in steps.items() if numbers or len(steps) == 1} or {
         NO_GRAPH: ()
@@ -87,7 +87,7 @@ def _span_ns(records: Records) -> int:
     return max((end for _, end in spans), default=0) - min((start for start, _ in spans), default=0)
 
 
-def graphs_of(records: Records) -> frozenset[int]:
+def find_graphs(records: Records) -> frozenset[int]:
     """The graphs that a rank has tasks, ops or steps of."""
     tables = (records.tasks.graph, records.ops.graph, records.steps.graph)
     return frozenset(graph for column in tables for graph in distinct(column).tolist())
@@ -109,7 +109,7 @@ def holds_any(records: Records, layer: LayerSpec) -> bool:
 
 
 def _lacking(records: Records) -> frozenset[Layer]:
-    """The layers which every profile should hold some of, and this one does not."""
+    """The expected layers of which there is not one record."""
     return frozenset(
         layer.option
         for layer in LAYERS
@@ -127,7 +127,7 @@ class ProfileFacts:
     graphs: frozenset[int]
     steps: frozenset[int]
     lacks: frozenset[Layer]
-    """Layers that are expected of every profile, and of which there is not one record."""
+    """Layers that are expected (`LayerSpec.expected`), and of which there is not one record."""
     omissions: tuple[Omission, ...]
     warnings: tuple[str, ...]
     free_rule: FreeRule
@@ -192,12 +192,12 @@ class RankFacts:
         )
 
 
-def profile_facts(records: Records) -> ProfileFacts:
+def collect_profile_facts(records: Records) -> ProfileFacts:
     """What all records of a rank tell."""
     return ProfileFacts(
         records.rank,
         is_monotonic(records),
-        graphs_of(records),
+        find_graphs(records),
         frozenset(records.steps.iteration.tolist()),
         _lacking(records),
         records.omissions,
@@ -208,7 +208,7 @@ def profile_facts(records: Records) -> ProfileFacts:
     )
 
 
-def facts_of(
+def collect_facts(
     profile: ProfileFacts,
     selected: SelectedRank,
     collectives: RankCollectives,
@@ -247,16 +247,16 @@ def facts_of(
         len(records.host) + len(records.samples),
         overlap_ns,
         selected.overlap.free_parts(tells_copies=records.tells_copies),
-        graphs_of(records),
+        find_graphs(records),
         len(records.tasks),
         len(records.planes),
         len(records.ops),
-        row_count(records),
+        count_detail_rows(records),
         device_span_ns(records),
         records.omissions,
         operators,
         collectives,
         rank_links(records, selection.steps, whole=not windowed and selection.graphs is None),
         rank_checks(records, selection, windowed, measured),
-        omission_of(selected),
+        detail_omission(selected),
     )

@@ -10,7 +10,7 @@ from timeline.columns.columns import Codes, Int64
 from timeline.columns.distinct import distinct
 from timeline.columns.strings import StringPool
 
-__all__ = ["Scopes", "scopes_of"]
+__all__ = ["Scopes", "find_scopes"]
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Scopes:
     level: Int64
 
 
-def scopes_of(start_ns: Int64, end_ns: Int64, names: Codes, strings: StringPool) -> Scopes:
+def find_scopes(start_ns: Int64, end_ns: Int64, names: Codes, strings: StringPool) -> Scopes:
     """The scopes of one stream's tasks.
 
     A name a/b/op lies in the scopes a and a/b. Tasks are taken in order of start; each closes the

@@ -1,26 +1,25 @@
-"""Steps of tasks without markers, the phases of steps, and what each waits for."""
+"""Steps of every graph: as they are marked, else derived from its tasks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 
-from timeline.analysis.membership import NO_STEP, Membership
-from timeline.columns.columns import Bool, ColumnTable, Int64, column
+from timeline.columns.columns import Bool, Int64
 from timeline.columns.distinct import distinct, distinct_pairs
 from timeline.columns.strings import StringPool
 from timeline.options import StepOperators
-from timeline.records.collective_kinds import collective_kind
 from timeline.records.tables import NO_ID, NO_TIME, CommunicationOps, Records, Steps, Tasks
 
-__all__ = ["StepWaits", "data_aug_bounds", "step_waits", "with_steps"]
+__all__ = ["with_steps"]
 
 _GET_NEXT = ("getnext", "initdataset", "get_next", "dequeue")
 _ALL_REDUCE = ("allreduce", "all_reduce")
 _GRADIENTS = "Gradients/"
+"""Scope of the operators of the backward pass."""
 
 
 def with_steps(records: Records, operators: StepOperators) -> Records:
@@ -47,15 +46,15 @@ def with_steps(records: Records, operators: StepOperators) -> Records:
 def _named_by_source(records: Records) -> Steps:
     """Steps that only the tasks' own iteration ids tell of (no step trace beside them)."""
     tasks = records.tasks
-    held = tasks.iteration != NO_ID
+    numbered = tasks.iteration != NO_ID
     known = set(zip(records.steps.graph.tolist(), records.steps.iteration.tolist(), strict=True))
-    if not held.any():
+    if not numbered.any():
         return Steps.empty()
-    pairs, which = distinct_pairs(tasks.graph[held], tasks.iteration[held])
+    pairs, which = distinct_pairs(tasks.graph[numbered], tasks.iteration[numbered])
     start_ns = np.full(len(pairs), np.iinfo(np.int64).max)
     end_ns = np.full(len(pairs), np.iinfo(np.int64).min)
-    np.minimum.at(start_ns, which, tasks.start_ns[held])
-    np.maximum.at(end_ns, which, tasks.end_ns[held])
+    np.minimum.at(start_ns, which, tasks.start_ns[numbered])
+    np.maximum.at(end_ns, which, tasks.end_ns[numbered])
     new = np.array([pair not in known for pair in map(tuple, pairs.tolist())], np.bool_)
     return Steps.of(
         int(new.sum()),
@@ -142,7 +141,7 @@ def _bp_end_ns(
 
 def _is_operator(tasks: Tasks, strings: StringPool, name: str) -> Bool:
     """Tasks of the operator, by its full name or by the last part of it."""
-    codes = strings.matching(
+    codes = strings.codes_where(
         string == name or string.rpartition("/")[2] == name for string in strings
     )
     return np.isin(tasks.name, codes)
@@ -150,62 +149,10 @@ def _is_operator(tasks: Tasks, strings: StringPool, name: str) -> Bool:
 
 def _codes_with(strings: StringPool, parts: Iterable[str]) -> np.ndarray:
     wanted = tuple(parts)
-    return strings.matching(any(part in string.lower() for part in wanted) for string in strings)
+    return strings.codes_where(any(part in string.lower() for part in wanted) for string in strings)
 
 
 def _runs(marked: Bool) -> Int64:
     """The first of each run of marked rows: one get_next may be several tasks."""
     before = np.concatenate([[False], marked[:-1]])
     return np.flatnonzero(marked & ~before)
-
-
-def data_aug_bounds(steps: Steps) -> tuple[Int64, Int64]:
-    """The wait for data before each step, as [start_ns, end_ns); NO_TIME where there is none.
-
-    It runs from the latest end of any step of any graph before the step's FP start up to that FP
-    start (msprof's Data Aug Bound, MindInsight's step interval). Exports draw it one step late.
-    """
-    ends_ns = np.sort(steps.end_ns)
-    at = np.searchsorted(ends_ns, steps.fp_start_ns, side="left") - 1
-    known = (at >= 0) & (steps.fp_start_ns != NO_TIME)
-    if not len(steps):
-        return steps.start_ns, steps.end_ns
-    start_ns = np.where(known, ends_ns[np.maximum(at, 0)], NO_TIME)
-    return start_ns, np.where(known, steps.fp_start_ns, NO_TIME)
-
-
-_RECEIVE = "Receive"
-
-
-@dataclass(frozen=True)
-class StepWaits(ColumnTable):
-    """How long each step waited: one row per step.
-
-    receive_ns: the summed lengths of its receive ops, in which a stage of a pipeline waits for the
-    one before ("Bubble"). preparing_ns: from its start on the host to its first compute task or
-    communication op; NO_TIME for a step that is not marked on the host, or has neither.
-    """
-
-    receive_ns: Int64 = column(np.int64)
-    preparing_ns: Int64 = column(np.int64, NO_TIME)
-
-
-def step_waits(records: Records, membership: Membership) -> StepWaits:
-    """The waits of all steps."""
-    steps, tasks, ops = records.steps, records.tasks, records.ops
-    count, strings = len(steps), records.strings
-    receives = np.zeros(len(strings), np.bool_)
-    for code in distinct(ops.name).tolist():
-        receives[code] = collective_kind(strings[code]) == _RECEIVE
-    received = receives[ops.name] & (membership.ops != NO_STEP)
-    receive_ns = np.zeros(count, np.int64)
-    lengths_ns = ops.end_ns - ops.start_ns
-    np.add.at(receive_ns, membership.ops[received], lengths_ns[received])
-    never = np.iinfo(np.int64).max
-    first_ns = np.full(count, never)
-    computing = tasks.compute & (membership.tasks != NO_STEP)
-    np.minimum.at(first_ns, membership.tasks[computing], tasks.start_ns[computing])
-    in_step = membership.ops != NO_STEP
-    np.minimum.at(first_ns, membership.ops[in_step], ops.start_ns[in_step])
-    given = steps.host & (first_ns != never)
-    return StepWaits(receive_ns, np.where(given, first_ns - steps.start_ns, NO_TIME))

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from timeline.analysis.collectives import RankCollectives, kind_numbers
-from timeline.analysis.matching import Segments, SharedOps, shared_ops
+from timeline.analysis.shared_ops import Segments, SharedOps, find_shared_ops
 from timeline.columns.columns import Bool, ColumnTable, Float64, Int64, Rows, column
 from timeline.columns.distinct import distinct
 from timeline.records.collective_kinds import POINT_TO_POINT
 from timeline.records.tables import NO_ID
 
-__all__ = ["NO_BANDWIDTH", "Basis", "Pairs", "Stragglers", "Waiting", "Waits", "waiting_of"]
+__all__ = ["NO_BANDWIDTH", "Basis", "Pairs", "Stragglers", "Waiting", "Waits", "measure_waiting"]
 
 NO_BANDWIDTH = float("nan")
 RING_PASSES = {"AllReduce": 2, "AllGather": 1, "ReduceScatter": 1, "AlltoAll": 1, "AlltoAllV": 1}
@@ -119,7 +119,7 @@ class Waiting:
     basis: Basis = field(default_factory=Basis)
 
 
-def waiting_of(ranks: Sequence[RankCollectives], slack_ns: int = 0) -> Waiting:
+def measure_waiting(ranks: Sequence[RankCollectives], slack_ns: int = 0) -> Waiting:
     """Compare the arrivals at every collective of the selection.
 
     Nobody leaves a collective before the last has come, which is what tells an op from another
@@ -131,14 +131,14 @@ def waiting_of(ranks: Sequence[RankCollectives], slack_ns: int = 0) -> Waiting:
     """
     parts = [rank.ops for rank in ranks]
     joint = [_joint(rank) for rank in ranks]
-    shared = shared_ops(parts, joint)
-    start_ns, end_ns = shared.taken(parts, "start_ns"), shared.taken(parts, "end_ns")
+    shared = find_shared_ops(parts, joint)
+    start_ns, end_ns = shared.take(parts, "start_ns"), shared.take(parts, "end_ns")
     heads = shared.first_rows()
     met = _over_ops(np.maximum, start_ns, heads) <= _over_ops(np.minimum, end_ns, heads) + slack_ns
     mismatched = int(np.count_nonzero(~met))
     if mismatched:
-        shared = shared.kept(met)
-        start_ns, end_ns = shared.taken(parts, "start_ns"), shared.taken(parts, "end_ns")
+        shared = shared.filter(met)
+        start_ns, end_ns = shared.take(parts, "start_ns"), shared.take(parts, "end_ns")
         heads = shared.first_rows()
     last_ns = _over_ops(np.maximum, start_ns, heads)[shared.op]
     first_ns = _over_ops(np.minimum, start_ns, heads)[shared.op]
@@ -187,14 +187,18 @@ def _parties(
     ranks: Sequence[RankCollectives], joint: Sequence[Bool], shared: SharedOps
 ) -> list[Int64]:
     """For each rank the `_Party` of each of its ops."""
-    groups = [distinct(rank.ops.communicator[its]) for rank, its in zip(ranks, joint, strict=True)]
-    found, on = np.unique(np.concatenate([np.empty(0, np.int64), *groups]), return_counts=True)
-    several = found[on > 1]
+    groups = [
+        distinct(rank.ops.communicator[joins]) for rank, joins in zip(ranks, joint, strict=True)
+    ]
+    found, ranks_of = np.unique(
+        np.concatenate([np.empty(0, np.int64), *groups]), return_counts=True
+    )
+    several = found[ranks_of > 1]
     parties = []
-    for at, (rank, its) in enumerate(zip(ranks, joint, strict=True)):
+    for at, (rank, joins) in enumerate(zip(ranks, joint, strict=True)):
         party = np.where(rank.ops.selected, _Party.POINT_TO_POINT, _Party.NOT_SELECTED)
         grouped = np.isin(rank.ops.communicator, several)
-        party[its] = np.where(grouped[its], _Party.UNMATCHED, _Party.ALONE)
+        party[joins] = np.where(grouped[joins], _Party.UNMATCHED, _Party.ALONE)
         party[shared.row[shared.rank == at]] = _Party.SHARED
         parties.append(party.astype(np.int64))
     return parties
@@ -236,9 +240,9 @@ def _first_of_op(marked: Bool, op: Rows) -> Bool:
 
 def _bandwidths(ranks: Sequence[RankCollectives], shared: SharedOps, transfer_ns: Int64) -> Float64:
     """Bus bandwidth of each op in bytes per ns, which is GB/s."""
-    size = shared.taken([rank.ops for rank in ranks], "size_bytes")
+    size = shared.take([rank.ops for rank in ranks], "size_bytes")
     members = np.bincount(shared.op, minlength=shared.count)[shared.op]
-    kind = shared.taken([rank.ops for rank in ranks], "kind")
+    kind = shared.take([rank.ops for rank in ranks], "kind")
     moved = np.full(len(size), NO_BANDWIDTH)
     for name in (*RING_PASSES, *MOVES_ALL_ONCE):
         rows = np.flatnonzero(kind == kind_numbers([name])[0])
@@ -313,7 +317,7 @@ def _compute_shares(ranks: Sequence[RankCollectives], shared: SharedOps, is_last
     ops = Segments(shared.op, shared.count)
     excess = []
     for name in ("computing_before_ns", "idle_before_ns"):
-        values = shared.taken(parts, name).astype(np.float64)
+        values = shared.take(parts, name).astype(np.float64)
         median = ops.medians(values)
         excess.append(np.maximum(values[is_last] - median[shared.op[is_last]], 0.0))
     both = excess[0] + excess[1]
@@ -325,10 +329,10 @@ def _compute_shares(ranks: Sequence[RankCollectives], shared: SharedOps, is_last
 def _pairs(ranks: Sequence[RankCollectives]) -> Pairs:
     """Match sends with receives."""
     parts = [rank.ops for rank in ranks]
-    paired = shared_ops(
+    paired = find_shared_ops(
         parts, [rank.ops.selected & (rank.ops.pair != NO_ID) for rank in ranks], "pair"
     )
-    sends = paired.taken(parts, "kind") == kind_numbers(["Send"])[0]
+    sends = paired.take(parts, "kind") == kind_numbers(["Send"])[0]
     # A pair has one send and one receive; anything else is not understood.
     clear = (np.bincount(paired.op, minlength=paired.count) == 2) & (
         np.bincount(paired.op[sends], minlength=paired.count) == 1

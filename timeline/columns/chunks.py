@@ -45,7 +45,7 @@ def compute_in_chunks(
     builder = ColumnBuilder(count, dtype)
     for chunk in chunks(count):
         builder.add(function(*(column[chunk] for column in columns)))
-    return builder.column()
+    return builder.build()
 
 
 def rows_where(
@@ -131,7 +131,7 @@ class ColumnBuilder:
         self._extent.write(self._written * self._dtype.itemsize, values)
         self._written += len(values)
 
-    def column(self) -> npt.NDArray[Any]:
+    def build(self) -> npt.NDArray[Any]:
         """All values, once; nothing can be added then."""
         if self._waiting is None:
             value = self._first[0] if self._equal else 0

@@ -1,7 +1,7 @@
-"""Tables: frozen dataclasses of equally long NumPy columns; and what is done to single columns.
+"""Tables of equally long NumPy columns, and functions that make columns of columns.
 
-What is made here is held in files where memory has no room for it; nothing else has to be done for
-that. Columns from files are read-only.
+What they make lies in files where memory is short; nobody has to ask for that. Columns in files
+are read-only.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def rows_of_runs(first: Rows, count: Rows) -> Rows:
 
 
 class Columnar:
-    """Base of frozen dataclasses with columns: those arrays may be held in files from then on."""
+    """Base of frozen dataclasses with columns: those arrays may lie in files from then on."""
 
     def __post_init__(self) -> None:
         for name, value in list(vars(self).items()):
@@ -158,14 +158,14 @@ class ColumnTable:
     @classmethod
     def concat(cls: type[_Table], parts: Iterable[_Table]) -> _Table:
         """All rows of all parts, in order."""
-        held = [part for part in parts if len(part)]
-        if not held:
+        filled = [part for part in parts if len(part)]
+        if not filled:
             return cls.empty()
-        if len(held) == 1:
-            return held[0]
+        if len(filled) == 1:
+            return filled[0]
         names = [field.name for field in dataclasses.fields(cls)]
         return cls(
-            **{name: concat_columns([getattr(part, name) for part in held]) for name in names}
+            **{name: concat_columns([getattr(part, name) for part in filled]) for name in names}
         )
 
     def __getitem__(self: _Table, rows: slice) -> _Table:
@@ -208,14 +208,14 @@ class TableBuilder(Generic[_Table]):
         self._small.clear()
         self._small_rows = 0
 
-    def joined(self) -> _Table:
+    def build(self) -> _Table:
         """All rows; the builder is empty then."""
         self._join_small()
-        held = [part for part in self._large if len(part)]
+        filled = [part for part in self._large if len(part)]
         self._large.clear()
-        if len(held) < 2:
-            return held[0] if held else self._kind.empty()
+        if len(filled) < 2:
+            return filled[0] if filled else self._kind.empty()
         names = [field.name for field in dataclasses.fields(self._kind)]
-        columns = {name: [getattr(part, name) for part in held] for name in names}
-        held.clear()
+        columns = {name: [getattr(part, name) for part in filled] for name in names}
+        filled.clear()
         return self._kind(**{name: concat_columns(columns.pop(name)) for name in names})

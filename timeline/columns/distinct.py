@@ -18,7 +18,7 @@ _Integer = TypeVar("_Integer", bound=np.integer[Any])
 _Meaning = TypeVar("_Meaning", bound=np.generic)
 
 DENSE = 8
-"""Values whose range is at most this many times their number are found by position."""
+"""Values whose range is at most so many times their number are found by position."""
 MOST_NUMBERS = 1 << 31
 """Positions are numbered in 32 bits."""
 
@@ -88,11 +88,11 @@ def _numbered(
     values: npt.NDArray[_Integer], least: int, width: int
 ) -> tuple[npt.NDArray[_Integer], Codes]:
     """The distinct values; and for each number from the least on, how many of them are below."""
-    held = np.zeros(width, np.bool_)
+    occurs = np.zeros(width, np.bool_)
     for chunk in chunks(len(values)):
-        held[values[chunk] - least] = True
-    found = np.flatnonzero(held).astype(values.dtype, copy=False) + values.dtype.type(least)
-    return found, np.cumsum(held, dtype=np.int32) - 1
+        occurs[values[chunk] - least] = True
+    found = np.flatnonzero(occurs).astype(values.dtype, copy=False) + values.dtype.type(least)
+    return found, np.cumsum(occurs, dtype=np.int32) - 1
 
 
 def _sorted_distinct(values: npt.NDArray[_Integer]) -> npt.NDArray[_Integer]:

@@ -1,4 +1,4 @@
-"""Groups of rows with equal keys: their numbers, and one value for each: a sum, an extreme."""
+"""Groups of rows with equal keys, and one value for each group: a sum, an extreme."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from timeline.columns.constant import is_constant
 from timeline.columns.distinct import distinct_values
 from timeline.columns.spill import spillable
 
-__all__ = ["GroupBy", "GroupRuns", "group_by", "group_numbers", "turns_of"]
+__all__ = ["GroupBy", "GroupRuns", "distinct_turns", "group_by", "group_numbers"]
 
 _Integer = TypeVar("_Integer", bound=np.integer[Any])
 
@@ -29,7 +29,7 @@ class GroupBy:
     group: Int64
     first: Rows
 
-    def sums(self, values: Int64) -> Int64:
+    def sum(self, values: Int64) -> Int64:
         """The exact sum of the values (n,) of each group, (k,)."""
         made = np.zeros(len(self.first), np.int64)
         np.add.at(made, self.group, values)
@@ -41,7 +41,7 @@ class GroupBy:
         np.minimum.at(made, self.group, values)
         return made
 
-    def most(self, values: Int64) -> Int64:
+    def greatest(self, values: Int64) -> Int64:
         """The greatest of the values (n,) of each group, (k,)."""
         made = np.full(len(self.first), np.iinfo(np.int64).min)
         np.maximum.at(made, self.group, values)
@@ -61,19 +61,19 @@ def group_numbers(count: int, keys: Iterable[Int64 | Codes]) -> Int64:
     group = np.zeros(count, np.int64)
     for key in keys:
         if not is_constant(key):
-            found, place = distinct_values(key)
-            _, group = distinct_values(group * len(found) + place)
+            found, which = distinct_values(key)
+            _, group = distinct_values(group * len(found) + which)
     return group
 
 
-def turns_of(
+def distinct_turns(
     values: npt.NDArray[_Integer],
 ) -> tuple[npt.NDArray[_Integer], npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """The distinct values, ascending; the place of each row's among them; and the turn of each.
+    """The distinct values, ascending; for each row, which of them it holds; and the turn of each.
 
     The turn of a value is its number in the order of first rows.
 
-    >>> found, which, turn = turns_of(np.array([7, 3, 7]))
+    >>> found, which, turn = distinct_turns(np.array([7, 3, 7]))
     >>> found.tolist(), which.tolist(), turn.tolist()
     ([3, 7], [1, 0, 1], [1, 0])
     """
@@ -125,7 +125,7 @@ class GroupRuns:
         found: Int64 = self._reduce(np.maximum, values)
         return found
 
-    def total(self, values: Int64) -> Int64:
+    def sum(self, values: Int64) -> Int64:
         """The exact sum of the values (n,) of each group, (k,)."""
         found: Int64 = self._reduce(np.add, values)
         return found

@@ -48,9 +48,9 @@ def union(start_ns: Int64, end_ns: Int64) -> IntervalSet:
     >>> merged.start_ns.tolist(), merged.end_ns.tolist()
     ([0, 5], [4, 9])
     """
-    held = end_ns > start_ns
-    if not held.all():
-        start_ns, end_ns = start_ns[held], end_ns[held]
+    lasts = end_ns > start_ns
+    if not lasts.all():
+        start_ns, end_ns = start_ns[lasts], end_ns[lasts]
     if not len(start_ns):
         return IntervalSet(start_ns, end_ns)
     if not (start_ns[1:] >= start_ns[:-1]).all():

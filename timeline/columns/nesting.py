@@ -1,4 +1,4 @@
-"""Nested intervals: the order and depth of their edges, and which are open at a moment."""
+"""Nested intervals: the order and depth of their edges, what is around, and what is open when."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def order_edges(start_ns: Int64, end_ns: Int64) -> Edges:
     begin_ns, close_ns, point_ns = start_ns[begins], end_ns[ends], start_ns[points]
     count = np.arange(len(some))
     closed = np.searchsorted(close_ns, begin_ns, side="right")
-    # Ends take the places that beginnings leave.
+    # Ends take the positions that beginnings leave.
     closes = np.ones(2 * len(some), np.bool_)
     closes[count + closed] = False
     opened = np.flatnonzero(closes) - count

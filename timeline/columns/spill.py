@@ -1,7 +1,7 @@
-"""Files for columns that memory has no room for; they are mapped, so that columns read alike.
+"""Files for columns beyond what memory may hold; they are mapped, so that columns read alike.
 
-Only the other modules of this room call it, and what maps files itself: a table and the functions
-on columns hand what they make to `spillable`.
+Tables and the functions on columns hand what they make to `spillable`. Nothing else calls this
+module but the chunks of this package, and what maps files itself.
 """
 
 from __future__ import annotations

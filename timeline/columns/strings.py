@@ -59,7 +59,7 @@ class StringPool:
         fresh = list(islice(reversed(self._codes), len(self._codes) - len(self._strings)))
         self._strings += reversed(fresh)
 
-    def translated(
+    def translate(
         self, codes: Codes, pool: StringPool, meaning: Callable[[str], str] = str
     ) -> Codes:
         """The codes here of what codes of another pool mean; each string is asked once."""
@@ -69,9 +69,9 @@ class StringPool:
         table[seen] = self.codes(meaning(pool[code]) for code in np.flatnonzero(seen).tolist())
         return table[codes]
 
-    def matching(self, test: Iterable[bool]) -> Codes:
-        """The codes of the strings whose test, given in code order, is true; (k,) int32."""
-        return np.flatnonzero(np.fromiter(test, np.bool_)).astype(np.int32)
+    def codes_where(self, tests: Iterable[bool]) -> Codes:
+        """The codes of the strings whose test is true, (k,) int32; tests are in order of codes."""
+        return np.flatnonzero(np.fromiter(tests, np.bool_)).astype(np.int32)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._strings)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
-from timeline.analysis.leading import Leading
+from timeline.analysis.leading_detail import Leading
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.selected_rank import DrawOptions
 from timeline.commands.inputs import opened, with_drawn_layers
@@ -24,13 +24,13 @@ from timeline.figures.comparison import Comparison
 from timeline.figures.figures import Figures
 from timeline.figures.table import Table
 from timeline.fitting.fit import fit
-from timeline.fitting.resolve import Resolved
+from timeline.fitting.plan import DrawnLayer
 from timeline.fitting.writer import FileNotes, Written
 from timeline.options import CompareKeywords, ExportOptions, ReadingOptions
 from timeline.profile import Profile
-from timeline.ranks.chosen_ranks import choose_ranks
+from timeline.ranks.choose_ranks import choose_ranks
 from timeline.ranks.rank_work import RankRequest
-from timeline.ranks.reading import JoinedRanks, read_ranks
+from timeline.ranks.read_ranks import JoinedRanks, read_ranks
 from timeline.ranks.workers import worker_pool_for
 from timeline.records.clock import ClockMove
 from timeline.records.tables import NO_GRAPH, Omission
@@ -38,10 +38,10 @@ from timeline.reports.comparison_report import ComparisonReport
 from timeline.reports.file_notes import notes_of
 from timeline.selection import Selection
 from timeline.sources.finding.discovery import Finding
+from timeline.tracks.assemble import assemble
 from timeline.tracks.drawn_rank import RankTracks
 from timeline.tracks.model import Track
 from timeline.tracks.overview import step_starts_ns
-from timeline.tracks.picture import assemble
 from timeline.tracks.side_by_side import StepDifferences, side_by_side
 from timeline.version import __version__
 
@@ -124,9 +124,9 @@ class _Comparison:
         comparison = Comparison.of(*(Figures.of(run.facts, run.waiting) for run in (base, new)))
         self._warnings += comparison.warnings
         shift_ns = _shift_ns(base.facts, new.facts)
-        moved = tuple(share.moved(ClockMove(shift_ns)) for share in new.shares)
+        moved = tuple(rank.moved(ClockMove(shift_ns)) for rank in new.ranks)
         written = fit(
-            (*base.shares, *moved),
+            (*base.ranks, *moved),
             _not_redrawn,
             options,
             self._target,
@@ -134,7 +134,7 @@ class _Comparison:
             self._about,
             base.clock.wall_offset_ns,
             self._base.progress,
-            _Arrangement(len(base.shares), comparison.steps, options.groups_by_layer),
+            _Arrangement(len(base.ranks), comparison.steps, options.groups_by_layer),
         )
         try:
             report = self._report(comparison, written, shift_ns, (*base.facts, *new.facts))
@@ -167,10 +167,13 @@ class _Comparison:
         return joined
 
     def _about(
-        self, omissions: Sequence[Omission], resolved: Sequence[Resolved], steps: Sequence[int]
+        self,
+        omissions: Sequence[Omission],
+        layers: Sequence[DrawnLayer],
+        steps: Sequence[int],
     ) -> FileNotes:
         """Facts and notes that travel in the file."""
-        rows = [resolution_row(layer) for layer in resolved]
+        rows = [resolution_row(layer) for layer in layers]
         return FileNotes(
             (
                 ("io.tlexport.version", __version__),
@@ -197,7 +200,7 @@ class _Comparison:
             shift_ns,
             tuple(self._warnings),
             (*(omission for known in facts for omission in known.omissions), *written.omissions),
-            tuple(resolution_row(layer) for layer in written.resolved),
+            tuple(resolution_row(layer) for layer in written.drawn_layers),
             self._options.csv,
             self._options.report,
         )

@@ -29,13 +29,13 @@ from timeline.errors import LimitError, spell_ids
 from timeline.figures.figures import Figures
 from timeline.figures.verdict import Verdict
 from timeline.fitting.fit import fit
-from timeline.fitting.resolve import Resolved
-from timeline.fitting.writer import Describe, FileNotes, Written, steps_of
+from timeline.fitting.plan import DrawnLayer
+from timeline.fitting.writer import Describe, FileNotes, Written, selected_steps
 from timeline.options import ExportKeywords, ExportOptions, Fit, ReadingOptions
 from timeline.profile import Profile
-from timeline.ranks.chosen_ranks import choose_ranks
+from timeline.ranks.choose_ranks import choose_ranks
 from timeline.ranks.rank_work import RankRequest
-from timeline.ranks.reading import JoinedRanks, draw_again, read_ranks
+from timeline.ranks.read_ranks import JoinedRanks, draw_again, read_ranks
 from timeline.ranks.workers import worker_pool_for
 from timeline.records.tables import Omission
 from timeline.reports.export_report import CsvFile, ExportReport
@@ -112,7 +112,7 @@ def _write_export(profile: Profile, selection: Selection, options: ExportOptions
                 *warnings_of(joined, selection, layers),
             )
             written = fit(
-                joined.shares,
+                joined.ranks,
                 lambda leading: draw_again(joined, crew, leading),
                 options,
                 target,
@@ -136,7 +136,7 @@ def _request(
     target: Path,
     ranks: int,
 ) -> RankRequest:
-    """What is wanted of each rank; shares of several ranks must not each fill the file."""
+    """What is wanted of each rank; of several ranks none must fill the file alone."""
     return RankRequest(
         selection,
         reading.operators,
@@ -218,10 +218,10 @@ def _describe(
     before = [omission for facts in joined.facts for omission in facts.omissions]
 
     def about(
-        omissions: Sequence[Omission], resolved: Sequence[Resolved], steps: Sequence[int]
+        omissions: Sequence[Omission], layers: Sequence[DrawnLayer], steps: Sequence[int]
     ) -> FileNotes:
         left_out = [*before, *omissions]
-        rows = [resolution_row(layer) for layer in resolved]
+        rows = [resolution_row(layer) for layer in layers]
         attributes = (
             *known,
             ("io.tlexport.detail_steps", spell_ids(steps)),
@@ -268,7 +268,7 @@ def _report(
             )
         ),
         overlap=tuple(row for facts in joined.facts for row in overlap_rows(facts)),
-        steps=steps_of(joined.facts),
+        steps=selected_steps(joined.facts),
         figures=figures,
         verdict=Verdict.of(figures),
         omissions=(
@@ -278,5 +278,5 @@ def _report(
         warnings=warnings,
         suggestion=suggestion,
         limit_bytes=options.limit_bytes,
-        resolutions=tuple(resolution_row(layer) for layer in written.resolved),
+        resolutions=tuple(resolution_row(layer) for layer in written.drawn_layers),
     )

@@ -8,12 +8,12 @@ from typing import Any
 
 import orjson
 
-from timeline.analysis.rank_facts import RankContents, contents_of
+from timeline.analysis.rank_facts import RankContents, describe_contents
 from timeline.errors import spell_ids
 from timeline.options import StepOperators
 from timeline.profile import Profile
-from timeline.ranks.chosen_ranks import check_any, choose_ranks
-from timeline.ranks.rank_work import rank_records
+from timeline.ranks.choose_ranks import check_any, choose_ranks
+from timeline.ranks.rank_work import read_rank
 from timeline.ranks.workers import worker_pool_for
 from timeline.records.tables import NO_GRAPH
 from timeline.selection import SUMMARY_LAYERS, Selection
@@ -174,7 +174,7 @@ def list_profile(profile: Profile, selection: Selection) -> Listing:
 
 def _contents(source: Source, operators: StepOperators) -> RankContents:
     wanted = ReadRequest(SUMMARY_LAYERS, every_arg=False, measures=False)
-    return contents_of(rank_records(source, wanted, operators))
+    return describe_contents(read_rank(source, wanted, operators))
 
 
 def _rules_of(contents: RankContents) -> Iterator[str]:

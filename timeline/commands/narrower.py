@@ -12,7 +12,7 @@ from timeline.fitting.writer import Written
 from timeline.options import ExportOptions
 from timeline.printable import command_line
 from timeline.profile import Profile
-from timeline.ranks.reading import JoinedRanks
+from timeline.ranks.read_ranks import JoinedRanks
 from timeline.selection import Selection
 
 __all__ = ["narrower_command"]
@@ -30,7 +30,7 @@ def narrower_command(
     if missing:
         order = list(dict.fromkeys(missing))
         chosen = order[: max(1, len(written.kept_steps))]
-    elif written.resolved and any(layer.gathered for layer in written.resolved):
+    elif written.drawn_layers and any(layer.gathered for layer in written.drawn_layers):
         chosen = _steps_that_fit(written, options)
     else:
         return ""

@@ -11,10 +11,10 @@ from timeline.analysis.rank_facts import RankFacts
 from timeline.encoders.formats import format_of
 from timeline.errors import spell_ids
 from timeline.figures.figures import checks_of
-from timeline.fitting.resolve import Resolved
+from timeline.fitting.plan import DrawnLayer
 from timeline.fitting.writer import Written
 from timeline.layers import Layer
-from timeline.ranks.reading import JoinedRanks
+from timeline.ranks.read_ranks import JoinedRanks
 from timeline.reports.check_text import check_warnings
 from timeline.reports.export_report import OutputFile, OverlapRow, RankReport, ResolutionRow
 from timeline.selection import Selection
@@ -91,12 +91,9 @@ def _waiting_warnings(joined: JoinedRanks, selection: Selection) -> Iterator[str
 
 
 def _absent_layers(ranks: Sequence[RankFacts], layers: frozenset[Layer]) -> Iterator[str]:
-    """Layers that were asked for and that a profile does not hold at all.
-
-    Steps are none of a single run of an operator, and the report says so anyway.
-    """
+    """Layers that were asked for, expected, and that a profile does not hold at all."""
     for layer in Layer:
-        if layer in layers and layer is not Layer.STEPS:
+        if layer in layers:
             without = [facts.rank for facts in ranks if layer in facts.profile.lacks]
             if without:
                 which = "rank" if len(without) == 1 else "ranks"
@@ -119,17 +116,17 @@ def output_files(written: Written) -> tuple[OutputFile, ...]:
     )
 
 
-def resolution_row(resolved: Resolved) -> ResolutionRow:
+def resolution_row(layer: DrawnLayer) -> ResolutionRow:
     """The row of the report on what became of a layer."""
-    resolution = resolved.resolution
+    resolution = layer.resolution
     return ResolutionRow(
-        layer=resolved.layer,
+        layer=layer.layer,
         resolution_ns=resolution.width_ns,
         finer_ns=resolution.finer_width_ns,
         finer_until_ns=resolution.finer_until_ns,
-        exact=resolved.exact,
-        gathered=resolved.gathered,
-        gathered_into=resolved.gathered_into,
+        exact=layer.exact,
+        gathered=layer.gathered,
+        gathered_into=layer.gathered_into,
     )
 
 

@@ -1,4 +1,4 @@
-/* Turns columns into protobuf messages, one per row, as `wire.py` does without it. */
+/* Protobuf messages from columns, one per row, as `protobuf_rows.py` makes them without it. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdint.h>

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from timeline.columns.strings import StringPool
-from timeline.encoders.common import EncodingWorkers, compress
+from timeline.encoders.compression import compress
+from timeline.encoders.encoding_workers import EncodingWorkers
 from timeline.encoders.perfetto_tracks import encode_track, split_track
 from timeline.encoders.protobuf_rows import varint
 from timeline.tracks.model import ArgKind, Slices, Track
@@ -61,17 +62,17 @@ class PacketBlock:
 
 def group_packets(packets: Iterable[tuple[int | None, bytes]]) -> Iterator[PacketBlock]:
     """Group packets, given with the track they are of, to be compressed together."""
-    held = bytearray()
+    waiting = bytearray()
     track_bytes: dict[int | None, int] = {}
     for track, packet in packets:
-        held += packet
+        waiting += packet
         track_bytes[track] = track_bytes.get(track, 0) + len(packet)
-        if len(held) >= COMPRESSED_TOGETHER_BYTES:
-            yield PacketBlock(bytes(held), track_bytes)
-            held.clear()
+        if len(waiting) >= COMPRESSED_TOGETHER_BYTES:
+            yield PacketBlock(bytes(waiting), track_bytes)
+            waiting.clear()
             track_bytes = {}
-    if held:
-        yield PacketBlock(bytes(held), track_bytes)
+    if waiting:
+        yield PacketBlock(bytes(waiting), track_bytes)
 
 
 FIRST_SEQUENCE = 2
@@ -121,17 +122,17 @@ def batch_tracks(
     head: Sequence[bytes], tracks: Iterable[Track], first_ns: int
 ) -> Iterator[TrackBatch]:
     """Group tracks, in order and the long ones in parts; the head goes to the first batch."""
-    held: list[tuple[int, Track]] = []
+    batch: list[tuple[int, Track]] = []
     elements = 0
     parts = (part for track in tracks for part in split_track(track))
     for sequence, part in enumerate(parts, FIRST_SEQUENCE):
-        held.append((sequence, part))
+        batch.append((sequence, part))
         elements += len(part.content or ())
         if elements >= BATCH_ELEMENTS:
-            yield TrackBatch(head, held, first_ns)
-            head, held, elements = (), [], 0
-    if held or head:
-        yield TrackBatch(head, held, first_ns)
+            yield TrackBatch(head, batch, first_ns)
+            head, batch, elements = (), [], 0
+    if batch or head:
+        yield TrackBatch(head, batch, first_ns)
 
 
 class _ShownStrings(StringPool):

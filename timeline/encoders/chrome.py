@@ -1,4 +1,4 @@
-"""Chrome trace JSON."""
+"""Chrome trace JSON (`.json`): processes stand for layers, threads for rows."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from dataclasses import dataclass
 
 import orjson
 
-from timeline.encoders.common import TrackSizes
+from timeline.encoders.compression import TrackSizes
 from timeline.tracks.model import Arg, ArgKind, Samples, Slices, Timeline, Track
 
 __all__ = ["encode_chrome"]
 
 FIRST_PID = 1
 EVENTS_AT_ONCE = 16384
+"""Events that are encoded at a time."""
 MOST_MEANINGS = 64
+"""Kinds of rows, at most, that the file describes."""
 ROWS = "io.tlexport.rows"
-"""The fact that says what each kind of row is: nothing else in this format has a place for it."""
+"""The fact that says what each kind of row is: nothing else in this format can hold it."""
 _NUMBER = re.compile(r"\b\d+\b")
 
 
@@ -37,10 +39,10 @@ def encode_chrome(timeline: Timeline, *, sizes: TrackSizes | None = None) -> Ite
     a thread for one row; lanes of a row are threads of the same name.
     """
     tracks = {track.id: track for track in timeline.tracks}
-    places = _places(tracks)
+    rows = _number_rows(tracks)
     yield _head(timeline, tracks)
     separator = b"\n"
-    for track, block in _blocks(timeline, tracks, places):
+    for track, block in _blocks(timeline, tracks, rows):
         piece = separator + b",\n".join(block)
         if sizes is not None:
             sizes.add(track, len(piece))
@@ -74,29 +76,30 @@ def _row_meanings(tracks: Mapping[int, Track]) -> dict[str, str]:
 
 
 def _blocks(
-    timeline: Timeline, tracks: Mapping[int, Track], places: dict[int, _ChromeRow]
+    timeline: Timeline, tracks: Mapping[int, Track], rows: dict[int, _ChromeRow]
 ) -> Iterator[tuple[int | None, list[bytes]]]:
     """Events, and the track they are of."""
-    metadata = list(_metadata(tracks, places))
+    metadata = list(_metadata(tracks, rows))
     if metadata:
         yield None, metadata
     for track in timeline.tracks:
-        if track.id not in places:
+        if track.id not in rows:
             continue
-        place = places[track.id]
+        row = rows[track.id]
         if isinstance(track.content, Slices):
-            blocks = _slices(track.content, place, timeline.first_ns)
+            blocks = _slices(track.content, row, timeline.first_ns)
         elif isinstance(track.content, Samples):
-            blocks = _samples(_counter_name(track, tracks), track.content, place, timeline.first_ns)
+            blocks = _samples(_counter_name(track, tracks), track.content, row, timeline.first_ns)
         else:
             continue
         for block in blocks:
             yield track.id, block
-    for block in _arrows(timeline, places):
+    for block in _arrows(timeline, rows):
         yield None, block
 
 
-def _places(tracks: Mapping[int, Track]) -> dict[int, _ChromeRow]:
+def _number_rows(tracks: Mapping[int, Track]) -> dict[int, _ChromeRow]:
+    """The process and thread of each track that has content, by its id."""
     pids: dict[tuple[int | None, str], int] = {}
     threads: dict[int, int] = {}
     made = {}
@@ -111,11 +114,11 @@ def _places(tracks: Mapping[int, Track]) -> dict[int, _ChromeRow]:
 
 
 def _in_order(tracks: Mapping[int, Track]) -> list[Track]:
-    """Tracks from top to bottom of the picture: pids and tids then ascend in that order."""
-    places: dict[int | None, tuple[tuple[int, int], ...]] = {None: ()}
+    """Tracks from top to bottom: pids and tids then ascend in that order."""
+    paths: dict[int | None, tuple[tuple[int, int], ...]] = {None: ()}
     for track in tracks.values():
-        places[track.id] = (*places.get(track.parent, ()), (track.order, track.id))
-    return sorted(tracks.values(), key=lambda track: places[track.id])
+        paths[track.id] = (*paths.get(track.parent, ()), (track.order, track.id))
+    return sorted(tracks.values(), key=lambda track: paths[track.id])
 
 
 def _path(track: Track, tracks: Mapping[int, Track]) -> list[str]:
@@ -138,23 +141,22 @@ def _layer_and_row(track: Track, tracks: Mapping[int, Track]) -> tuple[str, str]
     return layer, " ".join(below) or layer
 
 
-def _metadata(tracks: Mapping[int, Track], places: dict[int, _ChromeRow]) -> Iterator[bytes]:
+def _metadata(tracks: Mapping[int, Track], rows: dict[int, _ChromeRow]) -> Iterator[bytes]:
     named: set[int] = set()
     for track in tracks.values():
-        place = places.get(track.id)
-        if place is None:
+        chrome_row = rows.get(track.id)
+        if chrome_row is None:
             continue
+        pid, tid = chrome_row.pid, chrome_row.tid
         layer, row = _layer_and_row(track, tracks)
-        if place.pid not in named:
-            named.add(place.pid)
+        if pid not in named:
+            named.add(pid)
             label = layer if track.rank is None else f"Rank {track.rank} {layer}"
-            yield _meta(b"process_name", place.pid, 0, b"name", orjson.dumps(label))
-            yield _meta(b"process_sort_index", place.pid, 0, b"sort_index", b"%d" % place.pid)
+            yield _meta(b"process_name", pid, 0, b"name", orjson.dumps(label))
+            yield _meta(b"process_sort_index", pid, 0, b"sort_index", b"%d" % pid)
         if isinstance(track.content, Slices):
-            yield _meta(b"thread_name", place.pid, place.tid, b"name", orjson.dumps(row))
-            yield _meta(
-                b"thread_sort_index", place.pid, place.tid, b"sort_index", b"%d" % place.tid
-            )
+            yield _meta(b"thread_name", pid, tid, b"name", orjson.dumps(row))
+            yield _meta(b"thread_sort_index", pid, tid, b"sort_index", b"%d" % tid)
 
 
 def _meta(kind: bytes, pid: int, tid: int, key: bytes, value: bytes) -> bytes:
@@ -167,7 +169,7 @@ def _meta(kind: bytes, pid: int, tid: int, key: bytes, value: bytes) -> bytes:
     )
 
 
-def _slices(slices: Slices, place: _ChromeRow, first_ns: int) -> Iterator[list[bytes]]:
+def _slices(slices: Slices, chrome_row: _ChromeRow, first_ns: int) -> Iterator[list[bytes]]:
     strings: dict[int, bytes] = {}
 
     def spelled(code: int) -> bytes:
@@ -176,7 +178,7 @@ def _slices(slices: Slices, place: _ChromeRow, first_ns: int) -> Iterator[list[b
             made = strings[code] = orjson.dumps(slices.strings[code])
         return made
 
-    tail = b'"pid":%d,"tid":%d' % (place.pid, place.tid)
+    tail = b'"pid":%d,"tid":%d' % (chrome_row.pid, chrome_row.tid)
     for first in range(0, len(slices), EVENTS_AT_ONCE):
         stop = min(first + EVENTS_AT_ONCE, len(slices))
         start = (slices.start_ns[first:stop] - first_ns).tolist()
@@ -219,15 +221,13 @@ def _counter_name(track: Track, tracks: Mapping[int, Track]) -> str:
     return track.name if track.name.startswith(group) else f"{group} {track.name}"
 
 
-def _samples(
-    label: str, samples: Samples, place: _ChromeRow, first_ns: int
-) -> Iterator[list[bytes]]:
+def _samples(label: str, samples: Samples, row: _ChromeRow, first_ns: int) -> Iterator[list[bytes]]:
     name, unit = orjson.dumps(label), orjson.dumps(samples.unit or "value")
     for first in range(0, len(samples), EVENTS_AT_ONCE):
         stop = first + EVENTS_AT_ONCE
         yield [
             b'{"ph":"C","name":%s,"ts":%d.%03d,"pid":%d,"args":{%s:%s}}'
-            % (name, *divmod(time, 1000), place.pid, unit, orjson.dumps(value))
+            % (name, *divmod(time, 1000), row.pid, unit, orjson.dumps(value))
             for time, value in zip(
                 (samples.time_ns[first:stop] - first_ns).tolist(),
                 samples.value[first:stop].tolist(),
@@ -236,7 +236,7 @@ def _samples(
         ]
 
 
-def _arrows(timeline: Timeline, places: dict[int, _ChromeRow]) -> Iterator[list[bytes]]:
+def _arrows(timeline: Timeline, rows: dict[int, _ChromeRow]) -> Iterator[list[bytes]]:
     """Flow events, one start and one end per arrow, bound to the slices that begin there."""
     ends: dict[int, list[tuple[int, _ChromeRow]]] = {}
     for track in timeline.tracks:
@@ -244,15 +244,15 @@ def _arrows(timeline: Timeline, places: dict[int, _ChromeRow]) -> Iterator[list[
             slices = track.content
             starts = (slices.start_ns[slices.arrows.slice] - timeline.first_ns).tolist()
             for arrow, start in zip(slices.arrows.arrow.tolist(), starts, strict=True):
-                ends.setdefault(arrow, []).append((start, places[track.id]))
+                ends.setdefault(arrow, []).append((start, rows[track.id]))
     block = []
     for arrow, found in sorted(ends.items()):
         found.sort(key=lambda end: end[0])
         # A part of a timeline, as measured for the size limit, may hold one end of an arrow.
-        for phase, (time, place) in zip((b'"s"', b'"f","bp":"e"'), found, strict=False):
+        for phase, (time, row) in zip((b'"s"', b'"f","bp":"e"'), found, strict=False):
             block.append(
                 b'{"ph":%s,"cat":"arrow","name":"arrow","id":%d,"ts":%d.%03d,"pid":%d,"tid":%d}'
-                % (phase, arrow, *divmod(time, 1000), place.pid, place.tid)
+                % (phase, arrow, *divmod(time, 1000), row.pid, row.tid)
             )
     if block:
         yield block

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from timeline.encoders.common import BEST_LEVEL, EncodingWorkers, TrackSizes, gzip_pieces
+from timeline.encoders.compression import BEST_LEVEL, TrackSizes, gzip_pieces
+from timeline.encoders.encoding_workers import EncodingWorkers
 from timeline.errors import OutputError, UsageError
 from timeline.tracks.model import Timeline
 
@@ -32,7 +33,7 @@ class Format:
     """The longest span whose every time the format holds exactly; None for any."""
 
     def check_span(self, target: Path, span_ns: int) -> None:
-        """Refuse a picture whose times would be rounded where it is opened.
+        """Refuse a timeline whose times would be rounded where it is opened.
 
         Raises:
             OutputError: it spans more than the format holds.

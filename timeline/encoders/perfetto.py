@@ -1,4 +1,4 @@
-"""Perfetto protobuf traces."""
+"""Perfetto protobuf traces (`.pftrace`): descriptors first, then batches of tracks, compressed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from timeline.encoders.batches import (
     batch_tracks,
     compress_in_workers,
 )
-from timeline.encoders.common import BEST_LEVEL, EncodingWorkers, TrackSizes
+from timeline.encoders.compression import BEST_LEVEL, TrackSizes
+from timeline.encoders.encoding_workers import EncodingWorkers
 from timeline.encoders.perfetto_tracks import clock_ns, track_uuid
 from timeline.ranges import check_order
 from timeline.tracks.model import Samples, Timeline, Track
@@ -24,6 +25,7 @@ from timeline.tracks.model import Samples, Timeline, Track
 __all__ = ["encode_perfetto"]
 
 FILE_SEQUENCE = 1
+"""The packet sequence of descriptors and file-wide facts; tracks have further ones."""
 COMPRESSORS = min(4, os.cpu_count() or 1)
 """Threads that compress; the compressor lets others run meanwhile."""
 
@@ -39,8 +41,8 @@ def encode_perfetto(
 
     level: how hard packets are compressed inside the file, which every version of Perfetto since
     2018 reads; with None the file is meant to be compressed as a whole. sizes is told the bytes
-    that each track took; those compressed together are shared out by their size before. workers:
-    other processes that encode, if there is more than one batch; they change nothing.
+    that each track took; of those compressed together each gets its part by its size before.
+    workers: other processes that encode, if there is more than one batch; they change nothing.
     """
     head = (_file_facts(timeline), *_descriptors(timeline.tracks))
     batches = batch_tracks(head, timeline.tracks, timeline.first_ns)
@@ -61,7 +63,7 @@ def encode_perfetto(
 
 
 def _file_facts(timeline: Timeline) -> bytes:
-    """The clock, the schema of typed args, and facts about the picture."""
+    """The clock, the schema of typed args, and facts about the timeline."""
     from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 
     trace = protos.Trace()

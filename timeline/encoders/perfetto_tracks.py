@@ -51,7 +51,7 @@ def split_track(track: Track) -> Iterator[Track]:
 
 def _flat_parts(slices: Slices) -> Iterator[Slices]:
     for run in _runs(slices.start_ns, slices.end_ns):
-        yield slices.taken(run, slices.arrows.between(run.start, run.stop))
+        yield slices.take(run, slices.arrows.between(run.start, run.stop))
 
 
 def _nested_parts(slices: Slices) -> Iterator[Slices]:
@@ -60,16 +60,16 @@ def _nested_parts(slices: Slices) -> Iterator[Slices]:
     runs = [slice(first, stop) for first, stop in pairwise(bounds)]
     if all(_is_run(rows, run) for rows, run in zip(pieces, runs, strict=True)):
         for run in runs:
-            yield slices.taken(run, slices.arrows.between(run.start, run.stop))
+            yield slices.take(run, slices.arrows.between(run.start, run.stop))
         return
-    place = np.empty(len(slices), np.intp)
+    position = np.empty(len(slices), np.intp)
     for rows, run in zip(pieces, runs, strict=True):
-        place[rows] = np.arange(run.start, run.stop)
-    at = place[slices.arrows.slice]
+        position[rows] = np.arange(run.start, run.stop)
+    at = position[slices.arrows.slice]
     order = np.argsort(at, kind="stable")
     arrows = Arrows(at[order], slices.arrows.arrow[order])
     for rows, run in zip(pieces, runs, strict=True):
-        yield slices.taken(rows, arrows.between(run.start, run.stop))
+        yield slices.take(rows, arrows.between(run.start, run.stop))
 
 
 def _is_run(rows: Rows, run: slice) -> bool:
@@ -98,6 +98,7 @@ SEQUENCE_CLOCK = 64
 BLOCK_BYTES = 1 << 20
 """Matrix bytes encoded at a time."""
 LEAST_BLOCK_ROWS = 256
+"""Rows encoded at a time at least, however wide they are."""
 
 _PACKET = b"\x0a"
 _TIMESTAMP = b"\x40"
@@ -132,7 +133,7 @@ def encode_track(track: Track, sequence: int, first_ns: int) -> Iterator[bytes]:
     if isinstance(track.content, Slices) and len(track.content):
         yield from _encode_slices(track, track.content, sequence, first_ns)
     elif isinstance(track.content, Samples) and len(track.content):
-        yield _opening(track, sequence, first_ns, _Names())
+        yield _opening_packets(track, sequence, first_ns, _Names())
         yield from _encode_samples(track.content, sequence, first_ns)
 
 
@@ -148,12 +149,13 @@ class _Names:
 def clock_ns(first_ns: int) -> int:
     """What the file says of its first moment; none of its clocks can be before zero.
 
-    All else counts from that moment, so a picture that begins before zero is moved as a whole.
+    All else counts from that moment, so a timeline that begins before zero is moved as a whole.
     """
     return max(first_ns, 0)
 
 
-def _opening(track: Track, sequence: int, first_ns: int, names: _Names) -> bytes:
+def _opening_packets(track: Track, sequence: int, first_ns: int, names: _Names) -> bytes:
+    """The first packets of a sequence: its names, its track as the default, and its clock."""
     from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 
     trace = protos.Trace()
@@ -238,7 +240,7 @@ def _encode_slices(track: Track, slices: Slices, sequence: int, first_ns: int) -
     value_uses = [_uses(arg.values, arg.present, len(slices.strings)) for arg in texts]
     value_iids, values = _numbered(sum(value_uses, np.zeros(len(slices.strings), np.intp)))
     typed, untyped = _split_args(slices)
-    yield _opening(
+    yield _opening_packets(
         track,
         sequence,
         first_ns,
@@ -307,11 +309,11 @@ def _split_args(slices: Slices) -> tuple[list[Arg], list[Arg]]:
     """Numeric args that the schema types, in its field order, and those that it does not."""
     message = ARGS_MESSAGES.get(slices.kind)
     fields = message.fields if message else ()
-    held = [arg for arg in slices.args if arg.kind is not ArgKind.NAME and arg.present.any()]
+    numeric = [arg for arg in slices.args if arg.kind is not ArgKind.NAME and arg.present.any()]
     typed = sorted(
-        (arg for arg in held if arg.name in fields), key=lambda arg: fields.index(arg.name)
+        (arg for arg in numeric if arg.name in fields), key=lambda arg: fields.index(arg.name)
     )
-    return typed, [arg for arg in held if arg.name not in fields]
+    return typed, [arg for arg in numeric if arg.name not in fields]
 
 
 def _typed_args(slices: Slices, args: list[Arg], row: Rows) -> list[Piece]:

@@ -88,7 +88,7 @@ def matrix_rows(pieces: Sequence[Piece], count: int) -> bytes:
     leaves: list[_Leaf] = []
     for piece in pieces:
         _flatten(piece, None, leaves, count)
-    leaves = _joined(leaves)
+    leaves = _join_constants(leaves)
     width = sum(leaf.width for leaf in leaves)
     matrix = np.empty((count, width), np.uint8)
     constants = [leaf.cells[0] if leaf.constant else np.zeros(leaf.width) for leaf in leaves]
@@ -128,11 +128,11 @@ class _Leaf:
         if isinstance(self.length, int):
             return
         # Byte by byte: rows are short, and columns long.
-        for place in range(self.width):
+        for byte in range(self.width):
             if self.present is not None:
-                kept[:, place] = self.present
+                kept[:, byte] = self.present
             else:
-                np.greater(self.length, place, out=kept[:, place])
+                np.greater(self.length, byte, out=kept[:, byte])
 
 
 def _put(target: ByteMatrix, cells: ByteMatrix) -> None:
@@ -141,7 +141,7 @@ def _put(target: ByteMatrix, cells: ByteMatrix) -> None:
     target.view(row)[:] = cells.view(row)
 
 
-def _joined(leaves: Sequence[_Leaf]) -> list[_Leaf]:
+def _join_constants(leaves: Sequence[_Leaf]) -> list[_Leaf]:
     """Constant bytes that follow each other in the same rows, as one."""
     made: list[_Leaf] = []
     for leaf in leaves:
@@ -222,8 +222,8 @@ def _varint_leaf(column: npt.NDArray[Any], present: Bool | None) -> _Leaf:
     if width == 1:
         return _leaf(_varint_cells(values, None, width), present)
     lengths = np.ones(len(values), np.uint8)
-    for place in range(1, width):
-        lengths += values >= values.dtype.type(1 << 7 * place)
+    for position in range(1, width):
+        lengths += values >= values.dtype.type(1 << 7 * position)
     cells = _varint_cells(values, lengths, width)
     return _Leaf(cells, lengths if present is None else lengths * present)
 
@@ -231,13 +231,13 @@ def _varint_leaf(column: npt.NDArray[Any], present: Bool | None) -> _Leaf:
 def _varint_cells(values: npt.NDArray[Any], lengths: Lengths | None, width: int) -> ByteMatrix:
     """The bytes of varints; without lengths each is as long as the widest."""
     cells = np.empty((len(values), width), np.uint8)
-    for place in range(width):
-        byte = (values >> values.dtype.type(7 * place)).astype(np.uint8)
+    for position in range(width):
+        byte = (values >> values.dtype.type(7 * position)).astype(np.uint8)
         byte &= np.uint8(0x7F)
-        if place + 1 < width:
-            more = np.uint8(1) if lengths is None else (lengths > place + 1).view(np.uint8)
+        if position + 1 < width:
+            more = np.uint8(1) if lengths is None else (lengths > position + 1).view(np.uint8)
             byte |= more << np.uint8(7)
-        cells[:, place] = byte
+        cells[:, position] = byte
     return cells
 
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from timeline.analysis.waiting import Basis
 from timeline.columns.columns import Bool, Int64
-from timeline.columns.distinct import distinct
+from timeline.columns.distinct import distinct, distinct_pairs
 from timeline.figures.figures import Figures, extent_ns
 from timeline.figures.table import Table
 from timeline.units import spell_count, spell_duration
@@ -283,8 +283,8 @@ def slowest_rank_of_each_step(steps: Table) -> Table:
 
 def has_several_graphs(rank: Int64, graph: Int64) -> bool:
     """Whether any rank has several, from the rank and graph of each row."""
-    pairs = np.unique(np.stack([rank, graph]), axis=1)
-    return bool(pairs.shape[1] > len(distinct(rank)))
+    pairs, _ = distinct_pairs(rank, graph)
+    return len(pairs) > len(distinct(rank))
 
 
 def _step_extreme(steps: Table) -> Extreme | None:

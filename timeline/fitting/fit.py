@@ -1,4 +1,4 @@
-"""Files that keep the size limit, in one of four ways."""
+"""Files that keep the size limit, in one of the four ways of `--fit`."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from timeline.encoders.common import EncodingWorkers
+from timeline.encoders.encoding_workers import EncodingWorkers
 from timeline.encoders.formats import Format
 from timeline.errors import LimitError
-from timeline.fitting.coarsened import write_coarsened
-from timeline.fitting.leading_steps import Redraw, write_leading_steps
-from timeline.fitting.parts import write_parts
+from timeline.fitting.fit_by_coarsening import write_coarsened
+from timeline.fitting.fit_by_leading_steps import Redraw, write_leading_steps
+from timeline.fitting.fit_by_splitting import write_parts
 from timeline.fitting.writer import (
     Arrange,
     Describe,
@@ -21,15 +21,15 @@ from timeline.fitting.writer import (
 )
 from timeline.options import ExportOptions, Fit
 from timeline.progress import Progress
+from timeline.tracks.assemble import assemble
 from timeline.tracks.drawn_rank import DrawnRank
-from timeline.tracks.picture import assemble
 from timeline.units import spell_bytes
 
-__all__ = ["exact_or_error", "fit"]
+__all__ = ["fit", "write_all_or_fail"]
 
 
 def fit(
-    shares: Sequence[DrawnRank],
+    ranks: Sequence[DrawnRank],
     redraw: Redraw,
     options: ExportOptions,
     target: Path,
@@ -40,9 +40,9 @@ def fit(
     arrange: Arrange | None = None,
     workers: EncodingWorkers | None = None,
 ) -> Written:
-    """Write the shares of ranks so that no file exceeds the limit.
+    """Write drawn ranks so that no file exceeds the limit.
 
-    arrange: puts the rows of ranks into one picture; grouped as the options say if not given.
+    arrange: puts the rows of ranks into one timeline; grouped as the options say if not given.
     workers: other processes that have time to encode.
 
     Raises:
@@ -53,7 +53,7 @@ def fit(
     arrange = arrange or partial(assemble, by_layer=options.groups_by_layer)
     writer = Writer(options, target, form, describe, wall_offset_ns, progress, arrange, workers)
     try:
-        return _fit(writer, writer.draw(shares), redraw)
+        return _fit(writer, writer.draw(ranks), redraw)
     except BaseException:
         for draft in writer.drafts:
             draft.discard()
@@ -61,7 +61,7 @@ def fit(
 
 
 def _fit(writer: Writer, drawing: Drawing, redraw: Redraw) -> Written:
-    if not writer.limit:
+    if not writer.limit_bytes:
         return writer.exact(drawing, drawing.steps)
     match writer.options.fit:
         case Fit.COARSEN:
@@ -71,10 +71,10 @@ def _fit(writer: Writer, drawing: Drawing, redraw: Redraw) -> Written:
         case Fit.SPLIT:
             return write_parts(writer, drawing)
         case Fit.ERROR:
-            return exact_or_error(writer, drawing)
+            return write_all_or_fail(writer, drawing)
 
 
-def exact_or_error(writer: Writer, drawing: Drawing) -> Written:
+def write_all_or_fail(writer: Writer, drawing: Drawing) -> Written:
     """Write everything, or nothing.
 
     Raises:
@@ -82,10 +82,11 @@ def exact_or_error(writer: Writer, drawing: Drawing) -> Written:
     """
     whole = writer.exact(drawing, drawing.steps)
     size = whole.parts[0].draft.size_bytes
-    if size <= writer.limit:
+    if size <= writer.limit_bytes:
         return whole
     whole.discard()
     raise LimitError(
-        f"the selection needs {spell_bytes(size)} and the limit is {spell_bytes(writer.limit)}.",
+        f"the selection needs {spell_bytes(size)} and the limit is "
+        f"{spell_bytes(writer.limit_bytes)}.",
         do="Take fewer --ranks or --steps, or leave out --fit error.",
     )

@@ -1,17 +1,17 @@
-"""What every layer costs at every resolution, and the resolutions that a size limit allows.
+"""SizeModel: the bytes of every layer at every resolution, and the plans a size limit allows.
 
 What matters most stays exact longest. Costs come from excerpts of tracks, which are encoded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 
-from timeline.columns.columns import Float64, Int64, Rows, sort_rows
+from timeline.columns.columns import Float64, Int64
 from timeline.fitting.coarsen import (
     EXACT,
     Resolution,
@@ -19,92 +19,20 @@ from timeline.fitting.coarsen import (
     coarsen,
     count_elements,
     count_samples,
-    draw_coarse,
 )
-from timeline.fitting.resolve import Plan
+from timeline.fitting.excerpts import Excerpts, excerpt
+from timeline.fitting.gathered_slices import draw_coarse
+from timeline.fitting.plan import Plan
 from timeline.layers import SIZE_LAYERS, SizeLayer
 from timeline.tracks.model import Samples, Slices, Track, element_count
 
-__all__ = ["Excerpts", "SizeModel", "bytes_by_layer", "excerpt"]
-
-COUNTED_TRACKS = 128
-"""Longest tracks of a layer that are counted each; as many of the rest stand for all of it."""
-COUNTED_RUNS = 8
-RUN_SLICES = 1 << 13
-"""Of a very long track so many runs of so many slices are counted."""
-
-
-class Excerpts:
-    """Cuts excerpts from tracks, which must not change meanwhile; remembers their order of time."""
-
-    def __init__(self) -> None:
-        self._orders: dict[int, Rows | None] = {}
-        """By the id of a track, its slices in order of time; None where they are in that order."""
-
-    def run(self, track: Track, first: int, stop: int) -> Track:
-        """The slices or samples from `first` to before `stop` in order of time, as a track."""
-        order = self._order(track) if stop > first else None
-        return excerpt(track, slice(first, stop) if order is None else order[first:stop])
-
-    def middle(self, track: Track, count: int) -> Track:
-        """So many slices or samples from the middle of a track."""
-        first = max(0, (len(track.content or ()) - count) // 2)
-        return self.run(track, first, first + count)
-
-    def of_all(self, tracks: Sequence[Track]) -> list[tuple[Track, float]]:
-        """Excerpts to count elements of, each with the number of times that it counts.
-
-        The longest stand for themselves; of very many shorter ones, some spread evenly stand for
-        all. Of a very long one, some runs of slices do.
-        """
-        ordered = sorted(tracks, key=lambda track: -len(track.content or ()))
-        longest, rest = ordered[:COUNTED_TRACKS], ordered[COUNTED_TRACKS:]
-        some = rest[:: max(1, len(rest) // COUNTED_TRACKS)]
-        stand_for = element_count(rest) / max(1, element_count(some))
-        chosen = [*((track, 1.0) for track in longest), *((track, stand_for) for track in some)]
-        return [part for track, weight in chosen for part in self._runs(track, weight)]
-
-    def _runs(self, track: Track, weight: float) -> Iterator[tuple[Track, float]]:
-        count = len(track.content or ())
-        gathered = isinstance(track.content, Slices) and track.content.coarse is not None
-        if gathered or count <= COUNTED_RUNS * RUN_SLICES:
-            yield track, weight
-            return
-        share = weight * count / (COUNTED_RUNS * RUN_SLICES)
-        for first in np.linspace(0, count - RUN_SLICES, COUNTED_RUNS).astype(int).tolist():
-            yield self.run(track, first, first + RUN_SLICES), share
-
-    def _order(self, track: Track) -> Rows | None:
-        """Calls of one thread may be stored by kind: those next to each other are no run."""
-        content = track.content
-        if not isinstance(content, Slices) or not content.nested:
-            return None
-        if id(track) not in self._orders:
-            start_ns = content.start_ns
-            in_order = bool((start_ns[1:] >= start_ns[:-1]).all())
-            self._orders[id(track)] = None if in_order else sort_rows(start_ns)
-        return self._orders[id(track)]
-
-
-def excerpt(track: Track, rows: Rows | slice) -> Track:
-    """The track with nothing but some of its slices or samples, in that order."""
-    content = track.content
-    if isinstance(content, Slices):
-        arrows = content.arrows
-        if isinstance(rows, slice):
-            first, stop, _ = rows.indices(len(content))
-            return replace(track, content=content.taken(rows, arrows.between(first, stop)))
-        return replace(track, content=content.taken(rows, arrows.of(rows)))
-    if isinstance(content, Samples):
-        samples = replace(content, time_ns=content.time_ns[rows], value=content.value[rows])
-        return replace(track, content=samples)
-    return track
-
+__all__ = ["Measure", "SizeModel", "bytes_by_layer"]
 
 EXACT_FIRST = 4
 """So many of the leading layers are made exact before any other is refined at all."""
 COARSEST = 62
-RUNGS = (EXACT, 8, 11, 13, 15, 17, 19, 21, 23, 25, 28, 32, 40, COARSEST)
+"""The power of two of ns that gathers all there is: no time span is longer."""
+COUNTED_POWERS = (EXACT, 8, 11, 13, 15, 17, 19, 21, 23, 25, 28, 32, 40, COARSEST)
 """Powers at which slices are counted; between them counts are interpolated."""
 SAMPLE_SLICES = 12_288
 """Slices of a layer that are encoded to see what one costs."""
@@ -125,38 +53,6 @@ Measure = Callable[[Sequence[Track]], int]
 """The bytes that tracks take in the file, descriptors included."""
 
 
-class _Ladder:
-    """What one layer costs at every power, corrected by what it was found to cost.
-
-    What repeats compresses better than what was gathered in bins that cut across the repetition,
-    so each finding corrects its own power. Between two findings the correction is interpolated by
-    how far slices are gathered: as long as few are, a layer costs what it costs exactly.
-    """
-
-    def __init__(self, cost_bytes: Float64, elements: Float64) -> None:
-        self._model_bytes = cost_bytes
-        self._gathering = -np.log(np.maximum(elements, 1.0))
-        self._found: dict[float, float] = {}
-        self.cost_bytes = cost_bytes
-
-    def at(self, power: int) -> float:
-        """The expected bytes at a power."""
-        return float(self.cost_bytes[power])
-
-    def found(self, power: int, factor: float) -> None:
-        """Note that a power costs so many times what the model says."""
-        self._found[float(self._gathering[power])] = factor
-        places = sorted(self._found)
-        factors = np.interp(
-            self._gathering, places, np.log([self._found[place] for place in places])
-        )
-        self.cost_bytes = self._model_bytes * np.exp(factors)
-
-    def model_at(self, power: int) -> float:
-        """The bytes at a power before any correction."""
-        return float(self._model_bytes[power])
-
-
 class SizeModel:
     """What every layer of some tracks would cost in the file at every resolution."""
 
@@ -170,8 +66,8 @@ class SizeModel:
         self._tracks = tracks
         self._floors = floors or {}
         self._measure = measure
-        held = {track.size_layer for track in tracks}
-        self.layers = [layer for layer in SIZE_LAYERS if layer in held]
+        drawn = {track.size_layer for track in tracks}
+        self.layers = [layer for layer in SIZE_LAYERS if layer in drawn]
         self._exact_factor: dict[SizeLayer, float] = {}
         self._excerpts = Excerpts()
 
@@ -184,12 +80,12 @@ class SizeModel:
 
     @cached_property
     def _exact_bytes(self) -> dict[SizeLayer, float]:
-        return {layer: self._marginal(self._samples(layer)) for layer in self.layers}
+        return {layer: self._element_bytes(self._samples(layer)) for layer in self.layers}
 
     @cached_property
-    def _ladders(self) -> dict[SizeLayer, _Ladder]:
+    def _costs(self) -> dict[SizeLayer, _LayerCosts]:
         """Built when something must be gathered; most exports never need them."""
-        return {layer: self._ladder(layer) for layer in self.layers}
+        return {layer: self._layer_costs(layer) for layer in self.layers}
 
     def plan(self, limit_bytes: float) -> Plan:
         """The finest resolutions whose expected size keeps the limit.
@@ -198,7 +94,7 @@ class SizeModel:
         rest share one resolution, and what is left over refines layers one by one.
         """
         powers = dict.fromkeys(self.layers, COARSEST)
-        leading = self.layers[: self._leading()]
+        leading = self.layers[: self._leading_count()]
         for layer in leading:
             powers[layer] = self._finest(powers, layer, limit_bytes)
         rest = self.layers[len(leading) :]
@@ -208,76 +104,22 @@ class SizeModel:
             powers[layer] = self._finest(powers, layer, limit_bytes)
         return Plan(_resolutions(powers), self._expected(powers))
 
-    def _floor(self, layer: SizeLayer) -> int:
-        return self._floors.get(layer, EXACT)
-
     def finest_plan(self) -> Plan:
         """The plan that gathers nothing, or no more than was gathered before."""
         expected = self._base_bytes + sum(
             self._exact_model_bytes(layer) * self._exact_factor.get(layer, 1.0)
             for layer in self.layers
         )
-        return self._all(expected)
+        return self._finest_expecting(expected)
 
     def rough_plan(self) -> Plan:
         """The plan that gathers nothing, expected to be rather too large without any measuring."""
-        return self._all(element_count(self._tracks) * ROUGH_BYTES)
-
-    def _all(self, expected_bytes: float) -> Plan:
-        powers = {layer: self._floor(layer) for layer in self.layers}
-        return Plan(_resolutions(powers), expected_bytes, finest=True)
-
-    def learn(self, plan: Plan, layer_bytes: Mapping[SizeLayer, float]) -> None:
-        """Correct the costs by what the layers of a plan really took."""
-        for layer, resolution in plan.resolutions.items():
-            real, model = layer_bytes.get(layer, 0.0), self._model_bytes(layer, resolution)
-            if not real or not model:
-                continue
-            if resolution.power == self._floor(layer):
-                self._exact_factor[layer] = real / model
-            if resolution.power != self._floor(layer) or "_ladders" in self.__dict__:
-                self._ladders[layer].found(resolution.power, real / model)
-
-    def _model_bytes(self, layer: SizeLayer, resolution: Resolution) -> float:
-        """What a layer was expected to cost before any correction."""
-        if resolution.power == self._floor(layer):
-            return self._exact_model_bytes(layer)
-        return self._ladders[layer].model_at(resolution.power)
-
-    def _exact_model_bytes(self, layer: SizeLayer) -> float:
-        return self._exact_bytes[layer] * element_count(self._tracks_of(layer))
+        return self._finest_expecting(element_count(self._tracks) * ROUGH_BYTES)
 
     def coarsest_plan(self) -> Plan:
         """The plan that gathers all it can."""
         powers = dict.fromkeys(self.layers, COARSEST)
         return Plan(_resolutions(powers), self._expected(powers))
-
-    def _leading(self) -> int:
-        return sum(1 for layer in self.layers if layer in SIZE_LAYERS[:EXACT_FIRST])
-
-    def _expected(self, powers: Mapping[SizeLayer, int]) -> float:
-        return self._base_bytes + sum(
-            self._ladders[layer].at(power) for layer, power in powers.items()
-        )
-
-    def _finest(self, powers: Mapping[SizeLayer, int], layer: SizeLayer, limit: float) -> int:
-        """The finest power of one layer that fits beside the others as they are."""
-        room = (
-            limit - self._expected({**powers, layer: COARSEST}) + self._ladders[layer].at(COARSEST)
-        )
-        fits = np.flatnonzero(self._ladders[layer].cost_bytes <= room)
-        fits = fits[fits >= self._floor(layer)]
-        return int(fits[0]) if len(fits) else COARSEST
-
-    def _refine_together(
-        self, powers: dict[SizeLayer, int], layers: Sequence[SizeLayer], limit: float
-    ) -> None:
-        """Give layers the finest power that they can have in common."""
-        for power in range(COARSEST + 1):
-            shared = {**powers, **{layer: max(power, self._floor(layer)) for layer in layers}}
-            if self._expected(shared) <= limit:
-                powers.update(shared)
-                return
 
     def mixed(self, fine: Plan, coarse: Plan, share: float) -> Plan:
         """A plan that is as fine as one for a share of the slices, those that start first."""
@@ -294,8 +136,62 @@ class SizeModel:
         expected = share * fine.expected_bytes + (1 - share) * coarse.expected_bytes
         return Plan(resolutions, expected)
 
+    def learn(self, plan: Plan, layer_bytes: Mapping[SizeLayer, float]) -> None:
+        """Correct the costs by what the layers of a plan really took."""
+        for layer, resolution in plan.resolutions.items():
+            real, model = layer_bytes.get(layer, 0.0), self._model_bytes(layer, resolution)
+            if not real or not model:
+                continue
+            if resolution.power == self._floor(layer):
+                self._exact_factor[layer] = real / model
+            if resolution.power != self._floor(layer) or "_costs" in self.__dict__:
+                self._costs[layer].correct(resolution.power, real / model)
+
+    def _floor(self, layer: SizeLayer) -> int:
+        return self._floors.get(layer, EXACT)
+
+    def _finest_expecting(self, expected_bytes: float) -> Plan:
+        powers = {layer: self._floor(layer) for layer in self.layers}
+        return Plan(_resolutions(powers), expected_bytes, finest=True)
+
+    def _model_bytes(self, layer: SizeLayer, resolution: Resolution) -> float:
+        """What a layer was expected to cost before any correction."""
+        if resolution.power == self._floor(layer):
+            return self._exact_model_bytes(layer)
+        return self._costs[layer].model_at(resolution.power)
+
+    def _exact_model_bytes(self, layer: SizeLayer) -> float:
+        return self._exact_bytes[layer] * element_count(self._tracks_of(layer))
+
+    def _leading_count(self) -> int:
+        return sum(1 for layer in self.layers if layer in SIZE_LAYERS[:EXACT_FIRST])
+
+    def _expected(self, powers: Mapping[SizeLayer, int]) -> float:
+        return self._base_bytes + sum(
+            self._costs[layer].at(power) for layer, power in powers.items()
+        )
+
+    def _finest(self, powers: Mapping[SizeLayer, int], layer: SizeLayer, limit: float) -> int:
+        """The finest power of one layer that fits beside the others as they are."""
+        left_bytes = (
+            limit - self._expected({**powers, layer: COARSEST}) + self._costs[layer].at(COARSEST)
+        )
+        fits = np.flatnonzero(self._costs[layer].cost_bytes <= left_bytes)
+        fits = fits[fits >= self._floor(layer)]
+        return int(fits[0]) if len(fits) else COARSEST
+
+    def _refine_together(
+        self, powers: dict[SizeLayer, int], layers: Sequence[SizeLayer], limit: float
+    ) -> None:
+        """Give layers the finest power that they can have in common."""
+        for power in range(COARSEST + 1):
+            shared = {**powers, **{layer: max(power, self._floor(layer)) for layer in layers}}
+            if self._expected(shared) <= limit:
+                powers.update(shared)
+                return
+
     def _starts(self, layer: SizeLayer, each: int) -> Int64:
-        """The starts of each so manyth slice."""
+        """The starts of every `each`-th slice or sample of a layer."""
         contents = [track.content for track in self._tracks_of(layer) if track.content is not None]
         starts = [
             content.start_ns if isinstance(content, Slices) else content.time_ns
@@ -303,29 +199,29 @@ class SizeModel:
         ]
         return np.concatenate([start_ns[::each] for start_ns in starts])
 
-    def _ladder(self, layer: SizeLayer) -> _Ladder:
-        exact, gathered = np.zeros(len(RUNGS)), np.zeros(len(RUNGS))
+    def _layer_costs(self, layer: SizeLayer) -> _LayerCosts:
+        exact, gathered = np.zeros(len(COUNTED_POWERS)), np.zeros(len(COUNTED_POWERS))
         for track, weight in self._excerpts.of_all(self._tracks_of(layer)):
             if isinstance(track.content, Slices):
-                counts = weight * np.array(count_elements(track.content, RUNGS))
+                counts = weight * np.array(count_elements(track.content, COUNTED_POWERS))
                 exact += counts[:, 0]
                 gathered += counts[:, 1]
             elif isinstance(track.content, Samples):
-                exact += weight * np.array(count_samples(track.content, RUNGS))
+                exact += weight * np.array(count_samples(track.content, COUNTED_POWERS))
         untouched = max(
-            (rung for rung, several in zip(RUNGS, gathered, strict=True) if not several),
+            (power for power, several in zip(COUNTED_POWERS, gathered, strict=True) if not several),
             default=EXACT,
         )
-        exact, gathered = _between_rungs(exact, untouched), _between_rungs(gathered, untouched)
+        exact, gathered = _at_all_powers(exact, untouched), _at_all_powers(gathered, untouched)
         exact_bytes = self._exact_bytes[layer]
-        gathered_bytes = self._gathered_cost(layer)
-        ladder = _Ladder(exact * exact_bytes + gathered * gathered_bytes, exact + gathered)
+        gathered_bytes = self._gathered_slice_bytes(layer)
+        costs = _LayerCosts(exact * exact_bytes + gathered * gathered_bytes, exact + gathered)
         if layer in self._exact_factor:
-            ladder.found(self._floor(layer), self._exact_factor[layer])
-        return ladder
+            costs.correct(self._floor(layer), self._exact_factor[layer])
+        return costs
 
     def _samples(self, layer: SizeLayer) -> list[Track]:
-        """Parts of the longest tracks of a layer, as long as their shares of it."""
+        """Excerpts of the longest tracks of a layer, in proportion to their lengths."""
         tracks = self._tracks_of(layer)
         longest = sorted(tracks, key=lambda track: -len(track.content or ()))[:SAMPLE_TRACKS]
         weights = np.array([max(1, len(track.content or ())) for track in longest], float)
@@ -335,7 +231,7 @@ class SizeModel:
             for track, weight in zip(longest, weights, strict=True)
         ]
 
-    def _gathered_cost(self, layer: SizeLayer) -> float:
+    def _gathered_slice_bytes(self, layer: SizeLayer) -> float:
         """Bytes of one gathered slice: what half gathered samples take less their exact slices."""
         exact = self._exact_bytes[layer]
         halved = [found for found in map(_halved, self._samples(layer)) if found is not None]
@@ -343,24 +239,56 @@ class SizeModel:
             return exact * GATHERED_PER_EXACT
         tracks = [track for track, _ in halved]
         single = 1 - sum(several for _, several in halved) / element_count(tracks)
-        return max(exact * 0.5, (self._marginal(tracks) - single * exact) / (1 - single))
+        return max(exact * 0.5, (self._element_bytes(tracks) - single * exact) / (1 - single))
 
-    def _marginal(self, samples: Sequence[Track]) -> float:
+    def _element_bytes(self, samples: Sequence[Track]) -> float:
         """Bytes of one slice more: of the second halves of samples, whose names mostly repeat."""
         halves = [excerpt(track, slice(len(track.content or ()) // 2)) for track in samples]
         rest = max(1, element_count(samples) - element_count(halves))
         return max(LEAST_BYTES_OF_SLICE, (self._measure(samples) - self._measure(halves)) / rest)
 
 
-def _between_rungs(counts: Float64, untouched: int) -> Float64:
-    """Counts at every power, from those at the rungs: they fall in proportion.
+class _LayerCosts:
+    """The bytes of one layer at every power, corrected by what it was found to take.
 
-    Below the first rung that gathers anything nothing is taken to be gathered: a plan that counts
-    on it would change nothing.
+    What repeats compresses better than what was gathered in bins that cut across the repetition,
+    so each finding corrects its own power. Between two findings the correction is interpolated by
+    how far slices are gathered: as long as few are, a layer costs what it costs exactly.
     """
-    made = np.expm1(np.interp(np.arange(COARSEST + 1), RUNGS, np.log1p(counts)))
-    next_rung = RUNGS[min(RUNGS.index(untouched) + 1, len(RUNGS) - 1)]
-    made[:next_rung] = counts[0]
+
+    def __init__(self, cost_bytes: Float64, elements: Float64) -> None:
+        self._model_bytes = cost_bytes
+        self._gathering = -np.log(np.maximum(elements, 1.0))
+        self._found: dict[float, float] = {}
+        self.cost_bytes = cost_bytes
+
+    def at(self, power: int) -> float:
+        """The expected bytes at a power."""
+        return float(self.cost_bytes[power])
+
+    def correct(self, power: int, factor: float) -> None:
+        """Note that a power costs so many times what the model says."""
+        self._found[float(self._gathering[power])] = factor
+        gatherings = sorted(self._found)
+        factors = np.interp(
+            self._gathering, gatherings, np.log([self._found[one] for one in gatherings])
+        )
+        self.cost_bytes = self._model_bytes * np.exp(factors)
+
+    def model_at(self, power: int) -> float:
+        """The bytes at a power before any correction."""
+        return float(self._model_bytes[power])
+
+
+def _at_all_powers(counts: Float64, untouched: int) -> Float64:
+    """Counts at every power, from those at the powers counted: they fall in proportion.
+
+    Below the first of these that gathers anything nothing is taken to be gathered: a plan that
+    counts on it would change nothing.
+    """
+    made = np.expm1(np.interp(np.arange(COARSEST + 1), COUNTED_POWERS, np.log1p(counts)))
+    next_power = COUNTED_POWERS[min(COUNTED_POWERS.index(untouched) + 1, len(COUNTED_POWERS) - 1)]
+    made[:next_power] = counts[0]
     return made
 
 

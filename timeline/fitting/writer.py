@@ -8,12 +8,13 @@ from pathlib import Path
 
 from timeline.analysis.rank_facts import RankFacts
 from timeline.columns.chunks import one_by_one
-from timeline.encoders.common import BEST_LEVEL, EncodingWorkers, TrackSizes
+from timeline.encoders.compression import BEST_LEVEL, TrackSizes
 from timeline.encoders.drafts import Draft, publish_all, write_draft
+from timeline.encoders.encoding_workers import EncodingWorkers
 from timeline.encoders.formats import Format
 from timeline.errors import LimitError
-from timeline.fitting.gathering import lowest_floors
-from timeline.fitting.resolve import Resolved
+from timeline.fitting.coarsen_ranks import lowest_floors
+from timeline.fitting.plan import DrawnLayer
 from timeline.fitting.size_model import bytes_by_layer
 from timeline.layers import SizeLayer
 from timeline.options import ExportOptions
@@ -36,8 +37,8 @@ __all__ = [
     "Written",
     "first_moment_ns",
     "last_moment_ns",
-    "steps_of",
-    "too_small",
+    "selected_steps",
+    "too_small_error",
 ]
 
 TARGET_FILL = 0.93
@@ -54,12 +55,12 @@ class FileNotes:
     notes: Notes | None = None
 
 
-Describe = Callable[[Sequence[Omission], Sequence[Resolved], Sequence[int]], FileNotes]
+Describe = Callable[[Sequence[Omission], Sequence[DrawnLayer], Sequence[int]], FileNotes]
 """What a file says of itself, given what is left out, gathered, and whose detail is in."""
 
 
 Arrange = Callable[[Sequence[RankFacts], Sequence[RankTracks]], tuple[Track, ...]]
-"""Puts the rows of all ranks into one picture."""
+"""Puts the rows of all ranks into one timeline."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ class Written:
     facts: tuple[RankFacts, ...]
     kept_steps: tuple[int, ...]
     omissions: tuple[Omission, ...] = ()
-    resolved: tuple[Resolved, ...] = ()
+    drawn_layers: tuple[DrawnLayer, ...] = ()
     exact_bytes: float = 0.0
 
     def publish(self, beside: Sequence[tuple[Draft, Path]] = ()) -> None:
@@ -99,7 +100,7 @@ class Written:
             part.draft.discard()
 
 
-def steps_of(ranks: Sequence[RankFacts]) -> tuple[int, ...]:
+def selected_steps(ranks: Sequence[RankFacts]) -> tuple[int, ...]:
     """All steps of the selection, ascending."""
     return tuple(sorted({step for facts in ranks for step in facts.steps.iteration.tolist()}))
 
@@ -117,7 +118,7 @@ class Drawing:
     @property
     def steps(self) -> tuple[int, ...]:
         """All steps of the selection."""
-        return steps_of(self.facts)
+        return selected_steps(self.facts)
 
 
 @dataclass(frozen=True)
@@ -136,20 +137,21 @@ class Writer:
     """All that were written, so that none outlives a failure."""
 
     @property
-    def limit(self) -> int:
+    def limit_bytes(self) -> int:
+        """The size that no file may exceed, 0 for any."""
         return self.options.limit_bytes
 
-    def draw(self, shares: Sequence[DrawnRank]) -> Drawing:
-        """All tracks of the picture."""
+    def draw(self, ranks: Sequence[DrawnRank]) -> Drawing:
+        """Put the tracks of all ranks into one timeline."""
         self.progress.report("Drawing", 0, 0)
-        facts = tuple(share.facts for share in shares)
-        rows = [share.tracks for share in shares]
+        facts = tuple(rank.facts for rank in ranks)
+        rows = [rank.tracks for rank in ranks]
         left_out = tuple(rank.missing for rank in facts if rank.missing is not None)
         tracks = self.arrange(facts, rows)
         return Drawing(
             facts,
             with_args(tracks, self.options.args),
-            (*(omission for rank in rows for omission in rank.omissions), *left_out),
+            (*(omission for rank_tracks in rows for omission in rank_tracks.omissions), *left_out),
             lowest_floors(rows),
         )
 
@@ -157,7 +159,7 @@ class Writer:
         self,
         tracks: Sequence[Track],
         omissions: Sequence[Omission],
-        resolved: Sequence[Resolved],
+        drawn_layers: Sequence[DrawnLayer],
         steps: Sequence[int],
         first_ns: int | None = None,
         level: int = BEST_LEVEL,
@@ -165,7 +167,7 @@ class Writer:
         """Encode tracks to a draft."""
         again = f" again, to fit the limit ({len(self.drafts) + 1})" if self.drafts else ""
         self.progress.report(f"Writing{again}", 0, 0)
-        made = self._timeline(tracks, self.describe(omissions, resolved, steps), first_ns)
+        made = self._timeline(tracks, self.describe(omissions, drawn_layers, steps), first_ns)
         self.form.check_span(self.target, last_moment_ns(tracks) - made.first_ns)
         sizes = TrackSizes()
         draft = write_draft(
@@ -231,7 +233,7 @@ def last_moment_ns(tracks: Sequence[Track]) -> int:
     return max(lasts, default=0)
 
 
-def too_small(limit: int, least: int) -> LimitError:
+def too_small_error(limit: int, least: int) -> LimitError:
     """The error of a limit below the smallest file there is, of `least` bytes."""
     return LimitError(
         f"the limit of {spell_bytes(limit)} cannot hold the summary of this selection; the "

@@ -1,4 +1,4 @@
-"""The work of one process on one rank: read its profile, cut it, and draw what is selected."""
+"""What is done of one rank, in whatever process: read it, cut it, and draw what is selected."""
 
 from __future__ import annotations
 
@@ -13,39 +13,44 @@ import numpy as np
 from timeline.analysis.collectives import rank_collectives
 from timeline.analysis.communication_rule import with_communication_rule
 from timeline.analysis.cut import Cut, cut, cut_window
-from timeline.analysis.leading import Leading, with_leading_detail
-from timeline.analysis.membership import NO_STEP
+from timeline.analysis.invalid_rows import drop_invalid_rows
+from timeline.analysis.leading_detail import Leading, with_leading_detail
 from timeline.analysis.overlap import (
-    communication_of,
-    overlap_of,
-    overlap_of_stretches,
+    communication_spans,
+    measure_overlap,
+    measure_overlap_of_stretches,
     totals_by_step,
 )
-from timeline.analysis.rank_facts import ProfileFacts, RankFacts, facts_of, profile_facts
+from timeline.analysis.rank_facts import (
+    ProfileFacts,
+    RankFacts,
+    collect_facts,
+    collect_profile_facts,
+)
 from timeline.analysis.selected_rank import DrawOptions, SelectedRank
+from timeline.analysis.step_membership import NO_STEP
 from timeline.analysis.steps import with_steps
-from timeline.analysis.valid import valid
 from timeline.encoders.formats import format_of
-from timeline.fitting.gathering import gather_within
+from timeline.fitting.coarsen_ranks import coarsen_ranks
 from timeline.options import Args, ClockOptions, StepOperators
-from timeline.records.counting import INNER
+from timeline.records.counting_rules import INNER
 from timeline.records.tables import Records
 from timeline.selection import Kind, Selection
 from timeline.sources.source import ReadRequest, Source
+from timeline.tracks.draw_rank import draw_rank
 from timeline.tracks.drawn_rank import DrawnRank, RankTracks, arg_filter
 from timeline.tracks.model import Timeline, Track, element_count
-from timeline.tracks.picture import draw_rank
 
 __all__ = [
     "RankRequest",
+    "coarsen_for_file",
     "draw_rank_from_records",
     "draw_rank_from_source",
-    "gather_ranks",
-    "rank_records",
+    "read_rank",
 ]
 
 
-def rank_records(source: Source, wanted: ReadRequest, operators: StepOperators) -> Records:
+def read_rank(source: Source, wanted: ReadRequest, operators: StepOperators) -> Records:
     """Read a rank: at least what is wanted, checked, and with its steps.
 
     Raises:
@@ -53,7 +58,7 @@ def rank_records(source: Source, wanted: ReadRequest, operators: StepOperators) 
     """
     with _collector_paused():
         records = source.read(wanted)
-    return with_communication_rule(with_steps(valid(records), operators))
+    return with_communication_rule(with_steps(drop_invalid_rows(records), operators))
 
 
 @contextlib.contextmanager
@@ -117,12 +122,12 @@ def draw_rank_from_source(source: Source, request: RankRequest) -> DrawnRank:
         request.args is Args.ALL,
         request.named_operators > 0,
     )
-    return draw_rank_from_records(rank_records(source, wanted, request.operators), request)
+    return draw_rank_from_records(read_rank(source, wanted, request.operators), request)
 
 
 def draw_rank_from_records(records: Records, request: RankRequest) -> DrawnRank:
     """Draw what is selected of a rank's records, whose steps are known."""
-    facts, tracks = _drawn(profile_facts(records), records, request)
+    facts, tracks = _draw_selected(collect_profile_facts(records), records, request)
     fair_bytes = max(LEAST_RANK_BYTES, request.limit_bytes * DENSEST_RANK // request.ranks)
     most_bytes = min(request.limit_bytes, fair_bytes)
     if most_bytes and element_count(tracks.tracks) * BYTES_OF_ELEMENT > most_bytes:
@@ -130,14 +135,14 @@ def draw_rank_from_records(records: Records, request: RankRequest) -> DrawnRank:
             most_bytes * SIZE_SLACK // BYTES_OF_ELEMENT,
             MOST_ELEMENTS * DENSEST_RANK // request.ranks,
         )
-        (tracks,) = gather_ranks((DrawnRank(facts, tracks),), request, most_bytes, int(most))
+        (tracks,) = coarsen_for_file((DrawnRank(facts, tracks),), request, most_bytes, int(most))
     return DrawnRank(facts, tracks)
 
 
-def gather_ranks(
-    shares: tuple[DrawnRank, ...], request: RankRequest, most_bytes: float, most: int
+def coarsen_for_file(
+    ranks: tuple[DrawnRank, ...], request: RankRequest, most_bytes: float, most: int
 ) -> tuple[RankTracks, ...]:
-    """Gather the tracks of ranks until they take not much more than `most_bytes` of the file.
+    """Coarsen the tracks of ranks until they take not much more than `most_bytes` of the file.
 
     most: slices and samples that may be left in any case.
     """
@@ -146,10 +151,10 @@ def gather_ranks(
     def measure(tracks: Sequence[Track]) -> int:
         return form.size_of(Timeline(tuple(tracks), 0, None))
 
-    return gather_within([share.tracks for share in shares], most_bytes * SIZE_SLACK, most, measure)
+    return coarsen_ranks([rank.tracks for rank in ranks], most_bytes * SIZE_SLACK, most, measure)
 
 
-def _drawn(
+def _draw_selected(
     profile: ProfileFacts, records: Records, request: RankRequest
 ) -> tuple[RankFacts, RankTracks]:
     part = cut(records, request.selection)
@@ -159,7 +164,7 @@ def _drawn(
     if request.leading is not None:
         selected = with_leading_detail(selected, request.leading)
     collectives = rank_collectives(records, part.op_iterations, part.op_rows)
-    facts = facts_of(
+    facts = collect_facts(
         profile,
         selected,
         collectives,
@@ -175,14 +180,14 @@ def _drawn(
 def _selected(part: Cut, request: RankRequest) -> SelectedRank:
     records, membership = part.records, part.membership
     tasks, selection = records.tasks, request.selection
-    communication, its_step = communication_of(records, membership)
+    communication, its_step = communication_spans(records, membership)
     by_step = totals_by_step(tasks, communication, membership.tasks, its_step, len(records.steps))
     if selection.steps is None:
         is_whole = selection.graphs is None and request.window_ns is None
-        whole = overlap_of(tasks, communication, records.free_rule if is_whole else INNER)
+        whole = measure_overlap(tasks, communication, records.free_rule if is_whole else INNER)
     else:
         runs = np.append(part.run, NO_STEP)
-        whole = overlap_of_stretches(
+        whole = measure_overlap_of_stretches(
             tasks, communication, runs[membership.tasks], runs[its_step], int(runs.max()) + 1
         )
     return SelectedRank(part, whole, by_step, records)

@@ -206,8 +206,8 @@ class _ArgumentsPickler(_Pickler):
             # This runs in a thread of its own: meanwhile other files are mapped, and closed.
             for file in list(_mapped.values()):
                 if file.first <= at < file.first + file.size:
-                    place = (file.path, file.number, at - file.first)
-                    return _column_in, (*place, value.shape, value.dtype)
+                    lies_at = (file.path, file.number, at - file.first)
+                    return _column_in, (*lies_at, value.shape, value.dtype)
         return super().reducer_override(value)
 
 

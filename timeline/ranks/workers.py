@@ -1,4 +1,4 @@
-"""The work of many ranks, done in this process, in several of this machine or by a Dask cluster."""
+"""WorkerPool: does the work of ranks in this process, in several, or on a Dask cluster."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
-from timeline.encoders.common import EncodingWorkers
+from timeline.encoders.encoding_workers import EncodingWorkers
 from timeline.errors import TimelineError, UsageError, WorkerError
 from timeline.options import ReadingOptions
 from timeline.progress import Progress, RanksRead
@@ -29,12 +29,14 @@ MOST_WINDOWS_PROCESSES = 61
 UNPACKED_PER_PACKED = 10
 """Text that is compressed takes about so many times as long to read as its size says."""
 DASK = "dask://"
+"""What addresses of Dask schedulers begin with."""
 _CONNECT_SECONDS = 10
 _DIED = "its process died"
 
 _Request = TypeVar("_Request")
 _Output = TypeVar("_Output")
 Work = Callable[[Source, _Request], _Output]
+"""What is done for a rank and a request."""
 _Result = TypeVar("_Result")
 
 

@@ -15,7 +15,7 @@ from timeline.columns.strings import NO_NAME, StringPool
 from timeline.ranges import FURTHEST_NS
 from timeline.records.tables import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME, Spans
 
-__all__ = ["IDS", "NO_VALUE", "Id", "with_ids_given"]
+__all__ = ["IDS", "NO_VALUE", "Id", "normalise_ids"]
 
 _UINT16, _UINT32, _INT64 = (1 << 16) - 1, (1 << 32) - 1, (1 << 63) - 1
 
@@ -101,7 +101,7 @@ _TEXT_IDS: Mapping[str, frozenset[str]] = {
 _Table = TypeVar("_Table", bound=Spans)
 
 
-def with_ids_given(table: _Table, strings: StringPool) -> _Table:
+def normalise_ids(table: _Table, strings: StringPool) -> _Table:
     """Spell ids of a table that stand for none as tables do, however their writer did."""
     made: dict[str, Any] = {}
     for column in fields(table):
@@ -109,15 +109,15 @@ def with_ids_given(table: _Table, strings: StringPool) -> _Table:
         if column.name in IDS:
             made[column.name] = IDS[column.name].given(values)
         elif column.name in _TEXT_IDS:
-            made[column.name] = _texts_given(values, _TEXT_IDS[column.name], strings)
+            made[column.name] = _normalise_texts(values, _TEXT_IDS[column.name], strings)
     changed = {name: values for name, values in made.items() if values is not getattr(table, name)}
     return replace(table, **changed) if changed else table
 
 
-def _texts_given(codes: Codes, none: frozenset[str], strings: StringPool) -> Codes:
-    held = [code for text in none if (code := strings.find(text)) is not None]
-    if not held:
+def _normalise_texts(codes: Codes, none: frozenset[str], strings: StringPool) -> Codes:
+    absent = [code for text in none if (code := strings.find(text)) is not None]
+    if not absent:
         return codes
     return compute_in_chunks(
-        np.int32, lambda some: np.where(np.isin(some, held), np.int32(NO_NAME), some), codes
+        np.int32, lambda some: np.where(np.isin(some, absent), np.int32(NO_NAME), some), codes
     )

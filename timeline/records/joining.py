@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from timeline.records.counting import FreeRule
+from timeline.records.counting_rules import FreeRule
 from timeline.records.tables import (
     CommunicationOps,
     CounterSamples,
@@ -64,7 +64,7 @@ def join_records(parts: Sequence[Records]) -> Records:
         unused=tuple(unused for part in parts for unused in part.unused),
         hardware=parts[0].hardware,
         tells_copies=all(part.tells_copies for part in parts),
-        free_rule=FreeRule.joined([part.free_rule for part in parts]),
+        free_rule=FreeRule.join([part.free_rule for part in parts]),
         communication_rule=parts[0].communication_rule,
     )
 

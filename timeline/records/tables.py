@@ -17,7 +17,7 @@ import numpy as np
 from timeline.columns.columns import Bool, Codes, ColumnTable, Float64, Int64, column
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.clock import ClockMove
-from timeline.records.counting import CommunicationRule, FreeRule
+from timeline.records.counting_rules import CommunicationRule, FreeRule
 from timeline.records.vendor import UnusedFile, VendorFigures, VendorLinks
 
 __all__ = [
@@ -164,7 +164,7 @@ class CommunicationOps(Spans):
     moved_bytes: Int64 = column(np.int64, NO_ID)
     """What its rank sent over links, as the profiler sums it up."""
     sequence: Int64 = column(np.int64, NO_ID)
-    """Its place among all ops of its group, as every rank of the group counts them."""
+    """Its number among all ops of its group, as every rank of the group counts them."""
 
 
 @dataclass(frozen=True)
@@ -259,7 +259,7 @@ class OmissionCode(str, enum.Enum):
     NOT_READ = "not_read"
     """Files that are known and not read."""
     NOT_DRAWN = "not_drawn"
-    """Records of a kind that has no place in the picture."""
+    """Records of a kind that is not drawn."""
     NO_TIME = "no_time"
     """Without a valid time, or a value."""
     FAR_TIME = "far_time"

@@ -16,8 +16,8 @@ __all__ = [
     "GPU_KERNEL_TYPES",
     "UNCOUNTED_TYPES",
     "Unit",
-    "are_of",
     "compute_by_type",
+    "have_type",
     "may_compute",
     "run_on_ai_cpu",
     "unit_of",
@@ -108,9 +108,9 @@ def unit_of(kind: str) -> Unit | None:
     return _UNITS.get(kind)
 
 
-def are_of(kinds: frozenset[str], codes: Codes, strings: StringPool) -> Bool:
+def have_type(kinds: frozenset[str], codes: Codes, strings: StringPool) -> Bool:
     """Which rows of a column of task types hold one of some types."""
-    return _holding(codes, strings, kinds.__contains__)
+    return _are_types(codes, strings, kinds.__contains__)
 
 
 def compute_by_type(types: Codes, strings: StringPool, names: Codes | None = None) -> Bool:
@@ -122,23 +122,23 @@ def compute_by_type(types: Codes, strings: StringPool, names: Codes | None = Non
         types: (n,) the types of the tasks.
         names: (n,) what the tasks are called, None where no name was recorded.
     """
-    on_core = _holding(types, strings, _is_core)
+    on_core = _are_types(types, strings, _is_core)
     if names is None:
         return on_core
     named = (names != types) & (names != NO_NAME)
-    kernels = _holding(types, strings, lambda kind: kind.startswith(KERNEL))
+    kernels = _are_types(types, strings, lambda kind: kind.startswith(KERNEL))
     found: Bool = (on_core & (named | ~kernels)) | (run_on_ai_cpu(types, strings) & named)
     return found
 
 
 def run_on_ai_cpu(types: Codes, strings: StringPool) -> Bool:
     """Which tasks an AI CPU ran: operators, and tasks of the runtime."""
-    return _holding(types, strings, _is_ai_cpu)
+    return _are_types(types, strings, _is_ai_cpu)
 
 
 def may_compute(types: Codes, strings: StringPool) -> Bool:
     """Which tasks have a type that does not tell whether they ran an operator."""
-    return _holding(types, strings, lambda kind: kind in UNTOLD_TYPES or _is_ai_cpu(kind))
+    return _are_types(types, strings, lambda kind: kind in UNTOLD_TYPES or _is_ai_cpu(kind))
 
 
 def _is_ai_cpu(kind: str) -> bool:
@@ -149,6 +149,6 @@ def _is_core(kind: str) -> bool:
     return not _is_ai_cpu(kind) and (unit_of(kind) is not None or kind.startswith(KERNEL))
 
 
-def _holding(codes: Codes, strings: StringPool, holds: Callable[[str], bool]) -> Bool:
-    held = [code for code in distinct(codes).tolist() if holds(strings[code])]
-    return np.isin(codes, np.array(held, np.int32))
+def _are_types(codes: Codes, strings: StringPool, holds: Callable[[str], bool]) -> Bool:
+    found = [code for code in distinct(codes).tolist() if holds(strings[code])]
+    return np.isin(codes, np.array(found, np.int32))

@@ -13,7 +13,7 @@ from timeline.errors import spell_ids
 from timeline.figures.figures import Figures
 from timeline.figures.table import Table, link_html, paragraph_html, table_html
 from timeline.figures.verdict import Verdict
-from timeline.records.counting import CommunicationRule, FreeRule
+from timeline.records.counting_rules import CommunicationRule, FreeRule
 from timeline.records.tables import NO_GRAPH, Omission, OmissionCode
 from timeline.reports.check_text import check_lines, unused_lines
 from timeline.reports.step_times import step_times

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from timeline.analysis.scopes import scopes_of
+from timeline.analysis.scopes import find_scopes
 from timeline.columns.chunks import compute_in_chunks
 from timeline.columns.columns import Int64, Rows, sort_rows, take
 from timeline.columns.distinct import distinct
@@ -28,12 +28,12 @@ from timeline.records.tables import (
 from timeline.tracks import descriptions
 from timeline.tracks.model import Samples
 from timeline.tracks.painter import (
-    NOWHERE,
+    NOT_DRAWN,
     ArgColumn,
-    Drawn,
     LayerDrawing,
     Painter,
     PaintLayer,
+    SliceTable,
     integers,
     names,
     numbers,
@@ -44,6 +44,7 @@ from timeline.units import spell_count
 __all__ = ["PAINTERS", "expect_arrows", "paint_arrows"]
 
 _FEW = 1 << 16
+"""Values less far apart than this are sorted as 16-bit numbers."""
 _NUMBER = re.compile(r"(\d+)")
 
 
@@ -51,13 +52,13 @@ def _paint_hardware(drawing: LayerDrawing) -> None:
     """Draw every device task on the row of its stream."""
     painter, records = drawing.painter, drawing.rank.detail
     parent, tasks = drawing.add_row(records.hardware), records.tasks
-    every = Drawn(
+    every = SliceTable(
         tasks.start_ns, tasks.end_ns, tasks.name, SliceKind.TASK, _task_args(tasks), FlowEnd.TASK
     )
     for order, (stream, rows) in enumerate(_by_value(tasks.stream)):
         label = f"Stream {stream}" if stream != NO_ID else "Stream not given"
         drawn = replace(every, rows=rows)
-        painter.flat(
+        painter.add_flat_row(
             label, parent, order, drawn, records.strings, records.rank, descriptions.HARDWARE
         )
 
@@ -85,10 +86,10 @@ def _paint_communication(drawing: LayerDrawing) -> None:
     """Draw groups: the communication ops of each above its planes."""
     painter, records, parent = drawing.painter, drawing.rank.detail, drawing.add_row()
     ops, planes, strings = records.ops, records.planes, records.strings
-    every_op = Drawn(
+    every_op = SliceTable(
         ops.start_ns, ops.end_ns, ops.name, SliceKind.COMMUNICATION_OP, _op_args(ops), FlowEnd.OP
     )
-    every_task = Drawn(
+    every_task = SliceTable(
         planes.start_ns,
         planes.end_ns,
         planes.name,
@@ -97,15 +98,15 @@ def _paint_communication(drawing: LayerDrawing) -> None:
         FlowEnd.PLANE,
     )
     found = distinct(np.concatenate([ops.group, planes.group])).tolist()
-    for order, group in enumerate(sorted(found, key=lambda code: natural_order(strings[code]))):
+    for order, group in enumerate(sorted(found, key=lambda code: _natural_order(strings[code]))):
         op_rows = np.flatnonzero(ops.group == group)
         label = strings[group]
         inside = {strings[code] for code in distinct(ops.group_name[op_rows]).tolist()} - {""}
         called = descriptions.communication_group(", ".join(sorted(inside)))
-        folder = painter.group(label, parent, order, called, records.rank)
-        held = np.flatnonzero(planes.group == group)
-        meaning = descriptions.OPS_ABOVE_PLANES if len(held) else descriptions.OPS
-        painter.flat(
+        folder = painter.add_group(label, parent, order, called, records.rank)
+        plane_rows = np.flatnonzero(planes.group == group)
+        meaning = descriptions.OPS_ABOVE_PLANES if len(plane_rows) else descriptions.OPS
+        painter.add_flat_row(
             f"{label} Communication",
             folder,
             0,
@@ -114,10 +115,12 @@ def _paint_communication(drawing: LayerDrawing) -> None:
             records.rank,
             meaning,
         )
-        for place, (plane, rows) in enumerate(_by_value(planes.plane[held]), 1):
-            drawn = replace(every_task, rows=held[rows])
+        for position, (plane, rows) in enumerate(_by_value(planes.plane[plane_rows]), 1):
+            drawn = replace(every_task, rows=plane_rows[rows])
             label = f"Plane {plane}" if plane != NO_ID else "Plane not given"
-            painter.flat(label, folder, place, drawn, strings, records.rank, descriptions.PLANE)
+            painter.add_flat_row(
+                label, folder, position, drawn, strings, records.rank, descriptions.PLANE
+            )
 
 
 def _op_args(ops: CommunicationOps) -> list[ArgColumn]:
@@ -150,15 +153,15 @@ def _plane_args(planes: PlaneTasks) -> list[ArgColumn]:
 
 
 def _paint_runtime(drawing: LayerDrawing) -> None:
-    """Draw the host layers whose calls launch tasks, each at the place of the layer."""
+    """Draw the host layers whose calls launch tasks, each where the layer is."""
     for name, rows in _host_layers(drawing.rank.detail, runtime=True):
         _paint_host_layer(drawing, drawing.add_row(name), rows)
 
 
 def _paint_framework(drawing: LayerDrawing) -> None:
     """Draw all other host layers, one after another."""
-    for place, (name, rows) in enumerate(_host_layers(drawing.rank.detail, runtime=False)):
-        _paint_host_layer(drawing, drawing.add_row(name, place), rows)
+    for position, (name, rows) in enumerate(_host_layers(drawing.rank.detail, runtime=False)):
+        _paint_host_layer(drawing, drawing.add_row(name, position), rows)
 
 
 def _host_layers(records: Records, *, runtime: bool) -> list[tuple[str, Rows]]:
@@ -167,7 +170,7 @@ def _host_layers(records: Records, *, runtime: bool) -> list[tuple[str, Rows]]:
     named = {strings[code]: code for code in distinct(layer).tolist()}
     return [
         (name, take(np.arange(len(layer)), layer == named[name]))
-        for name in sorted(named, key=natural_order)
+        for name in sorted(named, key=_natural_order)
         if (name in RUNTIME_LAYERS) is runtime
     ]
 
@@ -176,7 +179,7 @@ def _paint_host_layer(drawing: LayerDrawing, parent: int, layer: Rows) -> None:
     """Draw the calls of one host layer by thread."""
     painter, records = drawing.painter, drawing.rank.detail
     host = records.host
-    every = Drawn(
+    every = SliceTable(
         host.start_ns,
         host.end_ns,
         host.name,
@@ -190,7 +193,7 @@ def _paint_host_layer(drawing: LayerDrawing, parent: int, layer: Rows) -> None:
     )
     for order, (thread, calls) in enumerate(_by_value(take(host.thread, layer))):
         drawn = replace(every, rows=take(layer, calls))
-        painter.nested(
+        painter.add_nested_row(
             f"Thread {thread}" if thread != NO_ID else "Thread not given",
             parent,
             order,
@@ -208,10 +211,10 @@ def _paint_scopes(drawing: LayerDrawing) -> None:
     for order, (stream, rows) in enumerate(_by_value(tasks.stream)):
         scoped = rows[np.array(["/" in strings[code] for code in tasks.name[rows].tolist()], bool)]
         if len(scoped):
-            scopes = scopes_of(
+            scopes = find_scopes(
                 tasks.start_ns[scoped], tasks.end_ns[scoped], tasks.name[scoped], strings
             )
-            drawn = Drawn(
+            drawn = SliceTable(
                 scopes.start_ns,
                 scopes.end_ns,
                 scopes.name,
@@ -219,7 +222,9 @@ def _paint_scopes(drawing: LayerDrawing) -> None:
                 [integers("level", scopes.level)],
             )
             label = f"Stream {stream}" if stream != NO_ID else "Stream not given"
-            painter.nested(label, parent, order, drawn, strings, records.rank, descriptions.SCOPES)
+            painter.add_nested_row(
+                label, parent, order, drawn, strings, records.rank, descriptions.SCOPES
+            )
 
 
 def _paint_missing(drawing: LayerDrawing) -> None:
@@ -230,7 +235,7 @@ def _paint_missing(drawing: LayerDrawing) -> None:
     count = spell_count(missing.tasks, "task")
     which = f"steps {spell_ids(missing.steps)}" if missing.steps else "the rest"
     name = records.strings.code(f"{which}: {count} not in this file")
-    drawn = Drawn(
+    drawn = SliceTable(
         np.array([missing.start_ns]),
         np.array([missing.end_ns]),
         np.array([name], np.int32),
@@ -241,7 +246,7 @@ def _paint_missing(drawing: LayerDrawing) -> None:
             integers("host_calls", np.array([missing.host_calls])),
         ],
     )
-    drawing.painter.flat(
+    drawing.painter.add_flat_row(
         "Detail left out",
         drawing.add_row(),
         0,
@@ -257,23 +262,23 @@ def _paint_counters(drawing: LayerDrawing) -> None:
     painter, records, parent = drawing.painter, drawing.rank.detail, drawing.add_row()
     series, samples, strings = records.series, records.samples, records.strings
     groups = distinct(series.group).tolist()
-    for order, group in enumerate(sorted(groups, key=lambda code: natural_order(strings[code]))):
+    for order, group in enumerate(sorted(groups, key=lambda code: _natural_order(strings[code]))):
         label = strings[group]
-        folder = painter.group(
+        folder = painter.add_group(
             label, parent, order, descriptions.counter_group(label), records.rank
         )
         series_rows = np.flatnonzero(series.group == group).tolist()
-        series_rows.sort(key=lambda row: natural_order(strings[int(series.name[row])]))
-        for place, row in enumerate(series_rows):
+        series_rows.sort(key=lambda row: _natural_order(strings[int(series.name[row])]))
+        for position, row in enumerate(series_rows):
             at = np.flatnonzero(samples.series == row)
             at = at[np.argsort(samples.time_ns[at], kind="stable")]
             content = Samples(
                 samples.time_ns[at], samples.value[at], strings[int(series.unit[row])]
             )
-            painter.counter(
+            painter.add_counter(
                 strings[int(series.name[row])],
                 folder,
-                place,
+                position,
                 content,
                 records.rank,
                 descriptions.counter(label, content.unit),
@@ -316,27 +321,27 @@ def paint_arrows(painter: Painter, records: Records, first_id: int) -> tuple[int
     Every pair has an id of its own: one id for several ends would draw a chain.
     """
     flows = records.flows
-    source = _places(painter, flows.source_kind, flows.source_row)
-    target = _places(painter, flows.target_kind, flows.target_row)
-    drawn = (source != NOWHERE) & (target != NOWHERE)
+    source = _slice_numbers(painter, flows.source_kind, flows.source_row)
+    target = _slice_numbers(painter, flows.target_kind, flows.target_row)
+    drawn = (source != NOT_DRAWN) & (target != NOT_DRAWN)
     if not drawn.all():
         source, target = source[drawn], target[drawn]
     painter.connect(source, target, first_id)
     return first_id + len(source), len(flows) - len(source)
 
 
-def _places(painter: Painter, kinds: Int64, rows: Int64) -> Int64:
-    """Where one end of each arrow is drawn."""
+def _slice_numbers(painter: Painter, kinds: Int64, rows: Int64) -> Int64:
+    """The slice at one end of each arrow, as the painter numbers them."""
 
-    def places_of(kinds: Int64, rows: Int64) -> Int64:
-        places = np.full(len(kinds), NOWHERE, np.int64)
+    def numbers_of(kinds: Int64, rows: Int64) -> Int64:
+        numbers = np.full(len(kinds), NOT_DRAWN, np.int64)
         for kind in FlowEnd:
             here = kinds == kind
             if here.any():
-                places[here] = painter.places(kind, rows[here])
-        return places
+                numbers[here] = painter.slice_numbers(kind, rows[here])
+        return numbers
 
-    return compute_in_chunks(np.int64, places_of, kinds, rows)
+    return compute_in_chunks(np.int64, numbers_of, kinds, rows)
 
 
 def _by_value(values: np.ndarray) -> Iterator[tuple[int, Rows]]:
@@ -357,7 +362,7 @@ def _by_value(values: np.ndarray) -> Iterator[tuple[int, Rows]]:
         yield value, order[begin:stop]
 
 
-def natural_order(text: str) -> tuple[tuple[int, str], ...]:
+def _natural_order(text: str) -> tuple[tuple[int, str], ...]:
     """A key that sorts numbers in names by value: Stream 2 before Stream 10."""
     return tuple(
         (int(part), "") if part.isdigit() else (-1, part) for part in _NUMBER.split(text) if part

@@ -1,4 +1,4 @@
-"""What is drawn of one rank: what is known of it, and its rows."""
+"""DrawnRank: what is known of one rank, and its rows; and which args of slices are drawn."""
 
 from __future__ import annotations
 
@@ -30,7 +30,6 @@ class DrawnRank:
 
 def with_args(tracks: Sequence[Track], args: Args) -> tuple[Track, ...]:
     """The tracks with the args that were asked for, and those that tell what was gathered."""
-
     return tuple(
         replace(track, content=track.content.with_args(arg_filter(args)))
         if isinstance(track.content, Slices)

@@ -12,9 +12,11 @@ from timeline.columns.nesting import split_at_gaps
 __all__ = ["flat_lanes", "nested_lanes", "rows_by_lane"]
 
 SHORT_RUN = 32
-"""Runs of up to so many slices that touch are worked on together."""
+"""Runs of up to so many slices are worked on together with others, longer ones one by one."""
 RUNS_AT_ONCE = 1 << 14
+"""Short runs that are worked on together."""
 FOREVER_NS = 1 << 64
+"""Later than any end."""
 
 
 def flat_lanes(start_ns: Int64, end_ns: Int64) -> Int64:
@@ -64,10 +66,10 @@ def _fill_runs(lane: Int64, start_ns: Int64, end_ns: Int64, first: Rows, length:
     first, length = first[order], length[order]
     # A run of n slices needs n lanes at most; none is busy before the first of its slices.
     busy_until = np.full((len(first), int(length.max(initial=0))), np.iinfo(np.int64).min)
-    for place in range(busy_until.shape[1]):
-        runs = int(np.searchsorted(-length, -place, side="left"))
-        row = first[:runs] + place
-        free = busy_until[:runs, : place + 1] <= start_ns[row][:, None]
+    for turn in range(busy_until.shape[1]):
+        runs = int(np.searchsorted(-length, -turn, side="left"))
+        row = first[:runs] + turn
+        free = busy_until[:runs, : turn + 1] <= start_ns[row][:, None]
         taken = free.argmax(axis=1)
         busy_until[np.arange(runs), taken] = end_ns[row]
         lane[row] = taken
@@ -126,9 +128,9 @@ def _cross_later_ones(start_ns: Int64, end_ns: Int64) -> Bool:
     # The last end of any number of slices in a row is that of two powers of two of them.
     power = np.frexp(behind[rows] - rows - 1)[1] - 1
     last_ns = end_ns
-    for own_power in range(int(power.max(initial=-1)) + 1):
-        width = 1 << own_power
-        same = rows[power == own_power]
+    for exponent in range(int(power.max(initial=-1)) + 1):
+        width = 1 << exponent
+        same = rows[power == exponent]
         reach_ns = np.maximum(last_ns[same + 1], last_ns[behind[same] - width])
         found[same] = reach_ns > end_ns[same]
         last_ns = np.maximum(last_ns[:-width], last_ns[width:])

@@ -135,7 +135,7 @@ class Slices(Columnar):
             coarse = replace(coarse, start_ns=start_ns, end_ns=end_ns)
         return replace(self, start_ns=start_ns, end_ns=end_ns, coarse=coarse)
 
-    def taken(self, rows: Rows | slice, arrows: Arrows) -> Slices:
+    def take(self, rows: Rows | slice, arrows: Arrows) -> Slices:
         """Some of the slices, each as a record of its own, with their arrows."""
         return replace(
             self,
@@ -221,3 +221,4 @@ class Timeline:
 
 
 ARROW_REASON = "arrows with an end that is gathered with others"
+"""Why arrows are left out whose slice stands for several."""

@@ -12,18 +12,19 @@ from timeline.layers import SliceKind
 from timeline.records.tables import NO_ID
 from timeline.tracks import descriptions
 from timeline.tracks.model import Track
-from timeline.tracks.painter import ArgColumn, Drawn, Painter, integers
+from timeline.tracks.painter import ArgColumn, Painter, SliceTable, integers
 
 __all__ = ["Note", "Notes", "with_notes"]
 
 _NAME = "Notes"
 """Perfetto sorts rows without a parent by name: this one comes before those of ranks."""
 _BEFORE_ALL = -1
+"""Order of a row above all others."""
 
 
 @dataclass(frozen=True)
 class Note:
-    """One thing to know of a picture: a sentence, and the numbers in it."""
+    """One thing to know of a timeline: a sentence, and the numbers in it."""
 
     text: str
     numbers: tuple[tuple[str, int], ...] = ()
@@ -31,7 +32,7 @@ class Note:
 
 @dataclass(frozen=True)
 class Notes:
-    """All there is to know of a picture, by topic, and the same in one line."""
+    """All there is to know of a timeline, by topic, and the same in one line."""
 
     headline: str
     topics: tuple[tuple[str, tuple[Note, ...]], ...]
@@ -40,9 +41,9 @@ class Notes:
 def with_notes(
     tracks: Sequence[Track], notes: Notes | None, start_ns: int, end_ns: int
 ) -> tuple[Track, ...]:
-    """The tracks, and below them in number but above them in the picture the rows of the notes.
+    """The tracks and the rows of the notes, which have higher numbers but are drawn above all.
 
-    Each note is a slice as long as the picture, so that its text can be read at once and no time
+    Each note is a slice as long as the timeline, so that its text can be read at once and no time
     is added. Perfetto shows a row without a parent at the top only if it has rows below it, so
     topics are rows of their own.
     """
@@ -51,7 +52,7 @@ def with_notes(
     painter, strings = Painter(), StringPool()
     painter.tracks = list(tracks)
     headline = (Note(notes.headline),)
-    root = painter.stacked(
+    root = painter.add_stacked_row(
         _NAME,
         None,
         _BEFORE_ALL,
@@ -61,13 +62,13 @@ def with_notes(
     )
     for order, (topic, topic_notes) in enumerate(notes.topics):
         drawn = _drawn(topic_notes, start_ns, end_ns, strings)
-        painter.stacked(topic, root, order, drawn, strings, descriptions.TOPICS[topic])
+        painter.add_stacked_row(topic, root, order, drawn, strings, descriptions.TOPICS[topic])
     return tuple(painter.tracks)
 
 
-def _drawn(notes: Sequence[Note], start_ns: int, end_ns: int, strings: StringPool) -> Drawn:
+def _drawn(notes: Sequence[Note], start_ns: int, end_ns: int, strings: StringPool) -> SliceTable:
     count = len(notes)
-    return Drawn(
+    return SliceTable(
         np.full(count, start_ns, np.int64),
         np.full(count, end_ns, np.int64),
         strings.codes(note.text for note in notes),

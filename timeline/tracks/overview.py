@@ -15,7 +15,7 @@ from timeline.layers import SliceKind
 from timeline.records.tables import NO_GRAPH, NO_TIME
 from timeline.tracks import descriptions
 from timeline.tracks.lanes import nested_lanes
-from timeline.tracks.painter import ArgColumn, Drawn, Painter, integers
+from timeline.tracks.painter import ArgColumn, Painter, SliceTable, integers
 from timeline.tracks.summary import rounded_percent, spent_args
 
 __all__ = ["paint_overview", "step_starts_ns"]
@@ -23,7 +23,7 @@ __all__ = ["paint_overview", "step_starts_ns"]
 
 @dataclass(frozen=True)
 class _Span:
-    """One step on one rank; row: its place among the steps of the rank."""
+    """One step on one rank; row: that of the rank's steps."""
 
     row: int
     graph: int
@@ -46,7 +46,7 @@ def paint_overview(painter: Painter, facts: Sequence[RankFacts]) -> int:
     """
     ranks = [rank.rank for rank in facts]
     name = f"Rank {ranks[0]}" if len(ranks) == 1 else f"Ranks {spell_ids(ranks, shortest_run=2)}"
-    steps = _joined(facts)
+    steps = _spans_by_step(facts)
     strings = StringPool()
     start_ns = np.array([min(span.start_ns for span in spans) for spans in steps], np.int64)
     end_ns = np.array([max(span.end_ns for span in spans) for spans in steps], np.int64)
@@ -54,9 +54,9 @@ def paint_overview(painter: Painter, facts: Sequence[RankFacts]) -> int:
     lane = nested_lanes(start_ns, end_ns)
     first, rest = np.flatnonzero(lane == 0), np.flatnonzero(lane != 0)
     meaning = descriptions.STEPS_OF_ALL_RANKS if len(ranks) > 1 else descriptions.STEPS_OF_ONE_RANK
-    root = painter.stacked(name, None, 0, replace(drawn, rows=first), strings, meaning)
+    root = painter.add_stacked_row(name, None, 0, replace(drawn, rows=first), strings, meaning)
     if len(rest):
-        painter.flat(
+        painter.add_flat_row(
             "Steps, continued",
             root,
             -1,
@@ -75,7 +75,7 @@ def step_starts_ns(facts: Sequence[RankFacts]) -> dict[tuple[int, int], int]:
         (spans[0].graph if several else NO_GRAPH, spans[0].step): min(
             span.start_ns for span in spans
         )
-        for spans in _joined(facts)
+        for spans in _spans_by_step(facts)
     }
 
 
@@ -83,7 +83,7 @@ def _has_several_graphs(facts: Sequence[RankFacts]) -> bool:
     return any(len(distinct(rank.steps.graph)) > 1 for rank in facts)
 
 
-def _joined(facts: Sequence[RankFacts]) -> list[list[_Span]]:
+def _spans_by_step(facts: Sequence[RankFacts]) -> list[list[_Span]]:
     """The spans of each step over the ranks, in order of time.
 
     Ranks number their graphs apart, so a step is matched by its number alone unless a rank has
@@ -123,7 +123,7 @@ def _drawn(
     end_ns: np.ndarray,
     strings: StringPool,
     facts: Sequence[RankFacts],
-) -> Drawn:
+) -> SliceTable:
     several = len({spans[0].graph for spans in steps}) > 1 and len(
         {spans[0].step for spans in steps}
     ) < len(steps)
@@ -133,7 +133,7 @@ def _drawn(
     ]
     args = [integers("iteration", np.array([spans[0].step for spans in steps], np.int64))]
     args += _comparison(steps) if len(facts) > 1 else _spent(steps, facts)
-    return Drawn(start_ns, end_ns, strings.codes(labels), SliceKind.STEP, args)
+    return SliceTable(start_ns, end_ns, strings.codes(labels), SliceKind.STEP, args)
 
 
 def _comparison(steps: list[list[_Span]]) -> list[ArgColumn]:

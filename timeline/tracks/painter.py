@@ -1,4 +1,4 @@
-"""Tracks from tables: their numbers, the lanes of their slices, and where arrows end."""
+"""Painter: makes tracks of tables, numbers them, gives them lanes, and joins slices by arrows."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from timeline.tracks.lanes import flat_lanes, nested_lanes, rows_by_lane
 from timeline.tracks.model import Arg, ArgKind, Arrows, Samples, Slices, Track
 
 __all__ = [
-    "NOWHERE",
+    "NOT_DRAWN",
     "ArgColumn",
-    "Drawn",
     "LayerDrawing",
     "PaintLayer",
     "Painter",
+    "SliceTable",
     "integers",
     "names",
     "numbers",
@@ -32,8 +32,8 @@ __all__ = [
 ]
 
 
-NOWHERE = -1
-"""Stands for the slice of a row that is not drawn."""
+NOT_DRAWN = -1
+"""Number of the slice of a row that is not drawn."""
 
 
 @dataclass(frozen=True)
@@ -89,10 +89,11 @@ def numbers(name: str, values: Float64, *, default: bool = True) -> ArgColumn:
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """Slices to draw on one row: the columns of a table, their args, and which of its rows.
+class SliceTable:
+    """Slices to draw on one row: the columns of a table, and their args.
 
-    rows: None for all of them. flow_end: the table, where arrows may end at its rows.
+    rows: those of the table that are drawn, None for all of them. flow_end: the table, where
+    arrows may end at its rows.
     """
 
     start_ns: Int64
@@ -104,7 +105,7 @@ class Drawn:
     rows: Rows | None = None
 
     @property
-    def own_rows(self) -> Rows:
+    def drawn_rows(self) -> Rows:
         """The rows that are drawn."""
         return np.arange(len(self.start_ns)) if self.rows is None else self.rows
 
@@ -116,12 +117,12 @@ class Painter:
         """wanted: which args are drawn."""
         self.tracks: list[Track] = []
         self._wanted = wanted
-        self._places: dict[FlowEnd, Codes | Int64] = {}
+        self._slice_numbers: dict[FlowEnd, Codes | Int64] = {}
         self._marked: list[tuple[int, int]] = []
         """Tracks of slices at which arrows may end, and the number of the first slice of each."""
-        self._next_place = 0
+        self._next_number = 0
 
-    def group(
+    def add_group(
         self,
         name: str,
         parent: int | None,
@@ -132,12 +133,12 @@ class Painter:
         """Add a row that only holds others; its id."""
         return self._add(name, parent, order, description, None, rank)
 
-    def flat(
+    def add_flat_row(
         self,
         name: str,
         parent: int | None,
         order: int,
-        drawn: Drawn,
+        drawn: SliceTable,
         strings: StringPool,
         rank: int | None,
         description: str,
@@ -146,42 +147,42 @@ class Painter:
         rows = _by_start(drawn)
         lane = flat_lanes(take(drawn.start_ns, rows), take(drawn.end_ns, rows))
         for lane_rows in rows_by_lane(rows, lane):
-            self._lane(
+            self._add_lane(
                 name, parent, order, drawn, lane_rows, strings, rank, description, nested=False
             )
 
-    def stacked(
+    def add_stacked_row(
         self,
         name: str,
         parent: int | None,
         order: int,
-        drawn: Drawn,
+        drawn: SliceTable,
         strings: StringPool,
         description: str,
     ) -> int:
         """Add one row of slices that must not cross and that may hold other rows; its id."""
-        slices = self._slices(drawn, drawn.own_rows, strings, nested=True)
+        slices = self._slices(drawn, drawn.drawn_rows, strings, nested=True)
         return self._add(name, parent, order, description, slices, None)
 
-    def nested(
+    def add_nested_row(
         self,
         name: str,
         parent: int,
         order: int,
-        drawn: Drawn,
+        drawn: SliceTable,
         strings: StringPool,
         rank: int,
         description: str,
     ) -> None:
         """Add a row of slices that nest, such as calls; where they cross it gets lanes."""
-        rows = drawn.own_rows
+        rows = drawn.drawn_rows
         lane = nested_lanes(take(drawn.start_ns, rows), take(drawn.end_ns, rows))
         for lane_rows in rows_by_lane(rows, lane):
-            self._lane(
+            self._add_lane(
                 name, parent, order, drawn, lane_rows, strings, rank, description, nested=True
             )
 
-    def counter(
+    def add_counter(
         self,
         name: str,
         parent: int,
@@ -193,12 +194,12 @@ class Painter:
         """Add a counter."""
         self._add(name, parent, order, description, samples, rank)
 
-    def _lane(
+    def _add_lane(
         self,
         name: str,
         parent: int | None,
         order: int,
-        drawn: Drawn,
+        drawn: SliceTable,
         rows: Rows,
         strings: StringPool,
         rank: int | None,
@@ -211,7 +212,9 @@ class Painter:
         if drawn.flow_end is not None:
             self._remember(drawn.flow_end, rows, track)
 
-    def _slices(self, drawn: Drawn, rows: Rows, strings: StringPool, *, nested: bool) -> Slices:
+    def _slices(
+        self, drawn: SliceTable, rows: Rows, strings: StringPool, *, nested: bool
+    ) -> Slices:
         args = (column.at(rows) for column in drawn.args if self._wanted(column))
         return Slices(
             take(drawn.start_ns, rows),
@@ -241,33 +244,33 @@ class Painter:
         few = sum(counts.values()) <= np.iinfo(np.int32).max
         dtype: Any = np.int32 if few else np.int64
         for kind, count in counts.items():
-            self._places[kind] = np.full(count, NOWHERE, dtype)
+            self._slice_numbers[kind] = np.full(count, NOT_DRAWN, dtype)
 
     def _remember(self, kind: FlowEnd, rows: Rows, track: int) -> None:
-        if kind in self._places:
-            first = self._next_place
+        if kind in self._slice_numbers:
+            first = self._next_number
             self._marked.append((track, first))
-            self._next_place += len(rows)
-            self._places[kind][rows] = np.arange(first, self._next_place)
+            self._next_number += len(rows)
+            self._slice_numbers[kind][rows] = np.arange(first, self._next_number)
 
-    def places(self, kind: FlowEnd, rows: Int64) -> Codes | Int64:
-        """The slices that rows of a table are drawn as, NOWHERE where a row is not drawn.
+    def slice_numbers(self, kind: FlowEnd, rows: Int64) -> Codes | Int64:
+        """The slices that rows of a table are drawn as, NOT_DRAWN where a row is not drawn.
 
         Slices that arrows may touch are numbered over all tracks.
         """
-        return self._places[kind][rows]
+        return self._slice_numbers[kind][rows]
 
     def connect(self, source: Int64, target: Int64, first_id: int) -> None:
-        """Draw arrows, which are numbered from `first_id`, between slices that `places` gave.
+        """Draw arrows, which are numbered from `first_id`, between `slice_numbers`.
 
-        What was remembered for `places` is forgotten.
+        No further slice numbers can be asked for then.
         """
-        self._places.clear()
+        self._slice_numbers.clear()
         ends = np.stack([source, target], axis=1).reshape(-1)
         # Arrows of one slice are in their own order.
         order = np.argsort(ends, kind="stable")
         ends = ends[order]
-        bounds = np.searchsorted(ends, [*(first for _, first in self._marked), self._next_place])
+        bounds = np.searchsorted(ends, [*(first for _, first in self._marked), self._next_number])
         for (track, first), begin, stop in zip(
             self._marked, bounds[:-1].tolist(), bounds[1:].tolist(), strict=True
         ):
@@ -292,15 +295,15 @@ class LayerDrawing:
     rank: SelectedRank
     options: DrawOptions
 
-    def add_row(self, name: str = "", place: int = 0) -> int:
+    def add_row(self, name: str = "", position: int = 0) -> int:
         """Add the row that holds all rows of the layer; its id.
 
-        name: where the profile names it. place: which it is of several rows of the layer.
+        name: where the profile names it. position: which it is of several rows of the layer.
         """
         layer, named = self.layer, name or self.layer.name
         described = layer.description.format(name=named)
-        return self.painter.group(
-            named, None, layer.order + place, described, self.rank.records.rank
+        return self.painter.add_group(
+            named, None, layer.order + position, described, self.rank.records.rank
         )
 
 
@@ -308,9 +311,9 @@ PaintLayer = Callable[[LayerDrawing], None]
 """Adds the rows of a layer, if there are any, and what is on them."""
 
 
-def _by_start(drawn: Drawn) -> Rows:
+def _by_start(drawn: SliceTable) -> Rows:
     """The rows in order of start, then of end."""
-    rows = drawn.own_rows
+    rows = drawn.drawn_rows
     start_ns = take(drawn.start_ns, rows)
     if (start_ns[1:] > start_ns[:-1]).all():
         return rows

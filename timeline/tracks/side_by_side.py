@@ -12,7 +12,7 @@ from timeline.columns.strings import StringPool
 from timeline.layers import SliceKind
 from timeline.tracks import descriptions
 from timeline.tracks.model import Slices, Track
-from timeline.tracks.painter import Drawn, Painter, integers
+from timeline.tracks.painter import Painter, SliceTable, integers
 from timeline.units import spell_duration
 
 __all__ = ["StepDifferences", "side_by_side"]
@@ -34,7 +34,7 @@ class StepDifferences:
 def side_by_side(
     base: Sequence[Track], new: Sequence[Track], differences: StepDifferences
 ) -> tuple[Track, ...]:
-    """One picture of both runs, whose tracks are whole pictures on one time axis."""
+    """The tracks of both runs, each a whole timeline, below one row on one time axis."""
     painter = Painter()
     root = _paint_root(painter, differences)
     made = list(painter.tracks)
@@ -60,13 +60,13 @@ def side_by_side(
 def _paint_root(painter: Painter, steps: StepDifferences) -> int:
     """The row that holds all others, and is seen before it is unfolded; its id."""
     if not len(steps.start_ns):
-        return painter.group(_TITLE, None, 0, descriptions.BASE_AND_NEW)
+        return painter.add_group(_TITLE, None, 0, descriptions.BASE_AND_NEW)
     strings = StringPool()
     columns = (steps.base_step, steps.new_step, steps.base_ns, steps.new_ns)
     labels = (_label(*row) for row in zip(*(column.tolist() for column in columns), strict=True))
     end_ns = steps.start_ns + steps.base_ns
     end_ns[:-1] = np.minimum(end_ns[:-1], steps.start_ns[1:])
-    drawn = Drawn(
+    drawn = SliceTable(
         steps.start_ns,
         end_ns,
         strings.codes(labels),
@@ -79,7 +79,7 @@ def _paint_root(painter: Painter, steps: StepDifferences) -> int:
             integers("delta_ns", steps.new_ns - steps.base_ns),
         ],
     )
-    return painter.stacked(_TITLE, None, 0, drawn, strings, descriptions.BASE_AND_NEW)
+    return painter.add_stacked_row(_TITLE, None, 0, drawn, strings, descriptions.BASE_AND_NEW)
 
 
 def _label(base_step: int, new_step: int, base_ns: int, new_ns: int) -> str:

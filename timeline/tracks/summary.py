@@ -8,7 +8,7 @@ import numpy as np
 
 from timeline.analysis.overlap import OverlapTotals
 from timeline.analysis.selected_rank import SelectedRank
-from timeline.analysis.steps import data_aug_bounds
+from timeline.analysis.step_waits import data_aug_bounds
 from timeline.columns.columns import Bool, Int64
 from timeline.columns.distinct import distinct
 from timeline.columns.intervals import IntervalSet
@@ -16,7 +16,14 @@ from timeline.columns.strings import StringPool
 from timeline.layers import Layer, SliceKind
 from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Records, StepPart, StepParts, Steps
 from timeline.tracks import descriptions
-from timeline.tracks.painter import ArgColumn, Drawn, LayerDrawing, Painter, PaintLayer, integers
+from timeline.tracks.painter import (
+    ArgColumn,
+    LayerDrawing,
+    Painter,
+    PaintLayer,
+    SliceTable,
+    integers,
+)
 
 __all__ = ["OVERLAP_ROWS", "PAINTERS", "rounded_percent", "spent_args"]
 
@@ -32,14 +39,15 @@ def _paint_overlap(drawing: LayerDrawing) -> None:
     """
     painter, parent = drawing.painter, drawing.add_row()
     overlap, records = drawing.rank.overlap, drawing.rank.records
-    told = dict(descriptions.OVERLAP)
+    meanings = dict(descriptions.OVERLAP)
     if records.communication_rule.of_tasks:
-        told["Communication"] = descriptions.COMMUNICATION_BY_TASKS
+        meanings["Communication"] = descriptions.COMMUNICATION_BY_TASKS
     if overlap.outside_ns:
-        told["Free"] = descriptions.FREE_OUTSIDE
+        meanings["Free"] = descriptions.FREE_OUTSIDE
     parts = (overlap.computing, overlap.communication, overlap.not_overlapped, overlap.free)
     rows = [
-        (name, intervals, told[name]) for name, intervals in zip(OVERLAP_ROWS, parts, strict=True)
+        (name, intervals, meanings[name])
+        for name, intervals in zip(OVERLAP_ROWS, parts, strict=True)
     ]
     if len(overlap.copies):
         rows.append((COPIES, overlap.copies, descriptions.COPIES))
@@ -47,12 +55,12 @@ def _paint_overlap(drawing: LayerDrawing) -> None:
         rows.append((IDLE, overlap.idle, descriptions.IDLE))
     for order, (name, intervals, meaning) in enumerate(rows):
         drawn = _plain(intervals, name, records.strings)
-        painter.flat(name, parent, order, drawn, records.strings, records.rank, meaning)
+        painter.add_flat_row(name, parent, order, drawn, records.strings, records.rank, meaning)
 
 
-def _plain(intervals: IntervalSet, name: str, strings: StringPool) -> Drawn:
+def _plain(intervals: IntervalSet, name: str, strings: StringPool) -> SliceTable:
     codes = np.full(len(intervals), strings.code(name), np.int32)
-    return Drawn(intervals.start_ns, intervals.end_ns, codes, SliceKind.OVERLAP)
+    return SliceTable(intervals.start_ns, intervals.end_ns, codes, SliceKind.OVERLAP)
 
 
 def _paint_steps(drawing: LayerDrawing) -> None:
@@ -113,7 +121,7 @@ def _paint_graph(
     count, inner = len(at), len(forward) + len(refresh)
     owner = np.concatenate([at, forward, refresh])
     is_step = np.arange(count + inner) < count
-    drawn = Drawn(
+    drawn = SliceTable(
         np.concatenate([steps.start_ns[at], steps.fp_start_ns[forward], steps.bp_end_ns[refresh]]),
         np.concatenate([steps.end_ns[at], steps.bp_end_ns[forward], steps.end_ns[refresh]]),
         np.concatenate(
@@ -126,7 +134,9 @@ def _paint_graph(
         SliceKind.STEP,
         _step_args(selected, owner, is_step),
     )
-    painter.nested(name, parent, order * 2, drawn, strings, records.rank, descriptions.ITERATIONS)
+    painter.add_nested_row(
+        name, parent, order * 2, drawn, strings, records.rank, descriptions.ITERATIONS
+    )
     _paint_data_aug(painter, parent, selected, at, name, order * 2 + 1)
 
 
@@ -181,18 +191,20 @@ def _paint_data_aug(
 ) -> None:
     records, strings = selected.records, selected.records.strings
     start_ns, end_ns = data_aug_bounds(records.steps)
-    held = at[start_ns[at] != NO_TIME]
-    if not len(held):
+    waits = at[start_ns[at] != NO_TIME]
+    if not len(waits):
         return
-    drawn = Drawn(
-        start_ns[held],
-        end_ns[held],
-        np.full(len(held), strings.code("Data Aug Bound"), np.int32),
+    drawn = SliceTable(
+        start_ns[waits],
+        end_ns[waits],
+        np.full(len(waits), strings.code("Data Aug Bound"), np.int32),
         SliceKind.STEP,
-        _step_args(selected, held, np.zeros(len(held), np.bool_))[:2],
+        _step_args(selected, waits, np.zeros(len(waits), np.bool_))[:2],
     )
     label = "Data Aug Bound" if name == "Iterations" else f"{name} Data Aug Bound"
-    painter.flat(label, parent, order, drawn, strings, records.rank, descriptions.DATA_AUG_BOUND)
+    painter.add_flat_row(
+        label, parent, order, drawn, strings, records.rank, descriptions.DATA_AUG_BOUND
+    )
 
 
 def _paint_host_steps(painter: Painter, parent: int, selected: SelectedRank, order: int) -> None:
@@ -201,11 +213,11 @@ def _paint_host_steps(painter: Painter, parent: int, selected: SelectedRank, ord
     at = np.flatnonzero(steps.host)
     iterations = steps.iteration[at].tolist()
     args = _step_args(selected, at, np.ones(len(at), np.bool_))
-    painter.flat(
+    painter.add_flat_row(
         "ProfilerStep",
         parent,
         order * 2,
-        Drawn(
+        SliceTable(
             steps.start_ns[at],
             steps.end_ns[at],
             strings.codes(f"ProfilerStep#{iteration}" for iteration in iterations),
@@ -216,16 +228,16 @@ def _paint_host_steps(painter: Painter, parent: int, selected: SelectedRank, ord
         records.rank,
         descriptions.PROFILER_STEPS,
     )
-    held = np.flatnonzero(membership.device_start_ns[at] != NO_TIME)
-    on_device = at[held]
-    painter.flat(
+    known = np.flatnonzero(membership.device_start_ns[at] != NO_TIME)
+    on_device = at[known]
+    painter.add_flat_row(
         "Step on device",
         parent,
         order * 2 + 1,
-        Drawn(
+        SliceTable(
             membership.device_start_ns[on_device],
             membership.device_end_ns[on_device],
-            strings.codes(f"Step {iterations[row]}" for row in held.tolist()),
+            strings.codes(f"Step {iterations[row]}" for row in known.tolist()),
             SliceKind.STEP,
             _step_args(selected, on_device, np.ones(len(on_device), np.bool_)),
         ),
@@ -244,14 +256,16 @@ def _paint_parts(painter: Painter, parent: int, records: Records, order: int) ->
         at = np.flatnonzero(parts.kind == kind)
         if not len(at):
             continue
-        drawn = Drawn(
+        drawn = SliceTable(
             parts.start_ns[at],
             parts.end_ns[at],
             strings.codes(f"{name} {number}" for number in parts.number[at].tolist()),
             SliceKind.STEP,
             _ids(parts, at),
         )
-        painter.flat(name, parent, order * 2 + int(kind), drawn, strings, records.rank, meaning)
+        painter.add_flat_row(
+            name, parent, order * 2 + int(kind), drawn, strings, records.rank, meaning
+        )
 
 
 PAINTERS: Mapping[Layer | None, PaintLayer] = {

@@ -17,7 +17,7 @@ from timeline.records.tables import Omission, OmissionCode
 from timeline.tracks import descriptions
 from timeline.tracks.drawn_rank import RankTracks
 from timeline.tracks.model import ARROW_REASON, Arg, ArgKind, Arrows, Slices, Track
-from timeline.tracks.painter import Drawn, Painter, names
+from timeline.tracks.painter import Painter, SliceTable, names
 
 __all__ = ["MOST_ARROWS", "WAITING", "with_waiting"]
 
@@ -129,11 +129,11 @@ def _with_row(
     start_ns = ops.start_ns[waited.row]
     labels = strings.codes(f"Waiting for rank {number}" for number in numbers.tolist())
     named = strings.codes(collectives.strings)[ops.name[waited.row]]
-    painter.flat(
+    painter.add_flat_row(
         WAITING,
         folder,
         _ORDER,
-        Drawn(
+        SliceTable(
             start_ns,
             start_ns + waited.waited_ns,
             labels[waited.last],

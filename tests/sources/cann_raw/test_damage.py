@@ -14,7 +14,7 @@ from simulator.writers.cann_raw import MAGIC, change_device_info, track_record
 from tests.support.profile_shelf import ProfileShelf, change_fields
 from tests.support.raw_device import Device, read
 from tests.support.read_profiles import lost_rows
-from timeline.analysis.valid import valid
+from timeline.analysis.invalid_rows import drop_invalid_rows
 from timeline.errors import SourceError
 from timeline.ranks.rank_work import RankRequest, draw_rank_from_source
 from timeline.selection import DETAIL_LAYERS, Selection
@@ -272,7 +272,7 @@ def test_any_bytes_are_read_or_refused(shelf: ProfileShelf, tmp_path: Path, layo
         for log, data in logs.items():
             device.write(log, data[:cut], data[cut:])
         try:
-            records = valid(read(source))
+            records = drop_invalid_rows(read(source))
         except SourceError as error:
             assert "no whole task" in str(error)
             return

@@ -27,7 +27,7 @@ from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import ProfileShelf, change_fields
 from tests.support.raw_device import only_source, read
 from tests.support.read_profiles import lost_rows
-from timeline.analysis.overlap import overlap_of
+from timeline.analysis.overlap import measure_overlap
 from timeline.cli.main import main
 from timeline.records.tables import (
     NO_CONTEXT,
@@ -180,7 +180,7 @@ def test_computing_equals_that_of_an_export(shelf: ProfileShelf, graphs: tuple[i
         records = read(source)
         rank = profile.run.rank(source.identity.rank)
         expected = expected_overlap(profile.run, rank.rank)["computing_ns"]
-        assert overlap_of(records.tasks, records.ops).totals_ns()["computing_ns"] == expected
+        assert measure_overlap(records.tasks, records.ops).totals_ns()["computing_ns"] == expected
         parents = sum(len(one.parents) for one in rank.iterations)
         wholes = [
             omission for omission in records.omissions if omission.code is OmissionCode.FFTS_WHOLE

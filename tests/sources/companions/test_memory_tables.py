@@ -28,7 +28,7 @@ from tests.support.loaded_picture import LoadedPicture
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.places import DATA
 from tests.support.profile_shelf import Profile, ProfileShelf, change_events
-from timeline.analysis.valid import valid
+from timeline.analysis.invalid_rows import drop_invalid_rows
 from timeline.cli.main import main
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
@@ -71,7 +71,10 @@ def collected(into: CounterBuilder) -> Counters:
 
 
 def read_all(path: Path) -> list[Records]:
-    return [valid(source.read(ReadRequest(DETAIL_LAYERS))) for source in discover(path).sources]
+    return [
+        drop_invalid_rows(source.read(ReadRequest(DETAIL_LAYERS)))
+        for source in discover(path).sources
+    ]
 
 
 def wall(run: Run, samples: Samples) -> Samples:
@@ -173,7 +176,9 @@ def test_each_device_of_an_export_has_its_own_rows(shelf: ProfileShelf, tmp_path
     (profile.captures[0] / "device_1").mkdir()
     main_device = discover(profile.captures[0], {f"{profile.captures[0].name}/device_1": 7})
     for source, rank in zip(main_device.sources, (first, second), strict=True):
-        counters = own_groups(counters_of(valid(source.read(ReadRequest(DETAIL_LAYERS)))))
+        counters = own_groups(
+            counters_of(drop_invalid_rows(source.read(ReadRequest(DETAIL_LAYERS))))
+        )
         assert counters == {
             ("Framework Memory", "GE Allocated", "B"): wall(run, allocated(rank)),
             ("Framework Memory", "GE Reserved", "B"): [

@@ -28,7 +28,7 @@ from tests.support.loaded_picture import LoadedPicture
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import Profile, ProfileShelf, change_fields, change_json
 from tests.support.read_profiles import lost_rows
-from timeline.analysis.valid import valid
+from timeline.analysis.invalid_rows import drop_invalid_rows
 from timeline.cli.main import main
 from timeline.columns.strings import StringPool
 from timeline.layers import Layer
@@ -66,7 +66,7 @@ def profile(request: pytest.FixtureRequest, shelf: ProfileShelf, tmp_path: Path)
 
 def read_all(path: Path, layers: Iterable[Layer] = DETAIL_LAYERS) -> list[Records]:
     sources = discover(path).sources
-    return [valid(source.read(ReadRequest(frozenset(layers)))) for source in sources]
+    return [drop_invalid_rows(source.read(ReadRequest(frozenset(layers)))) for source in sources]
 
 
 def spans_of(records: Records, layer: str) -> list[Span]:
@@ -163,7 +163,7 @@ def test_host_events_are_drawn_on_the_clock_of_the_device(profile: Profile, tmp_
         ]
 
 
-class Drawn:
+class SliceTable:
     """One slice of the file."""
 
     def __init__(self, row: str, name: str, start_ns: int, length_ns: int) -> None:
@@ -171,9 +171,9 @@ class Drawn:
         self.end_ns = start_ns + length_ns
 
 
-def drawn(picture: LoadedPicture, layer: str, rank: int) -> list[Drawn]:
+def drawn(picture: LoadedPicture, layer: str, rank: int) -> list[SliceTable]:
     return [
-        Drawn(*one[2:3], one[5], one[3], one[4])
+        SliceTable(*one[2:3], one[5], one[3], one[4])
         for one in picture.by_id.values()
         if (one.rank, one.layer) == (rank, layer)
     ]

@@ -20,7 +20,7 @@ from tests.support.loaded_picture import LoadedPicture
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.places import DATA
 from tests.support.profile_shelf import Profile, ProfileShelf
-from timeline.analysis.valid import valid
+from timeline.analysis.invalid_rows import drop_invalid_rows
 from timeline.commands.export import export
 from timeline.options import Args
 from timeline.records.tables import Records
@@ -90,7 +90,7 @@ def drawn(path: Path, target: Path) -> tuple[ExportReport, list[Shown]]:
 def records_of(path: Path) -> Records:
     """What is read of rank 0."""
     first = min(discover(path).sources, key=lambda one: one.identity.rank)
-    return valid(first.read(ReadRequest(DETAIL_LAYERS)))
+    return drop_invalid_rows(first.read(ReadRequest(DETAIL_LAYERS)))
 
 
 def texts(records: Records, table: str, column: str) -> list[str]:

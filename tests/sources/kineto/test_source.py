@@ -24,9 +24,9 @@ from tests.support.loaded_picture import LoadedPicture
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import Profile, ProfileShelf, tiny_run
 from tests.support.read_profiles import records_by_rank
-from timeline.analysis.membership import membership_of
-from timeline.analysis.overlap import overlap_of, totals_by_step
-from timeline.analysis.valid import valid
+from timeline.analysis.invalid_rows import drop_invalid_rows
+from timeline.analysis.overlap import measure_overlap, totals_by_step
+from timeline.analysis.step_membership import assign_steps
 from timeline.cli.main import main
 from timeline.errors import SourceError
 from timeline.records.tables import NO_ID, NO_TIME, FlowEnd, Records
@@ -60,10 +60,10 @@ def test_overlap_of_every_rank_and_step_is_that_of_the_run(
     """Kernels compute and NCCL's kernels communicate; each belongs to the step that launched it."""
     assert sorted(found) == [0, 1]
     for rank, records in found.items():
-        assert overlap_of(records.tasks, records.ops).totals_ns() == expected_overlap(
+        assert measure_overlap(records.tasks, records.ops).totals_ns() == expected_overlap(
             profile.run, rank
         )
-        member = membership_of(records)
+        member = assign_steps(records)
         totals = totals_by_step(records.tasks, records.ops, member.tasks, member.ops, 3)
         for row, step in enumerate(records.steps.iteration.tolist()):
             expected = expected_overlap(profile.run, rank, step)
@@ -429,7 +429,7 @@ def test_unknown_events_are_drawn_or_counted(write: Write) -> None:
 
 def test_broken_fields_are_counted_or_absent(write: Write) -> None:
     """N/A for a number, an id beyond 64 bits, a missing time, a wait for all streams."""
-    records = valid(
+    records = drop_invalid_rows(
         read(
             write(
                 [

@@ -21,7 +21,7 @@ from tests.support.drawn_slices import drawn_slices, loaded_export
 from tests.support.places import DATA
 from tests.support.profile_shelf import ProfileShelf
 from tests.support.read_profiles import lost_rows, records_of
-from timeline.analysis.overlap import overlap_of
+from timeline.analysis.overlap import measure_overlap
 from timeline.cli.main import main
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
@@ -120,7 +120,9 @@ def test_picture(shelf: ProfileShelf, tmp_path: Path, layout: str) -> None:
         for name, one in reduce_names(step)
     )
     records = records_of(profile.path)
-    assert overlap_of(records.tasks, records.ops).totals_ns() == expected_overlap(profile.run, 0)
+    assert measure_overlap(records.tasks, records.ops).totals_ns() == expected_overlap(
+        profile.run, 0
+    )
     computing = drawn_slices(processor, "Computing")
     total_ns = sum(one.duration_ns for one in computing)
     assert total_ns == expected_overlap(profile.run, 0)["computing_ns"]

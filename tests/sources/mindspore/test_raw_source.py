@@ -19,7 +19,7 @@ from tests.support.drawn_slices import drawn_slices
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import ProfileShelf
 from tests.support.read_profiles import lost_rows
-from timeline.analysis.overlap import overlap_of
+from timeline.analysis.overlap import measure_overlap
 from timeline.cli.main import main
 from timeline.errors import SourceError
 from timeline.records.tables import Records
@@ -90,7 +90,7 @@ def test_steps_equal_those_of_the_text(shelf: ProfileShelf) -> None:
             np.sort(getattr(records.parts, name)).tolist() for records in (found, wanted)
         )
         assert mine == theirs
-    communication = overlap_of(found.tasks, found.ops).totals_ns()["communication_ns"]
+    communication = measure_overlap(found.tasks, found.ops).totals_ns()["communication_ns"]
     run = shelf.get("mindspore-raw").run
     assert communication == expected_overlap(run, 0)["communication_ns"]
 

@@ -31,10 +31,10 @@ from tests.support.drawn_slices import drawn_slices, loaded_export
 from tests.support.places import DATA
 from tests.support.profile_shelf import ProfileShelf, change_fields
 from tests.support.read_profiles import lost_rows, records_of
-from timeline.analysis.membership import membership_of
-from timeline.analysis.overlap import overlap_of
+from timeline.analysis.invalid_rows import drop_invalid_rows
+from timeline.analysis.overlap import measure_overlap
+from timeline.analysis.step_membership import assign_steps
 from timeline.analysis.steps import with_steps
-from timeline.analysis.valid import valid
 from timeline.cli.main import main
 from timeline.columns.strings import StringPool
 from timeline.errors import RankIdentityError, SourceError
@@ -244,7 +244,9 @@ def test_reduces_without_hccl_files_stay(shelf: ProfileShelf, tmp_path: Path) ->
     for path in profile.path.rglob("hccl_info_0/*/2.json"):
         path.unlink()
     records = records_of(profile.path)
-    assert overlap_of(records.tasks, records.ops).totals_ns() == expected_overlap(profile.run, 0)
+    assert measure_overlap(records.tasks, records.ops).totals_ns() == expected_overlap(
+        profile.run, 0
+    )
     names = {records.strings[code] for code in records.ops.name.tolist()}
     assert {name.split("_")[0] for name in names} == {
         "AllReduce-op534",
@@ -262,7 +264,7 @@ def test_several_graphs(tmp_path: Path) -> None:
     found = set(zip(records.steps.graph.tolist(), records.steps.iteration.tolist(), strict=True))
     assert {number for _, number in found} == {1, 2}
     assert main_graph <= {graph for graph, _ in found}
-    member = membership_of(records).tasks
+    member = assign_steps(records).tasks
     iteration = records.steps.iteration[member]
     step_of = {
         (device_ns(run, task.start_ns), device_ns(run, task.end_ns)): step.id
@@ -641,7 +643,7 @@ def test_any_damage_is_survived(shelf: ProfileShelf, tmp_path: Path, layout: str
         path.write_bytes(damaged(path.read_bytes(), noise))
         try:
             for one in discover(copy).sources:
-                valid(one.read(ReadRequest(DETAIL_LAYERS)))
+                drop_invalid_rows(one.read(ReadRequest(DETAIL_LAYERS)))
                 read += 1
         except SourceError as error:
             assert str(error.path).startswith(str(tmp_path))

@@ -23,7 +23,7 @@ from tests.support.drawn_slices import loaded_export
 from tests.support.loaded_picture import LoadedPicture
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import Profile, ProfileShelf, change_fields, tree_state
-from timeline.analysis.valid import valid
+from timeline.analysis.invalid_rows import drop_invalid_rows
 from timeline.cli.main import main
 from timeline.columns.strings import StringPool
 from timeline.errors import NoProfileError, SourceError
@@ -59,14 +59,14 @@ def read(path: Path) -> dict[int, tuple[Source, Records]]:
     """Every rank below a path, whole."""
     wanted = ReadRequest(DETAIL_LAYERS)
     return {
-        source.identity.rank: (source, valid(source.read(wanted)))
+        source.identity.rank: (source, drop_invalid_rows(source.read(wanted)))
         for source in discover(path).sources
     }
 
 
 def read_now(path: Path, layers: frozenset[Layer] = DETAIL_LAYERS) -> Records:
     """The first rank below a path, read anew."""
-    return valid(discover(path).sources[0].read(ReadRequest(layers)))
+    return drop_invalid_rows(discover(path).sources[0].read(ReadRequest(layers)))
 
 
 def rows(records: Records, table: str, columns: str, offset_ns: int = 0) -> Rows:
@@ -370,7 +370,7 @@ def test_several_devices_of_a_host_stay_apart(shelf: ProfileShelf, tmp_path: Pat
     shutil.rmtree(second)
     apart = read(shelf.get("msprof-sqlite", **RUN).path)
     for source in discover(profile.path).sources:
-        records = valid(source.read(ReadRequest(DETAIL_LAYERS)))
+        records = drop_invalid_rows(source.read(ReadRequest(DETAIL_LAYERS)))
         wanted = apart[source.identity.rank][1]
         columns = TASKS.replace("launch_ns ", "")  # connections repeat in this made-up host
         same(rows(records, "tasks", columns), rows(wanted, "tasks", columns))

@@ -26,7 +26,7 @@ from tests.support.perfetto_sql import TraceProcessor
 from tests.support.places import DATA
 from tests.support.profile_shelf import Profile, ProfileShelf
 from timeline.analysis.cut import cut
-from timeline.analysis.overlap import overlap_of
+from timeline.analysis.overlap import measure_overlap
 from timeline.analysis.steps import with_steps
 from timeline.cli.main import main
 from timeline.columns.columns import Codes
@@ -178,7 +178,7 @@ def test_task_time_alone(shelf: ProfileShelf, tmp_path: Path, graphs: tuple[int,
         same(computing.start_ns.tolist(), (task.start_ns for task in kernels))
         assert len(records.ops) == 0
         wanted = expected_overlap(profile.run, rank.rank)["computing_ns"]
-        assert overlap_of(records.tasks, records.ops).computing.total_ns == wanted
+        assert measure_overlap(records.tasks, records.ops).computing.total_ns == wanted
         same(
             zip(records.steps.graph, records.steps.iteration, records.steps.end_ns, strict=True),
             ((one.graph, one.number, one.end_ns) for one in rank.iterations),
@@ -566,7 +566,9 @@ def test_columns_of_level_0(shelf: ProfileShelf, tmp_path: Path) -> None:
     rank = profile.run.rank(0)
     tasks = [*rank.switches, *(task for one in rank.iterations for task in one.tasks)]
     same(records.tasks.start_ns.tolist(), (task.start_ns for task in tasks))
-    assert overlap_of(records.tasks, records.ops).totals_ns() == expected_overlap(profile.run, 0)
+    assert measure_overlap(records.tasks, records.ops).totals_ns() == expected_overlap(
+        profile.run, 0
+    )
     bare = records.tasks.take(records.tasks.compute)
     assert set(bare.stream.tolist()) | set(bare.task.tolist()) == {NO_ID}
     assert set(bare.context.tolist()) == {NO_CONTEXT}

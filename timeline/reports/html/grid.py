@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from timeline.columns.columns import Int64, Rows
+from timeline.columns.group_by import group_by
 from timeline.figures.figures import Figures, extent_ns
 from timeline.figures.table import Table
 from timeline.figures.verdict import has_several_graphs
@@ -49,19 +50,18 @@ class StepGrid:
         graph = np.ma.filled(steps["graph"], _NO_GRAPH)
         if not has_several_graphs(steps["rank"], graph):
             graph = np.full_like(graph, _NO_GRAPH)
-        keys, column = np.unique(np.stack([graph, steps["step"]]), axis=1, return_inverse=True)
-        column = column.reshape(-1)
-        first_ns = np.full(keys.shape[1], np.iinfo(np.int64).max)
-        np.minimum.at(first_ns, column, steps["start_ns"])
-        order = np.argsort(first_ns, kind="stable")
-        place = np.empty_like(order)
-        place[order] = np.arange(len(order))
+        step = np.asarray(steps["step"])
+        groups = group_by(len(steps), (graph, step))
+        order = np.argsort(groups.least(steps["start_ns"]), kind="stable")
+        column = np.empty_like(order)
+        column[order] = np.arange(len(order))
         row = np.searchsorted(ranks, steps["rank"])
         times = {}
         for name, values in _columns(steps).items():
             times[name] = np.full((len(ranks), len(order)), NOT_GIVEN, np.int64)
-            times[name][row, place[column]] = values
-        return cls(ranks, keys[0, order], keys[1, order], times)
+            times[name][row, column[groups.group]] = values
+        first = groups.first[order]
+        return cls(ranks, graph[first], step[first], times)
 
     @property
     def shape(self) -> tuple[int, int]:

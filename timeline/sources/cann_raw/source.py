@@ -259,7 +259,7 @@ class _Reader:
         Raises:
             SourceError: it is nothing.
         """
-        tasks = self.tasks.joined()
+        tasks = self.tasks.build()
         directory = self.source.identity.directory
         if not len(tasks) and not len(self.steps):
             raise SourceError(

@@ -285,7 +285,7 @@ def read_step_trace(
         tags = records[records["kind"] == _STEP_TRACE]
         others += len(records) - len(tags)
         builder.add(_marks(tags, moments_ns))
-    marks = builder.joined()
+    marks = builder.build()
     good = (marks.time_ns != NO_TIME) & (marks.graph >= 0)
     strange = int(np.count_nonzero(~good))
     marks = marks.take(good)

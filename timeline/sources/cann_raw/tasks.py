@@ -273,7 +273,7 @@ def read_intervals(log: TaskLog, reader: RecordReader) -> TaskIntervals:
         marks = log.marks(records)
         others += len(records) - len(marks)
         builder.add(marks)
-    return match_marks(builder.joined(), others)
+    return match_marks(builder.build(), others)
 
 
 def match_marks(marks: TaskMarks, others: int = 0) -> TaskIntervals:

@@ -8,7 +8,7 @@ import numpy as np
 
 from timeline.columns.columns import Bool, Int64, column
 from timeline.columns.strings import StringPool
-from timeline.records.counting import FreeRule
+from timeline.records.counting_rules import FreeRule
 from timeline.records.tables import NO_ID, NO_TIME, Spans, Tasks
 from timeline.records.task_kinds import may_compute
 from timeline.records.vendor import Measure

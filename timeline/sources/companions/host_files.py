@@ -55,5 +55,5 @@ CPU_LAYER = "CPU OP"
 
 def find_cpu_operators(records: Records) -> Rows:
     """Host events of the capture that are operators on the CPU; MindSpore adds the rank to it."""
-    layers = records.strings.matching(name.startswith(CPU_LAYER) for name in records.strings)
+    layers = records.strings.codes_where(name.startswith(CPU_LAYER) for name in records.strings)
     return np.flatnonzero(np.isin(records.host.layer, layers))

@@ -19,11 +19,11 @@ from timeline.columns.columns import (
     take,
 )
 from timeline.columns.constant import constant
-from timeline.columns.group_by import group_by, turns_of
+from timeline.columns.group_by import distinct_turns, group_by
 from timeline.columns.strings import NO_NAME
 from timeline.errors import SourceError
 from timeline.layers import Layer
-from timeline.records.counting import CommunicationRule, FreeRule
+from timeline.records.counting_rules import CommunicationRule, FreeRule
 from timeline.records.ids import IDS
 from timeline.records.tables import (
     NO_CONTEXT,
@@ -403,7 +403,7 @@ class _Reader:
         which = [communication[name][at] for name in ("opId", "name", "groupName")]
         ops = group_by(len(rows), [*which, tasks.graph[rows]])
         order = np.argsort(ops.first)
-        first, end_ns = ops.first[order], ops.most(tasks.end_ns[rows])[order]
+        first, end_ns = ops.first[order], ops.greatest(tasks.end_ns[rows])[order]
         group, label = self._groups(which[2][first])
         self.derived_ops = True
         return CommunicationOps.of(
@@ -421,7 +421,7 @@ class _Reader:
 
     def _groups(self, ids: Int64) -> tuple[Codes, Codes]:
         """Groups numbered in order of their first op, as exports to text do; and their names."""
-        found, which, turn = turns_of(ids)
+        found, which, turn = distinct_turns(ids)
         for number in found[np.argsort(turn)].tolist():
             if number != NO_ID:
                 self.group_numbers.setdefault(number, len(self.group_numbers))

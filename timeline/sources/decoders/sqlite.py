@@ -294,7 +294,7 @@ class Database:
                     )
                 for column, found in zip(columns, block, strict=True):
                     column.add(found)
-        return [column.column() for column in columns]
+        return [column.build() for column in columns]
 
     def _most_rows(self, table: str) -> int:
         """A bound of the number of rows: by their numbers, which are found without reading them.

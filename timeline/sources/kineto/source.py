@@ -206,11 +206,11 @@ class _Reader:
 
     def records(self, rank: int) -> Records:
         """All that was read, at the times of the file."""
-        calls = self._calls.joined().in_order()
-        tasks, host, steps = self._tasks.joined(), self._host.joined(), self._steps.joined()
+        calls = self._calls.build().in_order()
+        tasks, host, steps = self._tasks.build(), self._host.build(), self._steps.build()
         task_call = calls.launching(tasks.connection)
         named = np.concatenate([np.empty(0, np.int64), *self._named])
-        launching = self._operators.joined().launching(named, task_call, calls)
+        launching = self._operators.build().launching(named, task_call, calls)
         tasks = replace(tasks, launch_ns=calls.moments_ns(task_call), op_type=launching)
         tasks, ops = self._communication(tasks, calls, task_call)
         flows = self._arrows(calls, task_call, tasks, host)
@@ -249,12 +249,10 @@ class _Reader:
         kernel_tasks = tasks.take(kernels)
         communicates = communicating(kernel_tasks.name, kernel_tasks.op_type, self._strings)
         rows, kernel_tasks = kernels[communicates], kernel_tasks.take(communicates)
-        announced, described = self._announced.joined().around(task_call[rows], calls)
+        announced, described = self._announced.build().around(task_call[rows], calls)
         told = np.concatenate([np.empty(0, np.int64), *self._task_told])[rows]
         told = np.where(told != NO_ID, told, described)
-        ops = communication_ops(
-            kernel_tasks, announced, self._told.joined().at(told), self._strings
-        )
+        ops = communication_ops(kernel_tasks, announced, self._told.build().at(told), self._strings)
         compute = tasks.compute.copy()
         compute[rows] = False
         return replace(tasks, compute=compute), ops

@@ -21,7 +21,7 @@ from timeline.records.tables import (
     HostEvents,
     Tasks,
 )
-from timeline.records.task_kinds import COPY_TYPES, are_of
+from timeline.records.task_kinds import COPY_TYPES, have_type
 from timeline.sources.decoders.event_columns import ArgValues
 from timeline.sources.decoders.event_rows import EventRows
 from timeline.sources.decoders.trace_events import number
@@ -70,7 +70,7 @@ def device_table(events: EventRows, table: KinetoTable, *, every_arg: bool) -> T
         "name": names,
         "task_type": kinds,
         "compute": constant(table is KinetoTable.KERNEL, count, np.bool_),
-        "copy": are_of(COPY_TYPES, kinds, strings),
+        "copy": have_type(COPY_TYPES, kinds, strings),
     }
     if every_arg:
         rows, grids = events.given("grid")

@@ -49,7 +49,7 @@ def read_device_rows(
             "compute": constant(True, len(block), np.bool_),
         }
         builder.add(Tasks.of(len(block), columns).take(good))
-    tasks = builder.joined()
+    tasks = builder.build()
     if not len(tasks) and damage.rows:
         raise SourceError(
             path,
@@ -89,7 +89,7 @@ def read_aicpu_rows(
             "compute": constant(True, len(block), np.bool_),
         }
         builder.add(Tasks.of(len(block), columns).take(good))
-    return builder.joined(), damage.omissions(rank)
+    return builder.build(), damage.omissions(rank)
 
 
 def _times_ns(block: Block) -> tuple[Int64, Int64]:

@@ -241,10 +241,10 @@ class _Tables:
         derived = {"overlap and scopes, which are computed anew": self._derived}
         unknown = {"trace events that stand for nothing known": self._unknown + others}
         return Display(
-            self._tasks.joined(),
-            self._ops.joined(),
-            self._host.joined(),
-            self._steps.joined(),
+            self._tasks.build(),
+            self._ops.build(),
+            self._host.build(),
+            self._steps.build(),
             (
                 *damage.omissions(rank),
                 *counted_losses(derived, rank, OmissionCode.REPEATED, loss=False),

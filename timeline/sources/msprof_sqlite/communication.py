@@ -9,7 +9,7 @@ import numpy as np
 
 from timeline.columns.columns import Codes, ColumnTable, Int64, column
 from timeline.columns.distinct import distinct
-from timeline.columns.group_by import group_by, turns_of
+from timeline.columns.group_by import distinct_turns, group_by
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.ids import IDS
 from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, CommunicationOps, PlaneTasks, Tasks
@@ -163,7 +163,7 @@ def _spanned(transfers: Transfers, given: _Ops, listed: _Ops) -> _Ops:
     spans = (rest.master == 1) | ~led[groups.group]
     spanning = replace(groups, group=groups.group[spans])
     start_ns = spanning.least(rest.start_ns[spans])
-    end_ns = spanning.most(rest.end_ns[spans])
+    end_ns = spanning.greatest(rest.end_ns[spans])
     ops = rest.take(groups.first)
     known = Lookup(
         {
@@ -235,7 +235,7 @@ def _planes(transfers: Transfers, labels: Codes, *, every_arg: bool) -> PlaneTas
 
 def _labels(groups: Codes, strings: StringPool) -> Codes:
     """Groups numbered in the order in which they come first, as exports to text do."""
-    _, which, turn = turns_of(groups)
+    _, which, turn = distinct_turns(groups)
     return strings.codes(f"Group {number}" for number in turn.tolist())[which]
 
 

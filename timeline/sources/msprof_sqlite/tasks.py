@@ -12,7 +12,7 @@ from timeline.columns.distinct import distinct, map_values
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.ids import IDS
 from timeline.records.tables import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME, Tasks
-from timeline.records.task_kinds import COPY_TYPES, are_of, compute_by_type
+from timeline.records.task_kinds import COPY_TYPES, compute_by_type, have_type
 from timeline.sources.common.decimals import whole_number
 from timeline.sources.decoders.joins import Lookup, common_keys
 from timeline.sources.decoders.sqlite_loose import LooseTable
@@ -83,7 +83,7 @@ def read_device_tasks(table: LooseTable, device: int, strings: StringPool) -> De
         }
     )
     types = table.texts(("host_task_type", "device_task_type"), strings)
-    overwritten = strings.matching("\0" in text for text in strings)
+    overwritten = strings.codes_where("\0" in text for text in strings)
     whole = ~np.any([np.isin(codes, overwritten) for codes in types.values()], axis=0)
     start_ns, end_ns = (
         np.where(whole, moments_ns, NO_TIME)
@@ -107,7 +107,7 @@ def read_device_tasks(table: LooseTable, device: int, strings: StringPool) -> De
             "connection": IDS["connection"].given(raw["connection_id"]),
             "name": kind,
             "task_type": kind,
-            "copy": are_of(COPY_TYPES, kind, strings),
+            "copy": have_type(COPY_TYPES, kind, strings),
         },
     )
     return DeviceTasks(tasks.take(ran), device_type[ran], int(np.count_nonzero(~ran)))
@@ -213,8 +213,8 @@ class _Operators:
     @cached_property
     def computes(self) -> Bool:
         """Which are neither communication nor kernels that drive it."""
-        kinds = self._strings.matching(text in _COMMUNICATION_KINDS for text in self._strings)
-        drivers = self._strings.matching(
+        kinds = self._strings.codes_where(text in _COMMUNICATION_KINDS for text in self._strings)
+        drivers = self._strings.codes_where(
             text.endswith(_DRIVES_COMMUNICATION) for text in self._strings
         )
         return ~(np.isin(self.texts["task_type"], kinds) | np.isin(self.texts["op_name"], drivers))

@@ -145,7 +145,7 @@ def read_kernel_rows(
         timed = rows.start_ns != NO_TIME
         damage.add_lines(f"rows without a {' and a '.join(times)}", block.lines[~timed])
         builder.add(rows.take(timed))
-    return builder.joined()
+    return builder.build()
 
 
 def _rows_of(block: Block, file: TableFile, strings: StringPool) -> KernelTable:

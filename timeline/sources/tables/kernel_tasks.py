@@ -17,7 +17,7 @@ from timeline.columns.intervals import only_open_at
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.errors import SourceError
 from timeline.records.tables import NO_GRAPH, NO_ID, CommunicationOps, Steps, Tasks
-from timeline.records.task_kinds import COPY_TYPES, are_of
+from timeline.records.task_kinds import COPY_TYPES, have_type
 from timeline.sources.files.opened import open_profile_file
 from timeline.sources.tables.kernel_table import (
     MATCH_TOLERANCE_NS,
@@ -63,7 +63,7 @@ def build_tasks(rows: KernelTable, compute: Bool, strings: StringPool) -> Tasks:
             "input_types": tasks.input_types,
             "blocks": tasks.blocks,
             "compute": compute[order],
-            "copy": are_of(COPY_TYPES, tasks.core, strings),
+            "copy": have_type(COPY_TYPES, tasks.core, strings),
         },
     )
 
@@ -153,7 +153,7 @@ def build_steps(rows: KernelTable) -> Steps:
         len(steps.first),
         {
             "start_ns": steps.least(held.start_ns),
-            "end_ns": steps.most(held.end_ns),
+            "end_ns": steps.greatest(held.end_ns),
             "graph": held.graph[steps.first],
             "iteration": held.iteration[steps.first],
         },

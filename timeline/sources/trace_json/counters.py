@@ -91,7 +91,7 @@ class CounterReader:
         self, process: Callable[[object], str], strings: StringPool
     ) -> tuple[CounterSeries, CounterSamples]:
         """The series that have samples, grouped by the name of their process, and all samples."""
-        samples = self._samples.joined()
+        samples = self._samples.build()
         keys = list(self._series)
         rows: dict[tuple[str, str, str], int] = {}
         renumbered = np.zeros(len(keys), np.int64)

@@ -114,7 +114,7 @@ class FlowReader:
         A start binds to the innermost call open at its moment; an end to the row that starts at
         it.
         """
-        ends = self._ends.joined()
+        ends = self._ends.build()
         kind, row = self._bind(ends, lane_of)
         start, end = _pairs(ends)
         started, ended = start != NOT_BOUND, end != NOT_BOUND

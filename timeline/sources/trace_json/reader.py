@@ -217,7 +217,7 @@ class _Reader:
         resolved = self._flows.resolve(
             lambda key: _lane_rows(self._runs[key], records) if key in self._runs else None
         )
-        records = with_launches(records, self._tables.calls.joined(), resolved.launches)
+        records = with_launches(records, self._tables.calls.build(), resolved.launches)
         flows, half = Flows.empty(), 0
         if Layer.ARROWS in self._layers:
             flows, half = connected_flows(records, resolved)
@@ -338,17 +338,17 @@ class _Tables:
 
     def records(self, rank: int, strings: StringPool, files: TraceFiles) -> Records:
         """Join the parts, which are gone then; rows take the iteration of their file."""
-        overlap, iteration = self.overlap.joined(), files.iteration
-        tasks = settle_by_overlap(self.tasks.joined(), overlap, strings)
+        overlap, iteration = self.overlap.build(), files.iteration
+        tasks = settle_by_overlap(self.tasks.build(), overlap, strings)
         return Records(
             rank,
             strings,
             tasks=_at_iteration(tasks, iteration),
-            planes=_at_iteration(self.planes.joined(), iteration),
-            ops=_at_iteration(self.ops.joined(), iteration),
-            host=_at_iteration(self.host.joined(), iteration),
-            steps=self.steps.joined(),
-            parts=self.parts.joined(),
+            planes=_at_iteration(self.planes.build(), iteration),
+            ops=_at_iteration(self.ops.build(), iteration),
+            host=_at_iteration(self.host.build(), iteration),
+            steps=self.steps.build(),
+            parts=self.parts.build(),
             vendor=sum_overlap(
                 overlap, f"Overlap Analysis of {_file_name(files)}", iteration, strings
             ),

@@ -7,8 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
+from timeline.columns.group_by import group_by
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.records.joining import join_records
@@ -196,15 +195,10 @@ def _finish(
 
 def distinct_steps(steps: Steps) -> Steps:
     """One row per graph and iteration: exports repeat the step trace in several files."""
-    keys = np.stack([steps.graph, steps.iteration], axis=1)
-    _, first = np.unique(keys, axis=0, return_index=True)
-    return steps.take(first)
+    return steps.take(group_by(len(steps), (steps.graph, steps.iteration)).first)
 
 
 def distinct_parts(parts: StepParts) -> StepParts:
     """One row per part of a step."""
-    keys = np.stack(
-        [parts.graph, parts.iteration, parts.kind, parts.number, parts.start_ns], axis=1
-    )
-    _, first = np.unique(keys, axis=0, return_index=True)
-    return parts.take(first)
+    keys = (parts.graph, parts.iteration, parts.kind, parts.number, parts.start_ns)
+    return parts.take(group_by(len(parts), keys).first)

@@ -28,7 +28,7 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
-from timeline.records.task_kinds import COPY_TYPES, are_of, compute_by_type
+from timeline.records.task_kinds import COPY_TYPES, compute_by_type, have_type
 from timeline.sources.trace_json.flows import Launches
 from timeline.sources.trace_json.lanes import LaneEvents
 
@@ -78,7 +78,7 @@ def tasks_table(
             "task_type": types,
             "context": lanes.ids(NO_CONTEXT, "subtask"),
             "compute": compute_by_type(types, lanes.strings, names),
-            "copy": are_of(COPY_TYPES, types, lanes.strings),
+            "copy": have_type(COPY_TYPES, types, lanes.strings),
         }
         | ({"batch": lanes.ids(NO_ID, "batch")} if every_arg else {}),
     )

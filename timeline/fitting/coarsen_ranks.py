@@ -1,4 +1,4 @@
-"""Tracks of ranks, gathered until they take no more than a limit; their sums stay equal."""
+"""Tracks of ranks, coarsened before they are put into one file, so that memory holds them all."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from timeline.fitting.coarsen import EXACT
-from timeline.fitting.resolve import Plan, resolve
+from timeline.fitting.plan import Plan, apply_plan
 from timeline.fitting.size_model import Measure, SizeModel
 from timeline.layers import SizeLayer
 from timeline.records.tables import Omission, OmissionCode
 from timeline.tracks.drawn_rank import RankTracks
 from timeline.tracks.model import ARROW_REASON, element_count
 
-__all__ = ["gather_within", "lowest_floors"]
+__all__ = ["coarsen_ranks", "lowest_floors"]
 
 COUNT_SHRINK = 0.8
 """What is aimed at, of the elements that are allowed, when there are still too many."""
@@ -28,7 +28,7 @@ def lowest_floors(ranks: Sequence[RankTracks]) -> dict[SizeLayer, int]:
     return floors
 
 
-def gather_within(
+def coarsen_ranks(
     ranks: Sequence[RankTracks], limit_bytes: float, most: int, measure: Measure
 ) -> tuple[RankTracks, ...]:
     """Gather what is short in all rows until they take some bytes of a file, and some memory.
@@ -48,7 +48,7 @@ def gather_within(
         return tuple(ranks)
     plan = model.plan(min(limit_bytes, finest.expected_bytes * most / element_count(tracks)))
     while True:
-        made = _at_plan(ranks, plan)
+        made = _apply_plan_to_ranks(ranks, plan)
         count = sum(element_count(rank.tracks) for rank in made)
         coarser = model.plan(plan.expected_bytes * COUNT_SHRINK * most / max(count, 1))
         if count <= most or coarser.resolutions == plan.resolutions:
@@ -56,7 +56,7 @@ def gather_within(
         plan = coarser
 
 
-def _at_plan(ranks: Sequence[RankTracks], plan: Plan) -> tuple[RankTracks, ...]:
+def _apply_plan_to_ranks(ranks: Sequence[RankTracks], plan: Plan) -> tuple[RankTracks, ...]:
     floors = {
         layer: resolution.power
         for layer, resolution in plan.resolutions.items()
@@ -64,9 +64,9 @@ def _at_plan(ranks: Sequence[RankTracks], plan: Plan) -> tuple[RankTracks, ...]:
     }
     made = []
     for rank in ranks:
-        resolved, _, lost = resolve(rank.tracks, plan)
+        drawn_layers, _, lost = apply_plan(rank.tracks, plan)
         omissions = rank.omissions
         if lost:
             omissions += (Omission(ARROW_REASON, lost, rank.rank, code=OmissionCode.ARROW_CUT),)
-        made.append(replace(rank, tracks=tuple(resolved), omissions=omissions, floors=floors))
+        made.append(replace(rank, tracks=tuple(drawn_layers), omissions=omissions, floors=floors))
     return tuple(made)

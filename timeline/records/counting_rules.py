@@ -26,19 +26,19 @@ class FreeRule:
 
     @property
     def name(self) -> str | None:
-        """The rule as reports call it, None where it is not told."""
+        """The rule as reports call it, None where nothing tells it."""
         if not self.evidence:
             return None
         return "outer" if self.outer else "inner"
 
     @classmethod
-    def joined(cls, rules: list[FreeRule]) -> FreeRule:
+    def join(cls, rules: list[FreeRule]) -> FreeRule:
         """The rule of a capture in several files, some of which may not tell it."""
-        told = [rule for rule in rules if rule.evidence]
-        return reduce(_with, told) if told else cls()
+        known = [rule for rule in rules if rule.evidence]
+        return reduce(_join_two, known) if known else cls()
 
 
-def _with(one: FreeRule, other: FreeRule) -> FreeRule:
+def _join_two(one: FreeRule, other: FreeRule) -> FreeRule:
     starts_ns = [rule.start_ns for rule in (one, other) if rule.start_ns is not None]
     ends_ns = [rule.end_ns for rule in (one, other) if rule.end_ns is not None]
     first = one if one.outer or not other.outer else other

@@ -1,4 +1,4 @@
-"""Records whose times and ids make sense; what does not is left out and counted."""
+"""Rows whose times or ids make no sense, or that are there twice: dropped, and counted."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import numpy as np
 from timeline.columns.chunks import chunks, rows_where
 from timeline.columns.columns import Bool, Int64, Rows, take
 from timeline.ranges import FURTHEST_NS
-from timeline.records.counting import FreeRule
-from timeline.records.ids import with_ids_given
+from timeline.records.counting_rules import FreeRule
+from timeline.records.ids import normalise_ids
 from timeline.records.tables import CounterSamples, Omission, OmissionCode, Records, Spans
 
-__all__ = ["copies_in", "valid"]
+__all__ = ["drop_invalid_rows", "repeated_rows"]
 
 SORTED_ROWS = 1 << 20
 """Rows that are sorted at a time."""
@@ -24,25 +24,27 @@ SAMPLED = 1 << 14
 """Rows that tell how all are spread."""
 
 
-def copies_in(table: Spans) -> Bool:
+def repeated_rows(table: Spans) -> Bool:
     """Rows that are equal to an earlier row in every column, and take time.
 
     No context of a stream or plane, and no thread, does the same thing twice in one interval:
     exports that overlap, and files that were put together twice, give such rows.
     """
-    copies = np.zeros(len(table), np.bool_)
+    repeated = np.zeros(len(table), np.bool_)
     rows = _with_equals(table.start_ns)
     rows = rows[table.end_ns[rows] > table.start_ns[rows]]
     if not len(rows):
-        return copies
+        return repeated
     columns = [take(getattr(table, field.name), rows) for field in fields(table)]
-    columns = [own.view(np.int64) if own.dtype == np.float64 else own for own in columns]
+    columns = [
+        values.view(np.int64) if values.dtype == np.float64 else values for values in columns
+    ]
     order = np.lexsort(columns)
     equal = np.ones(max(0, len(rows) - 1), np.bool_)
-    for own in columns:
-        equal &= own[order][1:] == own[order][:-1]
-    copies[rows[order[1:][equal]]] = True
-    return copies
+    for values in columns:
+        equal &= values[order][1:] == values[order][:-1]
+    repeated[rows[order[1:][equal]]] = True
+    return repeated
 
 
 def _with_equals(values: Int64) -> Rows:
@@ -79,15 +81,15 @@ MOST_APART_NS = 10 * 366 * 86_400 * 10**9
 """Ten years: no clock of one capture is that wrong."""
 
 
-def valid(records: Records) -> Records:
+def drop_invalid_rows(records: Records) -> Records:
     """Drop rows whose times make no sense, and count them; ids that stand for none become so.
 
     Those rows have no start, end before they start, or lie more than ten years from the others: a
-    damaged time puts them there, and they would leave nothing of the picture to see. Host events
+    damaged time puts them there, and they would leave nothing of the rest to see. Host events
     do so where their clock counts from the start of the host in a profile that otherwise has wall
     time, as MindSpore's CPU operators do. Rows that are there twice are dropped too.
     """
-    records = _with_ids_given(records)
+    records = _with_normal_ids(records)
     omissions = list(records.omissions)
     middle = _Middle.of(records)
 
@@ -105,12 +107,12 @@ def valid(records: Records) -> Records:
             untimed += int(np.count_nonzero(~timed))
             distant += int(np.count_nonzero(timed & ~near))
             good[chunk] = timed & near
-        copies = copies_in(table)
+        repeated = repeated_rows(table)
         omit(untimed, f"{noun} without a valid time", OmissionCode.NO_TIME)
         omit(distant, f"{noun} {far}", OmissionCode.FAR_TIME)
-        twice = int(np.count_nonzero(good & copies))
+        twice = int(np.count_nonzero(good & repeated))
         omit(twice, f"{noun} that are there twice", OmissionCode.REPEATED, loss=False)
-        good &= ~copies
+        good &= ~repeated
         return good
 
     def check_samples(samples: CounterSamples) -> Bool:
@@ -141,16 +143,16 @@ def valid(records: Records) -> Records:
     return replace(kept, omissions=(*omissions, *cut_flows), free_rule=rule)
 
 
-def _with_ids_given(records: Records) -> Records:
+def _with_normal_ids(records: Records) -> Records:
     strings = records.strings
     return replace(
         records,
-        tasks=with_ids_given(records.tasks, strings),
-        planes=with_ids_given(records.planes, strings),
-        ops=with_ids_given(records.ops, strings),
-        steps=with_ids_given(records.steps, strings),
-        parts=with_ids_given(records.parts, strings),
-        host=with_ids_given(records.host, strings),
+        tasks=normalise_ids(records.tasks, strings),
+        planes=normalise_ids(records.planes, strings),
+        ops=normalise_ids(records.ops, strings),
+        steps=normalise_ids(records.steps, strings),
+        parts=normalise_ids(records.parts, strings),
+        host=normalise_ids(records.host, strings),
     )
 
 

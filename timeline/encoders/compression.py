@@ -1,14 +1,12 @@
-"""What all formats have in common: compression, sizes by track, and processes that encode."""
+"""Compression of what is written, and what of the compressed bytes each track takes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Executor
-from dataclasses import dataclass
 
 from zlib_ng import zlib_ng
 
-__all__ = ["BEST_LEVEL", "FAST_LEVEL", "EncodingWorkers", "TrackSizes", "compress", "gzip_pieces"]
+__all__ = ["BEST_LEVEL", "FAST_LEVEL", "TrackSizes", "compress", "gzip_pieces"]
 
 BEST_LEVEL = 9
 """On a million tasks zlib-ng takes as long at its level 9 as zlib at 6, for a tenth less."""
@@ -47,11 +45,3 @@ class TrackSizes:
         if total:
             for track in self.by_track:
                 self.by_track[track] *= size_bytes / total
-
-
-@dataclass(frozen=True)
-class EncodingWorkers:
-    """Processes of this machine that have time, and how many they are."""
-
-    executor: Executor
-    jobs: int

@@ -20,7 +20,7 @@ from timeline.records.tables import (
     Tasks,
 )
 
-__all__ = ["NO_STEP", "Membership", "membership_of"]
+__all__ = ["NO_STEP", "Membership", "assign_steps"]
 
 NO_STEP = -1
 """A record outside all steps."""
@@ -42,7 +42,7 @@ class Membership:
     device_end_ns: Int64
 
 
-def membership_of(records: Records) -> Membership:
+def assign_steps(records: Records) -> Membership:
     """Assign every device record to at most one step.
 
     In this order: by graph and iteration where the source names the iteration; by the graph's own
@@ -56,7 +56,7 @@ def membership_of(records: Records) -> Membership:
     tasks = _by_window(records.tasks, tasks, windows)
     ops = _by_window(records.ops, ops, windows)
     start_ns, end_ns = _device_spans(records, tasks, ops)
-    planes = _with_their_op(records, ops, windows)
+    planes = _steps_of_planes(records, ops, windows)
     return Membership(tasks, ops, planes, start_ns, end_ns)
 
 
@@ -90,7 +90,7 @@ def _by_iteration(graph: Int64, iteration: Int64, steps: Steps) -> Rows:
         for row, key in enumerate(zip(steps.graph.tolist(), steps.iteration.tolist(), strict=True))
     }
     pairs, which = distinct_pairs(graph, iteration)
-    rows = np.array([row_of.get((own, number), NO_STEP) for own, number in pairs.tolist()], np.intp)
+    rows = np.array([row_of.get(key, NO_STEP) for key in map(tuple, pairs.tolist())], np.intp)
     return rows[which]
 
 
@@ -141,30 +141,33 @@ def _by_window(table: Tasks | CommunicationOps, found: Rows, windows: _Windows) 
 
 
 def _device_spans(records: Records, tasks: Rows, ops: Rows) -> tuple[Int64, Int64]:
+    """First start and last end of the tasks and ops of each step, NO_TIME where it has none."""
     count = len(records.steps)
     never, latest = np.iinfo(np.int64).max, np.iinfo(np.int64).min
     start_ns, end_ns = np.full(count, never), np.full(count, latest)
     for table, found in ((records.tasks, tasks), (records.ops, ops)):
         for chunk in chunks(len(table)):
-            held = found[chunk] != NO_STEP
-            step = found[chunk][held]
-            np.minimum.at(start_ns, step, table.start_ns[chunk][held])
-            np.maximum.at(end_ns, step, table.end_ns[chunk][held])
+            in_step = found[chunk] != NO_STEP
+            step = found[chunk][in_step]
+            np.minimum.at(start_ns, step, table.start_ns[chunk][in_step])
+            np.maximum.at(end_ns, step, table.end_ns[chunk][in_step])
     start_ns[start_ns == never] = NO_TIME
     return start_ns, end_ns
 
 
-def _with_their_op(records: Records, ops: Rows, windows: _Windows) -> Rows:
+def _steps_of_planes(records: Records, ops: Rows, windows: _Windows) -> Rows:
     planes = records.planes
     found = _of_table(planes, records.steps).copy()
     for group in distinct(planes.group).tolist():
-        own = np.flatnonzero(records.ops.group == group)
+        of_group = np.flatnonzero(records.ops.group == group)
         rows = np.flatnonzero((planes.group == group) & (planes.iteration == NO_ID))
-        if not len(own) or not len(rows):
+        if not len(of_group) or not len(rows):
             continue
         # A task may begin in the nanosecond in which its op ends.
-        at = open_at(planes.start_ns[rows], records.ops.start_ns[own], records.ops.end_ns[own] + 1)
-        found[rows[at >= 0]] = ops[own[at[at >= 0]]]
+        at = open_at(
+            planes.start_ns[rows], records.ops.start_ns[of_group], records.ops.end_ns[of_group] + 1
+        )
+        found[rows[at >= 0]] = ops[of_group[at[at >= 0]]]
     rest = np.flatnonzero((found == NO_STEP) & (planes.launch_ns == NO_TIME))
     if len(windows.rows) and not len(records.ops):
         found[rest] = _open_step(windows, planes.start_ns[rest])

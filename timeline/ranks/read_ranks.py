@@ -7,20 +7,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from timeline.analysis.clocks import JoinedClock, RankClock, join_clocks
-from timeline.analysis.launch_order import matched_by_order
-from timeline.analysis.leading import Leading
+from timeline.analysis.launch_order import match_by_order
+from timeline.analysis.leading_detail import Leading
 from timeline.analysis.rank_facts import RankFacts
-from timeline.analysis.waiting import Waiting, waiting_of
+from timeline.analysis.waiting import Waiting, measure_waiting
 from timeline.errors import SelectionError
 from timeline.layers import Layer
 from timeline.options import ClockOptions, ReadingOptions
 from timeline.progress import Progress
-from timeline.ranks.chosen_ranks import check_any, check_known, choose_ranks
+from timeline.ranks.choose_ranks import check_any, check_known, choose_ranks
 from timeline.ranks.rank_work import (
     BYTES_OF_ELEMENT,
     RankRequest,
+    coarsen_for_file,
     draw_rank_from_source,
-    gather_ranks,
 )
 from timeline.ranks.workers import WorkerPool, worker_pool_for
 from timeline.records.tables import NO_GRAPH
@@ -39,14 +39,14 @@ __all__ = [
     "read_ranks",
 ]
 
-HELD_LIMITS = 4
-"""So many times the limit may be held of all ranks before they are gathered together."""
+LIMITS_IN_MEMORY = 4
+"""All ranks together may take so many times the limit before they are coarsened together."""
 SLACK_SPREADS = 4
 """Clocks may be off by so many times what is left between ends of collectives."""
 EVERY_NAME = 1 << 62
 """More operators than any rank has names of."""
-LEAST_HELD_ELEMENTS = 1 << 24
-"""Slices and samples that may be held in any case: some 800 MB, of which memory keeps a part."""
+LEAST_ELEMENTS_IN_MEMORY = 1 << 24
+"""Slices and samples that are left in any case: some 800 MB, of which memory keeps a part."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class JoinedRanks:
 
     sources: tuple[Source, ...]
     requests: tuple[RankRequest, ...]
-    shares: tuple[DrawnRank, ...]
+    ranks: tuple[DrawnRank, ...]
     clock: JoinedClock
     waiting: Waiting
     origin_ns: int | None = None
@@ -66,7 +66,7 @@ class JoinedRanks:
     @property
     def facts(self) -> tuple[RankFacts, ...]:
         """What is known of each rank."""
-        return tuple(share.facts for share in self.shares)
+        return tuple(rank.facts for rank in self.ranks)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -122,7 +122,7 @@ def read_ranks(
 ) -> JoinedRanks:
     """Read and draw all ranks.
 
-    Ranks are gathered together whenever they hold several times the limit, always in their own
+    Ranks are coarsened together whenever they take several times the limit, always in their own
     order, so that the number of processes changes nothing.
 
     Raises:
@@ -146,49 +146,47 @@ def _read(
     """Read the ranks that can be read; their clocks are joined unless `clock` is given."""
     ranks = [source.identity.rank for source in sources]
     wanted = dict(zip(ranks, requests, strict=True))
-    read, shares = list[Source](), list[DrawnRank]()
-    held = 0
+    read, drawn = list[Source](), list[DrawnRank]()
+    elements = 0
     limit_bytes = requests[0].limit_bytes if requests else 0
-    most = max(LEAST_HELD_ELEMENTS, HELD_LIMITS * limit_bytes // BYTES_OF_ELEMENT)
-    for source, share in workers.results(sources, draw_rank_from_source, requests):
+    most = max(LEAST_ELEMENTS_IN_MEMORY, LIMITS_IN_MEMORY * limit_bytes // BYTES_OF_ELEMENT)
+    for source, rank in workers.results(sources, draw_rank_from_source, requests):
         read.append(source)
-        shares.append(share)
-        held += element_count(share.tracks.tracks)
-        if limit_bytes and held > most and len(shares) > 1:
+        drawn.append(rank)
+        elements += element_count(rank.tracks.tracks)
+        if limit_bytes and elements > most and len(drawn) > 1:
             workers.progress.report("Gathering what is short", 0, 0)
-            tracks = gather_ranks(tuple(shares), requests[0], limit_bytes, most)
-            shares = [
-                replace(share, tracks=rows) for share, rows in zip(shares, tracks, strict=True)
-            ]
-            held = sum(element_count(rows.tracks) for rows in tracks)
-            most = max(most, 2 * held)
+            tracks = coarsen_for_file(tuple(drawn), requests[0], limit_bytes, most)
+            drawn = [replace(rank, tracks=rows) for rank, rows in zip(drawn, tracks, strict=True)]
+            elements = sum(element_count(rows.tracks) for rows in tracks)
+            most = max(most, 2 * elements)
     asked = [wanted[source.identity.rank] for source in read]
-    shares = _with_collectives_matched(shares)
+    drawn = _with_collectives_matched(drawn)
     if clock is None:
-        clock = _clock_of(read, [share.facts for share in shares], requests[0].clock)
+        clock = _clock_of(read, [rank.facts for rank in drawn], requests[0].clock)
     else:
         moves = dict(zip(ranks, clock.moves, strict=True))
         clock = replace(clock, moves=tuple(moves[source.identity.rank] for source in read))
-    return _joined(read, asked, shares, clock)
+    return _joined(read, asked, drawn, clock)
 
 
-def _with_collectives_matched(shares: Sequence[DrawnRank]) -> list[DrawnRank]:
+def _with_collectives_matched(drawn: Sequence[DrawnRank]) -> list[DrawnRank]:
     """Recognise the collectives that ranks have in common, as far as names do not tell."""
-    matched = matched_by_order([share.facts.collectives for share in shares])
+    matched = match_by_order([rank.facts.collectives for rank in drawn])
     return [
-        replace(share, facts=replace(share.facts, collectives=collectives))
-        for share, collectives in zip(shares, matched, strict=True)
+        replace(rank, facts=replace(rank.facts, collectives=collectives))
+        for rank, collectives in zip(drawn, matched, strict=True)
     ]
 
 
 def _joined(
     sources: Sequence[Source],
     requests: Sequence[RankRequest],
-    shares: Sequence[DrawnRank],
+    drawn: Sequence[DrawnRank],
     clock: JoinedClock,
 ) -> JoinedRanks:
-    moved = tuple(share.moved(move.move) for share, move in zip(shares, clock.moves, strict=True))
-    waiting = waiting_of([share.facts.collectives for share in moved], _slack_ns(clock))
+    moved = tuple(rank.moved(move.move) for rank, move in zip(drawn, clock.moves, strict=True))
+    waiting = measure_waiting([rank.facts.collectives for rank in moved], _slack_ns(clock))
     return JoinedRanks(
         tuple(sources), tuple(requests), _with_waiting(moved, waiting, requests), clock, waiting
     )
@@ -200,18 +198,18 @@ def _slack_ns(clock: JoinedClock) -> int:
 
 
 def _with_waiting(
-    shares: Sequence[DrawnRank], waiting: Waiting, requests: Sequence[RankRequest]
+    drawn: Sequence[DrawnRank], waiting: Waiting, requests: Sequence[RankRequest]
 ) -> tuple[DrawnRank, ...]:
     """Draw into the rows of ranks what their collectives waited for."""
     if not any(request.draw for request in requests):
-        return tuple(shares)
-    drawn = with_waiting(
-        [share.tracks for share in shares],
-        [share.facts.collectives for share in shares],
+        return tuple(drawn)
+    rank_tracks = with_waiting(
+        [rank.tracks for rank in drawn],
+        [rank.facts.collectives for rank in drawn],
         waiting,
         arrows=any(Layer.ARROWS in request.options.layers for request in requests),
     )
-    return tuple(replace(share, tracks=rows) for share, rows in zip(shares, drawn, strict=True))
+    return tuple(replace(rank, tracks=rows) for rank, rows in zip(drawn, rank_tracks, strict=True))
 
 
 def _clock_of(
@@ -234,7 +232,7 @@ def _read_window(
     spans = replace(request, selection=cheap, draw=False)
     read = list(workers.results(sources, draw_rank_from_source, [spans] * len(sources)))
     here = [source for source, _ in read]
-    facts = [share.facts for share in _with_collectives_matched([share for _, share in read])]
+    facts = [rank.facts for rank in _with_collectives_matched([rank for _, rank in read])]
     check_any(here, workers.failures, path)
     check_selection(facts, selection, path)
     clock = _clock_of(here, facts, request.clock)
@@ -270,9 +268,9 @@ def draw_again(joined: JoinedRanks, workers: WorkerPool, leading: Leading) -> tu
         replace(request, leading=leading.moved_back(move.move))
         for request, move in zip(joined.requests, joined.clock.moves, strict=True)
     ]
-    drawn = workers.results(joined.sources, draw_rank_from_source, requests, every=True)
-    shares = [share for _, share in drawn]
-    moved = [share.moved(move.move) for share, move in zip(shares, joined.clock.moves, strict=True)]
+    results = workers.results(joined.sources, draw_rank_from_source, requests, every=True)
+    drawn = [rank for _, rank in results]
+    moved = [rank.moved(move.move) for rank, move in zip(drawn, joined.clock.moves, strict=True)]
     return _with_waiting(moved, joined.waiting, requests)
 
 

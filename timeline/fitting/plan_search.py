@@ -1,12 +1,12 @@
-"""The search for the plan whose file is just below the limit, from the sizes of those tried."""
+"""PlanSearch: the plan to try next, so that its file ends up just below the limit."""
 
 from __future__ import annotations
 
-from timeline.fitting.resolve import Plan
+from timeline.fitting.plan import Plan
 from timeline.fitting.size_model import SizeModel
 from timeline.fitting.writer import TARGET_FILL
 
-__all__ = ["TRY_EXACT_BELOW", "Search"]
+__all__ = ["TRY_EXACT_BELOW", "PlanSearch"]
 
 TRY_EXACT_BELOW = 1.3
 """An exact file is tried though it is expected to take up to so many times the limit."""
@@ -18,17 +18,17 @@ UNTRIED_GROWTH = 1.1
 """What a plan that was not tried is taken to need, of what is expected of it."""
 
 
-class Search:
+class PlanSearch:
     """Chooses the next plan to try, from the sizes of those that were tried.
 
     Between a plan that fits and one that does not, the finer of both is taken for a leading share
     of the slices: the size is then nearly linear in the share.
     """
 
-    def __init__(self, model: SizeModel, limit: int) -> None:
+    def __init__(self, model: SizeModel, limit_bytes: int) -> None:
         self._model = model
-        self._limit = limit
-        self._target = limit * TARGET_FILL
+        self._limit = limit_bytes
+        self._target = limit_bytes * TARGET_FILL
         self._fits: tuple[Plan, int] | None = None
         self._exceeds: tuple[Plan, int] | None = None
         self._shares: list[tuple[float, int]] = []
@@ -44,7 +44,7 @@ class Search:
         """The size of the exact file, measured where it was tried."""
         return self._exact_bytes or self._model.finest_plan().expected_bytes
 
-    def plain(self, plan: Plan) -> bool:
+    def is_plain(self, plan: Plan) -> bool:
         """Whether a plan is not a mix of two."""
         return all(found.finer_until_ns is None for found in plan.resolutions.values())
 

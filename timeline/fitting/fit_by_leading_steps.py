@@ -1,4 +1,4 @@
-"""One file with the detail of as many leading steps as keep the limit."""
+"""`--fit steps`: one file with the detail of as many leading steps as keep the limit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from timeline.analysis.leading import Leading
+from timeline.analysis.leading_detail import Leading
 from timeline.analysis.rank_facts import RankFacts
 from timeline.columns.columns import Int64
 from timeline.fitting.writer import (
@@ -16,7 +16,7 @@ from timeline.fitting.writer import (
     Drawing,
     Writer,
     Written,
-    too_small,
+    too_small_error,
 )
 from timeline.layers import SliceKind
 from timeline.records.tables import NO_TIME
@@ -26,7 +26,7 @@ from timeline.tracks.model import Slices, Track
 __all__ = ["Redraw", "Trimming", "order_pieces", "write_leading_steps"]
 
 PIECES_WITHOUT_STEPS = 64
-"""A profile without steps is write_leading_steps by this many equal pieces of its time instead."""
+"""A profile without steps is trimmed by this many equal pieces of its time instead."""
 
 
 @dataclass(frozen=True)
@@ -80,9 +80,11 @@ def order_pieces(ranks: Sequence[RankFacts], tracks: Sequence[Track]) -> Trimmin
 def _steps_in_order(ranks: Sequence[RankFacts]) -> list[int]:
     first: dict[int, int] = {}
     for facts in ranks:
-        held = facts.device_start_ns != NO_TIME
+        on_device = facts.device_start_ns != NO_TIME
         for step, start in zip(
-            facts.steps.iteration[held].tolist(), facts.steps.start_ns[held].tolist(), strict=True
+            facts.steps.iteration[on_device].tolist(),
+            facts.steps.start_ns[on_device].tolist(),
+            strict=True,
         ):
             first[step] = min(start, first.get(step, start))
     return sorted(first, key=lambda step: (first[step], step))
@@ -109,7 +111,7 @@ def write_leading_steps(writer: Writer, drawing: Drawing, redraw: Redraw) -> Wri
     """
     whole = writer.exact(drawing, drawing.steps)
     size = whole.parts[0].draft.size_bytes
-    if size <= writer.limit:
+    if size <= writer.limit_bytes:
         return whole
     whole.discard()
     trimming = order_pieces(drawing.facts, drawing.tracks)
@@ -122,13 +124,13 @@ def write_leading_steps(writer: Writer, drawing: Drawing, redraw: Redraw) -> Wri
     best: Written | None = None
     low, high = 0, trimming.pieces
     for _ in range(MOST_WRITES - 2):
-        kept = _pieces_to_try(records, points, low, high, writer.limit * TARGET_FILL)
+        kept = _pieces_to_try(records, points, low, high, writer.limit_bytes * TARGET_FILL)
         if kept is None:
             break
         tried = writer.exact(leading(kept), trimming.steps[:kept])
         size = tried.parts[0].draft.size_bytes
         points = sorted([*(point for point in points if point[0] > 0), (records[kept], size)])
-        if size <= writer.limit:
+        if size <= writer.limit_bytes:
             if best is not None:
                 best.discard()
             best, low = tried, kept
@@ -138,9 +140,9 @@ def write_leading_steps(writer: Writer, drawing: Drawing, redraw: Redraw) -> Wri
     if best is None:
         best = writer.exact(leading(0), ())
         least = best.parts[0].draft.size_bytes
-        if least > writer.limit:
+        if least > writer.limit_bytes:
             best.discard()
-            raise too_small(writer.limit, min(least, int(whole.exact_bytes)))
+            raise too_small_error(writer.limit_bytes, min(least, int(whole.exact_bytes)))
     return replace(best, exact_bytes=whole.exact_bytes)
 
 

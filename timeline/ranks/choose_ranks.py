@@ -1,4 +1,4 @@
-"""The sources of selected ranks, and errors that name the ranks, graphs or steps that are there."""
+"""The sources of selected ranks, and checks whose errors name the ranks, graphs and steps found."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ def check_known(noun: str, wanted: frozenset[int], known: Iterable[int], path: P
     Raises:
         SelectionError: one is not.
     """
-    held = set(known)
-    absent = wanted - held
+    found = set(known)
+    absent = wanted - found
     if absent:
         are = "is" if len(absent) == 1 else "are"
         plural = noun if len(absent) == 1 else f"{noun}s"
-        near = _nearest(min(absent), held)
+        near = _nearest(min(absent), found)
         raise SelectionError(
-            f"{plural} {spell_ids(absent)} {are} not in {path}: found {noun}s {spell_ids(held)}"
-            + (f"; the nearest are {near}." if "..." in spell_ids(held) else "."),
+            f"{plural} {spell_ids(absent)} {are} not in {path}: found {noun}s {spell_ids(found)}"
+            + (f"; the nearest are {near}." if "..." in spell_ids(found) else "."),
             do="Use --list to see them.",
         )
 
 
-def _nearest(wanted: int, held: Iterable[int]) -> str:
-    return spell_ids(sorted(held, key=lambda known: abs(known - wanted))[:2])
+def _nearest(wanted: int, found: Iterable[int]) -> str:
+    return spell_ids(sorted(found, key=lambda known: abs(known - wanted))[:2])
 
 
 def check_any(sources: Sequence[Source], failures: Mapping[int, str], path: Path) -> None:

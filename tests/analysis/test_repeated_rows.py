@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timeline.analysis import valid
-from timeline.analysis.valid import copies_in
+from timeline.analysis import invalid_rows
+from timeline.analysis.invalid_rows import repeated_rows
 from timeline.columns import chunks
 from timeline.records.tables import Tasks
 
@@ -40,9 +40,9 @@ def test_the_later_of_equal_rows_is_a_copy(
         },
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(valid, "SORTED_ROWS", sorted_rows)
+        patch.setattr(invalid_rows, "SORTED_ROWS", sorted_rows)
         patch.setattr(chunks, "CHUNK_ROWS", part_rows)
-        found = copies_in(table)
+        found = repeated_rows(table)
     expected = [
         length > 0 and span in spans[:at] for at, span in enumerate(spans) for length in [span[1]]
     ]

@@ -1,4 +1,4 @@
-"""Detail of the leading part of a rank alone, to keep a size limit."""
+"""Detail of nothing but the leading part of a rank, to keep a size limit."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from timeline.records.clock import ClockMove
 from timeline.records.tables import Omission, OmissionCode, Records
 from timeline.selection import Selection
 
-__all__ = ["Leading", "omission_of", "row_count", "with_leading_detail"]
+__all__ = ["Leading", "count_detail_rows", "detail_omission", "with_leading_detail"]
 
 LIMIT_REASON = "the size limit left no room for them"
+"""Why detail behind the leading part is left out."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +80,8 @@ def _nothing(records: Records) -> Records:
     )
 
 
-def row_count(records: Records) -> int:
-    """Rows that detail draws."""
+def count_detail_rows(records: Records) -> int:
+    """How many rows of records the detail draws."""
     return (
         len(records.tasks)
         + len(records.planes)
@@ -90,12 +91,12 @@ def row_count(records: Records) -> int:
     )
 
 
-def omission_of(selected: SelectedRank) -> Omission | None:
+def detail_omission(selected: SelectedRank) -> Omission | None:
     """What was left out of the detail of a rank; None if nothing was."""
     missing = selected.missing
     if missing is None:
         return None
-    rows = row_count(selected.records) - row_count(selected.detail)
+    rows = count_detail_rows(selected.records) - count_detail_rows(selected.detail)
     return Omission(
         LIMIT_REASON,
         rows,

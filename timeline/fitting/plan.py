@@ -1,4 +1,4 @@
-"""Tracks at the resolutions of a plan, and what that left out."""
+"""Plan: a resolution for each layer; tracks drawn by it, and what that left out."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ import numpy as np
 from timeline.columns.chunks import one_by_one
 from timeline.columns.columns import Int64
 from timeline.columns.distinct import distinct, distinct_values
-from timeline.fitting.coarsen import EXACT, Resolution, as_coarse, coarsen, draw_coarse, thin
+from timeline.fitting.coarsen import EXACT, Resolution, as_coarse, coarsen, thin
+from timeline.fitting.gathered_slices import draw_coarse
 from timeline.layers import NOUNS, SIZE_LAYERS, SizeLayer
 from timeline.tracks.model import GATHERED, Samples, Slices, Track
 from timeline.units import spell_duration
 
 __all__ = [
     "WHOLE_NS",
+    "DrawnLayer",
     "Plan",
-    "Resolved",
+    "apply_plan",
     "describe_gathered",
-    "resolve",
-    "with_resolutions",
+    "describe_resolutions",
     "without_half_arrows",
 ]
 
@@ -37,7 +38,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Resolved:
+class DrawnLayer:
     """How one layer was drawn: its resolution, and what became of its slices."""
 
     layer: SizeLayer
@@ -47,7 +48,7 @@ class Resolved:
     gathered_into: int
 
 
-def resolve(tracks: Sequence[Track], plan: Plan) -> tuple[list[Track], list[Resolved], int]:
+def apply_plan(tracks: Sequence[Track], plan: Plan) -> tuple[list[Track], list[DrawnLayer], int]:
     """Draw tracks at the resolutions of a plan.
 
     Returns:
@@ -68,23 +69,25 @@ def resolve(tracks: Sequence[Track], plan: Plan) -> tuple[list[Track], list[Reso
             content = thin(content, resolution)
             _count(totals, layer, len(content), content.left_out, 0)
         made.append(track if content is track.content else replace(track, content=content))
-    resolved = [
-        Resolved(layer, plan.resolutions[layer], *totals[layer])
+    drawn_layers = [
+        DrawnLayer(layer, plan.resolutions[layer], *totals[layer])
         for layer in SIZE_LAYERS
         if layer in totals
     ]
     whole, lost = without_half_arrows(made)
     if any(new is not old for new, old in zip(made, tracks, strict=True)):
         lost += _arrow_count(tracks) - _arrow_count(made)
-    return whole, resolved, lost
+    return whole, drawn_layers, lost
 
 
-def with_resolutions(tracks: Sequence[Track], resolved: Sequence[Resolved]) -> list[Track]:
-    """Add to the descriptions of tracks what gathered slices stand for.
+def describe_resolutions(
+    tracks: Sequence[Track], drawn_layers: Sequence[DrawnLayer]
+) -> list[Track]:
+    """Add to the descriptions of tracks what their gathered slices stand for.
 
     All rows of a layer that is not exact say so: lanes of one row must say the same.
     """
-    gathered = {layer.layer: layer.resolution for layer in resolved if layer.gathered}
+    gathered = {layer.layer: layer.resolution for layer in drawn_layers if layer.gathered}
     made = []
     for track in tracks:
         resolution = gathered.get(track.size_layer or "")
@@ -111,9 +114,9 @@ def _exact_and_gathered(slices: Slices) -> tuple[int, int, int]:
 
 
 def _count(totals: dict[SizeLayer, list[int]], layer: SizeLayer, *numbers: int) -> None:
-    held = totals.setdefault(layer, [0, 0, 0])
+    sums = totals.setdefault(layer, [0, 0, 0])
     for at, value in enumerate(numbers):
-        held[at] += value
+        sums[at] += value
 
 
 def _arrow_count(tracks: Sequence[Track]) -> int:

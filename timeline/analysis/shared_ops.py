@@ -1,4 +1,4 @@
-"""Collectives that ranks share, found by the keys of their ops."""
+"""SharedOps: the communication ops that several ranks take part in, found by their keys."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from timeline.columns.columns import Bool, Float64, Int64, Rows
 from timeline.columns.distinct import distinct, distinct_values
 from timeline.records.tables import NO_ID
 
-__all__ = ["Segments", "SharedOps", "shared_ops"]
+__all__ = ["Segments", "SharedOps", "find_shared_ops"]
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class SharedOps:
     group: Rows
     count: int
 
-    def taken(self, parts: Sequence[Collectives], name: str) -> Int64:
+    def take(self, parts: Sequence[Collectives], name: str) -> Int64:
         """A column of the ranks' collectives, for each row."""
         bases = np.cumsum([0, *(len(part) for part in parts)])
         nothing = np.empty(0, np.int64)
@@ -42,7 +42,7 @@ class SharedOps:
         """The first row of each op."""
         return np.searchsorted(self.op, np.arange(self.count))
 
-    def kept(self, ops: Bool) -> SharedOps:
+    def filter(self, ops: Bool) -> SharedOps:
         """The ops whose mask is true, numbered anew."""
         rows = ops[self.op]
         number = np.cumsum(ops) - 1
@@ -55,7 +55,9 @@ class SharedOps:
         )
 
 
-def shared_ops(parts: Sequence[Collectives], wanted: Sequence[Bool], by: str = "key") -> SharedOps:
+def find_shared_ops(
+    parts: Sequence[Collectives], wanted: Sequence[Bool], by: str = "key"
+) -> SharedOps:
     """Find the ops that at least two ranks take part in.
 
     Args:

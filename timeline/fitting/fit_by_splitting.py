@@ -1,4 +1,4 @@
-"""Several files in order of time, each within the limit, which together hold everything."""
+"""`--fit split`: several files in order of time, which together hold everything."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from timeline.columns.distinct import distinct
 from timeline.columns.nesting import order_edges
 from timeline.encoders.formats import Format
 from timeline.errors import LimitError
-from timeline.fitting.resolve import without_half_arrows
+from timeline.fitting.plan import without_half_arrows
 from timeline.fitting.writer import (
     TARGET_FILL,
     Drawing,
@@ -60,12 +60,12 @@ def _between(track: Track, start_ns: int, end_ns: int) -> Track:
         order = edges.row[~edges.is_end]
         rows = order[kept[order]]
     begins = content.start_ns[rows] >= start_ns
-    place = np.full(len(content), -1, np.int64)
-    place[rows[begins]] = np.flatnonzero(begins)
-    moved = place[content.arrows.slice]
+    position = np.full(len(content), -1, np.int64)
+    position[rows[begins]] = np.flatnonzero(begins)
+    moved = position[content.arrows.slice]
     touched = np.argsort(moved, kind="stable")
     touched = touched[moved[touched] >= 0]
-    part = content.taken(rows, Arrows(moved[touched], content.arrows.arrow[touched]))
+    part = content.take(rows, Arrows(moved[touched], content.arrows.arrow[touched]))
     args = part.args
     if not begins.all():
         args += (Arg("continued", ArgKind.INTEGER, np.ones(len(rows), np.int64), ~begins),)
@@ -102,12 +102,13 @@ def cut_moments(tracks: Sequence[Track], parts: int, start_ns: int, end_ns: int)
     every = every[(every > start_ns) & (every < end_ns)]
     if not len(every) or parts == 1:
         return [start_ns, end_ns]
-    shares = np.arange(1, parts) / parts
-    inner = np.quantile(every, shares, method="nearest").astype(np.int64)
+    fractions = np.arange(1, parts) / parts
+    inner = np.quantile(every, fractions, method="nearest").astype(np.int64)
     return [start_ns, *distinct(inner).tolist(), end_ns]
 
 
 PART_REASON = "arrows from one part to another"
+"""Why arrows are left out that a cut goes through."""
 
 
 def write_parts(writer: Writer, drawing: Drawing) -> Written:
@@ -119,11 +120,11 @@ def write_parts(writer: Writer, drawing: Drawing) -> Written:
     steps = drawing.steps
     whole = writer.write(drawing.tracks, drawing.omissions, (), steps)
     size = whole.draft.size_bytes
-    if size <= writer.limit:
+    if size <= writer.limit_bytes:
         return Written((whole,), drawing.facts, steps, drawing.omissions, exact_bytes=size)
     whole.draft.discard()
     first_ns = first_moment_ns(drawing.tracks)
-    count = int(size / (writer.limit * TARGET_FILL)) + 1
+    count = int(size / (writer.limit_bytes * TARGET_FILL)) + 1
     moments = cut_moments(drawing.tracks, count, first_ns, last_moment_ns(drawing.tracks) + 1)
     parts: list[Part] = []
     lost = 0
@@ -132,15 +133,15 @@ def write_parts(writer: Writer, drawing: Drawing) -> Written:
         nonlocal lost
         tracks, cut_arrows = without_half_arrows(cut_tracks(drawing.tracks, start_ns, end_ns))
         part = writer.write(tracks, drawing.omissions, (), steps, first_ns)
-        if part.draft.size_bytes <= writer.limit:
+        if part.draft.size_bytes <= writer.limit_bytes:
             parts.append(part)
             lost += cut_arrows
         else:
             part.draft.discard()
         return part.draft.size_bytes
 
-    least = _cut_to_fit(drawing.tracks, moments, writer.limit, write)
-    if least > writer.limit:
+    least = _cut_to_fit(drawing.tracks, moments, writer.limit_bytes, write)
+    if least > writer.limit_bytes:
         raise _too_small_for_parts(writer, drawing, moments, least, steps)
     omissions = drawing.omissions
     if lost:
@@ -190,8 +191,8 @@ def _too_small_for_parts(
     while (needed := _cut_to_fit(drawing.tracks, moments, least, size_of)) > least:
         least = max(needed, least * 5 // 4)
     return LimitError(
-        f"the limit of {spell_bytes(writer.limit)} cannot hold one moment of this selection in a "
-        f"part; {least} bytes would do.",
+        f"the limit of {spell_bytes(writer.limit_bytes)} cannot hold one moment of this selection "
+        f"in a part; {least} bytes would do.",
         do="Raise --limit, or take fewer --ranks or --layers.",
     )
 

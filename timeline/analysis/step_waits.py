@@ -1,0 +1,66 @@
+"""What each step waits for: data before it, receives in it, and the host that prepares it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from timeline.analysis.step_membership import NO_STEP, Membership
+from timeline.columns.columns import ColumnTable, Int64, column
+from timeline.columns.distinct import distinct
+from timeline.records.collective_kinds import collective_kind
+from timeline.records.tables import NO_TIME, Records, Steps
+
+__all__ = ["StepWaits", "data_aug_bounds", "step_waits"]
+
+_RECEIVE = "Receive"
+
+
+def data_aug_bounds(steps: Steps) -> tuple[Int64, Int64]:
+    """The wait for data before each step, as [start_ns, end_ns); NO_TIME where there is none.
+
+    It runs from the latest end of any step of any graph before the step's FP start up to that FP
+    start (msprof's Data Aug Bound, MindInsight's step interval). Exports draw it one step late.
+    """
+    ends_ns = np.sort(steps.end_ns)
+    at = np.searchsorted(ends_ns, steps.fp_start_ns, side="left") - 1
+    known = (at >= 0) & (steps.fp_start_ns != NO_TIME)
+    if not len(steps):
+        return steps.start_ns, steps.end_ns
+    start_ns = np.where(known, ends_ns[np.maximum(at, 0)], NO_TIME)
+    return start_ns, np.where(known, steps.fp_start_ns, NO_TIME)
+
+
+@dataclass(frozen=True)
+class StepWaits(ColumnTable):
+    """How long each step waited: one row per step.
+
+    receive_ns: the summed lengths of its receive ops, in which a stage of a pipeline waits for the
+    one before ("Bubble"). preparing_ns: from its start on the host to its first compute task or
+    communication op; NO_TIME for a step that is not marked on the host, or has neither.
+    """
+
+    receive_ns: Int64 = column(np.int64)
+    preparing_ns: Int64 = column(np.int64, NO_TIME)
+
+
+def step_waits(records: Records, membership: Membership) -> StepWaits:
+    """The waits of all steps."""
+    steps, tasks, ops = records.steps, records.tasks, records.ops
+    count, strings = len(steps), records.strings
+    receives = np.zeros(len(strings), np.bool_)
+    for code in distinct(ops.name).tolist():
+        receives[code] = collective_kind(strings[code]) == _RECEIVE
+    received = receives[ops.name] & (membership.ops != NO_STEP)
+    receive_ns = np.zeros(count, np.int64)
+    lengths_ns = ops.end_ns - ops.start_ns
+    np.add.at(receive_ns, membership.ops[received], lengths_ns[received])
+    never = np.iinfo(np.int64).max
+    first_ns = np.full(count, never)
+    computing = tasks.compute & (membership.tasks != NO_STEP)
+    np.minimum.at(first_ns, membership.tasks[computing], tasks.start_ns[computing])
+    in_step = membership.ops != NO_STEP
+    np.minimum.at(first_ns, membership.ops[in_step], ops.start_ns[in_step])
+    given = steps.host & (first_ns != never)
+    return StepWaits(receive_ns, np.where(given, first_ns - steps.start_ns, NO_TIME))

@@ -1,0 +1,143 @@
+"""Gathered slices as they are drawn: names, sums, and what took most of their time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from timeline.columns.columns import Bool, Codes, Int64, Rows
+from timeline.columns.distinct import distinct_pairs
+from timeline.columns.strings import StringPool
+from timeline.layers import NOUNS
+from timeline.tracks.model import GATHERED, Arg, ArgKind, Arrows, Coarse, Slices
+
+__all__ = ["draw_coarse"]
+
+TOP_NAMES = 3
+"""How many names a gathered slice tells."""
+PERCENT = 100
+
+
+def draw_coarse(coarse: Coarse, slices: Slices) -> Slices:
+    """The slices of a track at the resolution of `coarse`.
+
+    An exact slice keeps its name, args and arrows. A gathered one is called "37 tasks: MatMul"
+    after the name that took most of its time, and has the args count, busy_ns (the summed length
+    of all its slices) and its top names with their share of that in percent.
+    """
+    if len(coarse) == len(slices):
+        return slices
+    gathered = coarse.row == GATHERED
+    exact = np.flatnonzero(~gathered)
+    rows = coarse.row[exact]
+    top = _TopNames.of(coarse)
+    name = np.empty(len(coarse), np.int32)
+    name[exact] = slices.name[rows]
+    name[gathered] = _labels(coarse, top, gathered, slices)
+    args = tuple(
+        _spread_arg(arg, exact, rows, len(coarse)) for arg in slices.args if not arg.of_several
+    )
+    return replace(
+        slices,
+        start_ns=coarse.start_ns,
+        end_ns=coarse.end_ns,
+        name=name,
+        args=(*args, *_sum_args(coarse, gathered), *_top_args(coarse, top)),
+        arrows=_arrows(slices.arrows, exact, rows, len(slices)),
+        coarse=replace(coarse, row=np.where(gathered, GATHERED, np.arange(len(coarse)))),
+    )
+
+
+def _spread_arg(arg: Arg, exact: Rows, rows: Int64, count: int) -> Arg:
+    """An arg of the exact slices, absent on gathered ones."""
+    values = np.zeros(count, arg.values.dtype)
+    present = np.zeros(count, np.bool_)
+    values[exact], present[exact] = arg.values[rows], arg.present[rows]
+    return replace(arg, values=values, present=present)
+
+
+def _arrows(arrows: Arrows, exact: Rows, rows: Int64, before: int) -> Arrows:
+    """The arrows whose slice is still drawn."""
+    position = np.full(before, -1, np.int64)
+    position[rows] = exact
+    moved = position[arrows.slice]
+    order = np.argsort(moved, kind="stable")
+    order = order[moved[order] >= 0]
+    return Arrows(moved[order], arrows.arrow[order])
+
+
+@dataclass(frozen=True)
+class _TopNames:
+    """The leading names of gathered elements by time: of which element, and the how manyth of it.
+
+    percent: of the time of the element; position: 0 for the name that took most.
+    """
+
+    owner: Int64
+    name: Codes
+    percent: Int64
+    position: Int64
+
+    @classmethod
+    def of(cls, coarse: Coarse) -> _TopNames:
+        rows, positions = [], []
+        # All names are sorted by owner: to find the leading ones is faster than to sort on.
+        left = np.arange(len(coarse.owner))
+        for position in range(TOP_NAMES):
+            leading = _leading(coarse, left)
+            rows.append(left[leading])
+            positions.append(np.full(len(leading), position))
+            left = np.delete(left, leading)
+        row = np.concatenate(rows)
+        owner = coarse.owner[row]
+        whole = np.maximum(coarse.busy_ns[owner], 1)
+        percent = coarse.name_busy_ns[row] * PERCENT // whole
+        return cls(owner, coarse.name[row], percent, np.concatenate(positions))
+
+
+def _leading(coarse: Coarse, rows: Rows) -> Rows:
+    """Which of some names took most time of each owner's, or of those the most often."""
+    owner = coarse.owner[rows]
+    first = np.flatnonzero(np.diff(owner, prepend=-1))
+    count = np.diff(np.append(first, len(rows)))
+    most = np.ones(len(rows), np.bool_)
+    for values in (coarse.name_busy_ns[rows], coarse.name_count[rows]):
+        reached = np.where(most, values, -1)
+        most &= reached == np.repeat(np.maximum.reduceat(reached, first), count)
+    found = np.flatnonzero(most)
+    return found[np.diff(owner[found], prepend=-1) > 0]
+
+
+def _labels(coarse: Coarse, top: _TopNames, gathered: Bool, slices: Slices) -> Codes:
+    leading = np.zeros(len(coarse), np.int32)
+    is_first = top.position == 0
+    leading[top.owner[is_first]] = top.name[is_first]
+    noun = NOUNS[slices.kind]
+    distinct, which = distinct_pairs(coarse.count[gathered], leading[gathered].astype(np.int64))
+    strings: StringPool = slices.strings
+    labels = strings.codes(f"{count} {noun}: {strings[code]}" for count, code in distinct.tolist())
+    return labels[which]
+
+
+def _sum_args(coarse: Coarse, gathered: Bool) -> tuple[Arg, Arg]:
+    return (
+        Arg("count", ArgKind.INTEGER, coarse.count, gathered, of_several=True),
+        Arg("busy_ns", ArgKind.INTEGER, coarse.busy_ns, gathered, of_several=True),
+    )
+
+
+def _top_args(coarse: Coarse, top: _TopNames) -> list[Arg]:
+    made = []
+    for position in range(TOP_NAMES):
+        here = top.position == position
+        owner = top.owner[here]
+        name, percent = np.zeros(len(coarse), np.int32), np.zeros(len(coarse), np.int32)
+        present = np.zeros(len(coarse), np.bool_)
+        name[owner], percent[owner], present[owner] = top.name[here], top.percent[here], True
+        number = position + 1
+        made.append(Arg(f"top_{number}", ArgKind.NAME, name, present, of_several=True))
+        made.append(
+            Arg(f"top_{number}_percent", ArgKind.INTEGER, percent, present, of_several=True)
+        )
+    return made

@@ -1,0 +1,41 @@
+"""The rows of one rank: each layer that is asked for, painted, and the arrows between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from timeline.analysis.rank_facts import holds_any
+from timeline.analysis.selected_rank import DrawOptions, SelectedRank
+from timeline.layers import LAYERS, Layer
+from timeline.records.tables import Omission, OmissionCode
+from timeline.tracks import detail, summary
+from timeline.tracks.detail import expect_arrows, paint_arrows
+from timeline.tracks.drawn_rank import RankTracks
+from timeline.tracks.painter import ArgColumn, LayerDrawing, Painter, PaintLayer
+
+__all__ = ["PAINTERS", "draw_rank"]
+
+PAINTERS: Mapping[Layer | None, PaintLayer] = {**summary.PAINTERS, **detail.PAINTERS}
+"""What paints each row of LAYERS, by its option."""
+
+
+def draw_rank(
+    rank: SelectedRank, options: DrawOptions, wanted: Callable[[ArgColumn], bool]
+) -> RankTracks:
+    """Draw the layers of one rank that are asked for, with the args that are wanted."""
+    painter, records = Painter(wanted), rank.detail
+    if Layer.ARROWS in options.layers:
+        expect_arrows(painter, records)
+    for layer in LAYERS:
+        drawn = rank.records if layer.in_summary else records
+        is_wanted = layer.option is None or layer.option in options.layers
+        if is_wanted and holds_any(drawn, layer):
+            PAINTERS[layer.option](LayerDrawing(painter, layer, rank, options))
+    arrows, omissions = 0, tuple[Omission, ...]()
+    if Layer.ARROWS in options.layers:
+        next_id, lost = paint_arrows(painter, records, 1)
+        arrows = next_id - 1
+        if lost:
+            reason = "arrows with an end in a layer that is not drawn"
+            omissions = (Omission(reason, lost, records.rank, code=OmissionCode.ARROW_CUT),)
+    return RankTracks(records.rank, tuple(painter.tracks), arrows, omissions)
