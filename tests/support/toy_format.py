@@ -29,7 +29,11 @@ class ToySource:
     identity: Identity
     clock: Clock
     path: Path
-    layout: str = "toy"
+
+    @property
+    def layout(self) -> str:
+        """The name of the format."""
+        return TOY.name
 
     @property
     def files(self) -> tuple[Path, ...]:

@@ -258,10 +258,10 @@ class Format:
 
     Those that must be given:
 
-    name: what `--list` says, where the source says nothing finer. recognise: the captures of the
-    format in a directory, and what only looks like one. identify: who a capture says it is, a
-    claim for each device in it. read_with: what reads a claim as the rank that is found for it;
-    it imports its reader itself, so that only the chosen one is loaded.
+    name: what `--list` calls its captures, where the source says nothing finer. recognise: the
+    captures of the format in a directory, and what only looks like one. identify: who a capture
+    says it is, a claim for each device in it. read_with: what reads a claim as the rank that is
+    found for it; it imports its reader itself, so that only the chosen one is loaded.
 
     Those that most formats leave:
 

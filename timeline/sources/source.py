@@ -73,7 +73,7 @@ class Source(Protocol):
 
     @property
     def layout(self) -> str:
-        """Name of the layout, for people."""
+        """The name of the format, or a finer one: what `--list` calls the capture."""
 
     @property
     def identity(self) -> Identity:

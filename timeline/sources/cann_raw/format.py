@@ -87,7 +87,11 @@ class UnreadableSource:
 
     identity: Identity
     clock: Clock
-    layout: str = "raw, not exported"
+
+    @property
+    def layout(self) -> str:
+        """The name of the format."""
+        return RAW.name
 
     @property
     def files(self) -> tuple[Path, ...]:

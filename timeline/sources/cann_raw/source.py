@@ -27,7 +27,7 @@ from timeline.records.tables import (
     Tasks,
 )
 from timeline.records.task_kinds import COPY_TYPES, compute_by_type
-from timeline.sources.cann_raw.format import find_slices
+from timeline.sources.cann_raw.format import RAW_SLICES, find_slices
 from timeline.sources.cann_raw.slices import (
     RecordReader,
     UInt64,
@@ -78,7 +78,7 @@ class RawSlicesSource:
     identity: Identity
     host_clock: Clock
     data: Path
-    layout: str = "raw"
+    layout: str = RAW_SLICES.name
 
     @property
     def clock(self) -> Clock:

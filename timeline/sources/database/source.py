@@ -55,6 +55,7 @@ from timeline.sources.database.counting import (
     find_free_rule,
     read_communication_sums,
 )
+from timeline.sources.database.format import DATABASE
 from timeline.sources.database.host import read_cann_calls, read_host
 from timeline.sources.database.names import DatabaseNames
 from timeline.sources.decoders.joins import Lookup, covering_parents, values_at
@@ -72,7 +73,7 @@ class DatabaseSource:
     clock: Clock
     path: Path
     several_devices: bool = False
-    layout: str = "database"
+    layout: str = DATABASE.name
 
     @property
     def files(self) -> tuple[Path, ...]:

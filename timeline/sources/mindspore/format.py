@@ -133,11 +133,11 @@ def _identify_text(capture: Capture, root: Root) -> list[Claim]:
 
 
 def _read_text(claim: Claim, identity: Identity) -> Source:
-    from timeline.sources.mindspore.text_source import TEXT, MindSporeTextSource
+    from timeline.sources.mindspore.text_source import MindSporeTextSource
 
     capture = claim.capture
     assert capture.device is not None
-    return MindSporeTextSource(identity, claim.clock, capture.content, capture.device, TEXT)
+    return MindSporeTextSource(identity, claim.clock, capture.content, capture.device)
 
 
 def _unused_beside_text(capture: Capture) -> Iterator[UnusedFile]:
@@ -187,11 +187,13 @@ def _identify_steps(capture: Capture, root: Root) -> list[Claim]:
 
 
 def _read_steps(claim: Claim, identity: Identity) -> Source:
-    from timeline.sources.mindspore.text_source import STEP_TRACE, MindSporeTextSource
+    from timeline.sources.mindspore.text_source import MindSporeTextSource
 
     capture = claim.capture
     assert capture.device is not None
-    return MindSporeTextSource(identity, claim.clock, capture.content, capture.device, STEP_TRACE)
+    return MindSporeTextSource(
+        identity, claim.clock, capture.content, capture.device, MINDSPORE_STEPS.name
+    )
 
 
 MINDSPORE_STEPS = Format(

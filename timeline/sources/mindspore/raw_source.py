@@ -20,6 +20,7 @@ from timeline.sources.common.losses import LossLog, counted_losses
 from timeline.sources.files.opened import open_file, read_bytes_of, system_errors_named
 from timeline.sources.mindspore.assembly import RecordsBuilder
 from timeline.sources.mindspore.device_rows import AI_CORE
+from timeline.sources.mindspore.format import MINDSPORE_RAW
 from timeline.sources.mindspore.training_trace import TRAINING_EVENT, read_training_trace
 from timeline.sources.source import Clock, Identity, ReadRequest
 
@@ -58,7 +59,7 @@ class MindSporeRawSource:
     clock: Clock
     directory: Path
     number: int
-    layout: str = "MindSpore raw"
+    layout: str = MINDSPORE_RAW.name
 
     @property
     def files(self) -> tuple[Path, ...]:

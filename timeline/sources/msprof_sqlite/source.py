@@ -38,6 +38,7 @@ from timeline.sources.decoders.joins import Lookup, covering_parents
 from timeline.sources.msprof_sqlite.communication import Communication, read_communication
 from timeline.sources.msprof_sqlite.counters import read_counters
 from timeline.sources.msprof_sqlite.databases import ParsedDatabases, open_parsed_databases
+from timeline.sources.msprof_sqlite.format import MSPROF_SQLITE
 from timeline.sources.msprof_sqlite.host import launch_arrows, read_calls, read_marks
 from timeline.sources.msprof_sqlite.steps import ParsedSteps, read_steps
 from timeline.sources.msprof_sqlite.tasks import DeviceTasks, describe_tasks, read_device_tasks
@@ -57,7 +58,7 @@ class ParsedSource:
     clock: Clock
     device: Path
     """The directory of the device's databases."""
-    layout: str = "msprof sqlite"
+    layout: str = MSPROF_SQLITE.name
 
     @property
     def host(self) -> Path:

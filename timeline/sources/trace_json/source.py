@@ -19,6 +19,7 @@ from timeline.sources.files.opened import files_by_name, find_file, without_gz
 from timeline.sources.source import Clock, Identity, ReadRequest
 from timeline.sources.tables.kernel_table import describe_tasks, end_tasks, read_kernel_table
 from timeline.sources.tables.step_table import read_step_table
+from timeline.sources.trace_json.format import GRAPH_TIMELINE, MINDSTUDIO, TRACE_VIEW
 from timeline.sources.trace_json.reader import TraceFiles, read_trace
 
 __all__ = [
@@ -43,7 +44,7 @@ class TraceViewSource:
     identity: Identity
     clock: Clock
     output: Path
-    layout: str = "trace_view.json"
+    layout: str = TRACE_VIEW.name
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -72,7 +73,7 @@ class MindStudioSource:
     clock: Clock
     output: Path
     several_devices: bool = False
-    layout: str = "mindstudio_profiler_output"
+    layout: str = MINDSTUDIO.name
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -125,7 +126,7 @@ class GraphTimelineSource:
     identity: Identity
     clock: Clock
     output: Path
-    layout: str = "device_N/timeline"
+    layout: str = GRAPH_TIMELINE.name
 
     @property
     def files(self) -> tuple[Path, ...]:
