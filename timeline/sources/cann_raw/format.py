@@ -17,7 +17,7 @@ from timeline.sources.capture import (
     Kind,
 )
 from timeline.sources.common.identity import claims_of_device, raw_error
-from timeline.sources.common.msprof_names import summaries_of_device
+from timeline.sources.common.msprof_files import summaries_of_device
 from timeline.sources.files.opened import system_errors_named
 from timeline.sources.source import Clock, Identity, ReadRequest, Source
 

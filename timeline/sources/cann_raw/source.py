@@ -45,7 +45,7 @@ from timeline.sources.cann_raw.tasks import (
     read_intervals,
     stars_log,
 )
-from timeline.sources.common.ai_cpu import ai_cpu_remark
+from timeline.sources.common.compute_tasks import ai_cpu_remark
 from timeline.sources.common.device_clock import (
     NO_ANCHOR,
     CounterClock,

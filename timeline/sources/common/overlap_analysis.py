@@ -1,17 +1,16 @@
-"""The Overlap Analysis that a profile holds of itself, and what it tells of the tasks."""
+"""The Overlap Analysis that a profile holds of itself: its segments, their sums and its rule."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from timeline.columns.columns import Bool, Int64, column
+from timeline.columns.columns import Int64, column
 from timeline.columns.strings import StringPool
 from timeline.records.counting import FreeRule
-from timeline.records.tables import NO_ID, NO_TIME, Spans, Tasks
-from timeline.records.task_kinds import may_compute
-from timeline.records.vendor import Measure
+from timeline.records.tables import NO_ID, NO_TIME, Spans
+from timeline.records.vendor import Measure, VendorFigures
 from timeline.sources.decoders.sqlite import Database
 from timeline.sources.trace_json.lanes import LaneEvents
 
@@ -22,7 +21,8 @@ __all__ = [
     "free_rule_of",
     "overlap_of_lanes",
     "overlap_of_table",
-    "settle_by_overlap",
+    "sum_overlap",
+    "sum_segments",
 ]
 
 MEASURES = {
@@ -34,8 +34,8 @@ MEASURES = {
 """How the profiler names the parts of device time, in its events and in step_trace_time.csv."""
 TABLE = "OVERLAP_ANALYSIS"
 """Where databases have it; its types are numbers, in the order of the names above."""
-EDGE_NS = 2
-"""Segments are cut down to whole nanoseconds at both ends, tasks are rounded."""
+SEGMENT_NS = 1
+"""How far either writer rounds a segment."""
 
 
 @dataclass(frozen=True)
@@ -90,26 +90,34 @@ def free_rule_of(overlap: VendorOverlap, evidence: str) -> FreeRule:
     )
 
 
-def settle_by_overlap(tasks: Tasks, overlap: VendorOverlap, strings: StringPool) -> Tasks:
-    """Take tasks whose type does not tell for operators if they lie in computing segments.
+def sum_overlap(overlap: VendorOverlap, file: str, step: int, strings: StringPool) -> VendorFigures:
+    """The summed length of the segments of Overlap Analysis, by measure.
 
-    A task that is called by its type ran no operator wherever it lies.
+    file: what they are called to people.
     """
-    computing = overlap.take(overlap.measure == Measure.COMPUTING)
-    if not len(computing):
-        return tasks
-    asked = may_compute(tasks.task_type, strings) & (tasks.name != tasks.task_type)
-    if not asked.any():
-        return tasks
-    compute = tasks.compute.copy()
-    compute[asked] = _within(tasks.take(asked), computing)
-    return replace(tasks, compute=compute)
+    lengths_ns = overlap.end_ns - overlap.start_ns
+    parts = {measure: lengths_ns[overlap.measure == measure] for measure in MEASURES.values()}
+    return sum_segments(parts, file, step, strings)
 
 
-def _within(tasks: Tasks, spans: Spans) -> Bool:
-    """Whether each task lies in one span, of which none overlaps another."""
-    order = np.argsort(spans.start_ns, kind="stable")
-    at = np.searchsorted(spans.start_ns[order], tasks.start_ns + EDGE_NS, side="right") - 1
-    reach_ns = spans.end_ns[order][np.maximum(at, 0)]
-    found: Bool = (at >= 0) & (tasks.end_ns <= reach_ns + EDGE_NS)
-    return found
+def sum_segments(
+    parts: dict[Measure, Int64], file: str, step: int, strings: StringPool
+) -> VendorFigures:
+    """The sum of each part of device time that has segments.
+
+    Args:
+        parts: the lengths of segments in ns.
+        file: what the segments are called to people.
+        step: the step that they are of; a negative one is the whole capture.
+    """
+    known = {measure: lengths_ns for measure, lengths_ns in parts.items() if len(lengths_ns)}
+    return VendorFigures.of(
+        len(known),
+        {
+            "measure": list(known),
+            "file": np.full(len(known), strings.code(file), np.int32),
+            "step": np.full(len(known), NO_ID if step < 0 else step, np.int64),
+            "value_ns": [int(lengths_ns.sum()) for lengths_ns in known.values()],
+            "tolerance_ns": [SEGMENT_NS * len(lengths_ns) for lengths_ns in known.values()],
+        },
+    )

@@ -14,7 +14,7 @@ from timeline.records.tables import NO_TIME, Omission, OmissionCode
 from timeline.sources.common.counters import SIZES, CounterBuilder, name_of, unit_of
 from timeline.sources.common.decimals import interval_ns, moments_ns
 from timeline.sources.common.losses import LossLog, counted_losses
-from timeline.sources.companions.memory_tables import select_device_rows
+from timeline.sources.companions.sample_tables import select_device_rows
 from timeline.sources.decoders.csv_blocks import NOT_GIVEN, Block, RowShape, read_blocks
 from timeline.sources.decoders.sqlite import Database
 

@@ -19,7 +19,7 @@ from timeline.sources.companions.vendor_communication import (
     with_moved_bytes,
 )
 from timeline.sources.companions.vendor_overlap import read_overlap_events
-from timeline.sources.companions.vendor_tables import (
+from timeline.sources.companions.vendor_sums import (
     read_operator_sums,
     read_step_sums,
     read_step_table,

@@ -44,11 +44,9 @@ from timeline.records.tables import (
 )
 from timeline.records.task_kinds import COPY_TYPES, compute_by_type
 from timeline.records.vendor import UnusedFile
-from timeline.sources.common.ai_cpu import ai_cpu_remark
+from timeline.sources.common.compute_tasks import ai_cpu_remark
 from timeline.sources.common.losses import FFTS_REASON, counted_losses
-from timeline.sources.common.overlap_analysis import TABLE, overlap_of_table
-from timeline.sources.companions.kinds import UNUSED_TABLES
-from timeline.sources.companions.vendor_overlap import sum_overlap
+from timeline.sources.common.overlap_analysis import TABLE, overlap_of_table, sum_overlap
 from timeline.sources.database.counters import read_counters
 from timeline.sources.database.counting import (
     find_communication_rule,
@@ -63,6 +61,19 @@ from timeline.sources.decoders.sqlite import Database, open_database
 from timeline.sources.source import Clock, Identity, ReadRequest
 
 __all__ = ["DatabaseSource"]
+
+_UNUSED_TABLES = {
+    "TASK_PMU_INFO": "metrics of kernels",
+    "SAMPLE_PMU_SUMMARY": "metrics of cores, without times",
+    "COMMUNICATION_SCHEDULE_TASK_INFO": "tasks that drive communication",
+    "OSRT_API": "calls of the operating system",
+    "GC_RECORD": "garbage collections of Python",
+    "DPU_TASK": "tasks of DPUs",
+    "CCU": "tasks of CCUs",
+    "UB": "samples of UB ports",
+    "PYTORCH_CALLCHAINS": "call stacks of host operators",
+}
+"""Tables that are not used, and what they hold."""
 
 
 @dataclass(frozen=True)
@@ -165,7 +176,7 @@ class _Reader:
             ),
             unused=tuple(
                 UnusedFile(f"table {table} of {self.database.path.name}", what)
-                for table, what in UNUSED_TABLES.items()
+                for table, what in _UNUSED_TABLES.items()
                 if self.database.has_rows(table)
             ),
         )

@@ -14,7 +14,7 @@ from pathlib import Path
 from timeline.errors import NoProfileError, SourceError, UsageError, did_you_mean
 from timeline.sources import formats
 from timeline.sources.capture import Capture, Claim, Evidence, Kind, Root
-from timeline.sources.companions.companions import with_companions
+from timeline.sources.companions.source import with_companions
 from timeline.sources.files.opened import database_without_gz
 from timeline.sources.finding.captures import EmptyOutput, find_captures
 from timeline.sources.finding.choose_copies import choose_among_copies

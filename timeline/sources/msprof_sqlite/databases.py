@@ -11,11 +11,9 @@ from timeline.records.tables import Omission, OmissionCode
 from timeline.sources.common.losses import counted_losses
 from timeline.sources.decoders.sqlite import Database, open_database
 from timeline.sources.decoders.sqlite_loose import LooseTable
+from timeline.sources.msprof_sqlite.format import TASKS
 
-__all__ = ["TASKS", "ParsedDatabases", "open_parsed_databases"]
-
-TASKS = "ascend_task.db"
-"""The one database without which there is nothing to read."""
+__all__ = ["ParsedDatabases", "open_parsed_databases"]
 
 
 class ParsedDatabases:

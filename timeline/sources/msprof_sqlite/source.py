@@ -31,14 +31,14 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
-from timeline.sources.common.ai_cpu import ai_cpu_remark
+from timeline.sources.common.compute_tasks import ai_cpu_remark
 from timeline.sources.common.device_clock import DeviceClocks, read_device_clocks
 from timeline.sources.common.losses import FFTS_REASON, counted_losses
 from timeline.sources.decoders.joins import Lookup, covering_parents
 from timeline.sources.msprof_sqlite.communication import Communication, read_communication
 from timeline.sources.msprof_sqlite.counters import read_counters
 from timeline.sources.msprof_sqlite.databases import ParsedDatabases, open_parsed_databases
-from timeline.sources.msprof_sqlite.format import MSPROF_SQLITE
+from timeline.sources.msprof_sqlite.format import MSPROF_SQLITE, TASKS
 from timeline.sources.msprof_sqlite.host import launch_arrows, read_calls, read_marks
 from timeline.sources.msprof_sqlite.steps import ParsedSteps, read_steps
 from timeline.sources.msprof_sqlite.tasks import DeviceTasks, describe_tasks, read_device_tasks
@@ -157,10 +157,10 @@ class _Reader:
 
     def _tasks(self) -> Tasks:
         """Device tasks with what they ran, without the FFTS+ parents."""
-        table = self.databases.of_device("ascend_task.db", "AscendTask")
+        table = self.databases.of_device(TASKS, "AscendTask")
         if not table.has("start_time", "duration"):
             raise SourceError(
-                self.databases.device / "ascend_task.db",
+                self.databases.device / TASKS,
                 "holds no table AscendTask with start_time and duration.",
                 do="Export the capture instead: msprof --export=on --output=PROF_...",
             )

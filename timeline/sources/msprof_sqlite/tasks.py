@@ -25,7 +25,6 @@ __all__ = [
     "task_ids",
 ]
 
-"""Connection of a task that no call launched, as newer versions write it; older ones write -1."""
 _IDS = ("stream_id", "task_id", "batch_id", "context_id")
 _FIRST_QUEUE_TYPES = (
     "AI_CORE",

@@ -16,7 +16,7 @@ from timeline.sources.capture import (
     Kind,
 )
 from timeline.sources.common.identity import claims_of_all_devices
-from timeline.sources.common.msprof_names import TABLE, holds
+from timeline.sources.common.msprof_files import TABLE, holds
 from timeline.sources.files.opened import without_gz
 from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT, Identity, Source
 

@@ -16,10 +16,10 @@ from timeline.errors import SourceError, spell_ids
 from timeline.layers import Layer
 from timeline.records.tables import NO_ID, Omission, OmissionCode, Records, StepParts, Steps
 from timeline.records.task_kinds import compute_by_type
-from timeline.sources.common.ai_cpu import ai_cpu_remark
+from timeline.sources.common.compute_tasks import ai_cpu_remark
 from timeline.sources.common.losses import FFTS_REASON, LossLog, counted_losses
+from timeline.sources.common.msprof_files import newest_export
 from timeline.sources.decoders.csv_blocks import read_blocks
-from timeline.sources.files.newest_export import newest_export
 from timeline.sources.files.opened import find_file, without_gz
 from timeline.sources.source import Clock, Identity, ReadRequest
 from timeline.sources.tables.kernel_table import (

@@ -15,7 +15,7 @@ from timeline.sources.capture import (
 )
 from timeline.sources.common.identity import claims_of_all_devices, claims_of_device
 from timeline.sources.common.json_kinds import JsonKind, kind_of_json
-from timeline.sources.common.msprof_names import TABLE, holds, summaries_of_device
+from timeline.sources.common.msprof_files import TABLE, holds, summaries_of_device
 from timeline.sources.files.opened import find_file, without_gz
 from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT, Identity, Source
 

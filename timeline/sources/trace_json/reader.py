@@ -31,15 +31,15 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
+from timeline.sources.common.compute_tasks import settle_by_overlap
 from timeline.sources.common.decimals import whole_number
 from timeline.sources.common.losses import LossLog
 from timeline.sources.common.overlap_analysis import (
     VendorOverlap,
     free_rule_of,
     overlap_of_lanes,
-    settle_by_overlap,
+    sum_overlap,
 )
-from timeline.sources.companions.vendor_overlap import sum_overlap
 from timeline.sources.decoders.event_columns import ARROWS, COMPLETE, COUNTER, EventColumns
 from timeline.sources.decoders.event_reader import HELD_EVENTS, EventBatch
 from timeline.sources.decoders.event_values import LaneKey

@@ -14,7 +14,7 @@ from timeline.errors import SourceError
 from timeline.records.joining import join_records
 from timeline.records.tables import NO_ID, Records, StepParts, Steps
 from timeline.sources.common.losses import LossLog
-from timeline.sources.files.newest_export import newest_export
+from timeline.sources.common.msprof_files import newest_export
 from timeline.sources.files.opened import files_by_name, find_file, without_gz
 from timeline.sources.source import Clock, Identity, ReadRequest
 from timeline.sources.tables.kernel_table import describe_tasks, end_tasks, read_kernel_table

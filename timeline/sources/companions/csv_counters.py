@@ -13,7 +13,7 @@ from timeline.sources.common.counter_tables import OPERATOR_MEMORY, csv_tables
 from timeline.sources.common.counters import CounterBuilder
 from timeline.sources.common.losses import unreadable_file
 from timeline.sources.companions.allocations import GROUP, read_operator_memory
-from timeline.sources.companions.memory_tables import read_sample_table
+from timeline.sources.companions.sample_tables import read_sample_table
 
 __all__ = ["with_tables"]
 

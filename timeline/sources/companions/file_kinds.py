@@ -1,4 +1,4 @@
-"""What may lie beside a capture: the kinds of files, what each holds, and what it is used for."""
+"""The kinds of files beside a capture: what each holds, and what it is used for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from timeline.sources.common.counter_tables import OPERATOR_MEMORY, csv_tables
 
-__all__ = ["UNUSED_TABLES", "CompanionKind", "Use", "kind_of", "kinds_for"]
+__all__ = ["CompanionKind", "Use", "kind_of", "kinds_for"]
 
 
 class Use(enum.Enum):
@@ -96,18 +96,6 @@ _UNUSED_SQLITE = {
     "stream_expand_spec": "how streams are numbered",
     "time": "clocks",
 }
-UNUSED_TABLES = {
-    "TASK_PMU_INFO": "metrics of kernels",
-    "SAMPLE_PMU_SUMMARY": "metrics of cores, without times",
-    "COMMUNICATION_SCHEDULE_TASK_INFO": "tasks that drive communication",
-    "OSRT_API": "calls of the operating system",
-    "GC_RECORD": "garbage collections of Python",
-    "DPU_TASK": "tasks of DPUs",
-    "CCU": "tasks of CCUs",
-    "UB": "samples of UB ports",
-    "PYTORCH_CALLCHAINS": "call stacks of host operators",
-}
-"""Tables of a profile database that are not used."""
 _KINDS = (
     *(
         CompanionKind(table.table, "csv", f"samples of {table.group}", Use.COUNTERS)

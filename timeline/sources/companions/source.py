@@ -14,9 +14,9 @@ from timeline.layers import Layer
 from timeline.records.tables import Records
 from timeline.records.vendor import UnusedFile
 from timeline.sources.capture import Capture, Kind
+from timeline.sources.common.msprof_files import select_newest
+from timeline.sources.companions.file_kinds import Use, kind_of, kinds_for
 from timeline.sources.companions.host_files import find_cpu_operators, find_host_files
-from timeline.sources.companions.kinds import Use, kind_of, kinds_for
-from timeline.sources.files.newest_export import select_newest
 from timeline.sources.files.opened import files_by_name
 from timeline.sources.source import (
     MINDSTUDIO_OUTPUT,
@@ -118,7 +118,7 @@ class WithCompanionFiles:
         records = self.main.read(wanted)
         device = self.identity.device if self.several_devices else None
         if Layer.COUNTERS in wanted.layers and (tables := self._tables(Use.COUNTERS)):
-            from timeline.sources.companions.tables import with_tables
+            from timeline.sources.companions.csv_counters import with_tables
 
             records = with_tables(records, tables, device)
         if wanted.measures and (measures := self._tables(*_OF_MEASURES)):

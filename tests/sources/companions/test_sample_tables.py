@@ -38,7 +38,7 @@ from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS
 from timeline.sources.common.counter_tables import CounterTable, csv_tables
 from timeline.sources.common.counters import CounterBuilder
 from timeline.sources.companions.allocations import add_held
-from timeline.sources.companions.memory_tables import read_sample_table
+from timeline.sources.companions.sample_tables import read_sample_table
 from timeline.sources.finding.discovery import discover
 from timeline.sources.source import ReadRequest
 

@@ -1,4 +1,4 @@
-"""Which of the files that msprof exported are those of the newest export."""
+"""Files that msprof and the frameworks' profilers export: their names, places and stamps."""
 
 from __future__ import annotations
 
@@ -7,11 +7,30 @@ from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
+from timeline.sources.capture import Capture
 from timeline.sources.files.opened import files_by_name
+from timeline.sources.source import MINDSTUDIO_OUTPUT
 
-__all__ = ["newest_export", "select_newest"]
+__all__ = ["TABLE", "holds", "newest_export", "select_newest", "summaries_of_device"]
 
+TABLE = re.compile(r"(?:kernel_details|op_summary|task_time)(?:_slice|_\d+)*\.csv")
+"""Tables of operators and tasks."""
 _STAMP = re.compile(r"_(\d{14})$")
+"""When an export was made, at the end of its name."""
+
+
+def holds(directory: Path, names: re.Pattern[str]) -> bool:
+    """Whether a directory is there and holds something of such a name, compressed or not.
+
+    Raises:
+        SourceError: the directory cannot be read.
+    """
+    return directory.is_dir() and any(map(names.fullmatch, files_by_name(directory)))
+
+
+def summaries_of_device(capture: Capture) -> tuple[Path, ...]:
+    """Where msprof leaves the tables of a device whose content lies in `device_N/*`."""
+    return (capture.directory / MINDSTUDIO_OUTPUT, capture.content.parent / "summary")
 
 
 def newest_export(output: Path, kind: str, suffix: str) -> tuple[Path, ...]:
