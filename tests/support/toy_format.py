@@ -14,7 +14,7 @@ from timeline.columns.strings import StringPool
 from timeline.records.tables import NO_GRAPH, Records, Steps, Tasks
 from timeline.sources.capture import Capture, CaptureFile, Claim, Evidence, Folder, Format, Root
 from timeline.sources.common.identity import claim_of
-from timeline.sources.files.opened import read_bytes_of
+from timeline.sources.files.opened import read_whole_file
 from timeline.sources.source import Clock, Identity, ReadRequest, Source
 
 __all__ = ["TOY"]
@@ -43,7 +43,7 @@ class ToySource:
     def read(self, wanted: ReadRequest) -> Records:
         """Read the tasks, and one step from the first to the last."""
         strings = StringPool()
-        lines = [line.split() for line in read_bytes_of(self.path).decode().splitlines()]
+        lines = [line.split() for line in read_whole_file(self.path).decode().splitlines()]
         starts = [int(start) for start, _, _ in lines]
         ends = [int(start) + int(length) for start, length, _ in lines]
         columns = {

@@ -18,7 +18,7 @@ from timeline.sources.capture import (
 )
 from timeline.sources.common.identity import claims_of_device, raw_error
 from timeline.sources.common.msprof_files import summaries_of_device
-from timeline.sources.files.opened import system_errors_named
+from timeline.sources.files.opened import source_errors_for
 from timeline.sources.source import Clock, Identity, ReadRequest, Source
 
 __all__ = ["RAW", "RAW_SLICES", "SLICE", "find_slices"]
@@ -34,7 +34,7 @@ def find_slices(directory: Path) -> tuple[Path, ...]:
         SourceError: the directory cannot be read.
     """
     found = []
-    with system_errors_named(directory):
+    with source_errors_for(directory):
         if directory.is_dir():
             for path in directory.iterdir():
                 match = SLICE.fullmatch(path.name)

@@ -16,7 +16,7 @@ from timeline.columns.columns import Bool
 from timeline.records.tables import Omission
 from timeline.sources.cann_raw.format import SLICE
 from timeline.sources.common.losses import LossLog
-from timeline.sources.files.opened import open_file, system_errors_named
+from timeline.sources.files.opened import open_regular_file, source_errors_for
 
 __all__ = [
     "Log",
@@ -69,7 +69,7 @@ def find_other_logs(directory: Path) -> list[str]:
     Raises:
         SourceError: the directory cannot be read.
     """
-    with system_errors_named(directory):
+    with source_errors_for(directory):
         names = [path.name for path in directory.iterdir() if not SLICE.fullmatch(path.name)]
     return sorted({match[1] for name in names if (match := _ANY_SLICE.fullmatch(name))})
 
@@ -113,7 +113,7 @@ def _runs(slices: Sequence[Path]) -> Iterator[list[Path]]:
 
 
 def _size_bytes(path: Path) -> int:
-    with system_errors_named(path):
+    with source_errors_for(path):
         return path.stat().st_size
 
 
@@ -140,7 +140,7 @@ class RecordReader:
             held, before = b"", run[0]
             rest = sum(map(_size_bytes, run)) % self.log.record.itemsize
             for path in run:
-                with system_errors_named(path):
+                with source_errors_for(path):
                     held = yield from self._blocks_of(path, held, before, rest)
                 before, rest = path, 0
             self._leave_out(before, _size_bytes(before) - len(held), len(held))
@@ -150,7 +150,7 @@ class RecordReader:
     ) -> Generator[RecordArray, None, bytes]:
         """The records of one slice; returns what is left of its last one."""
         size = self.log.record.itemsize
-        with open_file(path) as file:
+        with open_regular_file(path) as file:
             read = file.read(BLOCK_BYTES)
             kept, skipped = self._alignment(held, read, rest)
             if not kept:

@@ -58,7 +58,7 @@ from timeline.sources.common.identity import how_to_export
 from timeline.sources.common.losses import FFTS_REASON, counted_losses
 from timeline.sources.decoders.joins import covering_parents
 from timeline.sources.decoders.json_values import read_json
-from timeline.sources.files.opened import open_file, system_errors_named
+from timeline.sources.files.opened import open_regular_file, source_errors_for
 from timeline.sources.source import Clock, Identity, ReadRequest
 
 __all__ = ["RawSlicesSource", "read_device_clock", "read_device_info"]
@@ -150,13 +150,13 @@ def _has_expanded_streams(host_data: Path) -> bool:
     Raises:
         SourceError: what it recorded cannot be read.
     """
-    with system_errors_named(host_data):
+    with source_errors_for(host_data):
         if not host_data.is_dir():
             return False
         paths = sorted(path for path in host_data.iterdir() if _STREAM_SPEC.fullmatch(path.name))
         if not paths:
             return False
-        with open_file(paths[0]) as file:
+        with open_regular_file(paths[0]) as file:
             return file.read(_EXPANDED_AT + 1)[_EXPANDED_AT:] == b"\x01"
 
 

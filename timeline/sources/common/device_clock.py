@@ -20,7 +20,7 @@ from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.records.tables import NO_ID, NO_TIME
 from timeline.sources.common.decimals import whole_number
 from timeline.sources.decoders.json_values import read_json
-from timeline.sources.files.opened import read_bytes_of, system_errors_named
+from timeline.sources.files.opened import read_whole_file, source_errors_for
 from timeline.sources.source import Clock
 
 __all__ = [
@@ -246,7 +246,7 @@ def _first_section(log: Path) -> dict[str, int]:
     """
     found: dict[str, int] = {}
     sections = 0
-    for line in read_bytes_of(log).decode("utf-8", "replace").splitlines():
+    for line in read_whole_file(log).decode("utf-8", "replace").splitlines():
         sections += line.lstrip().startswith("[")
         if sections > 1:
             break
@@ -264,7 +264,7 @@ def clock_files(directory: Path, name: str) -> list[Path]:
     pattern = re.compile(rf"{re.escape(name)}(?:\.\d+)?")
     if not directory.is_dir():
         return []
-    with system_errors_named(directory):
+    with source_errors_for(directory):
         return sorted(path for path in directory.iterdir() if pattern.fullmatch(path.name))
 
 

@@ -20,7 +20,7 @@ from timeline.sources.capture import (
 from timeline.sources.common.decimals import whole_number
 from timeline.sources.common.device_clock import start_info_offset_ns
 from timeline.sources.decoders.json_values import read_json
-from timeline.sources.files.opened import files_by_name, find_file, system_errors_named
+from timeline.sources.files.opened import files_by_name, find_file, source_errors_for
 from timeline.sources.source import Clock
 
 __all__ = [
@@ -104,7 +104,7 @@ def device_count(directory: Path) -> int:
     Raises:
         SourceError: the directory cannot be read.
     """
-    with system_errors_named(directory):
+    with source_errors_for(directory):
         return sum(1 for path in directory.iterdir() if DEVICE_DIRECTORY.fullmatch(path.name))
 
 

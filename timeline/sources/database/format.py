@@ -28,7 +28,7 @@ from timeline.sources.common.identity import (
     wall_extent,
 )
 from timeline.sources.decoders.sqlite import Database, open_database
-from timeline.sources.files.opened import database_without_gz
+from timeline.sources.files.opened import uncompressed_database_name
 from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT, Clock, Identity, Source
 
 __all__ = ["DATABASE"]
@@ -52,14 +52,14 @@ def _oldest_first(names: Iterable[str]) -> list[str]:
     """
     found: dict[str, str] = {}
     for name in sorted(names):
-        if _NAME.fullmatch(database_without_gz(name)):
-            found.setdefault(database_without_gz(name), name)
+        if _NAME.fullmatch(uncompressed_database_name(name)):
+            found.setdefault(uncompressed_database_name(name), name)
     return [found[plain] for plain in sorted(found)]
 
 
 def _recognise_file(file: CaptureFile) -> list[Capture]:
     path = file.path
-    if not _NAME.fullmatch(database_without_gz(path.name)):
+    if not _NAME.fullmatch(uncompressed_database_name(path.name)):
         return []
     inside = path.parent.parent if path.parent.name == OUTPUT else path.parent
     known = [capture for capture in file.around if capture.content == path]
@@ -87,7 +87,7 @@ def _claims(capture: Capture, root: Root, database: Database) -> list[Claim]:
             for rank, device in pairs
         ]
     evidence = [found for rank, _ in pairs for found in _mapped(capture, rank)]
-    if match := _NAME_WITH_RANK.fullmatch(database_without_gz(capture.content.name)):
+    if match := _NAME_WITH_RANK.fullmatch(uncompressed_database_name(capture.content.name)):
         evidence.append(Evidence(int(match[1]), capture.content.name))
     evidence += [*evidence_of_files(capture), *evidence_of_names(capture, root)]
     device = pairs[0][1] if pairs else capture.device

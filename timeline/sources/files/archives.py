@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, BinaryIO
 
 from timeline.errors import SourceError
-from timeline.sources.files.opened import unpack_stream
+from timeline.sources.files.opened import decompress_stream
 
 __all__ = ["BLOCK_BYTES", "READ_AHEAD_BYTES", "Member", "MemberKind", "read_members"]
 
@@ -187,7 +187,7 @@ def _kind_in_zip(info: zipfile.ZipInfo) -> MemberKind:
 
 
 def _of_tar(file: BinaryIO, archive: Path, read: Callable[[int], None]) -> Iterator[Member]:
-    content = _Counted(unpack_stream(file, archive), read)
+    content = _Counted(decompress_stream(file, archive), read)
     with (
         _damage_told(archive, file),
         tarfile.open(fileobj=content, mode="r|", bufsize=READ_AHEAD_BYTES, tarinfo=_Header) as tar,

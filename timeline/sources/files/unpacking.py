@@ -20,7 +20,7 @@ from timeline.sources.files.archives import (
     read_members,
 )
 from timeline.sources.files.member_names import MemberPaths, is_archive, is_wanted
-from timeline.sources.files.opened import open_file, unpack_stream
+from timeline.sources.files.opened import decompress_stream, open_regular_file
 from timeline.units import spell_bytes
 
 __all__ = ["Report", "UnpackLimit", "limit_for", "unpack", "unpack_file"]
@@ -150,7 +150,7 @@ def unpack_file(packed: Path, target: Path, limit: UnpackLimit, report: Report) 
     limit.member = target.name
     with _unpacking(packed, limit, report) as (file, progressed):
         target.parent.mkdir(parents=True)
-        content = unpack_stream(file, packed)
+        content = decompress_stream(file, packed)
         with target.open("xb") as made:
             while block := content.read(BLOCK_BYTES):
                 limit.write(len(block))
@@ -165,7 +165,7 @@ def _unpacking(
     """What is packed as an open file, and what tells how far it is read."""
     try:
         whole_bytes = packed.stat().st_size
-        with open_file(packed) as file:
+        with open_regular_file(packed) as file:
             yield file, lambda: report(f"Unpacking {packed.name}", file.tell(), whole_bytes)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):

@@ -21,7 +21,7 @@ from timeline.sources.capture import (
     Lookalike,
 )
 from timeline.sources.common.json_kinds import JsonKind, kind_of_json
-from timeline.sources.files.opened import system_errors_named, without_gz
+from timeline.sources.files.opened import source_errors_for, without_gz
 from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT, PROF, SQLITE
 
 __all__ = ["EmptyOutput", "FoundCaptures", "find_captures"]
@@ -236,7 +236,7 @@ class _Walk:
 
 def _output_in(directory: Path) -> Folder:
     output = directory / OUTPUT
-    with system_errors_named(output):
+    with source_errors_for(output):
         names = [path.name for path in output.iterdir()]
     return Folder(FolderKind.OUTPUT, directory, output, names)
 

@@ -15,7 +15,7 @@ from timeline.errors import NoProfileError, SourceError, UsageError, did_you_mea
 from timeline.sources import formats
 from timeline.sources.capture import Capture, Claim, Evidence, Kind, Root
 from timeline.sources.companions.source import with_companions
-from timeline.sources.files.opened import database_without_gz
+from timeline.sources.files.opened import uncompressed_database_name
 from timeline.sources.finding.captures import EmptyOutput, find_captures
 from timeline.sources.finding.choose_copies import choose_among_copies
 from timeline.sources.finding.ranks import SettledRanks, settle_ranks
@@ -153,7 +153,7 @@ class _Search:
         return claims
 
     def _unpacked_capture(self, capture: Capture) -> Capture:
-        is_packed = database_without_gz(capture.content.name) != capture.content.name
+        is_packed = uncompressed_database_name(capture.content.name) != capture.content.name
         if not capture.format.packed or not is_packed:
             return capture
         if self._unpack is None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from timeline.errors import NoProfileError, SourceError, TimelineError, UsageError
 from timeline.records.tables import Records
 from timeline.sources.files.member_names import archive_stem, is_archive
-from timeline.sources.files.opened import database_without_gz, system_errors_named
+from timeline.sources.files.opened import source_errors_for, uncompressed_database_name
 from timeline.sources.finding.discovery import EXPORT, Discovered, Finding, Unclear, discover
 from timeline.sources.source import Clock, Identity, ReadRequest, Source
 
@@ -213,7 +213,7 @@ class _Unpacking:
         if packed not in self._databases:
             temporary = self._directory(packed)
             inside = temporary / "databases" / str(next(self._numbers))
-            there = inside / database_without_gz(packed.name)
+            there = inside / uncompressed_database_name(packed.name)
             unpack_file(packed, there, limit_for(packed, temporary), self._report)
             known = Path(self._names.shown(str(packed)))
             self._names = _Names((*self._names.pairs, (there, known)))
@@ -239,7 +239,7 @@ class _Unpacking:
 
 def _archives_below(path: Path) -> list[Path]:
     """The archives in a directory and in those in it; deeper ones are hardly of one run."""
-    with system_errors_named(path):
+    with source_errors_for(path):
         found = [one for names in ("*", "*/*") for one in path.glob(names) if is_archive(one.name)]
         return sorted(one for one in found if one.is_file())
 

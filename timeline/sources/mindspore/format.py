@@ -19,7 +19,7 @@ from timeline.sources.capture import (
 )
 from timeline.sources.common.device_clock import hardware_log_clock
 from timeline.sources.common.identity import claim_of, evidence_of_names
-from timeline.sources.files.opened import find_file, system_errors_named, without_gz
+from timeline.sources.files.opened import find_file, source_errors_for, without_gz
 from timeline.sources.source import Clock, Identity, Source
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _log_ids(directory: Path) -> list[int]:
 
 
 def _names_in(directory: Path) -> list[str]:
-    with system_errors_named(directory):
+    with source_errors_for(directory):
         return [path.name for path in directory.iterdir()]
 
 

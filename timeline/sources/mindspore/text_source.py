@@ -20,7 +20,7 @@ from timeline.records.tables import (
 from timeline.sources.common.decimals import moment_ns
 from timeline.sources.common.losses import counted_losses
 from timeline.sources.decoders.json_values import read_json
-from timeline.sources.files.opened import find_file, read_bytes_of
+from timeline.sources.files.opened import find_file, read_whole_file
 from timeline.sources.mindspore.assembly import RecordsBuilder
 from timeline.sources.mindspore.device_rows import read_aicpu_rows, read_device_rows
 from timeline.sources.mindspore.display import Display, names_its_rows, read_display
@@ -173,7 +173,7 @@ class MindSporeTextSource:
     def _origin_ns(self, display: Display, ticks: StepTicks) -> int | None:
         """The device clock at 0 of the display: written beside it, or told by the reduces."""
         if path := self._file("min_cycle_counter_{}.txt"):
-            ticks_as_us_ns = moment_ns(read_bytes_of(path).strip())
+            ticks_as_us_ns = moment_ns(read_whole_file(path).strip())
             if ticks_as_us_ns > 0:
                 return ticks_as_us_ns // _TICKS_IN_MICROSECOND
         return _origin_of(display.ops, ticks.reduces)
