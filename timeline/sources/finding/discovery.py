@@ -1,6 +1,6 @@
 """From a path to one source per rank of the newest run that lies there.
 
-Captures are found and recognised (captures), say who they are (`claims_of`), lose those that are
+Captures are found and recognised (captures), say who they are (`identify_capture`), lose those that are
 copies of others (choose_copies), are grouped into runs by their times (times, runs), and of the
 newest run get their ranks (ranks). What is packed is unpacked around all that (packed).
 """
@@ -18,15 +18,15 @@ from timeline.sources.companions.source import with_companions
 from timeline.sources.files.opened import uncompressed_database_name
 from timeline.sources.finding.captures import EmptyOutput, find_captures
 from timeline.sources.finding.choose_copies import choose_among_copies
-from timeline.sources.finding.ranks import SettledRanks, settle_ranks
-from timeline.sources.finding.runs import FoundRun, group_into_runs, note_of_runs
+from timeline.sources.finding.ranks import ResolvedRanks, resolve_ranks
+from timeline.sources.finding.runs import FoundRun, describe_older_runs, group_into_runs
 from timeline.sources.source import PROF, Source
 
-__all__ = ["EXPORT", "Discovered", "Finding", "Unclear", "discover"]
+__all__ = ["FIND_FOR_EXPORT", "Discovered", "FindingOptions", "UnclearCapture", "discover"]
 
 
 @dataclass(frozen=True)
-class Finding:
+class FindingOptions:
     """What is asked of finding captures, beyond a source for each rank.
 
     keep_going: pass over captures that cannot be identified, and over directories that cannot be
@@ -39,12 +39,12 @@ class Finding:
     of_several: bool = False
 
 
-EXPORT = Finding()
+FIND_FOR_EXPORT = FindingOptions()
 """What an export of one profile asks."""
 
 
 @dataclass(frozen=True)
-class Unclear:
+class UnclearCapture:
     """A capture that no source is made of: where it lies, and what is wrong."""
 
     path: Path
@@ -62,7 +62,7 @@ class Discovered:
     sources: tuple[Source, ...]
     notes: tuple[str, ...]
     runs: tuple[FoundRun, ...] = ()
-    unclear: tuple[Unclear, ...] = ()
+    unclear: tuple[UnclearCapture, ...] = ()
     unassigned: frozenset[str] = frozenset()
 
 
@@ -70,7 +70,7 @@ def discover(
     path: Path,
     assigned: Mapping[str, int] | None = None,
     *,
-    finding: Finding = EXPORT,
+    finding: FindingOptions = FIND_FOR_EXPORT,
     above: tuple[Path, ...] | None = None,
     unpack: Callable[[Path], Path] | None = None,
 ) -> Discovered:
@@ -94,10 +94,12 @@ def discover(
 class _Search:
     """One search for captures; notes gather on the way."""
 
-    def __init__(self, root: Root, finding: Finding, unpack: Callable[[Path], Path] | None) -> None:
+    def __init__(
+        self, root: Root, finding: FindingOptions, unpack: Callable[[Path], Path] | None
+    ) -> None:
         self._root, self._finding, self._unpack = root, finding, unpack
         self._notes: list[str] = []
-        self._unclear: list[Unclear] = []
+        self._unclear: list[UnclearCapture] = []
         self._unassigned: frozenset[str] = frozenset()
 
     def discovered(self, assigned: Mapping[str, int]) -> Discovered:
@@ -108,10 +110,10 @@ class _Search:
         runs = group_into_runs(claims, with_times=self._finding.lists_all)
         if not runs:
             return Discovered((), tuple(self._notes), (), tuple(self._unclear), self._unassigned)
-        newest = settle_ranks(runs[-1].claims, self._root.path)
+        newest = resolve_ranks(runs[-1].claims, self._root.path)
         self._check(newest)
         if not self._finding.lists_all:
-            self._notes += note_of_runs(runs, self._root.path)
+            self._notes += describe_older_runs(runs, self._root.path)
         if newest.note:
             self._notes.append(newest.note)
         return Discovered(
@@ -142,10 +144,10 @@ class _Search:
         claims: list[Claim] = []
         for capture in captures:
             try:
-                claims += claims_of(self._unpacked_capture(capture), self._root)
+                claims += identify_capture(self._unpacked_capture(capture), self._root)
             except SourceError as error:
                 if self._finding.lists_all:
-                    self._unclear.append(Unclear(capture.directory, str(error)))
+                    self._unclear.append(UnclearCapture(capture.directory, str(error)))
                 elif not self._finding.keep_going or (capture is captures[-1] and not claims):
                     raise
                 else:
@@ -177,10 +179,10 @@ class _Search:
             _check_one_of_a_run(name, rank, [claims[at] for at in hits])
         return made
 
-    def _check(self, found: SettledRanks) -> None:
+    def _check(self, found: ResolvedRanks) -> None:
         """Raise what is wrong with the newest run, or tell it in some other way."""
         if self._finding.lists_all:
-            self._unclear += [Unclear(path, said) for path, said in found.problems]
+            self._unclear += [UnclearCapture(path, said) for path, said in found.problems]
             return
         if found.error is None:
             return
@@ -189,7 +191,7 @@ class _Search:
         self._notes += [f"{path.name} is left out: {said}" for path, said in found.problems]
 
 
-def claims_of(capture: Capture, root: Root) -> list[Claim]:
+def identify_capture(capture: Capture, root: Root) -> list[Claim]:
     """Who a capture says it is, a claim for each device in it.
 
     Where neither its files nor its names tell a rank, the text that a framework made of it and

@@ -16,22 +16,28 @@ from timeline.errors import NoProfileError, SourceError, TimelineError, UsageErr
 from timeline.records.tables import Records
 from timeline.sources.files.member_names import archive_stem, is_archive
 from timeline.sources.files.opened import source_errors_for, uncompressed_database_name
-from timeline.sources.finding.discovery import EXPORT, Discovered, Finding, Unclear, discover
+from timeline.sources.finding.discovery import (
+    FIND_FOR_EXPORT,
+    Discovered,
+    FindingOptions,
+    UnclearCapture,
+    discover,
+)
 from timeline.sources.source import Clock, Identity, ReadRequest, Source
 
 if TYPE_CHECKING:
     from timeline.sources.files.unpacking import Report
 
-__all__ = ["open_found"]
+__all__ = ["discover_unpacked"]
 
 
 @contextlib.contextmanager
-def open_found(
+def discover_unpacked(
     path: Path,
     assigned: Mapping[str, int],
     report: Report,
     *,
-    finding: Finding = EXPORT,
+    finding: FindingOptions = FIND_FOR_EXPORT,
     executor: str = "",
 ) -> Iterator[Discovered]:
     """Find the profile of every rank at a path, and keep it unpacked within the context.
@@ -111,7 +117,7 @@ class _Unpacking:
         self._numbers = itertools.count()
         self._names = _Names()
 
-    def discovered(self, assigned: Mapping[str, int], finding: Finding) -> Discovered:
+    def discovered(self, assigned: Mapping[str, int], finding: FindingOptions) -> Discovered:
         """The sources of the profile, whatever of it is packed."""
         path = self._path
         if is_archive(path.name) and path.is_file():
@@ -129,7 +135,7 @@ class _Unpacking:
         around: Path,
         archives: Sequence[Path],
         assigned: Mapping[str, int],
-        finding: Finding,
+        finding: FindingOptions,
     ) -> Discovered:
         """Unpack archives at and below a directory into one of the same name, and look there.
 
@@ -168,7 +174,7 @@ class _Unpacking:
         root: Path,
         assigned: Mapping[str, int],
         notes: Sequence[str],
-        finding: Finding,
+        finding: FindingOptions,
         *,
         copied: bool = False,
     ) -> Discovered:
@@ -186,7 +192,9 @@ class _Unpacking:
             notes=(*notes, *map(self._names.shown, found.notes)),
             runs=tuple(run.renamed(self._names.shown) for run in found.runs),
             unclear=tuple(
-                Unclear(Path(self._names.shown(str(one.path))), self._names.shown(one.problem))
+                UnclearCapture(
+                    Path(self._names.shown(str(one.path))), self._names.shown(one.problem)
+                )
                 for one in found.unclear
             ),
         )

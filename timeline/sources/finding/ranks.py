@@ -11,14 +11,14 @@ from pathlib import Path
 from timeline.errors import RankIdentityError, spell_ids
 from timeline.sources.capture import NOT_DISTRIBUTED, Claim
 
-__all__ = ["SettledRanks", "settle_ranks"]
+__all__ = ["ResolvedRanks", "resolve_ranks"]
 
 MOST_NAMED = 4
 """So many captures are named in one message."""
 
 
 @dataclass(frozen=True)
-class SettledRanks:
+class ResolvedRanks:
     """The captures of a run by rank, and what is wrong with the others.
 
     problems: by directory, what is wrong there. error: all of that as one error. is_partial:
@@ -32,7 +32,7 @@ class SettledRanks:
     note: str = field(default="")
 
 
-def settle_ranks(claims: Sequence[Claim], path: Path) -> SettledRanks:
+def resolve_ranks(claims: Sequence[Claim], path: Path) -> ResolvedRanks:
     """The rank of each capture of a run.
 
     Captures of which none tells a rank are not distributed: they are numbered by host, device and
@@ -50,10 +50,10 @@ def settle_ranks(claims: Sequence[Claim], path: Path) -> SettledRanks:
     by_rank = _by_rank(claims)
     if any(len(same) > 1 for same in by_rank.values()):
         return _claimed_twice(by_rank, path)
-    return SettledRanks({rank: same[0] for rank, same in by_rank.items()})
+    return ResolvedRanks({rank: same[0] for rank, same in by_rank.items()})
 
 
-def _numbered(claims: Sequence[Claim]) -> SettledRanks:
+def _numbered(claims: Sequence[Claim]) -> ResolvedRanks:
     ordered = sorted(claims, key=_order)
     said = [f"{_short(claim)} is rank {rank}" for rank, claim in enumerate(ordered[:MOST_NAMED])]
     if len(ordered) > MOST_NAMED:
@@ -63,7 +63,7 @@ def _numbered(claims: Sequence[Claim]) -> SettledRanks:
     note = f"{what} no rank ({NOT_DISTRIBUTED}), so they are numbered{by}: {', '.join(said)}."
     if len(ordered) == 1:
         note = f"{what} no rank ({NOT_DISTRIBUTED}): {said[0]}."
-    return SettledRanks(dict(enumerate(ordered)), note=note)
+    return ResolvedRanks(dict(enumerate(ordered)), note=note)
 
 
 def _order(claim: Claim) -> tuple[str, int, str]:
@@ -71,7 +71,7 @@ def _order(claim: Claim) -> tuple[str, int, str]:
     return claim.clock.host, device, str(claim.capture.directory)
 
 
-def _contradicted(claims: Sequence[Claim], torn: Sequence[Claim], path: Path) -> SettledRanks:
+def _contradicted(claims: Sequence[Claim], torn: Sequence[Claim], path: Path) -> ResolvedRanks:
     """Some captures tell several ranks each."""
     problems = tuple(
         (claim.capture.directory, f"contradictory rank ids: {claim.contradiction}.")
@@ -84,13 +84,13 @@ def _contradicted(claims: Sequence[Claim], torn: Sequence[Claim], path: Path) ->
     )
     whole = _by_rank([claim for claim in claims if claim.rank is not None])
     if any(len(same) > 1 for same in whole.values()):
-        return SettledRanks({}, problems, error)
-    return SettledRanks(
+        return ResolvedRanks({}, problems, error)
+    return ResolvedRanks(
         {rank: same[0] for rank, same in whole.items()}, problems, error, is_partial=True
     )
 
 
-def _half_told(claims: Sequence[Claim], nameless: Sequence[Claim], path: Path) -> SettledRanks:
+def _half_told(claims: Sequence[Claim], nameless: Sequence[Claim], path: Path) -> ResolvedRanks:
     """Some captures tell a rank, and others of the same run do not."""
     told = _by_rank([claim for claim in claims if claim.rank is not None])
     free = (rank for rank in range(len(claims) + len(told)) if rank not in told)
@@ -100,13 +100,13 @@ def _half_told(claims: Sequence[Claim], nameless: Sequence[Claim], path: Path) -
     problems = tuple((claim.capture.directory, said) for claim in sorted(nameless, key=_order))
     error = RankIdentityError(*problems[0], do=f"Say which it is, as in: {command}")
     if any(len(same) > 1 for same in told.values()):
-        return SettledRanks({}, problems, error)
-    return SettledRanks(
+        return ResolvedRanks({}, problems, error)
+    return ResolvedRanks(
         {rank: same[0] for rank, same in told.items()}, problems, error, is_partial=True
     )
 
 
-def _claimed_twice(by_rank: Mapping[int, Sequence[Claim]], path: Path) -> SettledRanks:
+def _claimed_twice(by_rank: Mapping[int, Sequence[Claim]], path: Path) -> ResolvedRanks:
     """Several captures of one run tell the same rank."""
     twice = {rank: same for rank, same in by_rank.items() if len(same) > 1}
     claims = [claim for same in by_rank.values() for claim in same]
@@ -132,7 +132,7 @@ def _claimed_twice(by_rank: Mapping[int, Sequence[Claim]], path: Path) -> Settle
         f"or give the others ranks of their own: {command}",
     )
     alone = {rank: same[0] for rank, same in by_rank.items() if rank not in twice}
-    return SettledRanks(alone, problems, error)
+    return ResolvedRanks(alone, problems, error)
 
 
 def _others(claim: Claim, same: Sequence[Claim]) -> str:

@@ -20,9 +20,9 @@ __all__ = [
     "FoundRun",
     "Session",
     "are_certain",
+    "describe_older_runs",
     "group_into_runs",
     "group_sessions",
-    "note_of_runs",
 ]
 
 SAME_RUN_NS = 60 * 10**9
@@ -180,7 +180,7 @@ def _path(members: Sequence[Claim], claims: Sequence[Claim]) -> Path | None:
     return around
 
 
-def note_of_runs(runs: Sequence[FoundRun], path: Path) -> list[str]:
+def describe_older_runs(runs: Sequence[FoundRun], path: Path) -> list[str]:
     """A note on the runs that are passed over, and how to read each; none for one run."""
     if len(runs) < 2:
         return []
