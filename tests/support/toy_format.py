@@ -13,7 +13,7 @@ from pathlib import Path
 from timeline.columns.strings import StringPool
 from timeline.records.tables import NO_GRAPH, Records, Steps, Tasks
 from timeline.sources.capture import Capture, CaptureFile, Claim, Evidence, Folder, Format, Root
-from timeline.sources.common.identity import claim_of
+from timeline.sources.common.identity import make_claim
 from timeline.sources.files.opened import read_whole_file
 from timeline.sources.source import Clock, Identity, ReadRequest, Source
 
@@ -79,7 +79,7 @@ def _recognise_file(file: CaptureFile) -> list[Capture]:
 def _identify(capture: Capture, _root: Root) -> list[Claim]:
     match = _NAME.fullmatch(capture.content.name)
     assert match is not None
-    return [claim_of(capture, [Evidence(int(match[1]), f"file name {match[0]}")])]
+    return [make_claim(capture, [Evidence(int(match[1]), f"file name {match[0]}")])]
 
 
 def _read_with(claim: Claim, identity: Identity) -> Source:

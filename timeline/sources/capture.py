@@ -26,7 +26,7 @@ __all__ = [
     "Folder",
     "FolderKind",
     "Format",
-    "Kind",
+    "FormatKind",
     "Lookalike",
     "Root",
 ]
@@ -38,7 +38,7 @@ Extent = tuple[int | None, int | None]
 NO_EXTENT: Extent = (None, None)
 
 
-class Kind(enum.Enum):
+class FormatKind(enum.Enum):
     """What the files of a format are, which tells of what other captures they are copies."""
 
     EXPORT = enum.auto()
@@ -283,7 +283,7 @@ class Format:
     recognise: Callable[[Folder], Iterable[Capture | Lookalike]]
     identify: Callable[[Capture, Root], list[Claim]]
     read_with: Callable[[Claim, Identity], Source]
-    kind: Kind = Kind.EXPORT
+    kind: FormatKind = FormatKind.EXPORT
     recognise_file: Callable[[CaptureFile], list[Capture]] = _no_captures
     recognise_content: Callable[[CaptureFile], list[Capture]] = _no_captures
     recorded_time: Callable[[Capture], Extent] = _no_extent

@@ -14,9 +14,9 @@ from timeline.sources.capture import (
     Folder,
     FolderKind,
     Format,
-    Kind,
+    FormatKind,
 )
-from timeline.sources.common.identity import claims_of_device, raw_error
+from timeline.sources.common.identity import identify_device, raw_error
 from timeline.sources.common.msprof_files import summaries_of_device
 from timeline.sources.files.opened import source_errors_for
 from timeline.sources.source import Clock, Identity, ReadRequest, Source
@@ -69,10 +69,10 @@ def _read_slices(claim: Claim, identity: Identity) -> Source:
 
 RAW_SLICES = Format(
     name="raw",
-    kind=Kind.RAW,
+    kind=FormatKind.RAW,
     recognise=_recognise_slices,
     recognise_file=_recognise_slice,
-    identify=claims_of_device,
+    identify=identify_device,
     read_with=_read_slices,
     table_directories=summaries_of_device,
 )
@@ -121,8 +121,8 @@ def _read_nothing(claim: Claim, identity: Identity) -> Source:
 
 RAW = Format(
     name="raw, not exported",
-    kind=Kind.UNREADABLE,
+    kind=FormatKind.UNREADABLE,
     recognise=_recognise_session,
-    identify=claims_of_device,
+    identify=identify_device,
     read_with=_read_nothing,
 )

@@ -25,14 +25,14 @@ from timeline.sources.source import Clock
 
 __all__ = [
     "INFO_NAME",
-    "claim_of",
-    "claims_of_all_devices",
-    "claims_of_device",
-    "device_count",
-    "evidence_of_files",
-    "evidence_of_names",
+    "count_devices",
+    "find_evidence_in_files",
+    "find_evidence_in_names",
     "how_to_export",
+    "identify_all_devices",
+    "identify_device",
     "is_rank",
+    "make_claim",
     "raw_error",
     "wall_extent",
 ]
@@ -45,7 +45,7 @@ _STAMPS = re.compile(r"(?<!\d)(\d{14}|\d{17})(?!\d)")
 _WORKER = re.compile(r"(.+)_\d{14,17}_ascend_(?:pt|ms)")
 
 
-def claims_of_device(capture: Capture, root: Root) -> list[Claim]:
+def identify_device(capture: Capture, root: Root) -> list[Claim]:
     """Who a capture of one device is, by the metadata of msprof and the framework, then by names.
 
     Raises:
@@ -54,21 +54,21 @@ def claims_of_device(capture: Capture, root: Root) -> list[Claim]:
     return [_claim_by_files(capture, root, several=False)]
 
 
-def claims_of_all_devices(capture: Capture, root: Root) -> list[Claim]:
+def identify_all_devices(capture: Capture, root: Root) -> list[Claim]:
     """Who a device is in a capture whose files hold all devices of its directory.
 
     Raises:
         SourceError: a file that tells it cannot be read.
     """
-    return [_claim_by_files(capture, root, several=device_count(capture.directory) > 1)]
+    return [_claim_by_files(capture, root, several=count_devices(capture.directory) > 1)]
 
 
 def _claim_by_files(capture: Capture, root: Root, *, several: bool) -> Claim:
-    evidence = evidence_of_files(capture) + evidence_of_names(capture, root)
-    return claim_of(capture, evidence, _device(capture), _clock(capture), several)
+    evidence = find_evidence_in_files(capture) + find_evidence_in_names(capture, root)
+    return make_claim(capture, evidence, _device(capture), _clock(capture), several)
 
 
-def claim_of(
+def make_claim(
     capture: Capture,
     evidence: Iterable[Evidence],
     device: int | None = None,
@@ -98,7 +98,7 @@ def _device(capture: Capture) -> int | None:
     return None
 
 
-def device_count(directory: Path) -> int:
+def count_devices(directory: Path) -> int:
     """The number of devices that have a directory in one.
 
     Raises:
@@ -108,7 +108,7 @@ def device_count(directory: Path) -> int:
         return sum(1 for path in directory.iterdir() if DEVICE_DIRECTORY.fullmatch(path.name))
 
 
-def evidence_of_files(capture: Capture) -> list[Evidence]:
+def find_evidence_in_files(capture: Capture) -> list[Evidence]:
     """What profiler_info_R.json and info.json[.N] say of the rank; -1 is msprof's "unknown".
 
     Raises:
@@ -178,7 +178,7 @@ def how_to_export(directory: Path) -> str:
     return f"Export it first: msprof --export=on --output={directory}"
 
 
-def evidence_of_names(capture: Capture, root: Root) -> list[Evidence]:
+def find_evidence_in_names(capture: Capture, root: Root) -> list[Evidence]:
     """What the nearest directory named after a rank says, at or around a capture.
 
     Names above the given path count only when nothing at or below it is named.

@@ -13,7 +13,7 @@ from pathlib import Path
 from timeline.layers import Layer
 from timeline.records.tables import Records
 from timeline.records.vendor import UnusedFile
-from timeline.sources.capture import Capture, Kind
+from timeline.sources.capture import Capture, FormatKind
 from timeline.sources.common.msprof_files import select_newest
 from timeline.sources.companions.file_kinds import Use, kind_of, kinds_for
 from timeline.sources.companions.host_files import find_cpu_operators, find_host_files
@@ -49,7 +49,7 @@ def with_companions(source: Source, capture: Capture, several: bool) -> Source:
 
     several: whether the capture holds several devices, of which only the source's own is wanted.
     """
-    if capture.format.kind is Kind.UNREADABLE:
+    if capture.format.kind is FormatKind.UNREADABLE:
         return source
     return WithCompanionFiles(
         source,

@@ -20,11 +20,11 @@ from timeline.sources.capture import (
     Root,
 )
 from timeline.sources.common.identity import (
-    claim_of,
-    device_count,
-    evidence_of_files,
-    evidence_of_names,
+    count_devices,
+    find_evidence_in_files,
+    find_evidence_in_names,
     is_rank,
+    make_claim,
     wall_extent,
 )
 from timeline.sources.decoders.sqlite import Database, open_database
@@ -83,16 +83,16 @@ def _claims(capture: Capture, root: Root, database: Database) -> list[Claim]:
     pairs = known or [pair for pair in pairs if pair[1] >= 0]
     if len(pairs) > 1:
         return [
-            claim_of(capture, _mapped(capture, rank), device, clock, several=True)
+            make_claim(capture, _mapped(capture, rank), device, clock, several=True)
             for rank, device in pairs
         ]
     evidence = [found for rank, _ in pairs for found in _mapped(capture, rank)]
     if match := _NAME_WITH_RANK.fullmatch(uncompressed_database_name(capture.content.name)):
         evidence.append(Evidence(int(match[1]), capture.content.name))
-    evidence += [*evidence_of_files(capture), *evidence_of_names(capture, root)]
+    evidence += [*find_evidence_in_files(capture), *find_evidence_in_names(capture, root)]
     device = pairs[0][1] if pairs else capture.device
-    several = capture.device is not None and device_count(capture.directory) > 1
-    return [claim_of(capture, evidence, device, clock, several)]
+    several = capture.device is not None and count_devices(capture.directory) > 1
+    return [make_claim(capture, evidence, device, clock, several)]
 
 
 def _mapped(capture: Capture, rank: int) -> list[Evidence]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from timeline.errors import NoProfileError, SourceError, UsageError, did_you_mean
 from timeline.sources import formats
-from timeline.sources.capture import Capture, Claim, Evidence, Kind, Root
+from timeline.sources.capture import Capture, Claim, Evidence, FormatKind, Root
 from timeline.sources.companions.source import with_companions
 from timeline.sources.files.opened import uncompressed_database_name
 from timeline.sources.finding.captures import EmptyOutput, find_captures
@@ -212,7 +212,7 @@ def _evidence_beside(capture: Capture) -> tuple[Evidence, ...]:
     sessions = sum(1 for path in parent.glob(f"{PROF}*") if path.is_dir())
     if sessions != 1:
         return ()
-    texts = [known for known in formats.FORMATS if known.kind is Kind.TEXT]
+    texts = [known for known in formats.FORMATS if known.kind is FormatKind.TEXT]
     ids = {number for text in texts if text.ids is not None for number in text.ids(parent)}
     return (Evidence(ids.pop(), "the text files beside it"),) if len(ids) == 1 else ()
 

@@ -14,11 +14,11 @@ from timeline.sources.capture import (
     Evidence,
     Folder,
     Format,
-    Kind,
+    FormatKind,
     Root,
 )
 from timeline.sources.common.device_clock import hardware_log_clock
-from timeline.sources.common.identity import claim_of, evidence_of_names
+from timeline.sources.common.identity import find_evidence_in_names, make_claim
 from timeline.sources.files.opened import find_file, source_errors_for, without_gz
 from timeline.sources.source import Clock, Identity, Source
 
@@ -110,10 +110,10 @@ def _claim(capture: Capture, root: Root, ids: Callable[[Path], list[int]], clock
     """
     number = capture.device
     assert number is not None
-    names = [] if len(ids(capture.content)) > 1 else evidence_of_names(capture, root)
+    names = [] if len(ids(capture.content)) > 1 else find_evidence_in_names(capture, root)
     evidence = names[:1] or [Evidence(number, f"the {number} in the names of its files")]
     device = None if evidence[0].rank == number else number
-    return claim_of(capture, evidence, device, clock)
+    return make_claim(capture, evidence, device, clock)
 
 
 # -- text ------------------------------------------------------------------------------------------
@@ -155,7 +155,7 @@ def _unused_beside_text(capture: Capture) -> Iterator[UnusedFile]:
 
 MINDSPORE_TEXT = Format(
     name="MindSpore text",
-    kind=Kind.TEXT,
+    kind=FormatKind.TEXT,
     recognise=_recognise_text,
     recognise_file=_file_of_text,
     identify=_identify_text,
@@ -198,7 +198,7 @@ def _read_steps(claim: Claim, identity: Identity) -> Source:
 
 MINDSPORE_STEPS = Format(
     name="MindSpore step trace",
-    kind=Kind.STEPS,
+    kind=FormatKind.STEPS,
     recognise=_recognise_steps,
     recognise_file=_file_of_steps,
     identify=_identify_steps,
@@ -238,7 +238,7 @@ def _read_log(claim: Claim, identity: Identity) -> Source:
 
 MINDSPORE_RAW = Format(
     name="MindSpore raw",
-    kind=Kind.LOG,
+    kind=FormatKind.LOG,
     recognise=_recognise_log,
     recognise_file=_file_of_log,
     identify=_identify_log,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from timeline.sources.capture import Capture, CaptureFile, Claim, Folder, FolderKind, Format
-from timeline.sources.common.identity import claims_of_device
+from timeline.sources.common.identity import identify_device
 from timeline.sources.common.msprof_files import summaries_of_device
 from timeline.sources.files.opened import files_by_name
 from timeline.sources.source import SQLITE, Identity, Source
@@ -60,7 +60,7 @@ MSPROF_SQLITE = Format(
     name="msprof sqlite",
     recognise=_recognise,
     recognise_file=_recognise_file,
-    identify=claims_of_device,
+    identify=identify_device,
     read_with=_read_with,
     table_directories=summaries_of_device,
     parsed_directories=_parsed_directories,

@@ -13,9 +13,9 @@ from timeline.sources.capture import (
     Folder,
     FolderKind,
     Format,
-    Kind,
+    FormatKind,
 )
-from timeline.sources.common.identity import claims_of_all_devices
+from timeline.sources.common.identity import identify_all_devices
 from timeline.sources.common.msprof_files import TABLE, holds
 from timeline.sources.files.opened import without_gz
 from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT, Identity, Source
@@ -71,10 +71,10 @@ def _table_directories(capture: Capture) -> tuple[Path, ...]:
 
 TABLES = Format(
     name="tables",
-    kind=Kind.TABLES,
+    kind=FormatKind.TABLES,
     recognise=_recognise,
     recognise_file=_recognise_file,
-    identify=claims_of_all_devices,
+    identify=identify_all_devices,
     read_with=_read_with,
     table_directories=_table_directories,
 )

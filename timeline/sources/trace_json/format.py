@@ -13,7 +13,7 @@ from timeline.sources.capture import (
     FolderKind,
     Format,
 )
-from timeline.sources.common.identity import claims_of_all_devices, claims_of_device
+from timeline.sources.common.identity import identify_all_devices, identify_device
 from timeline.sources.common.json_kinds import JsonKind, kind_of_json
 from timeline.sources.common.msprof_files import TABLE, holds, summaries_of_device
 from timeline.sources.files.opened import find_file, without_gz
@@ -67,7 +67,7 @@ TRACE_VIEW = Format(
     recognise=_recognise_trace_view,
     recognise_file=_file_of_trace_view,
     recognise_content=_file_of_any_name,
-    identify=claims_of_device,
+    identify=identify_device,
     read_with=_read_trace_view,
     table_directories=_directory_of_tables,
 )
@@ -111,7 +111,7 @@ MINDSTUDIO = Format(
     name="mindstudio_profiler_output",
     recognise=_recognise_mindstudio,
     recognise_file=_file_of_mindstudio,
-    identify=claims_of_all_devices,
+    identify=identify_all_devices,
     read_with=_read_mindstudio,
     table_directories=_directory_of_tables,
 )
@@ -143,7 +143,7 @@ def _read_graph_timeline(claim: Claim, identity: Identity) -> Source:
 GRAPH_TIMELINE = Format(
     name="device_N/timeline",
     recognise=_recognise_graph_timeline,
-    identify=claims_of_device,
+    identify=identify_device,
     read_with=_read_graph_timeline,
     table_directories=summaries_of_device,
 )
