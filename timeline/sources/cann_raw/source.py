@@ -45,14 +45,14 @@ from timeline.sources.cann_raw.tasks import (
     read_intervals,
     stars_log,
 )
-from timeline.sources.common.compute_tasks import ai_cpu_remark
+from timeline.sources.common.compute_tasks import remark_on_ai_cpu_tasks
 from timeline.sources.common.device_clock import (
     NO_ANCHOR,
     CounterClock,
-    clock_files,
     device_frequency,
+    find_clock_files,
+    parse_tick_ns,
     read_anchor,
-    tick_of,
 )
 from timeline.sources.common.identity import how_to_export
 from timeline.sources.common.losses import FFTS_REASON, counted_losses
@@ -114,7 +114,7 @@ def read_device_info(directory: Path) -> tuple[Path, dict[str, Any]]:
     Raises:
         SourceError: there is none, or it cannot be read.
     """
-    found = clock_files(directory, "info.json")
+    found = find_clock_files(directory, "info.json")
     if not found:
         raise SourceError(
             directory,
@@ -134,7 +134,7 @@ def read_device_clock(directory: Path, path: Path, info: dict[str, Any]) -> Coun
         SourceError: the frequency is not given, or is none; or a log cannot be read.
     """
     frequency = device_frequency(info)
-    tick_ns = tick_of(frequency)
+    tick_ns = parse_tick_ns(frequency)
     if tick_ns is None:
         raise SourceError(
             path,
@@ -294,7 +294,7 @@ class _Reader:
             "and copies. "
             f"To have them: msprof --export=on --output={directory}"
         ]
-        if remark := ai_cpu_remark(tasks, self.strings, "the host's record of operators"):
+        if remark := remark_on_ai_cpu_tasks(tasks, self.strings, "the host's record of operators"):
             found.append(remark)
         if self.unanchored:
             found.append(

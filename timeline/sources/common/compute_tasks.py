@@ -17,13 +17,13 @@ from timeline.units import spell_count, spell_duration
 if TYPE_CHECKING:
     from timeline.sources.common.overlap_analysis import VendorOverlap
 
-__all__ = ["ai_cpu_remark", "settle_by_overlap"]
+__all__ = ["mark_compute_by_overlap", "remark_on_ai_cpu_tasks"]
 
 EDGE_NS = 2
 """Segments are cut down to whole nanoseconds at both ends, tasks are rounded."""
 
 
-def settle_by_overlap(tasks: Tasks, overlap: VendorOverlap, strings: StringPool) -> Tasks:
+def mark_compute_by_overlap(tasks: Tasks, overlap: VendorOverlap, strings: StringPool) -> Tasks:
     """Take tasks whose type does not tell for operators if they lie in computing segments.
 
     A task that is called by its type ran no operator wherever it lies.
@@ -48,7 +48,7 @@ def _within(tasks: Tasks, spans: Spans) -> Bool:
     return found
 
 
-def ai_cpu_remark(tasks: Tasks, strings: StringPool, knower: str) -> str | None:
+def remark_on_ai_cpu_tasks(tasks: Tasks, strings: StringPool, knower: str) -> str | None:
     """A remark on AI CPU tasks that do not count as computing, None where there are none.
 
     Args:

@@ -21,11 +21,11 @@ __all__ = [
     "SIZES",
     "CounterBuilder",
     "Labels",
+    "build_labels",
+    "column_name",
+    "column_unit",
     "factor_of",
-    "labels_of",
     "name_and_unit",
-    "name_of",
-    "unit_of",
     "whole_bytes",
 ]
 
@@ -51,7 +51,7 @@ class Labels:
         return name + self.endings[at] if self.endings else name
 
 
-def labels_of(
+def build_labels(
     count: int,
     ids: Sequence[Int64],
     kinds: Sequence[tuple[Int64 | Codes, Callable[[int], str]]] = (),
@@ -196,13 +196,13 @@ def name_and_unit(event: str, key: str, keys: int) -> tuple[str, str]:
     return (event if keys == 1 else f"{event} {label}"), unit
 
 
-def name_of(column: str) -> str:
+def column_name(column: str) -> str:
     """The name of a column without its unit: "Total Reserved" of "Total Reserved(MB)"."""
     match = _IN_BRACKETS.fullmatch(column)
     return match[1].strip() if match else column
 
 
-def unit_of(column: str) -> str:
+def column_unit(column: str) -> str:
     """The unit of a column, empty where it has none: "MB" of "Total Reserved(MB)"."""
     match = _IN_BRACKETS.fullmatch(column)
     return match[2] if match else ""

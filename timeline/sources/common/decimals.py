@@ -14,7 +14,7 @@ from timeline.records.tables import NO_TIME
 
 __all__ = [
     "interval_ns",
-    "milliseconds_ns",
+    "interval_ns_of_milliseconds",
     "moment_ns",
     "moments_ns",
     "real",
@@ -234,7 +234,9 @@ def _exact(text: bytes) -> tuple[int, int] | None:
     return parts // _PARTS_IN_NS, parts % _PARTS_IN_NS
 
 
-def milliseconds_ns(starts: Sequence[bytes], durations: Sequence[bytes]) -> tuple[Int64, Int64]:
+def interval_ns_of_milliseconds(
+    starts: Sequence[bytes], durations: Sequence[bytes]
+) -> tuple[Int64, Int64]:
     """Start and end of intervals whose start and duration are decimal milliseconds.
 
     Rounded as `interval_ns` does; NO_TIME where a text is no number, or one so large that a sum of

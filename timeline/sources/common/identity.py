@@ -18,7 +18,7 @@ from timeline.sources.capture import (
     Root,
 )
 from timeline.sources.common.decimals import whole_number
-from timeline.sources.common.device_clock import start_info_offset_ns
+from timeline.sources.common.device_clock import read_start_info_offset_ns
 from timeline.sources.decoders.json_values import read_json
 from timeline.sources.files.opened import files_by_name, find_file, source_errors_for
 from timeline.sources.source import Clock
@@ -213,7 +213,7 @@ def _wall_offset_ns(capture: Capture) -> int | None:
         files.insert(0, find_file(inside, f"start_info.{device}"))
     for path in files:
         if path is not None:
-            return start_info_offset_ns(path)
+            return read_start_info_offset_ns(path)
     return None
 
 

@@ -10,10 +10,10 @@ from timeline.columns.strings import StringPool
 from timeline.records.tables import NO_ID, CommunicationOps, FlowEnd, Flows, Tasks
 from timeline.sources.decoders.joins import pairs_by_key, rows_in
 
-__all__ = ["DeviceRecords", "arrows_between"]
+__all__ = ["ArrowTargets", "build_arrows"]
 
 
-class DeviceRecords:
+class ArrowTargets:
     """Tasks and ops as ends of arrows.
 
     The tasks of a communication op share its connection; the arrow goes to the op alone.
@@ -34,14 +34,14 @@ class DeviceRecords:
         source, op = pairs_by_key(connection, self._op_connection)
         caller, task = pairs_by_key(connection, self._task_connection)
         return [
-            arrows_between(self._strings, category, FlowEnd.OP, host_row[source], op),
-            arrows_between(
+            build_arrows(self._strings, category, FlowEnd.OP, host_row[source], op),
+            build_arrows(
                 self._strings, category, FlowEnd.TASK, host_row[caller], self._task_rows[task]
             ),
         ]
 
 
-def arrows_between(
+def build_arrows(
     strings: StringPool, category: str, kind: FlowEnd, source: Rows, target: Rows
 ) -> Flows:
     """Arrows from rows of the host's calls to rows of one other table."""

@@ -11,15 +11,21 @@ from timeline.sources.capture import Capture
 from timeline.sources.files.opened import files_by_name
 from timeline.sources.source import MINDSTUDIO_OUTPUT
 
-__all__ = ["TABLE", "holds", "newest_export", "select_newest", "summaries_of_device"]
+__all__ = [
+    "OPERATOR_TABLE",
+    "find_newest_export",
+    "has_file_named",
+    "select_newest_export",
+    "summaries_of_device",
+]
 
-TABLE = re.compile(r"(?:kernel_details|op_summary|task_time)(?:_slice|_\d+)*\.csv")
+OPERATOR_TABLE = re.compile(r"(?:kernel_details|op_summary|task_time)(?:_slice|_\d+)*\.csv")
 """Tables of operators and tasks."""
 _STAMP = re.compile(r"_(\d{14})$")
 """When an export was made, at the end of its name."""
 
 
-def holds(directory: Path, names: re.Pattern[str]) -> bool:
+def has_file_named(directory: Path, names: re.Pattern[str]) -> bool:
     """Whether a directory is there and holds something of such a name, compressed or not.
 
     Raises:
@@ -33,7 +39,7 @@ def summaries_of_device(capture: Capture) -> tuple[Path, ...]:
     return (capture.directory / MINDSTUDIO_OUTPUT, capture.content.parent / "summary")
 
 
-def newest_export(output: Path, kind: str, suffix: str) -> tuple[Path, ...]:
+def find_newest_export(output: Path, kind: str, suffix: str) -> tuple[Path, ...]:
     """The files of a kind from the newest export in a directory, its slices in their order.
 
     A kind is what stands before the stamp in a name, and the suffix what stands behind the point.
@@ -41,10 +47,10 @@ def newest_export(output: Path, kind: str, suffix: str) -> tuple[Path, ...]:
     Raises:
         SourceError: the directory cannot be read.
     """
-    return select_newest(files_by_name(output), kind, suffix)
+    return select_newest_export(files_by_name(output), kind, suffix)
 
 
-def select_newest(files: Mapping[str, Path], kind: str, suffix: str) -> tuple[Path, ...]:
+def select_newest_export(files: Mapping[str, Path], kind: str, suffix: str) -> tuple[Path, ...]:
     """The files of a kind from the newest export; exporting again leaves the older ones there.
 
     A file's time is the stamp in its name, never its modification time; slices of one export

@@ -16,11 +16,11 @@ from timeline.sources.trace_json.lanes import LaneEvents
 
 __all__ = [
     "MEASURES",
-    "TABLE",
+    "OVERLAP_TABLE",
     "VendorOverlap",
-    "free_rule_of",
-    "overlap_of_lanes",
-    "overlap_of_table",
+    "collect_overlap_events",
+    "infer_free_rule",
+    "read_overlap_table",
     "sum_overlap",
     "sum_segments",
 ]
@@ -32,7 +32,7 @@ MEASURES = {
     "Free": Measure.FREE,
 }
 """How the profiler names the parts of device time, in its events and in step_trace_time.csv."""
-TABLE = "OVERLAP_ANALYSIS"
+OVERLAP_TABLE = "OVERLAP_ANALYSIS"
 """Where databases have it; its types are numbers, in the order of the names above."""
 SEGMENT_NS = 1
 """How far either writer rounds a segment."""
@@ -45,7 +45,7 @@ class VendorOverlap(Spans):
     measure: Int64 = column(np.int64)
 
 
-def overlap_of_lanes(lanes: LaneEvents) -> VendorOverlap:
+def collect_overlap_events(lanes: LaneEvents) -> VendorOverlap:
     """The events of overlap lanes; those of other names are left out."""
     names = lanes.names()
     measure = np.full(len(names), -1, np.int64)
@@ -55,13 +55,13 @@ def overlap_of_lanes(lanes: LaneEvents) -> VendorOverlap:
     return VendorOverlap.of(len(rows), lanes.spans(rows) | {"measure": measure[rows]})
 
 
-def overlap_of_table(database: Database, device: int | None) -> VendorOverlap:
+def read_overlap_table(database: Database, device: int | None) -> VendorOverlap:
     """The rows of OVERLAP_ANALYSIS, which msprof and Insight write; of one device, None for all."""
     columns = {"startNs": NO_TIME, "endNs": NO_TIME, "type": NO_ID}
-    if not database.has(TABLE, *columns):
+    if not database.has(OVERLAP_TABLE, *columns):
         return VendorOverlap.empty()
-    only = device is not None and database.has(TABLE, "deviceId")
-    rows = database.integers(TABLE, columns, f'WHERE "deviceId" = {device}' if only else "")
+    only = device is not None and database.has(OVERLAP_TABLE, "deviceId")
+    rows = database.integers(OVERLAP_TABLE, columns, f'WHERE "deviceId" = {device}' if only else "")
     start_ns, end_ns, kind = rows["startNs"], rows["endNs"], rows["type"]
     told = (start_ns != NO_TIME) & (end_ns != NO_TIME) & (kind >= 0) & (kind < len(MEASURES))
     measure = np.array(list(MEASURES.values()), np.int64)[kind[told]]
@@ -69,7 +69,7 @@ def overlap_of_table(database: Database, device: int | None) -> VendorOverlap:
     return VendorOverlap.of(len(measure), spans | {"measure": measure})
 
 
-def free_rule_of(overlap: VendorOverlap, evidence: str) -> FreeRule:
+def infer_free_rule(overlap: VendorOverlap, evidence: str) -> FreeRule:
     """The outer rule where free time lies before or after all else, and else the inner one.
 
     evidence: what the segments are called; without any that are busy they tell nothing.

@@ -11,7 +11,7 @@ import numpy as np
 from timeline.columns.columns import Bool, Float64, Int64
 from timeline.errors import SourceError
 from timeline.records.tables import NO_TIME, Omission, OmissionCode
-from timeline.sources.common.counters import SIZES, CounterBuilder, name_of, unit_of
+from timeline.sources.common.counters import SIZES, CounterBuilder, column_name, column_unit
 from timeline.sources.common.decimals import interval_ns, moments_ns
 from timeline.sources.common.losses import LossLog, counted_losses
 from timeline.sources.companions.sample_tables import select_device_rows
@@ -123,8 +123,8 @@ def read_operator_memory(
 
 def _of_block(block: Block, device: int | None, damage: LossLog) -> _Allocations:
     """The allocations of the device that have a size and times; others are noted."""
-    size = next((column for column in block.header if name_of(column) == "Size"), "")
-    if unit_of(size) not in SIZES:
+    size = next((column for column in block.header if column_name(column) == "Size"), "")
+    if column_unit(size) not in SIZES:
         raise SourceError(damage.path, "has no column Size(KB).")
     taken = block.cells(_TAKEN)
     taken_ns = moments_ns(taken)
@@ -133,7 +133,7 @@ def _of_block(block: Block, device: int | None, damage: LossLog) -> _Allocations
     else:
         lengths = [b"N/A" if cell in NOT_GIVEN else cell.encode() for cell in block.texts(_HELD)]
         _, given_back_ns = interval_ns(taken, lengths)
-    size_bytes = block.reals(size)[0] * SIZES[unit_of(size)]
+    size_bytes = block.reals(size)[0] * SIZES[column_unit(size)]
     wanted = select_device_rows(block, device)
     good = are_sound(size_bytes, taken_ns, given_back_ns)
     damage.add_lines(f"rows {UNSOUND}", block.lines[wanted & ~good])

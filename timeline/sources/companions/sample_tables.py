@@ -17,8 +17,8 @@ from timeline.sources.common.counter_tables import CounterTable
 from timeline.sources.common.counters import (
     CounterBuilder,
     Labels,
-    name_of,
-    unit_of,
+    column_name,
+    column_unit,
     whole_bytes,
 )
 from timeline.sources.common.decimals import moments_ns
@@ -81,11 +81,11 @@ class _Reading:
 
     def _values(self, block: Block, wanted: Bool, damage: LossLog) -> dict[str, Float64]:
         """The columns of samples, NaN where there is none."""
-        columns = {name_of(column): column for column in block.header}
+        columns = {column_name(column): column for column in block.header}
         values = {}
         for name in self.table.values:
             if name in columns:
-                self.units.setdefault(name, unit_of(columns[name]))
+                self.units.setdefault(name, column_unit(columns[name]))
                 values[name], given = block.reals(columns[name])
                 bad = wanted & given & ~np.isfinite(values[name])
                 damage.add_lines("values that are no numbers", block.lines[bad])

@@ -14,7 +14,7 @@ from timeline.layers import Layer
 from timeline.records.tables import Records
 from timeline.records.vendor import UnusedFile
 from timeline.sources.capture import Capture, FormatKind
-from timeline.sources.common.msprof_files import select_newest
+from timeline.sources.common.msprof_files import select_newest_export
 from timeline.sources.companions.file_kinds import Use, kind_of, kinds_for
 from timeline.sources.companions.host_files import find_cpu_operators, find_host_files
 from timeline.sources.files.opened import files_by_name
@@ -148,7 +148,7 @@ class WithCompanionFiles:
         for held in self._held.values():
             for kind in kinds:
                 plain = held.get(f"{kind.name}.{kind.suffix}")
-                paths = (plain,) if plain else select_newest(held, kind.name, kind.suffix)
+                paths = (plain,) if plain else select_newest_export(held, kind.name, kind.suffix)
                 if paths and (kind.use is not Use.TRACE or self._is_beside(paths)):
                     found.setdefault(f"{kind.name}.{kind.suffix}", paths)
         return found

@@ -12,7 +12,7 @@ from timeline.records.tables import (
     OmissionCode,
 )
 from timeline.sources.common.counter_tables import CounterTable, database_tables
-from timeline.sources.common.counters import CounterBuilder, labels_of
+from timeline.sources.common.counters import CounterBuilder, build_labels
 from timeline.sources.common.losses import counted_losses
 from timeline.sources.companions.allocations import read_operator_memory_table
 from timeline.sources.database.names import DatabaseNames
@@ -69,7 +69,7 @@ def _read_table(
         return known.get(value, str(value))
 
     kinds = [(integers[column], called) for column in table.kinds]
-    labels = labels_of(len(time_ns), [integers[column] for column in table.ids], kinds)
+    labels = build_labels(len(time_ns), [integers[column] for column in table.ids], kinds)
     return sum(
         counters.add_column(table, column, labels, time_ns, values)
         for column, values in floats.items()

@@ -15,7 +15,7 @@ from timeline.records.counting import CommunicationRule, FreeRule
 from timeline.records.tables import NO_ID, NO_TIME
 from timeline.records.task_kinds import UNCOUNTED_TYPES
 from timeline.sources.common.decimals import moments_ns
-from timeline.sources.common.overlap_analysis import TABLE, VendorOverlap, free_rule_of
+from timeline.sources.common.overlap_analysis import OVERLAP_TABLE, VendorOverlap, infer_free_rule
 from timeline.sources.decoders.sqlite import Database, open_database
 
 __all__ = ["find_communication_rule", "find_free_rule", "read_communication_sums"]
@@ -57,7 +57,7 @@ def find_free_rule(
 def _told(database: Database, overlap: VendorOverlap) -> tuple[bool, str]:
     """Whether the rule is the outer one, and what tells it; nothing may."""
     if not any(database.has(table) for table in _INSIGHT_TABLES):
-        drawn = free_rule_of(overlap, f"table {TABLE}")
+        drawn = infer_free_rule(overlap, f"table {OVERLAP_TABLE}")
         if drawn.evidence:
             return drawn.outer, drawn.evidence
     version = _schema_version(database)

@@ -44,9 +44,9 @@ from timeline.records.tables import (
 )
 from timeline.records.task_kinds import COPY_TYPES, compute_by_type
 from timeline.records.vendor import UnusedFile
-from timeline.sources.common.compute_tasks import ai_cpu_remark
+from timeline.sources.common.compute_tasks import remark_on_ai_cpu_tasks
 from timeline.sources.common.losses import FFTS_REASON, counted_losses
-from timeline.sources.common.overlap_analysis import TABLE, overlap_of_table, sum_overlap
+from timeline.sources.common.overlap_analysis import OVERLAP_TABLE, read_overlap_table, sum_overlap
 from timeline.sources.database.counters import read_counters
 from timeline.sources.database.counting import (
     find_communication_rule,
@@ -116,7 +116,7 @@ class _Reader:
         self.group_numbers: dict[int, int] = {}
         self.steps = self._steps()
         self.warnings: list[str] = []
-        self.own_overlap = overlap_of_table(database, device)
+        self.own_overlap = read_overlap_table(database, device)
         self.free_rule = FreeRule()
         self.communication_rule = self._communication_rule()
         # Where steps are not marked they are found by the names of operators.
@@ -172,7 +172,10 @@ class _Reader:
             free_rule=self.free_rule,
             communication_rule=self.communication_rule,
             vendor=sum_overlap(
-                self.own_overlap, f"{TABLE} of {self.database.path.name}", NO_ID, self.strings
+                self.own_overlap,
+                f"{OVERLAP_TABLE} of {self.database.path.name}",
+                NO_ID,
+                self.strings,
             ),
             unused=tuple(
                 UnusedFile(f"table {table} of {self.database.path.name}", what)
@@ -263,7 +266,7 @@ class _Reader:
         found = replace(
             tasks, compute=compute, op_type=np.where(compute, types, NO_NAME), task_type=types
         )
-        self.remark = ai_cpu_remark(found, self.strings, "COMPUTE_TASK_INFO")
+        self.remark = remark_on_ai_cpu_tasks(found, self.strings, "COMPUTE_TASK_INFO")
         return found
 
     def _of_one_device(self) -> bool:

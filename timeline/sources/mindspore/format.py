@@ -17,7 +17,7 @@ from timeline.sources.capture import (
     FormatKind,
     Root,
 )
-from timeline.sources.common.device_clock import hardware_log_clock
+from timeline.sources.common.device_clock import read_hardware_log_clock
 from timeline.sources.common.identity import find_evidence_in_names, make_claim
 from timeline.sources.files.opened import find_file, source_errors_for, without_gz
 from timeline.sources.source import Clock, Identity, Source
@@ -224,7 +224,7 @@ def _file_of_log(file: CaptureFile) -> list[Capture]:
 
 
 def _identify_log(capture: Capture, root: Root) -> list[Claim]:
-    clock = hardware_log_clock(capture.content, capture.device)
+    clock = read_hardware_log_clock(capture.content, capture.device)
     return [_claim(capture, root, _log_ids, clock)]
 
 

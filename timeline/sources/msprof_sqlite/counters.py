@@ -6,7 +6,7 @@ from timeline.columns.columns import Int64
 from timeline.columns.strings import StringPool
 from timeline.records.tables import NO_ID, NO_TIME, CounterSamples, CounterSeries
 from timeline.sources.common.counter_tables import CounterTable, SampleClock, parsed_tables
-from timeline.sources.common.counters import CounterBuilder, Labels, labels_of
+from timeline.sources.common.counters import CounterBuilder, Labels, build_labels
 from timeline.sources.common.device_clock import DeviceClocks
 from timeline.sources.decoders.sqlite_loose import LooseTable
 from timeline.sources.msprof_sqlite.databases import ParsedDatabases
@@ -48,4 +48,4 @@ def _labels(table: CounterTable, rows: LooseTable, strings: StringPool) -> Label
 
     ids = rows.integers(dict.fromkeys(table.ids, NO_ID))
     kinds = rows.texts(table.kinds, strings)
-    return labels_of(len(rows), [*ids.values()], [(codes, called) for codes in kinds.values()])
+    return build_labels(len(rows), [*ids.values()], [(codes, called) for codes in kinds.values()])

@@ -16,7 +16,7 @@ from timeline.records.tables import (
     Tasks,
 )
 from timeline.sources.common.device_clock import DeviceClocks
-from timeline.sources.common.launch_arrows import DeviceRecords
+from timeline.sources.common.launch_arrows import ArrowTargets
 from timeline.sources.decoders.sqlite_loose import LooseTable
 from timeline.sources.msprof_sqlite.databases import ParsedDatabases
 
@@ -110,5 +110,5 @@ def launch_arrows(
 ) -> Flows:
     """Arrows from each call of CANN to the tasks and ops of its connection."""
     rows = np.flatnonzero(host.layer == strings.code("CANN"))
-    device = DeviceRecords(strings, tasks, ops)
+    device = ArrowTargets(strings, tasks, ops)
     return Flows.concat(device.arrows("HostToDevice", host.connection[rows], rows))

@@ -31,7 +31,7 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
-from timeline.sources.common.compute_tasks import ai_cpu_remark
+from timeline.sources.common.compute_tasks import remark_on_ai_cpu_tasks
 from timeline.sources.common.device_clock import DeviceClocks, read_device_clocks
 from timeline.sources.common.losses import FFTS_REASON, counted_losses
 from timeline.sources.decoders.joins import Lookup, covering_parents
@@ -179,7 +179,7 @@ class _Reader:
         launched = self.databases.of_host("runtime.db", "HostTask", where=where)
         if len(found.tasks) and not len(operators):
             self._warn("no operators in ge_info.db; tasks are named by their type.")
-            if remark := ai_cpu_remark(found.tasks, self.strings, "ge_info.db"):
+            if remark := remark_on_ai_cpu_tasks(found.tasks, self.strings, "ge_info.db"):
                 self._warn(remark)
         elif len(operators) and not operators.has("batch_id"):
             self._warn("operators have no batch_id; a task id used again keeps its first name.")

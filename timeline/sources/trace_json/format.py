@@ -15,7 +15,7 @@ from timeline.sources.capture import (
 )
 from timeline.sources.common.identity import identify_all_devices, identify_device
 from timeline.sources.common.json_kinds import JsonKind, kind_of_json
-from timeline.sources.common.msprof_files import TABLE, holds, summaries_of_device
+from timeline.sources.common.msprof_files import OPERATOR_TABLE, has_file_named, summaries_of_device
 from timeline.sources.files.opened import find_file, without_gz
 from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT, Identity, Source
 
@@ -37,7 +37,9 @@ def _recognise_trace_view(folder: Folder) -> list[Capture]:
     found = False
     if folder.kind is FolderKind.OUTPUT:
         trace = find_file(folder.path, _TRACE_VIEW)
-        found = trace is not None and (trace.is_file() or holds(folder.path, TABLE))
+        found = trace is not None and (
+            trace.is_file() or has_file_named(folder.path, OPERATOR_TABLE)
+        )
     elif folder.kind is FolderKind.LOOSE:
         found = _TRACE_VIEW in map(without_gz, folder.names)
     return [Capture(TRACE_VIEW, folder.directory, folder.path)] if found else []
@@ -79,7 +81,7 @@ TRACE_VIEW = Format(
 def _recognise_mindstudio(folder: Folder) -> list[Capture]:
     if folder.kind is FolderKind.MSPROF:
         output = folder.path / MINDSTUDIO_OUTPUT
-        return folder.captures_of(MINDSTUDIO, output) if holds(output, _TRACE) else []
+        return folder.captures_of(MINDSTUDIO, output) if has_file_named(output, _TRACE) else []
     names = map(without_gz, folder.names)
     is_loose = folder.kind is FolderKind.LOOSE and any(
         _TRACE.fullmatch(name) and not _TRACE_OF_GRAPH.fullmatch(name) for name in names
@@ -126,7 +128,7 @@ def _recognise_graph_timeline(folder: Folder) -> list[Capture]:
         return [
             Capture(GRAPH_TIMELINE, folder.directory, content, device)
             for device, content in contents
-            if holds(content, _TRACE_OF_GRAPH)
+            if has_file_named(content, _TRACE_OF_GRAPH)
         ]
     is_loose = folder.kind is FolderKind.LOOSE and any(
         map(_TRACE_OF_GRAPH.fullmatch, map(without_gz, folder.names))

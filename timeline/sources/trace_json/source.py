@@ -14,7 +14,7 @@ from timeline.errors import SourceError
 from timeline.records.joining import join_records
 from timeline.records.tables import NO_ID, Records, StepParts, Steps
 from timeline.sources.common.losses import LossLog
-from timeline.sources.common.msprof_files import newest_export
+from timeline.sources.common.msprof_files import find_newest_export
 from timeline.sources.files.opened import files_by_name, find_file, without_gz
 from timeline.sources.source import Clock, Identity, ReadRequest
 from timeline.sources.tables.kernel_table import describe_tasks, end_tasks, read_kernel_table
@@ -81,14 +81,14 @@ class MindStudioSource:
         return (*self._traces(), *self._step_traces(), *self._tables("op_summary", "csv"))
 
     def _traces(self) -> tuple[Path, ...]:
-        names = newest_export(self.output, "msprof", "json")
+        names = find_newest_export(self.output, "msprof", "json")
         return tuple(path for path in names if not path.name.startswith("msprof_tx_"))
 
     def _step_traces(self) -> tuple[Path, ...]:
         return self._tables("step_trace", "json") or self._tables("step_trace", "csv")
 
     def _tables(self, kind: str, suffix: str) -> tuple[Path, ...]:
-        return newest_export(self.output, kind, suffix)
+        return find_newest_export(self.output, kind, suffix)
 
     def read(self, wanted: ReadRequest) -> Records:
         """See `Source.read`."""
