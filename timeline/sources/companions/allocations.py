@@ -21,7 +21,7 @@ from timeline.sources.decoders.sqlite import Database
 __all__ = [
     "GROUP",
     "UNSOUND",
-    "add_held",
+    "add_allocations",
     "are_sound",
     "read_operator_memory",
     "read_operator_memory_table",
@@ -44,10 +44,12 @@ def read_operator_memory_table(
     times = {"allocationTime": NO_TIME, "releaseTime": NO_TIME}
     held = database.integers("OP_MEMORY", times, where)
     sizes = database.floats("OP_MEMORY", {"size": NOT_SAMPLED}, where)["size"]
-    return add_held(sizes, held["allocationTime"], held["releaseTime"], "OP_MEMORY", rank, into)
+    return add_allocations(
+        sizes, held["allocationTime"], held["releaseTime"], "OP_MEMORY", rank, into
+    )
 
 
-def add_held(
+def add_allocations(
     size_bytes: Float64,
     taken_ns: Int64,
     given_back_ns: Int64,
@@ -115,7 +117,7 @@ def read_operator_memory(
             np.concatenate([part.taken_ns for part in parts]),
             np.concatenate([part.given_back_ns for part in parts]),
         )
-        omissions += add_held(
+        omissions += add_allocations(
             every.size_bytes, every.taken_ns, every.given_back_ns, paths[0].name, rank, into
         )
     return omissions

@@ -15,10 +15,10 @@ from timeline.sources.common.losses import unreadable_file
 from timeline.sources.companions.allocations import GROUP, read_operator_memory
 from timeline.sources.companions.sample_tables import read_sample_table
 
-__all__ = ["with_tables"]
+__all__ = ["with_csv_counters"]
 
 
-def with_tables(
+def with_csv_counters(
     records: Records, files: Mapping[str, tuple[Path, ...]], device: int | None
 ) -> Records:
     """Records with the counters of tables that they do not draw themselves.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from timeline.sources.common.counter_tables import OPERATOR_MEMORY, csv_tables
 
-__all__ = ["CompanionKind", "Use", "kind_of", "kinds_for"]
+__all__ = ["CompanionKind", "Use", "find_kind", "kinds_for"]
 
 
 class Use(enum.Enum):
@@ -120,7 +120,7 @@ _NAME = re.compile(r"(.+?)(?:_slice|_\d+)*\.([a-z]+)")
 """The name of a file without the stamps and numbers at its end, and its suffix."""
 
 
-def kind_of(name: str) -> CompanionKind | None:
+def find_kind(name: str) -> CompanionKind | None:
     """The kind of a file by its plain name, None for one that is not known."""
     match = _NAME.fullmatch(name)
     return _BY_NAME.get((match[1], match[2])) if match else None

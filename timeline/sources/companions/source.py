@@ -15,7 +15,7 @@ from timeline.records.tables import Records
 from timeline.records.vendor import UnusedFile
 from timeline.sources.capture import Capture, FormatKind
 from timeline.sources.common.msprof_files import select_newest_export
-from timeline.sources.companions.file_kinds import Use, kind_of, kinds_for
+from timeline.sources.companions.file_kinds import Use, find_kind, kinds_for
 from timeline.sources.companions.host_files import find_cpu_operators, find_host_files
 from timeline.sources.files.opened import files_by_name
 from timeline.sources.source import (
@@ -118,9 +118,9 @@ class WithCompanionFiles:
         records = self.main.read(wanted)
         device = self.identity.device if self.several_devices else None
         if Layer.COUNTERS in wanted.layers and (tables := self._tables(Use.COUNTERS)):
-            from timeline.sources.companions.csv_counters import with_tables
+            from timeline.sources.companions.csv_counters import with_csv_counters
 
-            records = with_tables(records, tables, device)
+            records = with_csv_counters(records, tables, device)
         if wanted.measures and (measures := self._tables(*_OF_MEASURES)):
             from timeline.sources.companions.measures import with_measures
 
@@ -165,7 +165,7 @@ class WithCompanionFiles:
         for directory, held in self._held.items():
             is_output = directory.name in (OUTPUT, MINDSTUDIO_OUTPUT)
             for name, path in held.items():
-                kind = kind_of(name)
+                kind = find_kind(name)
                 if path in used or path.is_dir():
                     continue
                 if kind is not None:
@@ -175,7 +175,7 @@ class WithCompanionFiles:
                     yield UnusedFile(name, "not known")
         for directory in filter(Path.is_dir, self.databases):
             for name in files_by_name(directory):
-                kind = kind_of(name)
+                kind = find_kind(name)
                 if kind is not None and kind.use is Use.NONE and kind.beside_any:
                     yield UnusedFile(name, kind.what)
         yield from self.capture.format.unused(self.capture)

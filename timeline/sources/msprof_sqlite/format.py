@@ -47,11 +47,11 @@ def _parsed_directories(capture: Capture) -> tuple[Path, ...]:
 
 def _unused(capture: Capture) -> Iterator[UnusedFile]:
     from timeline.records.vendor import UnusedFile
-    from timeline.sources.companions.file_kinds import Use, kind_of
+    from timeline.sources.companions.file_kinds import Use, find_kind
 
     for directory in filter(Path.is_dir, _parsed_directories(capture)):
         for name in files_by_name(directory):
-            kind = kind_of(name)
+            kind = find_kind(name)
             if kind is not None and kind.use is Use.NONE:
                 yield UnusedFile(name, kind.what)
 
