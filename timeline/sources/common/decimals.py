@@ -137,8 +137,8 @@ def _characters(texts: Sequence[bytes]) -> Characters:
     joined = np.frombuffer(_BREAK.join(texts) + _BREAK, np.uint8)
     ends = np.flatnonzero(joined == _BREAK[0])
     if len(ends) != len(texts):
-        held = [bytes(text) for text in texts]
-        packed = np.array([text if len(text) <= LONGEST else b"" for text in held], np.bytes_)
+        plain = [bytes(text) for text in texts]
+        packed = np.array([text if len(text) <= LONGEST else b"" for text in plain], np.bytes_)
         return packed.view(np.uint8).reshape(len(texts), -1).T
     starts = np.concatenate([[0], ends[:-1] + 1])
     quoted = joined[starts] == _QUOTE
@@ -151,9 +151,9 @@ def _characters(texts: Sequence[bytes]) -> Characters:
         return joined.reshape(len(texts), -1)[:, first : first + width].T.copy()
     made = np.empty((width, len(texts)), np.uint8)
     last = len(joined) - 1
-    for place in range(width):
-        row = joined[np.minimum(starts + place, last)]
-        made[place] = row if lengths.min() > place else np.where(lengths > place, row, 0)
+    for at in range(width):
+        row = joined[np.minimum(starts + at, last)]
+        made[at] = row if lengths.min() > at else np.where(lengths > at, row, 0)
     return made
 
 

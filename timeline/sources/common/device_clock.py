@@ -270,8 +270,8 @@ def find_clock_files(directory: Path, name: str) -> list[Path]:
 
 def _first_entry(info: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     """The first of the processors or devices that info.json lists, empty where it lists none."""
-    held = info.get(key)
-    first = held[0] if isinstance(held, list) and held else None
+    entries = info.get(key)
+    first = entries[0] if isinstance(entries, list) and entries else None
     return first if isinstance(first, dict) else {}
 
 

@@ -28,9 +28,9 @@ class ArrowTargets:
 
     def arrows(self, category: str, connection: Int64, host_row: Rows) -> list[Flows]:
         """One arrow per host call and device record of the same connection."""
-        held = connection != NO_ID
-        if not held.all():
-            connection, host_row = connection[held], host_row[held]
+        connected = connection != NO_ID
+        if not connected.all():
+            connection, host_row = connection[connected], host_row[connected]
         source, op = pairs_by_key(connection, self._op_connection)
         caller, task = pairs_by_key(connection, self._task_connection)
         return [

@@ -63,9 +63,9 @@ def read_overlap_table(database: Database, device: int | None) -> VendorOverlap:
     only = device is not None and database.has(OVERLAP_TABLE, "deviceId")
     rows = database.integers(OVERLAP_TABLE, columns, f'WHERE "deviceId" = {device}' if only else "")
     start_ns, end_ns, kind = rows["startNs"], rows["endNs"], rows["type"]
-    told = (start_ns != NO_TIME) & (end_ns != NO_TIME) & (kind >= 0) & (kind < len(MEASURES))
-    measure = np.array(list(MEASURES.values()), np.int64)[kind[told]]
-    spans = {"start_ns": start_ns[told], "end_ns": end_ns[told]}
+    valid = (start_ns != NO_TIME) & (end_ns != NO_TIME) & (kind >= 0) & (kind < len(MEASURES))
+    measure = np.array(list(MEASURES.values()), np.int64)[kind[valid]]
+    spans = {"start_ns": start_ns[valid], "end_ns": end_ns[valid]}
     return VendorOverlap.of(len(measure), spans | {"measure": measure})
 
 

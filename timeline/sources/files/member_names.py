@@ -88,10 +88,10 @@ class MemberPaths:
             path = "/".join(parts[:count])
             key = unicodedata.normalize("NFC", path).casefold()
             known = key in self._spelled
-            held = self._spelled.setdefault(key, path)
+            first = self._spelled.setdefault(key, path)
             is_file = file and count == len(parts)
-            if held != path:
-                raise self._refused(path, f"differs from {held!r} only in the case of letters.")
+            if first != path:
+                raise self._refused(path, f"differs from {first!r} only in the case of letters.")
             if key in self._files or (is_file and known):
                 raise self._refused(path, "is there twice.")
             if is_file:

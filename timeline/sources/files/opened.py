@@ -1,4 +1,4 @@
-"""Files as streams of what they hold, compressed or not, and names without compression."""
+"""Opens files as streams of their content, compressed or not, and finds them by plain name."""
 
 from __future__ import annotations
 
@@ -134,10 +134,10 @@ def last_bytes(path: Path, count: int) -> bytes:
         if file.seekable():
             file.seek(max(0, file.seek(0, io.SEEK_END) - count))
             return file.read()
-        held = b""
+        tail = b""
         while more := file.read(max(count, BLOCK_BYTES)):
-            held = (held + more)[-count:]
-        return held
+            tail = (tail + more)[-count:]
+        return tail
 
 
 def read_whole_file(path: Path) -> bytes:

@@ -55,7 +55,7 @@ class UnpackLimit:
     member: str = field(default="", init=False)
 
     def begin(self, member: Member) -> None:
-        """A member is next to be written; what it says of itself is believed only against it.
+        """Check the size that a member states, before it is written.
 
         Raises:
             SourceError: it says that it is too large.
@@ -63,7 +63,7 @@ class UnpackLimit:
         self._check(self.written_bytes + member.size_bytes, member.size_bytes)
 
     def read(self, count: int) -> None:
-        """So many bytes were read, the last of which may be of the next member.
+        """Count bytes that were read, the last of which may be of the next member.
 
         Raises:
             SourceError: more than may be.
@@ -72,7 +72,7 @@ class UnpackLimit:
         self._check(self.read_bytes - READ_AHEAD_BYTES, 0)
 
     def write(self, count: int) -> None:
-        """So many bytes are about to be written.
+        """Count bytes that are about to be written.
 
         Raises:
             SourceError: they are too many.
@@ -124,7 +124,7 @@ def unpack(archive: Path, directory: Path, limit: UnpackLimit, report: Report) -
     Raises:
         SourceError: the archive is damaged, dangerous or too large.
     """
-    made = _Unpacked(archive, directory, limit)
+    made = _Unpacker(archive, directory, limit)
     with _unpacking(archive, limit, report) as (file, progressed):
         directory.mkdir(parents=True)
         for count, member in enumerate(read_members(file, archive, limit.read)):
@@ -179,8 +179,8 @@ def _unpacking(
         ) from error
 
 
-class _Unpacked:
-    """What is unpacked of an archive so far, and what is left in it."""
+class _Unpacker:
+    """Unpacks the members of one archive, and remembers what is left in it."""
 
     def __init__(self, archive: Path, directory: Path, limit: UnpackLimit) -> None:
         self._archive, self._directory, self._limit = archive, directory, limit

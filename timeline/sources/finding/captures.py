@@ -32,6 +32,7 @@ _INSIDE_CAPTURES = frozenset(
 """Directories that lie in a capture, which is read when one of them is passed."""
 _FRAMEWORK_CAPTURE = re.compile(r".+_ascend_(?:pt|ms)")
 _POOR = frozenset({FormatKind.TABLES, FormatKind.RAW, FormatKind.UNREADABLE})
+"""Kinds that hold less than any other of the same profile, and give way to it."""
 _CLUSTER_OUTPUT = "cluster_analysis_output"
 _CLUSTER = re.compile(
     r"cluster_analysis\.db|cluster_(?:step_trace_time\.csv|communication.*\.json)"
@@ -332,6 +333,6 @@ def _without_captures(
     empty: Iterable[EmptyOutput], captures: Iterable[Capture]
 ) -> list[EmptyOutput]:
     """The empty outputs without a capture in their directory or below."""
-    held = [one.directory for one in captures]
-    around = {parent for directory in held for parent in (directory, *directory.parents)}
+    directories = [one.directory for one in captures]
+    around = {parent for directory in directories for parent in (directory, *directory.parents)}
     return [one for one in empty if one.directory not in around]

@@ -1,8 +1,8 @@
 """From a path to one source per rank of the newest run that lies there.
 
-Captures are found and recognised (captures), say who they are (`identify_capture`), lose those that are
-copies of others (choose_copies), are grouped into runs by their times (times, runs), and of the
-newest run get their ranks (ranks). What is packed is unpacked around all that (packed).
+In order: find what formats recognise (captures), identify each (`identify_capture`), drop copies
+of others (choose_copies), group into runs by time (times, runs), give the captures of the newest
+run their ranks (ranks). Around all that, what is packed is unpacked (packed).
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def discover(
         RankIdentityError: ranks are contradicted, taken twice, or told by some captures only.
         UsageError: an assigned directory is not among the captures.
     """
-    return _Search(Root(path, above), finding, unpack).discovered(assigned or {})
+    return _Search(Root(path, above), finding, unpack).run(assigned or {})
 
 
 class _Search:
@@ -102,8 +102,8 @@ class _Search:
         self._unclear: list[UnclearCapture] = []
         self._unassigned: frozenset[str] = frozenset()
 
-    def discovered(self, assigned: Mapping[str, int]) -> Discovered:
-        """All that was found."""
+    def run(self, assigned: Mapping[str, int]) -> Discovered:
+        """Find and identify the captures, and open those of the newest run."""
         claims = self._with_assigned_ranks(self._claims(self._captures()), assigned)
         claims, notes = choose_among_copies(claims)
         self._notes += notes

@@ -57,7 +57,7 @@ def discover_unpacked(
         UsageError: something is packed and there is an executor, or as `discover`.
     """
     with contextlib.ExitStack() as stack:
-        yield _Unpacking(path, report, executor, stack).discovered(assigned, finding)
+        yield _Unpacking(path, report, executor, stack).discover(assigned, finding)
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,8 @@ class _Names:
 
     def around(self, paths: Iterable[Path]) -> _Names:
         """The names of what holds some paths, and of them: of thousands, one source needs few."""
-        held = {parent for path in paths for parent in (path, *path.parents)}
-        return _Names(tuple(pair for pair in self.pairs if pair[0] in held))
+        lineage = {parent for path in paths for parent in (path, *path.parents)}
+        return _Names(tuple(pair for pair in self.pairs if pair[0] in lineage))
 
     def inside(self, name: str) -> str:
         """A path that people know as one that is there, anything else as it is."""
@@ -117,8 +117,8 @@ class _Unpacking:
         self._numbers = itertools.count()
         self._names = _Names()
 
-    def discovered(self, assigned: Mapping[str, int], finding: FindingOptions) -> Discovered:
-        """The sources of the profile, whatever of it is packed."""
+    def discover(self, assigned: Mapping[str, int], finding: FindingOptions) -> Discovered:
+        """Find the sources of the profile, whatever of it is packed."""
         path = self._path
         if is_archive(path.name) and path.is_file():
             return self._in_archives(path.parent, [path], assigned, finding)

@@ -42,18 +42,18 @@ def resolve_ranks(claims: Sequence[Claim], path: Path) -> ResolvedRanks:
     path: where they were found, for the commands that errors name.
     """
     if not any(claim.evidence for claim in claims):
-        return _numbered(claims)
+        return _number_in_order(claims)
     if torn := [claim for claim in claims if claim.contradiction]:
         return _contradicted(claims, torn, path)
     if nameless := [claim for claim in claims if claim.rank is None]:
-        return _half_told(claims, nameless, path)
+        return _partly_known(claims, nameless, path)
     by_rank = _by_rank(claims)
     if any(len(same) > 1 for same in by_rank.values()):
-        return _claimed_twice(by_rank, path)
+        return _with_duplicates(by_rank, path)
     return ResolvedRanks({rank: same[0] for rank, same in by_rank.items()})
 
 
-def _numbered(claims: Sequence[Claim]) -> ResolvedRanks:
+def _number_in_order(claims: Sequence[Claim]) -> ResolvedRanks:
     ordered = sorted(claims, key=_order)
     said = [f"{_short(claim)} is rank {rank}" for rank, claim in enumerate(ordered[:MOST_NAMED])]
     if len(ordered) > MOST_NAMED:
@@ -90,23 +90,23 @@ def _contradicted(claims: Sequence[Claim], torn: Sequence[Claim], path: Path) ->
     )
 
 
-def _half_told(claims: Sequence[Claim], nameless: Sequence[Claim], path: Path) -> ResolvedRanks:
+def _partly_known(claims: Sequence[Claim], nameless: Sequence[Claim], path: Path) -> ResolvedRanks:
     """Some captures tell a rank, and others of the same run do not."""
-    told = _by_rank([claim for claim in claims if claim.rank is not None])
-    free = (rank for rank in range(len(claims) + len(told)) if rank not in told)
+    by_rank = _by_rank([claim for claim in claims if claim.rank is not None])
+    free = (rank for rank in range(len(claims) + len(by_rank)) if rank not in by_rank)
     command = _command(path, list(zip(sorted(nameless, key=_order), free, strict=False)), claims)
-    noun = "rank" if len(told) == 1 else "ranks"
-    said = f"tells no rank, while others of its run are {noun} {spell_ids(told)}."
+    noun = "rank" if len(by_rank) == 1 else "ranks"
+    said = f"tells no rank, while others of its run are {noun} {spell_ids(by_rank)}."
     problems = tuple((claim.capture.directory, said) for claim in sorted(nameless, key=_order))
     error = RankIdentityError(*problems[0], do=f"Say which it is, as in: {command}")
-    if any(len(same) > 1 for same in told.values()):
+    if any(len(same) > 1 for same in by_rank.values()):
         return ResolvedRanks({}, problems, error)
     return ResolvedRanks(
-        {rank: same[0] for rank, same in told.items()}, problems, error, is_partial=True
+        {rank: same[0] for rank, same in by_rank.items()}, problems, error, is_partial=True
     )
 
 
-def _claimed_twice(by_rank: Mapping[int, Sequence[Claim]], path: Path) -> ResolvedRanks:
+def _with_duplicates(by_rank: Mapping[int, Sequence[Claim]], path: Path) -> ResolvedRanks:
     """Several captures of one run tell the same rank."""
     twice = {rank: same for rank, same in by_rank.items() if len(same) > 1}
     claims = [claim for same in by_rank.values() for claim in same]
