@@ -102,12 +102,12 @@ def _runs(slices: Sequence[Path]) -> Iterator[list[Path]]:
     for path in slices:
         match = SLICE.fullmatch(path.name)
         assert match is not None
-        place = int(match[2]), int(match[3])
-        if run and before != (place[0], place[1] - 1):
+        device, number = int(match[2]), int(match[3])
+        if run and before != (device, number - 1):
             yield run
             run = []
         run.append(path)
-        before = place
+        before = device, number
     if run:
         yield run
 
@@ -137,49 +137,49 @@ class RecordReader:
             SourceError: a slice cannot be read.
         """
         for run in _runs(self.slices):
-            held, before = b"", run[0]
+            partial, before = b"", run[0]
             rest = sum(map(_size_bytes, run)) % self.log.record.itemsize
             for path in run:
                 with source_errors_for(path):
-                    held = yield from self._blocks_of(path, held, before, rest)
+                    partial = yield from self._blocks_of(path, partial, before, rest)
                 before, rest = path, 0
-            self._leave_out(before, _size_bytes(before) - len(held), len(held))
+            self._leave_out(before, _size_bytes(before) - len(partial), len(partial))
 
     def _blocks_of(
-        self, path: Path, held: bytes, before: Path, rest: int
+        self, path: Path, partial: bytes, before: Path, rest: int
     ) -> Generator[RecordArray, None, bytes]:
         """The records of one slice; returns what is left of its last one."""
         size = self.log.record.itemsize
         with open_regular_file(path) as file:
             read = file.read(BLOCK_BYTES)
-            kept, skipped = self._alignment(held, read, rest)
+            kept, skipped = self._alignment(partial, read, rest)
             if not kept:
-                self._leave_out(before, _size_bytes(before) - len(held), len(held))
-                held = b""
+                self._leave_out(before, _size_bytes(before) - len(partial), len(partial))
+                partial = b""
             self._leave_out(path, 0, skipped)
             read = read[skipped:]
-            at = skipped - len(held)
+            at = skipped - len(partial)
             while read:
-                held += read
-                whole = len(held) // size
-                yield self._marked(np.frombuffer(held, self.log.record, whole), path, at)
+                partial += read
+                whole = len(partial) // size
+                yield self._marked(np.frombuffer(partial, self.log.record, whole), path, at)
                 at += whole * size
-                held = held[whole * size :]
+                partial = partial[whole * size :]
                 read = file.read(BLOCK_BYTES)
-        return held
+        return partial
 
-    def _alignment(self, held: bytes, read: bytes, rest: int) -> tuple[bool, int]:
-        """Whether a slice goes on with the held part of a record, and how many bytes to skip."""
+    def _alignment(self, partial: bytes, read: bytes, rest: int) -> tuple[bool, int]:
+        """Whether a slice ends the partial record before it, and how many bytes to skip."""
         start = read[:ALIGNED_BYTES]
 
         def share(choice: tuple[bool, int]) -> float:
             kept, skipped = choice
-            return self._marked_share((held if kept else b"") + start[skipped:])
+            return self._marked_share((partial if kept else b"") + start[skipped:])
 
-        best = max([(True, 0), (not held, 0 if held else rest)], key=share)
+        best = max([(True, 0), (not partial, 0 if partial else rest)], key=share)
         if share(best) < TRUSTED_SHARE:
             # The slice before is not there, or lost its end.
-            elsewhere = ((not held, skipped) for skipped in range(self.log.record.itemsize))
+            elsewhere = ((not partial, skipped) for skipped in range(self.log.record.itemsize))
             best = max([best, *elsewhere], key=share)
         return best
 

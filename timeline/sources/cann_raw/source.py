@@ -164,7 +164,7 @@ class _Reader:
     """One pass over the logs of one device."""
 
     def __init__(self, source: RawSlicesSource, clock: CounterClock, named: bool) -> None:
-        self.source, self.clock, self.named = source, clock, named
+        self.source, self.clock, self.with_names = source, clock, named
         self.rank = source.identity.rank
         self.slices = source.files
         self.strings = StringPool()
@@ -172,15 +172,15 @@ class _Reader:
         self.steps, self.parts = Steps.empty(), StepParts.empty()
         self.omissions: list[Omission] = []
         self.others = 0
-        self.unanchored = clock.anchor is NO_ANCHOR
+        self.is_unanchored = clock.anchor is NO_ANCHOR
         self.knows_streams = True
 
-    def _open(self, name: str) -> Sequence[Path]:
+    def _slices_of(self, name: str) -> Sequence[Path]:
         return select_slices(self.slices, name)
 
     def read_tasks(self, log: TaskLog) -> None:
         """Read a log of tasks."""
-        reader = RecordReader(log.log, self._open(log.log.name))
+        reader = RecordReader(log.log, self._slices_of(log.log.name))
         found = read_intervals(log, reader)
         lost = {
             "device tasks that started but never ended": found.unfinished,
@@ -197,7 +197,7 @@ class _Reader:
     def read_steps(self, *, is_v6: bool) -> None:
         """Read the log of the task scheduler."""
         log = track_log(is_v6=is_v6)
-        reader = RecordReader(log, self._open(log.name))
+        reader = RecordReader(log, self._slices_of(log.name))
         trace = read_step_trace(reader, self.clock.moments_ns, self.rank)
         self.omissions += [*reader.omissions(self.rank), *trace.omissions]
         self.others += trace.others
@@ -211,9 +211,9 @@ class _Reader:
         types = [log.types.get(code, f"type {code}") for code in range(_KINDS)]
         types += [SUBTASK_TYPES.get(code, f"sub-task type {code}") for code in range(_KINDS)]
         copies = np.array([name in COPY_TYPES for name in types])
-        held = distinct(kind)
+        seen = distinct(kind)
         codes = np.zeros(2 * _KINDS, np.int32)
-        codes[held] = self.strings.codes(types[code] for code in held.tolist())
+        codes[seen] = self.strings.codes(types[code] for code in seen.tolist())
         device = self.source.identity.device
         task_type = codes[kind]
         compute = compute_by_type(task_type, self.strings)
@@ -238,7 +238,7 @@ class _Reader:
         self, log: TaskLog, found: TaskIntervals, kind: np.ndarray, types: list[str]
     ) -> Codes:
         """What is known of each task, as its name: ids and type."""
-        if not self.named:
+        if not self.with_names:
             return constant(NO_NAME, len(kind), np.int32)
         # The type takes the place of the thread: each name is made once.
         alike: UInt64 = found.key & ~np.uint64(0xFFFF) | kind.astype(np.uint64)
@@ -296,7 +296,7 @@ class _Reader:
         ]
         if remark := remark_on_ai_cpu_tasks(tasks, self.strings, "the host's record of operators"):
             found.append(remark)
-        if self.unanchored:
+        if self.is_unanchored:
             found.append(
                 "dev_start.log and host_start.log do not relate the counter of the device to the "
                 "clock of its host; times count from the start of the device."
@@ -320,6 +320,6 @@ class _Reader:
 
 
 def _name(log: TaskLog, stream: int, task: int, context: int | None, kind: str) -> str:
-    place = f"stream {stream} task {task}" if log.knows_streams else f"task {task}"
+    ids = f"stream {stream} task {task}" if log.knows_streams else f"task {task}"
     inside = "" if context is None else f" context {context}"
-    return f"{place}{inside} ({kind})"
+    return f"{ids}{inside} ({kind})"

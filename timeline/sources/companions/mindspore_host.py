@@ -46,19 +46,19 @@ def with_mindspore_host(
         files: those of `host_files`.
         directories: where they, and what tells of the clocks of the host, may lie.
     """
-    own_rows = find_cpu_operators(records)
+    operators = find_cpu_operators(records)
     clock_of_host, omissions = read_host_clock(records, clock, directories)
     reading = _Reading(records, files, clock_of_host, omissions=omissions)
-    if len(own_rows):
-        records = _moved(records, own_rows, clock_of_host)
+    if len(operators):
+        records = _move_operators(records, operators, clock_of_host)
     if Layer.FRAMEWORK in wanted.layers:
-        reading.read_events(with_operators=not len(own_rows))
+        reading.read_events(with_operators=not len(operators))
     if Layer.COUNTERS in wanted.layers:
         reading.read_counters()
     return join_records([records, reading.records()])
 
 
-def _moved(records: Records, rows: Rows, clock: HostClock) -> Records:
+def _move_operators(records: Records, rows: Rows, clock: HostClock) -> Records:
     """Operators that are on the steady clock of the host, on that of the records where known."""
     start_ns, end_ns = records.host.start_ns.copy(), records.host.end_ns.copy()
     steady = rows[(start_ns[rows] != NO_TIME) & (start_ns[rows] < EARLIEST_WALL_NS)]
@@ -119,7 +119,7 @@ class _Reading:
             self._place(stages.path, stages.events(strings))
         for name in ("dataset_{}.csv", "dataset.csv"):
             if path := self.files.get(name):
-                self._left_out(partial(_without_times, path, rank))
+                self._add_losses(partial(_count_untimed_rows, path, rank))
 
     def read_counters(self) -> None:
         """Memory of the host process, and the queues and processors of MindData."""
@@ -140,10 +140,10 @@ class _Reading:
             ("dataset_iterator_profiling_{}.txt", read_queue_trace),
         ):
             if path := self.files.get(name):
-                self._left_out(partial(read, path, rank, partial(self._sample, path)))
+                self._add_losses(partial(read, path, rank, partial(self._sample, path)))
         if path := self.files.get("pipeline_profiling_{}.json"):
             times = self.files.get("minddata_cpu_utilization_{}.json")
-            self._left_out(
+            self._add_losses(
                 partial(read_queue_sizes, path, times, rank, partial(self._sample, path))
             )
 
@@ -181,7 +181,7 @@ class _Reading:
         self._unplaced[path.name] += int((~known).sum())
         self.counters.add(group, name, unit, (time_ns + shift_ns)[known], values[known])
 
-    def _left_out(self, read: Callable[[], list[Omission]]) -> None:
+    def _add_losses(self, read: Callable[[], list[Omission]]) -> None:
         self.omissions += self._try(read) or []
 
     def _try(self, read: Callable[[], _Found]) -> _Found | None:
@@ -193,7 +193,7 @@ class _Reading:
             return None
 
 
-def _without_times(path: Path, rank: int) -> list[Omission]:
+def _count_untimed_rows(path: Path, rank: int) -> list[Omission]:
     """dataset.csv sums up operations of MindData: it has no times, and repeats the stages."""
     damage = LossLog(path)
     count = sum(len(block) for block in read_blocks(path, None, (), damage, RowShape.FULL))

@@ -144,7 +144,7 @@ def read_sample_table(
     drawn: frozenset[str],
     device: int | None,
     rank: int,
-    into: CounterBuilder,
+    counters: CounterBuilder,
 ) -> list[Omission]:
     """Read all slices of a table; with a device, only its rows.
 
@@ -169,7 +169,7 @@ def read_sample_table(
         omissions += damage.omissions(rank)
     if not parts:
         return omissions
-    idle = _draw(reading, reading.joined(parts), into)
+    idle = _draw(reading, reading.joined(parts), counters)
     still = {f"samples of {paths[0].name} that stay zero all along": idle}
     return [
         *omissions,
@@ -194,14 +194,14 @@ def _repeated(path: Path, rows: int, rank: int) -> tuple[Omission, ...]:
     return counted_losses({reason: rows}, rank, OmissionCode.REPEATED, loss=False)
 
 
-def _draw(reading: _Reading, rows: _Part, into: CounterBuilder) -> int:
+def _draw(reading: _Reading, rows: _Part, counters: CounterBuilder) -> int:
     """Add the series of a table; returns the samples of those that stay zero and are left out."""
     labels, idle = reading.series_labels(rows), 0
     for column, values in rows.values.items():
         sizes, unit = whole_bytes(values, reading.units[column])
         given = np.isfinite(values)
         those = replace(labels, which=labels.which[given])
-        idle += into.add_column(
+        idle += counters.add_column(
             reading.table, column, those, rows.time_ns[given], sizes[given], unit
         )
     return idle

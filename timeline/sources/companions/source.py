@@ -74,7 +74,7 @@ def _host_directories(capture: Capture) -> tuple[Path, ...]:
 
 @dataclass(frozen=True)
 class WithCompanionFiles:
-    """A capture with what lies beside it.
+    """A source whose records also hold what lies beside its capture.
 
     A companion that cannot be read at all is left out and counted: the capture itself is whole.
     """
@@ -89,22 +89,22 @@ class WithCompanionFiles:
 
     @property
     def layout(self) -> str:
-        """That of the capture."""
+        """The layout of the capture."""
         return self.main.layout
 
     @property
     def identity(self) -> Identity:
-        """That of the capture."""
+        """The identity of the capture."""
         return self.main.identity
 
     @property
     def clock(self) -> Clock:
-        """That of the capture."""
+        """The clock of the capture."""
         return self.main.clock
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Those of the capture, and its companions."""
+        """The files of the capture, and its companions."""
         tables = [path for paths in self._tables(*Use).values() for path in paths]
         hosts = find_host_files(self.hosts, self.identity.rank).values()
         return tuple(dict.fromkeys((*self.main.files, *tables, *hosts)))
@@ -135,8 +135,8 @@ class WithCompanionFiles:
         return replace(records, unused=(*records.unused, *sorted(set(self._unused()))))
 
     @cached_property
-    def _held(self) -> dict[Path, dict[str, Path]]:
-        """What lies in the directories of tables that are there, by plain name."""
+    def _listings(self) -> dict[Path, dict[str, Path]]:
+        """What lies in each directory of tables that is there, by plain name."""
         return {
             directory: files_by_name(directory) for directory in self.tables if directory.is_dir()
         }
@@ -145,10 +145,10 @@ class WithCompanionFiles:
         """The newest files of each kind that has such a use, from the first directory of any."""
         found: dict[str, tuple[Path, ...]] = {}
         kinds = [kind for use in uses if use is not Use.NONE for kind in kinds_for(use)]
-        for held in self._held.values():
+        for listing in self._listings.values():
             for kind in kinds:
-                plain = held.get(f"{kind.name}.{kind.suffix}")
-                paths = (plain,) if plain else select_newest_export(held, kind.name, kind.suffix)
+                plain = listing.get(f"{kind.name}.{kind.suffix}")
+                paths = (plain,) if plain else select_newest_export(listing, kind.name, kind.suffix)
                 if paths and (kind.use is not Use.TRACE or self._is_beside(paths)):
                     found.setdefault(f"{kind.name}.{kind.suffix}", paths)
         return found
@@ -162,9 +162,9 @@ class WithCompanionFiles:
     def _unused(self) -> Iterator[UnusedFile]:
         """What lies in the capture's directories and is not used."""
         used = {*self.files}
-        for directory, held in self._held.items():
+        for directory, listing in self._listings.items():
             is_output = directory.name in (OUTPUT, MINDSTUDIO_OUTPUT)
-            for name, path in held.items():
+            for name, path in listing.items():
                 kind = find_kind(name)
                 if path in used or path.is_dir():
                     continue

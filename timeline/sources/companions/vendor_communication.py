@@ -173,9 +173,9 @@ def with_moved_bytes(
     values = np.array(measured.moved_bytes, np.int64)[theirs]
     codes = codes[theirs]
     begin, end = np.searchsorted(codes, names), np.searchsorted(codes, names, side="right")
-    own_begin = np.searchsorted(names, names)
-    same = (end - begin == np.searchsorted(names, names, side="right") - own_begin) & (end > begin)
-    at = (begin + np.arange(len(names)) - own_begin)[same]
+    our_begin = np.searchsorted(names, names)
+    same = (end - begin == np.searchsorted(names, names, side="right") - our_begin) & (end > begin)
+    at = (begin + np.arange(len(names)) - our_begin)[same]
     moved_bytes[ours[same]] = values[at]
     return replace(ops, moved_bytes=moved_bytes)
 

@@ -63,12 +63,12 @@ def _read_table(
     integers = database.integers(table.table, {table.time: NO_TIME, **tags}, where)
     present = [column for column in table.values if database.has(table.table, column)]
     floats = database.floats(table.table, dict.fromkeys(present, NOT_SAMPLED), where)
-    time_ns, known = integers[table.time], names.named(table.names) if table.kinds else {}
+    time_ns, known = integers[table.time], names.enum_names(table.names) if table.kinds else {}
 
-    def called(value: int) -> str:
+    def spell(value: int) -> str:
         return known.get(value, str(value))
 
-    kinds = [(integers[column], called) for column in table.kinds]
+    kinds = [(integers[column], spell) for column in table.kinds]
     labels = build_labels(len(time_ns), [integers[column] for column in table.ids], kinds)
     return sum(
         counters.add_column(table, column, labels, time_ns, values)

@@ -153,11 +153,11 @@ def _framework_arrows(
     first: int,
     device: ArrowTargets,
 ) -> list[Flows]:
-    """Arrows from framework calls: one call may own several connections."""
+    """Arrows from framework calls: one call may have several connections."""
     ids = database.integers("CONNECTION_IDS", {"id": NO_ID, "connectionId": NO_ID})
-    held = np.flatnonzero(framework["connectionId"] != NO_ID)
-    call, link = pairs_by_key(framework["connectionId"][held], ids["id"])
-    caller, connection = held[call], ids["connectionId"][link]
+    connected = np.flatnonzero(framework["connectionId"] != NO_ID)
+    call, link = pairs_by_key(framework["connectionId"][connected], ids["id"])
+    caller, connection = connected[call], ids["connectionId"][link]
     return [
         *device.arrows("async_npu", connection, caller + first),
         _queue_arrows(names, framework, caller, connection, first),

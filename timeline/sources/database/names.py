@@ -36,9 +36,9 @@ class DatabaseNames:
 
     def enum(self, table: str, values: Int64) -> Codes:
         """The pool's codes of enumeration values, named by their own table."""
-        return self._coded(values, self.named(table))
+        return self._coded(values, self.enum_names(table))
 
-    def named(self, table: str) -> Mapping[int, str]:
+    def enum_names(self, table: str) -> Mapping[int, str]:
         """The names of an enumeration by value; without one, the strings by id."""
         if not table:
             return self.by_id

@@ -212,8 +212,8 @@ def _how(run: FoundRun) -> str:
 class Session:
     """Who was captured, and when, as far as it is known; all times are of one clock.
 
-    rank: None where it is not known. host and worker: empty where not known. end_ns: None where only
-    the start, or some moment near it, is known. hardware: what kind of device it is of.
+    rank, host, worker: None or empty where not known. end_ns: None where only the start, or some
+    moment near it, is known. hardware: what kind of device it is of.
     """
 
     path: str

@@ -68,13 +68,13 @@ def read_communication(
     if not len(table):
         table = databases.of_host("hccl.db", "HCCLOP", where={"device_id": device})
     unfolded = databases.of_device("hccl_single_device.db", "KfcOP")
-    listed = _Ops.concat([_listed(table, strings), _listed(unfolded, strings, OTHER_SOURCE)])
+    listed = _Ops.concat([_read_ops(table, strings), _read_ops(unfolded, strings, OTHER_SOURCE)])
     given = listed.take(listed.start_ns != NO_TIME)
-    transfers = _with_kinds(_named(transfers, listed), tasks)
-    ops = _Ops.concat([given, _spanned(transfers, given, listed)])
+    transfers = _with_task_types(_with_op_names(transfers, listed), tasks)
+    ops = _Ops.concat([given, _ops_of_transfers(transfers, given, listed)])
     ops = ops.take(np.argsort(ops.start_ns, kind="stable"))
     names = _GroupNames(databases, strings)
-    op_group, plane_group = names.resolved(ops.group), names.resolved(transfers.group)
+    op_group, plane_group = names.resolve(ops.group), names.resolve(transfers.group)
     labels = _labels(np.concatenate([op_group, plane_group]), strings)
     return Communication(
         CommunicationOps.of(
@@ -98,7 +98,7 @@ def read_communication(
     )
 
 
-def _listed(table: LooseTable, strings: StringPool, source: int | None = None) -> _Ops:
+def _read_ops(table: LooseTable, strings: StringPool, source: int | None = None) -> _Ops:
     """The ops that a table lists; older versions give no times, or a start and a duration."""
     raw = table.integers(
         {
@@ -136,7 +136,7 @@ def _listed(table: LooseTable, strings: StringPool, source: int | None = None) -
     return found if source is None else found.take(raw["source"] == source)
 
 
-def _named(transfers: Transfers, ops: _Ops) -> Transfers:
+def _with_op_names(transfers: Transfers, ops: _Ops) -> Transfers:
     """Transfers that do not name their op or group take both from the op of their connection."""
     ops = ops.take(ops.connection != NO_ID)
     row = Lookup({"connection": ops.connection}, "connection").find(transfers.connection)
@@ -150,7 +150,7 @@ def _named(transfers: Transfers, ops: _Ops) -> Transfers:
     )
 
 
-def _spanned(transfers: Transfers, given: _Ops, listed: _Ops) -> _Ops:
+def _ops_of_transfers(transfers: Transfers, given: _Ops, listed: _Ops) -> _Ops:
     """Ops from the first start to the last end of their master tasks, or of all without any."""
     of_given = np.isin(transfers.connection, given.connection)
     rest = transfers.take(~of_given | (transfers.connection == NO_ID))
@@ -192,7 +192,7 @@ def _spanned(transfers: Transfers, given: _Ops, listed: _Ops) -> _Ops:
     )
 
 
-def _with_kinds(transfers: Transfers, tasks: Tasks) -> Transfers:
+def _with_task_types(transfers: Transfers, tasks: Tasks) -> Transfers:
     """Transfers of which nothing tells the kind, as at the lowest level, have the task's type."""
     rows = np.flatnonzero(transfers.name == NO_NAME)
     if not len(rows):
@@ -246,7 +246,7 @@ class _GroupNames:
         self._databases, self._strings = databases, strings
         self._by_hash: dict[int, int] | None = None
 
-    def resolved(self, codes: Codes) -> Codes:
+    def resolve(self, codes: Codes) -> Codes:
         """The names themselves; a hash that nothing explains stays as it is."""
         hashes = [code for code in distinct(codes).tolist() if _HASH.fullmatch(self._strings[code])]
         found = codes.copy()

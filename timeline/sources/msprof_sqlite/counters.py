@@ -43,9 +43,9 @@ def _times_ns(table: CounterTable, rows: LooseTable, clock: DeviceClocks) -> Int
 
 
 def _labels(table: CounterTable, rows: LooseTable, strings: StringPool) -> Labels:
-    def called(code: int) -> str:
+    def spell(code: int) -> str:
         return table.words.get(strings[code], strings[code])
 
     ids = rows.integers(dict.fromkeys(table.ids, NO_ID))
     kinds = rows.texts(table.kinds, strings)
-    return build_labels(len(rows), [*ids.values()], [(codes, called) for codes in kinds.values()])
+    return build_labels(len(rows), [*ids.values()], [(codes, spell) for codes in kinds.values()])

@@ -48,8 +48,8 @@ class ParsedDatabases:
             there = path.is_file() and (path.name == TASKS or path.stat().st_size > 0)
             self._opened[path] = self._stack.enter_context(open_database(path)) if there else None
         database = self._opened[path]
-        held = [name for name in names if database is not None and database.has(name)]
-        table = LooseTable(database, held[0] if held else names[0], where)
+        present = [name for name in names if database is not None and database.has(name)]
+        table = LooseTable(database, present[0] if present else names[0], where)
         self._tables.append((path, table))
         return table
 

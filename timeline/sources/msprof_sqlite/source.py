@@ -124,16 +124,16 @@ class _Reader:
         launches = Lookup(
             {"connection": calls.connection, "start_ns": calls.start_ns}, "connection"
         )
-        tasks = replace(tasks, launch_ns=_launched(tasks.connection, launches))
+        tasks = replace(tasks, launch_ns=_launch_times(tasks.connection, launches))
         ops, planes = communication.ops, communication.planes
-        ops = replace(ops, launch_ns=_launched(ops.connection, launches))
-        planes = replace(planes, launch_ns=_launched(communication.plane_connection, launches))
+        ops = replace(ops, launch_ns=_launch_times(ops.connection, launches))
+        planes = replace(planes, launch_ns=_launch_times(communication.plane_connection, launches))
         host = self._host(calls)
         flows = Flows.empty()
         if Layer.ARROWS in self.layers:
             flows = launch_arrows(host, tasks, ops, self.strings)
         if not self.every_arg:
-            tasks = _without_rest(tasks)
+            tasks = _without_extra_args(tasks)
         series, samples = self._counters()
         return Records(
             self.rank,
@@ -171,9 +171,9 @@ class _Reader:
         if parents.any():
             self._omit(FFTS_REASON, int(parents.sum()), OmissionCode.FFTS_WHOLE, loss=False)
             found = DeviceTasks(found.tasks.take(~parents), found.device_type[~parents], 0)
-        return self._attempt(lambda: self._described(found), found.tasks)
+        return self._attempt(lambda: self._describe(found), found.tasks)
 
-    def _described(self, found: DeviceTasks) -> Tasks:
+    def _describe(self, found: DeviceTasks) -> Tasks:
         where = {"device_id": self.device}
         operators = self.databases.of_host("ge_info.db", "TaskInfo", where=where)
         launched = self.databases.of_host("runtime.db", "HostTask", where=where)
@@ -240,13 +240,13 @@ class _Reader:
         self.omissions += counted_losses({reason: rows}, self.rank, code, loss=loss)
 
 
-def _launched(connection: Int64, launches: Lookup) -> Int64:
+def _launch_times(connection: Int64, launches: Lookup) -> Int64:
     """When the host call of each connection began."""
     row = np.where(connection == NO_ID, -1, launches.find(connection))
     return launches.of("start_ns", row, NO_TIME)
 
 
-def _without_rest(tasks: Tasks) -> Tasks:
+def _without_extra_args(tasks: Tasks) -> Tasks:
     """Tasks without what only `--args all` shows."""
     nothing = constant(NO_ID, len(tasks), np.int64)
     return replace(
