@@ -217,7 +217,7 @@ class Claim:
             return True
         return wanted.name in devices and wanted.parent.resolve() == resolved
 
-    def assigned(self, rank: int) -> Claim:
+    def with_rank(self, rank: int) -> Claim:
         """The claim to a rank that somebody gave the capture."""
         return replace(self, evidence=(Evidence(rank, "--assign-rank"),))
 

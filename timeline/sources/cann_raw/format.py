@@ -16,8 +16,8 @@ from timeline.sources.capture import (
     Format,
     FormatKind,
 )
-from timeline.sources.common.identity import identify_device, raw_error
-from timeline.sources.common.msprof_files import summaries_of_device
+from timeline.sources.common.identity import identify_device
+from timeline.sources.common.msprof_files import find_device_table_directories, raw_error
 from timeline.sources.files.opened import source_errors_for
 from timeline.sources.source import Clock, Identity, ReadRequest, Source
 
@@ -74,7 +74,7 @@ RAW_SLICES = Format(
     recognise_file=_recognise_slice,
     identify=identify_device,
     read_with=_read_slices,
-    table_directories=summaries_of_device,
+    table_directories=find_device_table_directories,
 )
 
 

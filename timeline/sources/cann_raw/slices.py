@@ -33,8 +33,8 @@ BLOCK_BYTES = 1 << 22
 """What is read of a slice at a time."""
 ALIGNED_BYTES = 1 << 13
 """The beginning of a slice that tells where its records begin."""
-TRUSTED_SHARE = 0.5
-"""Where fewer records than this share are marked, they may begin elsewhere."""
+TRUSTED_FRACTION = 0.5
+"""Where fewer records than this fraction are marked, they may begin elsewhere."""
 _ANY_SLICE = re.compile(r"(.+?)(?:\.\d+)?\.slice_\d+")
 
 RecordArray = npt.NDArray[Any]
@@ -95,7 +95,7 @@ def find_missing_slices(slices: Sequence[Path]) -> list[str]:
     return found
 
 
-def _runs(slices: Sequence[Path]) -> Iterator[list[Path]]:
+def _consecutive(slices: Sequence[Path]) -> Iterator[list[Path]]:
     """Slices without a gap between them: a record may begin in one and end in the next."""
     run: list[Path] = []
     before: tuple[int, int] | None = None
@@ -136,7 +136,7 @@ class RecordReader:
         Raises:
             SourceError: a slice cannot be read.
         """
-        for run in _runs(self.slices):
+        for run in _consecutive(self.slices):
             partial, before = b"", run[0]
             rest = sum(map(_size_bytes, run)) % self.log.record.itemsize
             for path in run:
@@ -172,18 +172,18 @@ class RecordReader:
         """Whether a slice ends the partial record before it, and how many bytes to skip."""
         start = read[:ALIGNED_BYTES]
 
-        def share(choice: tuple[bool, int]) -> float:
+        def fraction(choice: tuple[bool, int]) -> float:
             kept, skipped = choice
-            return self._marked_share((partial if kept else b"") + start[skipped:])
+            return self._marked_fraction((partial if kept else b"") + start[skipped:])
 
-        best = max([(True, 0), (not partial, 0 if partial else rest)], key=share)
-        if share(best) < TRUSTED_SHARE:
+        best = max([(True, 0), (not partial, 0 if partial else rest)], key=fraction)
+        if fraction(best) < TRUSTED_FRACTION:
             # The slice before is not there, or lost its end.
             elsewhere = ((not partial, skipped) for skipped in range(self.log.record.itemsize))
-            best = max([best, *elsewhere], key=share)
+            best = max([best, *elsewhere], key=fraction)
         return best
 
-    def _marked_share(self, data: bytes) -> float:
+    def _marked_fraction(self, data: bytes) -> float:
         whole = len(data) // self.log.record.itemsize
         if not whole:
             return 0.0

@@ -54,8 +54,8 @@ from timeline.sources.common.device_clock import (
     parse_tick_ns,
     read_anchor,
 )
-from timeline.sources.common.identity import how_to_export
 from timeline.sources.common.losses import FFTS_REASON, counted_losses
+from timeline.sources.common.msprof_files import how_to_export
 from timeline.sources.decoders.joins import covering_parents
 from timeline.sources.decoders.json_values import read_json
 from timeline.sources.files.opened import open_regular_file, source_errors_for

@@ -45,8 +45,8 @@ class Labels:
     which: Int64
     endings: Sequence[str] = ()
 
-    def named(self, pattern: str, at: int) -> str:
-        """The name of the series at a place; blanks around a text that is empty are left out."""
+    def series_name(self, pattern: str, at: int) -> str:
+        """The name of the series of one text; blanks around an empty one are left out."""
         name = " ".join(pattern.format(self.texts[at]).split())
         return name + self.endings[at] if self.endings else name
 
@@ -128,7 +128,11 @@ class CounterBuilder:
         series = table.values[column]
         used = distinct(which)
         keys = [
-            (table.group, labels.named(series.name, at), series.unit if unit is None else unit)
+            (
+                table.group,
+                labels.series_name(series.name, at),
+                series.unit if unit is None else unit,
+            )
             for at in used.tolist()
         ]
         rows = np.zeros(len(labels.texts), np.int64)

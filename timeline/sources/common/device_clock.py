@@ -87,10 +87,10 @@ class CounterClock:
         cut, left = np.divmod(rest * parts, whole)
         found_ns: Int64 = turns * parts + cut + self.anchor.monotonic_ns
         good &= (found_ns >= 0) & (found_ns < EARLIEST_WALL_NS)
-        return np.where(good, found_ns + _carried(found_ns, left / whole), NO_TIME)
+        return np.where(good, found_ns + _rounds_up(found_ns, left / whole), NO_TIME)
 
 
-def _carried(moments_ns: Int64, fraction: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+def _rounds_up(moments_ns: Int64, fraction: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
     """Where a moment as float64 is the next whole nanosecond.
 
     msprof holds moments as float64 and cuts them down when it writes a database.

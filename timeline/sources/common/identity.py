@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from timeline.errors import SourceError
 from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.sources.capture import (
     DEVICE_DIRECTORY,
@@ -24,22 +23,20 @@ from timeline.sources.files.opened import files_by_name, find_file, source_error
 from timeline.sources.source import Clock
 
 __all__ = [
-    "INFO_NAME",
+    "PROFILER_INFO_NAME",
     "count_devices",
     "find_evidence_in_files",
     "find_evidence_in_names",
-    "how_to_export",
     "identify_all_devices",
     "identify_device",
     "is_rank",
     "make_claim",
-    "raw_error",
     "wall_extent",
 ]
 
 MOST_RANKS = 1 << 31
 _NO_CLOCK = Clock()
-INFO_NAME = re.compile(r"profiler_info_([0-9]{1,9})\.json")
+PROFILER_INFO_NAME = re.compile(r"profiler_info_([0-9]{1,9})\.json")
 _NAME_RANK = re.compile(r"rank[-_]?([0-9]{1,9})(?:[-_].*)?")
 _STAMPS = re.compile(r"(?<!\d)(\d{14}|\d{17})(?!\d)")
 _WORKER = re.compile(r"(.+)_\d{14,17}_ascend_(?:pt|ms)")
@@ -124,7 +121,7 @@ def find_evidence_in_files(capture: Capture) -> list[Evidence]:
 
 def _profiler_info(directory: Path) -> Iterable[Evidence]:
     for name, path in files_by_name(directory).items():
-        if match := INFO_NAME.fullmatch(name):
+        if match := PROFILER_INFO_NAME.fullmatch(name):
             yield Evidence(int(match[1]), path.name)
             rank = _rank_in(path)
             if rank is not None:
@@ -166,16 +163,6 @@ def _rank_in(path: Path) -> int | None:
 def is_rank(number: int) -> bool:
     """Whether a number is a rank: writers put -1, or all bits of it, where there is none."""
     return 0 <= number < MOST_RANKS
-
-
-def raw_error(directory: Path) -> SourceError:
-    """The error of a capture that holds only raw data: which command exports it."""
-    return SourceError(directory, "holds raw profiling data only.", do=how_to_export(directory))
-
-
-def how_to_export(directory: Path) -> str:
-    """What to do with a capture that only msprof can read."""
-    return f"Export it first: msprof --export=on --output={directory}"
 
 
 def find_evidence_in_names(capture: Capture, root: Root) -> list[Evidence]:

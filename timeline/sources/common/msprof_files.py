@@ -1,4 +1,4 @@
-"""Files that msprof and the frameworks' profilers export: their names, places and stamps."""
+"""What msprof and the frameworks' profilers export: file names, the newest, and how to export."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
+from timeline.errors import SourceError
 from timeline.sources.capture import Capture
 from timeline.sources.files.opened import files_by_name
 from timeline.sources.source import MINDSTUDIO_OUTPUT
 
 __all__ = [
     "OPERATOR_TABLE",
+    "find_device_table_directories",
     "find_newest_export",
     "has_file_named",
+    "how_to_export",
+    "raw_error",
     "select_newest_export",
-    "summaries_of_device",
 ]
 
 OPERATOR_TABLE = re.compile(r"(?:kernel_details|op_summary|task_time)(?:_slice|_\d+)*\.csv")
@@ -34,7 +37,7 @@ def has_file_named(directory: Path, names: re.Pattern[str]) -> bool:
     return directory.is_dir() and any(map(names.fullmatch, files_by_name(directory)))
 
 
-def summaries_of_device(capture: Capture) -> tuple[Path, ...]:
+def find_device_table_directories(capture: Capture) -> tuple[Path, ...]:
     """Where msprof leaves the tables of a device whose content lies in `device_N/*`."""
     return (capture.directory / MINDSTUDIO_OUTPUT, capture.content.parent / "summary")
 
@@ -73,3 +76,13 @@ def select_newest_export(files: Mapping[str, Path], kind: str, suffix: str) -> t
 def _slice_order(path: Path) -> tuple[int, str]:
     match = re.search(r"_slice_([0-9]{1,9})", path.name)
     return (int(match[1]) if match else -1, path.name)
+
+
+def raw_error(directory: Path) -> SourceError:
+    """The error of a capture that holds only raw data: which command exports it."""
+    return SourceError(directory, "holds raw profiling data only.", do=how_to_export(directory))
+
+
+def how_to_export(directory: Path) -> str:
+    """What to do with a capture that only msprof can read."""
+    return f"Export it first: msprof --export=on --output={directory}"

@@ -63,9 +63,9 @@ def add_allocations(
         size_bytes, allocated_ns, released_ns: (n,) one allocation each.
     """
     good = are_sound(size_bytes, allocated_ns, released_ns)
-    returned = good & (released_ns != NO_TIME)
-    times_ns = np.concatenate([allocated_ns[good], released_ns[returned]])
-    changes = np.concatenate([size_bytes[good], -size_bytes[returned]])
+    released = good & (released_ns != NO_TIME)
+    times_ns = np.concatenate([allocated_ns[good], released_ns[released]])
+    changes = np.concatenate([size_bytes[good], -size_bytes[released]])
     order = np.argsort(times_ns, kind="stable")
     times_ns, sums = times_ns[order], np.cumsum(changes[order])
     last = np.append(times_ns[1:] != times_ns[:-1], True) if len(times_ns) else np.empty(0, bool)

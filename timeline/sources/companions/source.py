@@ -30,7 +30,7 @@ from timeline.sources.source import (
 
 __all__ = ["WithCompanionFiles", "with_companions"]
 
-_OF_MEASURES = (
+_MEASURE_USES = (
     Use.STEP_SUMS,
     Use.OPERATOR_SUMS,
     Use.OPS,
@@ -77,6 +77,10 @@ class WithCompanionFiles:
     """A source whose records also hold what lies beside its capture.
 
     A companion that cannot be read at all is left out and counted: the capture itself is whole.
+
+    main: the source of the capture. tables: the directories of tables, the better first. hosts:
+    those of what MindSpore recorded on the host, nearest first. databases: those of what msprof
+    parsed.
     """
 
     main: Source
@@ -84,7 +88,6 @@ class WithCompanionFiles:
     hosts: tuple[Path, ...]
     several_devices: bool
     databases: tuple[Path, ...]
-    """The directories of what msprof parsed."""
     capture: Capture
 
     @property
@@ -121,7 +124,7 @@ class WithCompanionFiles:
             from timeline.sources.companions.csv_counters import with_csv_counters
 
             records = with_csv_counters(records, tables, device)
-        if wanted.measures and (measures := self._tables(*_OF_MEASURES)):
+        if wanted.measures and (measures := self._tables(*_MEASURE_USES)):
             from timeline.sources.companions.measures import with_measures
 
             records = with_measures(records, measures, device)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from timeline.errors import spell_ids
 from timeline.sources.capture import Claim, FormatKind
-from timeline.sources.common.identity import how_to_export, raw_error
+from timeline.sources.common.msprof_files import how_to_export, raw_error
 from timeline.sources.finding.runs import LONGEST_NS
 from timeline.sources.finding.times import named_time, recorded_time
 from timeline.sources.source import PROF

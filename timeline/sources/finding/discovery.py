@@ -132,7 +132,7 @@ class _Search:
         self._notes += found.remarks
         self._notes += [f"left out: {error}" for error in unreadable or ()]
         if not found.captures:
-            raise _nothing_in(found.empty[0])
+            raise _empty_output_error(found.empty[0])
         self._notes += [
             f"{empty.directory.name} holds nothing that can be read in {empty.output.name}."
             for empty in found.empty
@@ -172,10 +172,10 @@ class _Search:
             hits = [at for at, claim in enumerate(claims) if claim.is_named(name)]
             if not hits:
                 if not self._finding.of_several:
-                    raise _not_there(name, rank, claims, self._root.path)
+                    raise _no_such_capture(name, rank, claims, self._root.path)
                 self._unassigned |= {name}
             for at in hits:
-                made[at] = claims[at].assigned(rank)
+                made[at] = claims[at].with_rank(rank)
             _check_one_of_a_run(name, rank, [claims[at] for at in hits])
         return made
 
@@ -229,7 +229,7 @@ def _check_one_of_a_run(name: str, rank: int, hits: Sequence[Claim]) -> None:
             )
 
 
-def _not_there(name: str, rank: int, claims: Sequence[Claim], path: Path) -> UsageError:
+def _no_such_capture(name: str, rank: int, claims: Sequence[Claim], path: Path) -> UsageError:
     known = sorted({claim.capture.directory.name for claim in claims})
     return UsageError(
         f"--assign-rank {name}={rank}: there is no such capture in {path}"
@@ -238,7 +238,7 @@ def _not_there(name: str, rank: int, claims: Sequence[Claim], path: Path) -> Usa
     )
 
 
-def _nothing_in(empty: EmptyOutput) -> NoProfileError:
+def _empty_output_error(empty: EmptyOutput) -> NoProfileError:
     """The error of a capture whose output holds nothing that is read."""
     return NoProfileError(
         empty.directory,

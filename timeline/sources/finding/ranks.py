@@ -78,7 +78,7 @@ def _contradicted(claims: Sequence[Claim], torn: Sequence[Claim], path: Path) ->
         for claim in torn
     )
     first = torn[0]
-    command = _command(path, [(claim, claim.evidence[0].rank) for claim in torn], claims)
+    command = _assign_command(path, [(claim, claim.evidence[0].rank) for claim in torn], claims)
     error = RankIdentityError(
         first.capture.directory, problems[0][1], do=f"Say which is right: {command}"
     )
@@ -94,7 +94,9 @@ def _partly_known(claims: Sequence[Claim], nameless: Sequence[Claim], path: Path
     """Some captures tell a rank, and others of the same run do not."""
     by_rank = _by_rank([claim for claim in claims if claim.rank is not None])
     free = (rank for rank in range(len(claims) + len(by_rank)) if rank not in by_rank)
-    command = _command(path, list(zip(sorted(nameless, key=_order), free, strict=False)), claims)
+    command = _assign_command(
+        path, list(zip(sorted(nameless, key=_order), free, strict=False)), claims
+    )
     noun = "rank" if len(by_rank) == 1 else "ranks"
     said = f"tells no rank, while others of its run are {noun} {spell_ids(by_rank)}."
     problems = tuple((claim.capture.directory, said) for claim in sorted(nameless, key=_order))
@@ -124,11 +126,11 @@ def _with_duplicates(by_rank: Mapping[int, Sequence[Claim]], path: Path) -> Reso
     )
     free = (number for number in range(len(claims) + len(by_rank)) if number not in by_rank)
     moved = [claim for others in twice.values() for claim in others[1:]]
-    command = _command(path, list(zip(moved, free, strict=False)), claims)
+    command = _assign_command(path, list(zip(moved, free, strict=False)), claims)
     error = RankIdentityError(
         path,
         f"rank {rank} appears twice, in captures of one time: {found}. Using neither.",
-        do=f"Pass one of them: {_open(same[-1].capture.directory)}; "
+        do=f"Pass one of them: {_open_command(same[-1].capture.directory)}; "
         f"or give the others ranks of their own: {command}",
     )
     alone = {rank: same[0] for rank, same in by_rank.items() if rank not in twice}
@@ -152,7 +154,7 @@ def _short(claim: Claim) -> str:
     return name if claim.device is None else f"{name} (device {claim.device})"
 
 
-def _command(path: Path, ranks: Sequence[tuple[Claim, int]], claims: Sequence[Claim]) -> str:
+def _assign_command(path: Path, ranks: Sequence[tuple[Claim, int]], claims: Sequence[Claim]) -> str:
     """The command that gives captures ranks; by path where names are not enough."""
     names = [claim.name for claim in claims]
     words = ["tlexport", str(path)]
@@ -164,5 +166,5 @@ def _command(path: Path, ranks: Sequence[tuple[Claim, int]], claims: Sequence[Cl
     return shlex.join(words) + more
 
 
-def _open(directory: Path) -> str:
+def _open_command(directory: Path) -> str:
     return shlex.join(["tlexport", str(directory)])

@@ -64,10 +64,10 @@ def read_communication(
     every_arg: bool,
 ) -> Communication:
     """Read the ops; those that have no times of their own last as long as their tasks."""
-    table = databases.of_device("hccl_single_device.db", "HCCLOpSingleDevice")
+    table = databases.device_table("hccl_single_device.db", "HCCLOpSingleDevice")
     if not len(table):
-        table = databases.of_host("hccl.db", "HCCLOP", where={"device_id": device})
-    unfolded = databases.of_device("hccl_single_device.db", "KfcOP")
+        table = databases.host_table("hccl.db", "HCCLOP", where={"device_id": device})
+    unfolded = databases.device_table("hccl_single_device.db", "KfcOP")
     listed = _Ops.concat([_read_ops(table, strings), _read_ops(unfolded, strings, OTHER_SOURCE)])
     given = listed.take(listed.start_ns != NO_TIME)
     transfers = _with_task_types(_with_op_names(transfers, listed), tasks)
@@ -256,7 +256,7 @@ class _GroupNames:
 
     def _known(self) -> dict[int, int]:
         if self._by_hash is None:
-            table = self._databases.of_host("ge_hash.db", "GeHashInfo")
+            table = self._databases.host_table("ge_hash.db", "GeHashInfo")
             texts = table.texts(("hash_key", "hash_value"), self._strings)
             pairs = zip(texts["hash_key"].tolist(), texts["hash_value"].tolist(), strict=True)
             self._by_hash = dict(pairs)

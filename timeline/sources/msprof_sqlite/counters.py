@@ -20,7 +20,7 @@ def read_counters(
     """Read every table of samples that is there; a sample without a moment has no time."""
     counters = CounterBuilder()
     for table in parsed_tables():
-        rows = databases.of_device(table.file, table.table)
+        rows = databases.device_table(table.file, table.table)
         if len(rows) and rows.has(table.time):
             time_ns, labels = _times_ns(table, rows, clock), _labels(table, rows, strings)
             for column, values in rows.reals(tuple(table.values)).items():

@@ -24,7 +24,7 @@ class ParsedDatabases:
         self._opened: dict[Path, Database | None] = {}
         self._tables: list[tuple[Path, LooseTable]] = []
 
-    def of_device(self, file: str, *names: str) -> LooseTable:
+    def device_table(self, file: str, *names: str) -> LooseTable:
         """The first of the tables that is there: versions name some of them differently.
 
         Raises:
@@ -32,7 +32,9 @@ class ParsedDatabases:
         """
         return self._table(self.device / file, names, None)
 
-    def of_host(self, file: str, *names: str, where: Mapping[str, int] | None = None) -> LooseTable:
+    def host_table(
+        self, file: str, *names: str, where: Mapping[str, int] | None = None
+    ) -> LooseTable:
         """The first of the host's tables that is there, only rows that hold these numbers.
 
         Raises:

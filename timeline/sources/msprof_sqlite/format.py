@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from timeline.sources.capture import Capture, CaptureFile, Claim, Folder, FolderKind, Format
 from timeline.sources.common.identity import identify_device
-from timeline.sources.common.msprof_files import summaries_of_device
+from timeline.sources.common.msprof_files import find_device_table_directories
 from timeline.sources.files.opened import files_by_name
 from timeline.sources.source import SQLITE, Identity, Source
 
@@ -62,7 +62,7 @@ MSPROF_SQLITE = Format(
     recognise_file=_recognise_file,
     identify=identify_device,
     read_with=_read_with,
-    table_directories=summaries_of_device,
+    table_directories=find_device_table_directories,
     parsed_directories=_parsed_directories,
     unused=_unused,
 )

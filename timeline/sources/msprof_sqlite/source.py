@@ -157,7 +157,7 @@ class _Reader:
 
     def _tasks(self) -> Tasks:
         """Device tasks with what they ran, without the FFTS+ parents."""
-        table = self.databases.of_device(TASKS, "AscendTask")
+        table = self.databases.device_table(TASKS, "AscendTask")
         if not table.has("start_time", "duration"):
             raise SourceError(
                 self.databases.device / TASKS,
@@ -175,8 +175,8 @@ class _Reader:
 
     def _describe(self, found: DeviceTasks) -> Tasks:
         where = {"device_id": self.device}
-        operators = self.databases.of_host("ge_info.db", "TaskInfo", where=where)
-        launched = self.databases.of_host("runtime.db", "HostTask", where=where)
+        operators = self.databases.host_table("ge_info.db", "TaskInfo", where=where)
+        launched = self.databases.host_table("runtime.db", "HostTask", where=where)
         if len(found.tasks) and not len(operators):
             self._warn("no operators in ge_info.db; tasks are named by their type.")
             if remark := remark_on_ai_cpu_tasks(found.tasks, self.strings, "ge_info.db"):

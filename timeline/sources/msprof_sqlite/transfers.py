@@ -59,13 +59,13 @@ def read_transfers(
     Also the number of those launched of which the device recorded no task.
     """
     names = ("HCCLTaskSingleDevice", "HCCLSingleDevice")
-    recorded = databases.of_device("hccl_single_device.db", *names)
-    unfolded = databases.of_device("hccl_single_device.db", "KfcTask")
+    recorded = databases.device_table("hccl_single_device.db", *names)
+    unfolded = databases.device_table("hccl_single_device.db", "KfcTask")
     parts = [_read_recorded(table, strings) for table in (recorded, unfolded) if len(table)]
     if parts:
         return Transfers.concat(parts), 0
-    launched = databases.of_host("hccl.db", "HCCLTask", where={"device_id": device})
-    ops = databases.of_host("hccl.db", "HCCLOP", where={"device_id": device})
+    launched = databases.host_table("hccl.db", "HCCLTask", where={"device_id": device})
+    ops = databases.host_table("hccl.db", "HCCLOP", where={"device_id": device})
     return _read_launched(launched, ops, tasks, strings)
 
 

@@ -15,7 +15,11 @@ from timeline.sources.capture import (
 )
 from timeline.sources.common.identity import identify_all_devices, identify_device
 from timeline.sources.common.json_kinds import JsonKind, kind_of_json
-from timeline.sources.common.msprof_files import OPERATOR_TABLE, has_file_named, summaries_of_device
+from timeline.sources.common.msprof_files import (
+    OPERATOR_TABLE,
+    find_device_table_directories,
+    has_file_named,
+)
 from timeline.sources.files.opened import find_file, without_gz
 from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT, Identity, Source
 
@@ -147,5 +151,5 @@ GRAPH_TIMELINE = Format(
     recognise=_recognise_graph_timeline,
     identify=identify_device,
     read_with=_read_graph_timeline,
-    table_directories=summaries_of_device,
+    table_directories=find_device_table_directories,
 )
