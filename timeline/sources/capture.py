@@ -54,7 +54,7 @@ class FormatKind(enum.Enum):
     RAW = enum.auto()
     """What CANN recorded and nothing was made of, as far as it is read."""
     UNREADABLE = enum.auto()
-    """The same where nothing of it is read: an error says how to export it."""
+    """What CANN recorded and nothing was made of; not read, an error says how to export it."""
 
 
 @dataclass(frozen=True)
@@ -191,14 +191,14 @@ class Claim:
     @property
     def name(self) -> str:
         """The name of the capture's directory, as --assign-rank takes it."""
-        return self._named(self.capture.directory.name)
+        return self._with_device(self.capture.directory.name)
 
     @property
     def path(self) -> str:
         """The path of the capture, as --assign-rank takes it where names are not enough."""
-        return self._named(str(self.capture.directory))
+        return self._with_device(str(self.capture.directory))
 
-    def _named(self, directory: str) -> str:
+    def _with_device(self, directory: str) -> str:
         """A name or path of the directory, with the device or id where it holds several."""
         is_numbered = self.capture.format.ids is not None
         if not self.several and not is_numbered:

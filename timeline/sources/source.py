@@ -77,11 +77,11 @@ class Source(Protocol):
 
     @property
     def identity(self) -> Identity:
-        """Who the capture is."""
+        """Which rank the capture is of."""
 
     @property
     def clock(self) -> Clock:
-        """Its clock."""
+        """Its clock, and how that relates to wall time."""
 
     @property
     def files(self) -> tuple[Path, ...]:

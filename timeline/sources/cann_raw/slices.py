@@ -162,7 +162,7 @@ class RecordReader:
             while read:
                 partial += read
                 whole = len(partial) // size
-                yield self._marked(np.frombuffer(partial, self.log.record, whole), path, at)
+                yield self._keep_marked(np.frombuffer(partial, self.log.record, whole), path, at)
                 at += whole * size
                 partial = partial[whole * size :]
                 read = file.read(BLOCK_BYTES)
@@ -189,7 +189,7 @@ class RecordReader:
             return 0.0
         return float(self.log.is_record(np.frombuffer(data, self.log.record, whole)).mean())
 
-    def _marked(self, records: RecordArray, path: Path, at: int) -> RecordArray:
+    def _keep_marked(self, records: RecordArray, path: Path, at: int) -> RecordArray:
         good = self.log.is_record(records)
         if good.all():
             return records

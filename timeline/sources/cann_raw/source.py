@@ -82,7 +82,7 @@ class RawSlicesSource:
 
     @property
     def clock(self) -> Clock:
-        """That of the host, where the capture says how the device's counter relates to it."""
+        """The clock of the host, where the capture relates the counter of the device to it."""
         # Whether there is an anchor does not depend on the frequency of its correction.
         return Clock() if read_anchor(self.data.parent, {}) is None else self.host_clock
 

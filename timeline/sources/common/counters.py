@@ -66,7 +66,7 @@ def build_labels(
     columns = [*ids, *(column for column, _ in kinds)]
     groups = group_by(count, columns)
     spelled: list[Callable[[int], str]] = [str] * len(ids)
-    spelled += [_titled(called) for _, called in kinds]
+    spelled += [_capitalised(called) for _, called in kinds]
     rows = zip(*(column[groups.first].tolist() for column in columns), strict=True)
     texts = [
         " ".join(spell(value) for spell, value in zip(spelled, row, strict=True) if value != NO_ID)
@@ -75,7 +75,7 @@ def build_labels(
     return Labels(texts or [""] * len(groups.first), groups.group)
 
 
-def _titled(called: Callable[[int], str]) -> Callable[[int], str]:
+def _capitalised(called: Callable[[int], str]) -> Callable[[int], str]:
     def title(value: int) -> str:
         name = called(value)
         return name.capitalize() if name.islower() else name

@@ -172,10 +172,10 @@ def _uniform(characters: Characters) -> tuple[Int64, Int64, Bool] | None:
     whole_us = _decimal(digits[:point])
     fraction = _decimal(digits[point + 1 :]) * 10 ** (FRACTION_DIGITS - fraction_digits)
     good = whole_us < _MOST_US
-    return *_carried(whole_us, fraction), good
+    return *_carry(whole_us, fraction), good
 
 
-def _carried(whole_us: Int64, fraction: Int64) -> tuple[Int64, Int64]:
+def _carry(whole_us: Int64, fraction: Int64) -> tuple[Int64, Int64]:
     """Whole nanoseconds, and the rest; dividing is fast, the remainder of a division is not."""
     more_ns = fraction // _PARTS_IN_NS
     return whole_us * 1000 + more_ns, fraction - more_ns * _PARTS_IN_NS
@@ -212,7 +212,7 @@ def _various(characters: Characters) -> tuple[Int64, Int64, Bool]:
         behind |= is_point
     fraction *= _TENS[FRACTION_DIGITS - fraction_digits]
     good = plain & (digits > 0) & (digits < 17) & (whole_us < _MOST_US)
-    return *_carried(whole_us, fraction), good
+    return *_carry(whole_us, fraction), good
 
 
 def _exact(text: bytes) -> tuple[int, int] | None:

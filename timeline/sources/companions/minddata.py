@@ -130,7 +130,7 @@ def read_queue_trace(path: Path, rank: int, add: AddSamples) -> list[Omission]:
     good = timed & valued & (np.abs(time_ms) < _MOST_MS)
     known = np.ones(len(whole), np.bool_)
     where = "Device Queue" if path.name.startswith("device_queue") else "Iterator Queue"
-    series = [_traced(row, where) for row in whole]
+    series = [_queue_series(row, where) for row in whole]
     for name in dict.fromkeys(series):
         of_series = good & np.fromiter((one == name for one in series), np.bool_, len(series))
         if name:
@@ -148,7 +148,7 @@ def read_queue_trace(path: Path, rank: int, add: AddSamples) -> list[Omission]:
     return list(damage.omissions(rank))
 
 
-def _traced(row: Sequence[bytes], where: str) -> str:
+def _queue_series(row: Sequence[bytes], where: str) -> str:
     if row[0] == b"1":
         return where
     return f"{where} {_TIMED[row[1]]}" if row[0] == b"0" and row[1] in _TIMED else ""

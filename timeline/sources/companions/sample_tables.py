@@ -91,7 +91,7 @@ class _Reading:
                 damage.add_lines("values that are no numbers", block.lines[bad])
         return values
 
-    def joined(self, parts: Sequence[_Part]) -> _Part:
+    def join(self, parts: Sequence[_Part]) -> _Part:
         """All rows; a column that a slice lacks was not given there."""
 
         def values(part: _Part, name: str) -> Float64:
@@ -169,11 +169,11 @@ def read_sample_table(
         omissions += damage.omissions(rank)
     if not parts:
         return omissions
-    idle = _draw(reading, reading.joined(parts), counters)
+    idle = _draw(reading, reading.join(parts), counters)
     still = {f"samples of {paths[0].name} that stay zero all along": idle}
     return [
         *omissions,
-        *_repeated(paths[0], reading.repeated, rank),
+        *_count_repeated(paths[0], reading.repeated, rank),
         *counted_losses(still, rank, OmissionCode.IDLE_COUNTER, loss=False),
     ]
 
@@ -186,10 +186,10 @@ def _drawn_elsewhere(paths: Sequence[Path], rank: int) -> list[Omission]:
         damage = LossLog(path)
         rows += sum(map(len, read_blocks(path, None, (), damage, RowShape.FULL)))
         omissions += damage.omissions(rank)
-    return [*omissions, *(_repeated(paths[0], rows, rank) if rows else ())]
+    return [*omissions, *(_count_repeated(paths[0], rows, rank) if rows else ())]
 
 
-def _repeated(path: Path, rows: int, rank: int) -> tuple[Omission, ...]:
+def _count_repeated(path: Path, rows: int, rank: int) -> tuple[Omission, ...]:
     reason = f"rows of {path.name} that the capture draws itself"
     return counted_losses({reason: rows}, rank, OmissionCode.REPEATED, loss=False)
 

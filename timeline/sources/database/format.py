@@ -83,10 +83,10 @@ def _claims(capture: Capture, root: Root, database: Database) -> list[Claim]:
     pairs = known or [pair for pair in pairs if pair[1] >= 0]
     if len(pairs) > 1:
         return [
-            make_claim(capture, _mapped(capture, rank), device, clock, several=True)
+            make_claim(capture, _evidence_of_map(capture, rank), device, clock, several=True)
             for rank, device in pairs
         ]
-    evidence = [found for rank, _ in pairs for found in _mapped(capture, rank)]
+    evidence = [found for rank, _ in pairs for found in _evidence_of_map(capture, rank)]
     if match := _NAME_WITH_RANK.fullmatch(uncompressed_database_name(capture.content.name)):
         evidence.append(Evidence(int(match[1]), capture.content.name))
     evidence += [*find_evidence_in_files(capture), *find_evidence_in_names(capture, root)]
@@ -95,7 +95,7 @@ def _claims(capture: Capture, root: Root, database: Database) -> list[Claim]:
     return [make_claim(capture, evidence, device, clock, several)]
 
 
-def _mapped(capture: Capture, rank: int) -> list[Evidence]:
+def _evidence_of_map(capture: Capture, rank: int) -> list[Evidence]:
     """What the map of a database says; it holds -1 where the process was of no group."""
     return [Evidence(rank, f"{capture.content.name}: RANK_DEVICE_MAP")] if is_rank(rank) else []
 

@@ -112,14 +112,14 @@ def _name_damage(archive: Path, file: BinaryIO, what: str = "") -> Iterator[None
     try:
         yield
     except _DAMAGE as error:
-        raise _damaged(archive, file, what, error) from error
+        raise _damage_error(archive, file, what, error) from error
     except OSError as error:
         if error.errno is not None:  # the file itself
             raise
-        raise _damaged(archive, file, what, error) from error
+        raise _damage_error(archive, file, what, error) from error
 
 
-def _damaged(archive: Path, file: BinaryIO, what: str, error: Exception) -> SourceError:
+def _damage_error(archive: Path, file: BinaryIO, what: str, error: Exception) -> SourceError:
     found = f"{what}cannot be read to its end: {error}."
     return SourceError(archive, found, offset=file.tell(), do=MAKE_IT_AGAIN)
 

@@ -280,12 +280,12 @@ class _UnpackedSource:
 
     @property
     def clock(self) -> Clock:
-        """That of the source."""
+        """The clock of the source."""
         return self.source.clock
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Those that were unpacked, where they lie now."""
+        """The unpacked files, where they lie now."""
         return self.source.files
 
     def read(self, wanted: ReadRequest) -> Records:

@@ -74,8 +74,8 @@ def group_into_runs(claims: Sequence[Claim], *, with_times: bool = False) -> lis
     """
     if not claims:
         return []
-    groups, extents = _grouped(claims)
-    if extents == _named(claims):
+    groups, extents = _group_by_times(claims)
+    if extents == _times_in_names(claims):
         # Names tell the order, and not the wall time.
         extents = [recorded_time(claim) if with_times else NO_EXTENT for claim in claims]
     return [
@@ -84,7 +84,7 @@ def group_into_runs(claims: Sequence[Claim], *, with_times: bool = False) -> lis
     ]
 
 
-def _grouped(claims: Sequence[Claim]) -> tuple[list[list[int]], list[Extent]]:
+def _group_by_times(claims: Sequence[Claim]) -> tuple[list[list[int]], list[Extent]]:
     """The runs as numbers of claims, and the times that tell them apart."""
     tried = list[tuple[list[list[int]], list[Extent]]]()
     for extents in _ever_better_times(claims):
@@ -99,18 +99,18 @@ def _grouped(claims: Sequence[Claim]) -> tuple[list[list[int]], list[Extent]]:
 
 def _ever_better_times(claims: Sequence[Claim]) -> Iterator[list[Extent]]:
     """When captures were taken, by what takes ever longer to ask."""
-    named = _named(claims)
+    named = _times_in_names(claims)
     if named is not None:
         yield named
     recorded = [recorded_time(claim) for claim in claims]
     yield recorded
     yield [
-        known if known[1] is not None else _better(known, read_time(claim))
+        known if known[1] is not None else _prefer_read(known, read_time(claim))
         for claim, known in zip(claims, recorded, strict=True)
     ]
 
 
-def _named(claims: Sequence[Claim]) -> list[Extent] | None:
+def _times_in_names(claims: Sequence[Claim]) -> list[Extent] | None:
     """The times in names, where all have one: some are in UTC and others are not."""
     named = [named_time(claim) for claim in claims]
     zones = {claim.capture.format.utc_names for claim in claims}
@@ -118,7 +118,7 @@ def _named(claims: Sequence[Claim]) -> list[Extent] | None:
     return named if is_whole else None
 
 
-def _better(known: Extent, read: Extent) -> Extent:
+def _prefer_read(known: Extent, read: Extent) -> Extent:
     return known if read == NO_EXTENT else read
 
 

@@ -141,12 +141,12 @@ def _with_op_names(transfers: Transfers, ops: _Ops) -> Transfers:
     ops = ops.take(ops.connection != NO_ID)
     row = Lookup({"connection": ops.connection}, "connection").find(transfers.connection)
 
-    def filled(codes: Codes, of_op: Codes) -> Codes:
+    def fill(codes: Codes, of_op: Codes) -> Codes:
         # The row of no op lies behind the others.
         return np.where(codes == NO_NAME, np.append(of_op, np.int32(NO_NAME))[row], codes)
 
     return replace(
-        transfers, op=filled(transfers.op, ops.name), group=filled(transfers.group, ops.group)
+        transfers, op=fill(transfers.op, ops.name), group=fill(transfers.group, ops.group)
     )
 
 
