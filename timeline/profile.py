@@ -22,8 +22,8 @@ from timeline.options import ReadingKeywords, ReadingOptions
 from timeline.progress import Progress, Silent
 from timeline.records.tables import Omission
 from timeline.selection import Selection
-from timeline.sources.finding.discovery import EXPORT, Discovered, Finding
-from timeline.sources.finding.packed import open_found
+from timeline.sources.finding.discovery import FIND_FOR_EXPORT, Discovered, FindingOptions
+from timeline.sources.finding.packed import discover_unpacked
 from timeline.sources.source import Source
 
 if TYPE_CHECKING:
@@ -221,11 +221,11 @@ def open_profile(
     Raises:
         TimelineError: there is none, or a rank is not known.
     """
-    return profile_at(path, keywords, EXPORT)
+    return profile_at(path, keywords, FIND_FOR_EXPORT)
 
 
 def profile_at(
-    path: str | os.PathLike[str], keywords: ReadingKeywords, finding: Finding
+    path: str | os.PathLike[str], keywords: ReadingKeywords, finding: FindingOptions
 ) -> Profile:
     """The profile at a path, of which more is asked than of one that is exported alone.
 
@@ -239,7 +239,7 @@ def profile_at(
     path = Path(path)
     progress.report("Looking for profiles", 0, 0)
     with ExitStack() as stack:
-        place = open_found(
+        place = discover_unpacked(
             path,
             reading.assign_rank,
             progress.report,

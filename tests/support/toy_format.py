@@ -13,8 +13,8 @@ from pathlib import Path
 from timeline.columns.strings import StringPool
 from timeline.records.tables import NO_GRAPH, Records, Steps, Tasks
 from timeline.sources.capture import Capture, CaptureFile, Claim, Evidence, Folder, Format, Root
-from timeline.sources.common.identity import claim_of
-from timeline.sources.files.opened import read_bytes_of
+from timeline.sources.common.identity import make_claim
+from timeline.sources.files.opened import read_whole_file
 from timeline.sources.source import Clock, Identity, ReadRequest, Source
 
 __all__ = ["TOY"]
@@ -29,7 +29,11 @@ class ToySource:
     identity: Identity
     clock: Clock
     path: Path
-    layout: str = "toy"
+
+    @property
+    def layout(self) -> str:
+        """The name of the format."""
+        return TOY.name
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -39,7 +43,7 @@ class ToySource:
     def read(self, wanted: ReadRequest) -> Records:
         """Read the tasks, and one step from the first to the last."""
         strings = StringPool()
-        lines = [line.split() for line in read_bytes_of(self.path).decode().splitlines()]
+        lines = [line.split() for line in read_whole_file(self.path).decode().splitlines()]
         starts = [int(start) for start, _, _ in lines]
         ends = [int(start) + int(length) for start, length, _ in lines]
         columns = {
@@ -75,7 +79,7 @@ def _recognise_file(file: CaptureFile) -> list[Capture]:
 def _identify(capture: Capture, _root: Root) -> list[Claim]:
     match = _NAME.fullmatch(capture.content.name)
     assert match is not None
-    return [claim_of(capture, [Evidence(int(match[1]), f"file name {match[0]}")])]
+    return [make_claim(capture, [Evidence(int(match[1]), f"file name {match[0]}")])]
 
 
 def _read_with(claim: Claim, identity: Identity) -> Source:

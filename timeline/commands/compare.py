@@ -37,7 +37,7 @@ from timeline.records.tables import NO_GRAPH, Omission
 from timeline.reports.comparison_report import ComparisonReport
 from timeline.reports.file_notes import notes_of
 from timeline.selection import Selection
-from timeline.sources.finding.discovery import Finding
+from timeline.sources.finding.discovery import FindingOptions
 from timeline.tracks.assemble import assemble
 from timeline.tracks.drawn_rank import RankTracks
 from timeline.tracks.model import Track
@@ -78,7 +78,7 @@ def compare(
     options = fill(ExportOptions, {"output": output, **keywords})
     target = options.output or Path(f"compare-{options.kind.value}.pftrace")
     check_can_draw(options)
-    either = Finding(of_several=True)
+    either = FindingOptions(of_several=True)
     with opened(base, keywords, either) as before, opened(new, keywords, either) as after:
         before.check_open()
         after.check_open()

@@ -13,7 +13,7 @@ from timeline.layers import Layer
 from timeline.options import ExportOptions, ReadingKeywords, ReadingOptions
 from timeline.profile import Profile, profile_at
 from timeline.selection import Selection
-from timeline.sources.finding.discovery import EXPORT, Finding
+from timeline.sources.finding.discovery import FIND_FOR_EXPORT, FindingOptions
 
 __all__ = ["opened", "with_drawn_layers"]
 
@@ -22,7 +22,7 @@ __all__ = ["opened", "with_drawn_layers"]
 def opened(
     profile: Profile | str | os.PathLike[str],
     keywords: ReadingKeywords,
-    finding: Finding = EXPORT,
+    finding: FindingOptions = FIND_FOR_EXPORT,
 ) -> Iterator[Profile]:
     """A profile that is open, or a path that is opened for as long as it is needed.
 

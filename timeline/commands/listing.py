@@ -17,7 +17,7 @@ from timeline.ranks.rank_work import read_rank
 from timeline.ranks.workers import worker_pool_for
 from timeline.records.tables import NO_GRAPH
 from timeline.selection import SUMMARY_LAYERS, Selection
-from timeline.sources.finding.discovery import Finding, Unclear
+from timeline.sources.finding.discovery import FindingOptions, UnclearCapture
 from timeline.sources.finding.runs import FoundRun
 from timeline.sources.source import ReadRequest, Source
 from timeline.units import spell_bytes, spell_duration
@@ -25,7 +25,7 @@ from timeline.units import spell_bytes, spell_duration
 __all__ = ["LISTED", "Listing", "list_profile"]
 
 SCHEMA_VERSION = 1
-LISTED = Finding(lists_all=True)
+LISTED = FindingOptions(lists_all=True)
 """What a listing asks of finding captures."""
 TEXTS = frozenset({"steps", "clock", "source", "run started", "ranks", "path"})
 """Columns that are no numbers."""
@@ -56,7 +56,7 @@ class Listing:
     ranks: tuple[ListedRank, ...]
     notes: tuple[str, ...]
     runs: tuple[FoundRun, ...] = ()
-    unclear: tuple[Unclear, ...] = ()
+    unclear: tuple[UnclearCapture, ...] = ()
 
     def to_json(self) -> bytes:
         """The listing as one JSON object."""

@@ -26,7 +26,7 @@ __all__ = [
     "Folder",
     "FolderKind",
     "Format",
-    "Kind",
+    "FormatKind",
     "Lookalike",
     "Root",
 ]
@@ -38,7 +38,7 @@ Extent = tuple[int | None, int | None]
 NO_EXTENT: Extent = (None, None)
 
 
-class Kind(enum.Enum):
+class FormatKind(enum.Enum):
     """What the files of a format are, which tells of what other captures they are copies."""
 
     EXPORT = enum.auto()
@@ -54,7 +54,7 @@ class Kind(enum.Enum):
     RAW = enum.auto()
     """What CANN recorded and nothing was made of, as far as it is read."""
     UNREADABLE = enum.auto()
-    """The same where nothing of it is read: an error says how to export it."""
+    """What CANN recorded and nothing was made of; not read, an error says how to export it."""
 
 
 @dataclass(frozen=True)
@@ -191,14 +191,14 @@ class Claim:
     @property
     def name(self) -> str:
         """The name of the capture's directory, as --assign-rank takes it."""
-        return self._named(self.capture.directory.name)
+        return self._with_device(self.capture.directory.name)
 
     @property
     def path(self) -> str:
         """The path of the capture, as --assign-rank takes it where names are not enough."""
-        return self._named(str(self.capture.directory))
+        return self._with_device(str(self.capture.directory))
 
-    def _named(self, directory: str) -> str:
+    def _with_device(self, directory: str) -> str:
         """A name or path of the directory, with the device or id where it holds several."""
         is_numbered = self.capture.format.ids is not None
         if not self.several and not is_numbered:
@@ -217,7 +217,7 @@ class Claim:
             return True
         return wanted.name in devices and wanted.parent.resolve() == resolved
 
-    def assigned(self, rank: int) -> Claim:
+    def with_rank(self, rank: int) -> Claim:
         """The claim to a rank that somebody gave the capture."""
         return replace(self, evidence=(Evidence(rank, "--assign-rank"),))
 
@@ -258,10 +258,10 @@ class Format:
 
     Those that must be given:
 
-    name: what `--list` says, where the source says nothing finer. recognise: the captures of the
-    format in a directory, and what only looks like one. identify: who a capture says it is, a
-    claim for each device in it. read_with: what reads a claim as the rank that is found for it;
-    it imports its reader itself, so that only the chosen one is loaded.
+    name: what `--list` calls its captures, where the source says nothing finer. recognise: the
+    captures of the format in a directory, and what only looks like one. identify: who a capture
+    says it is, a claim for each device in it. read_with: what reads a claim as the rank that is
+    found for it; it imports its reader itself, so that only the chosen one is loaded.
 
     Those that most formats leave:
 
@@ -283,7 +283,7 @@ class Format:
     recognise: Callable[[Folder], Iterable[Capture | Lookalike]]
     identify: Callable[[Capture, Root], list[Claim]]
     read_with: Callable[[Claim, Identity], Source]
-    kind: Kind = Kind.EXPORT
+    kind: FormatKind = FormatKind.EXPORT
     recognise_file: Callable[[CaptureFile], list[Capture]] = _no_captures
     recognise_content: Callable[[CaptureFile], list[Capture]] = _no_captures
     recorded_time: Callable[[Capture], Extent] = _no_extent

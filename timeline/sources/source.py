@@ -73,15 +73,15 @@ class Source(Protocol):
 
     @property
     def layout(self) -> str:
-        """Name of the layout, for people."""
+        """The name of the format, or a finer one: what `--list` calls the capture."""
 
     @property
     def identity(self) -> Identity:
-        """Who the capture is."""
+        """Which rank the capture is of."""
 
     @property
     def clock(self) -> Clock:
-        """Its clock."""
+        """Its clock, and how that relates to wall time."""
 
     @property
     def files(self) -> tuple[Path, ...]:

@@ -12,7 +12,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from timeline.records.tables import NO_TIME
-from timeline.sources.common.decimals import interval_ns, milliseconds_ns, moment_ns, moments_ns
+from timeline.sources.common.decimals import (
+    interval_ns,
+    interval_ns_of_milliseconds,
+    moment_ns,
+    moments_ns,
+)
 
 NUMBER = re.compile(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 AROUND_NUMBERS = b'" \t\r\n'
@@ -182,13 +187,15 @@ def millisecond_spans(draw: st.DrawFn) -> tuple[bytes, bytes, Fraction, Fraction
 def test_milliseconds_are_rounded_like_microseconds(
     rows: list[tuple[bytes, bytes, Fraction, Fraction]],
 ) -> None:
-    start_ns, end_ns = milliseconds_ns([row[0] for row in rows], [row[1] for row in rows])
+    start_ns, end_ns = interval_ns_of_milliseconds(
+        [row[0] for row in rows], [row[1] for row in rows]
+    )
     assert start_ns.tolist() == [nearest_ns(start) for _, _, start, _ in rows]
     assert end_ns.tolist() == [nearest_ns(end) for _, _, _, end in rows]
 
 
 def test_milliseconds_too_large_for_64_bits_have_no_time() -> None:
-    start_ns, end_ns = milliseconds_ns(
+    start_ns, end_ns = interval_ns_of_milliseconds(
         [b"9e12", b"1", b"x", b"4e12"], [b"", b"9e12", b"1", b"4e12"]
     )
     assert start_ns.tolist() == [NO_TIME, NO_TIME, NO_TIME, 4 * 10**18]

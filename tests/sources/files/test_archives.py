@@ -23,7 +23,7 @@ from tests.support.places import DATA
 from tests.support.profile_shelf import MAIN_LAYOUTS, Profile, ProfileShelf, tree_state
 from timeline.cli.main import main
 from timeline.sources.finding.discovery import Discovered
-from timeline.sources.finding.packed import open_found
+from timeline.sources.finding.packed import discover_unpacked
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def silent(_stage: str, _done: int, _total: int) -> None:
 
 @contextlib.contextmanager
 def opened(path: Path, assigned: dict[str, int] | None = None) -> Iterator[Discovered]:
-    with open_found(path, assigned or {}, silent) as found:
+    with discover_unpacked(path, assigned or {}, silent) as found:
         yield found
 
 

@@ -26,9 +26,9 @@ from timeline.sources.files.opened import (
     files_by_name,
     find_file,
     last_bytes,
-    open_binary,
+    open_decompressed,
     open_profile_file,
-    read_bytes_of,
+    read_whole_file,
 )
 from timeline.sources.finding.discovery import discover
 from timeline.sources.trace_json.events import ASCEND
@@ -77,7 +77,7 @@ def test_reads_what_was_packed(
     content *= times
     path.write_bytes(PACKERS[way](content))
     for _ in range(2):
-        with open_binary(path) as file:
+        with open_decompressed(path) as file:
             assert file.read() == content
 
 
@@ -86,7 +86,7 @@ def test_text_has_no_mark_and_its_own_line_ends(tmp_path: Path, way: str) -> Non
     """Text loses its byte-order mark, and nothing else."""
     path = tmp_path / "table.csv"
     path.write_bytes(PACKERS[way](b"\xef\xbb\xbfa,b\r\n1,\xff\n"))
-    assert read_bytes_of(path) == b"a,b\r\n1,\xff\n"
+    assert read_whole_file(path) == b"a,b\r\n1,\xff\n"
 
 
 @pytest.mark.parametrize("way", [way for way in PACKERS if way != "plain"])
@@ -96,7 +96,7 @@ def test_every_cut_is_told_with_its_byte(tmp_path: Path, way: str) -> None:
     path = tmp_path / "cut.json"
     for size in range(MAGIC_KNOWN_BYTES, len(whole)):
         path.write_bytes(whole[:size])
-        with open_binary(path) as file, pytest.raises(SourceError) as caught:
+        with open_decompressed(path) as file, pytest.raises(SourceError) as caught:
             file.read()
         assert caught.value.offset == size
         assert f"{path}, byte {size}: ends before" in str(caught.value)
@@ -112,7 +112,7 @@ def test_damage_is_an_error(tmp_path: Path, way: str) -> None:
     for at in range(MAGIC_KNOWN_BYTES, len(whole)):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
         try:
-            with open_binary(path) as file:
+            with open_decompressed(path) as file:
                 assert file.read() == content
         except SourceError as error:
             assert error.path == path

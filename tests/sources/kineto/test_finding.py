@@ -15,7 +15,7 @@ from timeline.cli.main import main
 from timeline.errors import NoProfileError, RankIdentityError, SourceError
 from timeline.selection import DETAIL_LAYERS
 from timeline.sources.common.json_kinds import GLANCE_BYTES, JsonKind, kind_of_json
-from timeline.sources.finding.discovery import Finding, discover
+from timeline.sources.finding.discovery import FindingOptions, discover
 from timeline.sources.kineto.header import KinetoHeader, KinetoName, read_header, read_name
 from timeline.sources.source import ReadRequest
 
@@ -227,7 +227,7 @@ def test_a_named_trace_that_cannot_be_read_is_an_error(tmp_path: Path, data: byt
     with pytest.raises(SourceError, match=r"host_1\.1736424000142\.pt\.trace\.json, byte \d+"):
         discover(tmp_path)
     write(tmp_path / "rank1.json", 1)
-    found = discover(tmp_path, finding=Finding(keep_going=True))
+    found = discover(tmp_path, finding=FindingOptions(keep_going=True))
     assert [source.identity.rank for source in found.sources] == [1]
     assert "is left out" in found.notes[0]
 

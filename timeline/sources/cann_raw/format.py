@@ -14,11 +14,11 @@ from timeline.sources.capture import (
     Folder,
     FolderKind,
     Format,
-    Kind,
+    FormatKind,
 )
-from timeline.sources.common.identity import claims_of_device, raw_error
-from timeline.sources.common.msprof_names import summaries_of_device
-from timeline.sources.files.opened import system_errors_named
+from timeline.sources.common.identity import identify_device
+from timeline.sources.common.msprof_files import find_device_table_directories, raw_error
+from timeline.sources.files.opened import source_errors_for
 from timeline.sources.source import Clock, Identity, ReadRequest, Source
 
 __all__ = ["RAW", "RAW_SLICES", "SLICE", "find_slices"]
@@ -34,7 +34,7 @@ def find_slices(directory: Path) -> tuple[Path, ...]:
         SourceError: the directory cannot be read.
     """
     found = []
-    with system_errors_named(directory):
+    with source_errors_for(directory):
         if directory.is_dir():
             for path in directory.iterdir():
                 match = SLICE.fullmatch(path.name)
@@ -69,12 +69,12 @@ def _read_slices(claim: Claim, identity: Identity) -> Source:
 
 RAW_SLICES = Format(
     name="raw",
-    kind=Kind.RAW,
+    kind=FormatKind.RAW,
     recognise=_recognise_slices,
     recognise_file=_recognise_slice,
-    identify=claims_of_device,
+    identify=identify_device,
     read_with=_read_slices,
-    table_directories=summaries_of_device,
+    table_directories=find_device_table_directories,
 )
 
 
@@ -87,7 +87,11 @@ class UnreadableSource:
 
     identity: Identity
     clock: Clock
-    layout: str = "raw, not exported"
+
+    @property
+    def layout(self) -> str:
+        """The name of the format."""
+        return RAW.name
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -117,8 +121,8 @@ def _read_nothing(claim: Claim, identity: Identity) -> Source:
 
 RAW = Format(
     name="raw, not exported",
-    kind=Kind.UNREADABLE,
+    kind=FormatKind.UNREADABLE,
     recognise=_recognise_session,
-    identify=claims_of_device,
+    identify=identify_device,
     read_with=_read_nothing,
 )

@@ -16,7 +16,7 @@ from timeline.columns.columns import Bool
 from timeline.records.tables import Omission
 from timeline.sources.cann_raw.format import SLICE
 from timeline.sources.common.losses import LossLog
-from timeline.sources.files.opened import open_file, system_errors_named
+from timeline.sources.files.opened import open_regular_file, source_errors_for
 
 __all__ = [
     "Log",
@@ -33,8 +33,8 @@ BLOCK_BYTES = 1 << 22
 """What is read of a slice at a time."""
 ALIGNED_BYTES = 1 << 13
 """The beginning of a slice that tells where its records begin."""
-TRUSTED_SHARE = 0.5
-"""Where fewer records than this share are marked, they may begin elsewhere."""
+TRUSTED_FRACTION = 0.5
+"""Where fewer records than this fraction are marked, they may begin elsewhere."""
 _ANY_SLICE = re.compile(r"(.+?)(?:\.\d+)?\.slice_\d+")
 
 RecordArray = npt.NDArray[Any]
@@ -69,7 +69,7 @@ def find_other_logs(directory: Path) -> list[str]:
     Raises:
         SourceError: the directory cannot be read.
     """
-    with system_errors_named(directory):
+    with source_errors_for(directory):
         names = [path.name for path in directory.iterdir() if not SLICE.fullmatch(path.name)]
     return sorted({match[1] for name in names if (match := _ANY_SLICE.fullmatch(name))})
 
@@ -95,25 +95,25 @@ def find_missing_slices(slices: Sequence[Path]) -> list[str]:
     return found
 
 
-def _runs(slices: Sequence[Path]) -> Iterator[list[Path]]:
+def _consecutive(slices: Sequence[Path]) -> Iterator[list[Path]]:
     """Slices without a gap between them: a record may begin in one and end in the next."""
     run: list[Path] = []
     before: tuple[int, int] | None = None
     for path in slices:
         match = SLICE.fullmatch(path.name)
         assert match is not None
-        place = int(match[2]), int(match[3])
-        if run and before != (place[0], place[1] - 1):
+        device, number = int(match[2]), int(match[3])
+        if run and before != (device, number - 1):
             yield run
             run = []
         run.append(path)
-        before = place
+        before = device, number
     if run:
         yield run
 
 
 def _size_bytes(path: Path) -> int:
-    with system_errors_named(path):
+    with source_errors_for(path):
         return path.stat().st_size
 
 
@@ -136,60 +136,60 @@ class RecordReader:
         Raises:
             SourceError: a slice cannot be read.
         """
-        for run in _runs(self.slices):
-            held, before = b"", run[0]
+        for run in _consecutive(self.slices):
+            partial, before = b"", run[0]
             rest = sum(map(_size_bytes, run)) % self.log.record.itemsize
             for path in run:
-                with system_errors_named(path):
-                    held = yield from self._blocks_of(path, held, before, rest)
+                with source_errors_for(path):
+                    partial = yield from self._blocks_of(path, partial, before, rest)
                 before, rest = path, 0
-            self._leave_out(before, _size_bytes(before) - len(held), len(held))
+            self._leave_out(before, _size_bytes(before) - len(partial), len(partial))
 
     def _blocks_of(
-        self, path: Path, held: bytes, before: Path, rest: int
+        self, path: Path, partial: bytes, before: Path, rest: int
     ) -> Generator[RecordArray, None, bytes]:
         """The records of one slice; returns what is left of its last one."""
         size = self.log.record.itemsize
-        with open_file(path) as file:
+        with open_regular_file(path) as file:
             read = file.read(BLOCK_BYTES)
-            kept, skipped = self._alignment(held, read, rest)
+            kept, skipped = self._alignment(partial, read, rest)
             if not kept:
-                self._leave_out(before, _size_bytes(before) - len(held), len(held))
-                held = b""
+                self._leave_out(before, _size_bytes(before) - len(partial), len(partial))
+                partial = b""
             self._leave_out(path, 0, skipped)
             read = read[skipped:]
-            at = skipped - len(held)
+            at = skipped - len(partial)
             while read:
-                held += read
-                whole = len(held) // size
-                yield self._marked(np.frombuffer(held, self.log.record, whole), path, at)
+                partial += read
+                whole = len(partial) // size
+                yield self._keep_marked(np.frombuffer(partial, self.log.record, whole), path, at)
                 at += whole * size
-                held = held[whole * size :]
+                partial = partial[whole * size :]
                 read = file.read(BLOCK_BYTES)
-        return held
+        return partial
 
-    def _alignment(self, held: bytes, read: bytes, rest: int) -> tuple[bool, int]:
-        """Whether a slice goes on with the held part of a record, and how many bytes to skip."""
+    def _alignment(self, partial: bytes, read: bytes, rest: int) -> tuple[bool, int]:
+        """Whether a slice ends the partial record before it, and how many bytes to skip."""
         start = read[:ALIGNED_BYTES]
 
-        def share(choice: tuple[bool, int]) -> float:
+        def fraction(choice: tuple[bool, int]) -> float:
             kept, skipped = choice
-            return self._marked_share((held if kept else b"") + start[skipped:])
+            return self._marked_fraction((partial if kept else b"") + start[skipped:])
 
-        best = max([(True, 0), (not held, 0 if held else rest)], key=share)
-        if share(best) < TRUSTED_SHARE:
+        best = max([(True, 0), (not partial, 0 if partial else rest)], key=fraction)
+        if fraction(best) < TRUSTED_FRACTION:
             # The slice before is not there, or lost its end.
-            elsewhere = ((not held, skipped) for skipped in range(self.log.record.itemsize))
-            best = max([best, *elsewhere], key=share)
+            elsewhere = ((not partial, skipped) for skipped in range(self.log.record.itemsize))
+            best = max([best, *elsewhere], key=fraction)
         return best
 
-    def _marked_share(self, data: bytes) -> float:
+    def _marked_fraction(self, data: bytes) -> float:
         whole = len(data) // self.log.record.itemsize
         if not whole:
             return 0.0
         return float(self.log.is_record(np.frombuffer(data, self.log.record, whole)).mean())
 
-    def _marked(self, records: RecordArray, path: Path, at: int) -> RecordArray:
+    def _keep_marked(self, records: RecordArray, path: Path, at: int) -> RecordArray:
         good = self.log.is_record(records)
         if good.all():
             return records

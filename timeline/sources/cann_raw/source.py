@@ -27,7 +27,7 @@ from timeline.records.tables import (
     Tasks,
 )
 from timeline.records.task_kinds import COPY_TYPES, compute_by_type
-from timeline.sources.cann_raw.format import find_slices
+from timeline.sources.cann_raw.format import RAW_SLICES, find_slices
 from timeline.sources.cann_raw.slices import (
     RecordReader,
     UInt64,
@@ -45,20 +45,20 @@ from timeline.sources.cann_raw.tasks import (
     read_intervals,
     stars_log,
 )
-from timeline.sources.common.ai_cpu import ai_cpu_remark
+from timeline.sources.common.compute_tasks import remark_on_ai_cpu_tasks
 from timeline.sources.common.device_clock import (
     NO_ANCHOR,
     CounterClock,
-    clock_files,
     device_frequency,
+    find_clock_files,
+    parse_tick_ns,
     read_anchor,
-    tick_of,
 )
-from timeline.sources.common.identity import how_to_export
 from timeline.sources.common.losses import FFTS_REASON, counted_losses
+from timeline.sources.common.msprof_files import how_to_export
 from timeline.sources.decoders.joins import covering_parents
 from timeline.sources.decoders.json_values import read_json
-from timeline.sources.files.opened import open_file, system_errors_named
+from timeline.sources.files.opened import open_regular_file, source_errors_for
 from timeline.sources.source import Clock, Identity, ReadRequest
 
 __all__ = ["RawSlicesSource", "read_device_clock", "read_device_info"]
@@ -78,11 +78,11 @@ class RawSlicesSource:
     identity: Identity
     host_clock: Clock
     data: Path
-    layout: str = "raw"
+    layout: str = RAW_SLICES.name
 
     @property
     def clock(self) -> Clock:
-        """That of the host, where the capture says how the device's counter relates to it."""
+        """The clock of the host, where the capture relates the counter of the device to it."""
         # Whether there is an anchor does not depend on the frequency of its correction.
         return Clock() if read_anchor(self.data.parent, {}) is None else self.host_clock
 
@@ -114,7 +114,7 @@ def read_device_info(directory: Path) -> tuple[Path, dict[str, Any]]:
     Raises:
         SourceError: there is none, or it cannot be read.
     """
-    found = clock_files(directory, "info.json")
+    found = find_clock_files(directory, "info.json")
     if not found:
         raise SourceError(
             directory,
@@ -134,7 +134,7 @@ def read_device_clock(directory: Path, path: Path, info: dict[str, Any]) -> Coun
         SourceError: the frequency is not given, or is none; or a log cannot be read.
     """
     frequency = device_frequency(info)
-    tick_ns = tick_of(frequency)
+    tick_ns = parse_tick_ns(frequency)
     if tick_ns is None:
         raise SourceError(
             path,
@@ -150,13 +150,13 @@ def _has_expanded_streams(host_data: Path) -> bool:
     Raises:
         SourceError: what it recorded cannot be read.
     """
-    with system_errors_named(host_data):
+    with source_errors_for(host_data):
         if not host_data.is_dir():
             return False
         paths = sorted(path for path in host_data.iterdir() if _STREAM_SPEC.fullmatch(path.name))
         if not paths:
             return False
-        with open_file(paths[0]) as file:
+        with open_regular_file(paths[0]) as file:
             return file.read(_EXPANDED_AT + 1)[_EXPANDED_AT:] == b"\x01"
 
 
@@ -164,7 +164,7 @@ class _Reader:
     """One pass over the logs of one device."""
 
     def __init__(self, source: RawSlicesSource, clock: CounterClock, named: bool) -> None:
-        self.source, self.clock, self.named = source, clock, named
+        self.source, self.clock, self.with_names = source, clock, named
         self.rank = source.identity.rank
         self.slices = source.files
         self.strings = StringPool()
@@ -172,15 +172,15 @@ class _Reader:
         self.steps, self.parts = Steps.empty(), StepParts.empty()
         self.omissions: list[Omission] = []
         self.others = 0
-        self.unanchored = clock.anchor is NO_ANCHOR
+        self.is_unanchored = clock.anchor is NO_ANCHOR
         self.knows_streams = True
 
-    def _open(self, name: str) -> Sequence[Path]:
+    def _slices_of(self, name: str) -> Sequence[Path]:
         return select_slices(self.slices, name)
 
     def read_tasks(self, log: TaskLog) -> None:
         """Read a log of tasks."""
-        reader = RecordReader(log.log, self._open(log.log.name))
+        reader = RecordReader(log.log, self._slices_of(log.log.name))
         found = read_intervals(log, reader)
         lost = {
             "device tasks that started but never ended": found.unfinished,
@@ -197,7 +197,7 @@ class _Reader:
     def read_steps(self, *, is_v6: bool) -> None:
         """Read the log of the task scheduler."""
         log = track_log(is_v6=is_v6)
-        reader = RecordReader(log, self._open(log.name))
+        reader = RecordReader(log, self._slices_of(log.name))
         trace = read_step_trace(reader, self.clock.moments_ns, self.rank)
         self.omissions += [*reader.omissions(self.rank), *trace.omissions]
         self.others += trace.others
@@ -211,9 +211,9 @@ class _Reader:
         types = [log.types.get(code, f"type {code}") for code in range(_KINDS)]
         types += [SUBTASK_TYPES.get(code, f"sub-task type {code}") for code in range(_KINDS)]
         copies = np.array([name in COPY_TYPES for name in types])
-        held = distinct(kind)
+        seen = distinct(kind)
         codes = np.zeros(2 * _KINDS, np.int32)
-        codes[held] = self.strings.codes(types[code] for code in held.tolist())
+        codes[seen] = self.strings.codes(types[code] for code in seen.tolist())
         device = self.source.identity.device
         task_type = codes[kind]
         compute = compute_by_type(task_type, self.strings)
@@ -238,7 +238,7 @@ class _Reader:
         self, log: TaskLog, found: TaskIntervals, kind: np.ndarray, types: list[str]
     ) -> Codes:
         """What is known of each task, as its name: ids and type."""
-        if not self.named:
+        if not self.with_names:
             return constant(NO_NAME, len(kind), np.int32)
         # The type takes the place of the thread: each name is made once.
         alike: UInt64 = found.key & ~np.uint64(0xFFFF) | kind.astype(np.uint64)
@@ -294,9 +294,9 @@ class _Reader:
             "and copies. "
             f"To have them: msprof --export=on --output={directory}"
         ]
-        if remark := ai_cpu_remark(tasks, self.strings, "the host's record of operators"):
+        if remark := remark_on_ai_cpu_tasks(tasks, self.strings, "the host's record of operators"):
             found.append(remark)
-        if self.unanchored:
+        if self.is_unanchored:
             found.append(
                 "dev_start.log and host_start.log do not relate the counter of the device to the "
                 "clock of its host; times count from the start of the device."
@@ -320,6 +320,6 @@ class _Reader:
 
 
 def _name(log: TaskLog, stream: int, task: int, context: int | None, kind: str) -> str:
-    place = f"stream {stream} task {task}" if log.knows_streams else f"task {task}"
+    ids = f"stream {stream} task {task}" if log.knows_streams else f"task {task}"
     inside = "" if context is None else f" context {context}"
-    return f"{place}{inside} ({kind})"
+    return f"{ids}{inside} ({kind})"

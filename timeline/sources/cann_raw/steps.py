@@ -256,7 +256,7 @@ class _Marks(ColumnTable):
     stream: Int64 = column(np.int64)
     tag: Int64 = column(np.int64)
 
-    def repeated(self) -> Bool:
+    def repeats_row_before(self) -> Bool:
         """Which rows equal the row before them."""
         same = np.zeros(len(self), np.bool_)
         columns = (self.time_ns, self.graph, self.index, self.stream, self.tag)
@@ -290,7 +290,7 @@ def read_step_trace(
     strange = int(np.count_nonzero(~good))
     marks = marks.take(good)
     marks = marks.take(np.lexsort((marks.time_ns, marks.graph)))
-    again = marks.repeated()
+    again = marks.repeats_row_before()
     trace = StepTags()
     for row in marks.take(~again).rows():
         trace.add(*row)

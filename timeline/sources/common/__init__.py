@@ -1,1 +1,1 @@
-"""What formats share: clocks, counters, identities, overlap, losses and exact decimals."""
+"""What formats share: clocks, counters, what computes, identities, overlap, losses, decimals."""

@@ -21,11 +21,11 @@ __all__ = [
     "SIZES",
     "CounterBuilder",
     "Labels",
+    "build_labels",
+    "column_name",
+    "column_unit",
     "factor_of",
-    "labels_of",
     "name_and_unit",
-    "name_of",
-    "unit_of",
     "whole_bytes",
 ]
 
@@ -45,13 +45,13 @@ class Labels:
     which: Int64
     endings: Sequence[str] = ()
 
-    def named(self, pattern: str, at: int) -> str:
-        """The name of the series at a place; blanks around a text that is empty are left out."""
+    def series_name(self, pattern: str, at: int) -> str:
+        """The name of the series of one text; blanks around an empty one are left out."""
         name = " ".join(pattern.format(self.texts[at]).split())
         return name + self.endings[at] if self.endings else name
 
 
-def labels_of(
+def build_labels(
     count: int,
     ids: Sequence[Int64],
     kinds: Sequence[tuple[Int64 | Codes, Callable[[int], str]]] = (),
@@ -66,7 +66,7 @@ def labels_of(
     columns = [*ids, *(column for column, _ in kinds)]
     groups = group_by(count, columns)
     spelled: list[Callable[[int], str]] = [str] * len(ids)
-    spelled += [_titled(called) for _, called in kinds]
+    spelled += [_capitalised(called) for _, called in kinds]
     rows = zip(*(column[groups.first].tolist() for column in columns), strict=True)
     texts = [
         " ".join(spell(value) for spell, value in zip(spelled, row, strict=True) if value != NO_ID)
@@ -75,7 +75,7 @@ def labels_of(
     return Labels(texts or [""] * len(groups.first), groups.group)
 
 
-def _titled(called: Callable[[int], str]) -> Callable[[int], str]:
+def _capitalised(called: Callable[[int], str]) -> Callable[[int], str]:
     def title(value: int) -> str:
         name = called(value)
         return name.capitalize() if name.islower() else name
@@ -128,7 +128,11 @@ class CounterBuilder:
         series = table.values[column]
         used = distinct(which)
         keys = [
-            (table.group, labels.named(series.name, at), series.unit if unit is None else unit)
+            (
+                table.group,
+                labels.series_name(series.name, at),
+                series.unit if unit is None else unit,
+            )
             for at in used.tolist()
         ]
         rows = np.zeros(len(labels.texts), np.int64)
@@ -196,13 +200,13 @@ def name_and_unit(event: str, key: str, keys: int) -> tuple[str, str]:
     return (event if keys == 1 else f"{event} {label}"), unit
 
 
-def name_of(column: str) -> str:
+def column_name(column: str) -> str:
     """The name of a column without its unit: "Total Reserved" of "Total Reserved(MB)"."""
     match = _IN_BRACKETS.fullmatch(column)
     return match[1].strip() if match else column
 
 
-def unit_of(column: str) -> str:
+def column_unit(column: str) -> str:
     """The unit of a column, empty where it has none: "MB" of "Total Reserved(MB)"."""
     match = _IN_BRACKETS.fullmatch(column)
     return match[2] if match else ""

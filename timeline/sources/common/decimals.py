@@ -14,7 +14,7 @@ from timeline.records.tables import NO_TIME
 
 __all__ = [
     "interval_ns",
-    "milliseconds_ns",
+    "interval_ns_of_milliseconds",
     "moment_ns",
     "moments_ns",
     "real",
@@ -137,8 +137,8 @@ def _characters(texts: Sequence[bytes]) -> Characters:
     joined = np.frombuffer(_BREAK.join(texts) + _BREAK, np.uint8)
     ends = np.flatnonzero(joined == _BREAK[0])
     if len(ends) != len(texts):
-        held = [bytes(text) for text in texts]
-        packed = np.array([text if len(text) <= LONGEST else b"" for text in held], np.bytes_)
+        plain = [bytes(text) for text in texts]
+        packed = np.array([text if len(text) <= LONGEST else b"" for text in plain], np.bytes_)
         return packed.view(np.uint8).reshape(len(texts), -1).T
     starts = np.concatenate([[0], ends[:-1] + 1])
     quoted = joined[starts] == _QUOTE
@@ -151,9 +151,9 @@ def _characters(texts: Sequence[bytes]) -> Characters:
         return joined.reshape(len(texts), -1)[:, first : first + width].T.copy()
     made = np.empty((width, len(texts)), np.uint8)
     last = len(joined) - 1
-    for place in range(width):
-        row = joined[np.minimum(starts + place, last)]
-        made[place] = row if lengths.min() > place else np.where(lengths > place, row, 0)
+    for at in range(width):
+        row = joined[np.minimum(starts + at, last)]
+        made[at] = row if lengths.min() > at else np.where(lengths > at, row, 0)
     return made
 
 
@@ -172,10 +172,10 @@ def _uniform(characters: Characters) -> tuple[Int64, Int64, Bool] | None:
     whole_us = _decimal(digits[:point])
     fraction = _decimal(digits[point + 1 :]) * 10 ** (FRACTION_DIGITS - fraction_digits)
     good = whole_us < _MOST_US
-    return *_carried(whole_us, fraction), good
+    return *_carry(whole_us, fraction), good
 
 
-def _carried(whole_us: Int64, fraction: Int64) -> tuple[Int64, Int64]:
+def _carry(whole_us: Int64, fraction: Int64) -> tuple[Int64, Int64]:
     """Whole nanoseconds, and the rest; dividing is fast, the remainder of a division is not."""
     more_ns = fraction // _PARTS_IN_NS
     return whole_us * 1000 + more_ns, fraction - more_ns * _PARTS_IN_NS
@@ -212,7 +212,7 @@ def _various(characters: Characters) -> tuple[Int64, Int64, Bool]:
         behind |= is_point
     fraction *= _TENS[FRACTION_DIGITS - fraction_digits]
     good = plain & (digits > 0) & (digits < 17) & (whole_us < _MOST_US)
-    return *_carried(whole_us, fraction), good
+    return *_carry(whole_us, fraction), good
 
 
 def _exact(text: bytes) -> tuple[int, int] | None:
@@ -234,7 +234,9 @@ def _exact(text: bytes) -> tuple[int, int] | None:
     return parts // _PARTS_IN_NS, parts % _PARTS_IN_NS
 
 
-def milliseconds_ns(starts: Sequence[bytes], durations: Sequence[bytes]) -> tuple[Int64, Int64]:
+def interval_ns_of_milliseconds(
+    starts: Sequence[bytes], durations: Sequence[bytes]
+) -> tuple[Int64, Int64]:
     """Start and end of intervals whose start and duration are decimal milliseconds.
 
     Rounded as `interval_ns` does; NO_TIME where a text is no number, or one so large that a sum of

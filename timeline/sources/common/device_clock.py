@@ -20,7 +20,7 @@ from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.records.tables import NO_ID, NO_TIME
 from timeline.sources.common.decimals import whole_number
 from timeline.sources.decoders.json_values import read_json
-from timeline.sources.files.opened import read_bytes_of, system_errors_named
+from timeline.sources.files.opened import read_whole_file, source_errors_for
 from timeline.sources.source import Clock
 
 __all__ = [
@@ -28,13 +28,13 @@ __all__ = [
     "Anchor",
     "CounterClock",
     "DeviceClocks",
-    "clock_files",
     "device_frequency",
-    "hardware_log_clock",
+    "find_clock_files",
+    "parse_tick_ns",
     "read_anchor",
     "read_device_clocks",
-    "start_info_offset_ns",
-    "tick_of",
+    "read_hardware_log_clock",
+    "read_start_info_offset_ns",
 ]
 
 _FREQUENCY = re.compile(r"\d{1,6}(?:\.\d{1,9})?")
@@ -87,10 +87,10 @@ class CounterClock:
         cut, left = np.divmod(rest * parts, whole)
         found_ns: Int64 = turns * parts + cut + self.anchor.monotonic_ns
         good &= (found_ns >= 0) & (found_ns < EARLIEST_WALL_NS)
-        return np.where(good, found_ns + _carried(found_ns, left / whole), NO_TIME)
+        return np.where(good, found_ns + _rounds_up(found_ns, left / whole), NO_TIME)
 
 
-def _carried(moments_ns: Int64, fraction: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+def _rounds_up(moments_ns: Int64, fraction: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
     """Where a moment as float64 is the next whole nanosecond.
 
     msprof holds moments as float64 and cuts them down when it writes a database.
@@ -162,7 +162,7 @@ def read_device_clocks(device: Path, host: Path, wall_offset_ns: int | None) -> 
         SourceError: one of them is there and cannot be read.
     """
     info = _info(device)
-    tick_ns = tick_of(device_frequency(info))
+    tick_ns = parse_tick_ns(device_frequency(info))
     anchor = read_anchor(device, info)
     process = whole_number((_info(host) or info).get("pid"))
     return DeviceClocks(
@@ -185,7 +185,7 @@ def _host_counter(host: Path) -> CounterClock | None:
 
 
 def _info(directory: Path) -> dict[str, Any]:
-    return next((read_json(path) for path in clock_files(directory, "info.json")), {})
+    return next((read_json(path) for path in find_clock_files(directory, "info.json")), {})
 
 
 def device_frequency(info: Mapping[str, Any]) -> object:
@@ -193,7 +193,7 @@ def device_frequency(info: Mapping[str, Any]) -> object:
     return _first_entry(info, "DeviceInfo").get("hwts_frequency", "")
 
 
-def tick_of(megahertz: object) -> Fraction | None:
+def parse_tick_ns(megahertz: object) -> Fraction | None:
     """The nanoseconds of a tick at a frequency as info.json spells it, None where it names none."""
     text = str(megahertz).strip()
     if not _FREQUENCY.fullmatch(text) or not Fraction(text):
@@ -206,7 +206,7 @@ def tick_of(megahertz: object) -> Fraction | None:
 
 def _host_tick_ns(info: Mapping[str, Any]) -> Fraction:
     """The tick of the host's own counter, by info.json."""
-    return tick_of(_first_entry(info, "CPU").get("Frequency")) or _NANOSECOND
+    return parse_tick_ns(_first_entry(info, "CPU").get("Frequency")) or _NANOSECOND
 
 
 def _host_moment_ns(log: Mapping[str, int], info: Mapping[str, Any]) -> int | None:
@@ -233,7 +233,7 @@ def read_anchor(directory: Path, info: Mapping[str, Any]) -> Anchor | None:
 
 
 def _read_clock_log(directory: Path, name: str) -> dict[str, int]:
-    for path in clock_files(directory, name)[:1]:
+    for path in find_clock_files(directory, name)[:1]:
         return _first_section(path)
     return {}
 
@@ -246,7 +246,7 @@ def _first_section(log: Path) -> dict[str, int]:
     """
     found: dict[str, int] = {}
     sections = 0
-    for line in read_bytes_of(log).decode("utf-8", "replace").splitlines():
+    for line in read_whole_file(log).decode("utf-8", "replace").splitlines():
         sections += line.lstrip().startswith("[")
         if sections > 1:
             break
@@ -255,7 +255,7 @@ def _first_section(log: Path) -> dict[str, int]:
     return found
 
 
-def clock_files(directory: Path, name: str) -> list[Path]:
+def find_clock_files(directory: Path, name: str) -> list[Path]:
     """`name` and `name.N` of a directory, without the marks that they are complete.
 
     Raises:
@@ -264,18 +264,18 @@ def clock_files(directory: Path, name: str) -> list[Path]:
     pattern = re.compile(rf"{re.escape(name)}(?:\.\d+)?")
     if not directory.is_dir():
         return []
-    with system_errors_named(directory):
+    with source_errors_for(directory):
         return sorted(path for path in directory.iterdir() if pattern.fullmatch(path.name))
 
 
 def _first_entry(info: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     """The first of the processors or devices that info.json lists, empty where it lists none."""
-    held = info.get(key)
-    first = held[0] if isinstance(held, list) and held else None
+    entries = info.get(key)
+    first = entries[0] if isinstance(entries, list) and entries else None
     return first if isinstance(first, dict) else {}
 
 
-def hardware_log_clock(directory: Path, device: int | None) -> Clock:
+def read_hardware_log_clock(directory: Path, device: int | None) -> Clock:
     """The clock of hardware logs of MindSpore 0.7, of which one directory holds several devices'.
 
     host_start.log.N tells the wall time at which dev_start.log.N read the counter of device N.
@@ -291,7 +291,7 @@ def hardware_log_clock(directory: Path, device: int | None) -> Clock:
     return Clock(wall_offset_ns=whole_number(realtime_ns - count * _HARDWARE_LOG_TICK_NS))
 
 
-def start_info_offset_ns(path: Path) -> int | None:
+def read_start_info_offset_ns(path: Path) -> int | None:
     """Wall time less the raw monotonic clock, as a start_info says; None where it does not.
 
     It is collectionTimeBegin (us) less clockMonotonicRaw (ns).

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from timeline.errors import SourceError
 from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.sources.capture import (
     DEVICE_DIRECTORY,
@@ -18,34 +17,32 @@ from timeline.sources.capture import (
     Root,
 )
 from timeline.sources.common.decimals import whole_number
-from timeline.sources.common.device_clock import start_info_offset_ns
+from timeline.sources.common.device_clock import read_start_info_offset_ns
 from timeline.sources.decoders.json_values import read_json
-from timeline.sources.files.opened import files_by_name, find_file, system_errors_named
+from timeline.sources.files.opened import files_by_name, find_file, source_errors_for
 from timeline.sources.source import Clock
 
 __all__ = [
-    "INFO_NAME",
-    "claim_of",
-    "claims_of_all_devices",
-    "claims_of_device",
-    "device_count",
-    "evidence_of_files",
-    "evidence_of_names",
-    "how_to_export",
+    "PROFILER_INFO_NAME",
+    "count_devices",
+    "find_evidence_in_files",
+    "find_evidence_in_names",
+    "identify_all_devices",
+    "identify_device",
     "is_rank",
-    "raw_error",
+    "make_claim",
     "wall_extent",
 ]
 
 MOST_RANKS = 1 << 31
 _NO_CLOCK = Clock()
-INFO_NAME = re.compile(r"profiler_info_([0-9]{1,9})\.json")
+PROFILER_INFO_NAME = re.compile(r"profiler_info_([0-9]{1,9})\.json")
 _NAME_RANK = re.compile(r"rank[-_]?([0-9]{1,9})(?:[-_].*)?")
 _STAMPS = re.compile(r"(?<!\d)(\d{14}|\d{17})(?!\d)")
 _WORKER = re.compile(r"(.+)_\d{14,17}_ascend_(?:pt|ms)")
 
 
-def claims_of_device(capture: Capture, root: Root) -> list[Claim]:
+def identify_device(capture: Capture, root: Root) -> list[Claim]:
     """Who a capture of one device is, by the metadata of msprof and the framework, then by names.
 
     Raises:
@@ -54,21 +51,21 @@ def claims_of_device(capture: Capture, root: Root) -> list[Claim]:
     return [_claim_by_files(capture, root, several=False)]
 
 
-def claims_of_all_devices(capture: Capture, root: Root) -> list[Claim]:
+def identify_all_devices(capture: Capture, root: Root) -> list[Claim]:
     """Who a device is in a capture whose files hold all devices of its directory.
 
     Raises:
         SourceError: a file that tells it cannot be read.
     """
-    return [_claim_by_files(capture, root, several=device_count(capture.directory) > 1)]
+    return [_claim_by_files(capture, root, several=count_devices(capture.directory) > 1)]
 
 
 def _claim_by_files(capture: Capture, root: Root, *, several: bool) -> Claim:
-    evidence = evidence_of_files(capture) + evidence_of_names(capture, root)
-    return claim_of(capture, evidence, _device(capture), _clock(capture), several)
+    evidence = find_evidence_in_files(capture) + find_evidence_in_names(capture, root)
+    return make_claim(capture, evidence, _device(capture), _clock(capture), several)
 
 
-def claim_of(
+def make_claim(
     capture: Capture,
     evidence: Iterable[Evidence],
     device: int | None = None,
@@ -98,17 +95,17 @@ def _device(capture: Capture) -> int | None:
     return None
 
 
-def device_count(directory: Path) -> int:
+def count_devices(directory: Path) -> int:
     """The number of devices that have a directory in one.
 
     Raises:
         SourceError: the directory cannot be read.
     """
-    with system_errors_named(directory):
+    with source_errors_for(directory):
         return sum(1 for path in directory.iterdir() if DEVICE_DIRECTORY.fullmatch(path.name))
 
 
-def evidence_of_files(capture: Capture) -> list[Evidence]:
+def find_evidence_in_files(capture: Capture) -> list[Evidence]:
     """What profiler_info_R.json and info.json[.N] say of the rank; -1 is msprof's "unknown".
 
     Raises:
@@ -124,7 +121,7 @@ def evidence_of_files(capture: Capture) -> list[Evidence]:
 
 def _profiler_info(directory: Path) -> Iterable[Evidence]:
     for name, path in files_by_name(directory).items():
-        if match := INFO_NAME.fullmatch(name):
+        if match := PROFILER_INFO_NAME.fullmatch(name):
             yield Evidence(int(match[1]), path.name)
             rank = _rank_in(path)
             if rank is not None:
@@ -168,17 +165,7 @@ def is_rank(number: int) -> bool:
     return 0 <= number < MOST_RANKS
 
 
-def raw_error(directory: Path) -> SourceError:
-    """The error of a capture that holds only raw data: which command exports it."""
-    return SourceError(directory, "holds raw profiling data only.", do=how_to_export(directory))
-
-
-def how_to_export(directory: Path) -> str:
-    """What to do with a capture that only msprof can read."""
-    return f"Export it first: msprof --export=on --output={directory}"
-
-
-def evidence_of_names(capture: Capture, root: Root) -> list[Evidence]:
+def find_evidence_in_names(capture: Capture, root: Root) -> list[Evidence]:
     """What the nearest directory named after a rank says, at or around a capture.
 
     Names above the given path count only when nothing at or below it is named.
@@ -213,7 +200,7 @@ def _wall_offset_ns(capture: Capture) -> int | None:
         files.insert(0, find_file(inside, f"start_info.{device}"))
     for path in files:
         if path is not None:
-            return start_info_offset_ns(path)
+            return read_start_info_offset_ns(path)
     return None
 
 

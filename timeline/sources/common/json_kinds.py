@@ -116,8 +116,8 @@ def _kind_by_events(path: Path, text: bytes, *, in_object: bool) -> JsonKind:
 
 def first_key(text: bytes) -> int:
     """The place behind the brace that opens an object; the end of the text for anything else."""
-    held = text.removeprefix(UTF8_MARK).lstrip()
-    return len(text) - len(held) + 1 if held.startswith(b"{") else len(text)
+    rest = text.removeprefix(UTF8_MARK).lstrip()
+    return len(text) - len(rest) + 1 if rest.startswith(b"{") else len(text)
 
 
 def tail_values(path: Path, keys: Sequence[bytes]) -> dict[bytes, bytes]:

@@ -10,10 +10,10 @@ from timeline.columns.strings import StringPool
 from timeline.records.tables import NO_ID, CommunicationOps, FlowEnd, Flows, Tasks
 from timeline.sources.decoders.joins import pairs_by_key, rows_in
 
-__all__ = ["DeviceRecords", "arrows_between"]
+__all__ = ["ArrowTargets", "build_arrows"]
 
 
-class DeviceRecords:
+class ArrowTargets:
     """Tasks and ops as ends of arrows.
 
     The tasks of a communication op share its connection; the arrow goes to the op alone.
@@ -28,20 +28,20 @@ class DeviceRecords:
 
     def arrows(self, category: str, connection: Int64, host_row: Rows) -> list[Flows]:
         """One arrow per host call and device record of the same connection."""
-        held = connection != NO_ID
-        if not held.all():
-            connection, host_row = connection[held], host_row[held]
+        connected = connection != NO_ID
+        if not connected.all():
+            connection, host_row = connection[connected], host_row[connected]
         source, op = pairs_by_key(connection, self._op_connection)
         caller, task = pairs_by_key(connection, self._task_connection)
         return [
-            arrows_between(self._strings, category, FlowEnd.OP, host_row[source], op),
-            arrows_between(
+            build_arrows(self._strings, category, FlowEnd.OP, host_row[source], op),
+            build_arrows(
                 self._strings, category, FlowEnd.TASK, host_row[caller], self._task_rows[task]
             ),
         ]
 
 
-def arrows_between(
+def build_arrows(
     strings: StringPool, category: str, kind: FlowEnd, source: Rows, target: Rows
 ) -> Flows:
     """Arrows from rows of the host's calls to rows of one other table."""

@@ -1,28 +1,28 @@
-"""The Overlap Analysis that a profile holds of itself, and what it tells of the tasks."""
+"""The Overlap Analysis that a profile holds of itself: its segments, their sums and its rule."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from timeline.columns.columns import Bool, Int64, column
+from timeline.columns.columns import Int64, column
 from timeline.columns.strings import StringPool
 from timeline.records.counting_rules import FreeRule
-from timeline.records.tables import NO_ID, NO_TIME, Spans, Tasks
-from timeline.records.task_kinds import may_compute
-from timeline.records.vendor import Measure
+from timeline.records.tables import NO_ID, NO_TIME, Spans
+from timeline.records.vendor import Measure, VendorFigures
 from timeline.sources.decoders.sqlite import Database
 from timeline.sources.trace_json.lanes import LaneEvents
 
 __all__ = [
     "MEASURES",
-    "TABLE",
+    "OVERLAP_TABLE",
     "VendorOverlap",
-    "free_rule_of",
-    "overlap_of_lanes",
-    "overlap_of_table",
-    "settle_by_overlap",
+    "collect_overlap_events",
+    "infer_free_rule",
+    "read_overlap_table",
+    "sum_overlap",
+    "sum_segments",
 ]
 
 MEASURES = {
@@ -32,10 +32,10 @@ MEASURES = {
     "Free": Measure.FREE,
 }
 """How the profiler names the parts of device time, in its events and in step_trace_time.csv."""
-TABLE = "OVERLAP_ANALYSIS"
+OVERLAP_TABLE = "OVERLAP_ANALYSIS"
 """Where databases have it; its types are numbers, in the order of the names above."""
-EDGE_NS = 2
-"""Segments are cut down to whole nanoseconds at both ends, tasks are rounded."""
+SEGMENT_NS = 1
+"""How far either writer rounds a segment."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class VendorOverlap(Spans):
     measure: Int64 = column(np.int64)
 
 
-def overlap_of_lanes(lanes: LaneEvents) -> VendorOverlap:
+def collect_overlap_events(lanes: LaneEvents) -> VendorOverlap:
     """The events of overlap lanes; those of other names are left out."""
     names = lanes.names()
     measure = np.full(len(names), -1, np.int64)
@@ -55,21 +55,21 @@ def overlap_of_lanes(lanes: LaneEvents) -> VendorOverlap:
     return VendorOverlap.of(len(rows), lanes.spans(rows) | {"measure": measure[rows]})
 
 
-def overlap_of_table(database: Database, device: int | None) -> VendorOverlap:
+def read_overlap_table(database: Database, device: int | None) -> VendorOverlap:
     """The rows of OVERLAP_ANALYSIS, which msprof and Insight write; of one device, None for all."""
     columns = {"startNs": NO_TIME, "endNs": NO_TIME, "type": NO_ID}
-    if not database.has(TABLE, *columns):
+    if not database.has(OVERLAP_TABLE, *columns):
         return VendorOverlap.empty()
-    only = device is not None and database.has(TABLE, "deviceId")
-    rows = database.integers(TABLE, columns, f'WHERE "deviceId" = {device}' if only else "")
+    only = device is not None and database.has(OVERLAP_TABLE, "deviceId")
+    rows = database.integers(OVERLAP_TABLE, columns, f'WHERE "deviceId" = {device}' if only else "")
     start_ns, end_ns, kind = rows["startNs"], rows["endNs"], rows["type"]
-    told = (start_ns != NO_TIME) & (end_ns != NO_TIME) & (kind >= 0) & (kind < len(MEASURES))
-    measure = np.array(list(MEASURES.values()), np.int64)[kind[told]]
-    spans = {"start_ns": start_ns[told], "end_ns": end_ns[told]}
+    valid = (start_ns != NO_TIME) & (end_ns != NO_TIME) & (kind >= 0) & (kind < len(MEASURES))
+    measure = np.array(list(MEASURES.values()), np.int64)[kind[valid]]
+    spans = {"start_ns": start_ns[valid], "end_ns": end_ns[valid]}
     return VendorOverlap.of(len(measure), spans | {"measure": measure})
 
 
-def free_rule_of(overlap: VendorOverlap, evidence: str) -> FreeRule:
+def infer_free_rule(overlap: VendorOverlap, evidence: str) -> FreeRule:
     """The outer rule where free time lies before or after all else, and else the inner one.
 
     evidence: what the segments are called; without any that are busy they tell nothing.
@@ -90,26 +90,34 @@ def free_rule_of(overlap: VendorOverlap, evidence: str) -> FreeRule:
     )
 
 
-def settle_by_overlap(tasks: Tasks, overlap: VendorOverlap, strings: StringPool) -> Tasks:
-    """Take tasks whose type does not tell for operators if they lie in computing segments.
+def sum_overlap(overlap: VendorOverlap, file: str, step: int, strings: StringPool) -> VendorFigures:
+    """The summed length of the segments of Overlap Analysis, by measure.
 
-    A task that is called by its type ran no operator wherever it lies.
+    file: what they are called to people.
     """
-    computing = overlap.take(overlap.measure == Measure.COMPUTING)
-    if not len(computing):
-        return tasks
-    asked = may_compute(tasks.task_type, strings) & (tasks.name != tasks.task_type)
-    if not asked.any():
-        return tasks
-    compute = tasks.compute.copy()
-    compute[asked] = _within(tasks.take(asked), computing)
-    return replace(tasks, compute=compute)
+    lengths_ns = overlap.end_ns - overlap.start_ns
+    parts = {measure: lengths_ns[overlap.measure == measure] for measure in MEASURES.values()}
+    return sum_segments(parts, file, step, strings)
 
 
-def _within(tasks: Tasks, spans: Spans) -> Bool:
-    """Whether each task lies in one span, of which none overlaps another."""
-    order = np.argsort(spans.start_ns, kind="stable")
-    at = np.searchsorted(spans.start_ns[order], tasks.start_ns + EDGE_NS, side="right") - 1
-    reach_ns = spans.end_ns[order][np.maximum(at, 0)]
-    found: Bool = (at >= 0) & (tasks.end_ns <= reach_ns + EDGE_NS)
-    return found
+def sum_segments(
+    parts: dict[Measure, Int64], file: str, step: int, strings: StringPool
+) -> VendorFigures:
+    """The sum of each part of device time that has segments.
+
+    Args:
+        parts: the lengths of segments in ns.
+        file: what the segments are called to people.
+        step: the step that they are of; a negative one is the whole capture.
+    """
+    known = {measure: lengths_ns for measure, lengths_ns in parts.items() if len(lengths_ns)}
+    return VendorFigures.of(
+        len(known),
+        {
+            "measure": list(known),
+            "file": np.full(len(known), strings.code(file), np.int32),
+            "step": np.full(len(known), NO_ID if step < 0 else step, np.int64),
+            "value_ns": [int(lengths_ns.sum()) for lengths_ns in known.values()],
+            "tolerance_ns": [SEGMENT_NS * len(lengths_ns) for lengths_ns in known.values()],
+        },
+    )

@@ -14,7 +14,10 @@ from timeline.sources.files.opened import find_file
 
 __all__ = ["CPU_LAYER", "find_cpu_operators", "find_host_files"]
 
+CPU_LAYER = "CPU OP"
+"""What MindSpore's own timeline calls operators that run on the host."""
 _INNER = "host_info"
+"""The directory of MindSpore's host files within one of the capture."""
 _TIMELINE = "timeline_{}.json"
 _NAMES = (
     "cpu_op_execute_timestamp_{}.txt",
@@ -38,19 +41,15 @@ def find_host_files(directories: Sequence[Path], rank: int) -> dict[str, Path]:
     """
     found: dict[str, Path] = {}
     for directory in directories:
-        places = [place for place in (directory, directory / _INNER) if os.path.lexists(place)]
+        searched = [one for one in (directory, directory / _INNER) if os.path.lexists(one)]
         for name in _NAMES:
-            for place in places:
+            for inside in searched:
                 # Other programs call a file so; MindSpore's lies in its own directory.
-                if name == _TIMELINE and place.name != _INNER:
+                if name == _TIMELINE and inside.name != _INNER:
                     continue
-                if name not in found and (path := find_file(place, name.format(rank))):
+                if name not in found and (path := find_file(inside, name.format(rank))):
                     found[name] = path
     return found
-
-
-CPU_LAYER = "CPU OP"
-"""What MindSpore's own timeline calls operators that run on the host."""
 
 
 def find_cpu_operators(records: Records) -> Rows:

@@ -20,7 +20,7 @@ from timeline.sources.common.counters import SIZES
 from timeline.sources.common.decimals import moments_ns, whole_numbers
 from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.csv_blocks import RowShape, read_blocks
-from timeline.sources.files.opened import read_bytes_of
+from timeline.sources.files.opened import read_whole_file
 
 __all__ = ["LAYER", "HostStages", "read_host_stages", "read_host_timeline"]
 
@@ -156,7 +156,7 @@ def read_host_timeline(path: Path, rank: int) -> HostStages:
         SourceError: the file cannot be read, or holds no list of events.
     """
     try:
-        document = orjson.loads(read_bytes_of(path))
+        document = orjson.loads(read_whole_file(path))
     except orjson.JSONDecodeError as error:
         raise SourceError(path, f"is not valid JSON: {error.msg}.", offset=error.pos) from error
     if isinstance(document, dict):

@@ -19,7 +19,7 @@ from timeline.sources.companions.vendor_communication import (
     with_moved_bytes,
 )
 from timeline.sources.companions.vendor_overlap import read_overlap_events
-from timeline.sources.companions.vendor_tables import (
+from timeline.sources.companions.vendor_sums import (
     read_operator_sums,
     read_step_sums,
     read_step_table,
@@ -47,7 +47,7 @@ def with_measures(
             read(reading, paths)
         except SourceError as error:
             reading.omissions.append(unreadable_file(error, records.rank))
-    return reading.finished()
+    return reading.result()
 
 
 class _Reading:
@@ -59,30 +59,30 @@ class _Reading:
         self.links = [records.vendor_links]
         self.omissions: list[Omission] = []
 
-    def step_sums(self, paths: tuple[Path, ...]) -> None:
-        """step_trace_time.csv."""
+    def read_step_sums(self, paths: tuple[Path, ...]) -> None:
+        """Read step_trace_time.csv."""
         for path in paths:
             damage = LossLog(path)
             self.figures.append(read_step_sums(path, self.strings, self.device, damage))
             self.omissions += damage.omissions(self.records.rank)
 
-    def operator_sums(self, paths: tuple[Path, ...]) -> None:
-        """op_statistic."""
+    def read_operator_sums(self, paths: tuple[Path, ...]) -> None:
+        """Read the slices of op_statistic."""
         damage = LossLog(paths[0])
         self.figures.append(read_operator_sums(paths, self.strings, self.device, damage))
         self.omissions += damage.omissions(self.records.rank)
 
-    def ops(self, paths: tuple[Path, ...]) -> None:
-        """communication.json."""
+    def read_ops(self, paths: tuple[Path, ...]) -> None:
+        """Read communication.json."""
         for path in paths:
             self._add_ops(read_op_file(path), path.name)
 
-    def link_sums(self, paths: tuple[Path, ...]) -> None:
-        """communication_matrix.json."""
+    def read_links(self, paths: tuple[Path, ...]) -> None:
+        """Read communication_matrix.json."""
         self.links += [read_link_file(path, self.strings) for path in paths]
 
-    def database(self, paths: tuple[Path, ...]) -> None:
-        """analysis.db."""
+    def read_database(self, paths: tuple[Path, ...]) -> None:
+        """Read the step sums, ops and links of analysis.db."""
         for path in paths:
             with open_database(path) as database:
                 self.figures.append(read_step_table(database, self.strings, self.device))
@@ -90,8 +90,8 @@ class _Reading:
                 self.links.append(read_link_table(database, self.strings))
                 self.omissions += database.damage.omissions(self.records.rank)
 
-    def overlap(self, paths: tuple[Path, ...]) -> None:
-        """Overlap Analysis of a trace."""
+    def read_overlap(self, paths: tuple[Path, ...]) -> None:
+        """Read the Overlap Analysis of a trace."""
         self.figures += [
             read_overlap_events(path, paths[0].name, self.device, self.strings) for path in paths
         ]
@@ -102,8 +102,8 @@ class _Reading:
             ops = with_moved_bytes(self.records.ops, measured, self.strings)
             self.records = replace(self.records, ops=ops)
 
-    def finished(self) -> Records:
-        """The records with all of it."""
+    def result(self) -> Records:
+        """The records with all that was read."""
         return replace(
             self.records,
             vendor=VendorFigures.concat(self.figures),
@@ -113,13 +113,13 @@ class _Reading:
 
 
 _READERS: Mapping[str, Callable[[_Reading, tuple[Path, ...]], None]] = {
-    "step_trace_time.csv": _Reading.step_sums,
-    "op_statistic.csv": _Reading.operator_sums,
-    "communication.json": _Reading.ops,
-    "communication_matrix.json": _Reading.link_sums,
-    "msprof.json": _Reading.overlap,
-    "trace_view.json": _Reading.overlap,
-    "analysis.db": _Reading.database,
-    "communication_analyzer.db": _Reading.database,
+    "step_trace_time.csv": _Reading.read_step_sums,
+    "op_statistic.csv": _Reading.read_operator_sums,
+    "communication.json": _Reading.read_ops,
+    "communication_matrix.json": _Reading.read_links,
+    "msprof.json": _Reading.read_overlap,
+    "trace_view.json": _Reading.read_overlap,
+    "analysis.db": _Reading.read_database,
+    "communication_analyzer.db": _Reading.read_database,
 }
-"""What reads each kind of file; every kind of `_OF_MEASURES` has one."""
+"""What reads each kind of file; every kind that `companions.source` passes has one."""

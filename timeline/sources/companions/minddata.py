@@ -48,12 +48,12 @@ def read_cpu_use(path: Path, rank: int, add: AddSamples) -> list[Omission]:
     time_ns = _times_ns(document)
     damage = LossLog(path)
 
-    def draw(held: Any, key: str, name: str, unit: str) -> None:
-        if isinstance(held, dict) and key in held:
-            values = _values(held[key])
+    def draw(metrics: Any, key: str, name: str, unit: str) -> None:
+        if isinstance(metrics, dict) and key in metrics:
+            values = _values(metrics[key])
             missing = len(time_ns) - len(values)
-            own_ns = time_ns[missing:] if missing in (0, 1) else np.full(len(values), NO_TIME)
-            _add_timed(add, damage, (CPU_GROUP, name, unit), own_ns, values)
+            sample_ns = time_ns[missing:] if missing in (0, 1) else np.full(len(values), NO_TIME)
+            _add_timed(add, damage, (CPU_GROUP, name, unit), sample_ns, values)
 
     for key, (name, unit) in _OF_HOST.items():
         draw(document.get("device_info"), key, name, unit)
@@ -84,12 +84,12 @@ def read_queue_sizes(path: Path, times: Path | None, rank: int, add: AddSamples)
         if not isinstance(queue, dict):
             continue  # such an operation has no queue
         values = _values(queue.get("size"))
-        own_ns = np.full(len(values), NO_TIME)
+        sample_ns = np.full(len(values), NO_TIME)
         if abs(len(values) - len(time_ns)) <= 1:
             count = min(len(values), len(time_ns))
-            own_ns[:count] = time_ns[:count]
+            sample_ns[:count] = time_ns[:count]
         name = f"{op.get('op_type', 'Op')} {op.get('op_id')}"
-        _add_timed(add, damage, (QUEUE_GROUP, name, ""), own_ns, values)
+        _add_timed(add, damage, (QUEUE_GROUP, name, ""), sample_ns, values)
     return list(damage.omissions(rank))
 
 
@@ -99,8 +99,8 @@ def _add_timed(
     """Add the samples of a series that have a number and a time; the others are noted."""
     good = np.isfinite(values) & (time_ns != NO_TIME)
     if not good.all():
-        place = f"sample {int(np.argmin(good))} of {series[1]}"
-        damage.add("samples without a time or a number", place, int(np.count_nonzero(~good)))
+        where = f"sample {int(np.argmin(good))} of {series[1]}"
+        damage.add("samples without a time or a number", where, int(np.count_nonzero(~good)))
     add(*series, time_ns[good], values[good])
 
 
@@ -130,7 +130,7 @@ def read_queue_trace(path: Path, rank: int, add: AddSamples) -> list[Omission]:
     good = timed & valued & (np.abs(time_ms) < _MOST_MS)
     known = np.ones(len(whole), np.bool_)
     where = "Device Queue" if path.name.startswith("device_queue") else "Iterator Queue"
-    series = [_traced(row, where) for row in whole]
+    series = [_queue_series(row, where) for row in whole]
     for name in dict.fromkeys(series):
         of_series = good & np.fromiter((one == name for one in series), np.bool_, len(series))
         if name:
@@ -148,7 +148,7 @@ def read_queue_trace(path: Path, rank: int, add: AddSamples) -> list[Omission]:
     return list(damage.omissions(rank))
 
 
-def _traced(row: Sequence[bytes], where: str) -> str:
+def _queue_series(row: Sequence[bytes], where: str) -> str:
     if row[0] == b"1":
         return where
     return f"{where} {_TIMED[row[1]]}" if row[0] == b"0" and row[1] in _TIMED else ""
@@ -156,8 +156,8 @@ def _traced(row: Sequence[bytes], where: str) -> str:
 
 def _times_ns(document: dict[str, Any]) -> Int64:
     """The times (ms) of samples; NO_TIME where one is no whole number."""
-    held = document.get("time_stamp")
-    times = held if isinstance(held, list) else []
+    stamps = document.get("time_stamp")
+    times = stamps if isinstance(stamps, list) else []
     return np.array(
         [
             int(time) * _NS_IN_MS if _is_number(time) and 0 <= time < _MOST_MS else int(NO_TIME)
@@ -167,9 +167,9 @@ def _times_ns(document: dict[str, Any]) -> Int64:
     )
 
 
-def _values(held: Any) -> Float64:
+def _values(samples: Any) -> Float64:
     """Samples as floats, NaN where one is no number."""
-    values = held if isinstance(held, list) else []
+    values = samples if isinstance(samples, list) else []
     return np.array([float(one) if _is_number(one) else np.nan for one in values], np.float64)
 
 
@@ -177,5 +177,5 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _objects(held: Any) -> list[dict[str, Any]]:
-    return [one for one in held if isinstance(one, dict)] if isinstance(held, list) else []
+def _objects(entries: Any) -> list[dict[str, Any]]:
+    return [one for one in entries if isinstance(one, dict)] if isinstance(entries, list) else []

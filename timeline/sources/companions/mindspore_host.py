@@ -39,26 +39,26 @@ def with_mindspore_host(
 ) -> Records:
     """Records with the host events and counters of the layers that are wanted.
 
-    Rows that nothing places on the clock of the records are left out and counted. Operators that
+    Rows on a clock that nothing relates to the records are left out and counted. Operators that
     the capture's own timeline has are moved to that clock, and not read again.
 
     Args:
         files: those of `host_files`.
         directories: where they, and what tells of the clocks of the host, may lie.
     """
-    own_rows = find_cpu_operators(records)
+    operators = find_cpu_operators(records)
     clock_of_host, omissions = read_host_clock(records, clock, directories)
     reading = _Reading(records, files, clock_of_host, omissions=omissions)
-    if len(own_rows):
-        records = _moved(records, own_rows, clock_of_host)
+    if len(operators):
+        records = _move_operators(records, operators, clock_of_host)
     if Layer.FRAMEWORK in wanted.layers:
-        reading.read_events(with_operators=not len(own_rows))
+        reading.read_events(with_operators=not len(operators))
     if Layer.COUNTERS in wanted.layers:
         reading.read_counters()
     return join_records([records, reading.records()])
 
 
-def _moved(records: Records, rows: Rows, clock: HostClock) -> Records:
+def _move_operators(records: Records, rows: Rows, clock: HostClock) -> Records:
     """Operators that are on the steady clock of the host, on that of the records where known."""
     start_ns, end_ns = records.host.start_ns.copy(), records.host.end_ns.copy()
     steady = rows[(start_ns[rows] != NO_TIME) & (start_ns[rows] < EARLIEST_WALL_NS)]
@@ -81,8 +81,8 @@ class _Reading:
     omissions: list[Omission] = field(default_factory=list)
     _stages: HostStages | None = None
     _tried: bool = False
-    _unplaced: Counter[str] = field(default_factory=Counter)
-    """Rows that nothing places, by file."""
+    _without_clock: Counter[str] = field(default_factory=Counter)
+    """Rows on a clock that nothing relates to the records, by file."""
 
     def records(self) -> Records:
         """All that was read."""
@@ -90,7 +90,7 @@ class _Reading:
         series, samples = self.counters.tables(strings)
         lost = {
             f"rows of {name} on a clock that nothing relates to the records": rows
-            for name, rows in self._unplaced.items()
+            for name, rows in self._without_clock.items()
         }
         warnings: tuple[str, ...] = ()
         if self.clock.drifted:
@@ -114,12 +114,12 @@ class _Reading:
         rank, strings = self.capture.rank, self.capture.strings
         path = self.files.get("cpu_op_execute_timestamp_{}.txt")
         if path and with_operators:
-            self._add_events(path, partial(read_cpu_operators, path, strings, rank))
+            self._read_events_of(path, partial(read_cpu_operators, path, strings, rank))
         if stages := self._host_stages():
-            self._place(stages.path, stages.events(strings))
+            self._add_events(stages.path, stages.events(strings))
         for name in ("dataset_{}.csv", "dataset.csv"):
             if path := self.files.get(name):
-                self._left_out(partial(_without_times, path, rank))
+                self._add_losses(partial(_count_untimed_rows, path, rank))
 
     def read_counters(self) -> None:
         """Memory of the host process, and the queues and processors of MindData."""
@@ -132,7 +132,7 @@ class _Reading:
             memory = stages.memory if stages else None
         if stages is not None and memory is not None:
             times_ns, sizes_bytes = memory
-            self._sample(stages.path, "Host Memory", "Resident", "B", times_ns, sizes_bytes)
+            self._add_samples(stages.path, "Host Memory", "Resident", "B", times_ns, sizes_bytes)
         rank = self.capture.rank
         for name, read in (
             ("minddata_cpu_utilization_{}.json", read_cpu_use),
@@ -140,11 +140,11 @@ class _Reading:
             ("dataset_iterator_profiling_{}.txt", read_queue_trace),
         ):
             if path := self.files.get(name):
-                self._left_out(partial(read, path, rank, partial(self._sample, path)))
+                self._add_losses(partial(read, path, rank, partial(self._add_samples, path)))
         if path := self.files.get("pipeline_profiling_{}.json"):
             times = self.files.get("minddata_cpu_utilization_{}.json")
-            self._left_out(
-                partial(read_queue_sizes, path, times, rank, partial(self._sample, path))
+            self._add_losses(
+                partial(read_queue_sizes, path, times, rank, partial(self._add_samples, path))
             )
 
     def _host_stages(self) -> HostStages | None:
@@ -158,30 +158,30 @@ class _Reading:
             self.omissions += self._stages.omissions if self._stages else ()
         return self._stages
 
-    def _add_events(
+    def _read_events_of(
         self, path: Path, read: Callable[[], tuple[HostEvents, list[Omission]]]
     ) -> None:
         if found := self._try(read):
             events, omissions = found
             self.omissions += omissions
-            self._place(path, events)
+            self._add_events(path, events)
 
-    def _place(self, path: Path, events: HostEvents) -> None:
+    def _add_events(self, path: Path, events: HostEvents) -> None:
         shift_ns, known = self.clock.shift(events.start_ns)
-        self._unplaced[path.name] += int((~known).sum())
+        self._without_clock[path.name] += int((~known).sum())
         moved = replace(
             events, start_ns=events.start_ns + shift_ns, end_ns=events.end_ns + shift_ns
         )
         self.events.append(moved.take(known))
 
-    def _sample(
+    def _add_samples(
         self, path: Path, group: str, name: str, unit: str, time_ns: Int64, values: Float64
     ) -> None:
         shift_ns, known = self.clock.shift(time_ns)
-        self._unplaced[path.name] += int((~known).sum())
+        self._without_clock[path.name] += int((~known).sum())
         self.counters.add(group, name, unit, (time_ns + shift_ns)[known], values[known])
 
-    def _left_out(self, read: Callable[[], list[Omission]]) -> None:
+    def _add_losses(self, read: Callable[[], list[Omission]]) -> None:
         self.omissions += self._try(read) or []
 
     def _try(self, read: Callable[[], _Found]) -> _Found | None:
@@ -193,7 +193,7 @@ class _Reading:
             return None
 
 
-def _without_times(path: Path, rank: int) -> list[Omission]:
+def _count_untimed_rows(path: Path, rank: int) -> list[Omission]:
     """dataset.csv sums up operations of MindData: it has no times, and repeats the stages."""
     damage = LossLog(path)
     count = sum(len(block) for block in read_blocks(path, None, (), damage, RowShape.FULL))

@@ -101,7 +101,7 @@ def read_op_file(path: Path) -> MeasuredOps:
         SourceError: the file cannot be read, or holds something else.
     """
     found = MeasuredOps()
-    for step, kinds in _document(path, _decode_ops).items():
+    for step, kinds in _decode_file(path, _decode_ops).items():
         for ops in kinds.values():
             for key, op in ops.items():
                 name = key.partition("@")[0]
@@ -173,9 +173,9 @@ def with_moved_bytes(
     values = np.array(measured.moved_bytes, np.int64)[theirs]
     codes = codes[theirs]
     begin, end = np.searchsorted(codes, names), np.searchsorted(codes, names, side="right")
-    own_begin = np.searchsorted(names, names)
-    same = (end - begin == np.searchsorted(names, names, side="right") - own_begin) & (end > begin)
-    at = (begin + np.arange(len(names)) - own_begin)[same]
+    our_begin = np.searchsorted(names, names)
+    same = (end - begin == np.searchsorted(names, names, side="right") - our_begin) & (end > begin)
+    at = (begin + np.arange(len(names)) - our_begin)[same]
     moved_bytes[ours[same]] = values[at]
     return replace(ops, moved_bytes=moved_bytes)
 
@@ -189,7 +189,7 @@ def read_link_file(path: Path, strings: StringPool) -> VendorLinks:
 
     cells = [
         (step, key.partition("@")[0], pair, link)
-        for step, kinds in _document(path, _decode_links).items()
+        for step, kinds in _decode_file(path, _decode_links).items()
         for links in kinds.values()
         for key, pairs in links.items()
         for pair, link in pairs.items()
@@ -243,7 +243,7 @@ def _links(
     )
 
 
-def _document(path: Path, decode: Any) -> Any:
+def _decode_file(path: Path, decode: Any) -> Any:
     try:
         with open_profile_file(path) as file:
             return decode(file.read())

@@ -1,37 +1,23 @@
-"""Sums of the overlap that the profiler worked out itself, which are compared and never drawn."""
+"""Sums of the Overlap Analysis in a small trace beside a capture, to compare with."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import msgspec
-import numpy as np
 
-from timeline.columns.columns import Int64
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.records.tables import NO_ID, NO_TIME
 from timeline.records.vendor import Measure, VendorFigures
 from timeline.sources.common.decimals import moments_ns
-from timeline.sources.common.overlap_analysis import MEASURES, VendorOverlap
+from timeline.sources.common.overlap_analysis import MEASURES, sum_segments
 from timeline.sources.files.opened import open_profile_file
 from timeline.sources.trace_json.lane_names import OVERLAP, device_of
 
-__all__ = ["read_overlap_events", "sum_overlap"]
+__all__ = ["read_overlap_events"]
 
 _EMPTY = msgspec.Raw(b"")
-SEGMENT_NS = 1
-"""How far either writer rounds a segment."""
-
-
-def sum_overlap(overlap: VendorOverlap, file: str, step: int, strings: StringPool) -> VendorFigures:
-    """The summed length of the segments of Overlap Analysis, by measure.
-
-    file: what they are called to people.
-    """
-    lengths_ns = overlap.end_ns - overlap.start_ns
-    parts = {measure: lengths_ns[overlap.measure == measure] for measure in MEASURES.values()}
-    return _summed(parts, file, step, strings)
 
 
 class _Event(msgspec.Struct, gc=False):
@@ -80,21 +66,4 @@ def read_overlap_events(
     parts = {measure: moments_ns(texts) for measure, texts in lengths.items()}
     if any((lengths_ns == NO_TIME).any() for lengths_ns in parts.values()):
         raise SourceError(path, "has events of Overlap Analysis without a valid length.")
-    return _summed(parts, f"Overlap Analysis of {file}", NO_ID, strings)
-
-
-def _summed(
-    parts: dict[Measure, Int64], file: str, step: int, strings: StringPool
-) -> VendorFigures:
-    """A row for each part of device time that has segments; NO_ID is the step of the capture."""
-    known = {measure: lengths_ns for measure, lengths_ns in parts.items() if len(lengths_ns)}
-    return VendorFigures.of(
-        len(known),
-        {
-            "measure": list(known),
-            "file": np.full(len(known), strings.code(file), np.int32),
-            "step": np.full(len(known), NO_ID if step < 0 else step, np.int64),
-            "value_ns": [int(lengths_ns.sum()) for lengths_ns in known.values()],
-            "tolerance_ns": [SEGMENT_NS * len(lengths_ns) for lengths_ns in known.values()],
-        },
-    )
+    return sum_segments(parts, f"Overlap Analysis of {file}", NO_ID, strings)

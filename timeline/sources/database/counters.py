@@ -12,7 +12,7 @@ from timeline.records.tables import (
     OmissionCode,
 )
 from timeline.sources.common.counter_tables import CounterTable, database_tables
-from timeline.sources.common.counters import CounterBuilder, labels_of
+from timeline.sources.common.counters import CounterBuilder, build_labels
 from timeline.sources.common.losses import counted_losses
 from timeline.sources.companions.allocations import read_operator_memory_table
 from timeline.sources.database.names import DatabaseNames
@@ -63,13 +63,13 @@ def _read_table(
     integers = database.integers(table.table, {table.time: NO_TIME, **tags}, where)
     present = [column for column in table.values if database.has(table.table, column)]
     floats = database.floats(table.table, dict.fromkeys(present, NOT_SAMPLED), where)
-    time_ns, known = integers[table.time], names.named(table.names) if table.kinds else {}
+    time_ns, known = integers[table.time], names.enum_names(table.names) if table.kinds else {}
 
-    def called(value: int) -> str:
+    def spell(value: int) -> str:
         return known.get(value, str(value))
 
-    kinds = [(integers[column], called) for column in table.kinds]
-    labels = labels_of(len(time_ns), [integers[column] for column in table.ids], kinds)
+    kinds = [(integers[column], spell) for column in table.kinds]
+    labels = build_labels(len(time_ns), [integers[column] for column in table.ids], kinds)
     return sum(
         counters.add_column(table, column, labels, time_ns, values)
         for column, values in floats.items()

@@ -15,7 +15,7 @@ from timeline.records.counting_rules import CommunicationRule, FreeRule
 from timeline.records.tables import NO_ID, NO_TIME
 from timeline.records.task_kinds import UNCOUNTED_TYPES
 from timeline.sources.common.decimals import moments_ns
-from timeline.sources.common.overlap_analysis import TABLE, VendorOverlap, free_rule_of
+from timeline.sources.common.overlap_analysis import OVERLAP_TABLE, VendorOverlap, infer_free_rule
 from timeline.sources.decoders.sqlite import Database, open_database
 
 __all__ = ["find_communication_rule", "find_free_rule", "read_communication_sums"]
@@ -26,6 +26,7 @@ _VERSION = re.compile(r"(\d{1,9})\.(\d{1,9})(?:\.\d{1,9})?")
 _INSIGHT_TABLES = ("status_info", "connectionCats")
 """What MindStudio Insight leaves in a database beside an OVERLAP_ANALYSIS by its own rule."""
 _STEPS = "analysis.db"
+"""The sums of steps beside a database, which companions read too, as figures to compare with."""
 OPS_SINCE = datetime(2024, 10, 24, tzinfo=timezone.utc)
 """torch_npu took the union of HCCL tasks for communication before, and that of ops since."""
 _NS = 10**9
@@ -41,9 +42,9 @@ def find_free_rule(
     Args:
         tasks: startNs, endNs and taskType of all its tasks, parents of FFTS+ tasks too.
         types: the names of taskType.
-        overlap: its own, of the devices that are wanted.
+        overlap: what the writer left itself, of the devices that are wanted.
     """
-    outer, evidence = _told(database, overlap)
+    outer, evidence = _is_outer_rule(database, overlap)
     if not outer:
         return FreeRule(evidence)
     inside = [number for number, name in types.items() if name in UNCOUNTED_TYPES]
@@ -54,10 +55,10 @@ def find_free_rule(
     return FreeRule(evidence, outer, int(start_ns[counts].min()), int(end_ns[counts].max()))
 
 
-def _told(database: Database, overlap: VendorOverlap) -> tuple[bool, str]:
-    """Whether the rule is the outer one, and what tells it; nothing may."""
+def _is_outer_rule(database: Database, overlap: VendorOverlap) -> tuple[bool, str]:
+    """Whether the rule is the outer one, and the evidence; empty where there is none."""
     if not any(database.has(table) for table in _INSIGHT_TABLES):
-        drawn = free_rule_of(overlap, f"table {TABLE}")
+        drawn = infer_free_rule(overlap, f"table {OVERLAP_TABLE}")
         if drawn.evidence:
             return drawn.outer, drawn.evidence
     version = _schema_version(database)
@@ -98,8 +99,8 @@ def find_communication_rule(
     if started_ns is None:
         return CommunicationRule()
     day = datetime.fromtimestamp(started_ns // _NS, timezone.utc)
-    told = f"captured on {day:%Y-%m-%d}, {'before' if day < OPS_SINCE else 'after'} 2024-10-24"
-    return CommunicationRule(day < OPS_SINCE, told)
+    evidence = f"captured on {day:%Y-%m-%d}, {'before' if day < OPS_SINCE else 'after'} 2024-10-24"
+    return CommunicationRule(day < OPS_SINCE, evidence)
 
 
 def _is_of_torch(database: Database) -> bool:

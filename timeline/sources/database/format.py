@@ -20,15 +20,15 @@ from timeline.sources.capture import (
     Root,
 )
 from timeline.sources.common.identity import (
-    claim_of,
-    device_count,
-    evidence_of_files,
-    evidence_of_names,
+    count_devices,
+    find_evidence_in_files,
+    find_evidence_in_names,
     is_rank,
+    make_claim,
     wall_extent,
 )
 from timeline.sources.decoders.sqlite import Database, open_database
-from timeline.sources.files.opened import database_without_gz
+from timeline.sources.files.opened import uncompressed_database_name
 from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT, Clock, Identity, Source
 
 __all__ = ["DATABASE"]
@@ -52,14 +52,14 @@ def _oldest_first(names: Iterable[str]) -> list[str]:
     """
     found: dict[str, str] = {}
     for name in sorted(names):
-        if _NAME.fullmatch(database_without_gz(name)):
-            found.setdefault(database_without_gz(name), name)
+        if _NAME.fullmatch(uncompressed_database_name(name)):
+            found.setdefault(uncompressed_database_name(name), name)
     return [found[plain] for plain in sorted(found)]
 
 
 def _recognise_file(file: CaptureFile) -> list[Capture]:
     path = file.path
-    if not _NAME.fullmatch(database_without_gz(path.name)):
+    if not _NAME.fullmatch(uncompressed_database_name(path.name)):
         return []
     inside = path.parent.parent if path.parent.name == OUTPUT else path.parent
     known = [capture for capture in file.around if capture.content == path]
@@ -83,19 +83,19 @@ def _claims(capture: Capture, root: Root, database: Database) -> list[Claim]:
     pairs = known or [pair for pair in pairs if pair[1] >= 0]
     if len(pairs) > 1:
         return [
-            claim_of(capture, _mapped(capture, rank), device, clock, several=True)
+            make_claim(capture, _evidence_of_map(capture, rank), device, clock, several=True)
             for rank, device in pairs
         ]
-    evidence = [found for rank, _ in pairs for found in _mapped(capture, rank)]
-    if match := _NAME_WITH_RANK.fullmatch(database_without_gz(capture.content.name)):
+    evidence = [found for rank, _ in pairs for found in _evidence_of_map(capture, rank)]
+    if match := _NAME_WITH_RANK.fullmatch(uncompressed_database_name(capture.content.name)):
         evidence.append(Evidence(int(match[1]), capture.content.name))
-    evidence += [*evidence_of_files(capture), *evidence_of_names(capture, root)]
+    evidence += [*find_evidence_in_files(capture), *find_evidence_in_names(capture, root)]
     device = pairs[0][1] if pairs else capture.device
-    several = capture.device is not None and device_count(capture.directory) > 1
-    return [claim_of(capture, evidence, device, clock, several)]
+    several = capture.device is not None and count_devices(capture.directory) > 1
+    return [make_claim(capture, evidence, device, clock, several)]
 
 
-def _mapped(capture: Capture, rank: int) -> list[Evidence]:
+def _evidence_of_map(capture: Capture, rank: int) -> list[Evidence]:
     """What the map of a database says; it holds -1 where the process was of no group."""
     return [Evidence(rank, f"{capture.content.name}: RANK_DEVICE_MAP")] if is_rank(rank) else []
 

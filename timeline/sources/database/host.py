@@ -18,7 +18,7 @@ from timeline.records.tables import (
     HostEvents,
     Tasks,
 )
-from timeline.sources.common.launch_arrows import DeviceRecords, arrows_between
+from timeline.sources.common.launch_arrows import ArrowTargets, build_arrows
 from timeline.sources.database.names import DatabaseNames
 from timeline.sources.decoders.joins import pairs_by_key
 from timeline.sources.decoders.sqlite import Database
@@ -104,7 +104,7 @@ def read_host(
     )
     first_framework = len(calls["connectionId"])
     first_mark = first_framework + len(framework["connectionId"])
-    device = DeviceRecords(names.strings, tasks, ops)
+    device = ArrowTargets(names.strings, tasks, ops)
     flows = Flows.concat(
         [
             *device.arrows("HostToDevice", calls["connectionId"], np.arange(first_framework)),
@@ -151,13 +151,13 @@ def _framework_arrows(
     names: DatabaseNames,
     framework: dict[str, Int64],
     first: int,
-    device: DeviceRecords,
+    device: ArrowTargets,
 ) -> list[Flows]:
-    """Arrows from framework calls: one call may own several connections."""
+    """Arrows from framework calls: one call may have several connections."""
     ids = database.integers("CONNECTION_IDS", {"id": NO_ID, "connectionId": NO_ID})
-    held = np.flatnonzero(framework["connectionId"] != NO_ID)
-    call, link = pairs_by_key(framework["connectionId"][held], ids["id"])
-    caller, connection = held[call], ids["connectionId"][link]
+    connected = np.flatnonzero(framework["connectionId"] != NO_ID)
+    call, link = pairs_by_key(framework["connectionId"][connected], ids["id"])
+    caller, connection = connected[call], ids["connectionId"][link]
     return [
         *device.arrows("async_npu", connection, caller + first),
         _queue_arrows(names, framework, caller, connection, first),
@@ -172,7 +172,7 @@ def _queue_arrows(
     starts = framework["name"] == names.id_of("Enqueue")
     puts, takes = (starts & queue)[caller], (~starts & queue)[caller]
     left, right = pairs_by_key(connection[puts], connection[takes])
-    return arrows_between(
+    return build_arrows(
         names.strings,
         "async_task_queue",
         FlowEnd.HOST,

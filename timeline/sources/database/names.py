@@ -28,17 +28,17 @@ class DatabaseNames:
 
     def codes(self, ids: Int64) -> Codes:
         """The pool's codes of string ids; an id without a string is shown as its number."""
-        return self._coded(ids, self.by_id)
+        return self._codes_of(ids, self.by_id)
 
     def shapes(self, ids: Int64) -> Codes:
         """The pool's codes of shapes, which databases hold in quotes."""
-        return self._coded(ids, self.by_id, lambda text: text.strip('"'))
+        return self._codes_of(ids, self.by_id, lambda text: text.strip('"'))
 
     def enum(self, table: str, values: Int64) -> Codes:
         """The pool's codes of enumeration values, named by their own table."""
-        return self._coded(values, self.named(table))
+        return self._codes_of(values, self.enum_names(table))
 
-    def named(self, table: str) -> Mapping[int, str]:
+    def enum_names(self, table: str) -> Mapping[int, str]:
         """The names of an enumeration by value; without one, the strings by id."""
         if not table:
             return self.by_id
@@ -48,13 +48,13 @@ class DatabaseNames:
 
     def numbers(self, ids: Int64) -> Codes:
         """The pool's codes of ids that are shown as they are."""
-        return self._coded(ids, {})
+        return self._codes_of(ids, {})
 
     def id_of(self, text: str) -> int:
         """The id of a string, NO_ID where the database does not hold it."""
         return next((number for number, value in self.by_id.items() if value == text), NO_ID)
 
-    def _coded(
+    def _codes_of(
         self, ids: Int64, names: Mapping[int, str], spelled: Callable[[str], str] = str
     ) -> Codes:
         def code(number: int) -> int:

@@ -44,17 +44,16 @@ from timeline.records.tables import (
 )
 from timeline.records.task_kinds import COPY_TYPES, compute_by_type
 from timeline.records.vendor import UnusedFile
-from timeline.sources.common.ai_cpu import ai_cpu_remark
+from timeline.sources.common.compute_tasks import remark_on_ai_cpu_tasks
 from timeline.sources.common.losses import FFTS_REASON, counted_losses
-from timeline.sources.common.overlap_analysis import TABLE, overlap_of_table
-from timeline.sources.companions.kinds import UNUSED_TABLES
-from timeline.sources.companions.vendor_overlap import sum_overlap
+from timeline.sources.common.overlap_analysis import OVERLAP_TABLE, read_overlap_table, sum_overlap
 from timeline.sources.database.counters import read_counters
 from timeline.sources.database.counting import (
     find_communication_rule,
     find_free_rule,
     read_communication_sums,
 )
+from timeline.sources.database.format import DATABASE
 from timeline.sources.database.host import read_cann_calls, read_host
 from timeline.sources.database.names import DatabaseNames
 from timeline.sources.decoders.joins import Lookup, covering_parents, values_at
@@ -62,6 +61,19 @@ from timeline.sources.decoders.sqlite import Database, open_database
 from timeline.sources.source import Clock, Identity, ReadRequest
 
 __all__ = ["DatabaseSource"]
+
+_UNUSED_TABLES = {
+    "TASK_PMU_INFO": "metrics of kernels",
+    "SAMPLE_PMU_SUMMARY": "metrics of cores, without times",
+    "COMMUNICATION_SCHEDULE_TASK_INFO": "tasks that drive communication",
+    "OSRT_API": "calls of the operating system",
+    "GC_RECORD": "garbage collections of Python",
+    "DPU_TASK": "tasks of DPUs",
+    "CCU": "tasks of CCUs",
+    "UB": "samples of UB ports",
+    "PYTORCH_CALLCHAINS": "call stacks of host operators",
+}
+"""Tables that are not used, and what they hold."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +84,7 @@ class DatabaseSource:
     clock: Clock
     path: Path
     several_devices: bool = False
-    layout: str = "database"
+    layout: str = DATABASE.name
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -104,7 +116,7 @@ class _Reader:
         self.group_numbers: dict[int, int] = {}
         self.steps = self._steps()
         self.warnings: list[str] = []
-        self.own_overlap = overlap_of_table(database, device)
+        self.overlap = read_overlap_table(database, device)
         self.free_rule = FreeRule()
         self.communication_rule = self._communication_rule()
         # Where steps are not marked they are found by the names of operators.
@@ -113,7 +125,7 @@ class _Reader:
             wanted.with_names or not len(self.steps) or Layer.COMMUNICATION in wanted.layers
         )
         operators = "COMPUTE_TASK_INFO"
-        self.untold = not (database.count(operators) or database.is_lost(operators))
+        self.operators_unknown = not (database.count(operators) or database.is_lost(operators))
         self.remark: str | None = None
         self.derived_ops = False
 
@@ -128,8 +140,8 @@ class _Reader:
         if with_host or len(self.steps):
             calls = read_cann_calls(self.database, whole=with_host, every_arg=self.every_arg)
             lookup = Lookup(calls, "connectionId")
-            tasks = replace(tasks, launch_ns=_launches(tasks.connection, lookup))
-            ops = replace(ops, launch_ns=_launches(ops.connection, lookup))
+            tasks = replace(tasks, launch_ns=_launch_times(tasks.connection, lookup))
+            ops = replace(ops, launch_ns=_launch_times(ops.connection, lookup))
         planes = PlaneTasks.empty()
         if self._reads_planes:
             planes = self._planes(tasks, task_ids, communication)
@@ -160,11 +172,14 @@ class _Reader:
             free_rule=self.free_rule,
             communication_rule=self.communication_rule,
             vendor=sum_overlap(
-                self.own_overlap, f"{TABLE} of {self.database.path.name}", NO_ID, self.strings
+                self.overlap,
+                f"{OVERLAP_TABLE} of {self.database.path.name}",
+                NO_ID,
+                self.strings,
             ),
             unused=tuple(
                 UnusedFile(f"table {table} of {self.database.path.name}", what)
-                for table, what in UNUSED_TABLES.items()
+                for table, what in _UNUSED_TABLES.items()
                 if self.database.has_rows(table)
             ),
         )
@@ -216,14 +231,14 @@ class _Reader:
                 "modelId": NO_GRAPH,
                 "taskType": NO_ID,
             }
-            | ({} if self._of_one_device() else {"deviceId": NO_ID})
-            | self._rest({"batchId": NO_ID}),
+            | ({} if self._has_one_device() else {"deviceId": NO_ID})
+            | self._if_every_arg({"batchId": NO_ID}),
             where,
         )
         if self.database.is_lost("TASK"):
             raise SourceError(self.database.path, "the table TASK is damaged from its first page.")
         types = self.names.by_id
-        self.free_rule = find_free_rule(self.database, raw, types, self.own_overlap)
+        self.free_rule = find_free_rule(self.database, raw, types, self.overlap)
         copying = [number for number, name in types.items() if name in COPY_TYPES]
         row = compute.find(raw["globalTaskId"])
         stays = ~covering_parents(_unnamed_tasks(raw, row))
@@ -232,8 +247,8 @@ class _Reader:
             row = filter_in_place(row, stays)
             raw = {name: filter_in_place(values, stays) for name, values in raw.items()}
         tasks = replace(_unnamed_tasks(raw, row), **self._names_of(raw, codes, row))
-        if self.untold:
-            tasks = self._by_type(tasks, self.names.codes(raw["taskType"]))
+        if self.operators_unknown:
+            tasks = self._with_compute_by_type(tasks, self.names.codes(raw["taskType"]))
         tasks = replace(tasks, copy=np.isin(raw["taskType"], copying))
         if self.every_arg:
             tasks = replace(
@@ -245,16 +260,16 @@ class _Reader:
             )
         return tasks, raw["globalTaskId"]
 
-    def _by_type(self, tasks: Tasks, types: Codes) -> Tasks:
+    def _with_compute_by_type(self, tasks: Tasks, types: Codes) -> Tasks:
         """Tasks of which nothing but their type tells whether they compute."""
         compute = compute_by_type(types, self.strings)
         found = replace(
             tasks, compute=compute, op_type=np.where(compute, types, NO_NAME), task_type=types
         )
-        self.remark = ai_cpu_remark(found, self.strings, "COMPUTE_TASK_INFO")
+        self.remark = remark_on_ai_cpu_tasks(found, self.strings, "COMPUTE_TASK_INFO")
         return found
 
-    def _of_one_device(self) -> bool:
+    def _has_one_device(self) -> bool:
         return self.device is not None or self.database.count("NPU_INFO") == 1
 
     def _compute_tasks(self) -> tuple[Lookup, dict[str, Codes]]:
@@ -267,7 +282,7 @@ class _Reader:
             table,
             {"globalTaskId": NO_ID, "taskType": NO_ID, "opType": NO_ID}
             | (names if self.named else {})
-            | self._rest(
+            | self._if_every_arg(
                 {"outputShapes": NO_ID, "inputDataTypes": NO_ID, self._blocks_column(): NO_ID}
             ),
         )
@@ -301,7 +316,7 @@ class _Reader:
             "input_shapes": values_at(codes["inputShapes"], row, NO_NAME),
         }
 
-    def _rest(self, columns: dict[str, int]) -> dict[str, int]:
+    def _if_every_arg(self, columns: dict[str, int]) -> dict[str, int]:
         """Columns that only `--args all` shows."""
         return columns if self.every_arg else {}
 
@@ -332,7 +347,7 @@ class _Reader:
                 "dstRank": NO_ID,
                 "size": NO_ID,
                 "linkType": NO_ID,
-            } | self._rest(
+            } | self._if_every_arg(
                 {"name": NO_ID, "notifyId": NO_ID, "transportType": NO_ID, "dataType": NO_ID}
             )
         return self._integers("COMMUNICATION_TASK_INFO", columns) if columns else {}
@@ -363,9 +378,9 @@ class _Reader:
         owned = np.zeros(len(graph), np.bool_)
         if "opId" in communication:
             row = Lookup(communication, "globalTaskId").find(task_ids)
-            held = row >= 0
+            found = row >= 0
             owners = Lookup(
-                {"op": communication["opId"][row[held]], "graph": tasks.graph[held]}, "op"
+                {"op": communication["opId"][row[found]], "graph": tasks.graph[found]}, "op"
             )
             owner = owners.find(raw["opId"])
             graph, owned = owners.of("graph", owner, NO_GRAPH), owner >= 0
@@ -528,6 +543,6 @@ def _given_or(codes: Codes, others: Codes) -> Codes:
     return compute_in_chunks(np.int32, given, codes, others)
 
 
-def _launches(connection: Int64, calls: Lookup) -> Int64:
+def _launch_times(connection: Int64, calls: Lookup) -> Int64:
     """When the host call of each connection began."""
     return calls.of("startNs", calls.find(connection), NO_TIME)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, BinaryIO
 
 from timeline.errors import SourceError
-from timeline.sources.files.opened import unpack_stream
+from timeline.sources.files.opened import decompress_stream
 
 __all__ = ["BLOCK_BYTES", "READ_AHEAD_BYTES", "Member", "MemberKind", "read_members"]
 
@@ -82,17 +82,19 @@ class Member:
             SourceError: it is damaged, encrypted, or packed in a way that is not known.
         """
         with (
-            _damage_told(self.archive, self._file, f"member {self.name!r} "),
+            _name_damage(self.archive, self._file, f"member {self.name!r} "),
             self._open() as content,
         ):
             while block := content.read(BLOCK_BYTES):
                 yield block
 
 
-def read_members(file: BinaryIO, archive: Path, read: Callable[[int], None]) -> Iterator[Member]:
+def read_members(
+    file: BinaryIO, archive: Path, count_read: Callable[[int], None]
+) -> Iterator[Member]:
     """The members of an open archive.
 
-    read: is told how many bytes of a tar are read, those of members that nobody asks for too.
+    count_read: is told how many bytes of a tar are read, those of skipped members too.
 
     Raises:
         SourceError: the archive is damaged, or ends before its end.
@@ -100,24 +102,24 @@ def read_members(file: BinaryIO, archive: Path, read: Callable[[int], None]) -> 
     magic = file.read(4)
     file.seek(0)
     if magic in _ZIP_BEGINS or archive.suffix.lower() == ".zip":
-        return _of_zip(file, archive)
-    return _of_tar(file, archive, read)
+        return _read_zip(file, archive)
+    return _read_tar(file, archive, count_read)
 
 
 @contextmanager
-def _damage_told(archive: Path, file: BinaryIO, what: str = "") -> Iterator[None]:
-    """What is wrong with an archive is told with the byte at which reading it stopped."""
+def _name_damage(archive: Path, file: BinaryIO, what: str = "") -> Iterator[None]:
+    """A `with` block in which damage of an archive is a SourceError with the byte it was met at."""
     try:
         yield
     except _DAMAGE as error:
-        raise _damaged(archive, file, what, error) from error
+        raise _damage_error(archive, file, what, error) from error
     except OSError as error:
         if error.errno is not None:  # the file itself
             raise
-        raise _damaged(archive, file, what, error) from error
+        raise _damage_error(archive, file, what, error) from error
 
 
-def _damaged(archive: Path, file: BinaryIO, what: str, error: Exception) -> SourceError:
+def _damage_error(archive: Path, file: BinaryIO, what: str, error: Exception) -> SourceError:
     found = f"{what}cannot be read to its end: {error}."
     return SourceError(archive, found, offset=file.tell(), do=MAKE_IT_AGAIN)
 
@@ -125,8 +127,8 @@ def _damaged(archive: Path, file: BinaryIO, what: str, error: Exception) -> Sour
 # -- zip -------------------------------------------------------------------------------------------
 
 
-def _of_zip(file: BinaryIO, archive: Path) -> Iterator[Member]:
-    with _damage_told(archive, file), _zip_file(file, archive) as zipped:
+def _read_zip(file: BinaryIO, archive: Path) -> Iterator[Member]:
+    with _name_damage(archive, file), _zip_file(file, archive) as zipped:
         file.seek(0)  # who watches sees how far it is; zipfile goes where it has to
         for info in zipped.infolist():
             if not info.filename:
@@ -186,10 +188,10 @@ def _kind_in_zip(info: zipfile.ZipInfo) -> MemberKind:
 # -- tar -------------------------------------------------------------------------------------------
 
 
-def _of_tar(file: BinaryIO, archive: Path, read: Callable[[int], None]) -> Iterator[Member]:
-    content = _Counted(unpack_stream(file, archive), read)
+def _read_tar(file: BinaryIO, archive: Path, count_read: Callable[[int], None]) -> Iterator[Member]:
+    content = _CountingReader(decompress_stream(file, archive), count_read)
     with (
-        _damage_told(archive, file),
+        _name_damage(archive, file),
         tarfile.open(fileobj=content, mode="r|", bufsize=READ_AHEAD_BYTES, tarinfo=_Header) as tar,
     ):
         while (header := tar.next()) is not None:
@@ -239,13 +241,13 @@ class _Header(tarfile.TarInfo):
         return header
 
 
-class _Counted(io.BufferedIOBase):
-    """Content that tells how much of it is read."""
+class _CountingReader(io.BufferedIOBase):
+    """A stream that tells how many bytes of it are read."""
 
-    def __init__(self, content: BinaryIO, read: Callable[[int], None]) -> None:
-        self._content, self._progressed = content, read
+    def __init__(self, content: BinaryIO, count_read: Callable[[int], None]) -> None:
+        self._content, self._count_read = content, count_read
 
     def read(self, size: int | None = -1, /) -> bytes:
         block = self._content.read(-1 if size is None else size)
-        self._progressed(len(block))
+        self._count_read(len(block))
         return block

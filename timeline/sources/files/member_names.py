@@ -69,11 +69,11 @@ class MemberPaths:
         spelled = _readable(name).replace("\\", "/")
         parts = tuple(part for part in spelled.split("/") if part not in ("", "."))
         if spelled.startswith("/") or ".." in parts or (parts and _DRIVE.match(parts[0])):
-            raise self._refused(name, "would be written outside of the directory for it.")
+            raise self._refusal(name, "would be written outside of the directory for it.")
         if _CONTROL.search(spelled):
-            raise self._refused(name, "has control characters in its name.")
+            raise self._refusal(name, "has control characters in its name.")
         if len(parts) > MOST_PARTS:
-            raise self._refused(name, f"lies more than {MOST_PARTS} directories deep.")
+            raise self._refusal(name, f"lies more than {MOST_PARTS} directories deep.")
         if parts and (parts[0] == _MACOS or parts[-1].startswith("._")):
             return ()
         return parts
@@ -88,16 +88,16 @@ class MemberPaths:
             path = "/".join(parts[:count])
             key = unicodedata.normalize("NFC", path).casefold()
             known = key in self._spelled
-            held = self._spelled.setdefault(key, path)
+            first = self._spelled.setdefault(key, path)
             is_file = file and count == len(parts)
-            if held != path:
-                raise self._refused(path, f"differs from {held!r} only in the case of letters.")
+            if first != path:
+                raise self._refusal(path, f"differs from {first!r} only in the case of letters.")
             if key in self._files or (is_file and known):
-                raise self._refused(path, "is there twice.")
+                raise self._refusal(path, "is there twice.")
             if is_file:
                 self._files.add(key)
 
-    def _refused(self, name: str, why: str) -> SourceError:
+    def _refusal(self, name: str, why: str) -> SourceError:
         return SourceError(self._archive, f"member {name!r} {why}", do=DO_IT_YOURSELF)
 
 

@@ -1,4 +1,4 @@
-"""Files as streams of what they hold, compressed or not, and names without compression."""
+"""Opens files as streams of their content, compressed or not, and finds them by plain name."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from timeline.errors import SourceError
 
 __all__ = [
     "UTF8_MARK",
-    "database_without_gz",
+    "decompress_stream",
     "files_by_name",
     "find_file",
     "last_bytes",
-    "open_binary",
-    "open_file",
+    "open_decompressed",
     "open_profile_file",
-    "read_bytes_of",
-    "system_errors_named",
-    "unpack_stream",
+    "open_regular_file",
+    "read_whole_file",
+    "source_errors_for",
+    "uncompressed_database_name",
     "without_gz",
 ]
 
@@ -65,7 +65,7 @@ _COMPRESSIONS: tuple[tuple[re.Pattern[bytes], Callable[[BinaryIO], _Unpacker]], 
 """How each compressed format begins; the second of bzip2 is that of empty content."""
 
 
-def open_file(path: Path) -> BinaryIO:
+def open_regular_file(path: Path) -> BinaryIO:
     """Open a file for reading as it is.
 
     A pipe or device of that name is refused: reading it could wait forever.
@@ -85,7 +85,7 @@ def _regular(name: str, flags: int) -> int:
     raise OSError(errno.EINVAL, "it is no regular file", name)
 
 
-def open_binary(path: Path) -> BinaryIO:
+def open_decompressed(path: Path) -> BinaryIO:
     """Open a file for reading; what is compressed is read as what was compressed.
 
     The first bytes tell, never the name. Nothing is held but a block at a time, and a file may be
@@ -95,11 +95,11 @@ def open_binary(path: Path) -> BinaryIO:
         OSError: the file cannot be opened.
         SourceError: while reading, where compressed content is damaged or ends early.
     """
-    return unpack_stream(open_file(path), path)
+    return decompress_stream(open_regular_file(path), path)
 
 
 @contextmanager
-def system_errors_named(path: Path) -> Iterator[None]:
+def source_errors_for(path: Path) -> Iterator[None]:
     """A `with` block in which whatever the system says of a file or directory is a SourceError.
 
     Raises:
@@ -118,7 +118,7 @@ def open_profile_file(path: Path) -> Iterator[BinaryIO]:
     Raises:
         SourceError: now or while it is read: it cannot be, or its compressed content is damaged.
     """
-    with system_errors_named(path), open_binary(path) as file:
+    with source_errors_for(path), open_decompressed(path) as file:
         yield file
 
 
@@ -134,13 +134,13 @@ def last_bytes(path: Path, count: int) -> bytes:
         if file.seekable():
             file.seek(max(0, file.seek(0, io.SEEK_END) - count))
             return file.read()
-        held = b""
+        tail = b""
         while more := file.read(max(count, BLOCK_BYTES)):
-            held = (held + more)[-count:]
-        return held
+            tail = (tail + more)[-count:]
+        return tail
 
 
-def read_bytes_of(path: Path) -> bytes:
+def read_whole_file(path: Path) -> bytes:
     """All of what a small file holds, without its byte order mark.
 
     Raises:
@@ -150,7 +150,7 @@ def read_bytes_of(path: Path) -> bytes:
         return file.read().removeprefix(UTF8_MARK)
 
 
-def unpack_stream(file: BinaryIO, path: Path) -> BinaryIO:
+def decompress_stream(file: BinaryIO, path: Path) -> BinaryIO:
     """What an open file holds, as a stream; closing it closes the file.
 
     Of what is not compressed that is the file itself.
@@ -241,7 +241,7 @@ def without_gz(name: str) -> str:
     return name.removesuffix(_PACKED)
 
 
-def database_without_gz(name: str) -> str:
+def uncompressed_database_name(name: str) -> str:
     """The name of a compressed database without the suffix of its compression; others as is."""
     match = _PACKED_DATABASE.fullmatch(name)
     return match[1] if match else name
@@ -256,7 +256,7 @@ def files_by_name(directory: Path) -> dict[str, Path]:
         SourceError: the directory cannot be read.
     """
     found: dict[str, Path] = {}
-    with system_errors_named(directory):
+    with source_errors_for(directory):
         paths = {path.name: path for path in directory.iterdir()}
     for name in sorted(paths):
         plain = without_gz(name)

@@ -20,7 +20,7 @@ from timeline.sources.files.archives import (
     read_members,
 )
 from timeline.sources.files.member_names import MemberPaths, is_archive, is_wanted
-from timeline.sources.files.opened import open_file, unpack_stream
+from timeline.sources.files.opened import decompress_stream, open_regular_file
 from timeline.units import spell_bytes
 
 __all__ = ["Report", "UnpackLimit", "limit_for", "unpack", "unpack_file"]
@@ -55,7 +55,7 @@ class UnpackLimit:
     member: str = field(default="", init=False)
 
     def begin(self, member: Member) -> None:
-        """A member is next to be written; what it says of itself is believed only against it.
+        """Check the size that a member states, before it is written.
 
         Raises:
             SourceError: it says that it is too large.
@@ -63,7 +63,7 @@ class UnpackLimit:
         self._check(self.written_bytes + member.size_bytes, member.size_bytes)
 
     def read(self, count: int) -> None:
-        """So many bytes were read, the last of which may be of the next member.
+        """Count bytes that were read, the last of which may be of the next member.
 
         Raises:
             SourceError: more than may be.
@@ -72,7 +72,7 @@ class UnpackLimit:
         self._check(self.read_bytes - READ_AHEAD_BYTES, 0)
 
     def write(self, count: int) -> None:
-        """So many bytes are about to be written.
+        """Count bytes that are about to be written.
 
         Raises:
             SourceError: they are too many.
@@ -124,7 +124,7 @@ def unpack(archive: Path, directory: Path, limit: UnpackLimit, report: Report) -
     Raises:
         SourceError: the archive is damaged, dangerous or too large.
     """
-    made = _Unpacked(archive, directory, limit)
+    made = _Unpacker(archive, directory, limit)
     with _unpacking(archive, limit, report) as (file, progressed):
         directory.mkdir(parents=True)
         for count, member in enumerate(read_members(file, archive, limit.read)):
@@ -150,7 +150,7 @@ def unpack_file(packed: Path, target: Path, limit: UnpackLimit, report: Report) 
     limit.member = target.name
     with _unpacking(packed, limit, report) as (file, progressed):
         target.parent.mkdir(parents=True)
-        content = unpack_stream(file, packed)
+        content = decompress_stream(file, packed)
         with target.open("xb") as made:
             while block := content.read(BLOCK_BYTES):
                 limit.write(len(block))
@@ -165,7 +165,7 @@ def _unpacking(
     """What is packed as an open file, and what tells how far it is read."""
     try:
         whole_bytes = packed.stat().st_size
-        with open_file(packed) as file:
+        with open_regular_file(packed) as file:
             yield file, lambda: report(f"Unpacking {packed.name}", file.tell(), whole_bytes)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -179,8 +179,8 @@ def _unpacking(
         ) from error
 
 
-class _Unpacked:
-    """What is unpacked of an archive so far, and what is left in it."""
+class _Unpacker:
+    """Unpacks the members of one archive, and remembers what is left in it."""
 
     def __init__(self, archive: Path, directory: Path, limit: UnpackLimit) -> None:
         self._archive, self._directory, self._limit = archive, directory, limit

@@ -17,11 +17,11 @@ from timeline.sources.capture import (
     Folder,
     FolderKind,
     Format,
-    Kind,
+    FormatKind,
     Lookalike,
 )
 from timeline.sources.common.json_kinds import JsonKind, kind_of_json
-from timeline.sources.files.opened import system_errors_named, without_gz
+from timeline.sources.files.opened import source_errors_for, without_gz
 from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT, PROF, SQLITE
 
 __all__ = ["EmptyOutput", "FoundCaptures", "find_captures"]
@@ -31,7 +31,8 @@ _INSIDE_CAPTURES = frozenset(
 )
 """Directories that lie in a capture, which is read when one of them is passed."""
 _FRAMEWORK_CAPTURE = re.compile(r".+_ascend_(?:pt|ms)")
-_POOR = frozenset({Kind.TABLES, Kind.RAW, Kind.UNREADABLE})
+_POOR = frozenset({FormatKind.TABLES, FormatKind.RAW, FormatKind.UNREADABLE})
+"""Kinds that hold less than any other of the same profile, and give way to it."""
 _CLUSTER_OUTPUT = "cluster_analysis_output"
 _CLUSTER = re.compile(
     r"cluster_analysis\.db|cluster_(?:step_trace_time\.csv|communication.*\.json)"
@@ -236,7 +237,7 @@ class _Walk:
 
 def _output_in(directory: Path) -> Folder:
     output = directory / OUTPUT
-    with system_errors_named(output):
+    with source_errors_for(output):
         names = [path.name for path in output.iterdir()]
     return Folder(FolderKind.OUTPUT, directory, output, names)
 
@@ -270,7 +271,7 @@ def _captures_alone(folder: Folder) -> list[Capture]:
 def _may_hold_others(capture: Capture) -> bool:
     """Whether a capture is tables with room for other captures below its directory."""
     return (
-        capture.format.kind is Kind.TABLES
+        capture.format.kind is FormatKind.TABLES
         and capture.directory in (capture.content, capture.content.parent)
         and not capture.directory.name.startswith(PROF)
     )
@@ -283,7 +284,9 @@ def _without_poorer(found: list[Capture]) -> list[Capture]:
     """Drop tables above something richer, and what is no richer below a framework's tables."""
     captures = _without_bare_steps(_without_inner_jobs(found))
     above_rich = _parents(one for one in captures if one.format.kind not in _POOR)
-    above_any = above_rich | _parents(one for one in captures if one.format.kind is Kind.TABLES)
+    above_any = above_rich | _parents(
+        one for one in captures if one.format.kind is FormatKind.TABLES
+    )
     kept, owners = [], set()
     for one in captures:
         is_output = one.content.name == OUTPUT
@@ -303,12 +306,12 @@ def _parents(captures: Iterable[Capture]) -> set[Path]:
 
 def _without_inner_jobs(captures: list[Capture]) -> list[Capture]:
     """One capture of the raw files of an id in a job's directory and in its `data`."""
-    logs = [one for one in captures if one.format.kind is Kind.LOG]
+    logs = [one for one in captures if one.format.kind is FormatKind.LOG]
     outer = {(one.directory, one.device) for one in logs if one.content == one.directory}
     return [
         one
         for one in captures
-        if one.format.kind is not Kind.LOG
+        if one.format.kind is not FormatKind.LOG
         or one.content == one.directory
         or (one.directory, one.device) not in outer
     ]
@@ -316,12 +319,12 @@ def _without_inner_jobs(captures: list[Capture]) -> list[Capture]:
 
 def _without_bare_steps(captures: list[Capture]) -> list[Capture]:
     """Drop bare step traces at, above and below anything else: that holds or is read with them."""
-    others = [one.directory for one in captures if one.format.kind is not Kind.STEPS]
+    others = [one.directory for one in captures if one.format.kind is not FormatKind.STEPS]
     around = {parent for directory in others for parent in (directory, *directory.parents)}
     return [
         one
         for one in captures
-        if one.format.kind is not Kind.STEPS
+        if one.format.kind is not FormatKind.STEPS
         or (one.directory not in around and not {*one.directory.parents} & {*others})
     ]
 
@@ -330,6 +333,6 @@ def _without_captures(
     empty: Iterable[EmptyOutput], captures: Iterable[Capture]
 ) -> list[EmptyOutput]:
     """The empty outputs without a capture in their directory or below."""
-    held = [one.directory for one in captures]
-    around = {parent for directory in held for parent in (directory, *directory.parents)}
+    directories = [one.directory for one in captures]
+    around = {parent for directory in directories for parent in (directory, *directory.parents)}
     return [one for one in empty if one.directory not in around]

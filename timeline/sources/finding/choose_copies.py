@@ -6,15 +6,15 @@ from collections import defaultdict
 from pathlib import Path
 
 from timeline.errors import spell_ids
-from timeline.sources.capture import Claim, Kind
-from timeline.sources.common.identity import how_to_export, raw_error
+from timeline.sources.capture import Claim, FormatKind
+from timeline.sources.common.msprof_files import how_to_export, raw_error
 from timeline.sources.finding.runs import LONGEST_NS
 from timeline.sources.finding.times import named_time, recorded_time
 from timeline.sources.source import PROF
 
 __all__ = ["choose_among_copies"]
 
-_RAW_KINDS = frozenset({Kind.RAW, Kind.UNREADABLE})
+_RAW_KINDS = frozenset({FormatKind.RAW, FormatKind.UNREADABLE})
 """What CANN recorded and nothing was made of."""
 
 
@@ -46,13 +46,13 @@ def _without_logs_of_texts(claims: list[Claim]) -> tuple[list[Claim], list[str]]
 
     Their ids cannot be compared: those of raw files are devices, those of text may be ranks.
     """
-    texts = [claim.capture for claim in claims if claim.capture.format.kind is Kind.TEXT]
+    texts = [claim.capture for claim in claims if claim.capture.format.kind is FormatKind.TEXT]
     around = {one.directory for one in texts} | {one.directory.parent for one in texts}
     kept, logs = [], defaultdict(list)
     for claim in claims:
         capture = claim.capture
         lineage = {capture.directory, *capture.directory.parents}
-        if capture.format.kind is Kind.LOG and lineage & around:
+        if capture.format.kind is FormatKind.LOG and lineage & around:
             logs[capture.directory].append(capture)
         else:
             kept.append(claim)
@@ -70,11 +70,11 @@ def _without_nameless_raw(claims: list[Claim]) -> tuple[list[Claim], list[str]]:
     So are PROF_* directories beside text, which the framework made of them.
     """
     kinds = {claim.capture.format.kind for claim in claims}
-    poor = _RAW_KINDS if kinds - _RAW_KINDS else frozenset({Kind.UNREADABLE})
+    poor = _RAW_KINDS if kinds - _RAW_KINDS else frozenset({FormatKind.UNREADABLE})
     nouns = {
         claim.capture.directory: claim.capture.format.noun
         for claim in claims
-        if claim.capture.format.kind is Kind.TEXT
+        if claim.capture.format.kind is FormatKind.TEXT
     }
     if not kinds - poor:
         return claims, []
@@ -97,7 +97,7 @@ def _without_raw(rank: int, copies: list[Claim]) -> tuple[list[Claim], list[str]
 
     And a note for each raw capture passed over that is newer than all of those.
     """
-    for poor in (_RAW_KINDS, frozenset({Kind.UNREADABLE})):
+    for poor in (_RAW_KINDS, frozenset({FormatKind.UNREADABLE})):
         kept = [claim for claim in copies if claim.capture.format.kind not in poor]
         if kept:
             latest = max(claim.taken for claim in kept)
@@ -136,10 +136,10 @@ def _may_be_of_one_time(one: Claim, other: Claim) -> bool:
 
 def _without_texts_of_exports(rank: int, copies: list[Claim]) -> tuple[list[Claim], list[str]]:
     """Drop a framework's text where the export that it was made of lies inside its directory."""
-    exports = [claim for claim in copies if claim.capture.format.kind is not Kind.TEXT]
+    exports = [claim for claim in copies if claim.capture.format.kind is not FormatKind.TEXT]
     kept, notes = list(exports), []
     for claim in copies:
-        if claim.capture.format.kind is Kind.TEXT:
+        if claim.capture.format.kind is FormatKind.TEXT:
             text = claim.capture
             inside = [one for one in exports if text.directory in one.capture.directory.parents]
             if inside:

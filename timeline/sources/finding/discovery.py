@@ -1,8 +1,8 @@
 """From a path to one source per rank of the newest run that lies there.
 
-Captures are found and recognised (captures), say who they are (`claims_of`), lose those that are
-copies of others (choose_copies), are grouped into runs by their times (times, runs), and of the
-newest run get their ranks (ranks). What is packed is unpacked around all that (packed).
+In order: find what formats recognise (captures), identify each (`identify_capture`), drop copies
+of others (choose_copies), group into runs by time (times, runs), give the captures of the newest
+run their ranks (ranks). Around all that, what is packed is unpacked (packed).
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from pathlib import Path
 
 from timeline.errors import NoProfileError, SourceError, UsageError, did_you_mean
 from timeline.sources import formats
-from timeline.sources.capture import Capture, Claim, Evidence, Kind, Root
-from timeline.sources.companions.companions import with_companions
-from timeline.sources.files.opened import database_without_gz
+from timeline.sources.capture import Capture, Claim, Evidence, FormatKind, Root
+from timeline.sources.companions.source import with_companions
+from timeline.sources.files.opened import uncompressed_database_name
 from timeline.sources.finding.captures import EmptyOutput, find_captures
 from timeline.sources.finding.choose_copies import choose_among_copies
-from timeline.sources.finding.ranks import SettledRanks, settle_ranks
-from timeline.sources.finding.runs import FoundRun, group_into_runs, note_of_runs
+from timeline.sources.finding.ranks import ResolvedRanks, resolve_ranks
+from timeline.sources.finding.runs import FoundRun, describe_older_runs, group_into_runs
 from timeline.sources.source import PROF, Source
 
-__all__ = ["EXPORT", "Discovered", "Finding", "Unclear", "discover"]
+__all__ = ["FIND_FOR_EXPORT", "Discovered", "FindingOptions", "UnclearCapture", "discover"]
 
 
 @dataclass(frozen=True)
-class Finding:
+class FindingOptions:
     """What is asked of finding captures, beyond a source for each rank.
 
     keep_going: pass over captures that cannot be identified, and over directories that cannot be
@@ -39,12 +39,12 @@ class Finding:
     of_several: bool = False
 
 
-EXPORT = Finding()
+FIND_FOR_EXPORT = FindingOptions()
 """What an export of one profile asks."""
 
 
 @dataclass(frozen=True)
-class Unclear:
+class UnclearCapture:
     """A capture that no source is made of: where it lies, and what is wrong."""
 
     path: Path
@@ -62,7 +62,7 @@ class Discovered:
     sources: tuple[Source, ...]
     notes: tuple[str, ...]
     runs: tuple[FoundRun, ...] = ()
-    unclear: tuple[Unclear, ...] = ()
+    unclear: tuple[UnclearCapture, ...] = ()
     unassigned: frozenset[str] = frozenset()
 
 
@@ -70,7 +70,7 @@ def discover(
     path: Path,
     assigned: Mapping[str, int] | None = None,
     *,
-    finding: Finding = EXPORT,
+    finding: FindingOptions = FIND_FOR_EXPORT,
     above: tuple[Path, ...] | None = None,
     unpack: Callable[[Path], Path] | None = None,
 ) -> Discovered:
@@ -88,30 +88,32 @@ def discover(
         RankIdentityError: ranks are contradicted, taken twice, or told by some captures only.
         UsageError: an assigned directory is not among the captures.
     """
-    return _Search(Root(path, above), finding, unpack).discovered(assigned or {})
+    return _Search(Root(path, above), finding, unpack).run(assigned or {})
 
 
 class _Search:
     """One search for captures; notes gather on the way."""
 
-    def __init__(self, root: Root, finding: Finding, unpack: Callable[[Path], Path] | None) -> None:
+    def __init__(
+        self, root: Root, finding: FindingOptions, unpack: Callable[[Path], Path] | None
+    ) -> None:
         self._root, self._finding, self._unpack = root, finding, unpack
         self._notes: list[str] = []
-        self._unclear: list[Unclear] = []
+        self._unclear: list[UnclearCapture] = []
         self._unassigned: frozenset[str] = frozenset()
 
-    def discovered(self, assigned: Mapping[str, int]) -> Discovered:
-        """All that was found."""
+    def run(self, assigned: Mapping[str, int]) -> Discovered:
+        """Find and identify the captures, and open those of the newest run."""
         claims = self._with_assigned_ranks(self._claims(self._captures()), assigned)
         claims, notes = choose_among_copies(claims)
         self._notes += notes
         runs = group_into_runs(claims, with_times=self._finding.lists_all)
         if not runs:
             return Discovered((), tuple(self._notes), (), tuple(self._unclear), self._unassigned)
-        newest = settle_ranks(runs[-1].claims, self._root.path)
+        newest = resolve_ranks(runs[-1].claims, self._root.path)
         self._check(newest)
         if not self._finding.lists_all:
-            self._notes += note_of_runs(runs, self._root.path)
+            self._notes += describe_older_runs(runs, self._root.path)
         if newest.note:
             self._notes.append(newest.note)
         return Discovered(
@@ -130,7 +132,7 @@ class _Search:
         self._notes += found.remarks
         self._notes += [f"left out: {error}" for error in unreadable or ()]
         if not found.captures:
-            raise _nothing_in(found.empty[0])
+            raise _empty_output_error(found.empty[0])
         self._notes += [
             f"{empty.directory.name} holds nothing that can be read in {empty.output.name}."
             for empty in found.empty
@@ -142,10 +144,10 @@ class _Search:
         claims: list[Claim] = []
         for capture in captures:
             try:
-                claims += claims_of(self._unpacked_capture(capture), self._root)
+                claims += identify_capture(self._unpacked_capture(capture), self._root)
             except SourceError as error:
                 if self._finding.lists_all:
-                    self._unclear.append(Unclear(capture.directory, str(error)))
+                    self._unclear.append(UnclearCapture(capture.directory, str(error)))
                 elif not self._finding.keep_going or (capture is captures[-1] and not claims):
                     raise
                 else:
@@ -153,7 +155,7 @@ class _Search:
         return claims
 
     def _unpacked_capture(self, capture: Capture) -> Capture:
-        is_packed = database_without_gz(capture.content.name) != capture.content.name
+        is_packed = uncompressed_database_name(capture.content.name) != capture.content.name
         if not capture.format.packed or not is_packed:
             return capture
         if self._unpack is None:
@@ -170,17 +172,17 @@ class _Search:
             hits = [at for at, claim in enumerate(claims) if claim.is_named(name)]
             if not hits:
                 if not self._finding.of_several:
-                    raise _not_there(name, rank, claims, self._root.path)
+                    raise _no_such_capture(name, rank, claims, self._root.path)
                 self._unassigned |= {name}
             for at in hits:
-                made[at] = claims[at].assigned(rank)
+                made[at] = claims[at].with_rank(rank)
             _check_one_of_a_run(name, rank, [claims[at] for at in hits])
         return made
 
-    def _check(self, found: SettledRanks) -> None:
+    def _check(self, found: ResolvedRanks) -> None:
         """Raise what is wrong with the newest run, or tell it in some other way."""
         if self._finding.lists_all:
-            self._unclear += [Unclear(path, said) for path, said in found.problems]
+            self._unclear += [UnclearCapture(path, said) for path, said in found.problems]
             return
         if found.error is None:
             return
@@ -189,7 +191,7 @@ class _Search:
         self._notes += [f"{path.name} is left out: {said}" for path, said in found.problems]
 
 
-def claims_of(capture: Capture, root: Root) -> list[Claim]:
+def identify_capture(capture: Capture, root: Root) -> list[Claim]:
     """Who a capture says it is, a claim for each device in it.
 
     Where neither its files nor its names tell a rank, the text that a framework made of it and
@@ -210,7 +212,7 @@ def _evidence_beside(capture: Capture) -> tuple[Evidence, ...]:
     sessions = sum(1 for path in parent.glob(f"{PROF}*") if path.is_dir())
     if sessions != 1:
         return ()
-    texts = [known for known in formats.FORMATS if known.kind is Kind.TEXT]
+    texts = [known for known in formats.FORMATS if known.kind is FormatKind.TEXT]
     ids = {number for text in texts if text.ids is not None for number in text.ids(parent)}
     return (Evidence(ids.pop(), "the text files beside it"),) if len(ids) == 1 else ()
 
@@ -227,7 +229,7 @@ def _check_one_of_a_run(name: str, rank: int, hits: Sequence[Claim]) -> None:
             )
 
 
-def _not_there(name: str, rank: int, claims: Sequence[Claim], path: Path) -> UsageError:
+def _no_such_capture(name: str, rank: int, claims: Sequence[Claim], path: Path) -> UsageError:
     known = sorted({claim.capture.directory.name for claim in claims})
     return UsageError(
         f"--assign-rank {name}={rank}: there is no such capture in {path}"
@@ -236,7 +238,7 @@ def _not_there(name: str, rank: int, claims: Sequence[Claim], path: Path) -> Usa
     )
 
 
-def _nothing_in(empty: EmptyOutput) -> NoProfileError:
+def _empty_output_error(empty: EmptyOutput) -> NoProfileError:
     """The error of a capture whose output holds nothing that is read."""
     return NoProfileError(
         empty.directory,

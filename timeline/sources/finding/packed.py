@@ -15,23 +15,29 @@ from typing import TYPE_CHECKING
 from timeline.errors import NoProfileError, SourceError, TimelineError, UsageError
 from timeline.records.tables import Records
 from timeline.sources.files.member_names import archive_stem, is_archive
-from timeline.sources.files.opened import database_without_gz, system_errors_named
-from timeline.sources.finding.discovery import EXPORT, Discovered, Finding, Unclear, discover
+from timeline.sources.files.opened import source_errors_for, uncompressed_database_name
+from timeline.sources.finding.discovery import (
+    FIND_FOR_EXPORT,
+    Discovered,
+    FindingOptions,
+    UnclearCapture,
+    discover,
+)
 from timeline.sources.source import Clock, Identity, ReadRequest, Source
 
 if TYPE_CHECKING:
     from timeline.sources.files.unpacking import Report
 
-__all__ = ["open_found"]
+__all__ = ["discover_unpacked"]
 
 
 @contextlib.contextmanager
-def open_found(
+def discover_unpacked(
     path: Path,
     assigned: Mapping[str, int],
     report: Report,
     *,
-    finding: Finding = EXPORT,
+    finding: FindingOptions = FIND_FOR_EXPORT,
     executor: str = "",
 ) -> Iterator[Discovered]:
     """Find the profile of every rank at a path, and keep it unpacked within the context.
@@ -51,7 +57,7 @@ def open_found(
         UsageError: something is packed and there is an executor, or as `discover`.
     """
     with contextlib.ExitStack() as stack:
-        yield _Unpacking(path, report, executor, stack).discovered(assigned, finding)
+        yield _Unpacking(path, report, executor, stack).discover(assigned, finding)
 
 
 @dataclass(frozen=True)
@@ -60,8 +66,8 @@ class _Names:
 
     pairs: tuple[tuple[Path, Path], ...] = ()
 
-    def shown(self, text: str) -> str:
-        """A text in which paths are those that people know."""
+    def show(self, text: str) -> str:
+        """Replace the paths in a text by those that people know."""
         known = {str(there): str(packed) for there, packed in self.pairs}
         if not known:
             return text
@@ -70,13 +76,13 @@ class _Names:
             rf"(?:{'|'.join(longest_first)})(?![\w-])", lambda match: known[match[0]], text
         )
 
-    def around(self, paths: Iterable[Path]) -> _Names:
+    def needed_for(self, paths: Iterable[Path]) -> _Names:
         """The names of what holds some paths, and of them: of thousands, one source needs few."""
-        held = {parent for path in paths for parent in (path, *path.parents)}
-        return _Names(tuple(pair for pair in self.pairs if pair[0] in held))
+        lineage = {parent for path in paths for parent in (path, *path.parents)}
+        return _Names(tuple(pair for pair in self.pairs if pair[0] in lineage))
 
-    def inside(self, name: str) -> str:
-        """A path that people know as one that is there, anything else as it is."""
+    def unpacked_path(self, name: str) -> str:
+        """Where a path that people know lies unpacked; any other name as it is."""
         path = Path(name)
         for parent in (path, *path.parents):
             for there, packed in self.pairs:
@@ -85,17 +91,17 @@ class _Names:
         return name
 
     @contextlib.contextmanager
-    def naming(self) -> Iterator[None]:
+    def errors_named(self) -> Iterator[None]:
         """Errors name what is packed."""
         try:
             yield
         except TimelineError as error:
             error.args = tuple(
-                self.shown(part) if isinstance(part, str) else part for part in error.args
+                self.show(part) if isinstance(part, str) else part for part in error.args
             )
-            error.hints = tuple(map(self.shown, error.hints))
+            error.hints = tuple(map(self.show, error.hints))
             if isinstance(error, SourceError):
-                error.path = Path(self.shown(str(error.path)))
+                error.path = Path(self.show(str(error.path)))
             raise
 
 
@@ -111,8 +117,8 @@ class _Unpacking:
         self._numbers = itertools.count()
         self._names = _Names()
 
-    def discovered(self, assigned: Mapping[str, int], finding: Finding) -> Discovered:
-        """The sources of the profile, whatever of it is packed."""
+    def discover(self, assigned: Mapping[str, int], finding: FindingOptions) -> Discovered:
+        """Find the sources of the profile, whatever of it is packed."""
         path = self._path
         if is_archive(path.name) and path.is_file():
             return self._in_archives(path.parent, [path], assigned, finding)
@@ -129,7 +135,7 @@ class _Unpacking:
         around: Path,
         archives: Sequence[Path],
         assigned: Mapping[str, int],
-        finding: Finding,
+        finding: FindingOptions,
     ) -> Discovered:
         """Unpack archives at and below a directory into one of the same name, and look there.
 
@@ -168,42 +174,42 @@ class _Unpacking:
         root: Path,
         assigned: Mapping[str, int],
         notes: Sequence[str],
-        finding: Finding,
+        finding: FindingOptions,
         *,
         copied: bool = False,
     ) -> Discovered:
-        with self._naming():
+        with self._errors_named():
             found = discover(
                 root,
-                {self._names.inside(name): rank for name, rank in assigned.items()},
+                {self._names.unpacked_path(name): rank for name, rank in assigned.items()},
                 finding=finding,
                 above=tuple(self._path.resolve().parents) if copied else None,
                 unpack=self._unpack_database,
             )
         return replace(
             found,
-            sources=tuple(self._shown(source) for source in found.sources),
-            notes=(*notes, *map(self._names.shown, found.notes)),
-            runs=tuple(run.renamed(self._names.shown) for run in found.runs),
+            sources=tuple(self._with_packed_names(source) for source in found.sources),
+            notes=(*notes, *map(self._names.show, found.notes)),
+            runs=tuple(run.renamed(self._names.show) for run in found.runs),
             unclear=tuple(
-                Unclear(Path(self._names.shown(str(one.path))), self._names.shown(one.problem))
+                UnclearCapture(Path(self._names.show(str(one.path))), self._names.show(one.problem))
                 for one in found.unclear
             ),
         )
 
-    def _shown(self, source: Source) -> Source:
+    def _with_packed_names(self, source: Source) -> Source:
         if not self._names.pairs:
             return source
-        names = self._names.around((source.identity.directory, *source.files))
+        names = self._names.needed_for((source.identity.directory, *source.files))
         return _UnpackedSource(source, names, source.layout) if names.pairs else source
 
     @contextlib.contextmanager
-    def _naming(self) -> Iterator[None]:
+    def _errors_named(self) -> Iterator[None]:
         """Errors name what is packed, also what is unpacked meanwhile."""
         try:
             yield
         except TimelineError:
-            with self._names.naming():
+            with self._names.errors_named():
                 raise
 
     def _unpack_database(self, packed: Path) -> Path:
@@ -213,9 +219,9 @@ class _Unpacking:
         if packed not in self._databases:
             temporary = self._directory(packed)
             inside = temporary / "databases" / str(next(self._numbers))
-            there = inside / database_without_gz(packed.name)
+            there = inside / uncompressed_database_name(packed.name)
             unpack_file(packed, there, limit_for(packed, temporary), self._report)
-            known = Path(self._names.shown(str(packed)))
+            known = Path(self._names.show(str(packed)))
             self._names = _Names((*self._names.pairs, (there, known)))
             self._databases[packed] = there
         return self._databases[packed]
@@ -239,7 +245,7 @@ class _Unpacking:
 
 def _archives_below(path: Path) -> list[Path]:
     """The archives in a directory and in those in it; deeper ones are hardly of one run."""
-    with system_errors_named(path):
+    with source_errors_for(path):
         found = [one for names in ("*", "*/*") for one in path.glob(names) if is_archive(one.name)]
         return sorted(one for one in found if one.is_file())
 
@@ -270,16 +276,16 @@ class _UnpackedSource:
     def identity(self) -> Identity:
         """Who the capture is, in the directory that people know."""
         identity = self.source.identity
-        return replace(identity, directory=Path(self.names.shown(str(identity.directory))))
+        return replace(identity, directory=Path(self.names.show(str(identity.directory))))
 
     @property
     def clock(self) -> Clock:
-        """That of the source."""
+        """The clock of the source."""
         return self.source.clock
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Those that were unpacked, where they lie now."""
+        """The unpacked files, where they lie now."""
         return self.source.files
 
     def read(self, wanted: ReadRequest) -> Records:
@@ -288,12 +294,12 @@ class _UnpackedSource:
         Raises:
             SourceError: a file cannot be read.
         """
-        with self.names.naming():
+        with self.names.errors_named():
             records = self.source.read(wanted)
         return replace(
             records,
-            warnings=tuple(map(self.names.shown, records.warnings)),
+            warnings=tuple(map(self.names.show, records.warnings)),
             omissions=tuple(
-                replace(lost, reason=self.names.shown(lost.reason)) for lost in records.omissions
+                replace(lost, reason=self.names.show(lost.reason)) for lost in records.omissions
             ),
         )

@@ -11,14 +11,14 @@ from pathlib import Path
 from timeline.errors import RankIdentityError, spell_ids
 from timeline.sources.capture import NOT_DISTRIBUTED, Claim
 
-__all__ = ["SettledRanks", "settle_ranks"]
+__all__ = ["ResolvedRanks", "resolve_ranks"]
 
 MOST_NAMED = 4
 """So many captures are named in one message."""
 
 
 @dataclass(frozen=True)
-class SettledRanks:
+class ResolvedRanks:
     """The captures of a run by rank, and what is wrong with the others.
 
     problems: by directory, what is wrong there. error: all of that as one error. is_partial:
@@ -32,7 +32,7 @@ class SettledRanks:
     note: str = field(default="")
 
 
-def settle_ranks(claims: Sequence[Claim], path: Path) -> SettledRanks:
+def resolve_ranks(claims: Sequence[Claim], path: Path) -> ResolvedRanks:
     """The rank of each capture of a run.
 
     Captures of which none tells a rank are not distributed: they are numbered by host, device and
@@ -42,18 +42,18 @@ def settle_ranks(claims: Sequence[Claim], path: Path) -> SettledRanks:
     path: where they were found, for the commands that errors name.
     """
     if not any(claim.evidence for claim in claims):
-        return _numbered(claims)
+        return _number_in_order(claims)
     if torn := [claim for claim in claims if claim.contradiction]:
         return _contradicted(claims, torn, path)
     if nameless := [claim for claim in claims if claim.rank is None]:
-        return _half_told(claims, nameless, path)
+        return _partly_known(claims, nameless, path)
     by_rank = _by_rank(claims)
     if any(len(same) > 1 for same in by_rank.values()):
-        return _claimed_twice(by_rank, path)
-    return SettledRanks({rank: same[0] for rank, same in by_rank.items()})
+        return _with_duplicates(by_rank, path)
+    return ResolvedRanks({rank: same[0] for rank, same in by_rank.items()})
 
 
-def _numbered(claims: Sequence[Claim]) -> SettledRanks:
+def _number_in_order(claims: Sequence[Claim]) -> ResolvedRanks:
     ordered = sorted(claims, key=_order)
     said = [f"{_short(claim)} is rank {rank}" for rank, claim in enumerate(ordered[:MOST_NAMED])]
     if len(ordered) > MOST_NAMED:
@@ -63,7 +63,7 @@ def _numbered(claims: Sequence[Claim]) -> SettledRanks:
     note = f"{what} no rank ({NOT_DISTRIBUTED}), so they are numbered{by}: {', '.join(said)}."
     if len(ordered) == 1:
         note = f"{what} no rank ({NOT_DISTRIBUTED}): {said[0]}."
-    return SettledRanks(dict(enumerate(ordered)), note=note)
+    return ResolvedRanks(dict(enumerate(ordered)), note=note)
 
 
 def _order(claim: Claim) -> tuple[str, int, str]:
@@ -71,42 +71,44 @@ def _order(claim: Claim) -> tuple[str, int, str]:
     return claim.clock.host, device, str(claim.capture.directory)
 
 
-def _contradicted(claims: Sequence[Claim], torn: Sequence[Claim], path: Path) -> SettledRanks:
+def _contradicted(claims: Sequence[Claim], torn: Sequence[Claim], path: Path) -> ResolvedRanks:
     """Some captures tell several ranks each."""
     problems = tuple(
         (claim.capture.directory, f"contradictory rank ids: {claim.contradiction}.")
         for claim in torn
     )
     first = torn[0]
-    command = _command(path, [(claim, claim.evidence[0].rank) for claim in torn], claims)
+    command = _assign_command(path, [(claim, claim.evidence[0].rank) for claim in torn], claims)
     error = RankIdentityError(
         first.capture.directory, problems[0][1], do=f"Say which is right: {command}"
     )
     whole = _by_rank([claim for claim in claims if claim.rank is not None])
     if any(len(same) > 1 for same in whole.values()):
-        return SettledRanks({}, problems, error)
-    return SettledRanks(
+        return ResolvedRanks({}, problems, error)
+    return ResolvedRanks(
         {rank: same[0] for rank, same in whole.items()}, problems, error, is_partial=True
     )
 
 
-def _half_told(claims: Sequence[Claim], nameless: Sequence[Claim], path: Path) -> SettledRanks:
+def _partly_known(claims: Sequence[Claim], nameless: Sequence[Claim], path: Path) -> ResolvedRanks:
     """Some captures tell a rank, and others of the same run do not."""
-    told = _by_rank([claim for claim in claims if claim.rank is not None])
-    free = (rank for rank in range(len(claims) + len(told)) if rank not in told)
-    command = _command(path, list(zip(sorted(nameless, key=_order), free, strict=False)), claims)
-    noun = "rank" if len(told) == 1 else "ranks"
-    said = f"tells no rank, while others of its run are {noun} {spell_ids(told)}."
+    by_rank = _by_rank([claim for claim in claims if claim.rank is not None])
+    free = (rank for rank in range(len(claims) + len(by_rank)) if rank not in by_rank)
+    command = _assign_command(
+        path, list(zip(sorted(nameless, key=_order), free, strict=False)), claims
+    )
+    noun = "rank" if len(by_rank) == 1 else "ranks"
+    said = f"tells no rank, while others of its run are {noun} {spell_ids(by_rank)}."
     problems = tuple((claim.capture.directory, said) for claim in sorted(nameless, key=_order))
     error = RankIdentityError(*problems[0], do=f"Say which it is, as in: {command}")
-    if any(len(same) > 1 for same in told.values()):
-        return SettledRanks({}, problems, error)
-    return SettledRanks(
-        {rank: same[0] for rank, same in told.items()}, problems, error, is_partial=True
+    if any(len(same) > 1 for same in by_rank.values()):
+        return ResolvedRanks({}, problems, error)
+    return ResolvedRanks(
+        {rank: same[0] for rank, same in by_rank.items()}, problems, error, is_partial=True
     )
 
 
-def _claimed_twice(by_rank: Mapping[int, Sequence[Claim]], path: Path) -> SettledRanks:
+def _with_duplicates(by_rank: Mapping[int, Sequence[Claim]], path: Path) -> ResolvedRanks:
     """Several captures of one run tell the same rank."""
     twice = {rank: same for rank, same in by_rank.items() if len(same) > 1}
     claims = [claim for same in by_rank.values() for claim in same]
@@ -124,15 +126,15 @@ def _claimed_twice(by_rank: Mapping[int, Sequence[Claim]], path: Path) -> Settle
     )
     free = (number for number in range(len(claims) + len(by_rank)) if number not in by_rank)
     moved = [claim for others in twice.values() for claim in others[1:]]
-    command = _command(path, list(zip(moved, free, strict=False)), claims)
+    command = _assign_command(path, list(zip(moved, free, strict=False)), claims)
     error = RankIdentityError(
         path,
         f"rank {rank} appears twice, in captures of one time: {found}. Using neither.",
-        do=f"Pass one of them: {_open(same[-1].capture.directory)}; "
+        do=f"Pass one of them: {_open_command(same[-1].capture.directory)}; "
         f"or give the others ranks of their own: {command}",
     )
     alone = {rank: same[0] for rank, same in by_rank.items() if rank not in twice}
-    return SettledRanks(alone, problems, error)
+    return ResolvedRanks(alone, problems, error)
 
 
 def _others(claim: Claim, same: Sequence[Claim]) -> str:
@@ -152,7 +154,7 @@ def _short(claim: Claim) -> str:
     return name if claim.device is None else f"{name} (device {claim.device})"
 
 
-def _command(path: Path, ranks: Sequence[tuple[Claim, int]], claims: Sequence[Claim]) -> str:
+def _assign_command(path: Path, ranks: Sequence[tuple[Claim, int]], claims: Sequence[Claim]) -> str:
     """The command that gives captures ranks; by path where names are not enough."""
     names = [claim.name for claim in claims]
     words = ["tlexport", str(path)]
@@ -164,5 +166,5 @@ def _command(path: Path, ranks: Sequence[tuple[Claim, int]], claims: Sequence[Cl
     return shlex.join(words) + more
 
 
-def _open(directory: Path) -> str:
+def _open_command(directory: Path) -> str:
     return shlex.join(["tlexport", str(directory)])

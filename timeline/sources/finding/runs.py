@@ -20,9 +20,9 @@ __all__ = [
     "FoundRun",
     "Session",
     "are_certain",
+    "describe_older_runs",
     "group_into_runs",
     "group_sessions",
-    "note_of_runs",
 ]
 
 SAME_RUN_NS = 60 * 10**9
@@ -74,8 +74,8 @@ def group_into_runs(claims: Sequence[Claim], *, with_times: bool = False) -> lis
     """
     if not claims:
         return []
-    groups, extents = _grouped(claims)
-    if extents == _named(claims):
+    groups, extents = _group_by_times(claims)
+    if extents == _times_in_names(claims):
         # Names tell the order, and not the wall time.
         extents = [recorded_time(claim) if with_times else NO_EXTENT for claim in claims]
     return [
@@ -84,7 +84,7 @@ def group_into_runs(claims: Sequence[Claim], *, with_times: bool = False) -> lis
     ]
 
 
-def _grouped(claims: Sequence[Claim]) -> tuple[list[list[int]], list[Extent]]:
+def _group_by_times(claims: Sequence[Claim]) -> tuple[list[list[int]], list[Extent]]:
     """The runs as numbers of claims, and the times that tell them apart."""
     tried = list[tuple[list[list[int]], list[Extent]]]()
     for extents in _ever_better_times(claims):
@@ -99,18 +99,18 @@ def _grouped(claims: Sequence[Claim]) -> tuple[list[list[int]], list[Extent]]:
 
 def _ever_better_times(claims: Sequence[Claim]) -> Iterator[list[Extent]]:
     """When captures were taken, by what takes ever longer to ask."""
-    named = _named(claims)
+    named = _times_in_names(claims)
     if named is not None:
         yield named
     recorded = [recorded_time(claim) for claim in claims]
     yield recorded
     yield [
-        known if known[1] is not None else _better(known, read_time(claim))
+        known if known[1] is not None else _prefer_read(known, read_time(claim))
         for claim, known in zip(claims, recorded, strict=True)
     ]
 
 
-def _named(claims: Sequence[Claim]) -> list[Extent] | None:
+def _times_in_names(claims: Sequence[Claim]) -> list[Extent] | None:
     """The times in names, where all have one: some are in UTC and others are not."""
     named = [named_time(claim) for claim in claims]
     zones = {claim.capture.format.utc_names for claim in claims}
@@ -118,7 +118,7 @@ def _named(claims: Sequence[Claim]) -> list[Extent] | None:
     return named if is_whole else None
 
 
-def _better(known: Extent, read: Extent) -> Extent:
+def _prefer_read(known: Extent, read: Extent) -> Extent:
     return known if read == NO_EXTENT else read
 
 
@@ -143,9 +143,9 @@ def _run(members: Sequence[Claim], extents: Sequence[Extent], claims: Sequence[C
     ends = [end for _, end in extents if end is not None]
     start_ns = min(starts) if starts else None
     end_ns = max(ends) if len(ends) == len(members) else None
-    told = sorted({claim.rank for claim in members if claim.rank is not None})
+    ranks = sorted({claim.rank for claim in members if claim.rank is not None})
     return FoundRun(
-        tuple(told) if told else tuple(range(len(members))),
+        tuple(ranks) if ranks else tuple(range(len(members))),
         tuple(dict.fromkeys(claim.capture.directory for claim in members)),
         start_ns,
         end_ns,
@@ -180,7 +180,7 @@ def _path(members: Sequence[Claim], claims: Sequence[Claim]) -> Path | None:
     return around
 
 
-def note_of_runs(runs: Sequence[FoundRun], path: Path) -> list[str]:
+def describe_older_runs(runs: Sequence[FoundRun], path: Path) -> list[str]:
     """A note on the runs that are passed over, and how to read each; none for one run."""
     if len(runs) < 2:
         return []
@@ -212,8 +212,8 @@ def _how(run: FoundRun) -> str:
 class Session:
     """Who was captured, and when, as far as it is known; all times are of one clock.
 
-    rank: None where none is told. host and worker: empty where not known. end_ns: None where only
-    the start, or some moment near it, is known. hardware: what kind of device it is of.
+    rank, host, worker: None or empty where not known. end_ns: None where only the start, or some
+    moment near it, is known. hardware: what kind of device it is of.
     """
 
     path: str
@@ -225,7 +225,7 @@ class Session:
     end_ns: int | None = None
     hardware: str = ""
 
-    def captured(self) -> Iterator[tuple[str, Hashable]]:
+    def exclusive_keys(self) -> Iterator[tuple[str, Hashable]]:
         """What can be in one capture at a time only: a rank, a card of a host, a process."""
         if self.rank is not None:
             yield "rank", self.rank
@@ -276,8 +276,8 @@ def _with_timeless(sessions: Sequence[Session], runs: list[list[int]]) -> list[l
     newest = runs[-1] if runs else []
     for hardware, block in blocks.items():
         is_same = {sessions[at].hardware for at in newest} == {hardware}
-        taken = {held for at in newest for held in sessions[at].captured()}
-        if is_same and not any(taken.intersection(sessions[at].captured()) for at in block):
+        taken = {key for at in newest for key in sessions[at].exclusive_keys()}
+        if is_same and not any(taken.intersection(sessions[at].exclusive_keys()) for at in block):
             newest += block
             newest.sort()
         else:
@@ -320,7 +320,7 @@ class _Run:
 
     members: list[int] = field(default_factory=list)
     sessions: list[Session] = field(default_factory=list)
-    by_captured: dict[tuple[str, Hashable], list[Session]] = field(
+    by_key: dict[tuple[str, Hashable], list[Session]] = field(
         default_factory=lambda: defaultdict(list)
     )
     latest_ns: int = 0
@@ -330,8 +330,8 @@ class _Run:
         assert session.start_ns is not None
         self.members.append(at)
         self.sessions.append(session)
-        for held in session.captured():
-            self.by_captured[held].append(session)
+        for key in session.exclusive_keys():
+            self.by_key[key].append(session)
         self.latest_ns = session.start_ns
         self.end_ns = max(self.end_ns, _end_ns(session)) if self.members[1:] else _end_ns(session)
 
@@ -343,8 +343,8 @@ class _Run:
         """Whether it holds an earlier turn of the same rank, card or process."""
         return any(
             _are_successive(earlier, session)
-            for held in session.captured()
-            for earlier in self.by_captured.get(held, ())
+            for key in session.exclusive_keys()
+            for earlier in self.by_key.get(key, ())
         )
 
     def takes(self, session: Session) -> bool:
@@ -385,7 +385,7 @@ def _are_successive(before: Session, behind: Session) -> bool:
     assert behind.start_ns is not None
     if before.start_ns == behind.start_ns or behind.start_ns < _end_ns(before):
         return False
-    one, other = dict(before.captured()), dict(behind.captured())
+    one, other = dict(before.exclusive_keys()), dict(behind.exclusive_keys())
     shared = {kind for kind in one.keys() & other.keys() if one[kind] == other[kind]}
     if not shared:
         return False
@@ -400,5 +400,5 @@ def _are_successive(before: Session, behind: Session) -> bool:
 
 def _are_different(one: Session, other: Session) -> bool:
     """Whether two sessions are known to be of different ranks, cards or processes."""
-    ours, theirs = dict(one.captured()), dict(other.captured())
+    ours, theirs = dict(one.exclusive_keys()), dict(other.exclusive_keys())
     return any(ours[kind] != theirs[kind] for kind in ours.keys() & theirs.keys())

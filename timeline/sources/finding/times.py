@@ -12,7 +12,7 @@ from timeline.layers import Layer
 from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.sources.capture import NO_EXTENT, Claim, Extent
 from timeline.sources.common.decimals import whole_number
-from timeline.sources.common.identity import INFO_NAME, wall_extent
+from timeline.sources.common.identity import PROFILER_INFO_NAME, wall_extent
 from timeline.sources.decoders.json_values import read_json
 from timeline.sources.files.opened import files_by_name, find_file
 from timeline.sources.source import PROF, ReadRequest
@@ -51,7 +51,7 @@ def _time_of_files(claim: Claim) -> Extent:
         if start_us is not None:
             return wall_extent(start_us * 1000, None if end_us is None else end_us * 1000)
     for name, path in files_by_name(claim.capture.directory).items():
-        if INFO_NAME.fullmatch(name):
+        if PROFILER_INFO_NAME.fullmatch(name):
             return _time_of_profiler_info(path)
     return NO_EXTENT
 

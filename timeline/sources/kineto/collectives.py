@@ -18,15 +18,15 @@ from timeline.records.collective_kinds import (
     spelled_kind,
 )
 from timeline.records.tables import NO_ID, CommunicationOps, Tasks
-from timeline.sources.common.kernel_kinds import (
+from timeline.sources.decoders.event_rows import EventRows
+from timeline.sources.decoders.trace_events import Value, number, text
+from timeline.sources.kineto.events import tell_of_collectives
+from timeline.sources.kineto.kernel_kinds import (
     Communication,
     communication_of,
     function_path,
     launched_op,
 )
-from timeline.sources.decoders.event_rows import EventRows
-from timeline.sources.decoders.trace_events import Value, number, text
-from timeline.sources.kineto.events import tell_of_collectives
 from timeline.sources.kineto.operators import OnThreads, open_at
 from timeline.sources.kineto.tables import NOT_LAUNCHED, RuntimeCalls
 

@@ -17,7 +17,7 @@ from timeline.sources.capture import (
     Lookalike,
     Root,
 )
-from timeline.sources.common.identity import evidence_of_names
+from timeline.sources.common.identity import find_evidence_in_names
 from timeline.sources.common.json_kinds import JsonKind, kind_of_json
 from timeline.sources.kineto.header import (
     a_moment_ns,
@@ -69,7 +69,7 @@ def _identify(capture: Capture, root: Root) -> list[Claim]:
         evidence = [Evidence(told, f"{capture.content.name}: distributedInfo")]
     else:
         evidence = [Evidence(rank, f"file name {capture.content.name}") for rank in name.ranks]
-        evidence = evidence or evidence_of_names(capture, root)
+        evidence = evidence or find_evidence_in_names(capture, root)
     return [Claim(capture, tuple(evidence), taken=name.taken, worker=name.worker)]
 
 

@@ -53,6 +53,7 @@ from timeline.sources.kineto.events import (
     tables_of,
     tell_of_collectives,
 )
+from timeline.sources.kineto.format import KINETO as KINETO_FORMAT
 from timeline.sources.kineto.header import read_header
 from timeline.sources.kineto.operators import Operators, are_operators, external_ids
 from timeline.sources.kineto.tables import (
@@ -333,7 +334,7 @@ class KinetoSource:
     identity: Identity
     clock: Clock
     trace: Path
-    layout: str = "PyTorch trace"
+    layout: str = KINETO_FORMAT.name
 
     @property
     def files(self) -> tuple[Path, ...]:

@@ -11,7 +11,7 @@ from timeline.columns.constant import constant
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.records.tables import NO_ID, NO_TIME, Omission, Tasks
-from timeline.sources.common.decimals import milliseconds_ns, moments_ns
+from timeline.sources.common.decimals import interval_ns_of_milliseconds, moments_ns
 from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.csv_blocks import Block, RowShape, read_blocks, read_last_cells
 
@@ -37,7 +37,7 @@ def read_device_rows(
     builder = TableBuilder(Tasks)
     for block in read_last_cells(path, _FIELDS, damage):
         lengths = [cell or _NO_LENGTH for cell in block.cells("duration")]
-        start_ns, end_ns = milliseconds_ns(block.cells("start_time"), lengths)
+        start_ns, end_ns = interval_ns_of_milliseconds(block.cells("start_time"), lengths)
         good = start_ns != NO_TIME
         damage.add_lines("rows without a start and a duration", block.lines[~good])
         columns = {
@@ -96,5 +96,5 @@ def _times_ns(block: Block) -> tuple[Int64, Int64]:
     starts = block.cells("run_start")
     if "op_type" in block:
         lengths = [cell or _NO_LENGTH for cell in block.cells("execution_time")]
-        return milliseconds_ns(starts, lengths)
+        return interval_ns_of_milliseconds(starts, lengths)
     return moments_ns(starts), moments_ns(block.cells("run_end"))

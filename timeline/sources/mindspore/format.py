@@ -14,12 +14,12 @@ from timeline.sources.capture import (
     Evidence,
     Folder,
     Format,
-    Kind,
+    FormatKind,
     Root,
 )
-from timeline.sources.common.device_clock import hardware_log_clock
-from timeline.sources.common.identity import claim_of, evidence_of_names
-from timeline.sources.files.opened import find_file, system_errors_named, without_gz
+from timeline.sources.common.device_clock import read_hardware_log_clock
+from timeline.sources.common.identity import find_evidence_in_names, make_claim
+from timeline.sources.files.opened import find_file, source_errors_for, without_gz
 from timeline.sources.source import Clock, Identity, Source
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _log_ids(directory: Path) -> list[int]:
 
 
 def _names_in(directory: Path) -> list[str]:
-    with system_errors_named(directory):
+    with source_errors_for(directory):
         return [path.name for path in directory.iterdir()]
 
 
@@ -110,10 +110,10 @@ def _claim(capture: Capture, root: Root, ids: Callable[[Path], list[int]], clock
     """
     number = capture.device
     assert number is not None
-    names = [] if len(ids(capture.content)) > 1 else evidence_of_names(capture, root)
+    names = [] if len(ids(capture.content)) > 1 else find_evidence_in_names(capture, root)
     evidence = names[:1] or [Evidence(number, f"the {number} in the names of its files")]
     device = None if evidence[0].rank == number else number
-    return claim_of(capture, evidence, device, clock)
+    return make_claim(capture, evidence, device, clock)
 
 
 # -- text ------------------------------------------------------------------------------------------
@@ -133,11 +133,11 @@ def _identify_text(capture: Capture, root: Root) -> list[Claim]:
 
 
 def _read_text(claim: Claim, identity: Identity) -> Source:
-    from timeline.sources.mindspore.text_source import TEXT, MindSporeTextSource
+    from timeline.sources.mindspore.text_source import MindSporeTextSource
 
     capture = claim.capture
     assert capture.device is not None
-    return MindSporeTextSource(identity, claim.clock, capture.content, capture.device, TEXT)
+    return MindSporeTextSource(identity, claim.clock, capture.content, capture.device)
 
 
 def _unused_beside_text(capture: Capture) -> Iterator[UnusedFile]:
@@ -155,7 +155,7 @@ def _unused_beside_text(capture: Capture) -> Iterator[UnusedFile]:
 
 MINDSPORE_TEXT = Format(
     name="MindSpore text",
-    kind=Kind.TEXT,
+    kind=FormatKind.TEXT,
     recognise=_recognise_text,
     recognise_file=_file_of_text,
     identify=_identify_text,
@@ -187,16 +187,18 @@ def _identify_steps(capture: Capture, root: Root) -> list[Claim]:
 
 
 def _read_steps(claim: Claim, identity: Identity) -> Source:
-    from timeline.sources.mindspore.text_source import STEP_TRACE, MindSporeTextSource
+    from timeline.sources.mindspore.text_source import MindSporeTextSource
 
     capture = claim.capture
     assert capture.device is not None
-    return MindSporeTextSource(identity, claim.clock, capture.content, capture.device, STEP_TRACE)
+    return MindSporeTextSource(
+        identity, claim.clock, capture.content, capture.device, MINDSPORE_STEPS.name
+    )
 
 
 MINDSPORE_STEPS = Format(
     name="MindSpore step trace",
-    kind=Kind.STEPS,
+    kind=FormatKind.STEPS,
     recognise=_recognise_steps,
     recognise_file=_file_of_steps,
     identify=_identify_steps,
@@ -222,7 +224,7 @@ def _file_of_log(file: CaptureFile) -> list[Capture]:
 
 
 def _identify_log(capture: Capture, root: Root) -> list[Claim]:
-    clock = hardware_log_clock(capture.content, capture.device)
+    clock = read_hardware_log_clock(capture.content, capture.device)
     return [_claim(capture, root, _log_ids, clock)]
 
 
@@ -236,7 +238,7 @@ def _read_log(claim: Claim, identity: Identity) -> Source:
 
 MINDSPORE_RAW = Format(
     name="MindSpore raw",
-    kind=Kind.LOG,
+    kind=FormatKind.LOG,
     recognise=_recognise_log,
     recognise_file=_file_of_log,
     identify=_identify_log,

@@ -26,7 +26,7 @@ from timeline.records.tables import (
 from timeline.sources.common.decimals import interval_ns
 from timeline.sources.common.losses import counted_losses
 from timeline.sources.decoders.trace_events import number, text
-from timeline.sources.files.opened import read_bytes_of
+from timeline.sources.files.opened import read_whole_file
 from timeline.sources.mindspore.format import UNNUMBERED
 from timeline.sources.mindspore.step_ticks import GROUP
 
@@ -87,7 +87,7 @@ def read_hccl_files(
     timeless = 0
     for path in paths:
         try:
-            document = _decode(read_bytes_of(path))
+            document = _decode(read_whole_file(path))
         except (SourceError, msgspec.DecodeError, UnicodeDecodeError):
             bad.append(path)
             continue

@@ -17,9 +17,10 @@ from timeline.errors import SourceError
 from timeline.records.tables import NO_ID, Omission, OmissionCode, Records, Tasks
 from timeline.sources.common.decimals import whole_number
 from timeline.sources.common.losses import LossLog, counted_losses
-from timeline.sources.files.opened import open_file, read_bytes_of, system_errors_named
+from timeline.sources.files.opened import open_regular_file, read_whole_file, source_errors_for
 from timeline.sources.mindspore.assembly import RecordsBuilder
 from timeline.sources.mindspore.device_rows import AI_CORE
+from timeline.sources.mindspore.format import MINDSPORE_RAW
 from timeline.sources.mindspore.training_trace import TRAINING_EVENT, read_training_trace
 from timeline.sources.source import Clock, Identity, ReadRequest
 
@@ -58,7 +59,7 @@ class MindSporeRawSource:
     clock: Clock
     directory: Path
     number: int
-    layout: str = "MindSpore raw"
+    layout: str = MINDSPORE_RAW.name
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -146,7 +147,7 @@ def read_events_of(
 
 
 def _bytes_of(path: Path) -> bytes:
-    with system_errors_named(path), open_file(path) as file:
+    with source_errors_for(path), open_regular_file(path) as file:
         return file.read()
 
 
@@ -197,7 +198,7 @@ class _Operators:
 
 
 def _texts(paths: Sequence[Path]) -> list[str]:
-    return [read_bytes_of(path).decode("utf-8", "replace") for path in paths]
+    return [read_whole_file(path).decode("utf-8", "replace") for path in paths]
 
 
 def _tasks_of(

@@ -20,21 +20,19 @@ from timeline.records.tables import (
 from timeline.sources.common.decimals import moment_ns
 from timeline.sources.common.losses import counted_losses
 from timeline.sources.decoders.json_values import read_json
-from timeline.sources.files.opened import find_file, read_bytes_of
+from timeline.sources.files.opened import find_file, read_whole_file
 from timeline.sources.mindspore.assembly import RecordsBuilder
 from timeline.sources.mindspore.device_rows import read_aicpu_rows, read_device_rows
 from timeline.sources.mindspore.display import Display, names_its_rows, read_display
 from timeline.sources.mindspore.display_limit import CutOff, cut_off_by_limit
-from timeline.sources.mindspore.format import text_ids
+from timeline.sources.mindspore.format import MINDSPORE_STEPS, MINDSPORE_TEXT, text_ids
 from timeline.sources.mindspore.hccl_files import find_hccl_files, read_hccl_files
 from timeline.sources.mindspore.step_ticks import StepTicks, read_step_ticks
 from timeline.sources.source import Clock, Identity, ReadRequest
 from timeline.sources.trace_json.reader import TraceFiles, read_trace
 
-__all__ = ["STEP_TRACE", "TEXT", "MindSporeTextSource"]
+__all__ = ["MindSporeTextSource"]
 
-TEXT = "MindSpore text"
-STEP_TRACE = "MindSpore step trace"
 """The steps and reduces of a rank, and nothing of its device tasks."""
 
 _DISPLAYS = ("ascend_timeline_display", "timeline_display")
@@ -58,7 +56,7 @@ class MindSporeTextSource:
     clock: Clock
     directory: Path
     number: int
-    layout: str = TEXT
+    layout: str = MINDSPORE_TEXT.name
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -114,7 +112,7 @@ class MindSporeTextSource:
         if path := self._file("aicpu_intermediate_{}.csv"):
             made.add_tasks(*read_aicpu_rows(path, strings, rank))
         made.add_steps(self._ticks(strings))
-        if self.layout == STEP_TRACE:
+        if self.layout == MINDSPORE_STEPS.name:
             said = "only its step trace is here, so what it computed is not known"
             made.report((), (f"rank {rank}: {said}.",))
         self._add_operators(made)
@@ -175,7 +173,7 @@ class MindSporeTextSource:
     def _origin_ns(self, display: Display, ticks: StepTicks) -> int | None:
         """The device clock at 0 of the display: written beside it, or told by the reduces."""
         if path := self._file("min_cycle_counter_{}.txt"):
-            ticks_as_us_ns = moment_ns(read_bytes_of(path).strip())
+            ticks_as_us_ns = moment_ns(read_whole_file(path).strip())
             if ticks_as_us_ns > 0:
                 return ticks_as_us_ns // _TICKS_IN_MICROSECOND
         return _origin_of(display.ops, ticks.reduces)

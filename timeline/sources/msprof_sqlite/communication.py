@@ -64,17 +64,17 @@ def read_communication(
     every_arg: bool,
 ) -> Communication:
     """Read the ops; those that have no times of their own last as long as their tasks."""
-    table = databases.of_device("hccl_single_device.db", "HCCLOpSingleDevice")
+    table = databases.device_table("hccl_single_device.db", "HCCLOpSingleDevice")
     if not len(table):
-        table = databases.of_host("hccl.db", "HCCLOP", where={"device_id": device})
-    unfolded = databases.of_device("hccl_single_device.db", "KfcOP")
-    listed = _Ops.concat([_listed(table, strings), _listed(unfolded, strings, OTHER_SOURCE)])
+        table = databases.host_table("hccl.db", "HCCLOP", where={"device_id": device})
+    unfolded = databases.device_table("hccl_single_device.db", "KfcOP")
+    listed = _Ops.concat([_read_ops(table, strings), _read_ops(unfolded, strings, OTHER_SOURCE)])
     given = listed.take(listed.start_ns != NO_TIME)
-    transfers = _with_kinds(_named(transfers, listed), tasks)
-    ops = _Ops.concat([given, _spanned(transfers, given, listed)])
+    transfers = _with_task_types(_with_op_names(transfers, listed), tasks)
+    ops = _Ops.concat([given, _ops_of_transfers(transfers, given, listed)])
     ops = ops.take(np.argsort(ops.start_ns, kind="stable"))
     names = _GroupNames(databases, strings)
-    op_group, plane_group = names.resolved(ops.group), names.resolved(transfers.group)
+    op_group, plane_group = names.resolve(ops.group), names.resolve(transfers.group)
     labels = _labels(np.concatenate([op_group, plane_group]), strings)
     return Communication(
         CommunicationOps.of(
@@ -98,7 +98,7 @@ def read_communication(
     )
 
 
-def _listed(table: LooseTable, strings: StringPool, source: int | None = None) -> _Ops:
+def _read_ops(table: LooseTable, strings: StringPool, source: int | None = None) -> _Ops:
     """The ops that a table lists; older versions give no times, or a start and a duration."""
     raw = table.integers(
         {
@@ -136,21 +136,21 @@ def _listed(table: LooseTable, strings: StringPool, source: int | None = None) -
     return found if source is None else found.take(raw["source"] == source)
 
 
-def _named(transfers: Transfers, ops: _Ops) -> Transfers:
+def _with_op_names(transfers: Transfers, ops: _Ops) -> Transfers:
     """Transfers that do not name their op or group take both from the op of their connection."""
     ops = ops.take(ops.connection != NO_ID)
     row = Lookup({"connection": ops.connection}, "connection").find(transfers.connection)
 
-    def filled(codes: Codes, of_op: Codes) -> Codes:
+    def fill(codes: Codes, of_op: Codes) -> Codes:
         # The row of no op lies behind the others.
         return np.where(codes == NO_NAME, np.append(of_op, np.int32(NO_NAME))[row], codes)
 
     return replace(
-        transfers, op=filled(transfers.op, ops.name), group=filled(transfers.group, ops.group)
+        transfers, op=fill(transfers.op, ops.name), group=fill(transfers.group, ops.group)
     )
 
 
-def _spanned(transfers: Transfers, given: _Ops, listed: _Ops) -> _Ops:
+def _ops_of_transfers(transfers: Transfers, given: _Ops, listed: _Ops) -> _Ops:
     """Ops from the first start to the last end of their master tasks, or of all without any."""
     of_given = np.isin(transfers.connection, given.connection)
     rest = transfers.take(~of_given | (transfers.connection == NO_ID))
@@ -192,7 +192,7 @@ def _spanned(transfers: Transfers, given: _Ops, listed: _Ops) -> _Ops:
     )
 
 
-def _with_kinds(transfers: Transfers, tasks: Tasks) -> Transfers:
+def _with_task_types(transfers: Transfers, tasks: Tasks) -> Transfers:
     """Transfers of which nothing tells the kind, as at the lowest level, have the task's type."""
     rows = np.flatnonzero(transfers.name == NO_NAME)
     if not len(rows):
@@ -246,7 +246,7 @@ class _GroupNames:
         self._databases, self._strings = databases, strings
         self._by_hash: dict[int, int] | None = None
 
-    def resolved(self, codes: Codes) -> Codes:
+    def resolve(self, codes: Codes) -> Codes:
         """The names themselves; a hash that nothing explains stays as it is."""
         hashes = [code for code in distinct(codes).tolist() if _HASH.fullmatch(self._strings[code])]
         found = codes.copy()
@@ -256,7 +256,7 @@ class _GroupNames:
 
     def _known(self) -> dict[int, int]:
         if self._by_hash is None:
-            table = self._databases.of_host("ge_hash.db", "GeHashInfo")
+            table = self._databases.host_table("ge_hash.db", "GeHashInfo")
             texts = table.texts(("hash_key", "hash_value"), self._strings)
             pairs = zip(texts["hash_key"].tolist(), texts["hash_value"].tolist(), strict=True)
             self._by_hash = dict(pairs)

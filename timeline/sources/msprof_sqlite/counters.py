@@ -6,7 +6,7 @@ from timeline.columns.columns import Int64
 from timeline.columns.strings import StringPool
 from timeline.records.tables import NO_ID, NO_TIME, CounterSamples, CounterSeries
 from timeline.sources.common.counter_tables import CounterTable, SampleClock, parsed_tables
-from timeline.sources.common.counters import CounterBuilder, Labels, labels_of
+from timeline.sources.common.counters import CounterBuilder, Labels, build_labels
 from timeline.sources.common.device_clock import DeviceClocks
 from timeline.sources.decoders.sqlite_loose import LooseTable
 from timeline.sources.msprof_sqlite.databases import ParsedDatabases
@@ -20,7 +20,7 @@ def read_counters(
     """Read every table of samples that is there; a sample without a moment has no time."""
     counters = CounterBuilder()
     for table in parsed_tables():
-        rows = databases.of_device(table.file, table.table)
+        rows = databases.device_table(table.file, table.table)
         if len(rows) and rows.has(table.time):
             time_ns, labels = _times_ns(table, rows, clock), _labels(table, rows, strings)
             for column, values in rows.reals(tuple(table.values)).items():
@@ -43,9 +43,9 @@ def _times_ns(table: CounterTable, rows: LooseTable, clock: DeviceClocks) -> Int
 
 
 def _labels(table: CounterTable, rows: LooseTable, strings: StringPool) -> Labels:
-    def called(code: int) -> str:
+    def spell(code: int) -> str:
         return table.words.get(strings[code], strings[code])
 
     ids = rows.integers(dict.fromkeys(table.ids, NO_ID))
     kinds = rows.texts(table.kinds, strings)
-    return labels_of(len(rows), [*ids.values()], [(codes, called) for codes in kinds.values()])
+    return build_labels(len(rows), [*ids.values()], [(codes, spell) for codes in kinds.values()])

@@ -11,11 +11,9 @@ from timeline.records.tables import Omission, OmissionCode
 from timeline.sources.common.losses import counted_losses
 from timeline.sources.decoders.sqlite import Database, open_database
 from timeline.sources.decoders.sqlite_loose import LooseTable
+from timeline.sources.msprof_sqlite.format import TASKS
 
-__all__ = ["TASKS", "ParsedDatabases", "open_parsed_databases"]
-
-TASKS = "ascend_task.db"
-"""The one database without which there is nothing to read."""
+__all__ = ["ParsedDatabases", "open_parsed_databases"]
 
 
 class ParsedDatabases:
@@ -26,7 +24,7 @@ class ParsedDatabases:
         self._opened: dict[Path, Database | None] = {}
         self._tables: list[tuple[Path, LooseTable]] = []
 
-    def of_device(self, file: str, *names: str) -> LooseTable:
+    def device_table(self, file: str, *names: str) -> LooseTable:
         """The first of the tables that is there: versions name some of them differently.
 
         Raises:
@@ -34,7 +32,9 @@ class ParsedDatabases:
         """
         return self._table(self.device / file, names, None)
 
-    def of_host(self, file: str, *names: str, where: Mapping[str, int] | None = None) -> LooseTable:
+    def host_table(
+        self, file: str, *names: str, where: Mapping[str, int] | None = None
+    ) -> LooseTable:
         """The first of the host's tables that is there, only rows that hold these numbers.
 
         Raises:
@@ -50,8 +50,8 @@ class ParsedDatabases:
             there = path.is_file() and (path.name == TASKS or path.stat().st_size > 0)
             self._opened[path] = self._stack.enter_context(open_database(path)) if there else None
         database = self._opened[path]
-        held = [name for name in names if database is not None and database.has(name)]
-        table = LooseTable(database, held[0] if held else names[0], where)
+        present = [name for name in names if database is not None and database.has(name)]
+        table = LooseTable(database, present[0] if present else names[0], where)
         self._tables.append((path, table))
         return table
 

@@ -7,17 +7,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from timeline.sources.capture import Capture, CaptureFile, Claim, Folder, FolderKind, Format
-from timeline.sources.common.identity import claims_of_device
-from timeline.sources.common.msprof_names import summaries_of_device
+from timeline.sources.common.identity import identify_device
+from timeline.sources.common.msprof_files import find_device_table_directories
 from timeline.sources.files.opened import files_by_name
 from timeline.sources.source import SQLITE, Identity, Source
 
 if TYPE_CHECKING:
     from timeline.records.vendor import UnusedFile
 
-__all__ = ["MSPROF_SQLITE"]
+__all__ = ["MSPROF_SQLITE", "TASKS"]
 
-_TASKS = "ascend_task.db"
+TASKS = "ascend_task.db"
+"""The one database without which there is nothing to read."""
 
 
 def _recognise(folder: Folder) -> list[Capture]:
@@ -26,12 +27,12 @@ def _recognise(folder: Folder) -> list[Capture]:
     return [
         Capture(MSPROF_SQLITE, folder.directory, content, device)
         for device, content in contents
-        if (content / _TASKS).is_file()
+        if (content / TASKS).is_file()
     ]
 
 
 def _recognise_file(file: CaptureFile) -> list[Capture]:
-    return file.beside[:1] if file.path.name == _TASKS else []
+    return file.beside[:1] if file.path.name == TASKS else []
 
 
 def _read_with(claim: Claim, identity: Identity) -> Source:
@@ -46,11 +47,11 @@ def _parsed_directories(capture: Capture) -> tuple[Path, ...]:
 
 def _unused(capture: Capture) -> Iterator[UnusedFile]:
     from timeline.records.vendor import UnusedFile
-    from timeline.sources.companions.kinds import Use, kind_of
+    from timeline.sources.companions.file_kinds import Use, find_kind
 
     for directory in filter(Path.is_dir, _parsed_directories(capture)):
         for name in files_by_name(directory):
-            kind = kind_of(name)
+            kind = find_kind(name)
             if kind is not None and kind.use is Use.NONE:
                 yield UnusedFile(name, kind.what)
 
@@ -59,9 +60,9 @@ MSPROF_SQLITE = Format(
     name="msprof sqlite",
     recognise=_recognise,
     recognise_file=_recognise_file,
-    identify=claims_of_device,
+    identify=identify_device,
     read_with=_read_with,
-    table_directories=summaries_of_device,
+    table_directories=find_device_table_directories,
     parsed_directories=_parsed_directories,
     unused=_unused,
 )

@@ -16,7 +16,7 @@ from timeline.records.tables import (
     Tasks,
 )
 from timeline.sources.common.device_clock import DeviceClocks
-from timeline.sources.common.launch_arrows import DeviceRecords
+from timeline.sources.common.launch_arrows import ArrowTargets
 from timeline.sources.decoders.sqlite_loose import LooseTable
 from timeline.sources.msprof_sqlite.databases import ParsedDatabases
 
@@ -35,7 +35,7 @@ def read_calls(
     whole: bool,
 ) -> HostEvents:
     """Read the calls of CANN; only when they began and what they launched, unless whole."""
-    table = databases.of_host("api_event.db", "ApiData")
+    table = databases.host_table("api_event.db", "ApiData")
     raw = table.integers({"start": NO_TIME, "connection_id": NO_ID})
     count = len(raw["start"])
     columns = {
@@ -81,7 +81,7 @@ def _call_names(texts: dict[str, Codes], strings: StringPool) -> Codes:
 
 def read_marks(databases: ParsedDatabases, clock: DeviceClocks, strings: StringPool) -> HostEvents:
     """Read the ranges and marks of mstx, of the older and the newer kind."""
-    tables = [databases.of_host("msproftx.db", name) for name in ("MsprofTx", "MsprofTxEx")]
+    tables = [databases.host_table("msproftx.db", name) for name in ("MsprofTx", "MsprofTxEx")]
     return HostEvents.concat([_marks(table, clock, strings) for table in tables])
 
 
@@ -110,5 +110,5 @@ def launch_arrows(
 ) -> Flows:
     """Arrows from each call of CANN to the tasks and ops of its connection."""
     rows = np.flatnonzero(host.layer == strings.code("CANN"))
-    device = DeviceRecords(strings, tasks, ops)
+    device = ArrowTargets(strings, tasks, ops)
     return Flows.concat(device.arrows("HostToDevice", host.connection[rows], rows))

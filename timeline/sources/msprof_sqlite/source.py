@@ -31,13 +31,14 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
-from timeline.sources.common.ai_cpu import ai_cpu_remark
+from timeline.sources.common.compute_tasks import remark_on_ai_cpu_tasks
 from timeline.sources.common.device_clock import DeviceClocks, read_device_clocks
 from timeline.sources.common.losses import FFTS_REASON, counted_losses
 from timeline.sources.decoders.joins import Lookup, covering_parents
 from timeline.sources.msprof_sqlite.communication import Communication, read_communication
 from timeline.sources.msprof_sqlite.counters import read_counters
 from timeline.sources.msprof_sqlite.databases import ParsedDatabases, open_parsed_databases
+from timeline.sources.msprof_sqlite.format import MSPROF_SQLITE, TASKS
 from timeline.sources.msprof_sqlite.host import launch_arrows, read_calls, read_marks
 from timeline.sources.msprof_sqlite.steps import ParsedSteps, read_steps
 from timeline.sources.msprof_sqlite.tasks import DeviceTasks, describe_tasks, read_device_tasks
@@ -57,7 +58,7 @@ class ParsedSource:
     clock: Clock
     device: Path
     """The directory of the device's databases."""
-    layout: str = "msprof sqlite"
+    layout: str = MSPROF_SQLITE.name
 
     @property
     def host(self) -> Path:
@@ -123,16 +124,16 @@ class _Reader:
         launches = Lookup(
             {"connection": calls.connection, "start_ns": calls.start_ns}, "connection"
         )
-        tasks = replace(tasks, launch_ns=_launched(tasks.connection, launches))
+        tasks = replace(tasks, launch_ns=_launch_times(tasks.connection, launches))
         ops, planes = communication.ops, communication.planes
-        ops = replace(ops, launch_ns=_launched(ops.connection, launches))
-        planes = replace(planes, launch_ns=_launched(communication.plane_connection, launches))
+        ops = replace(ops, launch_ns=_launch_times(ops.connection, launches))
+        planes = replace(planes, launch_ns=_launch_times(communication.plane_connection, launches))
         host = self._host(calls)
         flows = Flows.empty()
         if Layer.ARROWS in self.layers:
             flows = launch_arrows(host, tasks, ops, self.strings)
         if not self.every_arg:
-            tasks = _without_rest(tasks)
+            tasks = _without_extra_args(tasks)
         series, samples = self._counters()
         return Records(
             self.rank,
@@ -156,10 +157,10 @@ class _Reader:
 
     def _tasks(self) -> Tasks:
         """Device tasks with what they ran, without the FFTS+ parents."""
-        table = self.databases.of_device("ascend_task.db", "AscendTask")
+        table = self.databases.device_table(TASKS, "AscendTask")
         if not table.has("start_time", "duration"):
             raise SourceError(
-                self.databases.device / "ascend_task.db",
+                self.databases.device / TASKS,
                 "holds no table AscendTask with start_time and duration.",
                 do="Export the capture instead: msprof --export=on --output=PROF_...",
             )
@@ -170,15 +171,15 @@ class _Reader:
         if parents.any():
             self._omit(FFTS_REASON, int(parents.sum()), OmissionCode.FFTS_WHOLE, loss=False)
             found = DeviceTasks(found.tasks.take(~parents), found.device_type[~parents], 0)
-        return self._attempt(lambda: self._described(found), found.tasks)
+        return self._attempt(lambda: self._describe(found), found.tasks)
 
-    def _described(self, found: DeviceTasks) -> Tasks:
+    def _describe(self, found: DeviceTasks) -> Tasks:
         where = {"device_id": self.device}
-        operators = self.databases.of_host("ge_info.db", "TaskInfo", where=where)
-        launched = self.databases.of_host("runtime.db", "HostTask", where=where)
+        operators = self.databases.host_table("ge_info.db", "TaskInfo", where=where)
+        launched = self.databases.host_table("runtime.db", "HostTask", where=where)
         if len(found.tasks) and not len(operators):
             self._warn("no operators in ge_info.db; tasks are named by their type.")
-            if remark := ai_cpu_remark(found.tasks, self.strings, "ge_info.db"):
+            if remark := remark_on_ai_cpu_tasks(found.tasks, self.strings, "ge_info.db"):
                 self._warn(remark)
         elif len(operators) and not operators.has("batch_id"):
             self._warn("operators have no batch_id; a task id used again keeps its first name.")
@@ -239,13 +240,13 @@ class _Reader:
         self.omissions += counted_losses({reason: rows}, self.rank, code, loss=loss)
 
 
-def _launched(connection: Int64, launches: Lookup) -> Int64:
+def _launch_times(connection: Int64, launches: Lookup) -> Int64:
     """When the host call of each connection began."""
     row = np.where(connection == NO_ID, -1, launches.find(connection))
     return launches.of("start_ns", row, NO_TIME)
 
 
-def _without_rest(tasks: Tasks) -> Tasks:
+def _without_extra_args(tasks: Tasks) -> Tasks:
     """Tasks without what only `--args all` shows."""
     nothing = constant(NO_ID, len(tasks), np.int64)
     return replace(

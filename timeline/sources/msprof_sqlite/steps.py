@@ -33,11 +33,11 @@ def read_steps(databases: ParsedDatabases, clock: DeviceClocks) -> ParsedSteps:
 
     Both hold counts of the device; without its counter they have no times.
     """
-    training = databases.of_device("trace.db", "training_trace")
+    training = databases.device_table("trace.db", "training_trace")
     marked = training if len(training) else None
-    spans = databases.of_device("step_trace.db", "step_trace_data", "StepTime")
-    reduces = databases.of_device("trace.db", "all_reduce")
-    fetches = databases.of_device("trace.db", "get_next")
+    spans = databases.device_table("step_trace.db", "step_trace_data", "StepTime")
+    reduces = databases.device_table("trace.db", "all_reduce")
+    fetches = databases.device_table("trace.db", "get_next")
     if clock.counter is None:
         uncounted = len(training) if marked else len(spans)
         return ParsedSteps(

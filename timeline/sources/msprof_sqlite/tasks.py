@@ -22,10 +22,9 @@ __all__ = [
     "build_task_keys",
     "describe_tasks",
     "read_device_tasks",
-    "task_ids",
+    "read_task_ids",
 ]
 
-"""Connection of a task that no call launched, as newer versions write it; older ones write -1."""
 _IDS = ("stream_id", "task_id", "batch_id", "context_id")
 _FIRST_QUEUE_TYPES = (
     "AI_CORE",
@@ -135,11 +134,11 @@ def _kinds(host: Codes, device: Codes, strings: StringPool) -> Codes:
 def build_task_keys(tasks: Tasks, ids: dict[str, Int64], table: LooseTable) -> tuple[Int64, Int64]:
     """Keys of tasks, and of the rows of a table that names them, by the ids that both hold."""
     of_tasks = dict(zip(_IDS, (tasks.stream, tasks.task, tasks.batch, tasks.context), strict=True))
-    held = [name for name in _IDS if table.has(name)]
-    return common_keys([of_tasks[name] for name in held], [ids[name] for name in held])
+    shared = [name for name in _IDS if table.has(name)]
+    return common_keys([of_tasks[name] for name in shared], [ids[name] for name in shared])
 
 
-def task_ids(table: LooseTable) -> dict[str, Int64]:
+def read_task_ids(table: LooseTable) -> dict[str, Int64]:
     """The ids of the tasks that the rows of a table name."""
     return table.integers(dict.fromkeys(_IDS, NO_ID) | {"context_id": NO_CONTEXT})
 
@@ -173,7 +172,7 @@ def describe_tasks(
             compute_by_type(types, strings) for types in (tasks.task_type, found.device_type)
         ]
         tasks = replace(tasks, compute=by_type[0] | by_type[1])
-        return _typed(_with_kernel_names(tasks, launched, strings))
+        return _with_unit_as_op_type(_with_kernel_names(tasks, launched, strings))
     named_operators = _Operators(operators, strings, named=named, every_arg=every_arg)
     key, of_operator = build_task_keys(tasks, named_operators.ids, operators)
     row = Lookup({"key": of_operator}, "key").find(key)
@@ -199,7 +198,7 @@ class _Operators:
         self, table: LooseTable, strings: StringPool, *, named: bool, every_arg: bool
     ) -> None:
         self._strings = strings
-        self.ids = task_ids(table)
+        self.ids = read_task_ids(table)
         # block_dim was the number of blocks before block_num came, and means something else since.
         column = "block_num" if table.has("block_num") else "block_dim"
         self.blocks = table.integers({column: NO_ID})[column]
@@ -208,7 +207,7 @@ class _Operators:
         columns += ["output_shapes", "input_data_types"] if named and every_arg else []
         self.texts = table.texts(columns, strings)
         for name in filter(_SHAPES.__contains__, columns):
-            self.texts[name] = _unquoted(self.texts[name], strings)
+            self.texts[name] = _strip_quotes(self.texts[name], strings)
 
     @cached_property
     def computes(self) -> Bool:
@@ -220,7 +219,7 @@ class _Operators:
         return ~(np.isin(self.texts["task_type"], kinds) | np.isin(self.texts["op_name"], drivers))
 
 
-def _unquoted(codes: Codes, strings: StringPool) -> Codes:
+def _strip_quotes(codes: Codes, strings: StringPool) -> Codes:
     """Text without the quotes around it, which are those of the table that msprof would write."""
     return map_values(
         codes,
@@ -232,7 +231,7 @@ def _with_kernel_names(tasks: Tasks, launched: LooseTable, strings: StringPool) 
     """Name computing tasks by the kernel that the runtime launched."""
     if not launched.has("kernel_name", "stream_id", "task_id"):
         return tasks
-    ids = task_ids(launched)
+    ids = read_task_ids(launched)
     names = launched.texts(("kernel_name",), strings)["kernel_name"]
     key, of_kernel = build_task_keys(tasks, ids, launched)
     row = Lookup({"key": of_kernel}, "key").find(key)
@@ -241,7 +240,7 @@ def _with_kernel_names(tasks: Tasks, launched: LooseTable, strings: StringPool) 
     return replace(tasks, name=np.where(known, name, tasks.name))
 
 
-def _typed(tasks: Tasks) -> Tasks:
+def _with_unit_as_op_type(tasks: Tasks) -> Tasks:
     """Tasks that nothing else is known of have the type of their unit as that of their operator."""
     unnamed = tasks.compute & (tasks.name == tasks.task_type)
     return replace(tasks, op_type=np.where(unnamed, tasks.task_type, tasks.op_type))

@@ -15,7 +15,7 @@ from timeline.records.tables import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME, Tasks
 from timeline.sources.decoders.joins import Lookup, ordinals
 from timeline.sources.decoders.sqlite_loose import LooseTable
 from timeline.sources.msprof_sqlite.databases import ParsedDatabases
-from timeline.sources.msprof_sqlite.tasks import build_task_keys, task_ids
+from timeline.sources.msprof_sqlite.tasks import build_task_keys, read_task_ids
 
 __all__ = ["Transfers", "read_transfers"]
 
@@ -59,17 +59,17 @@ def read_transfers(
     Also the number of those launched of which the device recorded no task.
     """
     names = ("HCCLTaskSingleDevice", "HCCLSingleDevice")
-    recorded = databases.of_device("hccl_single_device.db", *names)
-    unfolded = databases.of_device("hccl_single_device.db", "KfcTask")
-    held = [_of_device(table, strings) for table in (recorded, unfolded) if len(table)]
-    if held:
-        return Transfers.concat(held), 0
-    launched = databases.of_host("hccl.db", "HCCLTask", where={"device_id": device})
-    ops = databases.of_host("hccl.db", "HCCLOP", where={"device_id": device})
-    return _of_host(launched, ops, tasks, strings)
+    recorded = databases.device_table("hccl_single_device.db", *names)
+    unfolded = databases.device_table("hccl_single_device.db", "KfcTask")
+    parts = [_read_recorded(table, strings) for table in (recorded, unfolded) if len(table)]
+    if parts:
+        return Transfers.concat(parts), 0
+    launched = databases.host_table("hccl.db", "HCCLTask", where={"device_id": device})
+    ops = databases.host_table("hccl.db", "HCCLOP", where={"device_id": device})
+    return _read_launched(launched, ops, tasks, strings)
 
 
-def _of_device(table: LooseTable, strings: StringPool) -> Transfers:
+def _read_recorded(table: LooseTable, strings: StringPool) -> Transfers:
     """Tasks with the interval that the device recorded.
 
     Older versions tell the op by its name and the time of its first task, newer ones by op_id,
@@ -86,7 +86,7 @@ def _of_device(table: LooseTable, strings: StringPool) -> Transfers:
     texts = table.texts(("hccl_name", "op_name"), strings)
     return Transfers.of(
         len(end_ns),
-        _described(table, strings)
+        _details(table, strings)
         | {
             "start_ns": start_ns,
             "end_ns": end_ns,
@@ -98,7 +98,7 @@ def _of_device(table: LooseTable, strings: StringPool) -> Transfers:
     )
 
 
-def _of_host(
+def _read_launched(
     table: LooseTable, ops: LooseTable, tasks: Tasks, strings: StringPool
 ) -> tuple[Transfers, int]:
     """Tasks as they were launched, with the interval of the device task of the same ids.
@@ -107,16 +107,16 @@ def _of_host(
     """
     if not len(table) or not table.has("stream_id", "task_id"):
         return Transfers.empty(), len(table)
-    key, of_launch = build_task_keys(tasks, task_ids(table), table)
+    key, of_launch = build_task_keys(tasks, read_task_ids(table), table)
     row = Lookup({"key": of_launch}, "key").find(key)
     ran = np.flatnonzero(row >= 0)
     launched = row[ran]
     op = _op_rows(table, ops)[launched]
-    held = ops.integers({"connection_id": NO_ID})["connection_id"]
+    connections = ops.integers({"connection_id": NO_ID})["connection_id"]
     names = ops.texts(("op_name",), strings)["op_name"]
     # The row of no op lies behind the others.
-    connection, op_name = np.append(held, NO_ID)[op], np.append(names, np.int32(NO_NAME))[op]
-    columns = _described(table, strings) | table.texts(("name",), strings)
+    connection, op_name = np.append(connections, NO_ID)[op], np.append(names, np.int32(NO_NAME))[op]
+    columns = _details(table, strings) | table.texts(("name",), strings)
     found = Transfers.of(
         len(ran),
         {name: values[launched] for name, values in columns.items()}
@@ -153,7 +153,7 @@ def _op_rows(table: LooseTable, ops: LooseTable) -> Rows:
     return found
 
 
-def _described(table: LooseTable, strings: StringPool) -> dict[str, Any]:
+def _details(table: LooseTable, strings: StringPool) -> dict[str, Any]:
     """What a table says of its transfers, apart from their time and op."""
     raw = table.integers(
         {

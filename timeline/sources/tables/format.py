@@ -13,10 +13,10 @@ from timeline.sources.capture import (
     Folder,
     FolderKind,
     Format,
-    Kind,
+    FormatKind,
 )
-from timeline.sources.common.identity import claims_of_all_devices
-from timeline.sources.common.msprof_names import TABLE, holds
+from timeline.sources.common.identity import identify_all_devices
+from timeline.sources.common.msprof_files import OPERATOR_TABLE, has_file_named
 from timeline.sources.files.opened import without_gz
 from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT, Identity, Source
 
@@ -26,7 +26,7 @@ __all__ = ["TABLES"]
 def _recognise(folder: Folder) -> list[Capture]:
     if folder.kind is FolderKind.MSPROF:
         return _of_session(folder)
-    if not any(map(TABLE.fullmatch, map(without_gz, folder.names))):
+    if not any(map(OPERATOR_TABLE.fullmatch, map(without_gz, folder.names))):
         return []
     return [Capture(TABLES, folder.directory, folder.path)]
 
@@ -34,19 +34,19 @@ def _recognise(folder: Folder) -> list[Capture]:
 def _of_session(folder: Folder) -> list[Capture]:
     """The tables of all devices, where none has anything better; else those of each device."""
     output = folder.path / MINDSTUDIO_OUTPUT
-    if folder.free == folder.devices and holds(output, TABLE):
+    if folder.free == folder.devices and has_file_named(output, OPERATOR_TABLE):
         return folder.captures_of(TABLES, output)
     contents = [(device, folder.path / f"device_{device}/summary") for device in folder.free]
     return [
         Capture(TABLES, folder.directory, content, device)
         for device, content in contents
-        if holds(content, TABLE)
+        if has_file_named(content, OPERATOR_TABLE)
     ]
 
 
 def _recognise_file(file: CaptureFile) -> list[Capture]:
     """The tables of its directory, whatever else lies beside them."""
-    if not TABLE.fullmatch(file.name):
+    if not OPERATOR_TABLE.fullmatch(file.name):
         return []
     content = file.path.parent
     for one in file.around:
@@ -71,10 +71,10 @@ def _table_directories(capture: Capture) -> tuple[Path, ...]:
 
 TABLES = Format(
     name="tables",
-    kind=Kind.TABLES,
+    kind=FormatKind.TABLES,
     recognise=_recognise,
     recognise_file=_recognise_file,
-    identify=claims_of_all_devices,
+    identify=identify_all_devices,
     read_with=_read_with,
     table_directories=_table_directories,
 )

@@ -16,10 +16,10 @@ from timeline.errors import SourceError, spell_ids
 from timeline.layers import Layer
 from timeline.records.tables import NO_ID, Omission, OmissionCode, Records, StepParts, Steps
 from timeline.records.task_kinds import compute_by_type
-from timeline.sources.common.ai_cpu import ai_cpu_remark
+from timeline.sources.common.compute_tasks import remark_on_ai_cpu_tasks
 from timeline.sources.common.losses import FFTS_REASON, LossLog, counted_losses
+from timeline.sources.common.msprof_files import find_newest_export
 from timeline.sources.decoders.csv_blocks import read_blocks
-from timeline.sources.files.newest_export import newest_export
 from timeline.sources.files.opened import find_file, without_gz
 from timeline.sources.source import Clock, Identity, ReadRequest
 from timeline.sources.tables.kernel_table import (
@@ -218,7 +218,9 @@ class _Reading:
             compute = compute_by_type(others.core, self.strings, others.name)
         rows = KernelTable.concat([kernels, others])
         tasks = build_tasks(rows, compute, self.strings)
-        if not len(kernels) and (remark := ai_cpu_remark(tasks, self.strings, "op_summary")):
+        if not len(kernels) and (
+            remark := remark_on_ai_cpu_tasks(tasks, self.strings, "op_summary")
+        ):
             self.warnings.append(f"rank {self.identity.rank}: {remark}")
         return Records(
             self.identity.rank,
@@ -232,7 +234,7 @@ class _Reading:
 def _newest(output: Path, kind: str) -> tuple[Path, ...]:
     """The newest tables of a kind; a framework writes one without a time in its name."""
     plain = find_file(output, f"{kind}.csv")
-    return newest_export(output, kind, "csv") or ((plain,) if plain else ())
+    return find_newest_export(output, kind, "csv") or ((plain,) if plain else ())
 
 
 def _given(ids: Int64, default: int) -> Int64:

@@ -13,7 +13,7 @@ from timeline.columns.interner import Interner
 from timeline.columns.nesting import innermost
 from timeline.columns.strings import StringPool
 from timeline.records.tables import FlowEnd, Flows, Records
-from timeline.sources.common.launch_arrows import DeviceRecords
+from timeline.sources.common.launch_arrows import ArrowTargets
 from timeline.sources.decoders.event_columns import ARROW_START, EventColumns
 from timeline.sources.decoders.event_values import JsonValues, LaneKey
 from timeline.sources.decoders.trace_events import text
@@ -221,7 +221,7 @@ def connected_flows(records: Records, resolved: ResolvedFlows) -> tuple[Flows, i
     """
     host, strings = records.host, records.strings
     rows = np.flatnonzero(host.layer == strings.code(CALLS))
-    device = DeviceRecords(strings, records.tasks, records.ops)
+    device = ArrowTargets(strings, records.tasks, records.ops)
     found = Flows.concat(device.arrows(CONNECTION_LAUNCH, host.connection[rows], rows))
     drawn = resolved.flows.take(resolved.flows.category == strings.code(CONNECTION_LAUNCH))
     found = found.take(~np.isin(_targets(found), _targets(drawn)))

@@ -13,9 +13,13 @@ from timeline.sources.capture import (
     FolderKind,
     Format,
 )
-from timeline.sources.common.identity import claims_of_all_devices, claims_of_device
+from timeline.sources.common.identity import identify_all_devices, identify_device
 from timeline.sources.common.json_kinds import JsonKind, kind_of_json
-from timeline.sources.common.msprof_names import TABLE, holds, summaries_of_device
+from timeline.sources.common.msprof_files import (
+    OPERATOR_TABLE,
+    find_device_table_directories,
+    has_file_named,
+)
 from timeline.sources.files.opened import find_file, without_gz
 from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT, Identity, Source
 
@@ -37,7 +41,9 @@ def _recognise_trace_view(folder: Folder) -> list[Capture]:
     found = False
     if folder.kind is FolderKind.OUTPUT:
         trace = find_file(folder.path, _TRACE_VIEW)
-        found = trace is not None and (trace.is_file() or holds(folder.path, TABLE))
+        found = trace is not None and (
+            trace.is_file() or has_file_named(folder.path, OPERATOR_TABLE)
+        )
     elif folder.kind is FolderKind.LOOSE:
         found = _TRACE_VIEW in map(without_gz, folder.names)
     return [Capture(TRACE_VIEW, folder.directory, folder.path)] if found else []
@@ -67,7 +73,7 @@ TRACE_VIEW = Format(
     recognise=_recognise_trace_view,
     recognise_file=_file_of_trace_view,
     recognise_content=_file_of_any_name,
-    identify=claims_of_device,
+    identify=identify_device,
     read_with=_read_trace_view,
     table_directories=_directory_of_tables,
 )
@@ -79,7 +85,7 @@ TRACE_VIEW = Format(
 def _recognise_mindstudio(folder: Folder) -> list[Capture]:
     if folder.kind is FolderKind.MSPROF:
         output = folder.path / MINDSTUDIO_OUTPUT
-        return folder.captures_of(MINDSTUDIO, output) if holds(output, _TRACE) else []
+        return folder.captures_of(MINDSTUDIO, output) if has_file_named(output, _TRACE) else []
     names = map(without_gz, folder.names)
     is_loose = folder.kind is FolderKind.LOOSE and any(
         _TRACE.fullmatch(name) and not _TRACE_OF_GRAPH.fullmatch(name) for name in names
@@ -111,7 +117,7 @@ MINDSTUDIO = Format(
     name="mindstudio_profiler_output",
     recognise=_recognise_mindstudio,
     recognise_file=_file_of_mindstudio,
-    identify=claims_of_all_devices,
+    identify=identify_all_devices,
     read_with=_read_mindstudio,
     table_directories=_directory_of_tables,
 )
@@ -126,7 +132,7 @@ def _recognise_graph_timeline(folder: Folder) -> list[Capture]:
         return [
             Capture(GRAPH_TIMELINE, folder.directory, content, device)
             for device, content in contents
-            if holds(content, _TRACE_OF_GRAPH)
+            if has_file_named(content, _TRACE_OF_GRAPH)
         ]
     is_loose = folder.kind is FolderKind.LOOSE and any(
         map(_TRACE_OF_GRAPH.fullmatch, map(without_gz, folder.names))
@@ -143,7 +149,7 @@ def _read_graph_timeline(claim: Claim, identity: Identity) -> Source:
 GRAPH_TIMELINE = Format(
     name="device_N/timeline",
     recognise=_recognise_graph_timeline,
-    identify=claims_of_device,
+    identify=identify_device,
     read_with=_read_graph_timeline,
-    table_directories=summaries_of_device,
+    table_directories=find_device_table_directories,
 )

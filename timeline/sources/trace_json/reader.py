@@ -31,15 +31,15 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
+from timeline.sources.common.compute_tasks import mark_compute_by_overlap
 from timeline.sources.common.decimals import whole_number
 from timeline.sources.common.losses import LossLog
 from timeline.sources.common.overlap_analysis import (
     VendorOverlap,
-    free_rule_of,
-    overlap_of_lanes,
-    settle_by_overlap,
+    collect_overlap_events,
+    infer_free_rule,
+    sum_overlap,
 )
-from timeline.sources.companions.vendor_overlap import sum_overlap
 from timeline.sources.decoders.event_columns import ARROWS, COMPLETE, COUNTER, EventColumns
 from timeline.sources.decoders.event_reader import HELD_EVENTS, EventBatch
 from timeline.sources.decoders.event_values import LaneKey
@@ -276,7 +276,7 @@ class _Reader:
             tables.steps.add(steps)
             tables.parts.add(parts)
         if kind is LaneKind.DERIVED:
-            tables.overlap.add(overlap_of_lanes(lanes))
+            tables.overlap.add(collect_overlap_events(lanes))
         if kind is LaneKind.HOST:
             rows, numbers = lanes.numbered(PROFILER_STEP)
             tables.steps.add(profiler_steps(numbers, lanes.spans(rows)))
@@ -339,7 +339,7 @@ class _Tables:
     def records(self, rank: int, strings: StringPool, files: TraceFiles) -> Records:
         """Join the parts, which are gone then; rows take the iteration of their file."""
         overlap, iteration = self.overlap.build(), files.iteration
-        tasks = settle_by_overlap(self.tasks.build(), overlap, strings)
+        tasks = mark_compute_by_overlap(self.tasks.build(), overlap, strings)
         return Records(
             rank,
             strings,
@@ -352,7 +352,7 @@ class _Tables:
             vendor=sum_overlap(
                 overlap, f"Overlap Analysis of {_file_name(files)}", iteration, strings
             ),
-            free_rule=free_rule_of(overlap, f"Overlap Analysis of {files.paths[0].name}"),
+            free_rule=infer_free_rule(overlap, f"Overlap Analysis of {files.paths[0].name}"),
         )
 
 

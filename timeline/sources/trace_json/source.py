@@ -13,11 +13,12 @@ from timeline.errors import SourceError
 from timeline.records.joining import join_records
 from timeline.records.tables import NO_ID, Records, StepParts, Steps
 from timeline.sources.common.losses import LossLog
-from timeline.sources.files.newest_export import newest_export
+from timeline.sources.common.msprof_files import find_newest_export
 from timeline.sources.files.opened import files_by_name, find_file, without_gz
 from timeline.sources.source import Clock, Identity, ReadRequest
 from timeline.sources.tables.kernel_table import describe_tasks, end_tasks, read_kernel_table
 from timeline.sources.tables.step_table import read_step_table
+from timeline.sources.trace_json.format import GRAPH_TIMELINE, MINDSTUDIO, TRACE_VIEW
 from timeline.sources.trace_json.reader import TraceFiles, read_trace
 
 __all__ = [
@@ -42,7 +43,7 @@ class TraceViewSource:
     identity: Identity
     clock: Clock
     output: Path
-    layout: str = "trace_view.json"
+    layout: str = TRACE_VIEW.name
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -71,7 +72,7 @@ class MindStudioSource:
     clock: Clock
     output: Path
     several_devices: bool = False
-    layout: str = "mindstudio_profiler_output"
+    layout: str = MINDSTUDIO.name
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -79,14 +80,14 @@ class MindStudioSource:
         return (*self._traces(), *self._step_traces(), *self._tables("op_summary", "csv"))
 
     def _traces(self) -> tuple[Path, ...]:
-        names = newest_export(self.output, "msprof", "json")
+        names = find_newest_export(self.output, "msprof", "json")
         return tuple(path for path in names if not path.name.startswith("msprof_tx_"))
 
     def _step_traces(self) -> tuple[Path, ...]:
         return self._tables("step_trace", "json") or self._tables("step_trace", "csv")
 
     def _tables(self, kind: str, suffix: str) -> tuple[Path, ...]:
-        return newest_export(self.output, kind, suffix)
+        return find_newest_export(self.output, kind, suffix)
 
     def read(self, wanted: ReadRequest) -> Records:
         """See `Source.read`."""
@@ -124,7 +125,7 @@ class GraphTimelineSource:
     identity: Identity
     clock: Clock
     output: Path
-    layout: str = "device_N/timeline"
+    layout: str = GRAPH_TIMELINE.name
 
     @property
     def files(self) -> tuple[Path, ...]:

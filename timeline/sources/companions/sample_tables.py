@@ -17,8 +17,8 @@ from timeline.sources.common.counter_tables import CounterTable
 from timeline.sources.common.counters import (
     CounterBuilder,
     Labels,
-    name_of,
-    unit_of,
+    column_name,
+    column_unit,
     whole_bytes,
 )
 from timeline.sources.common.decimals import moments_ns
@@ -81,17 +81,17 @@ class _Reading:
 
     def _values(self, block: Block, wanted: Bool, damage: LossLog) -> dict[str, Float64]:
         """The columns of samples, NaN where there is none."""
-        columns = {name_of(column): column for column in block.header}
+        columns = {column_name(column): column for column in block.header}
         values = {}
         for name in self.table.values:
             if name in columns:
-                self.units.setdefault(name, unit_of(columns[name]))
+                self.units.setdefault(name, column_unit(columns[name]))
                 values[name], given = block.reals(columns[name])
                 bad = wanted & given & ~np.isfinite(values[name])
                 damage.add_lines("values that are no numbers", block.lines[bad])
         return values
 
-    def joined(self, parts: Sequence[_Part]) -> _Part:
+    def join(self, parts: Sequence[_Part]) -> _Part:
         """All rows; a column that a slice lacks was not given there."""
 
         def values(part: _Part, name: str) -> Float64:
@@ -144,7 +144,7 @@ def read_sample_table(
     drawn: frozenset[str],
     device: int | None,
     rank: int,
-    into: CounterBuilder,
+    counters: CounterBuilder,
 ) -> list[Omission]:
     """Read all slices of a table; with a device, only its rows.
 
@@ -169,11 +169,11 @@ def read_sample_table(
         omissions += damage.omissions(rank)
     if not parts:
         return omissions
-    idle = _draw(reading, reading.joined(parts), into)
+    idle = _draw(reading, reading.join(parts), counters)
     still = {f"samples of {paths[0].name} that stay zero all along": idle}
     return [
         *omissions,
-        *_repeated(paths[0], reading.repeated, rank),
+        *_count_repeated(paths[0], reading.repeated, rank),
         *counted_losses(still, rank, OmissionCode.IDLE_COUNTER, loss=False),
     ]
 
@@ -186,22 +186,22 @@ def _drawn_elsewhere(paths: Sequence[Path], rank: int) -> list[Omission]:
         damage = LossLog(path)
         rows += sum(map(len, read_blocks(path, None, (), damage, RowShape.FULL)))
         omissions += damage.omissions(rank)
-    return [*omissions, *(_repeated(paths[0], rows, rank) if rows else ())]
+    return [*omissions, *(_count_repeated(paths[0], rows, rank) if rows else ())]
 
 
-def _repeated(path: Path, rows: int, rank: int) -> tuple[Omission, ...]:
+def _count_repeated(path: Path, rows: int, rank: int) -> tuple[Omission, ...]:
     reason = f"rows of {path.name} that the capture draws itself"
     return counted_losses({reason: rows}, rank, OmissionCode.REPEATED, loss=False)
 
 
-def _draw(reading: _Reading, rows: _Part, into: CounterBuilder) -> int:
+def _draw(reading: _Reading, rows: _Part, counters: CounterBuilder) -> int:
     """Add the series of a table; returns the samples of those that stay zero and are left out."""
     labels, idle = reading.series_labels(rows), 0
     for column, values in rows.values.items():
         sizes, unit = whole_bytes(values, reading.units[column])
         given = np.isfinite(values)
         those = replace(labels, which=labels.which[given])
-        idle += into.add_column(
+        idle += counters.add_column(
             reading.table, column, those, rows.time_ns[given], sizes[given], unit
         )
     return idle

@@ -11,7 +11,7 @@ from timeline.records.kernel_functions import function_parts
 
 __all__ = ["Communication", "communication_of", "function_path", "launched_op"]
 
-NAMES = 1 << 14
+_MOST_CACHED = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ _LAUNCHERS = (
 """Whose kernels the operators and annotations launch that communicate."""
 
 
-@lru_cache(maxsize=NAMES)
+@lru_cache(maxsize=_MOST_CACHED)
 def function_path(kernel: str) -> str:
     """The function of a kernel with its namespaces, without types, templates and parameters.
 
@@ -67,7 +67,7 @@ def function_path(kernel: str) -> str:
     return "::".join(function_parts(kernel)) or kernel
 
 
-@lru_cache(maxsize=NAMES)
+@lru_cache(maxsize=_MOST_CACHED)
 def communication_of(kernel: str, launcher: str = "") -> Communication | None:
     """What a kernel communicates, None if it computes.
 
@@ -98,10 +98,10 @@ def launched_op(launcher: str) -> str:
     return launcher.rpartition(":")[2].partition(" ")[0] if ":" in launcher else ""
 
 
-def _op_of(own_name: str, does: str) -> str:
-    if does == UNKNOWN_OP and spelled_kind(own_name):
-        return own_name
-    return does or own_name
+def _op_of(name: str, does: str) -> str:
+    if does == UNKNOWN_OP and spelled_kind(name):
+        return name
+    return does or name
 
 
 def _whole(pattern: str, text: str) -> bool:

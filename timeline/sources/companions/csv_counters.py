@@ -13,12 +13,12 @@ from timeline.sources.common.counter_tables import OPERATOR_MEMORY, csv_tables
 from timeline.sources.common.counters import CounterBuilder
 from timeline.sources.common.losses import unreadable_file
 from timeline.sources.companions.allocations import GROUP, read_operator_memory
-from timeline.sources.companions.memory_tables import read_sample_table
+from timeline.sources.companions.sample_tables import read_sample_table
 
-__all__ = ["with_tables"]
+__all__ = ["with_csv_counters"]
 
 
-def with_tables(
+def with_csv_counters(
     records: Records, files: Mapping[str, tuple[Path, ...]], device: int | None
 ) -> Records:
     """Records with the counters of tables that they do not draw themselves.
@@ -31,23 +31,23 @@ def with_tables(
     """
     rank, omissions = records.rank, list[Omission]()
     drawn = {records.strings[code] for code in set(records.series.group.tolist())}
-    collector = CounterBuilder()
+    counters = CounterBuilder()
     for table in csv_tables():
-        before = len(collector)
+        before = len(counters)
         paths = files.get(f"{table.table}.csv", ())
-        omissions += _left_out(
+        omissions += _read_or_count(
             rank,
-            partial(read_sample_table, table, paths, frozenset(drawn), device, rank, collector),
+            partial(read_sample_table, table, paths, frozenset(drawn), device, rank, counters),
         )
-        drawn |= {table.group} if len(collector) > before else set()
+        drawn |= {table.group} if len(counters) > before else set()
     if GROUP not in drawn:
         paths = files.get(f"{OPERATOR_MEMORY}.csv", ())
-        read = partial(read_operator_memory, paths, device, rank, collector)
-        omissions += _left_out(rank, read)
-    return _with_counters(records, collector, omissions)
+        read = partial(read_operator_memory, paths, device, rank, counters)
+        omissions += _read_or_count(rank, read)
+    return _with_counters(records, counters, omissions)
 
 
-def _left_out(rank: int, read: Callable[[], Sequence[Omission]]) -> Sequence[Omission]:
+def _read_or_count(rank: int, read: Callable[[], Sequence[Omission]]) -> Sequence[Omission]:
     """What reading a companion left out; all of it, where it cannot be read."""
     try:
         return read()
@@ -56,10 +56,10 @@ def _left_out(rank: int, read: Callable[[], Sequence[Omission]]) -> Sequence[Omi
 
 
 def _with_counters(
-    records: Records, collector: CounterBuilder, omissions: Sequence[Omission]
+    records: Records, counters: CounterBuilder, omissions: Sequence[Omission]
 ) -> Records:
     """Records with more counters."""
-    series, samples = collector.tables(records.strings)
+    series, samples = counters.tables(records.strings)
     extra = Records(
         records.rank, records.strings, series=series, samples=samples, omissions=tuple(omissions)
     )

@@ -1,4 +1,4 @@
-"""What may lie beside a capture: the kinds of files, what each holds, and what it is used for."""
+"""The kinds of files beside a capture: what each holds, and what it is used for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from timeline.sources.common.counter_tables import OPERATOR_MEMORY, csv_tables
 
-__all__ = ["UNUSED_TABLES", "CompanionKind", "Use", "kind_of", "kinds_for"]
+__all__ = ["CompanionKind", "Use", "find_kind", "kinds_for"]
 
 
 class Use(enum.Enum):
@@ -96,18 +96,6 @@ _UNUSED_SQLITE = {
     "stream_expand_spec": "how streams are numbered",
     "time": "clocks",
 }
-UNUSED_TABLES = {
-    "TASK_PMU_INFO": "metrics of kernels",
-    "SAMPLE_PMU_SUMMARY": "metrics of cores, without times",
-    "COMMUNICATION_SCHEDULE_TASK_INFO": "tasks that drive communication",
-    "OSRT_API": "calls of the operating system",
-    "GC_RECORD": "garbage collections of Python",
-    "DPU_TASK": "tasks of DPUs",
-    "CCU": "tasks of CCUs",
-    "UB": "samples of UB ports",
-    "PYTORCH_CALLCHAINS": "call stacks of host operators",
-}
-"""Tables of a profile database that are not used."""
 _KINDS = (
     *(
         CompanionKind(table.table, "csv", f"samples of {table.group}", Use.COUNTERS)
@@ -132,7 +120,7 @@ _NAME = re.compile(r"(.+?)(?:_slice|_\d+)*\.([a-z]+)")
 """The name of a file without the stamps and numbers at its end, and its suffix."""
 
 
-def kind_of(name: str) -> CompanionKind | None:
+def find_kind(name: str) -> CompanionKind | None:
     """The kind of a file by its plain name, None for one that is not known."""
     match = _NAME.fullmatch(name)
     return _BY_NAME.get((match[1], match[2])) if match else None

@@ -13,7 +13,7 @@ from timeline.records.tables import NO_ID
 from timeline.records.vendor import Measure, VendorFigures
 from timeline.sources.common.losses import LossLog
 from timeline.sources.common.overlap_analysis import MEASURES
-from timeline.sources.companions.memory_tables import select_device_rows
+from timeline.sources.companions.sample_tables import select_device_rows
 from timeline.sources.decoders.csv_blocks import Block, read_blocks
 from timeline.sources.decoders.sqlite import Database
 

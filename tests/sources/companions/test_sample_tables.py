@@ -37,8 +37,8 @@ from timeline.records.tables import NO_TIME, Omission, OmissionCode, Records
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS
 from timeline.sources.common.counter_tables import CounterTable, csv_tables
 from timeline.sources.common.counters import CounterBuilder
-from timeline.sources.companions.allocations import add_held
-from timeline.sources.companions.memory_tables import read_sample_table
+from timeline.sources.companions.allocations import add_allocations
+from timeline.sources.companions.sample_tables import read_sample_table
 from timeline.sources.finding.discovery import discover
 from timeline.sources.source import ReadRequest
 
@@ -430,7 +430,7 @@ def test_held_memory_is_what_was_taken_and_not_given_back(
         [NO_TIME if length is None else start + length for _, start, length, _ in rows], np.int64
     )
     into = CounterBuilder()
-    omissions = add_held(sizes, taken, back, "table", 0, into)
+    omissions = add_allocations(sizes, taken, back, "table", 0, into)
     assert sum(one.rows for one in omissions) == sum(not known for *_, known in rows)
     (samples,) = collected(into).values() or ([],)
     times = [time for time, _ in samples]
@@ -446,7 +446,7 @@ def test_held_memory_is_what_was_taken_and_not_given_back(
 def test_a_release_before_the_allocation_is_counted() -> None:
     into = CounterBuilder()
     times = np.array([10], np.int64), np.array([9], np.int64)
-    (omission,) = add_held(np.array([1.0]), *times, "table", 0, into)
+    (omission,) = add_allocations(np.array([1.0]), *times, "table", 0, into)
     assert omission.rows == 1
     assert omission.loss
     assert not len(into)

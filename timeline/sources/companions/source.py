@@ -13,10 +13,10 @@ from pathlib import Path
 from timeline.layers import Layer
 from timeline.records.tables import Records
 from timeline.records.vendor import UnusedFile
-from timeline.sources.capture import Capture, Kind
+from timeline.sources.capture import Capture, FormatKind
+from timeline.sources.common.msprof_files import select_newest_export
+from timeline.sources.companions.file_kinds import Use, find_kind, kinds_for
 from timeline.sources.companions.host_files import find_cpu_operators, find_host_files
-from timeline.sources.companions.kinds import Use, kind_of, kinds_for
-from timeline.sources.files.newest_export import select_newest
 from timeline.sources.files.opened import files_by_name
 from timeline.sources.source import (
     MINDSTUDIO_OUTPUT,
@@ -30,7 +30,7 @@ from timeline.sources.source import (
 
 __all__ = ["WithCompanionFiles", "with_companions"]
 
-_OF_MEASURES = (
+_MEASURE_USES = (
     Use.STEP_SUMS,
     Use.OPERATOR_SUMS,
     Use.OPS,
@@ -49,7 +49,7 @@ def with_companions(source: Source, capture: Capture, several: bool) -> Source:
 
     several: whether the capture holds several devices, of which only the source's own is wanted.
     """
-    if capture.format.kind is Kind.UNREADABLE:
+    if capture.format.kind is FormatKind.UNREADABLE:
         return source
     return WithCompanionFiles(
         source,
@@ -74,9 +74,13 @@ def _host_directories(capture: Capture) -> tuple[Path, ...]:
 
 @dataclass(frozen=True)
 class WithCompanionFiles:
-    """A capture with what lies beside it.
+    """A source whose records also hold what lies beside its capture.
 
     A companion that cannot be read at all is left out and counted: the capture itself is whole.
+
+    main: the source of the capture. tables: the directories of tables, the better first. hosts:
+    those of what MindSpore recorded on the host, nearest first. databases: those of what msprof
+    parsed.
     """
 
     main: Source
@@ -84,27 +88,26 @@ class WithCompanionFiles:
     hosts: tuple[Path, ...]
     several_devices: bool
     databases: tuple[Path, ...]
-    """The directories of what msprof parsed."""
     capture: Capture
 
     @property
     def layout(self) -> str:
-        """That of the capture."""
+        """The layout of the capture."""
         return self.main.layout
 
     @property
     def identity(self) -> Identity:
-        """That of the capture."""
+        """The identity of the capture."""
         return self.main.identity
 
     @property
     def clock(self) -> Clock:
-        """That of the capture."""
+        """The clock of the capture."""
         return self.main.clock
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Those of the capture, and its companions."""
+        """The files of the capture, and its companions."""
         tables = [path for paths in self._tables(*Use).values() for path in paths]
         hosts = find_host_files(self.hosts, self.identity.rank).values()
         return tuple(dict.fromkeys((*self.main.files, *tables, *hosts)))
@@ -118,10 +121,10 @@ class WithCompanionFiles:
         records = self.main.read(wanted)
         device = self.identity.device if self.several_devices else None
         if Layer.COUNTERS in wanted.layers and (tables := self._tables(Use.COUNTERS)):
-            from timeline.sources.companions.tables import with_tables
+            from timeline.sources.companions.csv_counters import with_csv_counters
 
-            records = with_tables(records, tables, device)
-        if wanted.measures and (measures := self._tables(*_OF_MEASURES)):
+            records = with_csv_counters(records, tables, device)
+        if wanted.measures and (measures := self._tables(*_MEASURE_USES)):
             from timeline.sources.companions.measures import with_measures
 
             records = with_measures(records, measures, device)
@@ -135,8 +138,8 @@ class WithCompanionFiles:
         return replace(records, unused=(*records.unused, *sorted(set(self._unused()))))
 
     @cached_property
-    def _held(self) -> dict[Path, dict[str, Path]]:
-        """What lies in the directories of tables that are there, by plain name."""
+    def _listings(self) -> dict[Path, dict[str, Path]]:
+        """What lies in each directory of tables that is there, by plain name."""
         return {
             directory: files_by_name(directory) for directory in self.tables if directory.is_dir()
         }
@@ -145,10 +148,10 @@ class WithCompanionFiles:
         """The newest files of each kind that has such a use, from the first directory of any."""
         found: dict[str, tuple[Path, ...]] = {}
         kinds = [kind for use in uses if use is not Use.NONE for kind in kinds_for(use)]
-        for held in self._held.values():
+        for listing in self._listings.values():
             for kind in kinds:
-                plain = held.get(f"{kind.name}.{kind.suffix}")
-                paths = (plain,) if plain else select_newest(held, kind.name, kind.suffix)
+                plain = listing.get(f"{kind.name}.{kind.suffix}")
+                paths = (plain,) if plain else select_newest_export(listing, kind.name, kind.suffix)
                 if paths and (kind.use is not Use.TRACE or self._is_beside(paths)):
                     found.setdefault(f"{kind.name}.{kind.suffix}", paths)
         return found
@@ -162,10 +165,10 @@ class WithCompanionFiles:
     def _unused(self) -> Iterator[UnusedFile]:
         """What lies in the capture's directories and is not used."""
         used = {*self.files}
-        for directory, held in self._held.items():
+        for directory, listing in self._listings.items():
             is_output = directory.name in (OUTPUT, MINDSTUDIO_OUTPUT)
-            for name, path in held.items():
-                kind = kind_of(name)
+            for name, path in listing.items():
+                kind = find_kind(name)
                 if path in used or path.is_dir():
                     continue
                 if kind is not None:
@@ -175,7 +178,7 @@ class WithCompanionFiles:
                     yield UnusedFile(name, "not known")
         for directory in filter(Path.is_dir, self.databases):
             for name in files_by_name(directory):
-                kind = kind_of(name)
+                kind = find_kind(name)
                 if kind is not None and kind.use is Use.NONE and kind.beside_any:
                     yield UnusedFile(name, kind.what)
         yield from self.capture.format.unused(self.capture)
