@@ -47,6 +47,9 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
+from timeline.sources.ascend_trace import reader
+from timeline.sources.ascend_trace.events import AscendArgs, AscendEvent
+from timeline.sources.ascend_trace.reader import HELD_EVENTS, TraceFiles, read_trace
 from timeline.sources.common.counters import name_and_unit
 from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders import scanner
@@ -54,9 +57,6 @@ from timeline.sources.decoders.json_events import read_events
 from timeline.sources.decoders.trace_events import Other, Value, number, text
 from timeline.sources.finding.discovery import discover
 from timeline.sources.source import ReadRequest
-from timeline.sources.trace_json import reader
-from timeline.sources.trace_json.events import AscendArgs, AscendEvent
-from timeline.sources.trace_json.reader import HELD_EVENTS, TraceFiles, read_trace
 
 EventObject = dict[str, Any]
 Row = tuple[object, ...]

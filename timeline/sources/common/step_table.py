@@ -13,7 +13,7 @@ from timeline.sources.common.decimals import interval_ns, moments_ns
 from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.csv_blocks import Block, read_blocks
 
-__all__ = ["read_step_table"]
+__all__ = ["distinct_parts", "distinct_steps", "read_step_table"]
 
 _END, _LENGTH, _FP_START, _BP_END = (
     "Iteration End(us)",
@@ -94,3 +94,19 @@ def _reduces(block: Block, steps: Steps, good: Bool) -> list[StepParts]:
         )
         parts.append(reduces.take(good & (start_ns > 0)))
     return parts
+
+
+def distinct_steps(steps: Steps) -> Steps:
+    """One row per graph and iteration: exports repeat the step trace in several files."""
+    keys = np.stack([steps.graph, steps.iteration], axis=1)
+    _, first = np.unique(keys, axis=0, return_index=True)
+    return steps.take(first)
+
+
+def distinct_parts(parts: StepParts) -> StepParts:
+    """One row per part of a step."""
+    keys = np.stack(
+        [parts.graph, parts.iteration, parts.kind, parts.number, parts.start_ns], axis=1
+    )
+    _, first = np.unique(keys, axis=0, return_index=True)
+    return parts.take(first)
