@@ -81,7 +81,7 @@ def are_sound(size_bytes: Float64, allocated_ns: Int64, released_ns: Int64) -> B
     return sound
 
 
-_ALLOCATED, _RELEASED, _HELD = "Allocation Time(us)", "Release Time(us)", "Duration(us)"
+_ALLOCATED, _RELEASED, _DURATION = "Allocation Time(us)", "Release Time(us)", "Duration(us)"
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,9 @@ def _of_block(block: Block, device: int | None, damage: LossLog) -> _Allocations
     if _RELEASED in block:
         released_ns = moments_ns(block.cells(_RELEASED))
     else:
-        lengths = [b"N/A" if cell in NOT_GIVEN else cell.encode() for cell in block.texts(_HELD)]
+        lengths = [
+            b"N/A" if cell in NOT_GIVEN else cell.encode() for cell in block.texts(_DURATION)
+        ]
         _, released_ns = interval_ns(taken, lengths)
     size_bytes = block.reals(size)[0] * SIZES[column_unit(size)]
     wanted = select_device_rows(block, device)

@@ -14,7 +14,10 @@ from timeline.sources.files.opened import find_file
 
 __all__ = ["CPU_LAYER", "find_cpu_operators", "find_host_files"]
 
+CPU_LAYER = "CPU OP"
+"""What MindSpore's own timeline calls operators that run on the host."""
 _INNER = "host_info"
+"""The directory of MindSpore's host files within one of the capture."""
 _TIMELINE = "timeline_{}.json"
 _NAMES = (
     "cpu_op_execute_timestamp_{}.txt",
@@ -47,10 +50,6 @@ def find_host_files(directories: Sequence[Path], rank: int) -> dict[str, Path]:
                 if name not in found and (path := find_file(inside, name.format(rank))):
                     found[name] = path
     return found
-
-
-CPU_LAYER = "CPU OP"
-"""What MindSpore's own timeline calls operators that run on the host."""
 
 
 def find_cpu_operators(records: Records) -> Rows:
