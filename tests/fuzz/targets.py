@@ -31,17 +31,17 @@ from timeline.columns.strings import StringPool
 from timeline.errors import SourceError, TimelineError
 from timeline.records.tables import Records, Tasks
 from timeline.selection import DETAIL_LAYERS
+from timeline.sources.ascend_trace import reader
+from timeline.sources.ascend_trace.events import ASCEND
+from timeline.sources.ascend_trace.reader import TraceFiles, read_trace
+from timeline.sources.common.kernel_table import describe_tasks, read_kernel_table
 from timeline.sources.common.losses import LossLog
+from timeline.sources.common.step_table import read_step_table
 from timeline.sources.database.source import DatabaseSource
 from timeline.sources.decoders.json_events import BLOCK_BYTES, read_events
 from timeline.sources.finding.captures import find_captures
 from timeline.sources.finding.discovery import discover
 from timeline.sources.source import Clock, Identity, ReadRequest, Source
-from timeline.sources.tables.kernel_table import describe_tasks, read_kernel_table
-from timeline.sources.tables.step_table import read_step_table
-from timeline.sources.trace_json import reader
-from timeline.sources.trace_json.events import ASCEND
-from timeline.sources.trace_json.reader import TraceFiles, read_trace
 from timeline.sources.trace_json.source import (
     GraphTimelineSource,
     MindStudioSource,

@@ -161,9 +161,9 @@ def test_trace_that_shrinks_while_it_is_read(
     export: Export, spot_of: Callable[[str], Spot], layout: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was read before is drawn, and the byte at which the file ends now is told."""
+    from timeline.sources.ascend_trace import reader
     from timeline.sources.decoders.json_events import read_events
     from timeline.sources.kineto import source
-    from timeline.sources.trace_json import reader
 
     spot = spot_of(layout)
     shorter = spot.path.stat().st_size * 3 // 4

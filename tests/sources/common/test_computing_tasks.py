@@ -17,8 +17,8 @@ from tests.support.read_profiles import records_of
 from timeline.columns.strings import StringPool
 from timeline.records.tables import NO_CONTEXT, Records
 from timeline.selection import DETAIL_LAYERS
+from timeline.sources.ascend_trace.reader import TraceFiles, read_trace
 from timeline.sources.source import ReadRequest
-from timeline.sources.trace_json.reader import TraceFiles, read_trace
 
 START_US = 1_736_424_000_000_000
 HARDWARE, OVERLAP = 7, 8

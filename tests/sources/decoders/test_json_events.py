@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from tests.support.deadline import deadline
 from timeline.errors import SourceError
 from timeline.records.tables import Omission
+from timeline.sources.ascend_trace.events import ASCEND, AscendArgs, AscendEvent
 from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.json_events import BLOCK_BYTES, look_for_metadata, read_events
-from timeline.sources.trace_json.events import ASCEND, AscendArgs, AscendEvent
 
 EventObject = dict[str, Any]
 

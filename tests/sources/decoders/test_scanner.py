@@ -23,15 +23,15 @@ from timeline.errors import SourceError
 from timeline.layers import Layer
 from timeline.records.tables import FlowEnd, Records
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS
+from timeline.sources.ascend_trace import reader
+from timeline.sources.ascend_trace.events import ASCEND, AscendArgs
+from timeline.sources.ascend_trace.reader import TraceFiles, read_trace
 from timeline.sources.decoders import json_events, scanner
 from timeline.sources.decoders.scanner import EventScanner, is_compiled
 from timeline.sources.kineto import source as kineto
 from timeline.sources.kineto.events import KinetoArgs
 from timeline.sources.mindspore import display
 from timeline.sources.source import ReadRequest
-from timeline.sources.trace_json import reader
-from timeline.sources.trace_json.events import ASCEND, AscendArgs
-from timeline.sources.trace_json.reader import TraceFiles, read_trace
 
 pytestmark = pytest.mark.skipif(
     not is_compiled(), reason="the package was built without a compiler"

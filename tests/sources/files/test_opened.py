@@ -19,6 +19,7 @@ from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import Profile, ProfileShelf
 from timeline.cli.main import main
 from timeline.errors import SourceError
+from timeline.sources.ascend_trace.events import ASCEND
 from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.json_events import read_events
 from timeline.sources.decoders.trace_events import Complete
@@ -31,7 +32,6 @@ from timeline.sources.files.opened import (
     read_whole_file,
 )
 from timeline.sources.finding.discovery import discover
-from timeline.sources.trace_json.events import ASCEND
 
 TEXT_LAYOUTS = ("torch-text", "mindspore-2.1", "mindstudio", "mindstudio-sliced", "mindformers")
 PACKERS: dict[str, Callable[[bytes], bytes]] = {

@@ -11,11 +11,12 @@ from timeline.columns.strings import StringPool
 from timeline.records.counting_rules import FreeRule
 from timeline.records.tables import NO_ID, NO_TIME, Spans
 from timeline.records.vendor import Measure, VendorFigures
+from timeline.sources.decoders.event_rows import EventRows
 from timeline.sources.decoders.sqlite import Database
-from timeline.sources.trace_json.lanes import LaneEvents
 
 __all__ = [
     "MEASURES",
+    "OVERLAP_PROCESS",
     "OVERLAP_TABLE",
     "VendorOverlap",
     "collect_overlap_events",
@@ -32,6 +33,8 @@ MEASURES = {
     "Free": Measure.FREE,
 }
 """How the profiler names the parts of device time, in its events and in step_trace_time.csv."""
+OVERLAP_PROCESS = "Overlap Analysis"
+"""What traces call the process that has it."""
 OVERLAP_TABLE = "OVERLAP_ANALYSIS"
 """Where databases have it; its types are numbers, in the order of the names above."""
 SEGMENT_NS = 1
@@ -45,14 +48,14 @@ class VendorOverlap(Spans):
     measure: Int64 = column(np.int64)
 
 
-def collect_overlap_events(lanes: LaneEvents) -> VendorOverlap:
-    """The events of overlap lanes; those of other names are left out."""
-    names = lanes.names()
+def collect_overlap_events(events: EventRows) -> VendorOverlap:
+    """Events of the process `OVERLAP_PROCESS`; those whose name is no measure are left out."""
+    names = events.names()
     measure = np.full(len(names), -1, np.int64)
     for name, number in MEASURES.items():
-        measure[names == lanes.strings.code(name)] = number
+        measure[names == events.strings.code(name)] = number
     rows = np.flatnonzero(measure >= 0)
-    return VendorOverlap.of(len(rows), lanes.spans(rows) | {"measure": measure[rows]})
+    return VendorOverlap.of(len(rows), events.spans(rows) | {"measure": measure[rows]})
 
 
 def read_overlap_table(database: Database, device: int | None) -> VendorOverlap:

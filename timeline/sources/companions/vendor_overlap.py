@@ -11,9 +11,9 @@ from timeline.errors import SourceError
 from timeline.records.tables import NO_ID, NO_TIME
 from timeline.records.vendor import Measure, VendorFigures
 from timeline.sources.common.decimals import moments_ns
-from timeline.sources.common.overlap_analysis import MEASURES, sum_segments
+from timeline.sources.common.lane_names import device_of
+from timeline.sources.common.overlap_analysis import MEASURES, OVERLAP_PROCESS, sum_segments
 from timeline.sources.files.opened import open_profile_file
-from timeline.sources.trace_json.lane_names import OVERLAP, device_of
 
 __all__ = ["read_overlap_events"]
 
@@ -54,7 +54,7 @@ def read_overlap_events(
             event.pid
             for event in events
             if event.name == "process_name"
-            and _decode_names(event.args).name == OVERLAP
+            and _decode_names(event.args).name == OVERLAP_PROCESS
             and (device is None or device_of(event.pid) == device)
         }
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

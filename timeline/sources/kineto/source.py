@@ -27,7 +27,11 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
+from timeline.sources.common.counter_events import CounterReader, counters_at
+from timeline.sources.common.flow_events import FlowReader, LaneRows
+from timeline.sources.common.lane_names import LaneNames
 from timeline.sources.common.losses import LossLog
+from timeline.sources.common.profiler_steps import profiler_steps
 from timeline.sources.decoders.event_columns import (
     ARROWS,
     COMPLETE,
@@ -66,10 +70,6 @@ from timeline.sources.kineto.tables import (
     memory_counters,
 )
 from timeline.sources.source import Clock, Identity, ReadRequest
-from timeline.sources.trace_json.counters import CounterReader, counters_at
-from timeline.sources.trace_json.flows import FlowReader, LaneRows
-from timeline.sources.trace_json.lane_names import LaneNames
-from timeline.sources.trace_json.tables import PROFILER_STEP, profiler_steps
 
 __all__ = ["KinetoSource", "read_kineto"]
 
@@ -159,8 +159,7 @@ class _Reader:
                 self._tasks.add(device_table(tasks, kind, every_arg=self._wanted.every_arg))
                 self._named.append(external_ids(tasks))
         host = by_table[KinetoTable.HOST]
-        rows, numbers = host.numbered(PROFILER_STEP)
-        self._steps.add(profiler_steps(numbers, host.spans(rows)))
+        self._steps.add(profiler_steps(host))
         saying = host.at(announcing(host))
         self._announced.add(Announcements.read(saying, self._described(saying)))
         for kind in (KinetoTable.RUNTIME, KinetoTable.HOST):

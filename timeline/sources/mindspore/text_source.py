@@ -17,6 +17,7 @@ from timeline.records.tables import (
     OmissionCode,
     Records,
 )
+from timeline.sources.ascend_trace.reader import TraceFiles, read_trace
 from timeline.sources.common.decimals import moment_ns
 from timeline.sources.common.losses import counted_losses
 from timeline.sources.decoders.json_values import read_json
@@ -29,7 +30,6 @@ from timeline.sources.mindspore.format import MINDSPORE_STEPS, MINDSPORE_TEXT, t
 from timeline.sources.mindspore.hccl_files import find_hccl_files, read_hccl_files
 from timeline.sources.mindspore.step_ticks import StepTicks, read_step_ticks
 from timeline.sources.source import Clock, Identity, ReadRequest
-from timeline.sources.trace_json.reader import TraceFiles, read_trace
 
 __all__ = ["MindSporeTextSource"]
 

@@ -18,13 +18,13 @@ from timeline.columns.strings import NO_NAME, StringPool
 from timeline.errors import SourceError
 from timeline.records.tables import NO_GRAPH, NO_ID, CommunicationOps, Steps, Tasks
 from timeline.records.task_kinds import COPY_TYPES, have_type
-from timeline.sources.files.opened import open_profile_file
-from timeline.sources.tables.kernel_table import (
+from timeline.sources.common.kernel_table import (
     MATCH_TOLERANCE_NS,
     KernelTable,
     find_following_rows,
     match_rows,
 )
+from timeline.sources.files.opened import open_profile_file
 
 __all__ = [
     "build_ops",

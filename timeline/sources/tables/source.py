@@ -17,12 +17,7 @@ from timeline.layers import Layer
 from timeline.records.tables import NO_ID, Omission, OmissionCode, Records, StepParts, Steps
 from timeline.records.task_kinds import compute_by_type
 from timeline.sources.common.compute_tasks import remark_on_ai_cpu_tasks
-from timeline.sources.common.losses import FFTS_REASON, LossLog, counted_losses
-from timeline.sources.common.msprof_files import find_newest_export
-from timeline.sources.decoders.csv_blocks import read_blocks
-from timeline.sources.files.opened import find_file, without_gz
-from timeline.sources.source import Clock, Identity, ReadRequest
-from timeline.sources.tables.kernel_table import (
+from timeline.sources.common.kernel_table import (
     ARGS,
     DESCRIPTION,
     PLACE,
@@ -31,6 +26,12 @@ from timeline.sources.tables.kernel_table import (
     TableFile,
     read_kernel_rows,
 )
+from timeline.sources.common.losses import FFTS_REASON, LossLog, counted_losses
+from timeline.sources.common.msprof_files import find_newest_export
+from timeline.sources.common.step_table import distinct_parts, distinct_steps, read_step_table
+from timeline.sources.decoders.csv_blocks import read_blocks
+from timeline.sources.files.opened import find_file, without_gz
+from timeline.sources.source import Clock, Identity, ReadRequest
 from timeline.sources.tables.kernel_tasks import (
     build_ops,
     build_steps,
@@ -39,8 +40,6 @@ from timeline.sources.tables.kernel_tasks import (
     read_groups,
     with_step_graphs,
 )
-from timeline.sources.tables.step_table import read_step_table
-from timeline.sources.trace_json.source import distinct_parts, distinct_steps
 
 __all__ = ["KernelTableSource"]
 

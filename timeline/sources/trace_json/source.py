@@ -7,27 +7,20 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from timeline.columns.group_by import group_by
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.records.joining import join_records
-from timeline.records.tables import NO_ID, Records, StepParts, Steps
+from timeline.records.tables import NO_ID, Records
+from timeline.sources.ascend_trace.reader import TraceFiles, read_trace
+from timeline.sources.common.kernel_table import describe_tasks, end_tasks, read_kernel_table
 from timeline.sources.common.losses import LossLog
 from timeline.sources.common.msprof_files import find_newest_export
+from timeline.sources.common.step_table import distinct_parts, distinct_steps, read_step_table
 from timeline.sources.files.opened import files_by_name, find_file, without_gz
 from timeline.sources.source import Clock, Identity, ReadRequest
-from timeline.sources.tables.kernel_table import describe_tasks, end_tasks, read_kernel_table
-from timeline.sources.tables.step_table import read_step_table
 from timeline.sources.trace_json.format import GRAPH_TIMELINE, MINDSTUDIO, TRACE_VIEW
-from timeline.sources.trace_json.reader import TraceFiles, read_trace
 
-__all__ = [
-    "GraphTimelineSource",
-    "MindStudioSource",
-    "TraceViewSource",
-    "distinct_parts",
-    "distinct_steps",
-]
+__all__ = ["GraphTimelineSource", "MindStudioSource", "TraceViewSource"]
 
 _TIMELINE_NAME = re.compile(r"msprof_([0-9]{1,10})_([0-9]{1,10})_([0-9]{1,10})\.json")
 _STEP_TRACE_NAME = re.compile(r"step_trace_([0-9]{1,10})_([0-9]{1,10})_([0-9]{1,10})\.json")
@@ -192,14 +185,3 @@ def _finish(
         parts=distinct_parts(records.parts),
         warnings=warnings,
     )
-
-
-def distinct_steps(steps: Steps) -> Steps:
-    """One row per graph and iteration: exports repeat the step trace in several files."""
-    return steps.take(group_by(len(steps), (steps.graph, steps.iteration)).first)
-
-
-def distinct_parts(parts: StepParts) -> StepParts:
-    """One row per part of a step."""
-    keys = (parts.graph, parts.iteration, parts.kind, parts.number, parts.start_ns)
-    return parts.take(group_by(len(parts), keys).first)

@@ -8,12 +8,13 @@ import numpy as np
 
 from timeline.columns.columns import Bool, Int64
 from timeline.columns.constant import constant
+from timeline.columns.group_by import group_by
 from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, StepPart, StepParts, Steps
 from timeline.sources.common.decimals import interval_ns, moments_ns
 from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.csv_blocks import Block, read_blocks
 
-__all__ = ["read_step_table"]
+__all__ = ["distinct_parts", "distinct_steps", "read_step_table"]
 
 _END, _LENGTH, _FP_START, _BP_END = (
     "Iteration End(us)",
@@ -94,3 +95,14 @@ def _reduces(block: Block, steps: Steps, good: Bool) -> list[StepParts]:
         )
         parts.append(reduces.take(good & (start_ns > 0)))
     return parts
+
+
+def distinct_steps(steps: Steps) -> Steps:
+    """One row per graph and iteration: exports repeat the step trace in several files."""
+    return steps.take(group_by(len(steps), (steps.graph, steps.iteration)).first)
+
+
+def distinct_parts(parts: StepParts) -> StepParts:
+    """One row per part of a step."""
+    keys = (parts.graph, parts.iteration, parts.kind, parts.number, parts.start_ns)
+    return parts.take(group_by(len(parts), keys).first)

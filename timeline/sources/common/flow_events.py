@@ -12,8 +12,7 @@ from timeline.columns.distinct import distinct_pairs, distinct_values
 from timeline.columns.interner import Interner
 from timeline.columns.nesting import innermost
 from timeline.columns.strings import StringPool
-from timeline.records.tables import FlowEnd, Flows, Records
-from timeline.sources.common.launch_arrows import ArrowTargets
+from timeline.records.tables import FlowEnd, Flows
 from timeline.sources.decoders.event_columns import ARROW_START, EventColumns
 from timeline.sources.decoders.event_values import JsonValues, LaneKey
 from timeline.sources.decoders.trace_events import text
@@ -24,7 +23,6 @@ __all__ = [
     "LaneRows",
     "Launches",
     "ResolvedFlows",
-    "connected_flows",
 ]
 
 LAUNCH = frozenset({"HostToDevice", "async_npu"})
@@ -207,35 +205,3 @@ def _starting_at(lane: LaneRows, moments: Int64) -> Int64:
     ordered = lane.start_ns[order]
     at = np.minimum(np.searchsorted(ordered, moments), len(ordered) - 1)
     return np.where(ordered[at] == moments, order[at], -1)
-
-
-CALLS = "CANN"
-CONNECTION_LAUNCH = "HostToDevice"
-
-
-def connected_flows(records: Records, resolved: ResolvedFlows) -> tuple[Flows, int]:
-    """The arrows of a trace, those that connections add, and how many still lack an end.
-
-    Some exporters write one end of an arrow only, or neither, although the call and the task share
-    a connection. A database holds connections alone, and its arrows are these.
-    """
-    host, strings = records.host, records.strings
-    rows = np.flatnonzero(host.layer == strings.code(CALLS))
-    device = ArrowTargets(strings, records.tasks, records.ops)
-    found = Flows.concat(device.arrows(CONNECTION_LAUNCH, host.connection[rows], rows))
-    drawn = resolved.flows.take(resolved.flows.category == strings.code(CONNECTION_LAUNCH))
-    found = found.take(~np.isin(_targets(found), _targets(drawn)))
-    lacking = resolved.lacking
-    completed = np.isin(_targets(lacking), _targets(found))
-    completed |= np.isin(_sources(lacking), _sources(found))
-    return Flows.concat([resolved.flows, found]), int(np.count_nonzero(~completed))
-
-
-def _targets(flows: Flows) -> Int64:
-    """One number for each target, negative where there is none."""
-    return flows.target_row * len(FlowEnd) + flows.target_kind
-
-
-def _sources(flows: Flows) -> Int64:
-    """One number for each source, negative where there is none."""
-    return flows.source_row * len(FlowEnd) + flows.source_kind

@@ -20,12 +20,12 @@ from tests.support.trace_json_reading import (
     read,
     run_on,
 )
+from timeline.sources.ascend_trace import reader
+from timeline.sources.ascend_trace.events import AscendEvent
 from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders import scanner
 from timeline.sources.decoders.json_events import read_events
 from timeline.sources.decoders.trace_events import Other
-from timeline.sources.trace_json import reader
-from timeline.sources.trace_json.events import AscendEvent
 
 
 class HeldEvents:

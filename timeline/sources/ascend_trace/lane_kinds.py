@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import enum
 import re
-from dataclasses import dataclass, field
 from operator import itemgetter
 
 from timeline.sources.common.decimals import whole_number
+from timeline.sources.common.lane_names import LaneNames
+from timeline.sources.common.overlap_analysis import OVERLAP_PROCESS
 from timeline.sources.decoders.event_values import LaneKey
-from timeline.sources.decoders.trace_events import Metadata, text
 
 __all__ = [
-    "HOST_DEVICE",
-    "OVERLAP",
+    "AscendLanes",
     "LaneKind",
     "LaneMeaning",
-    "LaneNames",
-    "device_of",
 ]
 
 LaneMeaning = tuple[str, str, str]
@@ -26,22 +23,12 @@ LaneMeaning = tuple[str, str, str]
 HARDWARE = "Ascend Hardware"
 COMMUNICATION = frozenset({"HCCL", "Communication"})
 """Newer CANN calls the process Communication."""
-OVERLAP = "Overlap Analysis"
 STEP_TRACE = "Step Trace"
 
 _STREAM = re.compile(r"Stream ([0-9]{1,9})")
 _PLANE = re.compile(r"Plane ([0-9]{1,9})")
 _MODEL = re.compile(r"(?:Step Trace\()?Model ID\)?:\s*([0-9]{1,10})\)?")
 _GROUP = re.compile(r"(.+?) Communication")
-
-
-HOST_DEVICE = 31
-"""Device number that msprof packs into the pid of host processes."""
-
-
-def device_of(pid: object) -> int | None:
-    """The device packed into the low bits of every pid that msprof writes."""
-    return pid & 31 if isinstance(pid, int) else None
 
 
 class LaneKind(enum.Enum):
@@ -57,24 +44,12 @@ class LaneKind(enum.Enum):
     what computes where tasks do not."""
 
 
-@dataclass
-class LaneNames:
-    """The names that metadata events give to processes and threads."""
+class AscendLanes(LaneNames):
+    """What the names of an Ascend trace tell of its lanes."""
 
-    processes: dict[object, str] = field(default_factory=dict)
-    threads: dict[LaneKey, str] = field(default_factory=dict)
-
-    def add(self, event: Metadata) -> None:
-        """Take the name out of a metadata event; others are of no use here."""
-        name = text(event.args.name) if event.args else ""
-        if event.name == "process_name":
-            self.processes[event.pid] = name
-        elif event.name == "thread_name":
-            self.threads[event.pid, event.tid] = name
-
-    def with_more(self, more: LaneNames) -> LaneNames:
+    def with_more(self, more: LaneNames) -> AscendLanes:
         """These names, and others for what has none of these."""
-        return LaneNames({**more.processes, **self.processes}, {**more.threads, **self.threads})
+        return AscendLanes({**more.processes, **self.processes}, {**more.threads, **self.threads})
 
     def known(self, key: LaneKey) -> bool:
         """Whether a lane has the names that decide what it is; host threads need none."""
@@ -88,14 +63,10 @@ class LaneNames:
         group = self.group(key) if process in COMMUNICATION else ""
         return process, self.threads.get(key, ""), group
 
-    def process(self, pid: object) -> str:
-        """The name of a process; level 0 of torch_npu leaves CANN without one."""
-        return self.processes.get(pid) or f"Process {pid}"
-
     def kind(self, key: LaneKey) -> LaneKind:
         """What the events of a lane are."""
         process, thread = self.process(key[0]), self.threads.get(key, "")
-        if process == OVERLAP:
+        if process == OVERLAP_PROCESS:
             return LaneKind.DERIVED
         if process == STEP_TRACE or (process == HARDWARE and _MODEL.fullmatch(thread)):
             return LaneKind.STEP_TRACE

@@ -44,11 +44,11 @@ from tests.support.trace_json_reading import (
 )
 from timeline.errors import SourceError
 from timeline.records.tables import NO_CONTEXT, NO_ID
+from timeline.sources.ascend_trace import reader
 from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.json_events import read_events
 from timeline.sources.finding.discovery import discover
 from timeline.sources.source import ReadRequest
-from timeline.sources.trace_json import reader
 
 LANES = (
     STREAM,

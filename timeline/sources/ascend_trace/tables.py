@@ -5,44 +5,33 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TypeVar
 
 import numpy as np
 
-from timeline.columns.columns import ColumnTable, Int64, column
+from timeline.columns.columns import Int64
 from timeline.columns.constant import constant
 from timeline.columns.strings import NO_NAME
 from timeline.records.tables import (
     NO_CONTEXT,
-    NO_GRAPH,
     NO_ID,
     NO_TIME,
     CommunicationOps,
-    FlowEnd,
     HostEvents,
     PlaneTasks,
-    Records,
     StepPart,
     StepParts,
     Steps,
     Tasks,
 )
 from timeline.records.task_kinds import COPY_TYPES, compute_by_type, have_type
-from timeline.sources.trace_json.flows import Launches
-from timeline.sources.trace_json.lanes import LaneEvents
+from timeline.sources.ascend_trace.lanes import LaneEvents
 
 __all__ = [
-    "PROFILER_STEP",
-    "Calls",
     "host_table",
     "ops_table",
     "planes_table",
-    "profiler_steps",
     "step_tables",
     "tasks_table",
-    "with_launches",
-    "without_connections",
 ]
 
 _PARTS = (
@@ -51,7 +40,6 @@ _PARTS = (
 )
 """Parts by name, or by category where a version of msprof writes plain names."""
 _ITERATION_NAME = re.compile(r"Iteration ([0-9]{1,9})")
-PROFILER_STEP = re.compile(r"ProfilerStep#([0-9]{1,9})")
 
 
 def tasks_table(
@@ -174,41 +162,6 @@ def host_table(
     )
 
 
-@dataclass(frozen=True)
-class Calls(ColumnTable):
-    """Host calls that launched something: their connection, and when they began."""
-
-    connection: Int64 = column(np.int64)
-    start_ns: Int64 = column(np.int64)
-
-    @classmethod
-    def of_host(cls, host: HostEvents) -> Calls:
-        """The calls among host events."""
-        rows = host.connection != NO_ID
-        return cls(host.connection[rows], host.start_ns[rows])
-
-    @classmethod
-    def of_lanes(cls, lanes: LaneEvents) -> Calls:
-        """The calls among events that do not become host events."""
-        connection = lanes.ids(NO_ID, "connection")
-        rows = np.flatnonzero(connection != NO_ID)
-        return cls(connection[rows], lanes.spans(rows)["start_ns"])
-
-
-def profiler_steps(numbers: Sequence[int], spans: dict[str, Int64]) -> Steps:
-    """Steps of the framework's own profiler: the host window of each ProfilerStep#N."""
-    count = len(numbers)
-    return Steps.of(
-        count,
-        spans
-        | {
-            "graph": np.full(count, NO_GRAPH),
-            "iteration": numbers,
-            "host": np.ones(count, np.bool_),
-        },
-    )
-
-
 def step_tables(lanes: LaneEvents, graphs: Sequence[int]) -> tuple[Steps, StepParts]:
     """Steps and their parts from the step-trace events of graphs, one per lane.
 
@@ -270,41 +223,3 @@ def _extend(columns: dict[str, list[int]], **row: int) -> None:
 def _marks_ns(lanes: LaneEvents, arg: str) -> Int64:
     moments_ns = lanes.moments(arg)
     return np.where(moments_ns > 0, moments_ns, NO_TIME)
-
-
-_Connected = TypeVar("_Connected", Tasks, HostEvents)
-
-
-def with_launches(records: Records, calls: Calls, launches: Launches) -> Records:
-    """Note when tasks and ops were launched: the host call of the same connection, else a flow.
-
-    Of several calls with one connection the latest counts.
-    """
-    order = np.lexsort((calls.start_ns, calls.connection))
-    connection, called_ns = calls.connection[order], calls.start_ns[order]
-
-    def launch_ns(kind: FlowEnd, wanted: Int64) -> Int64:
-        made = np.full(len(wanted), NO_TIME, np.int64)
-        of_kind = launches.kind == kind
-        np.maximum.at(made, launches.row[of_kind], launches.time_ns[of_kind])
-        at = np.searchsorted(connection, wanted, side="right") - 1
-        found = (at >= 0) & (wanted != NO_ID)
-        found[found] = connection[at[found]] == wanted[found]
-        made[found] = called_ns[at[found]]
-        return made
-
-    tasks, ops = records.tasks, records.ops
-    return replace(
-        records,
-        tasks=replace(tasks, launch_ns=launch_ns(FlowEnd.TASK, tasks.connection)),
-        ops=replace(ops, launch_ns=launch_ns(FlowEnd.OP, ops.connection)),
-    )
-
-
-def without_connections(records: Records) -> Records:
-    """Connections have told when tasks were launched; nothing else asks for them."""
-
-    def without(table: _Connected) -> _Connected:
-        return replace(table, connection=constant(NO_ID, len(table), np.int64))
-
-    return replace(records, tasks=without(records.tasks), host=without(records.host))

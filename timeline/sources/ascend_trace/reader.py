@@ -31,8 +31,31 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
+from timeline.sources.ascend_trace.connections import (
+    Calls,
+    connected_flows,
+    with_launches,
+    without_connections,
+)
+from timeline.sources.ascend_trace.events import ASCEND
+from timeline.sources.ascend_trace.lane_kinds import (
+    AscendLanes,
+    LaneKind,
+    LaneMeaning,
+)
+from timeline.sources.ascend_trace.lanes import LaneEvents, lanes_by, lanes_of
+from timeline.sources.ascend_trace.tables import (
+    host_table,
+    ops_table,
+    planes_table,
+    step_tables,
+    tasks_table,
+)
 from timeline.sources.common.compute_tasks import mark_compute_by_overlap
+from timeline.sources.common.counter_events import CounterReader, counters_at
 from timeline.sources.common.decimals import whole_number
+from timeline.sources.common.flow_events import FlowReader, LaneRows
+from timeline.sources.common.lane_names import HOST_DEVICE, device_of
 from timeline.sources.common.losses import LossLog
 from timeline.sources.common.overlap_analysis import (
     VendorOverlap,
@@ -40,34 +63,12 @@ from timeline.sources.common.overlap_analysis import (
     infer_free_rule,
     sum_overlap,
 )
+from timeline.sources.common.profiler_steps import profiler_steps
 from timeline.sources.decoders.event_columns import ARROWS, COMPLETE, COUNTER, EventColumns
 from timeline.sources.decoders.event_reader import HELD_EVENTS, EventBatch
 from timeline.sources.decoders.event_values import LaneKey
 from timeline.sources.decoders.json_events import look_for_metadata, read_events
 from timeline.sources.source import ReadRequest
-from timeline.sources.trace_json.counters import CounterReader, counters_at
-from timeline.sources.trace_json.events import ASCEND
-from timeline.sources.trace_json.flows import FlowReader, LaneRows, connected_flows
-from timeline.sources.trace_json.lane_names import (
-    HOST_DEVICE,
-    LaneKind,
-    LaneMeaning,
-    LaneNames,
-    device_of,
-)
-from timeline.sources.trace_json.lanes import LaneEvents, lanes_by, lanes_of
-from timeline.sources.trace_json.tables import (
-    PROFILER_STEP,
-    Calls,
-    host_table,
-    ops_table,
-    planes_table,
-    profiler_steps,
-    step_tables,
-    tasks_table,
-    with_launches,
-    without_connections,
-)
 
 __all__ = ["HELD_EVENTS", "TraceFiles", "read_trace"]
 
@@ -124,11 +125,11 @@ class _Reader:
         files: TraceFiles,
         strings: StringPool,
         wanted: ReadRequest,
-        names: LaneNames | None = None,
+        names: AscendLanes | None = None,
     ) -> None:
         self._files, self._strings, self._wanted = files, strings, wanted
         self._layers = wanted.layers
-        self.names = names or LaneNames()
+        self.names = names or AscendLanes()
         self._all_named = self._told_before = names is not None
         self._looked_ahead = self._renamed = False
         self._read_as: dict[LaneKey, LaneMeaning] = {}
@@ -199,7 +200,7 @@ class _Reader:
 
         Names are mostly together. If some are not, all are looked for the next time.
         """
-        ahead = LaneNames()
+        ahead = AscendLanes()
         for path in self._files.paths:
             for found in look_for_metadata(path):
                 for event in found:
@@ -278,8 +279,7 @@ class _Reader:
         if kind is LaneKind.DERIVED:
             tables.overlap.add(collect_overlap_events(lanes))
         if kind is LaneKind.HOST:
-            rows, numbers = lanes.numbered(PROFILER_STEP)
-            tables.steps.add(profiler_steps(numbers, lanes.spans(rows)))
+            tables.steps.add(profiler_steps(lanes))
             if self._layers & {Layer.CANN, Layer.FRAMEWORK}:
                 host = host_table(
                     lanes,
@@ -368,7 +368,7 @@ PACKED_PID = 1 << 22
 """Linux numbers no process higher; msprof packs the process above layer and device."""
 
 
-def _process(names: LaneNames, key: LaneKey) -> int:
+def _process(names: AscendLanes, key: LaneKey) -> int:
     """The process of a host lane; older msprof packs it in a way that cannot be told apart."""
     pid = _whole(key[0])
     if pid >= PACKED_PID:
