@@ -1,4 +1,4 @@
-"""What the processes and threads of a trace stand for: streams, planes, threads of the host."""
+"""What the lanes of an Ascend trace stand for: streams, planes, groups, threads of the host."""
 
 from __future__ import annotations
 
@@ -99,11 +99,11 @@ class AscendLanes(LaneNames):
         op lane, "Communication Kernel", after the planes.
         """
         heads = [
-            (_place(tid), name)
+            (_order(tid), name)
             for (pid, tid), name in self.threads.items()
             if pid == key[0] and name and _PLANE.fullmatch(name) is None
         ]
-        before = [head for head in heads if head[0] <= _place(key[1])]
+        before = [head for head in heads if head[0] <= _order(key[1])]
         if not heads:
             return "Group 0"
         _, name = max(before, key=itemgetter(0)) if before else min(heads, key=itemgetter(0))
@@ -111,6 +111,6 @@ class AscendLanes(LaneNames):
         return match[1] if match else "Group 0"
 
 
-def _place(tid: object) -> int:
+def _order(tid: object) -> int:
     """Where a lane is among those of its process; one without a number is first."""
     return whole_number(tid) or 0

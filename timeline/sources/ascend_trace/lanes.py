@@ -1,4 +1,4 @@
-"""Intervals of a trace by lane."""
+"""Intervals of a trace, those of lanes of one kind together."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from timeline.sources.decoders.event_values import LaneKey
 
 __all__ = ["LaneEvents", "lanes_by", "lanes_of"]
 
-NOT_HERE = -1
+OTHER_KIND = -1
+"""Number of a lane that is not of the kind at hand."""
 _Kind = TypeVar("_Kind", bound=Hashable)
 
 
@@ -58,10 +59,10 @@ def lanes_by(
         by_kind.setdefault(kind_of(key), {})[group] = key
     groups = events.group[rows]
     for kind, alike in by_kind.items():
-        place = np.full(max(lanes) + 1, NOT_HERE, np.int32)
-        place[list(alike)] = np.arange(len(alike))
-        lane = place[groups]
-        held = np.flatnonzero(lane != NOT_HERE)
-        counts = np.bincount(lane[held], minlength=len(alike)).tolist()
-        held = held[np.argsort(lane[held], kind="stable")]
-        yield kind, LaneEvents(list(alike.values()), counts, events, rows[held])
+        number = np.full(max(lanes) + 1, OTHER_KIND, np.int32)
+        number[list(alike)] = np.arange(len(alike))
+        lane = number[groups]
+        of_kind = np.flatnonzero(lane != OTHER_KIND)
+        counts = np.bincount(lane[of_kind], minlength=len(alike)).tolist()
+        of_kind = of_kind[np.argsort(lane[of_kind], kind="stable")]
+        yield kind, LaneEvents(list(alike.values()), counts, events, rows[of_kind])

@@ -1,4 +1,4 @@
-"""Records of the trace files of one capture."""
+"""Records of Ascend trace files that share one set of process and thread names."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ from timeline.sources.common.overlap_analysis import (
     sum_overlap,
 )
 from timeline.sources.common.profiler_steps import profiler_steps
+from timeline.sources.decoders.event_batch import HELD_EVENTS, EventBatch
 from timeline.sources.decoders.event_columns import ARROWS, COMPLETE, COUNTER, EventColumns
-from timeline.sources.decoders.event_reader import HELD_EVENTS, EventBatch
 from timeline.sources.decoders.event_values import LaneKey
 from timeline.sources.decoders.json_events import look_for_metadata, read_events
 from timeline.sources.source import ReadRequest
@@ -166,16 +166,16 @@ class _Reader:
             self._add(events)
 
     def _add(self, events: EventColumns) -> None:
-        held = self._of_read_processes(events)
-        complete = np.flatnonzero(held & (events.phase == COMPLETE))
+        is_read = self._of_read_processes(events)
+        complete = np.flatnonzero(is_read & (events.phase == COMPLETE))
         lanes = lanes_of(events, complete)
         if not self._all_named and not all(map(self.names.known, lanes.values())):
             self._look_ahead(lanes.values())
         for kind, of_kind in lanes_by(self._kind, lanes, events, complete):
             self._add_kind(kind, of_kind)
-        counters = np.flatnonzero(held & (events.phase == COUNTER))
+        counters = np.flatnonzero(is_read & (events.phase == COUNTER))
         self._counters.add(counters_at(events, counters))
-        arrows = np.flatnonzero(held & np.isin(events.phase, list(ARROWS)))
+        arrows = np.flatnonzero(is_read & np.isin(events.phase, list(ARROWS)))
         category = events.values.names(events.category[arrows])
         self._flows.add(events, arrows[category != self._strings.code(_DRAWN_AS_STEPS)])
 
@@ -234,14 +234,14 @@ class _Reader:
         )
 
     def _omissions(self, half: int, rank: int) -> tuple[Omission, ...]:
-        made = []
+        found = []
         if half:
             reason = "arrows whose other end is not in the profile"
-            made.append(Omission(reason, half, rank, code=OmissionCode.ARROW_HALF))
+            found.append(Omission(reason, half, rank, code=OmissionCode.ARROW_HALF))
         if self._held.others:
             reason, code = "trace events of a phase that is not drawn", OmissionCode.NOT_DRAWN
-            made.append(Omission(reason, self._held.others, rank, loss=True, code=code))
-        return (*made, *(lost for damage in self._damages for lost in damage.omissions(rank)))
+            found.append(Omission(reason, self._held.others, rank, loss=True, code=code))
+        return (*found, *(lost for damage in self._damages for lost in damage.omissions(rank)))
 
     def _add_kind(self, kind: LaneKind, lanes: LaneEvents) -> None:
         """Add the events of lanes of one kind to its table, if it has one."""

@@ -1,4 +1,4 @@
-"""Tables of records from the events of trace lanes."""
+"""One table of records for each kind of lane of an Ascend trace."""
 
 from __future__ import annotations
 
@@ -73,12 +73,12 @@ def tasks_table(
 
 
 def _streams(lanes: LaneEvents, streams: Sequence[int | None]) -> Int64:
-    """The streams that the lanes are; where their names do not tell, those that the tasks name."""
+    """The stream of each task: that in the name of its lane, else that in its args."""
     named = lanes.of_lanes([NO_ID if stream is None else stream for stream in streams])
     if None not in streams:
         return named
-    told = lanes.ids(NO_ID, "physical_stream", "stream")
-    return told if set(streams) == {None} else np.where(named == NO_ID, told, named)
+    given = lanes.ids(NO_ID, "physical_stream", "stream")
+    return given if set(streams) == {None} else np.where(named == NO_ID, given, named)
 
 
 def planes_table(
@@ -198,7 +198,7 @@ def step_tables(lanes: LaneEvents, graphs: Sequence[int]) -> tuple[Steps, StepPa
         for kind, pattern, of_kind in _PARTS:
             match = pattern.match(name)
             if match or category == of_kind:
-                iteration, place = (int(match[1]), int(match[2])) if match else (NO_ID, 0)
+                iteration, number = (int(match[1]), int(match[2])) if match else (NO_ID, 0)
                 _extend(
                     parts,
                     start_ns=start_ns,
@@ -206,7 +206,7 @@ def step_tables(lanes: LaneEvents, graphs: Sequence[int]) -> tuple[Steps, StepPa
                     graph=graph,
                     kind=kind,
                     iteration=iteration if given == NO_ID else given,
-                    number=place,
+                    number=number,
                 )
                 break
     return (

@@ -1,4 +1,4 @@
-"""Series and samples of counter events, some tens of thousands of events at a time."""
+"""Series and samples of counters from the counter events of traces."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def counters_at(events: EventColumns, rows: Rows) -> Iterator[CounterEvents]:
     groups, first = np.unique(events.group[order], return_index=True)
     bounds = [*first.tolist(), len(order)]
     first_arg = np.searchsorted(events.flat.row, order)
-    for place, group in enumerate(groups.tolist()):
+    for at, group in enumerate(groups.tolist()):
         process, name, keys = events.values.counters(group)
-        of_group = slice(*bounds[place : place + 2])
+        of_group = slice(*bounds[at : at + 2])
         args = first_arg[of_group, np.newaxis] + np.arange(len(keys))
         if keys:
             yield CounterEvents(
@@ -79,13 +79,13 @@ class CounterReader:
     def _samples_of(self, part: CounterEvents) -> Iterator[CounterSamples]:
         """One table for each arg that is sampled; those named *_id only tell series apart."""
         ids = [key for key in part.keys if key.endswith("_id")]
-        held = [key for key in part.keys if not key.endswith("_id")]
+        sampled = [key for key in part.keys if not key.endswith("_id")]
         labels, which = _labels({key: part.values(key).objects() for key in ids}, len(part.time_ns))
-        for key in held:
-            series, unit = name_and_unit(part.name, key, len(held))
+        for key in sampled:
+            series, unit = name_and_unit(part.name, key, len(sampled))
             rows = self._series.of([(part.pid, series + label, unit) for label in labels])
-            kept, values = part.values(key).reals()
-            yield CounterSamples(part.time_ns[kept], rows[which][kept], values)
+            good, values = part.values(key).reals()
+            yield CounterSamples(part.time_ns[good], rows[which][good], values)
 
     def tables(
         self, process: Callable[[object], str], strings: StringPool

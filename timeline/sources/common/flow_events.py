@@ -1,4 +1,4 @@
-"""Arrows between rows, and launch times of tasks, from the flow events of a trace."""
+"""Arrows between rows of tables, and launch times, from the flow events of traces."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class FlowReader:
         return np.array([~self._odd_ids[one] for one in texts], np.int64)
 
     def resolve(self, lane_of: Callable[[LaneKey], LaneRows | None]) -> ResolvedFlows:
-        """Bind both ends of all flows to the rows they lie in; lanes are asked for one by one.
+        """Bind both ends of all flows to the rows they lie in; `lane_of` gives the rows of a lane.
 
         A start binds to the innermost call open at its moment; an end to the row that starts at
         it.

@@ -1,4 +1,4 @@
-"""Reads kernel_details.csv and op_summary_*.csv: op types, shapes and what computes."""
+"""Rows of kernel_details.csv, op_summary_*.csv and task_time_*.csv, and the tasks they describe."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME, Omission, Tasks
 from timeline.sources.common.decimals import interval_ns, moments_ns
 from timeline.sources.common.losses import LossLog
-from timeline.sources.decoders.csv_blocks import Block, Spellings, read_blocks
+from timeline.sources.decoders.csv_blocks import Block, ColumnNames, read_blocks
 
 __all__ = [
     "ARGS",
     "DESCRIPTION",
+    "EXECUTION",
     "LENGTH",
     "MATCH_TOLERANCE_NS",
-    "PLACE",
     "SHAPES",
     "KernelTable",
     "TableFile",
@@ -40,7 +40,7 @@ COMMUNICATION_CORES = frozenset({"HCCL", "COMMUNICATION"})
 _KERNEL_ENDINGS = ("AivKernel", "AicpuKernel")
 """Communication that runs as a kernel: such a row is a task, and its op has another row."""
 
-DESCRIPTION: Spellings = {
+DESCRIPTION: ColumnNames = {
     "start": ("Start Time(us)", "Task Start Time(us)", "task_start(us)"),
     "name": ("Name", "Op Name", "kernel_name"),
     "core": ("Accelerator Core", "Task Type", "kernel_type"),
@@ -48,16 +48,16 @@ DESCRIPTION: Spellings = {
     "op_type": ("Type", "OP Type"),
 }
 """What a row runs."""
-SHAPES: Spellings = {"input_shapes": ("Input Shapes",)}
+SHAPES: ColumnNames = {"input_shapes": ("Input Shapes",)}
 """What it works on."""
-ARGS: Spellings = {
+ARGS: ColumnNames = {
     "output_shapes": ("Output Shapes",),
     "input_types": ("Input Data Types",),
     "blocks": ("Block Num", "Block Dim"),
     "context": ("Context ID",),
 }
 """The rest of that, which only `--args all` shows."""
-PLACE: Spellings = {
+EXECUTION: ColumnNames = {
     "duration": ("Duration(us)", "Task Duration(us)", "task_time(us)"),
     "stop": ("task_stop(us)",),
     "stream": ("Stream ID", "stream_id"),
@@ -66,7 +66,7 @@ PLACE: Spellings = {
     "iteration": ("Step Id", "Step ID"),
 }
 """Where and when it runs."""
-LENGTH: Spellings = {"length": PLACE["duration"]}
+LENGTH: ColumnNames = {"length": EXECUTION["duration"]}
 """How long it runs, for tables whose rows are of use without that too."""
 _NUMBERS = {
     "device": NO_ID,
@@ -128,7 +128,7 @@ class TableFile:
 
 
 def read_kernel_rows(
-    file: TableFile, strings: StringPool, wanted: Spellings, damage: LossLog
+    file: TableFile, strings: StringPool, wanted: ColumnNames, damage: LossLog
 ) -> KernelTable:
     """Read one file, in its own order; rows without a time are noted as damage.
 

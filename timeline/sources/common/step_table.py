@@ -1,4 +1,4 @@
-"""Steps and their parts from step_trace_*.csv."""
+"""Steps and their parts from step_trace_*.csv, and what exports repeat of them."""
 
 from __future__ import annotations
 

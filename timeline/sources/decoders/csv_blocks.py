@@ -20,21 +20,35 @@ from timeline.sources.decoders.trace_events import number
 __all__ = [
     "NOT_GIVEN",
     "Block",
+    "CellBounds",
     "Cells",
+    "ColumnNames",
     "RowShape",
-    "Spans",
-    "Spellings",
     "read_blocks",
     "read_last_cells",
     "unquoted",
 ]
 
+NOT_GIVEN = frozenset({"", "N/A", "NA", "-", "None", "null"})
+"""How the writers spell that there is no value."""
+TOO_FEW_OR_MANY = "rows with too few or many cells"
+CUT_OFF = "rows that are cut off"
+NO_ROWS = "headers that are cut off, with all rows"
+_BYTE_ORDER_MARK = "\ufeff"
+_SHORT_CELL_BYTES = 24
+"""Cells up to this length are cut out of the text together, which is faster."""
+_MOST_DIGITS = 18
+"""So many always fit 64 bits."""
+
+ColumnNames = Mapping[str, tuple[str, ...]]
+"""The names of each wanted column over the versions, newest first."""
+
 _QUOTE, _COMMA = b'",'
-_NOTHING = b', \t\r"'
-_AROUND = np.isin(np.arange(256), np.frombuffer(b" \t\r", np.uint8))
+_EMPTY_CELLS = b', \t\r"'
+_IS_BLANK = np.isin(np.arange(256), np.frombuffer(b" \t\r", np.uint8))
 """Characters around a cell that are not of it; tabs keep spreadsheets from rounding times."""
 
-Spans = tuple[Int64, Int64]
+CellBounds = tuple[Int64, Int64]
 """Begin and end of the cells of a column."""
 
 
@@ -78,7 +92,7 @@ class Cells:
         count = np.searchsorted(commas[:-1], lines.ends) - first + 1
         return cls(lines, lines.ends, commas, first, count)
 
-    def column(self, place: int) -> Spans:
+    def column(self, place: int) -> CellBounds:
         """The spans of one column without blanks; empty where a line has fewer cells."""
         end = self._comma(place)
         begin = np.minimum(self._comma(place - 1) + 1, self.ends) if place else self.lines.starts
@@ -89,12 +103,12 @@ class Cells:
         at = np.minimum(self.first + place, len(self.commas) - 1)
         return np.minimum(self.commas[at], self.ends)
 
-    def _trimmed(self, begin: Int64, end: Int64) -> Spans:
+    def _trimmed(self, begin: Int64, end: Int64) -> CellBounds:
         characters = self.lines.characters
         last = len(characters) - 1
-        while (more := (end > begin) & _AROUND[characters[end - 1]]).any():
+        while (more := (end > begin) & _IS_BLANK[characters[end - 1]]).any():
             end = end - more
-        while (more := (end > begin) & _AROUND[characters[np.minimum(begin, last)]]).any():
+        while (more := (end > begin) & _IS_BLANK[characters[np.minimum(begin, last)]]).any():
             begin = begin + more
         return begin, end
 
@@ -113,7 +127,7 @@ class Cells:
         begin, _ = self.column(place)
         data = self.lines.data
         rest = zip(begin.tolist(), self.ends.tolist(), strict=True)
-        return np.array([bool(data[at:to].strip(_NOTHING)) for at, to in rest], np.bool_)
+        return np.array([bool(data[at:to].strip(_EMPTY_CELLS)) for at, to in rest], np.bool_)
 
     def without_last(self) -> Cells:
         """These cells without the last one of the last line."""
@@ -148,21 +162,6 @@ def unquoted(cell: bytes) -> str:
     if text.startswith('"'):
         return text[1:].removesuffix('"').replace('""', '"')
     return text
-
-
-NOT_GIVEN = frozenset({"", "N/A", "NA", "-", "None", "null"})
-"""How the writers spell that there is no value."""
-TOO_FEW_OR_MANY = "rows with too few or many cells"
-CUT_OFF = "rows that are cut off"
-NO_ROWS = "headers that are cut off, with all rows"
-_MARK = "\ufeff"
-_SHORT_BYTES = 24
-"""Cells up to this length are cut out of the text together, which is faster."""
-_MOST_DIGITS = 18
-"""So many always fit 64 bits."""
-
-Spellings = Mapping[str, tuple[str, ...]]
-"""The names of each wanted column over the versions, newest first."""
 
 
 class RowShape(enum.Enum):
@@ -203,7 +202,7 @@ class Block:
         """The cells of a column, or of a place, as they are written, without blanks around."""
         return self._slices(*self._spans(key))
 
-    def _spans(self, key: str | int) -> Spans:
+    def _spans(self, key: str | int) -> CellBounds:
         place = key if isinstance(key, int) else self._places.get(key)
         if place is None:
             none = np.zeros(len(self), np.int64)
@@ -214,7 +213,7 @@ class Block:
     def _slices(self, begin: Int64, end: Int64) -> list[bytes]:
         widest = int((end - begin).max(initial=0))
         characters, data = self._cells.lines.characters, self._cells.lines.data
-        if 0 < widest <= _SHORT_BYTES:
+        if 0 < widest <= _SHORT_CELL_BYTES:
             places = begin[:, None] + np.arange(widest)
             letters = characters[np.minimum(places, len(characters) - 1)]
             letters[places >= end[:, None]] = 0
@@ -285,7 +284,7 @@ def _real(text: str) -> float:
 
 def read_blocks(
     path: Path,
-    wanted: Spellings | None,
+    wanted: ColumnNames | None,
     required: Sequence[str],
     damage: LossLog,
     rows: RowShape = RowShape.RAGGED,
@@ -364,11 +363,11 @@ def _header(lines: Lines) -> tuple[tuple[str, ...], Lines]:
 
 def _names(cells: Cells, line: int) -> tuple[str, ...]:
     """The cells of a line as names; files put together may have a byte order mark inside."""
-    return tuple(text.strip().strip(_MARK) for text in cells.texts(line))
+    return tuple(text.strip().strip(_BYTE_ORDER_MARK) for text in cells.texts(line))
 
 
 def _places(
-    path: Path, header: tuple[str, ...], wanted: Spellings, required: Sequence[str]
+    path: Path, header: tuple[str, ...], wanted: ColumnNames, required: Sequence[str]
 ) -> dict[str, int]:
     places = {
         key: header.index(name)

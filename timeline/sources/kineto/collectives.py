@@ -1,4 +1,4 @@
-"""Communication ops from kernels that communicate and from what traces say of collectives."""
+"""Communication ops of a PyTorch trace: from kernels and from what the host says it launches."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from timeline.sources.kineto.kernel_kinds import (
     function_path,
     launched_op,
 )
-from timeline.sources.kineto.operators import OnThreads, open_at
+from timeline.sources.kineto.operators import ThreadIntervals, innermost_open_at
 from timeline.sources.kineto.tables import NOT_LAUNCHED, RuntimeCalls
 
-__all__ = ["Announcements", "Descriptions", "announcing", "communicating", "communication_ops"]
+__all__ = ["Announcements", "Descriptions", "build_ops", "find_announcing", "find_communicating"]
 
 _ALGORITHM = re.compile(r"_((?:RING|TREE|COLLNET_\w+?|NVLS(?:_TREE)?|PAT)_(?:LL128|LL|SIMPLE))")
 _UNDEFINED = frozenset({"", "undefined"})
@@ -75,14 +75,14 @@ class Descriptions(ColumnTable):
         return Descriptions.concat([self, nothing]).take(np.where(rows < 0, len(self), rows))
 
 
-def announcing(events: EventRows) -> Bool:
+def find_announcing(events: EventRows) -> Bool:
     """Which events of the host say what collective they launch."""
     launch = events.by_name(np.bool_, lambda name: bool(launched_op(name)))
     return tell_of_collectives(events) | launch
 
 
 @dataclass(frozen=True)
-class Announcements(OnThreads):
+class Announcements(ThreadIntervals):
     """What the host says of the collectives that it launches.
 
     op: what is launched; described: the row of Descriptions with more, NO_ID for none.
@@ -117,10 +117,10 @@ class Announcements(OnThreads):
         asked = np.flatnonzero(call != NOT_LAUNCHED)
         asked = asked[~calls.graph[call[asked]]]
         saying = self.take(self.op != NO_NAME)
-        row = open_at(saying, calls.take(call[asked]))
+        row = innermost_open_at(saying, calls.take(call[asked]))
         op[asked[row >= 0]] = saying.op[row[row >= 0]]
         saying = self.take(self.described != NO_ID)
-        row = open_at(saying, calls.take(call[asked]))
+        row = innermost_open_at(saying, calls.take(call[asked]))
         described[asked[row >= 0]] = saying.described[row[row >= 0]]
         return op, described
 
@@ -142,7 +142,7 @@ def _group_name(group: Value, ranks: Any, size: Value) -> str:
     return f"{text(group)} {members}".strip()
 
 
-def communicating(name: Codes, launcher: Codes, strings: StringPool) -> Bool:
+def find_communicating(name: Codes, launcher: Codes, strings: StringPool) -> Bool:
     """Which kernels communicate, by their names and those of the operators that launched them."""
     pairs, which = distinct_pairs(name.astype(np.int64), launcher.astype(np.int64))
     told = [
@@ -152,7 +152,7 @@ def communicating(name: Codes, launcher: Codes, strings: StringPool) -> Bool:
     return found
 
 
-def communication_ops(
+def build_ops(
     tasks: Tasks, announced: Codes, told: Descriptions, strings: StringPool
 ) -> CommunicationOps:
     """Communication ops from the kernels that ran them.
@@ -179,9 +179,9 @@ def communication_ops(
     )
     known = (announced != NO_NAME) | (told.name != NO_NAME)
     functions = strings.codes([function_path(kernel) for kernel in kernels])
-    label, group_name = _of_stream(told, tasks.stream)
+    label, group_name = _groups_by_stream(told, tasks.stream)
     library = strings.codes([kind.library for kind in kinds])
-    label, group_name = _of_library(label, group_name, library, tasks.stream, strings)
+    label, group_name = _groups_by_library(label, group_name, library, tasks.stream, strings)
     return CommunicationOps.of(
         len(tasks),
         {
@@ -189,7 +189,7 @@ def communication_ops(
             "end_ns": tasks.end_ns,
             "group": label,
             "group_name": group_name,
-            "name": _as_others(names, functions, known, strings),
+            "name": _name_as_others(names, functions, known, strings),
             "connection": tasks.connection,
             "launch_ns": tasks.launch_ns,
             "count": told.count,
@@ -206,7 +206,7 @@ def _op_name(said: str, announced: str, of_kernel: str) -> str:
     return next((name for name in given if spelled_kind(name)), given[-1])
 
 
-def _as_others(names: Codes, functions: Codes, known: Bool, strings: StringPool) -> Codes:
+def _name_as_others(names: Codes, functions: Codes, known: Bool, strings: StringPool) -> Codes:
     """The names, with those of kernels of unknown launch taken from others of their function."""
     found = names.copy()
     for function in distinct(functions[~known]).tolist():
@@ -218,7 +218,7 @@ def _as_others(names: Codes, functions: Codes, known: Bool, strings: StringPool)
     return found
 
 
-def _of_stream(told: Descriptions, stream: Int64) -> tuple[Codes, Codes]:
+def _groups_by_stream(told: Descriptions, stream: Int64) -> tuple[Codes, Codes]:
     """Label and name of each op's group; where not told, that of its stream if it has but one."""
     label, name = told.group.copy(), told.group_name.copy()
     for stream_id in distinct(stream[label == NO_NAME]).tolist():
@@ -233,7 +233,7 @@ def _of_stream(told: Descriptions, stream: Int64) -> tuple[Codes, Codes]:
     return label, name
 
 
-def _of_library(
+def _groups_by_library(
     label: Codes, name: Codes, library: Codes, stream: Int64, strings: StringPool
 ) -> tuple[Codes, Codes]:
     """Label and name of groups: where not told, the library, and the stream if that has several.
@@ -243,15 +243,15 @@ def _of_library(
     label, name = label.copy(), name.copy()
     for code in distinct(library[label == NO_NAME]).tolist():
         rows = np.flatnonzero((label == NO_NAME) & (library == code))
-        streams, place = np.unique(stream[rows], return_inverse=True)
+        streams, number_of = np.unique(stream[rows], return_inverse=True)
         spelled = strings[code]
         if len(streams) == 1:
             label[rows] = code
         else:
             labels = strings.codes(f"{spelled} stream {number}" for number in streams.tolist())
             names = strings.codes(f"{spelled} {at + 1}" for at in range(len(streams)))
-            label[rows] = labels[place]
-            name[rows] = np.where(name[rows] == NO_NAME, names[place], name[rows])
+            label[rows] = labels[number_of]
+            name[rows] = np.where(name[rows] == NO_NAME, names[number_of], name[rows])
     return label, name
 
 

@@ -20,7 +20,7 @@ from timeline.sources.capture import (
 from timeline.sources.common.identity import find_evidence_in_names
 from timeline.sources.common.json_kinds import JsonKind, kind_of_json
 from timeline.sources.kineto.header import (
-    a_moment_ns,
+    find_moment_ns,
     host_of,
     is_named_kineto,
     rank_of,
@@ -74,7 +74,7 @@ def _identify(capture: Capture, root: Root) -> list[Claim]:
 
 
 def _recorded_time(capture: Capture) -> Extent:
-    return a_moment_ns(capture.content), None
+    return find_moment_ns(capture.content), None
 
 
 def _read_with(claim: Claim, identity: Identity) -> Source:

@@ -28,7 +28,7 @@ from timeline.sources.files.opened import UTF8_MARK, open_profile_file
 __all__ = [
     "KinetoHeader",
     "KinetoName",
-    "a_moment_ns",
+    "find_moment_ns",
     "host_of",
     "is_named_kineto",
     "rank_of",
@@ -80,7 +80,7 @@ def read_header(path: Path) -> KinetoHeader:
     return KinetoHeader(_rank_in(info), base if isinstance(base, int) else 0)
 
 
-def a_moment_ns(path: Path) -> int | None:
+def find_moment_ns(path: Path) -> int | None:
     """A wall time during the capture: that of one of its first events; None where none is told.
 
     Raises:

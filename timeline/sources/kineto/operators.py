@@ -14,7 +14,7 @@ from timeline.records.tables import NO_ID, HostEvents, Spans
 from timeline.sources.decoders.event_rows import EventRows
 from timeline.sources.kineto.tables import NOT_LAUNCHED, RuntimeCalls
 
-__all__ = ["OnThreads", "Operators", "are_operators", "external_ids", "open_at"]
+__all__ = ["Operators", "ThreadIntervals", "are_operators", "external_ids", "innermost_open_at"]
 
 _OPERATOR_CATEGORIES = frozenset({"cpu_op", "operator"})
 _NEVER_LAUNCHING = frozenset(
@@ -48,7 +48,7 @@ def external_ids(events: EventRows) -> Int64:
 
 
 @dataclass(frozen=True)
-class OnThreads(Spans):
+class ThreadIntervals(Spans):
     """Intervals on threads of the host."""
 
     process: Int64 = column(np.int64)
@@ -56,7 +56,7 @@ class OnThreads(Spans):
 
 
 @dataclass(frozen=True)
-class Operators(OnThreads):
+class Operators(ThreadIntervals):
     """Calls of operators that may launch, with the id by which others name them."""
 
     number: Int64 = column(np.int64)
@@ -93,7 +93,7 @@ class Operators(OnThreads):
         alone[launched] = ~calls.graph[call[launched]]
         row[launched & ~alone] = -1
         asked = np.flatnonzero((row < 0) & alone)
-        row[asked] = open_at(self, calls.take(call[asked]))
+        row[asked] = innermost_open_at(self, calls.take(call[asked]))
         found = np.full(len(row), NO_NAME, np.int32)
         found[row >= 0] = self.name[row[row >= 0]]
         return found
@@ -111,7 +111,7 @@ class Operators(OnThreads):
         return found
 
 
-def open_at(held: OnThreads, calls: RuntimeCalls) -> Rows:
+def innermost_open_at(intervals: ThreadIntervals, calls: RuntimeCalls) -> Rows:
     """The innermost interval that is open on the thread of each call, -1 for none.
 
     It is looked for in the middle of the call, because the clocks of both differ by
@@ -119,17 +119,17 @@ def open_at(held: OnThreads, calls: RuntimeCalls) -> Rows:
     """
     found = np.full(len(calls), -1, np.intp)
     _, lane = distinct_pairs(
-        np.concatenate([held.process, calls.process]),
-        np.concatenate([held.thread, calls.thread]),
+        np.concatenate([intervals.process, calls.process]),
+        np.concatenate([intervals.thread, calls.thread]),
     )
-    of_held, asked = lane[: len(held)], lane[len(held) :]
-    order, of_asked = np.argsort(of_held, kind="stable"), np.argsort(asked, kind="stable")
-    of_held, asked = of_held[order], asked[of_asked]
+    lane_of, asked = lane[: len(intervals)], lane[len(intervals) :]
+    order, of_asked = np.argsort(lane_of, kind="stable"), np.argsort(asked, kind="stable")
+    lane_of, asked = lane_of[order], asked[of_asked]
     middle_ns = calls.start_ns + (calls.end_ns - calls.start_ns) // 2
     for number in np.unique(asked).tolist():
-        rows = order[slice(*np.searchsorted(of_held, [number, number + 1]))]
+        rows = order[slice(*np.searchsorted(lane_of, [number, number + 1]))]
         moments = of_asked[slice(*np.searchsorted(asked, [number, number + 1]))]
-        at = latest_open(held.start_ns[rows], held.end_ns[rows], middle_ns[moments])
+        at = latest_open(intervals.start_ns[rows], intervals.end_ns[rows], middle_ns[moments])
         inside = at >= 0
         found[moments[inside]] = rows[at[inside]]
     return found

@@ -32,6 +32,7 @@ from timeline.sources.common.flow_events import FlowReader, LaneRows
 from timeline.sources.common.lane_names import LaneNames
 from timeline.sources.common.losses import LossLog
 from timeline.sources.common.profiler_steps import profiler_steps
+from timeline.sources.decoders.event_batch import HELD_EVENTS, EventBatch
 from timeline.sources.decoders.event_columns import (
     ARROWS,
     COMPLETE,
@@ -39,16 +40,15 @@ from timeline.sources.decoders.event_columns import (
     INSTANT,
     EventColumns,
 )
-from timeline.sources.decoders.event_reader import HELD_EVENTS, EventBatch
 from timeline.sources.decoders.event_rows import EventRows
 from timeline.sources.decoders.event_values import LaneKey
 from timeline.sources.decoders.json_events import read_events
 from timeline.sources.kineto.collectives import (
     Announcements,
     Descriptions,
-    announcing,
-    communicating,
-    communication_ops,
+    build_ops,
+    find_announcing,
+    find_communicating,
 )
 from timeline.sources.kineto.events import (
     KINETO,
@@ -155,13 +155,13 @@ class _Reader:
         by_table = {one: complete.at(np.flatnonzero(table == one)) for one in KinetoTable}
         for kind in (KinetoTable.KERNEL, KinetoTable.DEVICE):
             if len(tasks := by_table[kind]):
-                self._task_told.append(self._described(tasks))
+                self._task_told.append(self._add_descriptions(tasks))
                 self._tasks.add(device_table(tasks, kind, every_arg=self._wanted.every_arg))
                 self._named.append(external_ids(tasks))
         host = by_table[KinetoTable.HOST]
         self._steps.add(profiler_steps(host))
-        saying = host.at(announcing(host))
-        self._announced.add(Announcements.read(saying, self._described(saying)))
+        saying = host.at(find_announcing(host))
+        self._announced.add(Announcements.read(saying, self._add_descriptions(saying)))
         for kind in (KinetoTable.RUNTIME, KinetoTable.HOST):
             if len(by_table[kind]):
                 self._add_host(by_table[kind], kind)
@@ -233,8 +233,8 @@ class _Reader:
             numbered_ops=False,
         )
 
-    def _described(self, events: EventRows) -> Int64:
-        """The row of what the args of each event tell of a collective, NO_ID for nothing."""
+    def _add_descriptions(self, events: EventRows) -> Int64:
+        """Note what the args of events tell of collectives: the row of each, NO_ID for nothing."""
         rows = np.full(len(events), NO_ID, np.int64)
         telling = np.flatnonzero(tell_of_collectives(events))
         rows[telling] = self._told.rows + np.arange(len(telling))
@@ -247,12 +247,12 @@ class _Reader:
         """The tasks, of which those that communicate do not compute, and the ops of these."""
         kernels = np.flatnonzero(tasks.compute)
         kernel_tasks = tasks.take(kernels)
-        communicates = communicating(kernel_tasks.name, kernel_tasks.op_type, self._strings)
+        communicates = find_communicating(kernel_tasks.name, kernel_tasks.op_type, self._strings)
         rows, kernel_tasks = kernels[communicates], kernel_tasks.take(communicates)
         announced, described = self._announced.build().around(task_call[rows], calls)
         told = np.concatenate([np.empty(0, np.int64), *self._task_told])[rows]
         told = np.where(told != NO_ID, told, described)
-        ops = communication_ops(kernel_tasks, announced, self._told.build().at(told), self._strings)
+        ops = build_ops(kernel_tasks, announced, self._told.build().at(told), self._strings)
         compute = tasks.compute.copy()
         compute[rows] = False
         return replace(tasks, compute=compute), ops

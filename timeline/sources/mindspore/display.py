@@ -26,9 +26,9 @@ from timeline.records.tables import (
     Tasks,
 )
 from timeline.sources.common.losses import LossLog, counted_losses
+from timeline.sources.decoders.event_batch import HELD_EVENTS, EventBatch
 from timeline.sources.decoders.event_columns import COMPLETE, EventColumns
 from timeline.sources.decoders.event_format import WHOLE_ARGS, EventFormat
-from timeline.sources.decoders.event_reader import HELD_EVENTS, EventBatch
 from timeline.sources.decoders.event_rows import EventRows
 from timeline.sources.decoders.json_events import look_for_metadata, read_events
 from timeline.sources.decoders.trace_events import Complete, Ignored, Other

@@ -15,11 +15,11 @@ from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_GRAPH, NO_ID, Tasks
 from timeline.sources.common.decimals import whole_number
 from timeline.sources.common.losses import LossLog
-from timeline.sources.decoders.csv_blocks import Block, RowShape, Spellings, read_blocks
+from timeline.sources.decoders.csv_blocks import Block, ColumnNames, RowShape, read_blocks
 
 __all__ = ["FrameworkTable", "OperatorShapes", "describe_operators", "read_framework_table"]
 
-_COLUMNS: Spellings = {
+_COLUMNS: ColumnNames = {
     "name": ("full_kernel_name", "full_op_name"),
     "type": ("op_type", "kernel_type"),
     "graph": ("graph_id", "model_id"),

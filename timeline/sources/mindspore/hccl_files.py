@@ -30,7 +30,7 @@ from timeline.sources.files.opened import read_whole_file
 from timeline.sources.mindspore.format import UNNUMBERED
 from timeline.sources.mindspore.step_ticks import GROUP
 
-__all__ = ["HcclRuns", "find_hccl_files", "find_told", "read_hccl_files"]
+__all__ = ["HcclRuns", "find_hccl_files", "find_repeated", "read_hccl_files"]
 
 _HEXADECIMAL = re.compile(r"0[xX][0-9a-fA-F]{1,16}")
 _EMPTY = msgspec.Raw(b"")
@@ -179,12 +179,12 @@ def _number(value: Any) -> int:
     return number(value, NO_ID) if isinstance(value, (str, int, float)) else NO_ID
 
 
-def find_told(reduces: CommunicationOps, ops: CommunicationOps) -> Bool:
-    """Which reduces of the step trace share a moment with an op, so that the op tells of them."""
+def find_repeated(reduces: CommunicationOps, ops: CommunicationOps) -> Bool:
+    """Which reduces of the step trace share a moment with an op, which tells the same."""
     if not len(ops):
         return np.zeros(len(reduces), np.bool_)
     order = np.argsort(ops.start_ns, kind="stable")
     latest_end_ns = np.maximum.accumulate(ops.end_ns[order])
     begun = np.searchsorted(ops.start_ns[order], reduces.end_ns, side="left") - 1
-    told: Bool = (begun >= 0) & (latest_end_ns[np.maximum(begun, 0)] > reduces.start_ns)
-    return told
+    repeated: Bool = (begun >= 0) & (latest_end_ns[np.maximum(begun, 0)] > reduces.start_ns)
+    return repeated

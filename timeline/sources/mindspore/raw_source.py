@@ -18,9 +18,9 @@ from timeline.records.tables import NO_ID, Omission, OmissionCode, Records, Task
 from timeline.sources.common.decimals import whole_number
 from timeline.sources.common.losses import LossLog, counted_losses
 from timeline.sources.files.opened import open_regular_file, read_whole_file, source_errors_for
-from timeline.sources.mindspore.assembly import RecordsBuilder
 from timeline.sources.mindspore.device_rows import AI_CORE
 from timeline.sources.mindspore.format import MINDSPORE_RAW
+from timeline.sources.mindspore.records_builder import RecordsBuilder
 from timeline.sources.mindspore.training_trace import TRAINING_EVENT, read_training_trace
 from timeline.sources.source import Clock, Identity, ReadRequest
 
@@ -94,20 +94,20 @@ class MindSporeRawSource:
             SourceError: a file cannot be read.
         """
         strings, rank = StringPool(), self.identity.rank
-        made = RecordsBuilder(Records(rank, strings, tells_copies=False))
+        builder = RecordsBuilder(Records(rank, strings, tells_copies=False))
         if paths := self._hardware():
             events, omissions = read_events_of(paths, HARDWARE_EVENT, _is_hardware_event, rank)
-            made.report(omissions)
+            builder.report(omissions)
             operators = _Operators.of(self._tasks(), self._operators(), strings)
-            made.add_tasks(*_tasks_of(events, operators, strings, rank))
+            builder.add_tasks(*_tasks_of(events, operators, strings, rank))
         if paths := self._training():
             events, omissions = read_events_of(paths, TRAINING_EVENT, _is_training_event, rank)
-            made.report(omissions)
-            made.add_steps(read_training_trace(events, strings, rank))
+            builder.report(omissions)
+            builder.add_steps(read_training_trace(events, strings, rank))
         if unread := self._slices("DATA_PREPROCESS.*AICPU*"):
             reason = "raw files of AI CPU tasks, which are not read"
-            made.report(counted_losses({reason: len(unread)}, rank, OmissionCode.NOT_READ))
-        return made.finished()
+            builder.report(counted_losses({reason: len(unread)}, rank, OmissionCode.NOT_READ))
+        return builder.build()
 
 
 def read_events_of(

@@ -1,4 +1,4 @@
-"""Reads the text outputs of MindSpore 0.7 to 2.2."""
+"""Source of the text outputs of MindSpore 0.7 to 2.2."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from timeline.sources.common.decimals import moment_ns
 from timeline.sources.common.losses import counted_losses
 from timeline.sources.decoders.json_values import read_json
 from timeline.sources.files.opened import find_file, read_whole_file
-from timeline.sources.mindspore.assembly import RecordsBuilder
 from timeline.sources.mindspore.device_rows import read_aicpu_rows, read_device_rows
 from timeline.sources.mindspore.display import Display, names_its_rows, read_display
 from timeline.sources.mindspore.display_limit import CutOff, cut_off_by_limit
 from timeline.sources.mindspore.format import MINDSPORE_STEPS, MINDSPORE_TEXT, text_ids
 from timeline.sources.mindspore.hccl_files import find_hccl_files, read_hccl_files
+from timeline.sources.mindspore.records_builder import RecordsBuilder
 from timeline.sources.mindspore.step_ticks import StepTicks, read_step_ticks
 from timeline.sources.source import Clock, Identity, ReadRequest
 
@@ -106,69 +106,69 @@ class MindSporeTextSource:
 
     def _of_text(self, wanted: ReadRequest) -> Records:
         strings, rank = StringPool(), self.identity.rank
-        made = RecordsBuilder(Records(rank, strings, tells_copies=False))
+        builder = RecordsBuilder(Records(rank, strings, tells_copies=False))
         if path := self._file("output_timeline_data_{}.txt"):
-            made.add_tasks(*read_device_rows(path, strings, rank))
+            builder.add_tasks(*read_device_rows(path, strings, rank))
         if path := self._file("aicpu_intermediate_{}.csv"):
-            made.add_tasks(*read_aicpu_rows(path, strings, rank))
-        made.add_steps(self._ticks(strings))
+            builder.add_tasks(*read_aicpu_rows(path, strings, rank))
+        builder.add_steps(self._ticks(strings))
         if self.layout == MINDSPORE_STEPS.name:
             said = "only its step trace is here, so what it computed is not known"
-            made.report((), (f"rank {rank}: {said}.",))
-        self._add_operators(made)
-        self._add_communication(made, wanted)
-        return made.finished()
+            builder.report((), (f"rank {rank}: {said}.",))
+        self._add_operators(builder)
+        self._add_communication(builder, wanted)
+        return builder.build()
 
     def _ticks(self, strings: StringPool) -> StepTicks:
         path = self._file("step_trace_raw_{}_detail_time.csv")
         return read_step_ticks(path, strings, self.identity.rank) if path else StepTicks.none()
 
-    def _add_operators(self, made: RecordsBuilder) -> None:
+    def _add_operators(self, builder: RecordsBuilder) -> None:
         if path := self._file("framework_raw_{}.csv"):
-            made.describe(path)
+            builder.describe(path)
 
-    def _add_communication(self, made: RecordsBuilder, wanted: ReadRequest) -> None:
+    def _add_communication(self, builder: RecordsBuilder, wanted: ReadRequest) -> None:
         paths = self._hccl_files()
         if not paths:
             return
         runs = read_hccl_files(
             paths,
-            made.records.strings,
+            builder.records.strings,
             self.identity.rank,
             with_planes=Layer.COMMUNICATION in wanted.layers,
         )
-        made.report(runs.omissions)
-        made.add_ops(runs.ops, better=True)
-        made.records = replace(made.records, planes=runs.planes)
+        builder.report(runs.omissions)
+        builder.add_ops(runs.ops, better=True)
+        builder.records = replace(builder.records, planes=runs.planes)
 
     def _of_display(self, path: Path, wanted: ReadRequest) -> Records:
         strings, rank = StringPool(), self.identity.rank
         display = read_display(path, strings, rank)
         ticks = self._ticks(strings)
         origin_ns = self._origin_ns(display, ticks)
-        made = RecordsBuilder(Records(rank, strings, tells_copies=False))
-        made.report(display.omissions)
+        builder = RecordsBuilder(Records(rank, strings, tells_copies=False))
+        builder.report(display.omissions)
         moved_ns = origin_ns or 0
-        made.add_tasks(display.tasks.shifted(moved_ns))
-        made.add_ops(display.ops.shifted(moved_ns))
-        made.records = replace(made.records, host=display.host.shifted(moved_ns))
-        own_steps = StepTicks.none()
+        builder.add_tasks(display.tasks.shifted(moved_ns))
+        builder.add_ops(display.ops.shifted(moved_ns))
+        builder.records = replace(builder.records, host=display.host.shifted(moved_ns))
+        step_trace = StepTicks.none()
         if origin_ns is not None and len(ticks.steps):
-            own_steps = ticks
-            made.add_steps(ticks)
+            step_trace = ticks
+            builder.add_steps(ticks)
         else:
-            made.leave_out(ticks)
-            made.add_steps(replace(own_steps, steps=display.steps.shifted(moved_ns)))
+            builder.leave_out(ticks)
+            builder.add_steps(replace(step_trace, steps=display.steps.shifted(moved_ns)))
         last_ns = display.last_ns + moved_ns if display.last_ns else 0
-        cut_off = self._cut_off(path, display, last_ns, own_steps)
-        made.report(cut_off.omissions, cut_off.warnings)
-        self._add_operators(made)
+        cut_off = self._cut_off(path, display, last_ns, step_trace)
+        builder.report(cut_off.omissions, cut_off.warnings)
+        self._add_operators(builder)
         if origin_ns is not None:
-            self._add_communication(made, wanted)
+            self._add_communication(builder, wanted)
         elif files := self._hccl_files():
             reason = f"HCCL files, whose clock nothing relates to {path.name}"
-            made.report(counted_losses({reason: len(files)}, rank, OmissionCode.NO_CLOCK))
-        return made.finished()
+            builder.report(counted_losses({reason: len(files)}, rank, OmissionCode.NO_CLOCK))
+        return builder.build()
 
     def _origin_ns(self, display: Display, ticks: StepTicks) -> int | None:
         """The device clock at 0 of the display: written beside it, or told by the reduces."""

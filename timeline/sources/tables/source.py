@@ -1,4 +1,4 @@
-"""Reads captures of which only tables are left (CSV)."""
+"""Source of captures of which only tables are left (CSV)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from timeline.sources.common.compute_tasks import remark_on_ai_cpu_tasks
 from timeline.sources.common.kernel_table import (
     ARGS,
     DESCRIPTION,
-    PLACE,
+    EXECUTION,
     SHAPES,
     KernelTable,
     TableFile,
@@ -174,7 +174,7 @@ class _Reading:
 
     def rows(self, files: Sequence[TableFile]) -> KernelTable:
         """The rows of all files that are of this device."""
-        columns = {**DESCRIPTION, **PLACE}
+        columns = {**DESCRIPTION, **EXECUTION}
         if Layer.HARDWARE in self.wanted.layers:
             columns |= {**SHAPES, **(ARGS if self.wanted.every_arg else {})}
         parts = []

@@ -1,4 +1,4 @@
-"""Puts the records of one rank together from tables that are read one after the other."""
+"""The records of one rank while its tables are read, one after the other."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from timeline.records.tables import (
 )
 from timeline.sources.common.losses import LossLog, counted_losses
 from timeline.sources.mindspore.framework_table import describe_operators, read_framework_table
-from timeline.sources.mindspore.hccl_files import find_told
+from timeline.sources.mindspore.hccl_files import find_repeated
 from timeline.sources.mindspore.step_ticks import StepTicks
 
 __all__ = ["RecordsBuilder", "find_main_graph", "with_iterations", "with_known_graphs"]
@@ -100,9 +100,9 @@ class RecordsBuilder:
         """Put ops to those there are, one of each that is told twice: the older, or the better."""
         old = self.records.ops
         if better:
-            old = old.take(~find_told(old, ops))
+            old = old.take(~find_repeated(old, ops))
         else:
-            ops = ops.take(~find_told(ops, old))
+            ops = ops.take(~find_repeated(ops, old))
         self.records = replace(self.records, ops=CommunicationOps.concat([old, ops]))
 
     def describe(self, path: Path) -> None:
@@ -122,7 +122,7 @@ class RecordsBuilder:
                 ),
             )
 
-    def finished(self) -> Records:
+    def build(self) -> Records:
         """The records, with graphs on which tasks, ops and steps agree."""
         records, ticks = self.records, self._ticks
         tasks, ops, planes = records.tasks, records.ops, records.planes

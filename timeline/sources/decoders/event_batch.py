@@ -1,4 +1,4 @@
-"""Columns of the events of files of one format, however each part of a file could be read."""
+"""Events of trace files of one format, gathered until there are enough to become columns."""
 
 from __future__ import annotations
 
