@@ -176,8 +176,9 @@ class _Reader:
         of_memory = instants.by_name(np.bool_, lambda name: name == _MEMORY_EVENT)
         is_known = instants.at(~of_memory).by_category(np.bool_, lambda category: not category)
         known = int(np.count_nonzero(is_known))
-        self._left_out[_MARKS] += known
-        self._left_out[_OTHERS] += len(is_known) - known
+        for reason, count in ((_MARKS, known), (_OTHERS, len(is_known) - known)):
+            if count:  # reasons are told in the order in which they were met
+                self._left_out[reason] += count
         memory = instants.at(of_memory)
         samples = list(memory_counters(memory))
         self._left_out[_NO_TOTALS] += len(memory) - sum(len(one.time_ns) for one in samples)
