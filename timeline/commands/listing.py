@@ -8,12 +8,12 @@ from typing import Any
 
 import orjson
 
-from timeline.analysis.rank_facts import RankContents, contents_of
+from timeline.analysis.contents import RankContents, contents_of
 from timeline.errors import spell_ids
 from timeline.options import StepOperators
 from timeline.profile import Profile
 from timeline.ranks.chosen_ranks import check_any, choose_ranks
-from timeline.ranks.rank_work import rank_records
+from timeline.ranks.rank_records import rank_records
 from timeline.ranks.workers import worker_pool_for
 from timeline.records.tables import NO_GRAPH
 from timeline.selection import SUMMARY_LAYERS, Selection

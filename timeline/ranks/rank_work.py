@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from timeline.analysis.collectives import rank_collectives
-from timeline.analysis.communication_rule import with_communication_rule
 from timeline.analysis.cut import Cut, cut, cut_window
 from timeline.analysis.leading import Leading, with_leading_detail
 from timeline.analysis.membership import NO_STEP
@@ -23,11 +20,10 @@ from timeline.analysis.overlap import (
 )
 from timeline.analysis.rank_facts import ProfileFacts, RankFacts, facts_of, profile_facts
 from timeline.analysis.selected_rank import DrawOptions, SelectedRank
-from timeline.analysis.steps import with_steps
-from timeline.analysis.valid import valid
 from timeline.encoders.formats import format_of
 from timeline.fitting.gathering import gather_within
 from timeline.options import Args, ClockOptions, StepOperators
+from timeline.ranks.rank_records import rank_records
 from timeline.records.counting import INNER
 from timeline.records.tables import Records
 from timeline.selection import Kind, Selection
@@ -41,31 +37,7 @@ __all__ = [
     "draw_rank_from_records",
     "draw_rank_from_source",
     "gather_ranks",
-    "rank_records",
 ]
-
-
-def rank_records(source: Source, wanted: ReadRequest, operators: StepOperators) -> Records:
-    """Read a rank: at least what is wanted, checked, and with its steps.
-
-    Raises:
-        SourceError: its profile cannot be read.
-    """
-    with _collector_paused():
-        records = source.read(wanted)
-    return with_communication_rule(with_steps(valid(records), operators))
-
-
-@contextlib.contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Reading makes millions of short-lived objects, and no cycles to look for among them."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 BYTES_OF_ELEMENT = 16

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,7 +14,9 @@ from timeline.records.tables import NO_ID, NO_TIME, Spans, Tasks
 from timeline.records.task_kinds import may_compute
 from timeline.records.vendor import Measure
 from timeline.sources.decoders.sqlite import Database
-from timeline.sources.trace_json.lanes import LaneEvents
+
+if TYPE_CHECKING:
+    from timeline.sources.trace_json.lanes import LaneEvents  # a database needs no JSON decoder
 
 __all__ = [
     "MEASURES",
