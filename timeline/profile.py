@@ -18,7 +18,8 @@ import numpy as np
 from timeline.declared import fill, with_keywords
 from timeline.errors import TimelineWarning, UsageError
 from timeline.figures.table import Table, paragraph_html
-from timeline.options import ReadingKeywords, ReadingOptions
+from timeline.keywords import ReadingKeywords
+from timeline.options import ReadingOptions
 from timeline.progress import Progress, Silent
 from timeline.records.tables import Omission
 from timeline.selection import Selection

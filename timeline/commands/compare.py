@@ -26,7 +26,8 @@ from timeline.figures.table import Table
 from timeline.fitting.fit import fit
 from timeline.fitting.resolve import Resolved
 from timeline.fitting.writer import FileNotes, Written
-from timeline.options import CompareKeywords, ExportOptions, ReadingOptions
+from timeline.keywords import CompareKeywords
+from timeline.options import ExportOptions, ReadingOptions
 from timeline.profile import Profile
 from timeline.ranks.chosen_ranks import choose_ranks
 from timeline.ranks.rank_work import RankRequest

@@ -31,7 +31,8 @@ from timeline.figures.verdict import Verdict
 from timeline.fitting.fit import fit
 from timeline.fitting.resolve import Resolved
 from timeline.fitting.writer import Describe, FileNotes, Written, steps_of
-from timeline.options import ExportKeywords, ExportOptions, Fit, ReadingOptions
+from timeline.keywords import ExportKeywords
+from timeline.options import ExportOptions, Fit, ReadingOptions
 from timeline.profile import Profile
 from timeline.ranks.chosen_ranks import choose_ranks
 from timeline.ranks.rank_work import RankRequest

@@ -9,8 +9,9 @@ from dataclasses import replace
 
 from timeline.declared import options_in
 from timeline.errors import UsageError
+from timeline.keywords import ReadingKeywords
 from timeline.layers import Layer
-from timeline.options import ExportOptions, ReadingKeywords, ReadingOptions
+from timeline.options import ExportOptions, ReadingOptions
 from timeline.profile import Profile, profile_at
 from timeline.selection import Selection
 from timeline.sources.finding.discovery import EXPORT, Finding
