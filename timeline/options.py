@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from timeline.declared import NO_COMPLETION, Completion, Group, InCompare, member_of, option
+from timeline.declarations import NO_COMPLETION, Completion, Group, InCompare, member_of, option
 from timeline.errors import UsageError
 from timeline.ranges import check_id, check_offset
 from timeline.selection import Align, Kind

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from timeline.declared import fill, with_keywords
+from timeline.declarations import fill, with_keywords
 from timeline.errors import TimelineWarning, UsageError
 from timeline.figures.table import Table, paragraph_html
 from timeline.keywords import ReadingKeywords
@@ -30,7 +30,7 @@ from timeline.sources.source import Source
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from timeline.figures.figures import Figures
+    from timeline.figures.rank_tables import Figures
 
 __all__ = ["Profile", "open_profile", "profile_at"]
 
@@ -263,7 +263,7 @@ def _measured(
     by_name: bool,
 ) -> _Measured:
     """Read the figures of a selection, and warn of what they do not hold."""
-    from timeline.figures.figures import Figures
+    from timeline.figures.rank_tables import Figures
     from timeline.ranks.reading import read_facts
 
     try:

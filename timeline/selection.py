@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from timeline.declared import NO_COMPLETION, Completion, Group, option, options_in
+from timeline.declarations import NO_COMPLETION, Completion, Group, option, options_in
 from timeline.errors import SelectionError, UsageError, did_you_mean
 from timeline.layers import LAYERS, Layer, LayerName
 from timeline.ranges import FURTHEST_NS, check_id

@@ -11,7 +11,7 @@ import pytest
 
 import timeline
 from timeline.cli.parser import Parser, build_compare_parser, build_parser, given_keywords
-from timeline.declared import (
+from timeline.declarations import (
     Group,
     InCompare,
     Option,

@@ -15,7 +15,7 @@ import pytest
 from tests.support.profile_shelf import ProfileShelf, change_events
 from timeline.cli.main import main
 from timeline.commands.export import export
-from timeline.figures.figures import PARTS
+from timeline.figures.rank_tables import PARTS
 from timeline.figures.table import Table
 from timeline.figures.verdict import Verdict
 from timeline.reports.export_report import ExportReport

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from timeline.declared import Group, InCompare, Option, option, options_in
+from timeline.declarations import Group, InCompare, Option, option, options_in
 from timeline.errors import UsageError, did_you_mean
 from timeline.options import ExportOptions, ReadingOptions
 from timeline.selection import Selection

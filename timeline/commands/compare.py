@@ -16,12 +16,12 @@ from timeline.analysis.selected_rank import DrawOptions
 from timeline.commands.inputs import opened, with_drawn_layers
 from timeline.commands.outputs import check_can_draw, check_targets
 from timeline.commands.results import most_names, output_files, resolution_row, warnings_of
-from timeline.declared import fill, with_keywords
+from timeline.declarations import fill, with_keywords
 from timeline.encoders.drafts import Draft, write_drafts
 from timeline.encoders.formats import format_of
 from timeline.errors import UsageError
 from timeline.figures.comparison import Comparison
-from timeline.figures.figures import Figures
+from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
 from timeline.fitting.fit import fit
 from timeline.fitting.resolve import Resolved

@@ -22,11 +22,11 @@ from timeline.commands.results import (
     resolution_row,
     warnings_of,
 )
-from timeline.declared import fill, with_keywords
+from timeline.declarations import fill, with_keywords
 from timeline.encoders.drafts import Draft, write_drafts
 from timeline.encoders.formats import format_of
 from timeline.errors import LimitError, spell_ids
-from timeline.figures.figures import Figures
+from timeline.figures.rank_tables import Figures
 from timeline.figures.verdict import Verdict
 from timeline.fitting.fit import fit
 from timeline.fitting.resolve import Resolved

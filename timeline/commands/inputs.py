@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 
-from timeline.declared import options_in
+from timeline.declarations import options_in
 from timeline.errors import UsageError
 from timeline.keywords import ReadingKeywords
 from timeline.layers import Layer

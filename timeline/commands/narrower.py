@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from timeline.declared import spelled_flags
+from timeline.declarations import spelled_flags
 from timeline.errors import spell_ids
 from timeline.fitting.writer import Written
 from timeline.options import ExportOptions

@@ -10,7 +10,7 @@ from timeline.analysis.clocks import RankMove
 from timeline.analysis.rank_facts import RankFacts
 from timeline.encoders.formats import format_of
 from timeline.errors import spell_ids
-from timeline.figures.figures import checks_of
+from timeline.figures.rank_tables import checks_of
 from timeline.fitting.resolve import Resolved
 from timeline.fitting.writer import Written
 from timeline.layers import Layer

@@ -1,7 +1,7 @@
 """The answer to "what is slow": which rank, which step, which operators, who waits.
 
-Sentences, shares and extremes are found here, in the tables of `timeline/figures/figures.py`. What
-those hold is summed for each rank: device time of ranks and steps in
+Sentences, shares and extremes are found here, in the tables of `timeline/figures/rank_tables.py`.
+What those hold is summed for each rank: device time of ranks and steps in
 `timeline/analysis/overlap.py`, operators in `timeline/analysis/operators.py`, and waiting in
 `timeline/analysis/waiting.py`.
 """
@@ -18,7 +18,7 @@ import numpy.typing as npt
 from timeline.analysis.waiting import Basis
 from timeline.columns.columns import Bool, Int64
 from timeline.columns.distinct import distinct
-from timeline.figures.figures import Figures, extent_ns
+from timeline.figures.rank_tables import Figures, extent_ns
 from timeline.figures.table import Table
 from timeline.units import spell_count, spell_duration
 

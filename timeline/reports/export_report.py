@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from timeline.errors import spell_ids
-from timeline.figures.figures import Figures
+from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table, link_html, paragraph_html, table_html
 from timeline.figures.verdict import Verdict
 from timeline.records.counting import CommunicationRule, FreeRule

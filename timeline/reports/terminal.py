@@ -15,7 +15,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from timeline.columns.columns import Int64
-from timeline.figures.figures import PARTS, Figures, extent_ns
+from timeline.figures.rank_tables import PARTS, Figures, extent_ns
 from timeline.figures.short_names import CUT, shortened, two_lines
 from timeline.figures.table import Table
 from timeline.figures.verdict import Verdict

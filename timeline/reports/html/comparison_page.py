@@ -13,7 +13,9 @@ from timeline.figures.comparison import WHOLE, Comparison
 from timeline.figures.short_names import operator_label
 from timeline.figures.table import Table
 from timeline.printable import printable
-from timeline.reports.html.cells import (
+from timeline.reports.html.drawing import MOST_PLACES
+from timeline.reports.html.export_tables import MOST_ROWS
+from timeline.reports.html.page_table import (
     MINUS,
     Cell,
     Column,
@@ -23,12 +25,10 @@ from timeline.reports.html.cells import (
     page_table,
     text_column,
 )
-from timeline.reports.html.drawing import MOST_PLACES
-from timeline.reports.html.grid import in_runs
-from timeline.reports.html.page_tables import MOST_ROWS
 from timeline.reports.html.palette import SIDES
 from timeline.reports.html.pictures import draw_both_runs
 from timeline.reports.html.rendering import Tile, render_page, short, warnings_and_losses
+from timeline.reports.html.step_grid import in_runs
 from timeline.reports.html.svg import StyleSheet
 from timeline.units import spell_count, spell_duration
 

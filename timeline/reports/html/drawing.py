@@ -16,8 +16,8 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from timeline.columns.columns import Int64, Rows
 from timeline.figures.table import Table
-from timeline.reports.html.grid import NOT_GIVEN, StepGrid, in_runs
 from timeline.reports.html.palette import LIGHT, PARTS, PHASES, SIDES
+from timeline.reports.html.step_grid import NOT_GIVEN, StepGrid, in_runs
 
 __all__ = [
     "MOST_BARS",

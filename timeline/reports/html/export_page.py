@@ -6,12 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from timeline.figures.figures import extent_ns
+from timeline.figures.rank_tables import extent_ns
 from timeline.figures.verdict import total_by_type
 from timeline.reports.export_report import ExportReport
-from timeline.reports.html import page_tables
+from timeline.reports.html import export_tables
 from timeline.reports.html.drawing import MOST_PLACES
-from timeline.reports.html.grid import StepGrid, in_runs, with_parts
 from timeline.reports.html.palette import PARTS
 from timeline.reports.html.pictures import draw_rank_bars, draw_steps
 from timeline.reports.html.rendering import (
@@ -21,8 +20,9 @@ from timeline.reports.html.rendering import (
     short,
     warnings_and_losses,
 )
+from timeline.reports.html.step_grid import StepGrid, in_runs, with_parts
 from timeline.reports.html.svg import StyleSheet
-from timeline.reports.html.waits import wait_tables
+from timeline.reports.html.wait_tables import wait_tables
 
 __all__ = ["render_export_page"]
 
@@ -82,13 +82,13 @@ def _pictured(report: ExportReport, sheet: StyleSheet) -> dict[str, object]:
 def _listed(report: ExportReport) -> dict[str, object]:
     totals = [total_by_type(report.figures.operators, by_name=by_name) for by_name in (False, True)]
     return {
-        "ranks_table": page_tables.rank_table(report),
-        "steps_table": page_tables.step_table(
+        "ranks_table": export_tables.rank_table(report),
+        "steps_table": export_tables.step_table(
             report, graphs=StepGrid.of(report.figures).several_graphs
         ),
-        "operator_tables": list(page_tables.operator_tables(totals, communication=False)),
-        "collective_tables": list(page_tables.operator_tables(totals, communication=True)),
-        "longest_table": page_tables.longest_op_table(report),
+        "operator_tables": list(export_tables.operator_tables(totals, communication=False)),
+        "collective_tables": list(export_tables.operator_tables(totals, communication=True)),
+        "longest_table": export_tables.longest_op_table(report),
         "wait_tables": list(wait_tables(report.figures)),
-        "sources_table": page_tables.source_table(report),
+        "sources_table": export_tables.source_table(report),
     }

@@ -14,7 +14,7 @@ from matplotlib.colors import Normalize
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from timeline.reports.html.drawing import label_columns, round_places
-from timeline.reports.html.grid import StepGrid
+from timeline.reports.html.step_grid import StepGrid
 
 __all__ = ["draw_heat"]
 

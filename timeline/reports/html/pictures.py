@@ -25,9 +25,9 @@ from timeline.reports.html.drawing import (
     draw_sides,
     settings,
 )
-from timeline.reports.html.grid import NOT_GIVEN, StepGrid
 from timeline.reports.html.heat_map import draw_heat
 from timeline.reports.html.palette import PARTS, PHASES, Phase
+from timeline.reports.html.step_grid import NOT_GIVEN, StepGrid
 from timeline.reports.html.svg import StyleSheet, inline_svg
 
 __all__ = [

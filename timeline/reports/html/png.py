@@ -25,11 +25,11 @@ from timeline.reports.html.drawing import (
     filled,
     settings,
 )
-from timeline.reports.html.grid import NOT_GIVEN, StepGrid, with_parts
 from timeline.reports.html.heat_map import draw_heat
 from timeline.reports.html.palette import LIGHT, PARTS, PHASES
 from timeline.reports.html.pictures import DOTS
 from timeline.reports.html.rendering import page_title
+from timeline.reports.html.step_grid import NOT_GIVEN, StepGrid, with_parts
 
 __all__ = ["render_png"]
 

@@ -1,4 +1,4 @@
-"""The numbers of a report as tables: overlap, steps, operators, collectives, waits."""
+"""What was measured of all ranks, in tables: overlap, steps, operators, collectives, waiting."""
 
 from __future__ import annotations
 

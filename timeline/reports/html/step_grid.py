@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from timeline.columns.columns import Int64, Rows
-from timeline.figures.figures import Figures, extent_ns
+from timeline.figures.rank_tables import Figures, extent_ns
 from timeline.figures.table import Table
 from timeline.figures.verdict import has_several_graphs
 from timeline.reports.html.palette import PARTS
