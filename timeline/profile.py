@@ -68,7 +68,7 @@ class Profile:
         found: Discovered,
         reading: ReadingOptions,
         progress: Progress,
-        place: ExitStack,
+        unpacked: ExitStack,
     ) -> None:
         self.path = path
         self.sources = found.sources
@@ -76,9 +76,9 @@ class Profile:
         self.found = found
         self.reading = reading
         self.progress = progress
-        self._place = weakref.finalize(self, place.close)
+        self._close = weakref.finalize(self, unpacked.close)
         # The cache holds no reference to the Profile, which would keep an archive unpacked.
-        read = functools.partial(_measured, path, found.sources, reading, progress)
+        read = functools.partial(_measure, path, found.sources, reading, progress)
         self._read = functools.lru_cache(MOST_SELECTIONS)(read)
 
     @property
@@ -108,7 +108,7 @@ class Profile:
         Raises:
             TimelineError: something selected is not there, or a file cannot be read.
         """
-        return self._measured(selection).figures.overlap
+        return self._measure(selection).figures.overlap
 
     def steps(self, selection: Selection | None = None) -> Table:
         """A row per rank, graph and step.
@@ -120,7 +120,7 @@ class Profile:
         Raises:
             TimelineError: as `overlap`.
         """
-        return self._measured(selection).figures.steps
+        return self._measure(selection).figures.steps
 
     def operators(
         self, selection: Selection | None = None, by: Literal["type", "name"] = "type"
@@ -135,7 +135,7 @@ class Profile:
         """
         if by not in ("type", "name"):
             raise UsageError(f"by={by!r}: operators are told apart by type or by name.")
-        table = self._measured(selection, by_name=by == "name").figures.operators
+        table = self._measure(selection, by_name=by == "name").figures.operators
         if by == "name":
             return table
         return Table({name: column for name, column in table.columns.items() if name != "name"})
@@ -148,7 +148,7 @@ class Profile:
         Raises:
             TimelineError: as `overlap`.
         """
-        return self._measured(selection).figures.longest_ops
+        return self._measure(selection).figures.longest_ops
 
     def omissions(self, selection: Selection | None = None) -> Table:
         """Which records of the selection are in no figure: rank, reason, rows, loss.
@@ -158,11 +158,11 @@ class Profile:
         Raises:
             TimelineError: as `overlap`.
         """
-        return self._measured(selection).omissions
+        return self._measure(selection).omissions
 
     def close(self) -> None:
         """Remove what was unpacked; nothing can be read any more. A second time does nothing."""
-        self._place()
+        self._close()
 
     def check_open(self) -> None:
         """Make sure that files can still be read.
@@ -170,10 +170,10 @@ class Profile:
         Raises:
             UsageError: the profile is closed.
         """
-        if not self._place.alive:
+        if not self._close.alive:
             raise UsageError(f"the profile {self.path} is closed; open it again.")
 
-    def _measured(self, selection: Selection | None, *, by_name: bool = False) -> _Measured:
+    def _measure(self, selection: Selection | None, *, by_name: bool = False) -> _Measured:
         self.check_open()
         return self._read(replace(selection or Selection(), layers=None), by_name)
 
@@ -228,7 +228,7 @@ def open_profile(
 def profile_at(
     path: str | os.PathLike[str], keywords: ReadingKeywords, finding: Finding
 ) -> Profile:
-    """The profile at a path, of which more is asked than of one that is exported alone.
+    """Find the profile at a path, and as much around it as is asked.
 
     keywords: those of `open_profile`; others may be among them. finding: what is asked.
 
@@ -240,7 +240,7 @@ def profile_at(
     path = Path(path)
     progress.report("Looking for profiles", 0, 0)
     with ExitStack() as stack:
-        place = open_found(
+        finder = open_found(
             path,
             reading.assign_rank,
             progress.report,
@@ -248,13 +248,13 @@ def profile_at(
             executor=reading.executor,
         )
         try:
-            found = stack.enter_context(place)
+            found = stack.enter_context(finder)
         finally:
             progress.finish()
         return Profile(path, found, reading, progress, stack.pop_all())
 
 
-def _measured(
+def _measure(
     path: Path,
     sources: Sequence[Source],
     reading: ReadingOptions,
@@ -276,8 +276,8 @@ def _measured(
         for omission in omissions
         if omission.loss
     ]
-    for said in (*known.left_out, *known.warnings, *lost):
-        warnings.warn(said, TimelineWarning, stacklevel=_CALLER)
+    for warning in (*known.left_out, *known.warnings, *lost):
+        warnings.warn(warning, TimelineWarning, stacklevel=_CALLER)
     return _Measured(Figures.of(known.facts, known.waiting), _table_of(omissions))
 
 

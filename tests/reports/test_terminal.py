@@ -19,7 +19,8 @@ from timeline.figures.rank_tables import PARTS
 from timeline.figures.table import Table
 from timeline.figures.verdict import Verdict
 from timeline.reports.export_report import ExportReport
-from timeline.reports.terminal import MOST_STEPS, PIPE_WIDTH, SLOWEST_RANKS, Display, verdict_text
+from timeline.reports.terminal import PIPE_WIDTH, Display
+from timeline.reports.terminal_verdict import MOST_STEPS, SLOWEST_RANKS, verdict_text
 from timeline.units import spell_share, spell_short
 
 WIDTHS = (60, 80, 120)

@@ -94,7 +94,8 @@ def _print_report(
     words = print_data(report, report.step_times, prints, asked.csv)
     if words is None:
         return
-    from timeline.reports.terminal import Display, verdict_text
+    from timeline.reports.terminal import Display
+    from timeline.reports.terminal_verdict import verdict_text
 
     display = Display.of(words)
     words.write(

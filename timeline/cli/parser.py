@@ -201,19 +201,19 @@ class Parser(argparse.ArgumentParser):
 
 
 def _argument(declared: Option) -> dict[str, Any]:
-    """How argparse is told of an option."""
-    told: dict[str, Any] = {"help": declared.help, "default": declared.flag_default}
+    """The arguments of `add_argument` for an option."""
+    arguments: dict[str, Any] = {"help": declared.help, "default": declared.flag_default}
     if isinstance(declared.default, bool):
         action = argparse.BooleanOptionalAction if declared.default else "store_true"
-        return told | {"action": action}
-    told["metavar"] = declared.metavar
+        return arguments | {"action": action}
+    arguments["metavar"] = declared.metavar
     if declared.repeated is not None:
-        told["action"] = "append"
+        arguments["action"] = "append"
     if declared.choices:
-        told["type"] = _one_of(declared.choices)
+        arguments["type"] = _one_of(declared.choices)
     elif declared.parse is not None:
-        told["type"] = _parsed_by(declared.parse)
-    return told
+        arguments["type"] = _parsed_by(declared.parse)
+    return arguments
 
 
 def _one_of(values: tuple[str, ...]) -> Callable[[str], str]:

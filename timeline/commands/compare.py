@@ -1,4 +1,4 @@
-"""The comparison: what one run lost against another, and one timeline of both."""
+"""The command that compares two runs: what one lost against the other, and one timeline of both."""
 
 from __future__ import annotations
 
@@ -90,14 +90,14 @@ def compare(
             )
         drawn = with_drawn_layers(selection, options)
         try:
-            return _Comparison(before, after, drawn, options, target).write()
+            return _ComparisonWriter(before, after, drawn, options, target).write()
         finally:
             before.progress.finish()
             after.progress.finish()
 
 
-class _Comparison:
-    """The comparison of two open profiles, which may warn as it goes."""
+class _ComparisonWriter:
+    """Compares two open profiles and writes what it finds, with the warnings that come up."""
 
     def __init__(
         self,
@@ -125,21 +125,21 @@ class _Comparison:
         comparison = Comparison.of(*(Figures.of(run.facts, run.waiting) for run in (base, new)))
         self._warnings += comparison.warnings
         shift_ns = _shift_ns(base.facts, new.facts)
-        moved = tuple(share.moved(ClockMove(shift_ns)) for share in new.shares)
+        moved = tuple(rank.moved(ClockMove(shift_ns)) for rank in new.shares)
         written = fit(
             (*base.shares, *moved),
             _not_redrawn,
             options,
             self._target,
             form,
-            self._about,
+            self._describe,
             base.clock.wall_offset_ns,
             self._base.progress,
             _Arrangement(len(base.shares), comparison.steps, options.groups_by_layer),
         )
         try:
             report = self._report(comparison, written, shift_ns, (*base.facts, *new.facts))
-            written.publish(self._beside(report))
+            written.publish(self._draft_side_files(report))
         except BaseException:
             written.discard()
             raise
@@ -163,11 +163,15 @@ class _Comparison:
         )
         with worker_pool_for(sources, profile.reading, profile.progress) as workers:
             joined = read_ranks(sources, request, workers, profile.path)
-        told = (*profile.notes, *workers.left_out(), *warnings_of(joined, self._selection, layers))
-        self._warnings += [f"{name}: {said}" for said in told]
+        warnings = (
+            *profile.notes,
+            *workers.left_out(),
+            *warnings_of(joined, self._selection, layers),
+        )
+        self._warnings += [f"{name}: {warning}" for warning in warnings]
         return joined
 
-    def _about(
+    def _describe(
         self, omissions: Sequence[Omission], resolved: Sequence[Resolved], steps: Sequence[int]
     ) -> FileNotes:
         """Facts and notes that travel in the file."""
@@ -203,8 +207,8 @@ class _Comparison:
             self._options.report,
         )
 
-    def _beside(self, report: ComparisonReport) -> list[tuple[Draft, Path]]:
-        """The table and the page, where they are asked for."""
+    def _draft_side_files(self, report: ComparisonReport) -> list[tuple[Draft, Path]]:
+        """Write drafts of the table and the page, where they are asked for."""
         contents, options = list[tuple[bytes, Path]](), self._options
         if options.csv is not None:
             contents.append((report.comparison.all_operators().to_csv().encode(), options.csv))
@@ -217,7 +221,7 @@ class _Comparison:
 
 @dataclass(frozen=True)
 class _Arrangement:
-    """The pictures of both runs as one; the first `ranks` rows are those of the base."""
+    """Puts the tracks of both runs side by side; the first `ranks` are those of the base."""
 
     ranks: int
     steps: Table

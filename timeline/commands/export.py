@@ -1,4 +1,4 @@
-"""The export: one profile becomes a timeline, the files beside it, and a report."""
+"""The command that exports a profile: a timeline, the files beside it, and a report."""
 
 from __future__ import annotations
 
@@ -99,29 +99,29 @@ def _write_export(profile: Profile, selection: Selection, options: ExportOptions
     target = options.output or default_target(options.kind, selection, sources)
     form = format_of(target)
     check_targets(target, options, {profile.path: sources})
-    asked = _request(selection, options, profile.reading, target, len(sources))
+    request = _request(selection, options, profile.reading, target, len(sources))
     written: Written | None = None
     try:
-        with worker_pool_for(sources, profile.reading, profile.progress) as crew:
-            if crew.jobs > 1:
+        with worker_pool_for(sources, profile.reading, profile.progress) as workers:
+            if workers.jobs > 1:
                 form.load()
-            joined = read_ranks(sources, asked, crew, profile.path)
+            joined = read_ranks(sources, request, workers, profile.path)
             layers = selection.layers_of(options.kind)
             warnings = (
                 *profile.notes,
-                *crew.left_out(),
+                *workers.left_out(),
                 *warnings_of(joined, selection, layers),
             )
             written = fit(
                 joined.shares,
-                lambda leading: draw_again(joined, crew, leading),
+                lambda leading: draw_again(joined, workers, leading),
                 options,
                 target,
                 form,
                 _describe(selection, options, joined, warnings),
                 joined.clock.wall_offset_ns,
                 profile.progress,
-                workers=crew.encoders(),
+                workers=workers.encoders(),
             )
         return _finish(written, joined, selection, options, profile, warnings)
     except BaseException:
@@ -137,7 +137,7 @@ def _request(
     target: Path,
     ranks: int,
 ) -> RankRequest:
-    """What is wanted of each rank; shares of several ranks must not each fill the file."""
+    """What is asked of each rank; one of several must not fill the file alone."""
     return RankRequest(
         selection,
         reading.operators,
@@ -182,12 +182,14 @@ def _finish(
         )
     for part in written.parts:
         check_target(part.target, force=options.force)
-    written.publish(_beside(report, table, options))
+    written.publish(_draft_side_files(report, table, options))
     return report
 
 
-def _beside(report: ExportReport, table: bytes, options: ExportOptions) -> list[tuple[Draft, Path]]:
-    """The table, page and picture of a report, where they are asked for."""
+def _draft_side_files(
+    report: ExportReport, table: bytes, options: ExportOptions
+) -> list[tuple[Draft, Path]]:
+    """Write drafts of the table, page and picture of a report, where they are asked for."""
     contents = list[tuple[bytes, Path]]()
     if options.csv is not None:
         contents.append((table, options.csv))
@@ -205,7 +207,7 @@ def _beside(report: ExportReport, table: bytes, options: ExportOptions) -> list[
 def _describe(
     selection: Selection, options: ExportOptions, joined: JoinedRanks, warnings: Sequence[str]
 ) -> Describe:
-    """Facts and notes about the picture that travel in the file."""
+    """How the facts and notes are made that travel in the file, once it is known what fits."""
     sources = joined.sources
     known = (
         ("io.tlexport.version", __version__),
@@ -218,7 +220,7 @@ def _describe(
     )
     before = [omission for facts in joined.facts for omission in facts.omissions]
 
-    def about(
+    def describe(
         omissions: Sequence[Omission], resolved: Sequence[Resolved], steps: Sequence[int]
     ) -> FileNotes:
         left_out = [*before, *omissions]
@@ -231,7 +233,7 @@ def _describe(
         )
         return FileNotes(attributes, notes_of(warnings, left_out, rows))
 
-    return about
+    return describe
 
 
 def _left_out(omissions: Sequence[Omission]) -> list[dict[str, object]]:

@@ -1,4 +1,4 @@
-"""What the commands read: profiles that are open, or paths that are opened for them."""
+"""What commands are given: profiles that are open or paths to open, and a selection."""
 
 from __future__ import annotations
 

@@ -146,8 +146,8 @@ def _used(figures: Figures) -> Table:
 
 def _step_counts(figures: Figures) -> dict[int, int]:
     """How many steps of each rank hold device work."""
-    held = figures.steps["rank"][~np.ma.getmaskarray(figures.steps["span_ns"])]
-    ranks, counts = np.unique(held, return_counts=True)
+    ranks_of_steps = figures.steps["rank"][~np.ma.getmaskarray(figures.steps["span_ns"])]
+    ranks, counts = np.unique(ranks_of_steps, return_counts=True)
     return dict(zip(ranks.tolist(), counts.tolist(), strict=True))
 
 
@@ -198,10 +198,10 @@ def _overall(sides: tuple[Figures, Figures], shares: tuple[float, float]) -> Tab
     computing are sums over operators, which may run at once. What ranks wait for is found from
     their arrivals here, and from tasks named Notify_Wait there.
     """
-    told = all(tells_vector(side.operators["core"].tolist()) for side in sides)
-    apart = all(_knows_copies(side) for side in sides)
+    vector_known = all(tells_vector(side.operators["core"].tolist()) for side in sides)
+    copies_apart = all(_knows_copies(side) for side in sides)
     found = [
-        _metrics(side, share, told=told, copies_apart=apart)
+        _metrics(side, share, vector_known=vector_known, copies_apart=copies_apart)
         for side, share in zip(sides, shares, strict=True)
     ]
     names = [name for name in _ALL if any(name in metrics for metrics in found)]
@@ -237,7 +237,7 @@ _ALL = (
 
 
 def _metrics(
-    figures: Figures, share: float, *, told: bool, copies_apart: bool
+    figures: Figures, share: float, *, vector_known: bool, copies_apart: bool
 ) -> dict[tuple[str, str], int]:
     overlap = figures.overlap
     sums = {name: int(np.ma.filled(overlap[column], 0).sum()) for name, column in _PARTS}
@@ -247,7 +247,7 @@ def _metrics(
     operators = _operators(figures)
     columns = (operators[name].tolist() for name in ("type", "name", "core", "total_ns"))
     for kind, name, core, total_ns in zip(*columns, strict=True):
-        key = computing_class(kind, name, core, told=told), "computing"
+        key = computing_class(kind, name, core, told=vector_known), "computing"
         found[key] = found.get(key, 0) + total_ns
     found[WHOLE, ""] = int(extent_ns(figures.overlap).sum())
     found["communication", ""] = int(figures.overlap["communication_ns"].sum())
@@ -271,13 +271,13 @@ def _steps(base: Figures, new: Figures) -> Table:
     sides = [slowest_rank_of_each_step(side.steps) for side in (base, new)]
     count = min(map(len, sides))
     first = [table.take(np.arange(count)) if count else _NO_STEPS for table in sides]
-    told = {
+    names = {
         f"{run}_{name}": table[name]
         for run, table in zip(_RUNS, first, strict=True)
         for name in ("graph", "step", "rank")
     }
     base_ns, new_ns = (np.ma.filled(table["span_ns"], 0) for table in first)
-    return Table({**told, "base_ns": base_ns, "new_ns": new_ns, "delta_ns": new_ns - base_ns})
+    return Table({**names, "base_ns": base_ns, "new_ns": new_ns, "delta_ns": new_ns - base_ns})
 
 
 _NO_STEPS = Table(dict.fromkeys(("graph", "step", "rank", "span_ns"), np.zeros(0, np.int64)))
@@ -306,16 +306,16 @@ def _rank_times(figures: Figures, counts: dict[int, int]) -> dict[int, int]:
 def _warnings(sides: tuple[Figures, Figures], counts: list[dict[int, int]]) -> Iterator[str]:
     """In what the runs do not match, so that people know what is compared with what."""
     ranks = [set(steps_of_rank) for steps_of_rank in counts]
-    for run, held, other in zip(_RUNS, ranks, reversed(ranks), strict=True):
-        if not held:
+    for run, of_run, other in zip(_RUNS, ranks, reversed(ranks), strict=True):
+        if not of_run:
             yield f"{run}: holds no device records of the selection."
-        elif other and held - other:
-            yield f"{run}: {_spelled(held - other)} in this run only, and in its means."
+        elif other and of_run - other:
+            yield f"{run}: {_spelled(of_run - other)} in this run only, and in its means."
     if not all(ranks):
         return
     steps = [len(slowest_rank_of_each_step(side.steps)) for side in sides]
-    for run, own_sides in zip(_RUNS, sides, strict=True):
-        without = set(_used(own_sides)["rank"].tolist()) - _step_counts(own_sides).keys()
+    for run, figures in zip(_RUNS, sides, strict=True):
+        without = set(_used(figures)["rank"].tolist()) - _step_counts(figures).keys()
         if without:
             yield (
                 f"{run}: {_spelled(without)} without steps, so times of both runs are the mean of "

@@ -63,12 +63,12 @@ def _pairs(base: Mapping[_Key, _Sums], new: Mapping[_Key, _Sums]) -> list[_Pair]
     """
     found = list[_Pair]()
     for telling in _TELLING:
-        sums = [_summed(_told(side, telling)) for side in (base, new)]
+        sums = [_summed(_reduced(side, telling)) for side in (base, new)]
         both = sums[0].keys() & sums[1].keys()
         types = {name: kind for kind, name, _ in sorted((*base, *new), reverse=True)}
         for key in both:
-            told = key if key[0] else (types[key[1]], *key[1:])
-            found.append((_how(key), told, sums[0][key], sums[1][key]))
+            spelled = key if key[0] else (types[key[1]], *key[1:])
+            found.append((_how(key), spelled, sums[0][key], sums[1][key]))
         base, new = (
             {key: sums_of_key for key, sums_of_key in side.items() if telling(key) not in both}
             for side in (base, new)
@@ -108,13 +108,13 @@ _TELLING = (
 """What of a key must be the same, ever less; None where it is not given."""
 
 
-def _told(
+def _reduced(
     side: Mapping[_Key, _Sums], telling: Callable[[_Key], _Key | None]
 ) -> Iterator[tuple[_Key, _Sums]]:
     for key, sums in side.items():
-        told = telling(key)
-        if told is not None:
-            yield told, sums
+        reduced = telling(key)
+        if reduced is not None:
+            yield reduced, sums
 
 
 def _how(key: _Key) -> str:
@@ -133,6 +133,6 @@ def _by_key(operators: Table) -> Mapping[_Key, _Sums]:
 def _summed(rows: Iterable[tuple[_Key, _Sums]]) -> dict[_Key, _Sums]:
     found: dict[_Key, _Sums] = {}
     for key, (count, total_ns) in rows:
-        held = found.get(key, _NEVER)
-        found[key] = (held[0] + count, held[1] + total_ns)
+        so_far = found.get(key, _NEVER)
+        found[key] = (so_far[0] + count, so_far[1] + total_ns)
     return found

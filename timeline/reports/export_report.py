@@ -288,10 +288,10 @@ class ExportReport:
             ("collectives", "moved by their collectives, whose ends now differ"),
             ("recorded", "as recorded; the ends of their collectives differ"),
         ):
-            told = [rank for rank in self.ranks if rank.align == align and rank.matched_ops]
-            spread_ns = max((rank.spread_ns or 0 for rank in told), default=0)
-            if told:
-                ranks = spell_ids(rank.rank for rank in told)
+            compared = [rank for rank in self.ranks if rank.align == align and rank.matched_ops]
+            spread_ns = max((rank.spread_ns or 0 for rank in compared), default=0)
+            if compared:
+                ranks = spell_ids(rank.rank for rank in compared)
                 lines.append(f"  clocks: ranks {ranks} {said} by {spell_duration(spread_ns)}")
         return lines
 
