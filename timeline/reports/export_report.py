@@ -26,7 +26,7 @@ __all__ = [
     "OverlapRow",
     "RankReport",
     "ResolutionRow",
-    "spelled_omissions",
+    "spell_omissions",
 ]
 
 SCHEMA_VERSION = 1
@@ -315,7 +315,7 @@ class ExportReport:
         return f", {noun} {spell_ids(output.steps)}{of}"
 
     def _omitted_lines(self) -> list[str]:
-        lines = [f"  left out: {text}" for text, *_ in spelled_omissions(self.omissions)]
+        lines = [f"  left out: {text}" for text, *_ in spell_omissions(self.omissions)]
         if self.suggestion:
             lines.append(f"  exact: {self.suggestion}")
         return lines
@@ -332,7 +332,7 @@ def _omission_dict(omission: Omission) -> dict[str, Any]:
     }
 
 
-def spelled_omissions(
+def spell_omissions(
     omissions: Iterable[Omission],
 ) -> Iterator[tuple[str, int, OmissionCode]]:
     """What is left out of all ranks, for people, how many records, and the kind of the reason."""
