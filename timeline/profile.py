@@ -68,7 +68,7 @@ class Profile:
         found: Discovered,
         reading: ReadingOptions,
         progress: Progress,
-        unpacked: ExitStack,
+        place: ExitStack,
     ) -> None:
         self.path = path
         self.sources = found.sources
@@ -76,7 +76,7 @@ class Profile:
         self.found = found
         self.reading = reading
         self.progress = progress
-        self._close = weakref.finalize(self, unpacked.close)
+        self._close = weakref.finalize(self, place.close)
         # The cache holds no reference to the Profile, which would keep an archive unpacked.
         read = functools.partial(_measure, path, found.sources, reading, progress)
         self._read = functools.lru_cache(MOST_SELECTIONS)(read)
