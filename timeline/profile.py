@@ -17,7 +17,8 @@ import numpy as np
 
 from timeline.declarations import fill, with_keywords
 from timeline.errors import TimelineWarning, UsageError
-from timeline.figures.table import Table, paragraph_html
+from timeline.figures.notebook import paragraph_html
+from timeline.figures.table import Table
 from timeline.keywords import ReadingKeywords
 from timeline.options import ReadingOptions
 from timeline.progress import Progress, Silent

@@ -13,7 +13,7 @@ import numpy as np
 from timeline.analysis.leading import Leading
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.selected_rank import DrawOptions
-from timeline.commands.inputs import opened, with_drawn_layers
+from timeline.commands.inputs import open_if_path, with_drawn_layers
 from timeline.commands.outputs import check_can_draw, check_targets
 from timeline.commands.results import most_names, output_files, resolution_row, warnings_of
 from timeline.declarations import fill, with_keywords
@@ -80,7 +80,10 @@ def compare(
     target = options.output or Path(f"compare-{options.kind.value}.pftrace")
     check_can_draw(options)
     either = Finding(of_several=True)
-    with opened(base, keywords, either) as before, opened(new, keywords, either) as after:
+    with (
+        open_if_path(base, keywords, either) as before,
+        open_if_path(new, keywords, either) as after,
+    ):
         before.check_open()
         after.check_open()
         for name in sorted(before.found.unassigned & after.found.unassigned):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from timeline.analysis.selected_rank import DrawOptions
-from timeline.commands.inputs import opened, with_drawn_layers
+from timeline.commands.inputs import open_if_path, with_drawn_layers
 from timeline.commands.narrower import narrower_command
 from timeline.commands.outputs import check_can_draw, check_target, check_targets, default_target
 from timeline.commands.results import (
@@ -86,7 +86,7 @@ def export(
     """
     options = fill(ExportOptions, {"output": output, **keywords})
     check_can_draw(options)
-    with opened(profile, keywords) as source:
+    with open_if_path(profile, keywords) as source:
         source.check_open()
         try:
             return _write_export(source, with_drawn_layers(selection, options), options)

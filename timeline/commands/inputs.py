@@ -16,11 +16,11 @@ from timeline.profile import Profile, profile_at
 from timeline.selection import Selection
 from timeline.sources.finding.discovery import EXPORT, Finding
 
-__all__ = ["opened", "with_drawn_layers"]
+__all__ = ["open_if_path", "with_drawn_layers"]
 
 
 @contextlib.contextmanager
-def opened(
+def open_if_path(
     profile: Profile | str | os.PathLike[str],
     keywords: ReadingKeywords,
     finding: Finding = EXPORT,

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from timeline.figures.comparison import Comparison
-from timeline.figures.table import cell_html, link_html, paragraph_html, table_html
+from timeline.figures.notebook import cell_html, link_html, paragraph_html, table_html
 from timeline.records.tables import Omission
 from timeline.reports.export_report import OutputFile, ResolutionRow, spell_omissions
 from timeline.units import spell_bytes, spell_count

@@ -10,8 +10,9 @@ from typing import Any
 import orjson
 
 from timeline.errors import spell_ids
+from timeline.figures.notebook import link_html, paragraph_html, table_html
 from timeline.figures.rank_tables import Figures
-from timeline.figures.table import Table, link_html, paragraph_html, table_html
+from timeline.figures.table import Table
 from timeline.figures.verdict import Verdict
 from timeline.records.counting import CommunicationRule, FreeRule
 from timeline.records.tables import NO_GRAPH, Omission, OmissionCode
