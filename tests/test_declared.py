@@ -11,7 +11,7 @@ import pytest
 
 import timeline
 from timeline.cli.parser import Parser, build_compare_parser, build_parser, given_keywords
-from timeline.declared import (
+from timeline.declarations import (
     Group,
     InCompare,
     Option,
@@ -21,7 +21,8 @@ from timeline.declared import (
     spelled_flags,
     with_keywords,
 )
-from timeline.options import CompareKeywords, ExportKeywords, ExportOptions, ReadingOptions
+from timeline.keywords import CompareKeywords, ExportKeywords
+from timeline.options import ExportOptions, ReadingOptions
 from timeline.selection import Selection
 
 DECLARING = (Selection, ExportOptions, ReadingOptions)

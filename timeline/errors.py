@@ -54,15 +54,15 @@ class TimelineError(Exception):
 
     def lines(self) -> list[str]:
         """The message, which ends with advice, and further lines of it."""
-        told = str(self) if self.advice else f"{self} {self.usual_advice}"
-        return [told, *(f"  {hint}" for hint in self.hints)]
+        message = str(self) if self.advice else f"{self} {self.usual_advice}"
+        return [message, *(f"  {hint}" for hint in self.hints)]
 
     def __reduce__(self) -> tuple[object, ...]:
         """Errors travel from the process that reads to the one that reports."""
-        return _remade, (type(self), self.args, self.__dict__)
+        return _rebuild, (type(self), self.args, self.__dict__)
 
 
-def _remade(
+def _rebuild(
     kind: type[TimelineError], args: tuple[object, ...], state: dict[str, object]
 ) -> TimelineError:
     error = kind.__new__(kind, *args)

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 __all__ = [
     "ARGS_MESSAGES",
@@ -85,8 +84,7 @@ SIZE_LAYERS: tuple[SizeLayer, ...] = (*(kind.value for kind in SliceKind), COUNT
 """The most important first: these are refined first and coarsened last."""
 
 
-@dataclass(frozen=True)
-class ArgsMessage:
+class ArgsMessage(NamedTuple):
     """A message of typed args, as `proto/tlexport.proto` declares it.
 
     extension, number: the field of TrackEvent that carries it. fields: by number from 1.
@@ -98,8 +96,7 @@ class ArgsMessage:
     fields: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class SliceSpec:
+class SliceSpec(NamedTuple):
     """Slices of one kind: what several of them are called, and their typed args, if any."""
 
     kind: SliceKind
@@ -111,8 +108,7 @@ TableName: TypeAlias = Literal["tasks", "planes", "ops", "steps", "host", "sampl
 """A table of Records."""
 
 
-@dataclass(frozen=True)
-class LayerSpec:
+class LayerSpec(NamedTuple):
     """What is known of one layer.
 
     option: what `--layers` calls it; None where nobody can leave it out. name: that of its row;
@@ -318,11 +314,11 @@ LAYERS: tuple[LayerSpec, ...] = (
 )
 """The layers of one rank in the order in which they are painted."""
 
-_SLICES = {spec.kind: spec for layer in LAYERS for spec in layer.slices}
-NOUNS: Mapping[SliceKind, str] = {kind: spec.noun for kind, spec in _SLICES.items()}
+_SLICES = {slices.kind: slices for layer in LAYERS for slices in layer.slices}
+NOUNS: Mapping[SliceKind, str] = {kind: slices.noun for kind, slices in _SLICES.items()}
 """What several slices of a kind are called."""
 ARGS_MESSAGES: Mapping[SliceKind, ArgsMessage] = {
-    kind: spec.args for kind, spec in _SLICES.items() if spec.args is not None
+    kind: slices.args for kind, slices in _SLICES.items() if slices.args is not None
 }
 """The typed args of slices of a kind."""
 _BY_OPTION = {layer.option: layer for layer in LAYERS}

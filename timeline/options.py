@@ -1,8 +1,8 @@
-"""Options of reading, drawing and writing: what the library takes, and what travels with the work.
+"""Options of reading, drawing and writing, as they travel with the work.
 
-To add an option, add a field to one of the dataclasses, and its keyword to a TypedDict at the end.
-The parser, its help, its completion and the signatures of the library follow. A field has the name
-of its flag, with the unit where it has one.
+To add an option, add a field to one of the dataclasses, and its keyword to a TypedDict of
+`timeline/keywords.py`. The parser, its help, its completion and the signatures of the library
+follow. A field has the name of its flag, with the unit where it has one.
 """
 
 from __future__ import annotations
@@ -12,27 +12,21 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
+from typing import Literal, TypeAlias
 
-from timeline.declared import NO_COMPLETION, Completion, Group, InCompare, member_of, option
+from timeline.declarations import NO_COMPLETION, Completion, Group, InCompare, member_of, option
 from timeline.errors import UsageError
 from timeline.ranges import check_id, check_offset
 from timeline.selection import Align, Kind
 from timeline.units import parse_bytes, parse_duration_ns
 
-if TYPE_CHECKING:
-    from timeline.progress import Progress
-
 __all__ = [
     "DEFAULT_LIMIT_BYTES",
     "Args",
     "ClockOptions",
-    "CompareKeywords",
-    "ExportKeywords",
     "ExportOptions",
     "Fit",
     "GroupBy",
-    "ReadingKeywords",
     "ReadingOptions",
     "StepOperators",
 ]
@@ -369,39 +363,3 @@ class ReadingOptions:
             check_offset(f"the offset of rank {rank}", offset_ns)
         if self.jobs is not None and self.jobs < 1:
             raise UsageError(f"jobs {self.jobs}: it takes at least one process.")
-
-
-class ReadingKeywords(TypedDict, total=False):
-    """Keywords of `open_profile`."""
-
-    assign_rank: Mapping[str, int] | None
-    align: Align | Literal["recorded", "collectives", "start", "none"] | None
-    offset: Mapping[int, int | str] | None
-    fp_start: str
-    bp_end: str
-    jobs: int | None
-    executor: str
-    keep_going: bool
-    progress: Progress | None
-
-
-class CompareKeywords(ReadingKeywords, total=False):
-    """Keywords of `compare`, besides the selection."""
-
-    kind: Kind | Literal["summary", "detail"]
-    group_by: Literal["rank", "layer"] | None
-    merge_graphs: bool
-    scopes: bool
-    args: Args | Literal["default", "all", "none"]
-    limit: int | str
-    csv: str | os.PathLike[str] | None
-    report: str | os.PathLike[str] | None
-    force: bool
-
-
-class ExportKeywords(CompareKeywords, total=False):
-    """Keywords of `export`, besides the selection."""
-
-    fit: Fit | Literal["coarsen", "steps", "split", "error"]
-    png: str | os.PathLike[str] | None
-    strict: bool

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import shlex
 import sys
 import unicodedata
 from collections.abc import Sequence
@@ -36,6 +34,7 @@ def printable_json(text: str, encoding: str) -> str:
 
     JSON itself demands that of the first 32 characters only.
     """
+    import json
 
     def spelled(match: re.Match[str]) -> str:
         known = match[0].encode(encoding, "ignore")
@@ -55,6 +54,8 @@ def command_line(words: Sequence[str]) -> str:
         from subprocess import list2cmdline
 
         return list2cmdline(words)
+    import shlex
+
     return shlex.join(words)
 
 

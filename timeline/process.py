@@ -73,15 +73,15 @@ def signals_held() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    held: list[int] = []
+    arrived: list[int] = []
     handlers = ((number, signal.getsignal(number)) for number in ENDING)
     before = {number: handler for number, handler in handlers if handler is not None}
     for number in before:
-        signal.signal(number, lambda number, _: held.append(number))
+        signal.signal(number, lambda number, _: arrived.append(number))
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        if held:
-            signal.raise_signal(held[0])
+        if arrived:
+            signal.raise_signal(arrived[0])

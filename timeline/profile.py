@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from timeline.declared import fill, with_keywords
+from timeline.declarations import fill, with_keywords
 from timeline.errors import TimelineWarning, UsageError
-from timeline.figures.table import Table, paragraph_html
-from timeline.options import ReadingKeywords, ReadingOptions
+from timeline.figures.notebook import paragraph_html
+from timeline.figures.table import Table
+from timeline.keywords import ReadingKeywords
+from timeline.options import ReadingOptions
 from timeline.progress import Progress, Silent
 from timeline.records.tables import Omission
 from timeline.selection import Selection
@@ -29,7 +31,7 @@ from timeline.sources.source import Source
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from timeline.figures.figures import Figures
+    from timeline.figures.rank_tables import Figures
 
 __all__ = ["Profile", "open_profile", "profile_at"]
 
@@ -75,9 +77,9 @@ class Profile:
         self.found = found
         self.reading = reading
         self.progress = progress
-        self._place = weakref.finalize(self, place.close)
+        self._close = weakref.finalize(self, place.close)
         # The cache holds no reference to the Profile, which would keep an archive unpacked.
-        read = functools.partial(_measured, path, found.sources, reading, progress)
+        read = functools.partial(_measure, path, found.sources, reading, progress)
         self._read = functools.lru_cache(MOST_SELECTIONS)(read)
 
     @property
@@ -107,7 +109,7 @@ class Profile:
         Raises:
             TimelineError: something selected is not there, or a file cannot be read.
         """
-        return self._measured(selection).figures.overlap
+        return self._measure(selection).figures.overlap
 
     def steps(self, selection: Selection | None = None) -> Table:
         """A row per rank, graph and step.
@@ -119,7 +121,7 @@ class Profile:
         Raises:
             TimelineError: as `overlap`.
         """
-        return self._measured(selection).figures.steps
+        return self._measure(selection).figures.steps
 
     def operators(
         self, selection: Selection | None = None, by: Literal["type", "name"] = "type"
@@ -134,7 +136,7 @@ class Profile:
         """
         if by not in ("type", "name"):
             raise UsageError(f"by={by!r}: operators are told apart by type or by name.")
-        table = self._measured(selection, by_name=by == "name").figures.operators
+        table = self._measure(selection, by_name=by == "name").figures.operators
         if by == "name":
             return table
         return Table({name: column for name, column in table.columns.items() if name != "name"})
@@ -147,7 +149,7 @@ class Profile:
         Raises:
             TimelineError: as `overlap`.
         """
-        return self._measured(selection).figures.longest_ops
+        return self._measure(selection).figures.longest_ops
 
     def omissions(self, selection: Selection | None = None) -> Table:
         """Which records of the selection are in no figure: rank, reason, rows, loss.
@@ -157,11 +159,11 @@ class Profile:
         Raises:
             TimelineError: as `overlap`.
         """
-        return self._measured(selection).omissions
+        return self._measure(selection).omissions
 
     def close(self) -> None:
         """Remove what was unpacked; nothing can be read any more. A second time does nothing."""
-        self._place()
+        self._close()
 
     def check_open(self) -> None:
         """Make sure that files can still be read.
@@ -169,10 +171,10 @@ class Profile:
         Raises:
             UsageError: the profile is closed.
         """
-        if not self._place.alive:
+        if not self._close.alive:
             raise UsageError(f"the profile {self.path} is closed; open it again.")
 
-    def _measured(self, selection: Selection | None, *, by_name: bool = False) -> _Measured:
+    def _measure(self, selection: Selection | None, *, by_name: bool = False) -> _Measured:
         self.check_open()
         return self._read(replace(selection or Selection(), layers=None), by_name)
 
@@ -227,7 +229,7 @@ def open_profile(
 def profile_at(
     path: str | os.PathLike[str], keywords: ReadingKeywords, finding: FindingOptions
 ) -> Profile:
-    """The profile at a path, of which more is asked than of one that is exported alone.
+    """Find the profile at a path, and as much around it as is asked.
 
     keywords: those of `open_profile`; others may be among them. finding: what is asked.
 
@@ -239,7 +241,7 @@ def profile_at(
     path = Path(path)
     progress.report("Looking for profiles", 0, 0)
     with ExitStack() as stack:
-        place = discover_unpacked(
+        finder = discover_unpacked(
             path,
             reading.assign_rank,
             progress.report,
@@ -247,13 +249,13 @@ def profile_at(
             executor=reading.executor,
         )
         try:
-            found = stack.enter_context(place)
+            found = stack.enter_context(finder)
         finally:
             progress.finish()
         return Profile(path, found, reading, progress, stack.pop_all())
 
 
-def _measured(
+def _measure(
     path: Path,
     sources: Sequence[Source],
     reading: ReadingOptions,
@@ -262,7 +264,7 @@ def _measured(
     by_name: bool,
 ) -> _Measured:
     """Read the figures of a selection, and warn of what they do not hold."""
-    from timeline.figures.figures import Figures
+    from timeline.figures.rank_tables import Figures
     from timeline.ranks.read_ranks import read_facts
 
     try:
@@ -275,8 +277,8 @@ def _measured(
         for omission in omissions
         if omission.loss
     ]
-    for said in (*known.left_out, *known.warnings, *lost):
-        warnings.warn(said, TimelineWarning, stacklevel=_CALLER)
+    for warning in (*known.left_out, *known.warnings, *lost):
+        warnings.warn(warning, TimelineWarning, stacklevel=_CALLER)
     return _Measured(Figures.of(known.facts, known.waiting), _table_of(omissions))
 
 

@@ -121,10 +121,10 @@ class TerminalLine:
         if seconds >= SHOWN_SECONDS:
             parts.append(f"{seconds} s")
         # A line that is longer than the terminal could not be erased.
-        room = shutil.get_terminal_size().columns - 1
-        while len(parts) > 1 and sum(map(len, parts)) + 2 * len(parts) - 2 > room:
+        width = shutil.get_terminal_size().columns - 1
+        while len(parts) > 1 and sum(map(len, parts)) + 2 * len(parts) - 2 > width:
             parts.pop()
-        return encoded("  ".join(parts), self._stream.encoding or "utf-8")[:room]
+        return encoded("  ".join(parts), self._stream.encoding or "utf-8")[:width]
 
     def _bar(self, share: float) -> str:
         encoding = self._stream.encoding or "utf-8"

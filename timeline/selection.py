@@ -6,15 +6,17 @@ import enum
 import operator
 from collections.abc import Iterable
 from dataclasses import dataclass
-from decimal import Decimal
 from functools import partial
-from typing import TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from timeline.declared import NO_COMPLETION, Completion, Group, option, options_in
+from timeline.declarations import NO_COMPLETION, Completion, Group, option, options_in
 from timeline.errors import SelectionError, UsageError, did_you_mean
 from timeline.layers import LAYERS, Layer, LayerName
 from timeline.ranges import FURTHEST_NS, check_id
 from timeline.units import MOST_IDS, parse_duration_ns, parse_ids, spell_duration
+
+if TYPE_CHECKING:
+    from decimal import Decimal
 
 __all__ = [
     "DETAIL_LAYERS",
@@ -51,8 +53,7 @@ SUMMARY_LAYERS = frozenset(spec.option for spec in LAYERS if spec.option and spe
 DETAIL_LAYERS = frozenset(Layer) - {spec.option for spec in LAYERS if not spec.in_detail}
 
 
-@dataclass(frozen=True)
-class WindowEdge:
+class WindowEdge(NamedTuple):
     """One edge of a window: nanoseconds after the first event, or a share of the whole span."""
 
     after_first_ns: int | None = None
@@ -65,8 +66,7 @@ class WindowEdge:
         return first_ns + (self.after_first_ns or 0)
 
 
-@dataclass(frozen=True)
-class Window:
+class Window(NamedTuple):
     """A half-open part of the time axis, counted from the first device record of the selection.
 
     A record is in the window when any part of it is; it is kept whole.
@@ -127,6 +127,8 @@ def _read_window(window: Window | str | None) -> Window | None:
     """Read "A:B", each edge empty, a time with a unit, or a percentage."""
     if not isinstance(window, str):
         return window
+    from decimal import Decimal
+
     start_text, colon, end_text = window.partition(":")
     if not colon:
         raise UsageError(
@@ -142,6 +144,8 @@ def _parse_edge(text: str, default: WindowEdge) -> WindowEdge:
     text = text.strip()
     if not text:
         return default
+    from decimal import Decimal
+
     if text.endswith("%"):
         try:
             share = Decimal(text[:-1]) / 100

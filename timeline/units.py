@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from decimal import Decimal
 
 from timeline.errors import UsageError
 
@@ -37,7 +36,7 @@ def parse_bytes(text: str) -> int:
         raise UsageError(
             f"{text!r} is not a size.", do="Write a number and B, KB, MB or GB, as in 20MB."
         )
-    return int(Decimal(match[1]) * _BYTES[(match[2] or "").upper()])
+    return _whole(match[1], _BYTES[(match[2] or "").upper()])
 
 
 def parse_duration_ns(text: str) -> int:
@@ -51,7 +50,14 @@ def parse_duration_ns(text: str) -> int:
         raise UsageError(
             f"{text!r} is not a time.", do="Write a number and ns, us, ms or s, as in 1.5ms."
         )
-    return int(Decimal(match[1]) * _DURATIONS_NS[match[2] or ""])
+    return _whole(match[1], _DURATIONS_NS[match[2] or ""])
+
+
+def _whole(number: str, scale: int) -> int:
+    """A decimal number times its unit, exactly, without what is less than a whole."""
+    from decimal import Decimal  # most commands are given no such number
+
+    return int(Decimal(number) * scale)
 
 
 def parse_ids(text: str, noun: str) -> frozenset[int] | None:

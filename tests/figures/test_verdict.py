@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from simulator.overlap import expected_overlap
 from tests.support.profile_shelf import ProfileShelf
 from timeline.commands.export import export
-from timeline.figures.figures import PARTS, Figures
+from timeline.figures.rank_tables import PARTS, Figures
 from timeline.figures.table import Table
 from timeline.figures.verdict import Verdict
 

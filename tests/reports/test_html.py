@@ -25,9 +25,9 @@ from timeline.figures.verdict import total_by_type
 from timeline.records.tables import Omission, OmissionCode
 from timeline.reports.export_report import ExportReport
 from timeline.reports.html import render_export_page, render_png
-from timeline.reports.html.cells import LONG, NOTHING, size_column
-from timeline.reports.html.grid import with_parts
+from timeline.reports.html.page_table import LONG, NOTHING, size_column
 from timeline.reports.html.palette import DARK, LIGHT, PARTS
+from timeline.reports.html.step_grid import with_parts
 from timeline.units import spell_bytes
 
 if TYPE_CHECKING:

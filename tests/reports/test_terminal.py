@@ -15,11 +15,12 @@ import pytest
 from tests.support.profile_shelf import ProfileShelf, change_events
 from timeline.cli.main import main
 from timeline.commands.export import export
-from timeline.figures.figures import PARTS
+from timeline.figures.rank_tables import PARTS
 from timeline.figures.table import Table
 from timeline.figures.verdict import Verdict
 from timeline.reports.export_report import ExportReport
-from timeline.reports.terminal import MOST_STEPS, PIPE_WIDTH, SLOWEST_RANKS, Display, verdict_text
+from timeline.reports.terminal import PIPE_WIDTH, Display
+from timeline.reports.terminal_verdict import MOST_STEPS, SLOWEST_RANKS, verdict_text
 from timeline.units import spell_share, spell_short
 
 WIDTHS = (60, 80, 120)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from timeline.figures.figures import Figures
+from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
 from timeline.figures.verdict import Verdict
 from timeline.reports.export_report import ExportReport, OutputFile, RankReport

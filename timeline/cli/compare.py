@@ -16,7 +16,7 @@ from timeline.cli.printing import (
     shown_progress,
     table_file,
 )
-from timeline.declared import fill
+from timeline.declarations import fill
 from timeline.options import ExportOptions, ReadingOptions
 from timeline.printable import say
 from timeline.process import signals_held

@@ -9,7 +9,7 @@ from argcomplete.completers import ChoicesCompleter, DirectoriesCompleter
 from argcomplete.shell_integration import shellcode
 
 from timeline.cli.parser import SHELLS, Parser
-from timeline.declared import Option
+from timeline.declarations import Option
 
 __all__ = ["SHELLS", "complete", "script_lines"]
 

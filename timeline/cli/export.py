@@ -19,13 +19,14 @@ from timeline.cli.printing import (
     shown_progress,
     table_file,
 )
-from timeline.declared import fill
-from timeline.options import ExportOptions, ReadingKeywords, ReadingOptions
+from timeline.declarations import fill
+from timeline.options import ExportOptions, ReadingOptions
 from timeline.printable import command_line, say
 from timeline.process import signals_held
 from timeline.selection import Kind, Selection
 
 if TYPE_CHECKING:
+    from timeline.keywords import ReadingKeywords
     from timeline.reports.export_report import ExportReport
 
 __all__ = ["run"]
@@ -71,7 +72,7 @@ def _list(asked: argparse.Namespace, prints: PrintOptions) -> None:
         from timeline.profile import profile_at
 
     keywords = {**given_keywords(asked, ReadingOptions), "progress": shown_progress(prints)}
-    with profile_at(asked.path, cast(ReadingKeywords, keywords), LISTED) as profile:
+    with profile_at(asked.path, cast("ReadingKeywords", keywords), LISTED) as profile:
         listing = list_profile(profile, Selection(**given_keywords(asked, Selection)))
     print_json(listing.to_json()) if prints.json else say(*listing.lines())
     flush()
@@ -93,7 +94,8 @@ def _print_report(
     words = print_data(report, report.step_times, prints, asked.csv)
     if words is None:
         return
-    from timeline.reports.terminal import Display, verdict_text
+    from timeline.reports.terminal import Display
+    from timeline.reports.terminal_verdict import verdict_text
 
     display = Display.of(words)
     words.write(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from timeline.declared import Group, InCompare, Option, option, options_in
+from timeline.declarations import Group, InCompare, Option, option, options_in
 from timeline.errors import UsageError, did_you_mean
 from timeline.options import ExportOptions, ReadingOptions
 from timeline.selection import Selection
@@ -201,56 +201,44 @@ class Parser(argparse.ArgumentParser):
 
 
 def _argument(declared: Option) -> dict[str, Any]:
-    """How argparse is told of an option."""
-    told: dict[str, Any] = {"help": declared.help, "default": declared.flag_default}
+    """The arguments of `add_argument` for an option."""
+    arguments: dict[str, Any] = {"help": declared.help, "default": declared.flag_default}
     if isinstance(declared.default, bool):
         action = argparse.BooleanOptionalAction if declared.default else "store_true"
-        return told | {"action": action}
-    told["metavar"] = declared.metavar
+        return arguments | {"action": action}
+    arguments["metavar"] = declared.metavar
     if declared.repeated is not None:
-        told["action"] = "append"
+        arguments["action"] = "append"
     if declared.choices:
-        told["type"] = _OneOf(declared.choices)
+        arguments["type"] = _one_of(declared.choices)
     elif declared.parse is not None:
-        told["type"] = _Parsed(declared.parse)
-    return told
+        arguments["type"] = _parsed_by(declared.parse)
+    return arguments
 
 
-@dataclass(frozen=True)
-class _OneOf:
-    """A type of option that has one of some values."""
+def _one_of(values: tuple[str, ...]) -> Callable[[str], str]:
+    """The type of an option that has one of some values; its error names the nearest."""
 
-    values: tuple[str, ...]
-
-    def __call__(self, text: str) -> str:
-        """The value itself.
-
-        Raises:
-            ArgumentTypeError: it is none of them; the message names the nearest.
-        """
-        if text not in self.values:
+    def check(text: str) -> str:
+        if text not in values:
             raise argparse.ArgumentTypeError(
-                f"{text!r} is none of {', '.join(self.values)}{did_you_mean(text, self.values)}"
+                f"{text!r} is none of {', '.join(values)}{did_you_mean(text, values)}"
             )
         return text
 
+    return check
 
-@dataclass(frozen=True)
-class _Parsed:
-    """A type of option whose value is parsed."""
 
-    parse: Callable[[str], Any]
+def _parsed_by(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """The type of an option whose value is parsed; its error says what the ValueError does."""
 
-    def __call__(self, text: str) -> Any:
-        """The value.
-
-        Raises:
-            ArgumentTypeError: there is none, for the reason that the function gives.
-        """
+    def read(text: str) -> Any:
         try:
-            return self.parse(text)
+            return parse(text)
         except ValueError as error:
             raise argparse.ArgumentTypeError(str(error)) from None
+
+    return read
 
 
 def build_parser() -> Parser:
@@ -290,7 +278,7 @@ def _compare_options() -> list[Option]:
     for one in (one for declaring in _DECLARING for one in options_in(declaring)):
         if one.compare is not None:
             group = one.compare.group or one.group
-            changed = replace(one, help=one.compare.help or one.help, group=group)
+            changed = one._replace(help=one.compare.help or one.help, group=group)
             (stay if group is one.group else move).append(changed)
     return [*stay, *move]
 

@@ -1,4 +1,4 @@
-"""The comparison: what one run lost against another, and one timeline of both."""
+"""The command that compares two runs: what one lost against the other, and one timeline of both."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ import numpy as np
 from timeline.analysis.leading_detail import Leading
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.selected_rank import DrawOptions
-from timeline.commands.inputs import opened, with_drawn_layers
+from timeline.commands.inputs import open_if_path, with_drawn_layers
 from timeline.commands.outputs import check_can_draw, check_targets
 from timeline.commands.results import most_names, output_files, resolution_row, warnings_of
-from timeline.declared import fill, with_keywords
+from timeline.declarations import fill, with_keywords
 from timeline.encoders.drafts import Draft, write_drafts
 from timeline.encoders.formats import format_of
 from timeline.errors import UsageError
 from timeline.figures.comparison import Comparison
-from timeline.figures.figures import Figures
+from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
 from timeline.fitting.fit import fit
 from timeline.fitting.plan import DrawnLayer
 from timeline.fitting.writer import FileNotes, Written
-from timeline.options import CompareKeywords, ExportOptions, ReadingOptions
+from timeline.keywords import CompareKeywords
+from timeline.options import ExportOptions, ReadingOptions
 from timeline.profile import Profile
 from timeline.ranks.choose_ranks import choose_ranks
 from timeline.ranks.rank_work import RankRequest
@@ -79,7 +80,10 @@ def compare(
     target = options.output or Path(f"compare-{options.kind.value}.pftrace")
     check_can_draw(options)
     either = FindingOptions(of_several=True)
-    with opened(base, keywords, either) as before, opened(new, keywords, either) as after:
+    with (
+        open_if_path(base, keywords, either) as before,
+        open_if_path(new, keywords, either) as after,
+    ):
         before.check_open()
         after.check_open()
         for name in sorted(before.found.unassigned & after.found.unassigned):
@@ -89,14 +93,14 @@ def compare(
             )
         drawn = with_drawn_layers(selection, options)
         try:
-            return _Comparison(before, after, drawn, options, target).write()
+            return _ComparisonWriter(before, after, drawn, options, target).write()
         finally:
             before.progress.finish()
             after.progress.finish()
 
 
-class _Comparison:
-    """The comparison of two open profiles, which may warn as it goes."""
+class _ComparisonWriter:
+    """Compares two open profiles and writes what it finds, with the warnings that come up."""
 
     def __init__(
         self,
@@ -131,14 +135,14 @@ class _Comparison:
             options,
             self._target,
             form,
-            self._about,
+            self._describe,
             base.clock.wall_offset_ns,
             self._base.progress,
             _Arrangement(len(base.ranks), comparison.steps, options.groups_by_layer),
         )
         try:
             report = self._report(comparison, written, shift_ns, (*base.facts, *new.facts))
-            written.publish(self._beside(report))
+            written.publish(self._draft_side_files(report))
         except BaseException:
             written.discard()
             raise
@@ -162,11 +166,15 @@ class _Comparison:
         )
         with worker_pool_for(sources, profile.reading, profile.progress) as workers:
             joined = read_ranks(sources, request, workers, profile.path)
-        told = (*profile.notes, *workers.left_out(), *warnings_of(joined, self._selection, layers))
-        self._warnings += [f"{name}: {said}" for said in told]
+        warnings = (
+            *profile.notes,
+            *workers.left_out(),
+            *warnings_of(joined, self._selection, layers),
+        )
+        self._warnings += [f"{name}: {warning}" for warning in warnings]
         return joined
 
-    def _about(
+    def _describe(
         self,
         omissions: Sequence[Omission],
         layers: Sequence[DrawnLayer],
@@ -205,8 +213,8 @@ class _Comparison:
             self._options.report,
         )
 
-    def _beside(self, report: ComparisonReport) -> list[tuple[Draft, Path]]:
-        """The table and the page, where they are asked for."""
+    def _draft_side_files(self, report: ComparisonReport) -> list[tuple[Draft, Path]]:
+        """Write drafts of the table and the page, where they are asked for."""
         contents, options = list[tuple[bytes, Path]](), self._options
         if options.csv is not None:
             contents.append((report.comparison.all_operators().to_csv().encode(), options.csv))
@@ -219,7 +227,7 @@ class _Comparison:
 
 @dataclass(frozen=True)
 class _Arrangement:
-    """The pictures of both runs as one; the first `ranks` rows are those of the base."""
+    """Puts the tracks of both runs side by side; the first `ranks` are those of the base."""
 
     ranks: int
     steps: Table

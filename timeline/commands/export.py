@@ -1,4 +1,4 @@
-"""The export: one profile becomes a timeline, the files beside it, and a report."""
+"""The command that exports a profile: a timeline, the files beside it, and a report."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from timeline.analysis.selected_rank import DrawOptions
-from timeline.commands.inputs import opened, with_drawn_layers
+from timeline.commands.inputs import open_if_path, with_drawn_layers
 from timeline.commands.narrower import narrower_command
 from timeline.commands.outputs import check_can_draw, check_target, check_targets, default_target
 from timeline.commands.results import (
@@ -22,16 +22,17 @@ from timeline.commands.results import (
     resolution_row,
     warnings_of,
 )
-from timeline.declared import fill, with_keywords
+from timeline.declarations import fill, with_keywords
 from timeline.encoders.drafts import Draft, write_drafts
 from timeline.encoders.formats import format_of
 from timeline.errors import LimitError, spell_ids
-from timeline.figures.figures import Figures
+from timeline.figures.rank_tables import Figures
 from timeline.figures.verdict import Verdict
 from timeline.fitting.fit import fit
 from timeline.fitting.plan import DrawnLayer
 from timeline.fitting.writer import Describe, FileNotes, Written, selected_steps
-from timeline.options import ExportKeywords, ExportOptions, Fit, ReadingOptions
+from timeline.keywords import ExportKeywords
+from timeline.options import ExportOptions, Fit, ReadingOptions
 from timeline.profile import Profile
 from timeline.ranks.choose_ranks import choose_ranks
 from timeline.ranks.rank_work import RankRequest
@@ -85,7 +86,7 @@ def export(
     """
     options = fill(ExportOptions, {"output": output, **keywords})
     check_can_draw(options)
-    with opened(profile, keywords) as source:
+    with open_if_path(profile, keywords) as source:
         source.check_open()
         try:
             return _write_export(source, with_drawn_layers(selection, options), options)
@@ -98,29 +99,29 @@ def _write_export(profile: Profile, selection: Selection, options: ExportOptions
     target = options.output or default_target(options.kind, selection, sources)
     form = format_of(target)
     check_targets(target, options, {profile.path: sources})
-    asked = _request(selection, options, profile.reading, target, len(sources))
+    request = _request(selection, options, profile.reading, target, len(sources))
     written: Written | None = None
     try:
-        with worker_pool_for(sources, profile.reading, profile.progress) as crew:
-            if crew.jobs > 1:
+        with worker_pool_for(sources, profile.reading, profile.progress) as workers:
+            if workers.jobs > 1:
                 form.load()
-            joined = read_ranks(sources, asked, crew, profile.path)
+            joined = read_ranks(sources, request, workers, profile.path)
             layers = selection.layers_of(options.kind)
             warnings = (
                 *profile.notes,
-                *crew.left_out(),
+                *workers.left_out(),
                 *warnings_of(joined, selection, layers),
             )
             written = fit(
                 joined.ranks,
-                lambda leading: draw_again(joined, crew, leading),
+                lambda leading: draw_again(joined, workers, leading),
                 options,
                 target,
                 form,
                 _describe(selection, options, joined, warnings),
                 joined.clock.wall_offset_ns,
                 profile.progress,
-                workers=crew.encoders(),
+                workers=workers.encoders(),
             )
         return _finish(written, joined, selection, options, profile, warnings)
     except BaseException:
@@ -136,7 +137,7 @@ def _request(
     target: Path,
     ranks: int,
 ) -> RankRequest:
-    """What is wanted of each rank; of several ranks none must fill the file alone."""
+    """What is asked of each rank; one of several must not fill the file alone."""
     return RankRequest(
         selection,
         reading.operators,
@@ -181,12 +182,14 @@ def _finish(
         )
     for part in written.parts:
         check_target(part.target, force=options.force)
-    written.publish(_beside(report, table, options))
+    written.publish(_draft_side_files(report, table, options))
     return report
 
 
-def _beside(report: ExportReport, table: bytes, options: ExportOptions) -> list[tuple[Draft, Path]]:
-    """The table, page and picture of a report, where they are asked for."""
+def _draft_side_files(
+    report: ExportReport, table: bytes, options: ExportOptions
+) -> list[tuple[Draft, Path]]:
+    """Write drafts of the table, page and picture of a report, where they are asked for."""
     contents = list[tuple[bytes, Path]]()
     if options.csv is not None:
         contents.append((table, options.csv))
@@ -204,7 +207,7 @@ def _beside(report: ExportReport, table: bytes, options: ExportOptions) -> list[
 def _describe(
     selection: Selection, options: ExportOptions, joined: JoinedRanks, warnings: Sequence[str]
 ) -> Describe:
-    """Facts and notes about the picture that travel in the file."""
+    """How the facts and notes are made that travel in the file, once it is known what fits."""
     sources = joined.sources
     known = (
         ("io.tlexport.version", __version__),
@@ -217,7 +220,7 @@ def _describe(
     )
     before = [omission for facts in joined.facts for omission in facts.omissions]
 
-    def about(
+    def describe(
         omissions: Sequence[Omission], layers: Sequence[DrawnLayer], steps: Sequence[int]
     ) -> FileNotes:
         left_out = [*before, *omissions]
@@ -230,7 +233,7 @@ def _describe(
         )
         return FileNotes(attributes, notes_of(warnings, left_out, rows))
 
-    return about
+    return describe
 
 
 def _left_out(omissions: Sequence[Omission]) -> list[dict[str, object]]:

@@ -1,4 +1,4 @@
-"""What the commands read: profiles that are open, or paths that are opened for them."""
+"""What commands are given: profiles that are open or paths to open, and a selection."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 
-from timeline.declared import options_in
+from timeline.declarations import options_in
 from timeline.errors import UsageError
+from timeline.keywords import ReadingKeywords
 from timeline.layers import Layer
-from timeline.options import ExportOptions, ReadingKeywords, ReadingOptions
+from timeline.options import ExportOptions, ReadingOptions
 from timeline.profile import Profile, profile_at
 from timeline.selection import Selection
 from timeline.sources.finding.discovery import FIND_FOR_EXPORT, FindingOptions
 
-__all__ = ["opened", "with_drawn_layers"]
+__all__ = ["open_if_path", "with_drawn_layers"]
 
 
 @contextlib.contextmanager
-def opened(
+def open_if_path(
     profile: Profile | str | os.PathLike[str],
     keywords: ReadingKeywords,
     finding: FindingOptions = FIND_FOR_EXPORT,

@@ -8,12 +8,12 @@ from typing import Any
 
 import orjson
 
-from timeline.analysis.rank_facts import RankContents, describe_contents
+from timeline.analysis.contents import RankContents, describe_contents
 from timeline.errors import spell_ids
 from timeline.options import StepOperators
 from timeline.profile import Profile
 from timeline.ranks.choose_ranks import check_any, choose_ranks
-from timeline.ranks.rank_work import read_rank
+from timeline.ranks.rank_records import read_rank
 from timeline.ranks.workers import worker_pool_for
 from timeline.records.tables import NO_GRAPH
 from timeline.selection import SUMMARY_LAYERS, Selection

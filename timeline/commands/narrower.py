@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from timeline.declared import spelled_flags
+from timeline.declarations import spelled_flags
 from timeline.errors import spell_ids
 from timeline.fitting.writer import Written
 from timeline.options import ExportOptions
@@ -17,6 +17,9 @@ from timeline.selection import Selection
 
 __all__ = ["narrower_command"]
 
+TARGET_FILL = 0.8
+"""How much of the limit the steps that are suggested may take: their sizes are estimates."""
+
 
 def narrower_command(
     profile: Profile,
@@ -25,7 +28,7 @@ def narrower_command(
     written: Written,
     joined: JoinedRanks,
 ) -> str:
-    """A narrower command that shows exactly what the limit left out or gathered."""
+    """Spell a command that shows exactly what the limit left out or gathered; empty if nothing."""
     missing = [step for facts in written.facts if facts.missing for step in facts.missing.steps]
     if missing:
         order = list(dict.fromkeys(missing))
@@ -72,7 +75,7 @@ def _window_of(steps: Sequence[int], joined: JoinedRanks) -> tuple[int, int]:
 
 def _steps_that_fit(written: Written, options: ExportOptions) -> list[int]:
     """The slowest step and as many after it as should be exact within the limit."""
-    length: dict[int, int] = {}
+    length_ns: dict[int, int] = {}
     for facts in written.facts:
         totals = facts.step_totals
         for step, span_ns in zip(
@@ -80,12 +83,12 @@ def _steps_that_fit(written: Written, options: ExportOptions) -> list[int]:
             totals.span_ns[totals.known].tolist(),
             strict=True,
         ):
-            length[step] = max(length.get(step, 0), span_ns)
-    if len(length) < 2 or not written.exact_bytes:
+            length_ns[step] = max(length_ns.get(step, 0), span_ns)
+    if len(length_ns) < 2 or not written.exact_bytes:
         return []
-    share = options.limit_bytes * 0.8 / written.exact_bytes
-    count = min(len(length) - 1, max(1, int(len(length) * share)))
-    order = list(length)
-    slowest = order.index(max(length, key=lambda step: length[step]))
+    fitting = TARGET_FILL * options.limit_bytes / written.exact_bytes
+    count = min(len(length_ns) - 1, max(1, int(len(length_ns) * fitting)))
+    order = list(length_ns)
+    slowest = order.index(max(length_ns, key=lambda step: length_ns[step]))
     first = min(slowest, len(order) - count)
     return order[first : first + count]

@@ -10,7 +10,7 @@ from timeline.analysis.clocks import RankMove
 from timeline.analysis.rank_facts import RankFacts
 from timeline.encoders.formats import format_of
 from timeline.errors import spell_ids
-from timeline.figures.figures import checks_of
+from timeline.figures.rank_tables import checks_of
 from timeline.fitting.plan import DrawnLayer
 from timeline.fitting.writer import Written
 from timeline.layers import Layer
@@ -71,11 +71,15 @@ def _waiting_warnings(joined: JoinedRanks, selection: Selection) -> Iterator[str
     """Collectives that could not be compared with those of other ranks."""
     if len(joined.facts) < 2:
         return
-    told = joined.waiting.stragglers
+    stragglers = joined.waiting.stragglers
     where = "in the profile" if selection.ranks is None else "selected"
     left = (
-        (told.alone, told.alone_ns, f"no other rank of the group is {where}"),
-        (told.unmatched, told.unmatched_ns, "the other ranks have none that ran with them"),
+        (stragglers.alone, stragglers.alone_ns, f"no other rank of the group is {where}"),
+        (
+            stragglers.unmatched,
+            stragglers.unmatched_ns,
+            "the other ranks have none that ran with them",
+        ),
     )
     all_ns = max(joined.waiting.basis.communication_ns, 1)
     for counts, took_ns, why in left:
@@ -131,6 +135,7 @@ def resolution_row(layer: DrawnLayer) -> ResolutionRow:
 
 
 def rank_report(facts: RankFacts, source: Source, move: RankMove) -> RankReport:
+    """The row of the report on one rank."""
     return RankReport(
         rank=facts.rank,
         device=source.identity.device,
@@ -152,6 +157,7 @@ def rank_report(facts: RankFacts, source: Source, move: RankMove) -> RankReport:
 
 
 def overlap_rows(facts: RankFacts) -> Iterator[OverlapRow]:
+    """The rows of the report on how a rank spent its time: the whole, then each step."""
     parts = facts.free_parts
     yield OverlapRow(
         facts.rank,

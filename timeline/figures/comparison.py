@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,141 +10,14 @@ import numpy as np
 
 from timeline.analysis.computing_classes import CLASSES, computing_class, tells_vector
 from timeline.errors import spell_ids
-from timeline.figures.figures import Figures, extent_ns
+from timeline.figures.operator_pairs import pair_operators
+from timeline.figures.rank_tables import Figures, extent_ns
 from timeline.figures.short_names import operator_label, shortened
 from timeline.figures.table import Table
 from timeline.figures.verdict import slowest_rank_of_each_step
 from timeline.units import spell_count, spell_duration
 
-__all__ = ["NOTABLE", "ONE_RUN_ONLY", "WHOLE", "Comparison", "operator_pairs"]
-
-ONE_RUN_ONLY = "one run only"
-"""How an operator is matched of which the other run has none, not even of its type."""
-
-_Key = tuple[str, str, str]
-"""Type, name and shapes."""
-_Sums = tuple[int, int]
-"""How often, and how long."""
-_Pair = tuple[str, _Key, _Sums, _Sums]
-"""How it was recognised, what it is, and its sums in both runs."""
-_NEVER: _Sums = (0, 0)
-
-
-def operator_pairs(base: Table, new: Table, shares: tuple[float, float]) -> Table:
-    """Match by name and shapes, else by name, by type and shapes, or by type; who lost most first.
-
-    Every operator of both runs is in exactly one row, so that totals stay what they are. Names
-    match of one type first, and then of any, because one run may tell other types: its own.
-
-    Args:
-        base, new: type, name, shapes, count and total_ns of operators.
-        shares: what the times of each run are multiplied by.
-
-    Returns:
-        matched, type, name, shapes, base_count, new_count, base_ns, new_ns, delta_ns.
-    """
-    found = _pairs(_by_key(base), _by_key(new))
-    base_ns = np.array([round(sums[1] * shares[0]) for _, _, sums, _ in found], np.int64)
-    new_ns = np.array([round(sums[1] * shares[1]) for _, _, _, sums in found], np.int64)
-    table = Table(
-        {
-            "matched": np.array([how for how, _, _, _ in found], object),
-            "type": np.array([key[0] for _, key, _, _ in found], object),
-            "name": np.array([key[1] for _, key, _, _ in found], object),
-            "shapes": np.array([key[2] for _, key, _, _ in found], object),
-            "base_count": np.array([sums[0] for _, _, sums, _ in found], np.int64),
-            "new_count": np.array([sums[0] for _, _, _, sums in found], np.int64),
-            "base_ns": base_ns,
-            "new_ns": new_ns,
-            "delta_ns": new_ns - base_ns,
-        }
-    )
-    won_ns = (base_ns - new_ns).tolist()
-    order = sorted(range(len(found)), key=lambda row: (won_ns[row], found[row][:2]))
-    return table.take(np.array(order, np.intp))
-
-
-def _pairs(base: Mapping[_Key, _Sums], new: Mapping[_Key, _Sums]) -> list[_Pair]:
-    """Match by ever less: what is left of both runs is summed by it before it is matched.
-
-    A name may hold a number that changes from run to run, and a layout may not tell shapes.
-    """
-    found = list[_Pair]()
-    for telling in _TELLING:
-        sums = [_summed(_told(side, telling)) for side in (base, new)]
-        both = sums[0].keys() & sums[1].keys()
-        types = {name: kind for kind, name, _ in sorted((*base, *new), reverse=True)}
-        for key in both:
-            told = key if key[0] else (types[key[1]], *key[1:])
-            found.append((_how(key), told, sums[0][key], sums[1][key]))
-        base, new = (
-            {key: sums_of_key for key, sums_of_key in side.items() if telling(key) not in both}
-            for side in (base, new)
-        )
-    found += [(ONE_RUN_ONLY, key, sums_of_key, _NEVER) for key, sums_of_key in base.items()]
-    found += [(ONE_RUN_ONLY, key, _NEVER, sums_of_key) for key, sums_of_key in new.items()]
-    return found
-
-
-def _with_name_and_shapes(key: _Key) -> _Key | None:
-    return key if key[1] and key[2] else None
-
-
-def _with_name_alone(key: _Key) -> _Key | None:
-    return (key[0], key[1], "") if key[1] else None
-
-
-def _with_name_of_any_type(key: _Key) -> _Key | None:
-    return ("", key[1], "") if key[1] else None
-
-
-def _with_shapes(key: _Key) -> _Key | None:
-    return (key[0], "", key[2]) if key[2] else None
-
-
-def _with_type(key: _Key) -> _Key | None:
-    return (key[0], "", "")
-
-
-_TELLING = (
-    _with_name_and_shapes,
-    _with_name_alone,
-    _with_name_of_any_type,
-    _with_shapes,
-    _with_type,
-)
-"""What of a key must be the same, ever less; None where it is not given."""
-
-
-def _told(
-    side: Mapping[_Key, _Sums], telling: Callable[[_Key], _Key | None]
-) -> Iterator[tuple[_Key, _Sums]]:
-    for key, sums in side.items():
-        told = telling(key)
-        if told is not None:
-            yield told, sums
-
-
-def _how(key: _Key) -> str:
-    _, name, shapes = key
-    return ("name" if name else "type") + (" and shapes" if shapes else "")
-
-
-def _by_key(operators: Table) -> Mapping[_Key, _Sums]:
-    columns = ("type", "name", "shapes", "count", "total_ns")
-    rows = zip(*(operators[name].tolist() for name in columns), strict=True)
-    return _summed(
-        ((kind, name, shapes), (count, total_ns)) for kind, name, shapes, count, total_ns in rows
-    )
-
-
-def _summed(rows: Iterable[tuple[_Key, _Sums]]) -> dict[_Key, _Sums]:
-    found: dict[_Key, _Sums] = {}
-    for key, (count, total_ns) in rows:
-        held = found.get(key, _NEVER)
-        found[key] = (held[0] + count, held[1] + total_ns)
-    return found
-
+__all__ = ["NOTABLE", "WHOLE", "Comparison"]
 
 MOST_OF_NAME = 160
 """Characters of a name in a sentence."""
@@ -166,7 +39,7 @@ class Comparison:
     does not tell. steps: a row per
     step in order, its own span on the rank where it took longest: base_graph, base_step, base_rank,
     new_graph, new_step, new_rank, base_ns, new_ns, delta_ns. ranks: those of both runs: rank,
-    base_ns, new_ns, delta_ns. operators, collectives: see `operator_pairs`. warnings: in what the
+    base_ns, new_ns, delta_ns. operators, collectives: see `pair_operators`. warnings: in what the
     runs do not match.
     """
 
@@ -189,8 +62,8 @@ class Comparison:
             _overall(sides, shares),
             _steps(base, new),
             _ranks(sides, counts),
-            operator_pairs(_operators(base), _operators(new), shares),
-            operator_pairs(_collectives(base), _collectives(new), shares),
+            pair_operators(_operators(base), _operators(new), shares),
+            pair_operators(_collectives(base), _collectives(new), shares),
             per_step,
             tuple(_warnings(sides, counts)),
         )
@@ -273,8 +146,8 @@ def _used(figures: Figures) -> Table:
 
 def _step_counts(figures: Figures) -> dict[int, int]:
     """How many steps of each rank hold device work."""
-    held = figures.steps["rank"][~np.ma.getmaskarray(figures.steps["span_ns"])]
-    ranks, counts = np.unique(held, return_counts=True)
+    ranks_of_steps = figures.steps["rank"][~np.ma.getmaskarray(figures.steps["span_ns"])]
+    ranks, counts = np.unique(ranks_of_steps, return_counts=True)
     return dict(zip(ranks.tolist(), counts.tolist(), strict=True))
 
 
@@ -325,10 +198,10 @@ def _overall(sides: tuple[Figures, Figures], shares: tuple[float, float]) -> Tab
     computing are sums over operators, which may run at once. What ranks wait for is found from
     their arrivals here, and from tasks named Notify_Wait there.
     """
-    told = all(tells_vector(side.operators["core"].tolist()) for side in sides)
-    apart = all(_knows_copies(side) for side in sides)
+    vector_known = all(tells_vector(side.operators["core"].tolist()) for side in sides)
+    copies_apart = all(_knows_copies(side) for side in sides)
     found = [
-        _metrics(side, share, told=told, copies_apart=apart)
+        _metrics(side, share, vector_known=vector_known, copies_apart=copies_apart)
         for side, share in zip(sides, shares, strict=True)
     ]
     names = [name for name in _ALL if any(name in metrics for metrics in found)]
@@ -364,7 +237,7 @@ _ALL = (
 
 
 def _metrics(
-    figures: Figures, share: float, *, told: bool, copies_apart: bool
+    figures: Figures, share: float, *, vector_known: bool, copies_apart: bool
 ) -> dict[tuple[str, str], int]:
     overlap = figures.overlap
     sums = {name: int(np.ma.filled(overlap[column], 0).sum()) for name, column in _PARTS}
@@ -374,7 +247,7 @@ def _metrics(
     operators = _operators(figures)
     columns = (operators[name].tolist() for name in ("type", "name", "core", "total_ns"))
     for kind, name, core, total_ns in zip(*columns, strict=True):
-        key = computing_class(kind, name, core, told=told), "computing"
+        key = computing_class(kind, name, core, told=vector_known), "computing"
         found[key] = found.get(key, 0) + total_ns
     found[WHOLE, ""] = int(extent_ns(figures.overlap).sum())
     found["communication", ""] = int(figures.overlap["communication_ns"].sum())
@@ -398,13 +271,13 @@ def _steps(base: Figures, new: Figures) -> Table:
     sides = [slowest_rank_of_each_step(side.steps) for side in (base, new)]
     count = min(map(len, sides))
     first = [table.take(np.arange(count)) if count else _NO_STEPS for table in sides]
-    told = {
+    names = {
         f"{run}_{name}": table[name]
         for run, table in zip(_RUNS, first, strict=True)
         for name in ("graph", "step", "rank")
     }
     base_ns, new_ns = (np.ma.filled(table["span_ns"], 0) for table in first)
-    return Table({**told, "base_ns": base_ns, "new_ns": new_ns, "delta_ns": new_ns - base_ns})
+    return Table({**names, "base_ns": base_ns, "new_ns": new_ns, "delta_ns": new_ns - base_ns})
 
 
 _NO_STEPS = Table(dict.fromkeys(("graph", "step", "rank", "span_ns"), np.zeros(0, np.int64)))
@@ -433,16 +306,16 @@ def _rank_times(figures: Figures, counts: dict[int, int]) -> dict[int, int]:
 def _warnings(sides: tuple[Figures, Figures], counts: list[dict[int, int]]) -> Iterator[str]:
     """In what the runs do not match, so that people know what is compared with what."""
     ranks = [set(steps_of_rank) for steps_of_rank in counts]
-    for run, held, other in zip(_RUNS, ranks, reversed(ranks), strict=True):
-        if not held:
+    for run, of_run, other in zip(_RUNS, ranks, reversed(ranks), strict=True):
+        if not of_run:
             yield f"{run}: holds no device records of the selection."
-        elif other and held - other:
-            yield f"{run}: {_spelled(held - other)} in this run only, and in its means."
+        elif other and of_run - other:
+            yield f"{run}: {_spelled(of_run - other)} in this run only, and in its means."
     if not all(ranks):
         return
     steps = [len(slowest_rank_of_each_step(side.steps)) for side in sides]
-    for run, own_sides in zip(_RUNS, sides, strict=True):
-        without = set(_used(own_sides)["rank"].tolist()) - _step_counts(own_sides).keys()
+    for run, figures in zip(_RUNS, sides, strict=True):
+        without = set(_used(figures)["rank"].tolist()) - _step_counts(figures).keys()
         if without:
             yield (
                 f"{run}: {_spelled(without)} without steps, so times of both runs are the mean of "

@@ -46,7 +46,7 @@ def shortened(names: Sequence[str], most: int, cut: str = CUT) -> list[str]:
     }
     found = dict[str, str]()
     for text, group in _grouped(sorted(spelled), lambda name: _ends(name, most, cut)).items():
-        found |= {group[0]: text} if len(group) == 1 else _parted(group, most, cut)
+        found |= {group[0]: text} if len(group) == 1 else _apart(group, most, cut)
     for stem, text in _numbered(found, set(short), most, cut).items():
         short[spelled[stem]] = text
     return [short[name] for name in names]
@@ -85,19 +85,19 @@ def _without_parameters(name: str) -> str:
     return name
 
 
-def _parted(group: Sequence[str], most: int, cut: str) -> Mapping[str, str]:
-    """Names that read the same, told by where they differ first."""
+def _apart(group: Sequence[str], most: int, cut: str) -> Mapping[str, str]:
+    """Names that read the same so far, each with the part where it first differs."""
     same = sum(1 for _ in takewhile(bool, map(eq, min(group), max(group))))
 
-    def told(name: str) -> str:
+    def abbreviate(name: str) -> str:
         head = (most - len(cut)) // 3
         differing = name[max(head, same - _LEAD) :]
         text = name[:head] + (cut if same > head + _LEAD else "") + differing
         return text if len(text) <= most else text[: most - len(cut)] + cut
 
     found = dict[str, str]()
-    for text, alike in _grouped(group, told).items():
-        found |= {alike[0]: text} if len(alike) == 1 else _parted(alike, most, cut)
+    for text, alike in _grouped(group, abbreviate).items():
+        found |= {alike[0]: text} if len(alike) == 1 else _apart(alike, most, cut)
     return found
 
 

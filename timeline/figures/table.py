@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import csv
-import html
 import io
-import urllib.parse
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from timeline.figures.notebook import cell_html, paragraph_html, table_html
 from timeline.figures.short_names import shortened
 
 if TYPE_CHECKING:
@@ -21,38 +19,14 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-__all__ = ["Table", "cell_html", "link_html", "paragraph_html", "table_html"]
-
-
-def cell_html(value: object) -> str:
-    """A value as HTML; what is not given is empty."""
-    return "" if value is None else html.escape(str(value))
-
-
-def table_html(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """A table of a head of text and of cells that are HTML."""
-    names = "".join(f"<th>{html.escape(name)}</th>" for name in head)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{content}</td>" for content in row) + "</tr>" for row in rows
-    )
-    return f"<table><thead><tr>{names}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def paragraph_html(*lines: str) -> str:
-    """Lines of text, nothing if there are none."""
-    return f"<p>{'<br>'.join(map(html.escape, lines))}</p>" if lines else ""
-
-
-def link_html(path: Path) -> str:
-    """A link to a file; notebooks serve what lies beside them, by its relative path."""
-    target = path.as_uri() if path.is_absolute() else urllib.parse.quote(path.as_posix())
-    return f'<a href="{html.escape(target)}" download>{html.escape(str(path))}</a>'
-
+__all__ = ["Table"]
 
 MOST_ROWS_SHOWN = 60
+"""Rows in a notebook; the rest is counted."""
 MOST_SHOWN = 80
-"""Characters of what operators are called; paths and sentences are shown whole."""
+"""Characters in a notebook of what operators are called; paths and sentences are shown whole."""
 OF_OPERATORS = frozenset({"type", "name", "shapes"})
+"""Columns that say what an operator is called."""
 
 
 @dataclass(frozen=True, repr=False)

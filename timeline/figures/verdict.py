@@ -1,7 +1,7 @@
 """The answer to "what is slow": which rank, which step, which operators, who waits.
 
-Sentences, shares and extremes are found here, in the tables of `timeline/figures/figures.py`. What
-those hold is summed for each rank: device time of ranks and steps in
+Sentences, shares and extremes are found here, in the tables of `timeline/figures/rank_tables.py`.
+What those hold is summed for each rank: device time of ranks and steps in
 `timeline/analysis/overlap.py`, operators in `timeline/analysis/operators.py`, and waiting in
 `timeline/analysis/waiting.py`.
 """
@@ -18,7 +18,7 @@ import numpy.typing as npt
 from timeline.analysis.waiting import Basis
 from timeline.columns.columns import Bool, Int64
 from timeline.columns.distinct import distinct, distinct_pairs
-from timeline.figures.figures import Figures, extent_ns
+from timeline.figures.rank_tables import Figures, extent_ns
 from timeline.figures.table import Table
 from timeline.units import spell_count, spell_duration
 
@@ -201,8 +201,8 @@ def _where_time_goes(row: dict[str, Any], *, several: bool) -> str:
         "idle": row["idle_ns"],
     }
     parts = sorted(spent.items(), key=lambda item: -item[1])
-    told = [(round(100 * part_ns / whole_ns), name) for name, part_ns in parts]
-    shares = ", ".join(f"{percent}% {name}" for percent, name in told if percent)
+    percents = [(round(100 * part_ns / whole_ns), name) for name, part_ns in parts]
+    shares = ", ".join(f"{percent}% {name}" for percent, name in percents if percent)
     where = f" of rank {row['rank']}" if several else ""
     return f"Device time{where}: {shares}."
 
@@ -225,10 +225,10 @@ def _outside(row: dict[str, Any]) -> Iterator[str]:
     }
     if not row["before_ns"]:
         edges["after the last kernel"] = edges.pop("after the last")
-    told = " and ".join(
+    lengths = " and ".join(
         f"{spell_duration(length_ns)} {where}" for where, length_ns in edges.items() if length_ns
     )
-    yield f"Not in these shares: {told}, which the profiler counts as free."
+    yield f"Not in these shares: {lengths}, which the profiler counts as free."
 
 
 def _rank_times_ns(ranks: Table) -> npt.NDArray[Any]:
@@ -327,9 +327,9 @@ def total_by_type(operators: Table, *, by_name: bool = False) -> Table:
 
 def _longest(totals: Table, chosen: Bool) -> Table:
     """The first rows of those chosen, with their share of all that were."""
-    picked = totals.take(chosen)
-    all_ns = int(picked["total_ns"].sum())
-    top = picked.take(np.arange(min(len(picked), MOST_OPERATORS)))
+    rows = totals.take(chosen)
+    all_ns = int(rows["total_ns"].sum())
+    top = rows.take(np.arange(min(len(rows), MOST_OPERATORS)))
     columns = {name: top[name] for name in ("type", "core", "count", "total_ns")}
     share = top["total_ns"] / all_ns if all_ns else np.zeros(len(top))
     return Table({**columns, "share": np.round(share, 6)})

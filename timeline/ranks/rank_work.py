@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from timeline.analysis.collectives import rank_collectives
-from timeline.analysis.communication_rule import with_communication_rule
 from timeline.analysis.cut import Cut, cut, cut_window
-from timeline.analysis.invalid_rows import drop_invalid_rows
 from timeline.analysis.leading_detail import Leading, with_leading_detail
 from timeline.analysis.overlap import (
     communication_spans,
@@ -29,10 +25,10 @@ from timeline.analysis.rank_facts import (
 )
 from timeline.analysis.selected_rank import DrawOptions, SelectedRank
 from timeline.analysis.step_membership import NO_STEP
-from timeline.analysis.steps import with_steps
 from timeline.encoders.formats import format_of
 from timeline.fitting.coarsen_ranks import coarsen_ranks
 from timeline.options import Args, ClockOptions, StepOperators
+from timeline.ranks.rank_records import read_rank
 from timeline.records.counting_rules import INNER
 from timeline.records.tables import Records
 from timeline.selection import Kind, Selection
@@ -46,31 +42,7 @@ __all__ = [
     "coarsen_for_file",
     "draw_rank_from_records",
     "draw_rank_from_source",
-    "read_rank",
 ]
-
-
-def read_rank(source: Source, wanted: ReadRequest, operators: StepOperators) -> Records:
-    """Read a rank: at least what is wanted, checked, and with its steps.
-
-    Raises:
-        SourceError: its profile cannot be read.
-    """
-    with _collector_paused():
-        records = source.read(wanted)
-    return with_communication_rule(with_steps(drop_invalid_rows(records), operators))
-
-
-@contextlib.contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Reading makes millions of short-lived objects, and no cycles to look for among them."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 BYTES_OF_ELEMENT = 16

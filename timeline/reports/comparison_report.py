@@ -9,9 +9,9 @@ from typing import Any
 import orjson
 
 from timeline.figures.comparison import Comparison
-from timeline.figures.table import cell_html, link_html, paragraph_html, table_html
+from timeline.figures.notebook import cell_html, link_html, paragraph_html, table_html
 from timeline.records.tables import Omission
-from timeline.reports.export_report import OutputFile, ResolutionRow, spelled_omissions
+from timeline.reports.export_report import OutputFile, ResolutionRow, spell_omissions
 from timeline.units import spell_bytes, spell_count
 
 __all__ = ["SCHEMA_VERSION", "ComparisonReport"]
@@ -61,7 +61,7 @@ class ComparisonReport:
             "page": None if self.page is None else str(self.page),
             "omitted": [
                 {"code": code.value, "reason": said, "rows": rows}
-                for said, rows, code in spelled_omissions(self.omissions)
+                for said, rows, code in spell_omissions(self.omissions)
             ],
             "resolution": [row.to_dict() for row in self.resolutions],
             "warnings": list(self.warnings),
@@ -80,7 +80,7 @@ class ComparisonReport:
                 for output in self.outputs
             ),
             *(f"  {row.spelled()}" for row in self.resolutions),
-            *(f"  left out: {said}" for said, *_ in spelled_omissions(self.omissions)),
+            *(f"  left out: {said}" for said, *_ in spell_omissions(self.omissions)),
             *([] if self.csv is None else [f"Wrote {self.csv}"]),
         ]
 

@@ -10,8 +10,9 @@ from typing import Any
 import orjson
 
 from timeline.errors import spell_ids
-from timeline.figures.figures import Figures
-from timeline.figures.table import Table, link_html, paragraph_html, table_html
+from timeline.figures.notebook import link_html, paragraph_html, table_html
+from timeline.figures.rank_tables import Figures
+from timeline.figures.table import Table
 from timeline.figures.verdict import Verdict
 from timeline.records.counting_rules import CommunicationRule, FreeRule
 from timeline.records.tables import NO_GRAPH, Omission, OmissionCode
@@ -26,7 +27,7 @@ __all__ = [
     "OverlapRow",
     "RankReport",
     "ResolutionRow",
-    "spelled_omissions",
+    "spell_omissions",
 ]
 
 SCHEMA_VERSION = 1
@@ -288,10 +289,10 @@ class ExportReport:
             ("collectives", "moved by their collectives, whose ends now differ"),
             ("recorded", "as recorded; the ends of their collectives differ"),
         ):
-            told = [rank for rank in self.ranks if rank.align == align and rank.matched_ops]
-            spread_ns = max((rank.spread_ns or 0 for rank in told), default=0)
-            if told:
-                ranks = spell_ids(rank.rank for rank in told)
+            compared = [rank for rank in self.ranks if rank.align == align and rank.matched_ops]
+            spread_ns = max((rank.spread_ns or 0 for rank in compared), default=0)
+            if compared:
+                ranks = spell_ids(rank.rank for rank in compared)
                 lines.append(f"  clocks: ranks {ranks} {said} by {spell_duration(spread_ns)}")
         return lines
 
@@ -315,7 +316,7 @@ class ExportReport:
         return f", {noun} {spell_ids(output.steps)}{of}"
 
     def _omitted_lines(self) -> list[str]:
-        lines = [f"  left out: {text}" for text, *_ in spelled_omissions(self.omissions)]
+        lines = [f"  left out: {text}" for text, *_ in spell_omissions(self.omissions)]
         if self.suggestion:
             lines.append(f"  exact: {self.suggestion}")
         return lines
@@ -332,7 +333,7 @@ def _omission_dict(omission: Omission) -> dict[str, Any]:
     }
 
 
-def spelled_omissions(
+def spell_omissions(
     omissions: Iterable[Omission],
 ) -> Iterator[tuple[str, int, OmissionCode]]:
     """What is left out of all ranks, for people, how many records, and the kind of the reason."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from timeline.records.tables import Omission
-from timeline.reports.export_report import ResolutionRow, spelled_omissions
+from timeline.reports.export_report import ResolutionRow, spell_omissions
 from timeline.tracks.notes import Note, Notes
 from timeline.units import spell_count
 
@@ -28,7 +28,7 @@ def notes_of(
     lossy = any(omission.loss for omission in omissions)
     if not warnings and not gathered and not lossy:
         return None
-    left_out = list(spelled_omissions(omissions))
+    left_out = list(spell_omissions(omissions))
     topics = {
         "Warnings": [Note(text) for text in dict.fromkeys(warnings)],
         "Left out": [Note(text, (("records", rows),)) for text, rows, _ in left_out],

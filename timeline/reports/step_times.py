@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from timeline.figures.figures import Figures
+from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
 
 __all__ = ["step_times"]

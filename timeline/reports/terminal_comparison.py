@@ -10,7 +10,8 @@ from rich.console import RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
-from timeline.figures.comparison import NOTABLE, ONE_RUN_ONLY, WHOLE, Comparison
+from timeline.figures.comparison import NOTABLE, WHOLE, Comparison
+from timeline.figures.operator_pairs import ONE_RUN_ONLY
 from timeline.figures.short_names import operator_label
 from timeline.figures.table import Table
 from timeline.reports.terminal import Display, name_text, named_grid, render_blocks

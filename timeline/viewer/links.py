@@ -26,13 +26,13 @@ class View:
 
     visible_ns: first and last moment in view, in the time of the file; None for all of it.
     pinned: the regular expression (of JavaScript) of the paths of the rows to pin, empty for none.
-    told: what is in view, in words.
+    description: what is in view, in words.
     """
 
     output: OutputFile
     visible_ns: tuple[int, int] | None
     pinned: str
-    told: str
+    description: str
 
 
 def view_of(report: ExportReport) -> View:
@@ -48,8 +48,8 @@ def view_of(report: ExportReport) -> View:
         return View(output, None, _pinned(report, output), "all of it")
     step_ns = _slowest_step_ns(report)
     output = max(report.outputs, key=lambda output: _shared_ns(output.drawn_ns, step_ns))
-    told = f"step {slowest.slowest} of rank {_slowest_rank(report)}, the slowest,"
-    return View(output, _visible_ns(output, step_ns), _pinned(report, output), told)
+    description = f"step {slowest.slowest} of rank {_slowest_rank(report)}, the slowest,"
+    return View(output, _visible_ns(output, step_ns), _pinned(report, output), description)
 
 
 def _slowest_step_ns(report: ExportReport) -> tuple[int, int]:
@@ -105,11 +105,11 @@ def address(ui: str, trace_url: str, view: View) -> str:
     Parameters and commands are those that Perfetto keeps stable: "Deep linking to the Perfetto UI"
     and "Commands Automation Reference" in its documentation.
     """
-    asked = {"url": trace_url}
+    parameters = {"url": trace_url}
     if view.visible_ns is not None:
-        asked["visStart"], asked["visEnd"] = map(str, view.visible_ns)
+        parameters["visStart"], parameters["visEnd"] = map(str, view.visible_ns)
     if view.pinned:
         # New versions of the UI ask the user where they are not told what to match.
         commands = [{"id": "dev.perfetto.PinTracksByRegex", "args": [view.pinned, "path"]}]
-        asked["startupCommands"] = json.dumps(commands, separators=(",", ":"))
-    return f"{ui}/#!/?{urllib.parse.urlencode(asked, quote_via=urllib.parse.quote)}"
+        parameters["startupCommands"] = json.dumps(commands, separators=(",", ":"))
+    return f"{ui}/#!/?{urllib.parse.urlencode(parameters, quote_via=urllib.parse.quote)}"

@@ -85,7 +85,7 @@ def _show(view: View, server: TraceServer, *, quiet: bool) -> None:
         has_browser = _has_browser()
         if has_browser:
             if not quiet:
-                _say(f"Opening {file} at {where}, {view.told} in view ...")
+                _say(f"Opening {file} at {where}, {view.description} in view ...")
             has_browser = _open(url)
         if not has_browser:
             _say(

@@ -13,7 +13,9 @@ from timeline.figures.comparison import WHOLE, Comparison
 from timeline.figures.short_names import operator_label
 from timeline.figures.table import Table
 from timeline.printable import printable
-from timeline.reports.html.cells import (
+from timeline.reports.html.drawing import MOST_DRAWN
+from timeline.reports.html.export_tables import MOST_ROWS
+from timeline.reports.html.page_table import (
     MINUS,
     Cell,
     Column,
@@ -23,12 +25,15 @@ from timeline.reports.html.cells import (
     page_table,
     text_column,
 )
-from timeline.reports.html.drawing import MOST_PLACES
-from timeline.reports.html.grid import in_runs
-from timeline.reports.html.page_tables import MOST_ROWS
 from timeline.reports.html.palette import SIDES
 from timeline.reports.html.pictures import draw_both_runs
-from timeline.reports.html.rendering import Tile, render_page, short, warnings_and_losses
+from timeline.reports.html.rendering import (
+    Tile,
+    render_page,
+    spell_four_digits,
+    warnings_and_losses,
+)
+from timeline.reports.html.step_grid import run_length
 from timeline.reports.html.svg import StyleSheet
 from timeline.units import spell_count, spell_duration
 
@@ -44,7 +49,7 @@ def render_comparison_page(report: ComparisonReport) -> bytes:
     """The report as HTML: a few hundred kB, whatever the number of ranks, steps and operators."""
     comparison, sheet = report.comparison, StyleSheet()
     steps = comparison.steps
-    run = in_runs(len(steps), MOST_PLACES)
+    run = run_length(len(steps), MOST_DRAWN)
     drawn = _longest_of_runs(steps, run)
     content = {
         "title": printable(_title(report.base, report.new)),
@@ -82,8 +87,8 @@ def _tiles(comparison: Comparison) -> Iterator[Tile]:
     rows = {row["metric"]: row for row in comparison.overall.to_dicts()}
     whole = rows[WHOLE]
     unit = "a step" if comparison.per_step else "a rank"
-    yield Tile(short(whole["base_ns"]), f"{unit}, before")
-    yield Tile(short(whole["new_ns"]), f"{unit}, now")
+    yield Tile(spell_four_digits(whole["base_ns"]), f"{unit}, before")
+    yield Tile(spell_four_digits(whole["new_ns"]), f"{unit}, now")
     if whole["base_ns"]:
         yield Tile(f"{whole['delta_ns'] / whole['base_ns']:+.1%}".replace("-", MINUS), "change")
     ranks = len(comparison.ranks)
@@ -181,7 +186,7 @@ def _labels(steps: Table) -> list[str]:
 
 
 def _longest_of_runs(steps: Table, run: int) -> Table:
-    """The steps in fewer places: of each run of neighbours the longest of each side."""
+    """The steps in fewer columns: of each run of neighbours the longest of each side."""
     if run == 1:
         return steps
     starts = np.arange(0, len(steps), run)

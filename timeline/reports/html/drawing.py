@@ -16,21 +16,21 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from timeline.columns.columns import Int64, Rows
 from timeline.figures.table import Table
-from timeline.reports.html.grid import NOT_GIVEN, StepGrid, in_runs
 from timeline.reports.html.palette import LIGHT, PARTS, PHASES, SIDES
+from timeline.reports.html.step_grid import NOT_GIVEN, StepGrid, run_length
 
 __all__ = [
     "MOST_BARS",
-    "MOST_PLACES",
+    "MOST_DRAWN",
     "Scale",
     "draw_bars",
     "draw_curves",
     "draw_operators",
     "draw_parts",
     "draw_sides",
-    "filled",
+    "fill_style",
     "label_columns",
-    "round_places",
+    "round_positions",
     "settings",
 ]
 
@@ -39,9 +39,9 @@ MOST_BARS = 40
 MOST_DOTS = 40
 """Up to so many steps have a dot of their own on a curve of two runs."""
 LEAST_ROWS = 5
-"""A list of operators has room for so many."""
-MOST_PLACES = 400
-"""Up to so many ranks or steps are told apart in one picture."""
+"""A list of operators has room for so many, even if there are fewer."""
+MOST_DRAWN = 400
+"""Up to so many ranks or steps are drawn in one picture; more share a column, see `run_length`."""
 MOST_APART = 60
 """Up to so many columns stand apart."""
 ROOM_FOR_SHARE = 0.075
@@ -101,11 +101,11 @@ def settings(size: float = 12) -> Iterator[None]:
         yield
 
 
-def draw_bars(axes: Axes, ranks: Table, most: int = MOST_BARS, room: int = 0) -> None:
+def draw_bars(axes: Axes, ranks: Table, most: int = MOST_BARS, least: int = 0) -> None:
     """The parts of each rank's time: a bar for each, or an outline of many.
 
     ranks: rank, span_ns and the columns of PARTS. most: up to so many have bars.
-    room: there is for so many, even if there are fewer.
+    least: so many bars have room, even if there are fewer.
     """
     if len(ranks) > most:
         _draw_outline(axes, ranks)
@@ -116,10 +116,10 @@ def draw_bars(axes: Axes, ranks: Table, most: int = MOST_BARS, room: int = 0) ->
     axes.set_xlim(0, int(ranks["span_ns"].max()))
     for part in PARTS:
         values_ns = np.ma.filled(ranks[part.column], 0)
-        axes.barh(at, values_ns, left=left_ns, height=0.72, **filled(part.role))
+        axes.barh(at, values_ns, left=left_ns, height=0.72, **fill_style(part.role))
         _write_shares(axes, part.role, left_ns, values_ns, ranks["span_ns"])
         left_ns = left_ns + values_ns
-    axes.set_ylim(max(len(ranks), room) - 0.5, -0.5)
+    axes.set_ylim(max(len(ranks), least) - 0.5, -0.5)
     axes.set_yticks(at, [f"rank {rank}" for rank in ranks["rank"].tolist()])
     axes.xaxis.set_major_formatter(FuncFormatter(scale.spelled))
     axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
@@ -144,7 +144,7 @@ def _write_shares(axes: Axes, role: str, left_ns: Int64, values_ns: Int64, spans
 
 
 def _draw_outline(axes: Axes, ranks: Table) -> None:
-    run = in_runs(len(ranks), MOST_PLACES)
+    run = run_length(len(ranks), MOST_DRAWN)
     starts = np.arange(0, len(ranks), run)
     longest = np.array(
         [start + int(np.argmax(ranks["span_ns"][start : start + run])) for start in starts]
@@ -177,7 +177,7 @@ def _draw_stack(axes: Axes, parts: dict[str, Int64]) -> None:
         bends = apart | (y > 0)
         bends[[0, -1]] = True
         outline = Outline(np.stack([x[bends], y[bends]], axis=1))
-        axes.add_patch(PathPatch(outline, gid=f"part-{part.role}", **filled(part.role)))
+        axes.add_patch(PathPatch(outline, gid=f"part-{part.role}", **fill_style(part.role)))
 
 
 def column_width(count: int) -> float:
@@ -231,7 +231,7 @@ def draw_sides(axes: Axes, steps: Table, labels: Sequence[str]) -> None:
 def draw_operators(axes: Axes, names: Sequence[str], totals_ns: Int64, role: str) -> None:
     """A bar for each operator, its name above it; a few leave room below them."""
     at = np.arange(len(names))
-    axes.barh(at + 0.24, totals_ns, height=0.2, **filled(role))
+    axes.barh(at + 0.24, totals_ns, height=0.2, **fill_style(role))
     for row, (name, total_ns) in enumerate(zip(names, totals_ns.tolist(), strict=True)):
         scale = Scale.of(total_ns)
         axes.text(0, row + 0.1, name, va="bottom", ha="left")
@@ -248,7 +248,7 @@ def draw_operators(axes: Axes, names: Sequence[str], totals_ns: Int64, role: str
     axes.set_axis_off()
 
 
-def filled(role: str) -> dict[str, Any]:
+def fill_style(role: str) -> dict[str, Any]:
     """How a part is filled; what is not overlapped is hatched, so that no colour is needed."""
     hatched = role == "exposed"
     return {
@@ -261,18 +261,18 @@ def filled(role: str) -> dict[str, Any]:
 
 def label_columns(axes: Axes, ids: Int64, labels: Sequence[str], noun: str) -> None:
     """Labels at round ids, as many as have room."""
-    places = round_places(ids, int(_width(axes) / (24 + 7 * max(map(len, labels)))))
+    positions = round_positions(ids, int(_width(axes) / (24 + 7 * max(map(len, labels)))))
     axes.set_xlim(-0.5, len(labels) - 0.5)
-    axes.set_xticks(places, [labels[place] for place in places.tolist()])
+    axes.set_xticks(positions, [labels[position] for position in positions.tolist()])
     axes.set_xlabel(noun, loc="right")
 
 
-def round_places(ids: Int64, most: int) -> Rows:
-    """Where round ids are, so many at most."""
+def round_positions(ids: Int64, most: int) -> Rows:
+    """The positions of round ids, so many at most."""
     strides = (digit * 10**power for power in range(18) for digit in (1, 2, 5))
     choices = (np.flatnonzero(ids % stride == 0) for stride in strides)
-    places = next(choice for choice in choices if len(choice) <= max(2, most))
-    return places if len(places) else np.zeros(1, np.int64)
+    positions = next(choice for choice in choices if len(choice) <= max(2, most))
+    return positions if len(positions) else np.zeros(1, np.int64)
 
 
 def _label_times(axes: Axes, largest_ns: int) -> None:

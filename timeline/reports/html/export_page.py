@@ -6,23 +6,23 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from timeline.figures.figures import extent_ns
+from timeline.figures.rank_tables import extent_ns
 from timeline.figures.verdict import total_by_type
 from timeline.reports.export_report import ExportReport
-from timeline.reports.html import page_tables
-from timeline.reports.html.drawing import MOST_PLACES
-from timeline.reports.html.grid import StepGrid, in_runs, with_parts
+from timeline.reports.html import export_tables
+from timeline.reports.html.drawing import MOST_DRAWN
 from timeline.reports.html.palette import PARTS
 from timeline.reports.html.pictures import draw_rank_bars, draw_steps
 from timeline.reports.html.rendering import (
     Tile,
     page_title,
     render_page,
-    short,
+    spell_four_digits,
     warnings_and_losses,
 )
+from timeline.reports.html.step_grid import StepGrid, run_length, with_parts
 from timeline.reports.html.svg import StyleSheet
-from timeline.reports.html.waits import wait_tables
+from timeline.reports.html.wait_tables import wait_tables
 
 __all__ = ["render_export_page"]
 
@@ -50,7 +50,7 @@ def _tiles(report: ExportReport) -> Iterator[Tile]:
         yield Tile(str(len(report.steps)), "step" if len(report.steps) == 1 else "steps")
     means_ns = np.ma.compressed(ranks["step_ns"]) if len(ranks) else np.zeros(0)
     if len(means_ns):
-        yield Tile(short(float(means_ns.mean())), "mean step")
+        yield Tile(spell_four_digits(float(means_ns.mean())), "mean step")
     span_ns = int(extent_ns(ranks).sum()) if len(ranks) else 0
     if span_ns:
         for column, label in (
@@ -72,8 +72,8 @@ def _pictured(report: ExportReport, sheet: StyleSheet) -> dict[str, object]:
     slowest = None if extreme is None else extreme.slowest
     return {
         "bars": draw_rank_bars(with_parts(used), sheet) if len(used) else None,
-        "bars_run": in_runs(len(used), MOST_PLACES),
-        "heat_run": in_runs(len(ranks), MOST_PLACES),
+        "bars_run": run_length(len(used), MOST_DRAWN),
+        "heat_run": run_length(len(ranks), MOST_DRAWN),
         "rank_is_slowest": slowest is not None,
         "steps": draw_steps(StepGrid.of(report.figures), slowest, sheet),
     }
@@ -82,13 +82,13 @@ def _pictured(report: ExportReport, sheet: StyleSheet) -> dict[str, object]:
 def _listed(report: ExportReport) -> dict[str, object]:
     totals = [total_by_type(report.figures.operators, by_name=by_name) for by_name in (False, True)]
     return {
-        "ranks_table": page_tables.rank_table(report),
-        "steps_table": page_tables.step_table(
+        "ranks_table": export_tables.rank_table(report),
+        "steps_table": export_tables.step_table(
             report, graphs=StepGrid.of(report.figures).several_graphs
         ),
-        "operator_tables": list(page_tables.operator_tables(totals, communication=False)),
-        "collective_tables": list(page_tables.operator_tables(totals, communication=True)),
-        "longest_table": page_tables.longest_op_table(report),
+        "operator_tables": list(export_tables.operator_tables(totals, communication=False)),
+        "collective_tables": list(export_tables.operator_tables(totals, communication=True)),
+        "longest_table": export_tables.longest_op_table(report),
         "wait_tables": list(wait_tables(report.figures)),
-        "sources_table": page_tables.source_table(report),
+        "sources_table": export_tables.source_table(report),
     }

@@ -13,8 +13,8 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from timeline.reports.html.drawing import label_columns, round_places
-from timeline.reports.html.grid import StepGrid
+from timeline.reports.html.drawing import label_columns, round_positions
+from timeline.reports.html.step_grid import StepGrid
 
 __all__ = ["draw_heat"]
 
@@ -36,8 +36,8 @@ def draw_heat(
     label_columns(axes, grid.steps, grid.labels(), "step")
     axes.set_ylim(ranks - 0.5, -0.5)
     box = axes.get_window_extent()
-    places = round_places(grid.ranks, int(box.height / 20))
-    axes.set_yticks(places, [f"rank {grid.ranks[place]}" for place in places.tolist()])
+    positions = round_positions(grid.ranks, int(box.height / 20))
+    axes.set_yticks(positions, [f"rank {grid.ranks[position]}" for position in positions.tolist()])
     axes.spines["bottom"].set_visible(False)
     bar = axes.figure.colorbar(ScalarMappable(norm, HEAT), cax=scale_axes, orientation="horizontal")
     bar.outline.set_visible(False)

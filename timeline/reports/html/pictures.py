@@ -16,7 +16,7 @@ from timeline.columns.columns import Rows
 from timeline.figures.table import Table
 from timeline.reports.html.drawing import (
     MOST_BARS,
-    MOST_PLACES,
+    MOST_DRAWN,
     Scale,
     column_width,
     draw_bars,
@@ -25,13 +25,13 @@ from timeline.reports.html.drawing import (
     draw_sides,
     settings,
 )
-from timeline.reports.html.grid import NOT_GIVEN, StepGrid
 from timeline.reports.html.heat_map import draw_heat
 from timeline.reports.html.palette import PARTS, PHASES, Phase
+from timeline.reports.html.step_grid import NOT_GIVEN, StepGrid
 from timeline.reports.html.svg import StyleSheet, inline_svg
 
 __all__ = [
-    "Heat",
+    "HeatMap",
     "Picture",
     "StepData",
     "StepPictures",
@@ -46,16 +46,18 @@ __all__ = [
 WIDTHS = {"wide": 880, "narrow": 360}
 """Pixels; narrower screens than the wide one show the narrow one."""
 DOTS = 72
+"""Dots an inch, so that a point is a pixel."""
 TEXT = 12
-TOP = 24
-BOTTOM = 40
-RIGHT = 12
-STEPS = 240
+"""Size of text in points."""
+TOP, RIGHT, BOTTOM = 24, 12, 40
+"""Pixels around the axes; on the left are TIMES."""
 TIMES = 52
-"""Height of pictures of steps, and the room for times beside them."""
+STEPS = 240
+"""Pixels: the height of pictures of steps."""
 BAR = 26
-HEAT_ROW = 20
-MOST_HEAT = 420
+"""Pixels from the bar of one rank to that of the next."""
+HEAT_ROW, MOST_HEAT = 20, 420
+"""Pixels: the height of a row of a heat map, and of all rows together at most."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class Heat:
+class HeatMap:
     """A heat map of one quantity."""
 
     name: str
@@ -122,9 +124,9 @@ def draw_both_runs(steps: Table, labels: Sequence[str], sheet: StyleSheet) -> Pi
     return _picture("sides", "Length of each step, before and now", sheet, STEPS, Margins(), draw)
 
 
-def draw_heat_maps(grid: StepGrid, sheet: StyleSheet) -> Iterator[Heat]:
+def draw_heat_maps(grid: StepGrid, sheet: StyleSheet) -> Iterator[HeatMap]:
     """Ranks by steps: the time of a step, and its share that is communication not overlapped."""
-    small = grid.of_fewer_ranks(MOST_PLACES)
+    small = grid.of_fewer_ranks(MOST_DRAWN)
     spans = np.ma.masked_equal(small.times["span_ns"], NOT_GIVEN)
     scale = Scale.of(int(spans.max()))
     yield _heat("time", f"Step time ({scale.unit})", small, spans / scale.ns, scale.unit, sheet)
@@ -134,7 +136,9 @@ def draw_heat_maps(grid: StepGrid, sheet: StyleSheet) -> Iterator[Heat]:
         yield _heat("exposed", "Not overlapped (% of the step)", small, share, "%", sheet)
 
 
-def _heat(name: str, label: str, grid: StepGrid, values: Any, unit: str, sheet: StyleSheet) -> Heat:
+def _heat(
+    name: str, label: str, grid: StepGrid, values: Any, unit: str, sheet: StyleSheet
+) -> HeatMap:
     height = min(MOST_HEAT, max(3, len(grid.ranks)) * HEAT_ROW) + 92
     left = 12 + 7 * len(f"rank {grid.ranks.max()}")
 
@@ -147,7 +151,7 @@ def _heat(name: str, label: str, grid: StepGrid, values: Any, unit: str, sheet: 
         colours = figure.add_axes((box.x0, 1 - top * 0.75, min(box.width, 0.35), 9 / height))
         draw_heat(axes, colours, grid, values, unit)
 
-    return Heat(name, label, _picture(f"heat-{name}", label, sheet, height, Margins(left), draw))
+    return HeatMap(name, label, _picture(f"heat-{name}", label, sheet, height, Margins(left), draw))
 
 
 def _picture(
@@ -159,7 +163,7 @@ def _picture(
     draw: Callable[[Axes], None],
     quantum_ns: float = 0,
 ) -> Picture:
-    """Draw the same in both sizes, between margins in pixels."""
+    """Draw in both sizes, between margins in pixels."""
     drawn = {}
     for size, width in WIDTHS.items():
         with settings(TEXT):
@@ -175,13 +179,13 @@ def _picture(
             )
             draw(axes)
             drawn[size] = inline_svg(
-                figure, f"{name}-{size}", label, sheet, _places(name, axes, height, quantum_ns)
+                figure, f"{name}-{size}", label, sheet, _axes_data(name, axes, height, quantum_ns)
             )
     return Picture(**drawn)
 
 
-def _places(name: str, axes: Axes, height: int, quantum_ns: float) -> Mapping[str, object]:
-    """Where the axes are in the picture, and how many pixels high a quantum is."""
+def _axes_data(name: str, axes: Axes, height: int, quantum_ns: float) -> Mapping[str, object]:
+    """What a script must know of the axes, in pixels: their edges, and the height of a quantum."""
     box = axes.get_window_extent()
     bottom, top = axes.get_ylim()
     return {
@@ -223,7 +227,7 @@ class StepData:
 class StepPictures:
     """What a page shows of steps.
 
-    rank: the one that is drawn. run: how many steps share a place, of which the longest is drawn.
+    rank: the one that is drawn. run: how many steps share a column, of which the longest is drawn.
     ranks: how many there are. parts: None where no step has device records. phases: the curves
     that there are.
     """
@@ -234,7 +238,7 @@ class StepPictures:
     parts: Picture | None
     curves: Picture
     phases: list[Phase]
-    heats: list[Heat]
+    heats: list[HeatMap]
     data: StepData
 
 
@@ -245,7 +249,7 @@ def draw_steps(whole: StepGrid, slowest: int | None, sheet: StyleSheet) -> StepP
     """
     if len(whole.steps) < 2:
         return None
-    grid = whole.within(MOST_PLACES)
+    grid = whole.within(MOST_DRAWN)
     row = int(np.argmax(grid.ranks == slowest))
     data = _data(grid.of_ranks(_offered(grid, row)))
     measured = grid.has("span_ns")
@@ -261,7 +265,7 @@ def draw_steps(whole: StepGrid, slowest: int | None, sheet: StyleSheet) -> StepP
     )
 
 
-def _heats(grid: StepGrid, sheet: StyleSheet) -> list[Heat]:
+def _heats(grid: StepGrid, sheet: StyleSheet) -> list[HeatMap]:
     measured = grid.measured()
     return list(draw_heat_maps(measured, sheet)) if min(measured.shape) > 1 else []
 

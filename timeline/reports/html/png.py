@@ -16,31 +16,31 @@ from timeline.figures.table import Table
 from timeline.printable import printable
 from timeline.reports.export_report import ExportReport
 from timeline.reports.html.drawing import (
-    MOST_PLACES,
+    MOST_DRAWN,
     Scale,
     draw_bars,
     draw_curves,
     draw_operators,
     draw_parts,
-    filled,
+    fill_style,
     settings,
 )
-from timeline.reports.html.grid import NOT_GIVEN, StepGrid, with_parts
 from timeline.reports.html.heat_map import draw_heat
 from timeline.reports.html.palette import LIGHT, PARTS, PHASES
 from timeline.reports.html.pictures import DOTS
 from timeline.reports.html.rendering import page_title
+from timeline.reports.html.step_grid import NOT_GIVEN, StepGrid, with_parts
 
 __all__ = ["render_png"]
 
-WIDTH = 1120
+WIDTH, EDGE, ROW = 1120, 40, 250
+"""Pixels of 72 an inch: of the picture, of its margins, and the height of a row of panels."""
 DRAWN_DOTS = 108
 """Dots an inch of the file, of which a picture of a page has fewer."""
-EDGE = 40
-ROW = 250
 TEXT = 12
-MOST_BARS = 8
-LEAST_BARS = 4
+"""Size of text in points."""
+MOST_BARS, LEAST_BARS = 8, 4
+"""Bars of ranks: more are an outline, fewer leave room."""
 MOST_OPERATORS = 5
 NAME = 46
 """Longest name of an operator, in characters."""
@@ -61,9 +61,9 @@ def render_png(report: ExportReport) -> bytes:
         height = top + 16 + ROW * -(-len(panels) // 2)
         figure = Figure(figsize=(WIDTH / DOTS, height / DOTS), dpi=DOTS, facecolor=LIGHT["paper"])
         _write(figure, height, drawable(page_title(report)), lines)
-        for place, (title, draw) in enumerate(panels):
-            left = EDGE + (place % 2) * (WIDTH - EDGE) / 2
-            bottom = height - top - ROW * (place // 2 + 1)
+        for number, (title, draw) in enumerate(panels):
+            left = EDGE + (number % 2) * (WIDTH - EDGE) / 2
+            bottom = height - top - ROW * (number // 2 + 1)
             width = WIDTH / 2 - 1.5 * EDGE
             figure.text(left / WIDTH, (bottom + ROW - 8) / height, title, weight="bold")
             axes = figure.add_axes(
@@ -90,14 +90,14 @@ def _panels(report: ExportReport) -> Iterator[Panel]:
     used = with_parts(ranks.take(ranks["span_ns"] > 0)) if len(ranks) else ranks
     if len(used):
         yield "Device time of each rank", lambda axes: draw_bars(axes, used, MOST_BARS, LEAST_BARS)
-    grid = StepGrid.of(report.figures).within(MOST_PLACES)
+    grid = StepGrid.of(report.figures).within(MOST_DRAWN)
     if len(grid.steps) > 1:
         row = int(np.argmax(grid.ranks == extreme.slowest)) if extreme else 0
         of_rank = f" of rank {grid.ranks[row]}" if len(grid.ranks) > 1 else ""
         if grid.has("span_ns"):
             yield f"Each step{of_rank}", lambda axes: draw_parts(axes, grid, row)
         yield f"Step trace{of_rank}", lambda axes: _curves(axes, grid, row)
-        measured = grid.measured().of_fewer_ranks(MOST_PLACES)
+        measured = grid.measured().of_fewer_ranks(MOST_DRAWN)
         if min(measured.shape) > 1:
             yield "Step time by rank", lambda axes: _heat(axes, measured)
     for title, table, role in (
@@ -157,7 +157,7 @@ def _write(figure: Figure, height: int, title: str, lines: list[str]) -> None:
 
 def _legend(figure: Figure, bottom: float) -> None:
     figure.legend(
-        [Patch(**filled(part.role)) for part in PARTS],
+        [Patch(**fill_style(part.role)) for part in PARTS],
         [part.label for part in PARTS],
         ncols=len(PARTS),
         loc="lower left",

@@ -21,7 +21,7 @@ from timeline.reports.html.svg import StyleSheet
 from timeline.units import spell_bytes, spell_count
 from timeline.version import __version__
 
-__all__ = ["Tile", "page_title", "render_page", "short", "warnings_and_losses"]
+__all__ = ["Tile", "page_title", "render_page", "spell_four_digits", "warnings_and_losses"]
 
 MOST_WARNINGS = 100
 
@@ -69,7 +69,7 @@ def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
-def short(duration_ns: float) -> str:
+def spell_four_digits(duration_ns: float) -> str:
     """A duration in four digits."""
     scale = Scale.of(round(abs(duration_ns)))
     return f"{duration_ns / scale.ns:#.4g} {scale.unit}"
@@ -97,6 +97,6 @@ def _left_out(omissions: Sequence[Omission]) -> Iterator[str]:
 
 def page_title(report: ExportReport) -> str:
     """The end of the path below which all captures of the report lie."""
-    places = [rank.source.absolute() for rank in report.ranks]
-    common = Path(os.path.commonpath(places)) if places else Path()
+    sources = [rank.source.absolute() for rank in report.ranks]
+    common = Path(os.path.commonpath(sources)) if sources else Path()
     return printable("/".join(common.parts[-2:]))

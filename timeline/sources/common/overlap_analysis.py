@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,8 +12,10 @@ from timeline.columns.strings import StringPool
 from timeline.records.counting_rules import FreeRule
 from timeline.records.tables import NO_ID, NO_TIME, Spans
 from timeline.records.vendor import Measure, VendorFigures
-from timeline.sources.decoders.event_rows import EventRows
 from timeline.sources.decoders.sqlite import Database
+
+if TYPE_CHECKING:
+    from timeline.sources.decoders.event_rows import EventRows
 
 __all__ = [
     "MEASURES",

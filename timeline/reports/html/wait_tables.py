@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from timeline.figures.figures import Figures
+from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
-from timeline.reports.html.cells import (
+from timeline.reports.html.page_table import (
     Cell,
     Column,
     PageTable,

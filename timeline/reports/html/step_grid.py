@@ -9,12 +9,12 @@ import numpy as np
 
 from timeline.columns.columns import Int64, Rows
 from timeline.columns.group_by import group_by
-from timeline.figures.figures import Figures, extent_ns
+from timeline.figures.rank_tables import Figures, extent_ns
 from timeline.figures.table import Table
 from timeline.figures.verdict import has_several_graphs
 from timeline.reports.html.palette import PARTS
 
-__all__ = ["NOT_GIVEN", "StepGrid", "in_runs", "with_parts"]
+__all__ = ["NOT_GIVEN", "StepGrid", "run_length", "with_parts"]
 
 NOT_GIVEN = -1
 """A time that a rank does not have for a step."""
@@ -53,13 +53,13 @@ class StepGrid:
         step = np.asarray(steps["step"])
         groups = group_by(len(steps), (graph, step))
         order = np.argsort(groups.least(steps["start_ns"]), kind="stable")
-        column = np.empty_like(order)
-        column[order] = np.arange(len(order))
+        position = np.empty_like(order)
+        position[order] = np.arange(len(order))
         row = np.searchsorted(ranks, steps["rank"])
         times = {}
         for name, values in _columns(steps).items():
             times[name] = np.full((len(ranks), len(order)), NOT_GIVEN, np.int64)
-            times[name][row, column[groups.group]] = values
+            times[name][row, position[groups.group]] = values
         first = groups.first[order]
         return cls(ranks, graph[first], step[first], times)
 
@@ -96,7 +96,7 @@ class StepGrid:
 
     def of_fewer_ranks(self, most: int) -> StepGrid:
         """The grid with `most` rows at most: of each run of ranks the longest of each step."""
-        run = in_runs(len(self.ranks), most)
+        run = run_length(len(self.ranks), most)
         if run == 1:
             return self
         starts = np.arange(0, len(self.ranks), run)
@@ -111,7 +111,7 @@ class StepGrid:
 
     def within(self, columns: int) -> StepGrid:
         """The grid with so many columns at most: of each run of steps the longest is kept."""
-        run = in_runs(len(self.steps), columns)
+        run = run_length(len(self.steps), columns)
         if run <= 1:
             return self
         longest = np.stack(
@@ -131,8 +131,8 @@ class StepGrid:
         return np.where(spans_ns == NOT_GIVEN, self.times["marked_ns"], spans_ns)
 
 
-def in_runs(count: int, most: int) -> int:
-    """How many neighbours one of the places of a picture stands for."""
+def run_length(count: int, most: int) -> int:
+    """How many neighbours share a column of a picture, so that it has at most so many columns."""
     return max(1, -(-count // most))
 
 

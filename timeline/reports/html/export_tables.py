@@ -9,7 +9,7 @@ import numpy as np
 from timeline.columns.columns import Rows
 from timeline.figures.table import Table
 from timeline.reports.export_report import ExportReport
-from timeline.reports.html.cells import (
+from timeline.reports.html.page_table import (
     Column,
     PageTable,
     integer_column,
@@ -18,7 +18,7 @@ from timeline.reports.html.cells import (
     text_column,
     time_column,
 )
-from timeline.reports.html.grid import with_parts
+from timeline.reports.html.step_grid import with_parts
 from timeline.units import spell_count
 
 __all__ = [

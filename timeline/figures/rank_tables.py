@@ -1,4 +1,4 @@
-"""The numbers of a report as tables: overlap, steps, operators, collectives, waits."""
+"""What was measured of all ranks, in tables: overlap, steps, operators, collectives, waiting."""
 
 from __future__ import annotations
 
@@ -213,11 +213,11 @@ def _waiting(facts: Sequence[RankFacts], stragglers: Stragglers) -> Table:
     ranks = np.array([rank.rank for rank in facts], np.int64)
     columns = {field.name: getattr(stragglers, field.name) for field in fields(stragglers)}
     unknown = (columns["shared"] == 0) & (columns["alone"] + columns["unmatched"] > 0)
-    told = {
+    shown = {
         name: values if name in _COUNTED else np.ma.masked_array(values, unknown)
         for name, values in columns.items()
     }
-    return Table({"rank": ranks, **told})
+    return Table({"rank": ranks, **shown})
 
 
 def _collectives(facts: RankFacts, waits: Waits) -> dict[str, npt.NDArray[Any]]:

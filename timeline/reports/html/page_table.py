@@ -1,4 +1,4 @@
-"""Columns of the tables of a page: text for people, and what it is sorted by."""
+"""Tables of a page, made of columns: text for people, and what it is sorted by."""
 
 from __future__ import annotations
 
@@ -147,9 +147,9 @@ def time_column(
     )
 
 
-def _scale_of(told_ns: int) -> Scale:
-    scale = Scale.of(told_ns)
-    return _FINER.get(scale.unit, scale) if told_ns < _LEAST * scale.ns else scale
+def _scale_of(largest_ns: int) -> Scale:
+    scale = Scale.of(largest_ns)
+    return _FINER.get(scale.unit, scale) if largest_ns < _LEAST * scale.ns else scale
 
 
 def _in_unit(value_ns: int, scale: Scale, *, sign: str = "") -> str:

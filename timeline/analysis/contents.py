@@ -1,0 +1,79 @@
+"""What a rank holds, as a listing shows it: found without the rest of the analysis."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from timeline.analysis.cut import device_span_ns
+from timeline.columns.distinct import distinct
+from timeline.records.clock import EARLIEST_WALL_NS
+from timeline.records.counting_rules import CommunicationRule, FreeRule
+from timeline.records.tables import NO_GRAPH, Records
+
+__all__ = ["RankContents", "describe_contents", "find_graphs", "is_monotonic"]
+
+
+@dataclass(frozen=True)
+class RankContents:
+    """What a rank holds.
+
+    steps: iterations by graph, graphs ascending; a graph without any is there only if all are.
+    span_ns: from the first start to the last end of what ran on the device and of steps.
+    monotonic: whether its clock counts from the start of its host. free_rule, communication_rule:
+    how its device time is counted.
+    """
+
+    steps: Mapping[int, tuple[int, ...]]
+    tasks: int
+    communication_ops: int
+    span_ns: int
+    monotonic: bool
+    free_rule: FreeRule
+    communication_rule: CommunicationRule
+
+
+def describe_contents(records: Records) -> RankContents:
+    """What a rank holds whose steps are known."""
+    return RankContents(
+        _steps_by_graph(records),
+        len(records.tasks),
+        len(records.ops),
+        _span_ns(records),
+        is_monotonic(records),
+        records.free_rule,
+        records.communication_rule,
+    )
+
+
+def _steps_by_graph(records: Records) -> dict[int, tuple[int, ...]]:
+    steps = {
+        graph: tuple(records.steps.iteration[records.steps.graph == graph].tolist())
+        for graph in sorted(find_graphs(records))
+    }
+    return {graph: numbers for graph, numbers in steps.items() if numbers or len(steps) == 1} or {
+        NO_GRAPH: ()
+    }
+
+
+def _span_ns(records: Records) -> int:
+    spans = [span for span in [device_span_ns(records)] if span is not None]
+    if len(records.steps):
+        spans.append((int(records.steps.start_ns.min()), int(records.steps.end_ns.max())))
+    return max((end for _, end in spans), default=0) - min((start for start, _ in spans), default=0)
+
+
+def find_graphs(records: Records) -> frozenset[int]:
+    """The graphs that a rank has tasks, ops or steps of."""
+    tables = (records.tasks.graph, records.ops.graph, records.steps.graph)
+    return frozenset(graph for column in tables for graph in distinct(column).tolist())
+
+
+def is_monotonic(records: Records) -> bool:
+    """Whether the clock of the records counts from the start of its host."""
+    for table in (records.tasks, records.ops, records.steps, records.host):
+        if len(table):
+            return bool(np.min(table.start_ns) < EARLIEST_WALL_NS)
+    return False

@@ -1,0 +1,35 @@
+"""HTML of values, tables, lines and links to files, as a notebook shows them."""
+
+from __future__ import annotations
+
+import html
+import urllib.parse
+from collections.abc import Iterable
+from pathlib import Path
+
+__all__ = ["cell_html", "link_html", "paragraph_html", "table_html"]
+
+
+def cell_html(value: object) -> str:
+    """A value as HTML; what is not given is empty."""
+    return "" if value is None else html.escape(str(value))
+
+
+def table_html(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A table of a head of text and of cells that are HTML."""
+    names = "".join(f"<th>{html.escape(name)}</th>" for name in head)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{content}</td>" for content in row) + "</tr>" for row in rows
+    )
+    return f"<table><thead><tr>{names}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def paragraph_html(*lines: str) -> str:
+    """Lines of text, nothing if there are none."""
+    return f"<p>{'<br>'.join(map(html.escape, lines))}</p>" if lines else ""
+
+
+def link_html(path: Path) -> str:
+    """A link to a file; notebooks serve what lies beside them, by its relative path."""
+    target = path.as_uri() if path.is_absolute() else urllib.parse.quote(path.as_posix())
+    return f'<a href="{html.escape(target)}" download>{html.escape(str(path))}</a>'

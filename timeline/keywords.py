@@ -1,0 +1,55 @@
+"""The keywords of the library, with their types, as `help` and type checkers show them.
+
+Each is that of an option in `timeline/options.py`, which says its default and its meaning. The
+command line knows them from there, and does not load this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal, TypedDict
+
+if TYPE_CHECKING:
+    import os
+
+    from timeline.options import Args, Fit
+    from timeline.progress import Progress
+    from timeline.selection import Align, Kind
+
+__all__ = ["CompareKeywords", "ExportKeywords", "ReadingKeywords"]
+
+
+class ReadingKeywords(TypedDict, total=False):
+    """Keywords of `open_profile`."""
+
+    assign_rank: Mapping[str, int] | None
+    align: Align | Literal["recorded", "collectives", "start", "none"] | None
+    offset: Mapping[int, int | str] | None
+    fp_start: str
+    bp_end: str
+    jobs: int | None
+    executor: str
+    keep_going: bool
+    progress: Progress | None
+
+
+class CompareKeywords(ReadingKeywords, total=False):
+    """Keywords of `compare`, besides the selection."""
+
+    kind: Kind | Literal["summary", "detail"]
+    group_by: Literal["rank", "layer"] | None
+    merge_graphs: bool
+    scopes: bool
+    args: Args | Literal["default", "all", "none"]
+    limit: int | str
+    csv: str | os.PathLike[str] | None
+    report: str | os.PathLike[str] | None
+    force: bool
+
+
+class ExportKeywords(CompareKeywords, total=False):
+    """Keywords of `export`, besides the selection."""
+
+    fit: Fit | Literal["coarsen", "steps", "split", "error"]
+    png: str | os.PathLike[str] | None
+    strict: bool

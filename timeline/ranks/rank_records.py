@@ -1,0 +1,39 @@
+"""The records of one rank, read from its source, checked, and with steps."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from collections.abc import Iterator
+
+from timeline.analysis.communication_rule import with_communication_rule
+from timeline.analysis.invalid_rows import drop_invalid_rows
+from timeline.analysis.steps import with_steps
+from timeline.options import StepOperators
+from timeline.records.tables import Records
+from timeline.sources.source import ReadRequest, Source
+
+__all__ = ["read_rank"]
+
+
+def read_rank(source: Source, wanted: ReadRequest, operators: StepOperators) -> Records:
+    """Read a rank: at least what is wanted, checked, and with its steps.
+
+    Raises:
+        SourceError: its profile cannot be read.
+    """
+    with _collector_paused():
+        records = source.read(wanted)
+    return with_communication_rule(with_steps(drop_invalid_rows(records), operators))
+
+
+@contextlib.contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Reading makes millions of short-lived objects, and no cycles to look for among them."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
