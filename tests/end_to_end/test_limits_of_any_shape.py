@@ -39,7 +39,7 @@ from timeline.progress import Silent
 from timeline.ranks.rank_work import RankRequest, draw_rank_from_records
 from timeline.records.tables import HostEvents, Records, Steps, Tasks
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Kind, Selection
-from timeline.tracks.drawn_rank import DrawnRank
+from timeline.tracks.rank_tracks import DrawnRank
 
 
 def shares_of(

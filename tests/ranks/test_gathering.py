@@ -29,7 +29,7 @@ from timeline.ranks.read_ranks import JoinedRanks, read_ranks
 from timeline.ranks.workers import WorkerPool
 from timeline.selection import DETAIL_LAYERS, Kind, Selection
 from timeline.sources.source import Clock
-from timeline.tracks.drawn_rank import DrawnRank
+from timeline.tracks.rank_tracks import DrawnRank
 
 BOOTS_NS = (EPOCH_NS - 7_000_000_011, EPOCH_NS - 123_456_789_012_345)
 """When two hosts were started, to which their clocks count."""

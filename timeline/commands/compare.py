@@ -40,9 +40,9 @@ from timeline.reports.file_notes import notes_of
 from timeline.selection import Selection
 from timeline.sources.finding.discovery import FindingOptions
 from timeline.tracks.assemble import assemble
-from timeline.tracks.drawn_rank import RankTracks
 from timeline.tracks.model import Track
 from timeline.tracks.overview import step_starts_ns
+from timeline.tracks.rank_tracks import RankTracks
 from timeline.tracks.side_by_side import StepDifferences, side_by_side
 from timeline.version import __version__
 

@@ -10,8 +10,8 @@ from timeline.fitting.plan import Plan, apply_plan
 from timeline.fitting.size_model import Measure, SizeModel
 from timeline.layers import SizeLayer
 from timeline.records.tables import Omission, OmissionCode
-from timeline.tracks.drawn_rank import RankTracks
 from timeline.tracks.model import ARROW_REASON, element_count
+from timeline.tracks.rank_tracks import RankTracks
 
 __all__ = ["coarsen_ranks", "lowest_floors"]
 

@@ -22,7 +22,7 @@ from timeline.fitting.writer import (
 from timeline.options import ExportOptions, Fit
 from timeline.progress import Progress
 from timeline.tracks.assemble import assemble
-from timeline.tracks.drawn_rank import DrawnRank
+from timeline.tracks.rank_tracks import DrawnRank
 from timeline.units import spell_bytes
 
 __all__ = ["fit", "write_all_or_fail"]

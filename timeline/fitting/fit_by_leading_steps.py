@@ -20,8 +20,8 @@ from timeline.fitting.writer import (
 )
 from timeline.layers import SliceKind
 from timeline.records.tables import NO_TIME
-from timeline.tracks.drawn_rank import DrawnRank
 from timeline.tracks.model import Slices, Track
+from timeline.tracks.rank_tracks import DrawnRank
 
 __all__ = ["Redraw", "Trimming", "order_pieces", "write_leading_steps"]
 

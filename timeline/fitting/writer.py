@@ -20,9 +20,9 @@ from timeline.layers import SizeLayer
 from timeline.options import ExportOptions
 from timeline.progress import Progress
 from timeline.records.tables import Omission
-from timeline.tracks.drawn_rank import DrawnRank, RankTracks, with_args
 from timeline.tracks.model import Samples, Slices, Timeline, Track
 from timeline.tracks.notes import Notes, with_notes
+from timeline.tracks.rank_tracks import DrawnRank, RankTracks, with_args
 from timeline.units import spell_bytes
 
 __all__ = [

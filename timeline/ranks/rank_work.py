@@ -34,8 +34,8 @@ from timeline.records.tables import Records
 from timeline.selection import Kind, Selection
 from timeline.sources.source import ReadRequest, Source
 from timeline.tracks.draw_rank import draw_rank
-from timeline.tracks.drawn_rank import DrawnRank, RankTracks, arg_filter
 from timeline.tracks.model import Timeline, Track, element_count
+from timeline.tracks.rank_tracks import DrawnRank, RankTracks, arg_filter
 
 __all__ = [
     "RankRequest",

@@ -26,8 +26,8 @@ from timeline.ranks.workers import WorkerPool, worker_pool_for
 from timeline.records.tables import NO_GRAPH
 from timeline.selection import SUMMARY_LAYERS, Selection
 from timeline.sources.source import Source
-from timeline.tracks.drawn_rank import DrawnRank
 from timeline.tracks.model import element_count
+from timeline.tracks.rank_tracks import DrawnRank
 from timeline.tracks.waiting import with_waiting
 
 __all__ = [

@@ -9,10 +9,10 @@ import numpy as np
 
 from timeline.analysis.rank_facts import RankFacts
 from timeline.tracks import descriptions
-from timeline.tracks.drawn_rank import RankTracks
 from timeline.tracks.model import Samples, Slices, Track
 from timeline.tracks.overview import paint_overview
 from timeline.tracks.painter import Painter
+from timeline.tracks.rank_tracks import RankTracks
 
 __all__ = ["assemble"]
 

@@ -10,8 +10,8 @@ from timeline.layers import LAYERS, Layer
 from timeline.records.tables import Omission, OmissionCode
 from timeline.tracks import detail, summary
 from timeline.tracks.detail import expect_arrows, paint_arrows
-from timeline.tracks.drawn_rank import RankTracks
 from timeline.tracks.painter import ArgColumn, LayerDrawing, Painter, PaintLayer
+from timeline.tracks.rank_tracks import RankTracks
 
 __all__ = ["PAINTERS", "draw_rank"]
 

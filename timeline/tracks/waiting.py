@@ -15,9 +15,9 @@ from timeline.columns.strings import StringPool
 from timeline.layers import Layer, SliceKind, spec_of
 from timeline.records.tables import Omission, OmissionCode
 from timeline.tracks import descriptions
-from timeline.tracks.drawn_rank import RankTracks
 from timeline.tracks.model import ARROW_REASON, Arg, ArgKind, Arrows, Slices, Track
 from timeline.tracks.painter import Painter, SliceTable, names
+from timeline.tracks.rank_tracks import RankTracks
 
 __all__ = ["MOST_ARROWS", "WAITING", "with_waiting"]
 
