@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 python3 -m venv .venv
-.venv/bin/pip install --quiet --disable-pip-version-check '.[test]'
+.venv/bin/pip install --quiet --disable-pip-version-check --editable '.[test]'
 if ! command -v chromium chromium-browser google-chrome >/dev/null && [ "$(id -u)" = 0 ] &&
     command -v apt-get >/dev/null; then
     apt-get -qq update
