@@ -1,4 +1,4 @@
-"""Turns C sources into modules of the package, while the package is built.
+"""Compiles the C sources of the package while it is built.
 
 What cannot be compiled, for want of a compiler or of the header of SQLite, is left out: the package
 does in Python what it would have done.
