@@ -38,7 +38,7 @@ from timeline.ranks.choose_ranks import choose_ranks
 from timeline.ranks.rank_work import RankRequest
 from timeline.ranks.read_ranks import JoinedRanks, draw_again, read_ranks
 from timeline.ranks.workers import worker_pool_for
-from timeline.records.tables import Omission
+from timeline.records.tables import Omission, rows_by_reason
 from timeline.reports.export_report import CsvFile, ExportReport
 from timeline.reports.file_notes import notes_of
 from timeline.selection import Selection
@@ -224,24 +224,18 @@ def _describe(
         omissions: Sequence[Omission], layers: Sequence[DrawnLayer], steps: Sequence[int]
     ) -> FileNotes:
         left_out = [*before, *omissions]
+        counted = rows_by_reason(left_out).items()
+        reasons = [{"reason": reason, "rows": count} for reason, count in counted]
         rows = [resolution_row(layer) for layer in layers]
         attributes = (
             *known,
             ("io.tlexport.detail_steps", spell_ids(steps)),
-            ("io.tlexport.left_out", orjson.dumps(_left_out(left_out)).decode()),
+            ("io.tlexport.left_out", orjson.dumps(reasons).decode()),
             ("io.tlexport.resolution", "; ".join(row.spelled() for row in rows) or "exact"),
         )
         return FileNotes(attributes, notes_of(warnings, left_out, rows))
 
     return describe
-
-
-def _left_out(omissions: Sequence[Omission]) -> list[dict[str, object]]:
-    """What is left out, by reason, over all ranks."""
-    rows: dict[str, int] = {}
-    for omission in omissions:
-        rows[omission.reason] = rows.get(omission.reason, 0) + omission.rows
-    return [{"reason": reason, "rows": count} for reason, count in rows.items()]
 
 
 def _spelled(ids: frozenset[int] | None) -> str:

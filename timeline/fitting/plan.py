@@ -26,6 +26,9 @@ __all__ = [
     "without_half_arrows",
 ]
 
+WHOLE_NS = 1 << 44
+"""A resolution of hours gathers all that there is."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -149,10 +152,6 @@ def without_half_arrows(tracks: Sequence[Track]) -> tuple[list[Track], int]:
             track = replace(track, content=replace(content, arrows=arrows))  # noqa: PLW2901
         made.append(track)
     return made, int(np.count_nonzero(~is_whole))
-
-
-WHOLE_NS = 1 << 44
-"""A resolution of hours gathers all that there is."""
 
 
 def describe_gathered(content: Slices | Samples, resolution: Resolution) -> str:

@@ -8,7 +8,7 @@ codes of the rank's StringPool. Ids that a source does not give hold the sentine
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields, replace
 from typing import TypeVar
 
@@ -44,6 +44,7 @@ __all__ = [
     "StepParts",
     "Steps",
     "Tasks",
+    "rows_by_reason",
 ]
 
 NO_GRAPH = 4294967295
@@ -300,6 +301,14 @@ class Omission:
     steps: tuple[int, ...] = ()
     loss: bool = False
     code: OmissionCode = field(kw_only=True)
+
+
+def rows_by_reason(omissions: Iterable[Omission]) -> dict[str, int]:
+    """How many rows are left out for each reason, over all ranks, in the order of reasons."""
+    rows: dict[str, int] = {}
+    for omission in omissions:
+        rows[omission.reason] = rows.get(omission.reason, 0) + omission.rows
+    return rows
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from timeline.figures.notebook import link_html, paragraph_html, table_html
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
 from timeline.figures.verdict import Verdict
+from timeline.fitting.plan import WHOLE_NS
 from timeline.records.counting_rules import CommunicationRule, FreeRule
 from timeline.records.tables import NO_GRAPH, Omission, OmissionCode
 from timeline.reports.check_text import check_lines, unused_lines
@@ -32,8 +33,6 @@ __all__ = [
 
 SCHEMA_VERSION = 1
 VIEWER = "https://ui.perfetto.dev"
-WHOLE_NS = 1 << 44
-"""A resolution of hours gathers all that there is."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from timeline.printable import printable
-from timeline.records.tables import Omission
+from timeline.records.tables import Omission, rows_by_reason
 from timeline.reports.export_report import ExportReport
 from timeline.reports.html.drawing import Scale
 from timeline.reports.html.palette import DARK, LIGHT, variables
@@ -82,17 +82,11 @@ def warnings_and_losses(
     return {
         "warnings": [printable(warning) for warning in warnings[:MOST_WARNINGS]],
         "more_warnings": max(0, len(warnings) - MOST_WARNINGS),
-        "left_out": list(_left_out(omissions)),
+        "left_out": [
+            printable(f"{spell_count(count, 'record')}: {reason}")
+            for reason, count in rows_by_reason(omissions).items()
+        ],
     }
-
-
-def _left_out(omissions: Sequence[Omission]) -> Iterator[str]:
-    """What is left out, by reason, over all ranks."""
-    rows: dict[str, int] = {}
-    for omission in omissions:
-        rows[omission.reason] = rows.get(omission.reason, 0) + omission.rows
-    for reason, count in rows.items():
-        yield printable(f"{spell_count(count, 'record')}: {reason}")
 
 
 def page_title(report: ExportReport) -> str:

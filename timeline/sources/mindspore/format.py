@@ -133,11 +133,14 @@ def _identify_text(capture: Capture, root: Root) -> list[Claim]:
 
 
 def _read_text(claim: Claim, identity: Identity) -> Source:
+    """The reader of text outputs, and of steps alone."""
     from timeline.sources.mindspore.text_source import MindSporeTextSource
 
     capture = claim.capture
     assert capture.device is not None
-    return MindSporeTextSource(identity, claim.clock, capture.content, capture.device)
+    return MindSporeTextSource(
+        identity, claim.clock, capture.content, capture.device, capture.format.name
+    )
 
 
 def _unused_beside_text(capture: Capture) -> Iterator[UnusedFile]:
@@ -186,16 +189,6 @@ def _identify_steps(capture: Capture, root: Root) -> list[Claim]:
     return [_claim(capture, root, _step_ids, Clock())]
 
 
-def _read_steps(claim: Claim, identity: Identity) -> Source:
-    from timeline.sources.mindspore.text_source import MindSporeTextSource
-
-    capture = claim.capture
-    assert capture.device is not None
-    return MindSporeTextSource(
-        identity, claim.clock, capture.content, capture.device, MINDSPORE_STEPS.name
-    )
-
-
 MINDSPORE_STEPS = Format(
     name="MindSpore step trace",
     kind=FormatKind.STEPS,
@@ -203,7 +196,7 @@ MINDSPORE_STEPS = Format(
     recognise_file=_file_of_steps,
     identify=_identify_steps,
     ids=_step_ids,
-    read_with=_read_steps,
+    read_with=_read_text,
     lies_beside=True,
     counts_ticks=True,
 )
