@@ -40,6 +40,7 @@ class CompareKeywords(ReadingKeywords, total=False):
     group_by: Literal["rank", "layer"] | None
     merge_graphs: bool
     scopes: bool
+    causes: bool
     args: Args | Literal["default", "all", "none"]
     limit: int | str
     csv: str | os.PathLike[str] | None

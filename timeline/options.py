@@ -128,7 +128,8 @@ class ExportOptions:
     group_by: None is by layer for a summary and by rank for a detail. scopes: draw those of
     operator names as a layer. limit_bytes: size of a written file that is never exceeded; 0 is no
     limit. csv: a file for the times of each rank and step, besides the timeline. report: a page to
-    look at that is written too. png: a picture of it.
+    look at that is written too. png: a picture of it. causes: say why devices wait and idle, for
+    which HCCL tasks and host calls are read, whatever is drawn.
     """
 
     kind: Kind = option(
@@ -168,6 +169,13 @@ class ExportOptions:
         default=Args.DEFAULT.value,
         choices=_values(Args),
         read=member_of(Args, "args"),
+    )
+    causes: bool = option(
+        "--causes",
+        group=Group.DRAW,
+        help="say why devices wait and idle, which reads HCCL tasks and host calls too "
+        "(default: do)",
+        default=True,
     )
     output: Path | None = option(
         "-o",

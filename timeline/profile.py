@@ -174,9 +174,11 @@ class Profile:
         if not self._close.alive:
             raise UsageError(f"the profile {self.path} is closed; open it again.")
 
-    def _measure(self, selection: Selection | None, *, by_name: bool = False) -> _Measured:
+    def _measure(
+        self, selection: Selection | None, *, by_name: bool = False, causes: bool = False
+    ) -> _Measured:
         self.check_open()
-        return self._read(replace(selection or Selection(), layers=None), by_name)
+        return self._read(replace(selection or Selection(), layers=None), by_name, causes)
 
     def __enter__(self) -> Profile:
         return self
@@ -262,13 +264,16 @@ def _measure(
     progress: Progress,
     selection: Selection,
     by_name: bool,
+    causes: bool,
 ) -> _Measured:
     """Read the figures of a selection, and warn of what they do not hold."""
     from timeline.figures.rank_tables import Figures
     from timeline.ranks.read_ranks import read_facts
 
     try:
-        known = read_facts(path, sources, reading, progress, selection, by_name=by_name)
+        known = read_facts(
+            path, sources, reading, progress, selection, by_name=by_name, causes=causes
+        )
     finally:
         progress.finish()
     omissions = [omission for facts in known.facts for omission in facts.omissions]

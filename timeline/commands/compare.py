@@ -69,7 +69,8 @@ def compare(
         output: compare-KIND.pftrace here if not given.
         csv: a file for all operators and collectives, matched.
         report: a file for a page of the comparison, which ends in .html.
-        selection, kind, group_by, merge_graphs, scopes, args, limit, force: as for `export`.
+        selection, kind, group_by, merge_graphs, scopes, args, causes, limit, force: as for
+            `export`.
         assign_rank, align, offset, fp_start, bp_end, jobs, executor, keep_going, progress: how
             paths are opened; see `open_profile`. A profile that is open has its own.
 
@@ -163,6 +164,7 @@ class _ComparisonWriter:
             self._target,
             clock=profile.reading.clock,
             named_operators=most_names(ranks),
+            causes=options.causes,
         )
         with worker_pool_for(sources, profile.reading, profile.progress) as workers:
             joined = read_ranks(sources, request, workers, profile.path)

@@ -70,6 +70,7 @@ def export(
         merge_graphs: steps of all graphs in one row, or a row for each.
         scopes: draw the scopes of operator names as a layer.
         args: args on slices; the viewer pays for each.
+        causes: say why devices wait and idle, which reads HCCL tasks and host calls too.
         limit: largest size of a file in bytes, or as in "20MB"; 0 is none.
         fit: when it is larger: gather what is short, keep the detail of the leading steps, write
             several files, or stop.
@@ -148,6 +149,7 @@ def _request(
         target,
         clock=reading.clock,
         named_operators=most_names(ranks) if options.report else 0,
+        causes=options.causes,
     )
 
 

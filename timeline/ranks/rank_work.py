@@ -27,6 +27,7 @@ from timeline.analysis.selected_rank import DrawOptions, SelectedRank
 from timeline.analysis.step_membership import NO_STEP
 from timeline.encoders.formats import format_of
 from timeline.fitting.coarsen_ranks import coarsen_ranks
+from timeline.layers import Layer
 from timeline.options import Args, ClockOptions, StepOperators
 from timeline.ranks.rank_records import read_rank
 from timeline.records.counting_rules import INNER
@@ -54,6 +55,8 @@ DENSEST_RANK = 4
 """A rank may hold so many times what ranks hold on average, and is not gathered further for it."""
 MOST_ELEMENTS = 1 << 24
 """Slices and samples that all ranks together may send, if none is dense: about 800 MB."""
+CAUSE_LAYERS = frozenset({Layer.COMMUNICATION, Layer.CANN, Layer.FRAMEWORK})
+"""Whose records tell why a device waits and idles."""
 LEAST_RANK_BYTES = 1 << 20
 """A rank of this size is sent fast; many small ones are gathered together, which is better."""
 
@@ -66,7 +69,8 @@ class RankRequest:
     how many ranks the file will hold. target: the file, whose format counts. window_ns: [start,
     end) on the rank's own clock. leading: whose detail is drawn, None for all. draw: whether
     tracks are wanted at all, or only facts. clock: how ranks come on one clock. named_operators:
-    how many operators of a rank facts tell apart by name.
+    how many operators of a rank facts tell apart by name. causes: whether facts tell why the device
+    waits and idles.
     """
 
     selection: Selection
@@ -81,6 +85,13 @@ class RankRequest:
     draw: bool = True
     clock: ClockOptions = field(default_factory=ClockOptions)
     named_operators: int = 0
+    causes: bool = False
+
+    @property
+    def read_layers(self) -> frozenset[Layer]:
+        """The layers whose records are read: what is drawn, and what tells causes."""
+        layers = self.selection.layers_of(Kind.SUMMARY)
+        return layers | CAUSE_LAYERS if self.causes else layers
 
 
 def draw_rank_from_source(source: Source, request: RankRequest) -> DrawnRank:
@@ -90,7 +101,7 @@ def draw_rank_from_source(source: Source, request: RankRequest) -> DrawnRank:
         SourceError: its profile cannot be read.
     """
     wanted = ReadRequest(
-        request.selection.layers_of(Kind.SUMMARY),
+        request.read_layers,
         request.args is Args.ALL,
         request.named_operators > 0,
     )

@@ -93,10 +93,12 @@ def read_facts(
     selection: Selection,
     *,
     by_name: bool = False,
+    causes: bool = False,
 ) -> KnownRanks:
     """Read what is selected of some ranks, as far as figures need it.
 
-    by_name: whether operators are told apart by name, and not by type alone.
+    by_name: whether operators are told apart by name, and not by type alone. causes: whether it is
+    asked why devices wait and idle.
 
     Raises:
         SelectionError: a rank, a graph, a step or the window is not there.
@@ -111,6 +113,7 @@ def read_facts(
         draw=False,
         clock=reading.clock,
         named_operators=EVERY_NAME if by_name else 0,
+        causes=causes,
     )
     with worker_pool_for(chosen, reading, progress) as workers:
         joined = read_ranks(chosen, request, workers, path)
@@ -229,7 +232,7 @@ def _read_window(
     selection = request.selection
     assert selection.window is not None
     cheap = replace(selection, layers=SUMMARY_LAYERS, window=None)
-    spans = replace(request, selection=cheap, draw=False)
+    spans = replace(request, selection=cheap, draw=False, causes=False)
     read = list(workers.results(sources, draw_rank_from_source, [spans] * len(sources)))
     here = [source for source, _ in read]
     facts = [rank.facts for rank in _with_collectives_matched([rank for _, rank in read])]
