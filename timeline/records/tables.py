@@ -16,6 +16,7 @@ import numpy as np
 
 from timeline.columns.columns import Bool, Codes, ColumnTable, Float64, Int64, column
 from timeline.columns.strings import NO_NAME, StringPool
+from timeline.layers import Layer
 from timeline.records.clock import ClockMove
 from timeline.records.counting_rules import CommunicationRule, FreeRule
 from timeline.records.vendor import UnusedFile, VendorFigures, VendorLinks
@@ -281,6 +282,8 @@ class OmissionCode(str, enum.Enum):
     """Arrows of which the profile has one end only."""
     ARROW_CUT = "arrow_cut"
     """Arrows with an end that is not selected, not drawn or gathered with others."""
+    ARROW_BACKWARDS = "arrow_backwards"
+    """Arrows to what began too long before the call to have been launched by it."""
     WRITER_LIMIT = "writer_limit"
     """What the profiler itself cut off."""
     SIZE_LIMIT = "size_limit"
@@ -292,7 +295,8 @@ class Omission:
     """Records that are not in the output, with the reason and their number.
 
     loss: whether something the user asked for is missing; otherwise the rows only repeat others,
-    or one of their ends was not asked for. code: the kind of the reason.
+    or one of their ends was not asked for. code: the kind of the reason. layers: those that would
+    draw the records, where they matter to nothing else; none where they matter to all.
     """
 
     reason: str
@@ -301,6 +305,7 @@ class Omission:
     steps: tuple[int, ...] = ()
     loss: bool = False
     code: OmissionCode = field(kw_only=True)
+    layers: frozenset[Layer] = field(default=frozenset(), kw_only=True, compare=False)
 
 
 def rows_by_reason(omissions: Iterable[Omission]) -> dict[str, int]:
@@ -340,6 +345,8 @@ class Records:
     numbered_ops: bool = True
     """Whether names tell the communication ops of a step apart, as HCCL's numbers do; otherwise
     they say what ops do, and ops are told apart by the order in which they were launched."""
+    host_offset_ns: int = 0
+    """What host times were moved by, so that nothing starts before the call that launched it."""
 
     def holds_layer(self, name: str) -> bool:
         """Whether there are host events of a layer of this name."""
@@ -372,6 +379,7 @@ class Records:
                     cut,
                     self.rank,
                     code=OmissionCode.ARROW_CUT,
+                    layers=frozenset({Layer.ARROWS}),
                 ),
             )
         return replace(
