@@ -185,9 +185,7 @@ def _items_of_collectives(rank: PathRank) -> Rows:
     return found
 
 
-def _others(
-    own: int, rank: PathRank, items: Sequence[Rows]
-) -> dict[int, tuple[int, int]]:
+def _others(own: int, rank: PathRank, items: Sequence[Rows]) -> dict[int, tuple[int, int]]:
     """By item: position of the other rank that came last to the op, and its item there."""
     arrivals = rank.arrivals
     found = {}
