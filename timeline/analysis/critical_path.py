@@ -112,7 +112,7 @@ _NOT_PROFILED = 2
 
 @dataclass(frozen=True)
 class _Visits:
-    """The items that a path goes through, last first: (v,) position of rank, row, how it goes on."""
+    """The items of a path, last first: (v,) position of the rank, row, and how the path goes on."""
 
     rank: Rows
     item: Rows
