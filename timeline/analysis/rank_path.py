@@ -54,6 +54,8 @@ def _own_copies(records: Records) -> Bool:
     found = tasks.copy & ~tasks.compute
     rows = np.flatnonzero(found)
     inside = union(ops.start_ns, ops.end_ns)
+    if not len(inside):
+        return found
     begun = open_at(tasks.start_ns[rows], inside.start_ns, inside.end_ns)
     found[rows] = (begun < 0) | (tasks.end_ns[rows] > inside.end_ns[begun])
     return found
