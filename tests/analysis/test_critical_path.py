@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from hypothesis import given, settings
@@ -25,10 +23,7 @@ from timeline.analysis.last_arrivals import LastArrivals, last_arrivals
 from timeline.analysis.path_items import PathItems, PathKind, RankPath
 from timeline.analysis.rank_path import rank_path
 from timeline.analysis.waiting import measure_waiting
-from timeline.columns.columns import Int64
-from timeline.columns.strings import StringPool
-from timeline.records.clock import ClockMove
-from timeline.records.tables import NO_ID, NO_TIME, HostEvents, Records, Tasks
+from timeline.records.tables import NO_ID, NO_TIME, Records
 
 LAST = 1000
 """Random times lie below."""
