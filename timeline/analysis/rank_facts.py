@@ -15,6 +15,7 @@ from timeline.analysis.leading_detail import count_detail_rows, detail_omission
 from timeline.analysis.links import RankLinks, rank_links
 from timeline.analysis.operators import OperatorFigures, operator_figures
 from timeline.analysis.overlap import FreeParts, OverlapTotals
+from timeline.analysis.rank_work import RankWork
 from timeline.analysis.selected_rank import SelectedRank
 from timeline.analysis.step_waits import StepWaits, step_waits
 from timeline.columns.columns import Int64
@@ -101,6 +102,8 @@ class RankFacts:
     checks: RankChecks = field(default_factory=RankChecks)
     missing: Omission | None = None
     """The detail that is left out to keep a limit."""
+    work: RankWork = field(default_factory=RankWork)
+    """What it computes in a step, where causes are asked for."""
 
     @property
     def rank(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +23,7 @@ from timeline.analysis.rank_facts import (
     collect_facts,
     collect_profile_facts,
 )
+from timeline.analysis.rank_work import rank_work
 from timeline.analysis.selected_rank import DrawOptions, SelectedRank
 from timeline.analysis.step_membership import NO_STEP
 from timeline.encoders.formats import format_of
@@ -104,6 +105,7 @@ def draw_rank_from_source(source: Source, request: RankRequest) -> DrawnRank:
         request.read_layers,
         request.args is Args.ALL,
         request.named_operators > 0,
+        frequency=request.causes,
     )
     return draw_rank_from_records(read_rank(source, wanted, request.operators), request)
 
@@ -155,9 +157,22 @@ def _draw_selected(
         windowed=request.window_ns is not None,
         named_operators=request.named_operators,
     )
+    if request.causes:
+        facts = _with_causes(facts, selected)
     if not request.draw:
         return facts, RankTracks(records.rank, (), 0)
     return facts, draw_rank(selected, request.options, arg_filter(request.args))
+
+
+def _with_causes(facts: RankFacts, selected: SelectedRank) -> RankFacts:
+    """The facts with what tells why a rank computes longer than others."""
+    work = rank_work(
+        selected.records,
+        selected.cut.membership.tasks,
+        selected.step_totals.computing_ns,
+        facts.overlap_ns["computing_ns"],
+    )
+    return replace(facts, work=work)
 
 
 def _selected(part: Cut, request: RankRequest) -> SelectedRank:
