@@ -340,6 +340,8 @@ class Records:
     numbered_ops: bool = True
     """Whether names tell the communication ops of a step apart, as HCCL's numbers do; otherwise
     they say what ops do, and ops are told apart by the order in which they were launched."""
+    host_offset_ns: int = 0
+    """What host times were moved by, so that nothing starts before the call that launched it."""
 
     def holds_layer(self, name: str) -> bool:
         """Whether there are host events of a layer of this name."""
