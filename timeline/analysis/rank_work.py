@@ -14,12 +14,10 @@ from timeline.analysis.step_membership import NO_STEP
 from timeline.columns.columns import Bool, Codes, ColumnTable, Float64, Int64, Rows, column
 from timeline.columns.group_by import GroupRuns, group_by
 from timeline.columns.strings import StringPool
-from timeline.records.tables import CounterSamples, Records, Steps
+from timeline.records.tables import AI_CORE_FREQUENCY, CounterSamples, Records, Steps
 
-__all__ = ["FREQUENCY_GROUP", "NO_WORK", "RankWork", "WorkTimes", "rank_work"]
+__all__ = ["NO_WORK", "RankWork", "WorkTimes", "rank_work"]
 
-FREQUENCY_GROUP = "AI Core Freq"
-"""The group of counters that holds the frequency of the AI Core, in MHz."""
 NO_WORK = 0
 """Digest of work that differs from step to step, or of none."""
 LEAST_STEPS = 3
@@ -169,7 +167,7 @@ def _mean_frequency_mhz(records: Records, rows: Rows) -> float | None:
 
     A sample holds until the next one of its series. What several series tell is averaged.
     """
-    group = records.strings.find(FREQUENCY_GROUP)
+    group = records.strings.find(AI_CORE_FREQUENCY)
     start_ns, end_ns = records.tasks.start_ns[rows], records.tasks.end_ns[rows]
     all_ns = int((end_ns - start_ns).sum())
     if group is None or not all_ns:

@@ -18,6 +18,7 @@ from timeline.analysis.step_waits import data_aug_bounds
 from timeline.analysis.waiting import Basis, Stragglers, Waiting, Waits
 from timeline.columns.columns import Int64
 from timeline.columns.distinct import distinct_pairs
+from timeline.figures.computing_table import computing_table
 from timeline.figures.table import Table
 from timeline.records.collective_kinds import KINDS
 from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Steps
@@ -78,6 +79,9 @@ class Figures:
     """A row per file or table that lies with a rank's capture and is not used: rank, file, what."""
     basis: Basis = field(default_factory=Basis)
     """What is told of waiting stands on."""
+    computing_causes: Table = field(default_factory=lambda: Table({}))
+    """A row per rank: why it computes longer than its peers, see `computing_table`; where causes
+    are asked for."""
 
     @classmethod
     def of(cls, facts: Sequence[RankFacts], waiting: Waiting) -> Figures:
@@ -95,6 +99,7 @@ class Figures:
             checks_of(facts),
             _joined([_unused(rank) for rank in facts]),
             waiting.basis,
+            computing_causes=computing_table(facts),
         )
 
 

@@ -21,6 +21,7 @@ from timeline.records.counting_rules import CommunicationRule, FreeRule
 from timeline.records.vendor import UnusedFile, VendorFigures, VendorLinks
 
 __all__ = [
+    "AI_CORE_FREQUENCY",
     "FLOAT_NOT_GIVEN",
     "GPU",
     "NO_CONTEXT",
@@ -58,6 +59,8 @@ NO_TIME = np.iinfo(np.int64).min
 FLOAT_NOT_GIVEN = float("nan")
 GPU = "GPU"
 """What the devices of PyTorch's own profiles are called."""
+AI_CORE_FREQUENCY = "AI Core Freq"
+"""The group of counters that holds the frequency of the AI Core, in MHz."""
 RUNTIME = "Runtime"
 """Host layer of the calls of a GPU's runtime and driver."""
 RUNTIME_LAYERS = frozenset({"CANN", RUNTIME})
