@@ -11,6 +11,7 @@ from timeline.analysis.checks import Measured, RankChecks, rank_checks
 from timeline.analysis.collectives import RankCollectives
 from timeline.analysis.contents import find_graphs, is_monotonic
 from timeline.analysis.cut import device_span_ns
+from timeline.analysis.launching_operators import LauncherFigures
 from timeline.analysis.leading_detail import count_detail_rows, detail_omission
 from timeline.analysis.links import RankLinks, rank_links
 from timeline.analysis.operators import OperatorFigures, operator_figures
@@ -104,6 +105,8 @@ class RankFacts:
     """The detail that is left out to keep a limit."""
     work: RankWork = field(default_factory=RankWork)
     """What it computes in a step, where causes are asked for."""
+    launchers: LauncherFigures = field(default_factory=LauncherFigures)
+    """Whose work its device does, where causes are asked for."""
 
     @property
     def rank(self) -> int:

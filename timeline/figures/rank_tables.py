@@ -19,6 +19,7 @@ from timeline.analysis.waiting import Basis, Stragglers, Waiting, Waits
 from timeline.columns.columns import Int64
 from timeline.columns.distinct import distinct_pairs
 from timeline.figures.computing_table import computing_table
+from timeline.figures.launch_table import launch_table, module_table
 from timeline.figures.table import Table
 from timeline.records.collective_kinds import KINDS
 from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Steps
@@ -82,6 +83,10 @@ class Figures:
     computing_causes: Table = field(default_factory=lambda: Table({}))
     """A row per rank: why it computes longer than its peers, see `computing_table`; where causes
     are asked for."""
+    launchers: Table = field(default_factory=lambda: Table({}))
+    """A row per rank and launching operator, see `launch_table`; where causes are asked for."""
+    modules: Table = field(default_factory=lambda: Table({}))
+    """A row per rank and module, see `module_table`; where causes are asked for."""
 
     @classmethod
     def of(cls, facts: Sequence[RankFacts], waiting: Waiting) -> Figures:
@@ -100,6 +105,8 @@ class Figures:
             _joined([_unused(rank) for rank in facts]),
             waiting.basis,
             computing_causes=computing_table(facts),
+            launchers=launch_table(facts),
+            modules=module_table(facts),
         )
 
 

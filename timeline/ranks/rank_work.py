@@ -10,6 +10,7 @@ import numpy as np
 
 from timeline.analysis.collectives import rank_collectives
 from timeline.analysis.cut import Cut, cut, cut_window
+from timeline.analysis.launching_operators import launcher_figures, with_launchers
 from timeline.analysis.leading_detail import Leading, with_leading_detail
 from timeline.analysis.overlap import (
     communication_spans,
@@ -56,7 +57,7 @@ DENSEST_RANK = 4
 """A rank may hold so many times what ranks hold on average, and is not gathered further for it."""
 MOST_ELEMENTS = 1 << 24
 """Slices and samples that all ranks together may send, if none is dense: about 800 MB."""
-CAUSE_LAYERS = frozenset({Layer.COMMUNICATION, Layer.CANN, Layer.FRAMEWORK})
+CAUSE_LAYERS = frozenset({Layer.COMMUNICATION, Layer.CANN, Layer.FRAMEWORK, Layer.ARROWS})
 """Whose records tell why a device waits and idles."""
 LEAST_RANK_BYTES = 1 << 20
 """A rank of this size is sent fast; many small ones are gathered together, which is better."""
@@ -112,6 +113,8 @@ def draw_rank_from_source(source: Source, request: RankRequest) -> DrawnRank:
 
 def draw_rank_from_records(records: Records, request: RankRequest) -> DrawnRank:
     """Draw what is selected of a rank's records, whose steps are known."""
+    if request.causes:
+        records = with_launchers(records)
     facts, tracks = _draw_selected(collect_profile_facts(records), records, request)
     fair_bytes = max(LEAST_RANK_BYTES, request.limit_bytes * DENSEST_RANK // request.ranks)
     most_bytes = min(request.limit_bytes, fair_bytes)
@@ -165,14 +168,14 @@ def _draw_selected(
 
 
 def _with_causes(facts: RankFacts, selected: SelectedRank) -> RankFacts:
-    """The facts with what tells why a rank computes longer than others."""
+    """The facts with what tells whose work a rank does, and why it takes longer than others."""
     work = rank_work(
         selected.records,
         selected.cut.membership.tasks,
         selected.step_totals.computing_ns,
         facts.overlap_ns["computing_ns"],
     )
-    return replace(facts, work=work)
+    return replace(facts, work=work, launchers=launcher_figures(selected.records))
 
 
 def _selected(part: Cut, request: RankRequest) -> SelectedRank:
