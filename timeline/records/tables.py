@@ -298,6 +298,8 @@ class OmissionCode(str, enum.Enum):
     """Arrows of which the profile has one end only."""
     ARROW_CUT = "arrow_cut"
     """Arrows with an end that is not selected, not drawn or gathered with others."""
+    ARROW_BACKWARDS = "arrow_backwards"
+    """Arrows to what began too long before the call to have been launched by it."""
     WRITER_LIMIT = "writer_limit"
     """What the profiler itself cut off."""
     SIZE_LIMIT = "size_limit"
