@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from timeline.analysis.collectives import rank_collectives
+from timeline.analysis.computed_work import computed_work
 from timeline.analysis.cut import Cut, cut, cut_window
 from timeline.analysis.idle_causes import measure_idle
 from timeline.analysis.launching_operators import launcher_figures, with_launchers
@@ -25,7 +26,6 @@ from timeline.analysis.rank_facts import (
     collect_facts,
     collect_profile_facts,
 )
-from timeline.analysis.rank_work import rank_work
 from timeline.analysis.selected_rank import DrawOptions, SelectedRank
 from timeline.analysis.step_membership import NO_STEP
 from timeline.encoders.formats import format_of
@@ -171,7 +171,7 @@ def _draw_selected(
 
 def _with_causes(facts: RankFacts, selected: SelectedRank) -> RankFacts:
     """The facts with what tells whose work a rank does, and why it takes longer than others."""
-    work = rank_work(
+    work = computed_work(
         selected.records,
         selected.cut.membership.tasks,
         selected.step_totals.computing_ns,
