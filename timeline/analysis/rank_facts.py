@@ -9,9 +9,11 @@ import numpy as np
 
 from timeline.analysis.checks import Measured, RankChecks, rank_checks
 from timeline.analysis.collectives import RankCollectives
+from timeline.analysis.computed_work import RankWork
 from timeline.analysis.contents import find_graphs, is_monotonic
 from timeline.analysis.cut import device_span_ns
 from timeline.analysis.idle_sums import IdleTimes
+from timeline.analysis.launching_operators import LauncherFigures
 from timeline.analysis.leading_detail import count_detail_rows, detail_omission
 from timeline.analysis.links import RankLinks, rank_links
 from timeline.analysis.operators import OperatorFigures, operator_figures
@@ -112,6 +114,10 @@ class RankFacts:
     """What can lie on the critical path, where causes are asked for."""
     replay: RankReplay = field(default_factory=RankReplay)
     """What its run can be played again with, where gains are to be estimated."""
+    work: RankWork = field(default_factory=RankWork)
+    """What it computes in a step, where causes are asked for."""
+    launchers: LauncherFigures = field(default_factory=LauncherFigures)
+    """Whose work its device does, where causes are asked for."""
 
     @property
     def rank(self) -> int:
