@@ -15,6 +15,7 @@ from timeline.analysis.leading_detail import count_detail_rows, detail_omission
 from timeline.analysis.links import RankLinks, rank_links
 from timeline.analysis.operators import OperatorFigures, operator_figures
 from timeline.analysis.overlap import FreeParts, OverlapTotals
+from timeline.analysis.recorded_steps import RecordedSteps
 from timeline.analysis.selected_rank import SelectedRank
 from timeline.analysis.step_waits import StepWaits, step_waits
 from timeline.columns.columns import Int64
@@ -101,6 +102,8 @@ class RankFacts:
     checks: RankChecks = field(default_factory=RankChecks)
     missing: Omission | None = None
     """The detail that is left out to keep a limit."""
+    recorded: RecordedSteps = field(default_factory=RecordedSteps.empty)
+    """A row per selected step: what the recording holds of it."""
 
     @property
     def rank(self) -> int:
@@ -192,4 +195,5 @@ def collect_facts(
         rank_links(records, selection.steps, whole=not windowed and selection.graphs is None),
         rank_checks(records, selection, windowed, measured),
         detail_omission(selected),
+        recorded=selected.cut.recorded,
     )
