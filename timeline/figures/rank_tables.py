@@ -38,10 +38,11 @@ class Figures:
     """What was measured, in tables; times of all ranks are on one clock."""
 
     overlap: Table
-    """A row per rank: rank, steps, step_ns (the mean span of its ordinary steps), span_ns (computing, not overlapped and free together), computing_ns, communication_ns,
+    """A row per rank: rank, steps, step_ns (the mean span of its ordinary steps), span_ns
+    (computing, not overlapped and free together), computing_ns, communication_ns,
     not_overlapped_ns, free_ns; of free copies_ns, idle_ns and outside_ns, of which before_ns lies
-    before the first computing or communication. The first and the last two are masked where
-    nothing tells whether there are any."""
+    before the first computing or communication. step_ns, copies_ns and the last two are masked
+    where nothing tells them."""
     steps: Table
     """A row per rank, graph and step: start_ns and end_ns as marked; device_start_ns, span_ns and
     the parts of its device work; receive_ns and preparing_ns (see `StepWaits`); fp_bp_ns, tail_ns
