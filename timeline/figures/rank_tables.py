@@ -13,6 +13,8 @@ import numpy.typing as npt
 from timeline.analysis.checks import PARTS as CHECKED
 from timeline.analysis.checks import RankChecks, known_reasons
 from timeline.analysis.collectives import NO_KIND
+from timeline.analysis.culprit import HeldUp, find_culprit
+from timeline.analysis.exposed_waiting import split_exposed
 from timeline.analysis.ordinary_steps import ordinary_steps
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.step_waits import data_aug_bounds
@@ -85,6 +87,11 @@ class Figures:
     """A row per rank and whom it waited for, longest first: rank, waited_for_rank (masked where
     only "some rank" is known), profiled (whether that is among the ranks read), times and
     waited_ns."""
+    exposed: Table = field(default_factory=lambda: Table({}))
+    """A row per rank, of the communication of its ordinary steps: exposed_ns (while nothing
+    computed), and of that waiting_ns and transfer_ns, as far as they are known."""
+    held_up: HeldUp = field(default_factory=HeldUp)
+    """Who holds up the others in ordinary steps."""
 
     @classmethod
     def of(cls, facts: Sequence[RankFacts], waiting: Waiting) -> Figures:
@@ -104,6 +111,8 @@ class Figures:
             _joined([_unused(rank) for rank in facts]),
             waiting.basis,
             waited_for_table(facts, waiting.waited_for),
+            _exposed(facts, waiting, ordinary),
+            find_culprit(facts, waiting, ordinary),
         )
 
 
@@ -229,6 +238,12 @@ def _waiting(facts: Sequence[RankFacts], stragglers: Stragglers) -> Table:
         for name, values in columns.items()
     }
     return Table({"rank": ranks, **shown})
+
+
+def _exposed(facts: Sequence[RankFacts], waiting: Waiting, ordinary: Sequence[Bool]) -> Table:
+    parts = split_exposed(facts, waiting.waits, ordinary)
+    columns = {field.name: getattr(parts, field.name) for field in fields(parts)}
+    return Table({"rank": np.array([rank.rank for rank in facts], np.int64), **columns})
 
 
 def _collectives(facts: RankFacts, waits: Waits) -> dict[str, npt.NDArray[Any]]:
