@@ -11,6 +11,7 @@ from timeline.analysis.checks import Measured, RankChecks, rank_checks
 from timeline.analysis.collectives import RankCollectives
 from timeline.analysis.contents import find_graphs, is_monotonic
 from timeline.analysis.cut import device_span_ns
+from timeline.analysis.idle_sums import IdleTimes
 from timeline.analysis.leading_detail import count_detail_rows, detail_omission
 from timeline.analysis.links import RankLinks, rank_links
 from timeline.analysis.operators import OperatorFigures, operator_figures
@@ -109,6 +110,8 @@ class RankFacts:
     """A row per selected step: what the recording holds of it."""
     exposed: IntervalSet = field(default_factory=lambda: union(*np.zeros((2, 0), np.int64)))
     """When its communication ran and nothing computed."""
+    idle: IdleTimes | None = None
+    """Why it idles, None where that was not asked."""
 
     @property
     def rank(self) -> int:
@@ -204,4 +207,5 @@ def collect_facts(
         detail_omission(selected),
         recorded=selected.cut.recorded,
         exposed=selected.overlap.not_overlapped,
+        idle=None if selected.idle is None else selected.idle.times,
     )

@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 from timeline.errors import spell_ids
+from timeline.figures.idle_table import idle_dicts
 from timeline.figures.notebook import link_html, paragraph_html, table_html
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
@@ -234,6 +235,7 @@ class ExportReport:
             "resolution": [row.to_dict() for row in self.resolutions],
             "warnings": list(self.warnings),
             "suggestion": self.suggestion,
+            "idle": idle_dicts(self.figures.idle, self.figures.idle_calls),
         }
 
     def step_times(self) -> Table:
