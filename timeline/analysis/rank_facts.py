@@ -16,7 +16,9 @@ from timeline.analysis.leading_detail import count_detail_rows, detail_omission
 from timeline.analysis.links import RankLinks, rank_links
 from timeline.analysis.operators import OperatorFigures, operator_figures
 from timeline.analysis.overlap import FreeParts, OverlapTotals
+from timeline.analysis.path_items import RankPath
 from timeline.analysis.recorded_steps import RecordedSteps
+from timeline.analysis.replay_items import RankReplay
 from timeline.analysis.selected_rank import SelectedRank
 from timeline.analysis.step_waits import StepWaits, step_waits
 from timeline.columns.columns import Int64
@@ -112,6 +114,10 @@ class RankFacts:
     """When its communication ran and nothing computed."""
     idle: IdleTimes | None = None
     """Why it idles, None where that was not asked."""
+    path: RankPath = field(default_factory=RankPath)
+    """What can lie on the critical path, where causes are asked for."""
+    replay: RankReplay = field(default_factory=RankReplay)
+    """What its run can be played again with, where gains are to be estimated."""
 
     @property
     def rank(self) -> int:
@@ -128,6 +134,8 @@ class RankFacts:
             steps=self.steps.moved(move),
             operators=self.operators.moved(move),
             collectives=self.collectives.moved(move),
+            path=self.path.moved(move),
+            replay=self.replay.moved(move),
             device_start_ns=np.where(start_ns == NO_TIME, NO_TIME, move.of(start_ns)),
             device_end_ns=np.where(start_ns == NO_TIME, end_ns, move.of(end_ns)),
             exposed=IntervalSet(move.of(self.exposed.start_ns), move.of(self.exposed.end_ns)),

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from timeline.analysis.checks import PARTS as CHECKED
 from timeline.analysis.checks import RankChecks, known_reasons
 from timeline.analysis.collectives import NO_KIND
+from timeline.analysis.critical_path import CriticalPath
 from timeline.analysis.culprit import HeldUp, find_culprit
 from timeline.analysis.exposed_waiting import split_exposed
 from timeline.analysis.ordinary_steps import ordinary_steps
@@ -22,6 +23,7 @@ from timeline.analysis.waiting import Basis, Stragglers, Waiting, Waits
 from timeline.columns.columns import Bool, Int64
 from timeline.columns.distinct import distinct_pairs
 from timeline.figures.idle_table import idle_by_call, idle_by_cause
+from timeline.figures.path_table import path_table
 from timeline.figures.table import Table, join_columns
 from timeline.figures.waited_for_table import waited_for_table
 from timeline.records.collective_kinds import KINDS
@@ -97,9 +99,17 @@ class Figures:
     """Why devices idle, a row per rank, step and cause, see `idle_by_cause`."""
     idle_calls: Table = field(default_factory=lambda: Table({}))
     """The host calls meanwhile, a row per rank, step, cause and call, see `idle_by_call`."""
+    critical_path: Table = field(default_factory=lambda: Table({}))
+    """A row per segment of what determined each step, in order of time: step and graph (masked
+    where there is none), rank (masked where it is not known), profiled (whether it is among the
+    ranks read), kind, name (what ran or was waited for; on the host the call that took most of it),
+    start_ns, duration_ns and call_ns (how much that call took). Without rows where causes were not
+    asked for."""
 
     @classmethod
-    def of(cls, facts: Sequence[RankFacts], waiting: Waiting) -> Figures:
+    def of(
+        cls, facts: Sequence[RankFacts], waiting: Waiting, path: CriticalPath | None = None
+    ) -> Figures:
         """The figures of some ranks, which are on one clock."""
         ordinary = ordinary_steps(facts)
         bounds = np.searchsorted(waiting.waits.rank, np.arange(len(facts) + 1)).tolist()
@@ -120,6 +130,7 @@ class Figures:
             held_up=find_culprit(facts, waiting, ordinary),
             idle=idle_by_cause(facts),
             idle_calls=idle_by_call(facts),
+            critical_path=path_table(CriticalPath() if path is None else path),
         )
 
 

@@ -25,6 +25,8 @@ from timeline.analysis.rank_facts import (
     collect_facts,
     collect_profile_facts,
 )
+from timeline.analysis.rank_path import rank_path
+from timeline.analysis.rank_replay import rank_replay
 from timeline.analysis.selected_rank import DrawOptions, SelectedRank
 from timeline.analysis.step_membership import NO_STEP
 from timeline.encoders.formats import format_of
@@ -72,7 +74,7 @@ class RankRequest:
     end) on the rank's own clock. leading: whose detail is drawn, None for all. draw: whether
     tracks are wanted at all, or only facts. clock: how ranks come on one clock. named_operators:
     how many operators of a rank facts tell apart by name. causes: whether facts tell why the device
-    waits and idles.
+    waits and idles. estimate: whether they hold what gains are estimated of.
     """
 
     selection: Selection
@@ -88,6 +90,7 @@ class RankRequest:
     clock: ClockOptions = field(default_factory=ClockOptions)
     named_operators: int = 0
     causes: bool = False
+    estimate: bool = False
 
     @property
     def drawn_layers(self) -> frozenset[Layer]:
@@ -163,6 +166,11 @@ def _draw_selected(
         windowed=request.window_ns is not None,
         named_operators=request.named_operators,
     )
+    if request.causes:
+        path = rank_path(part.records, collectives.ops.selected, facts.device_end_ns)
+        facts = replace(facts, path=path)
+    if request.estimate:
+        facts = replace(facts, replay=rank_replay(part.records, collectives.ops.selected))
     if not request.draw:
         return facts, RankTracks(records.rank, (), 0)
     return facts, draw_rank(selected, request.options, arg_filter(request.args))

@@ -12,6 +12,7 @@ import orjson
 from timeline.errors import spell_ids
 from timeline.figures.idle_table import idle_dicts
 from timeline.figures.notebook import link_html, paragraph_html, table_html
+from timeline.figures.path_table import path_rows
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
 from timeline.figures.verdict import Verdict
@@ -236,6 +237,7 @@ class ExportReport:
             "warnings": list(self.warnings),
             "suggestion": self.suggestion,
             "idle": idle_dicts(self.figures.idle, self.figures.idle_calls),
+            "critical_path": list(path_rows(self.figures.critical_path)),
         }
 
     def step_times(self) -> Table:
