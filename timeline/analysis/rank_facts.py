@@ -12,11 +12,13 @@ from timeline.analysis.collectives import RankCollectives
 from timeline.analysis.contents import find_graphs, is_monotonic
 from timeline.analysis.cut import device_span_ns
 from timeline.analysis.idle_sums import IdleTimes
+from timeline.analysis.launching_operators import LauncherFigures
 from timeline.analysis.leading_detail import count_detail_rows, detail_omission
 from timeline.analysis.links import RankLinks, rank_links
 from timeline.analysis.operators import OperatorFigures, operator_figures
 from timeline.analysis.overlap import FreeParts, OverlapTotals
 from timeline.analysis.path_items import RankPath
+from timeline.analysis.rank_work import RankWork
 from timeline.analysis.recorded_steps import RecordedSteps
 from timeline.analysis.replay_items import RankReplay
 from timeline.analysis.selected_rank import SelectedRank
@@ -118,6 +120,10 @@ class RankFacts:
     """What can lie on the critical path, where causes are asked for."""
     replay: RankReplay = field(default_factory=RankReplay)
     """What its run can be played again with, where gains are to be estimated."""
+    work: RankWork = field(default_factory=RankWork)
+    """What it computes in a step, where causes are asked for."""
+    launchers: LauncherFigures = field(default_factory=LauncherFigures)
+    """Whose work its device does, where causes are asked for."""
 
     @property
     def rank(self) -> int:

@@ -22,7 +22,9 @@ from timeline.analysis.step_waits import data_aug_bounds
 from timeline.analysis.waiting import Basis, Stragglers, Waiting, Waits
 from timeline.columns.columns import Bool, Int64
 from timeline.columns.distinct import distinct_pairs
+from timeline.figures.computing_table import computing_table
 from timeline.figures.idle_table import idle_by_call, idle_by_cause
+from timeline.figures.launch_table import launch_table, module_table
 from timeline.figures.path_table import path_table
 from timeline.figures.table import Table, join_columns
 from timeline.figures.waited_for_table import waited_for_table
@@ -105,6 +107,13 @@ class Figures:
     ranks read), kind, name (what ran or was waited for; on the host the call that took most of it),
     start_ns, duration_ns and call_ns (how much that call took). Without rows where causes were not
     asked for."""
+    computing_causes: Table = field(default_factory=lambda: Table({}))
+    """A row per rank: why it computes longer than its peers, see `computing_table`; where causes
+    are asked for."""
+    launchers: Table = field(default_factory=lambda: Table({}))
+    """A row per rank and launching operator, see `launch_table`; where causes are asked for."""
+    modules: Table = field(default_factory=lambda: Table({}))
+    """A row per rank and module, see `module_table`; where causes are asked for."""
 
     @classmethod
     def of(
@@ -131,6 +140,9 @@ class Figures:
             idle=idle_by_cause(facts),
             idle_calls=idle_by_call(facts),
             critical_path=path_table(CriticalPath() if path is None else path),
+            computing_causes=computing_table(facts),
+            launchers=launch_table(facts),
+            modules=module_table(facts),
         )
 
 
