@@ -84,7 +84,7 @@ def _step_row(run: Run, step: Step, overlap: Sequence[Event]) -> list[object]:
     """
     clock = wall_clock(run)
     begin_us = float(clock(step.device_start_ns))
-    end_us = float(clock(max(step.device_end_ns, step.host_end_ns)))
+    end_us = float(clock(step.device_end_ns))
     of_step = [event for event in overlap if begin_us <= float(event["ts"]) < end_us]
     # Added one by one: `sum` compensates rounding since Python 3.12.
     sums = dict.fromkeys(CATEGORIES, 0.0)
