@@ -19,6 +19,7 @@ from typing import TypeVar
 
 from simulator.layouts import LAYOUTS
 from simulator.model import MICROSECOND_NS
+from simulator.parallelism import Parallelism
 from simulator.scenario import Scenario
 from simulator.simulation import make_run
 
@@ -34,6 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         slower=dict(options.slower),
         scenario=_scenario(options),
         profiled=options.profiled,
+        parallelism=Parallelism(options.tensor_parallel, options.stages, options.micro_batches),
     )
     written = LAYOUTS[options.layout](run, options.out)
     files = [path for one in written for path in (one, *one.rglob("*")) if path.is_file()]
@@ -71,6 +73,14 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--truth", type=Path, metavar="FILE", help="write what is true of the run, as JSON"
+    )
+    shared = parser.add_argument_group("how ranks share a model (torch-text, torch-db, kineto)")
+    shared.add_argument(
+        "--tensor-parallel", type=_at_least_one, default=1, metavar="RANKS", help="of a layer (1)"
+    )
+    shared.add_argument("--stages", type=_at_least_one, default=1, help="of a pipeline (1)")
+    shared.add_argument(
+        "--micro-batches", type=_at_least_one, default=4, help="of a step in a pipeline (4)"
     )
     faults = parser.add_argument_group("what is wrong, instead of a slow second step of rank 1")
     faults.add_argument("--healthy", action="store_true", help="nothing")

@@ -156,6 +156,8 @@ def lay_out_pair(
     (send_ns, receive_ns), (sender, receiver) = starts_ns, numbers
     sends = _PlaneTasks(sender, task_ids[0], connection_ids[0])
     receives = _PlaneTasks(receiver, task_ids[1], connection_ids[1])
+    # An op of HCCL is as long as its tasks: this one begins with a signal of four bytes.
+    receives.move(0, "Reduce_Inline", NO_ID, receive_ns, receive_ns + 60 * TICK_NS, 4)
     ready_ns = receive_ns + 2 * MICROSECOND_NS
     receives.notify(0, "Notify_Record", sender, ready_ns, ready_ns + NOTIFY_NS)
     begin_ns = send_ns + MICROSECOND_NS
@@ -166,6 +168,4 @@ def lay_out_pair(
     sent_ns = moved_ns + NOTIFY_NS
     sends.notify(0, "Notify_Record", receiver, moved_ns, sent_ns)
     receives.notify(0, "Notify_Wait", sender, ready_ns + NOTIFY_NS, sent_ns)
-    # An op of HCCL starts with a task, so that it is as long as its tasks.
-    receives.move(0, "Reduce_Inline", NO_ID, receive_ns, receive_ns + 60 * TICK_NS, 4)
     return tuple(sends.tasks), tuple(receives.tasks)
