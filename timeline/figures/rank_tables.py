@@ -19,6 +19,7 @@ from timeline.analysis.waiting import Basis, Stragglers, Waiting, Waits
 from timeline.columns.columns import Int64
 from timeline.columns.distinct import distinct_pairs
 from timeline.figures.table import Table
+from timeline.figures.waited_for_table import waited_for_table
 from timeline.records.collective_kinds import KINDS
 from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Steps
 from timeline.records.vendor import Measure
@@ -78,6 +79,10 @@ class Figures:
     """A row per file or table that lies with a rank's capture and is not used: rank, file, what."""
     basis: Basis = field(default_factory=Basis)
     """What is told of waiting stands on."""
+    waited_for: Table = field(default_factory=lambda: Table({}))
+    """A row per rank and whom it waited for, longest first: rank, waited_for_rank (masked where
+    only "some rank" is known), profiled (whether that is among the ranks read), times and
+    waited_ns."""
 
     @classmethod
     def of(cls, facts: Sequence[RankFacts], waiting: Waiting) -> Figures:
@@ -95,6 +100,7 @@ class Figures:
             checks_of(facts),
             _joined([_unused(rank) for rank in facts]),
             waiting.basis,
+            waited_for_table(facts, waiting.waited_for),
         )
 
 
