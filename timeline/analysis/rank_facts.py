@@ -66,6 +66,8 @@ class ProfileFacts:
     free_rule: FreeRule
     communication_rule: CommunicationRule
     unused: tuple[UnusedFile, ...] = ()
+    host_offset_ns: int = 0
+    """What its host times were moved by, on to the clock of its device."""
 
 
 @dataclass(frozen=True)
@@ -138,6 +140,7 @@ def collect_profile_facts(records: Records) -> ProfileFacts:
         records.free_rule,
         records.communication_rule,
         records.unused,
+        records.host_offset_ns,
     )
 
 
