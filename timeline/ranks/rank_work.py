@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +23,7 @@ from timeline.analysis.rank_facts import (
     collect_facts,
     collect_profile_facts,
 )
+from timeline.analysis.rank_path import rank_path
 from timeline.analysis.selected_rank import DrawOptions, SelectedRank
 from timeline.analysis.step_membership import NO_STEP
 from timeline.encoders.formats import format_of
@@ -156,6 +157,9 @@ def _draw_selected(
         windowed=request.window_ns is not None,
         named_operators=request.named_operators,
     )
+    if request.causes:
+        path = rank_path(part.records, collectives.ops.selected, facts.device_end_ns)
+        facts = replace(facts, path=path)
     if not request.draw:
         return facts, RankTracks(records.rank, (), 0)
     return facts, draw_rank(selected, request.options, arg_filter(request.args))
