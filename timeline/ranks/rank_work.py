@@ -10,12 +10,13 @@ import numpy as np
 
 from timeline.analysis.collectives import rank_collectives
 from timeline.analysis.cut import Cut, cut, cut_window
+from timeline.analysis.idle_causes import measure_idle
 from timeline.analysis.leading_detail import Leading, with_leading_detail
 from timeline.analysis.overlap import (
+    StepsApart,
     communication_spans,
     measure_overlap,
     measure_overlap_of_stretches,
-    totals_by_step,
 )
 from timeline.analysis.rank_facts import (
     ProfileFacts,
@@ -169,7 +170,7 @@ def _selected(part: Cut, request: RankRequest) -> SelectedRank:
     records, membership = part.records, part.membership
     tasks, selection = records.tasks, request.selection
     communication, its_step = communication_spans(records, membership)
-    by_step = totals_by_step(tasks, communication, membership.tasks, its_step, len(records.steps))
+    apart = StepsApart.of(tasks, communication, membership.tasks, its_step, len(records.steps))
     if selection.steps is None:
         is_whole = selection.graphs is None and request.window_ns is None
         whole = measure_overlap(tasks, communication, records.free_rule if is_whole else INNER)
@@ -178,4 +179,5 @@ def _selected(part: Cut, request: RankRequest) -> SelectedRank:
         whole = measure_overlap_of_stretches(
             tasks, communication, runs[membership.tasks], runs[its_step], int(runs.max()) + 1
         )
-    return SelectedRank(part, whole, by_step, records)
+    idle = measure_idle(records, membership, whole, apart) if request.causes else None
+    return SelectedRank(part, whole, apart.totals(), records, idle=idle)
