@@ -7,7 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from timeline.analysis.call_kinds import names_waiting_for_device
 from timeline.analysis.device_items import DeviceItems, device_items
+from timeline.analysis.innermost_calls import Calls
+from timeline.analysis.longest_calls import longest_calls
 from timeline.analysis.path_items import PathItems, PathKind, RankPath
 from timeline.columns.columns import Bool, Codes, Int64, Rows
 from timeline.columns.distinct import distinct
@@ -23,8 +26,6 @@ WAIT_SLACK_NS = 1_000
 """An event wait may begin so much before the end of the task before, as recorded."""
 _EVENT_WAIT = re.compile(r"event_?wait", re.IGNORECASE)
 """Types and names of the tasks with which a stream waits for another one."""
-_SYNCHRONISES = re.compile(r"synchroni[sz]e|aclrtMemcpy$|(cuda|hip)Memcpy$", re.IGNORECASE)
-"""Calls of the host that return when the device has done something."""
 
 
 def rank_path(records: Records, selected: Bool, step_ends_ns: Int64) -> RankPath:
@@ -45,7 +46,10 @@ def rank_path(records: Records, selected: Bool, step_ends_ns: Int64) -> RankPath
         return RankPath()
     before = _before_on_device(records, items)
     made = _path_items(records, selected, items, before)
-    return _named(records, _reachable(made, step_ends_ns))
+    kept = _reachable(made, step_ends_ns)
+    return _named(
+        records, _renumbered(_with_calls(records, made, items.asked, kept, step_ends_ns), kept)
+    )
 
 
 def _own_copies(records: Records) -> Bool:
@@ -136,11 +140,9 @@ def _path_items(records: Records, selected: Bool, items: DeviceItems, before: Ro
     late = (told_ns != NO_TIME) & (told_ns > ready_ns) & delayed
     launch_ns = np.where(late, np.clip(launch_ns, ready_ns, start_ns), start_ns)
     asked_ns = np.where(late, np.clip(items.asked_ns, ready_ns, launch_ns), start_ns)
-    on_host = late & (asked_ns > ready_ns)
     host_ns, waited_for = _host_since(records, items, asked_ns)
-    earlier = waited_for < np.arange(len(items))
-    host_ns = np.where(earlier, host_ns, NO_TIME)
-    waited_for = np.where(earlier, waited_for, NO_ID)
+    # Of items without length at one moment, the host may have waited for a later one.
+    on_host = late & (asked_ns > ready_ns) & (waited_for < np.arange(len(items)))
     return PathItems(
         start_ns,
         items.end_ns,
@@ -180,8 +182,7 @@ def _host_since(records: Records, items: DeviceItems, moments_ns: Int64) -> tupl
     NO_TIME and NO_ID where it had not before.
     """
     host = records.host
-    names = np.fromiter((bool(_SYNCHRONISES.search(text)) for text in records.strings), np.bool_)
-    calls = np.flatnonzero(names[host.name])
+    calls = np.flatnonzero(np.isin(host.name, names_waiting_for_device(records.strings)))
     calls = calls[np.argsort(host.end_ns[calls], kind="stable")]
     item = _Ends(items, np.arange(len(items))).before(host.end_ns[calls])
     waited = (item >= 0) & (items.end_ns[item] >= host.start_ns[calls])
@@ -193,7 +194,7 @@ def _host_since(records: Records, items: DeviceItems, moments_ns: Int64) -> tupl
     return since_ns, np.where(at >= 0, item[at], NO_ID)
 
 
-def _reachable(items: PathItems, step_ends_ns: Int64) -> PathItems:
+def _reachable(items: PathItems, step_ends_ns: Int64) -> Bool:
     """The items that a path can come to: from ops, ends of steps, and the last end of all."""
     ends = np.lexsort((np.arange(len(items)), items.end_ns))
     at = np.searchsorted(items.end_ns[ends], step_ends_ns, side="right") - 1
@@ -205,14 +206,45 @@ def _reachable(items: PathItems, step_ends_ns: Int64) -> PathItems:
     for row in range(len(before) - 1, -1, -1):
         if marks[row] and before[row] >= 0:
             marks[before[row]] = True
-    kept = np.frombuffer(bytes(marks), np.bool_)
+    return np.frombuffer(bytes(marks), np.bool_)
+
+
+def _renumbered(items: PathItems, kept: Bool) -> PathItems:
+    """The items that are kept, which only go on at others of them."""
     number = np.append(np.cumsum(kept) - 1, NO_ID).astype(np.int32)
     some = items.take(kept)
     return replace(some, before=number[some.before])
+
+
+def _with_calls(
+    records: Records, items: PathItems, asked: Int64, kept: Bool, step_ends_ns: Int64
+) -> PathItems:
+    """The items, with the call that took most of the host time before those that are kept.
+
+    Paths end at the ends of steps, so no call before the last one counts.
+    """
+    host = records.host
+    ends_ns = np.sort(np.append(step_ends_ns, NO_TIME))
+    step_ns = ends_ns[np.searchsorted(ends_ns, items.asked_ns, side="right") - 1]
+    since_ns = np.maximum(items.host_ns, step_ns)
+    # Before the first end of a step, the host has run since its first call.
+    since_ns = np.maximum(since_ns, host.start_ns.min(initial=np.iinfo(np.int64).max))
+    rows = np.flatnonzero(kept & (since_ns < items.asked_ns) & (asked != NO_ID))
+    call, call_ns = items.call.copy(), items.call_ns.copy()
+    threads = host.thread[asked[rows]]
+    for thread in distinct(threads).tolist():
+        its = rows[threads == thread]
+        on_thread = np.flatnonzero(host.thread == thread)
+        calls = Calls(host.start_ns[on_thread], host.end_ns[on_thread], on_thread)
+        call[its], call_ns[its] = longest_calls(
+            calls, host.name, since_ns[its], items.asked_ns[its]
+        )
+    return replace(items, call=call, call_ns=call_ns)
 
 
 def _named(records: Records, items: PathItems) -> RankPath:
     """The items with strings of their own."""
     strings = StringPool()
     name = strings.translate(items.name, records.strings)
-    return RankPath(tuple(strings), replace(items, name=name))
+    call = strings.translate(items.call, records.strings)
+    return RankPath(tuple(strings), replace(items, name=name, call=call))

@@ -259,7 +259,7 @@ def _report(
     warnings: tuple[str, ...],
     suggestion: str,
 ) -> ExportReport:
-    figures = Figures.of(joined.facts, joined.waiting)
+    figures = Figures.of(joined.facts, joined.waiting, joined.path)
     return ExportReport(
         kind=options.kind.value,
         outputs=output_files(written),
