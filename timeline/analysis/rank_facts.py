@@ -13,10 +13,12 @@ from timeline.analysis.contents import find_graphs, is_monotonic
 from timeline.analysis.cut import device_span_ns
 from timeline.analysis.leading_detail import count_detail_rows, detail_omission
 from timeline.analysis.links import RankLinks, rank_links
+from timeline.analysis.memory_peaks import MemoryPeaks, memory_peaks
 from timeline.analysis.operators import OperatorFigures, operator_figures
 from timeline.analysis.overlap import FreeParts, OverlapTotals
 from timeline.analysis.selected_rank import SelectedRank
 from timeline.analysis.step_waits import StepWaits, step_waits
+from timeline.analysis.task_sums import TaskSums, sum_tasks
 from timeline.columns.columns import Int64
 from timeline.layers import LAYERS, Layer, LayerSpec
 from timeline.records.clock import ClockMove
@@ -101,6 +103,8 @@ class RankFacts:
     checks: RankChecks = field(default_factory=RankChecks)
     missing: Omission | None = None
     """The detail that is left out to keep a limit."""
+    task_sums: TaskSums = field(default_factory=TaskSums)
+    memory: MemoryPeaks = field(default_factory=MemoryPeaks)
 
     @property
     def rank(self) -> int:
@@ -149,17 +153,21 @@ def collect_facts(
     *,
     windowed: bool = False,
     named_operators: int = 0,
+    most_lengths: int = 0,
 ) -> RankFacts:
     """What the selected records of a rank tell.
 
     windowed: whether a window cuts through the selection. named_operators: how many operators are
-    told apart by name, and not by type alone.
+    told apart by name, and not by type alone. most_lengths: of how many operators each single
+    length may be told, and HCCL tasks, copies and memory too; 0 tells none of these.
     """
     records, membership = selected.records, selected.cut.membership
     count = len(records.steps)
     op_iterations = selected.cut.op_iterations[selected.cut.op_rows]
     rows = [membership.tasks, membership.ops, membership.planes]
-    operators = operator_figures(records, op_iterations, most_names=named_operators)
+    operators = operator_figures(
+        records, op_iterations, most_names=named_operators, most_lengths=most_lengths
+    )
     overlap_ns = selected.overlap.totals_ns()
     measured = Measured(
         overlap_ns,
@@ -192,4 +200,6 @@ def collect_facts(
         rank_links(records, selection.steps, whole=not windowed and selection.graphs is None),
         rank_checks(records, selection, windowed, measured),
         detail_omission(selected),
+        sum_tasks(records) if most_lengths else TaskSums(),
+        memory_peaks(records) if most_lengths else MemoryPeaks(),
     )

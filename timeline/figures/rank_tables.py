@@ -18,7 +18,8 @@ from timeline.analysis.step_waits import data_aug_bounds
 from timeline.analysis.waiting import Basis, Stragglers, Waiting, Waits
 from timeline.columns.columns import Int64
 from timeline.columns.distinct import distinct_pairs
-from timeline.figures.table import Table
+from timeline.figures.comparison_tables import length_table, memory_table, task_sum_table
+from timeline.figures.table import Table, joined_column
 from timeline.figures.waited_for_table import waited_for_table
 from timeline.records.collective_kinds import KINDS
 from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Steps
@@ -83,6 +84,15 @@ class Figures:
     """A row per rank and whom it waited for, longest first: rank, waited_for_rank (masked where
     only "some rank" is known), profiled (whether that is among the ranks read), times and
     waited_ns."""
+    task_sums: Table = field(default_factory=lambda: Table({}))
+    """For a comparison, a row per rank and kind of task: hccl (1 of HCCL, 0 of copies), collective
+    (the kind that an HCCL task belongs to), task, count, total_ns and size_bytes."""
+    memory: Table = field(default_factory=lambda: Table({}))
+    """For a comparison, the peaks of counters of memory, where counters are read: rank, group, name
+    and peak_bytes."""
+    lengths: Table = field(default_factory=lambda: Table({}))
+    """For a comparison, how long each operator ran each time: operator (its row in `operators`) and
+    length_ns; without rows where there are too many."""
 
     @classmethod
     def of(cls, facts: Sequence[RankFacts], waiting: Waiting) -> Figures:
@@ -101,18 +111,15 @@ class Figures:
             _joined([_unused(rank) for rank in facts]),
             waiting.basis,
             waited_for_table(facts, waiting.waited_for),
+            task_sum_table(facts),
+            memory_table(facts),
+            length_table(facts),
         )
 
 
 def _joined(parts: Sequence[dict[str, npt.NDArray[Any]]]) -> Table:
     names = list(parts[0]) if parts else []
-    return Table({name: _column([part[name] for part in parts]) for name in names})
-
-
-def _column(parts: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    values = np.concatenate([np.ma.getdata(part) for part in parts])
-    masks = [np.ma.getmaskarray(part) for part in parts if np.ma.isMaskedArray(part)]
-    return np.ma.masked_array(values, np.concatenate(masks)) if masks else values
+    return Table({name: joined_column([part[name] for part in parts]) for name in names})
 
 
 def _given(values: Int64, absent: int | np.integer[Any]) -> npt.NDArray[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-__all__ = ["Table"]
+__all__ = ["Table", "joined_column"]
 
 MOST_ROWS_SHOWN = 60
 """Rows in a notebook; the rest is counted."""
@@ -127,3 +127,11 @@ class Table:
         rows = (map(cell_html, row) for row in zip(*cells, strict=True))
         note = paragraph_html(*([f"and {rest} more rows"] if rest else []))
         return table_html(self.columns, rows) + note
+
+
+def joined_column(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """Parts of a column, at least one, behind each other; masked where any of them is."""
+    values = np.concatenate([np.ma.getdata(part) for part in parts])
+    if not any(np.ma.isMaskedArray(part) for part in parts):
+        return values
+    return np.ma.masked_array(values, np.concatenate([np.ma.getmaskarray(part) for part in parts]))

@@ -70,7 +70,7 @@ class RankRequest:
     end) on the rank's own clock. leading: whose detail is drawn, None for all. draw: whether
     tracks are wanted at all, or only facts. clock: how ranks come on one clock. named_operators:
     how many operators of a rank facts tell apart by name. causes: whether facts tell why the device
-    waits and idles.
+    waits and idles. most_lengths: see `collect_facts`; what only a comparison shows.
     """
 
     selection: Selection
@@ -86,6 +86,7 @@ class RankRequest:
     clock: ClockOptions = field(default_factory=ClockOptions)
     named_operators: int = 0
     causes: bool = False
+    most_lengths: int = 0
 
     @property
     def read_layers(self) -> frozenset[Layer]:
@@ -154,6 +155,7 @@ def _draw_selected(
         request.selection,
         windowed=request.window_ns is not None,
         named_operators=request.named_operators,
+        most_lengths=request.most_lengths,
     )
     if not request.draw:
         return facts, RankTracks(records.rank, (), 0)

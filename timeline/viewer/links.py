@@ -12,7 +12,7 @@ from timeline.layers import Layer, spec_of
 from timeline.reports.export_report import ExportReport, OutputFile
 from timeline.tracks.summary import OVERLAP_ROWS
 
-__all__ = ["View", "address", "view_of"]
+__all__ = ["View", "address", "view_of", "visible_ns"]
 
 MOST_RANKS_BY_NAME = 2
 """Pinned rows do not tell their rank, so those of more ranks are not pinned by their name."""
@@ -49,7 +49,7 @@ def view_of(report: ExportReport) -> View:
     step_ns = _slowest_step_ns(report)
     output = max(report.outputs, key=lambda output: _shared_ns(output.drawn_ns, step_ns))
     description = f"step {slowest.slowest} of rank {_slowest_rank(report)}, the slowest,"
-    return View(output, _visible_ns(output, step_ns), _pinned(report, output), description)
+    return View(output, visible_ns(output, step_ns), _pinned(report, output), description)
 
 
 def _slowest_step_ns(report: ExportReport) -> tuple[int, int]:
@@ -63,7 +63,8 @@ def _shared_ns(some_ns: tuple[int, int], other_ns: tuple[int, int]) -> int:
     return min(some_ns[1], other_ns[1]) - max(some_ns[0], other_ns[0])
 
 
-def _visible_ns(output: OutputFile, step_ns: tuple[int, int]) -> tuple[int, int] | None:
+def visible_ns(output: OutputFile, step_ns: tuple[int, int]) -> tuple[int, int] | None:
+    """A step and a margin in the time of a file, as far as the file has it; None for nothing."""
     margin_ns = int((step_ns[1] - step_ns[0]) * MARGIN)
     first_ns = max(step_ns[0] - margin_ns, output.drawn_ns[0])
     last_ns = min(step_ns[1] + margin_ns, output.drawn_ns[1])

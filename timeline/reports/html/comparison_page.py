@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from timeline.columns.columns import Rows
-from timeline.figures.comparison import WHOLE, Comparison
+from timeline.figures.comparison import Comparison
+from timeline.figures.overall_parts import WHOLE
 from timeline.figures.short_names import operator_label
 from timeline.figures.table import Table
 from timeline.printable import printable
@@ -40,7 +41,7 @@ from timeline.units import spell_count, spell_duration
 if TYPE_CHECKING:
     from timeline.reports.comparison_report import ComparisonReport
 
-__all__ = ["render_comparison_page"]
+__all__ = ["comparison_title", "longest_of_runs", "render_comparison_page"]
 
 INDENT = "\u2003"
 
@@ -50,10 +51,10 @@ def render_comparison_page(report: ComparisonReport) -> bytes:
     comparison, sheet = report.comparison, StyleSheet()
     steps = comparison.steps
     run = run_length(len(steps), MOST_DRAWN)
-    drawn = _longest_of_runs(steps, run)
+    drawn = longest_of_runs(steps, run)
     content = {
-        "title": printable(_title(report.base, report.new)),
-        "sentences": [printable(sentence) for sentence in comparison.sentences()],
+        "title": printable(comparison_title(report.base, report.new)),
+        "sentences": [printable(sentence) for sentence in report.sentences()],
         "tiles": list(_tiles(comparison)),
         "report": report,
         "per_step": comparison.per_step,
@@ -76,7 +77,7 @@ def render_comparison_page(report: ComparisonReport) -> bytes:
     return render_page("comparison.html", content, sheet)
 
 
-def _title(base: Path, new: Path) -> str:
+def comparison_title(base: Path, new: Path) -> str:
     """The ends of both paths, as far as they tell them apart."""
     parts = [path.absolute().parts for path in (base, new)]
     shown = next((count for count in (1, 2, 3) if parts[0][-count:] != parts[1][-count:]), 1)
@@ -185,7 +186,7 @@ def _labels(steps: Table) -> list[str]:
     return [str(step) for step in steps["base_step"].tolist()]
 
 
-def _longest_of_runs(steps: Table, run: int) -> Table:
+def longest_of_runs(steps: Table, run: int) -> Table:
     """The steps in fewer columns: of each run of neighbours the longest of each side."""
     if run == 1:
         return steps
