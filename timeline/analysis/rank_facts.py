@@ -16,6 +16,7 @@ from timeline.analysis.links import RankLinks, rank_links
 from timeline.analysis.memory_peaks import MemoryPeaks, memory_peaks
 from timeline.analysis.operators import OperatorFigures, operator_figures
 from timeline.analysis.overlap import FreeParts, OverlapTotals
+from timeline.analysis.recorded_steps import RecordedSteps
 from timeline.analysis.selected_rank import SelectedRank
 from timeline.analysis.step_waits import StepWaits, step_waits
 from timeline.analysis.task_sums import TaskSums, sum_tasks
@@ -68,6 +69,8 @@ class ProfileFacts:
     free_rule: FreeRule
     communication_rule: CommunicationRule
     unused: tuple[UnusedFile, ...] = ()
+    host_offset_ns: int = 0
+    """What its host times were moved by, on to the clock of its device."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,8 @@ class RankFacts:
     checks: RankChecks = field(default_factory=RankChecks)
     missing: Omission | None = None
     """The detail that is left out to keep a limit."""
+    recorded: RecordedSteps = field(default_factory=RecordedSteps.empty)
+    """A row per selected step: what the recording holds of it."""
     task_sums: TaskSums = field(default_factory=TaskSums)
     memory: MemoryPeaks = field(default_factory=MemoryPeaks)
 
@@ -142,6 +147,7 @@ def collect_profile_facts(records: Records) -> ProfileFacts:
         records.free_rule,
         records.communication_rule,
         records.unused,
+        records.host_offset_ns,
     )
 
 
@@ -200,6 +206,7 @@ def collect_facts(
         rank_links(records, selection.steps, whole=not windowed and selection.graphs is None),
         rank_checks(records, selection, windowed, measured),
         detail_omission(selected),
-        sum_tasks(records) if most_lengths else TaskSums(),
-        memory_peaks(records) if most_lengths else MemoryPeaks(),
+        recorded=selected.cut.recorded,
+        task_sums=sum_tasks(records) if most_lengths else TaskSums(),
+        memory=memory_peaks(records) if most_lengths else MemoryPeaks(),
     )
