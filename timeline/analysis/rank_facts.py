@@ -11,11 +11,13 @@ from timeline.analysis.checks import Measured, RankChecks, rank_checks
 from timeline.analysis.collectives import RankCollectives
 from timeline.analysis.contents import find_graphs, is_monotonic
 from timeline.analysis.cut import device_span_ns
+from timeline.analysis.launching_operators import LauncherFigures
 from timeline.analysis.leading_detail import count_detail_rows, detail_omission
 from timeline.analysis.links import RankLinks, rank_links
 from timeline.analysis.memory_peaks import MemoryPeaks, memory_peaks
 from timeline.analysis.operators import OperatorFigures, operator_figures
 from timeline.analysis.overlap import FreeParts, OverlapTotals
+from timeline.analysis.rank_work import RankWork
 from timeline.analysis.recorded_steps import RecordedSteps
 from timeline.analysis.selected_rank import SelectedRank
 from timeline.analysis.step_waits import StepWaits, step_waits
@@ -108,6 +110,10 @@ class RankFacts:
     """The detail that is left out to keep a limit."""
     recorded: RecordedSteps = field(default_factory=RecordedSteps.empty)
     """A row per selected step: what the recording holds of it."""
+    work: RankWork = field(default_factory=RankWork)
+    """What it computes in a step, where causes are asked for."""
+    launchers: LauncherFigures = field(default_factory=LauncherFigures)
+    """Whose work its device does, where causes are asked for."""
     task_sums: TaskSums = field(default_factory=TaskSums)
     memory: MemoryPeaks = field(default_factory=MemoryPeaks)
 

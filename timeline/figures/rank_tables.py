@@ -20,6 +20,8 @@ from timeline.analysis.waiting import Basis, Stragglers, Waiting, Waits
 from timeline.columns.columns import Bool, Int64
 from timeline.columns.distinct import distinct_pairs
 from timeline.figures.comparison_tables import length_table, memory_table, task_sum_table
+from timeline.figures.computing_table import computing_table
+from timeline.figures.launch_table import launch_table, module_table
 from timeline.figures.table import Table, joined_column
 from timeline.figures.waited_for_table import waited_for_table
 from timeline.records.collective_kinds import KINDS
@@ -86,6 +88,13 @@ class Figures:
     """A row per rank and whom it waited for, longest first: rank, waited_for_rank (masked where
     only "some rank" is known), profiled (whether that is among the ranks read), times and
     waited_ns."""
+    computing_causes: Table = field(default_factory=lambda: Table({}))
+    """A row per rank: why it computes longer than its peers, see `computing_table`; where causes
+    are asked for."""
+    launchers: Table = field(default_factory=lambda: Table({}))
+    """A row per rank and launching operator, see `launch_table`; where causes are asked for."""
+    modules: Table = field(default_factory=lambda: Table({}))
+    """A row per rank and module, see `module_table`; where causes are asked for."""
     task_sums: Table = field(default_factory=lambda: Table({}))
     """For a comparison, a row per rank and kind of task: hccl (1 of HCCL, 0 of copies), collective
     (the kind that an HCCL task belongs to), task, count, total_ns and size_bytes."""
@@ -114,9 +123,12 @@ class Figures:
             _joined([_unused(rank) for rank in facts]),
             waiting.basis,
             waited_for_table(facts, waiting.waited_for),
-            task_sum_table(facts),
-            memory_table(facts),
-            length_table(facts),
+            computing_causes=computing_table(facts),
+            launchers=launch_table(facts),
+            modules=module_table(facts),
+            task_sums=task_sum_table(facts),
+            memory=memory_table(facts),
+            lengths=length_table(facts),
         )
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from timeline.analysis.collectives import rank_collectives
 from timeline.analysis.cut import Cut, cut, cut_window
+from timeline.analysis.launching_operators import launcher_figures, with_launchers
 from timeline.analysis.leading_detail import Leading, with_leading_detail
 from timeline.analysis.overlap import (
     communication_spans,
@@ -23,6 +24,7 @@ from timeline.analysis.rank_facts import (
     collect_facts,
     collect_profile_facts,
 )
+from timeline.analysis.rank_work import rank_work
 from timeline.analysis.selected_rank import DrawOptions, SelectedRank
 from timeline.analysis.step_membership import NO_STEP
 from timeline.encoders.formats import format_of
@@ -55,7 +57,7 @@ DENSEST_RANK = 4
 """A rank may hold so many times what ranks hold on average, and is not gathered further for it."""
 MOST_ELEMENTS = 1 << 24
 """Slices and samples that all ranks together may send, if none is dense: about 800 MB."""
-CAUSE_LAYERS = frozenset({Layer.COMMUNICATION, Layer.CANN, Layer.FRAMEWORK})
+CAUSE_LAYERS = frozenset({Layer.COMMUNICATION, Layer.CANN, Layer.FRAMEWORK, Layer.ARROWS})
 """Whose records tell why a device waits and idles."""
 LEAST_RANK_BYTES = 1 << 20
 """A rank of this size is sent fast; many small ones are gathered together, which is better."""
@@ -105,6 +107,7 @@ def draw_rank_from_source(source: Source, request: RankRequest) -> DrawnRank:
         request.read_layers,
         request.args is Args.ALL,
         request.named_operators > 0,
+        frequency=request.causes,
     )
     records = read_rank(source, wanted, request.operators, request.clock.align)
     return draw_rank_from_records(records, request)
@@ -112,6 +115,8 @@ def draw_rank_from_source(source: Source, request: RankRequest) -> DrawnRank:
 
 def draw_rank_from_records(records: Records, request: RankRequest) -> DrawnRank:
     """Draw what is selected of a rank's records, whose steps are known."""
+    if request.causes:
+        records = with_launchers(records)
     facts, tracks = _draw_selected(collect_profile_facts(records), records, request)
     fair_bytes = max(LEAST_RANK_BYTES, request.limit_bytes * DENSEST_RANK // request.ranks)
     most_bytes = min(request.limit_bytes, fair_bytes)
@@ -158,9 +163,22 @@ def _draw_selected(
         named_operators=request.named_operators,
         most_lengths=request.most_lengths,
     )
+    if request.causes:
+        facts = _with_causes(facts, selected)
     if not request.draw:
         return facts, RankTracks(records.rank, (), 0)
     return facts, draw_rank(selected, request.options, arg_filter(request.args))
+
+
+def _with_causes(facts: RankFacts, selected: SelectedRank) -> RankFacts:
+    """The facts with what tells whose work a rank does, and why it takes longer than others."""
+    work = rank_work(
+        selected.records,
+        selected.cut.membership.tasks,
+        selected.step_totals.computing_ns,
+        facts.overlap_ns["computing_ns"],
+    )
+    return replace(facts, work=work, launchers=launcher_figures(selected.records))
 
 
 def _selected(part: Cut, request: RankRequest) -> SelectedRank:

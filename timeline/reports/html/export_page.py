@@ -86,7 +86,10 @@ def _listed(report: ExportReport) -> dict[str, object]:
         "steps_table": export_tables.step_table(
             report, graphs=StepGrid.of(report.figures).several_graphs
         ),
-        "operator_tables": list(export_tables.operator_tables(totals, communication=False)),
+        "operator_tables": [
+            *export_tables.operator_tables(totals, communication=False),
+            *export_tables.launch_tables(report.figures),
+        ],
         "collective_tables": list(export_tables.operator_tables(totals, communication=True)),
         "longest_table": export_tables.longest_op_table(report),
         "wait_tables": list(wait_tables(report.figures)),
