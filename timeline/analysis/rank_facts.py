@@ -116,6 +116,10 @@ class RankFacts:
     """Whose work its device does, where causes are asked for."""
     task_sums: TaskSums = field(default_factory=TaskSums)
     memory: MemoryPeaks = field(default_factory=MemoryPeaks)
+    ordinary: RankFacts | None = None
+    """For a comparison, the same of the ordinary steps alone, as far as the rank tells which those
+    are; None where they are all. Its collectives are those of the rank, of which others are
+    selected."""
 
     @property
     def rank(self) -> int:
@@ -132,6 +136,7 @@ class RankFacts:
             steps=self.steps.moved(move),
             operators=self.operators.moved(move),
             collectives=self.collectives.moved(move),
+            ordinary=None if self.ordinary is None else self.ordinary.moved(move),
             device_start_ns=np.where(start_ns == NO_TIME, NO_TIME, move.of(start_ns)),
             device_end_ns=np.where(start_ns == NO_TIME, end_ns, move.of(end_ns)),
             span_ns=None

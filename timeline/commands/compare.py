@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 
 from timeline.analysis.leading_detail import Leading
+from timeline.analysis.ordinary_steps import measured_steps, ordinary_steps
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.selected_rank import DrawOptions
 from timeline.commands.inputs import open_if_path, with_drawn_layers
@@ -23,6 +24,7 @@ from timeline.errors import UsageError
 from timeline.figures.comparison import Comparison
 from timeline.figures.gate import Gate
 from timeline.figures.rank_tables import Figures
+from timeline.figures.step_times import step_times_ns
 from timeline.figures.table import Table
 from timeline.fitting.fit import fit
 from timeline.fitting.plan import DrawnLayer
@@ -138,7 +140,7 @@ class _ComparisonWriter:
         if self._base.path.resolve() == self._new.path.resolve():
             self._warnings.append("base and new are one profile.")
         base, new = self._read("base", self._base), self._read("new", self._new)
-        comparison = Comparison.of(*(Figures.of(run.facts, run.waiting) for run in (base, new)))
+        comparison = _compared(base, new)
         self._warnings += comparison.warnings
         gate = self._gate(comparison)
         shift_ns = _shift_ns(base.facts, new.facts)
@@ -286,6 +288,18 @@ class _Arrangement:
             for rows_of_run in (slice(self.ranks), slice(self.ranks, None))
         )
         return side_by_side(base, new, _differences(self.steps, facts[: self.ranks]))
+
+
+def _compared(base: JoinedRanks, new: JoinedRanks) -> Comparison:
+    """Compare the ordinary steps of both runs; all steps where either has too few of them."""
+    runs = (base, new)
+    if all(run.tells_ordinary for run in runs):
+        figures = [Figures.of(*run.ordinary()) for run in runs]
+        times_ns = [step_times_ns(run.facts, ordinary_steps(run.facts)) for run in runs]
+    else:
+        figures = [Figures.of(run.facts, run.waiting) for run in runs]
+        times_ns = [step_times_ns(run.facts, measured_steps(run.facts)) for run in runs]
+    return Comparison.of(figures[0], figures[1], times_ns[0], times_ns[1])
 
 
 def _most_changed_step(comparison: Comparison, base: Sequence[RankFacts]) -> ChangedStep | None:

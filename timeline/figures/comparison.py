@@ -77,8 +77,14 @@ class Comparison:
     new_steps_ns: Int64 = _no_times()
 
     @classmethod
-    def of(cls, base: Figures, new: Figures) -> Comparison:
-        """Compare two runs."""
+    def of(
+        cls,
+        base: Figures,
+        new: Figures,
+        base_steps_ns: Int64 = _NO_TIMES,
+        new_steps_ns: Int64 = _NO_TIMES,
+    ) -> Comparison:
+        """Compare two runs, of which the times of steps may be given; see `step_times`."""
         sides = (base, new)
         per_step = all(_has_steps(side) for side in sides)
         counts = [_counts(side, per_step=per_step) for side in sides]
@@ -98,7 +104,6 @@ class Comparison:
             (rows_where(base.task_sums, "hccl", value), rows_where(new.task_sums, "hccl", value))
             for value in (0, 1)
         )
-        steps_ns = [_step_times_ns(side) for side in sides]
         return cls(
             overall,
             causes_of(overall),
@@ -119,7 +124,8 @@ class Comparison:
             pair_sums(copies, ("task",), shares, counts=("count", "size_bytes")),
             pair_sums(hccl, ("collective", "task"), shares, counts=("count", "size_bytes")),
             pair_peaks((base.memory, new.memory), ("group", "name"), "peak_bytes"),
-            *steps_ns,
+            base_steps_ns,
+            new_steps_ns,
         )
 
     @property
@@ -161,12 +167,6 @@ class Comparison:
             "hccl_tasks": self.hccl_tasks.to_dicts(),
             "memory": self.memory.to_dicts(),
         }
-
-
-def _step_times_ns(figures: Figures) -> Int64:
-    """How long each step took on the rank where it took longest."""
-    steps = slowest_rank_of_each_step(figures.steps)
-    return np.ma.filled(steps["span_ns"], 0) if len(steps) else _NO_TIMES
 
 
 def _used(figures: Figures) -> Table:

@@ -10,7 +10,7 @@ import numpy as np
 from timeline.figures.overall_parts import COPIES, EXPOSED, IDLE, WAITING
 from timeline.figures.short_names import operator_label, shortened
 from timeline.figures.table import Table
-from timeline.units import spell_duration, spell_short
+from timeline.units import spell_count, spell_duration, spell_short
 
 if TYPE_CHECKING:
     from timeline.figures.comparison import Comparison
@@ -43,11 +43,22 @@ def sentences_of(comparison: Comparison) -> Iterator[str]:
         return
     named = ", ".join(_spell_cause(row) for row in causes[:MOST_CAUSES])
     yield f"{what} {spell_change(base_ns, new_ns)}" + (f": {named}." if named else ".")
-    mean = "mean of all steps and ranks" if comparison.per_step else "mean of all ranks"
-    yield f"{spell_duration(base_ns)} before, {spell_duration(new_ns)} now ({mean})."
+    yield f"{spell_duration(base_ns)} before, {spell_duration(new_ns)} now ({_mean(comparison)})."
     for row in causes[:MOST_EXPLAINED]:
         yield from _explain(comparison, row)
     yield from _waiting(comparison, least_ns)
+
+
+def _mean(comparison: Comparison) -> str:
+    """Of what times are the mean."""
+    ranks = spell_count(len(comparison.ranks), "rank")
+    steps = (len(comparison.base_steps_ns), len(comparison.new_steps_ns))
+    if not comparison.per_step:
+        return f"mean of {ranks}"
+    counted = (
+        spell_count(steps[0], "step") if steps[0] == steps[1] else "{} and {} steps".format(*steps)
+    )
+    return f"mean of {counted}, {ranks}"
 
 
 def _unchanged(what: str, base_ns: int, new_ns: int) -> str:

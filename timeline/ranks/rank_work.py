@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from timeline.analysis.collectives import rank_collectives
-from timeline.analysis.cut import Cut, cut, cut_window
+from timeline.analysis.cut import Cut, cut, cut_steps, cut_window
 from timeline.analysis.launching_operators import launcher_figures, with_launchers
 from timeline.analysis.leading_detail import Leading, with_leading_detail
+from timeline.analysis.ordinary_steps import measured_steps, ordinary_steps
 from timeline.analysis.overlap import (
     communication_spans,
     measure_overlap,
@@ -165,9 +166,33 @@ def _draw_selected(
     )
     if request.causes:
         facts = _with_causes(facts, selected)
+    if request.most_lengths:
+        facts = replace(facts, ordinary=_ordinary_facts(facts, records, part, request))
     if not request.draw:
         return facts, RankTracks(records.rank, (), 0)
     return facts, draw_rank(selected, request.options, arg_filter(request.args))
+
+
+def _ordinary_facts(
+    facts: RankFacts, records: Records, part: Cut, request: RankRequest
+) -> RankFacts | None:
+    """The facts of ordinary steps alone; None where the rank has no others with device tasks."""
+    (ordinary,) = ordinary_steps([facts])
+    (measured,) = measured_steps([facts])
+    if (ordinary == measured).all():
+        return None
+    its = cut_steps(part, ordinary)
+    selected = _selected(its, request, in_steps=True)
+    collectives = rank_collectives(records, its.op_iterations, its.op_rows)
+    found = collect_facts(
+        facts.profile,
+        selected,
+        collectives,
+        request.selection,
+        named_operators=request.named_operators,
+        most_lengths=request.most_lengths,
+    )
+    return _with_causes(found, selected) if request.causes else found
 
 
 def _with_causes(facts: RankFacts, selected: SelectedRank) -> RankFacts:
@@ -181,12 +206,13 @@ def _with_causes(facts: RankFacts, selected: SelectedRank) -> RankFacts:
     return replace(facts, work=work, launchers=launcher_figures(selected.records))
 
 
-def _selected(part: Cut, request: RankRequest) -> SelectedRank:
+def _selected(part: Cut, request: RankRequest, *, in_steps: bool = False) -> SelectedRank:
+    """The sums over a part; in_steps: whether time between runs of steps is in none of them."""
     records, membership = part.records, part.membership
     tasks, selection = records.tasks, request.selection
     communication, its_step = communication_spans(records, membership)
     by_step = totals_by_step(tasks, communication, membership.tasks, its_step, len(records.steps))
-    if selection.steps is None:
+    if selection.steps is None and not in_steps:
         is_whole = selection.graphs is None and request.window_ns is None
         whole = measure_overlap(tasks, communication, records.free_rule if is_whole else INNER)
     else:
