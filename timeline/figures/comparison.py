@@ -23,7 +23,7 @@ from timeline.figures.overall_parts import (
 )
 from timeline.figures.paired_sums import pair_peaks, pair_sums
 from timeline.figures.rank_tables import Figures, extent_ns
-from timeline.figures.table import Table, joined_column
+from timeline.figures.table import Table, join_columns
 from timeline.figures.verdict import slowest_rank_of_each_step
 from timeline.units import spell_count
 
@@ -55,7 +55,8 @@ class Comparison:
     new_graph, new_step, new_rank, base_ns, new_ns, delta_ns. ranks: those of both runs: rank,
     base_ns, new_ns, delta_ns. operators, collectives: see `pair_operators`. waiting: by the rank
     that was waited for (waited_for_rank, masked where it is only some rank). idle_causes: by cause.
-    copies: by task. hccl_tasks: by the kind of collective and the task in it. Those four: see
+    copies: by task. hccl_tasks: by the kind of collective and the task in it. launchers: by the
+    operator of the framework that launched what ran (launched_by), and phase. Those: see
     `pair_sums`. memory: see `pair_peaks`. warnings: in what the runs do not match. base_steps_ns,
     new_steps_ns: the times of all steps of each run.
     """
@@ -72,6 +73,7 @@ class Comparison:
     idle_causes: Table = _no_table()
     copies: Table = _no_table()
     hccl_tasks: Table = _no_table()
+    launchers: Table = _no_table()
     memory: Table = _no_table()
     base_steps_ns: Int64 = _no_times()
     new_steps_ns: Int64 = _no_times()
@@ -123,6 +125,9 @@ class Comparison:
             pair_sums(idle_of_all_steps(sides), ("cause",), shares, counts=("gaps",)),
             pair_sums(copies, ("task",), shares, counts=("count", "size_bytes")),
             pair_sums(hccl, ("collective", "task"), shares, counts=("count", "size_bytes")),
+            pair_sums(
+                (base.launchers, new.launchers), ("communication", "launched_by", "phase"), shares
+            ),
             pair_peaks((base.memory, new.memory), ("group", "name"), "peak_bytes"),
             base_steps_ns,
             new_steps_ns,
@@ -145,8 +150,7 @@ class Comparison:
             for table, what in zip(tables, ("operator", "collective"), strict=True)
         ]
         columns = {
-            name: joined_column([table[name] for table in tables])
-            for name in self.operators.columns
+            name: join_columns([table[name] for table in tables]) for name in self.operators.columns
         }
         return Table({"what": np.concatenate(whats), **columns})
 
@@ -165,6 +169,7 @@ class Comparison:
             "idle_causes": self.idle_causes.to_dicts(),
             "copies": self.copies.to_dicts(),
             "hccl_tasks": self.hccl_tasks.to_dicts(),
+            "launchers": self.launchers.to_dicts(),
             "memory": self.memory.to_dicts(),
         }
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from timeline.figures.overall_parts import COPIES, EXPOSED, IDLE, WAITING
+from timeline.figures.overall_parts import COMPUTING, COPIES, EXPOSED, IDLE, WAITING
 from timeline.figures.short_names import operator_label, shortened
 from timeline.figures.table import Table
 from timeline.units import spell_count, spell_duration, spell_short
@@ -46,6 +46,7 @@ def sentences_of(comparison: Comparison) -> Iterator[str]:
     yield f"{spell_duration(base_ns)} before, {spell_duration(new_ns)} now ({_mean(comparison)})."
     for row in causes[:MOST_EXPLAINED]:
         yield from _explain(comparison, row)
+    yield from _launchers(comparison, causes[:MOST_EXPLAINED])
     yield from _waiting(comparison, least_ns)
 
 
@@ -78,6 +79,8 @@ def cause_label(cause: str, part_of: str) -> str:
     """
     if part_of == IDLE:
         return f"{IDLE} ({cause})"
+    if part_of == EXPOSED:
+        return f"exposed {cause}"
     return "exposed communication" if cause == EXPOSED else cause
 
 
@@ -115,7 +118,7 @@ def spell_change(base_ns: int, new_ns: int) -> str:
 def _explain(comparison: Comparison, cause: dict[str, Any]) -> Iterator[str]:
     """What a change of one cause is made of: operators, collectives, copies."""
     label, delta_ns = cause_label(cause["cause"], cause["part_of"]), cause["delta_ns"]
-    if cause["cause"] == EXPOSED:
+    if EXPOSED in (cause["cause"], cause["part_of"]):
         table, name = comparison.collectives, "Communication, overlapped or not"
     elif cause["cause"] == COPIES:
         table, name = comparison.copies, "Copies, overlapped or not"
@@ -131,6 +134,24 @@ def _explain(comparison: Comparison, cause: dict[str, Any]) -> Iterator[str]:
             for told, row in zip(_names(rows), rows, strict=True)
         )
         yield f"{name}: {shown}."
+
+
+def _launchers(comparison: Comparison, causes: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Who launched what computes longer, or less, where computing is a cause."""
+    changed_ns = sum(row["delta_ns"] for row in causes if row["part_of"] == COMPUTING)
+    table = comparison.launchers
+    if not changed_ns or not len(table):
+        return
+    is_named = np.array([name is not None for name in table["launched_by"].tolist()], np.bool_)
+    rows = _alike(table.take(is_named & (table["communication"] == 0)), changed_ns)
+    if rows:
+        shown = ", ".join(f"{_launcher(row)} {spell_signed(row['delta_ns'])}" for row in rows)
+        yield f"Launched by {shown}."
+
+
+def _launcher(row: dict[str, Any]) -> str:
+    (name,) = shortened([row["launched_by"]], MOST_OF_NAME)
+    return f"{name} ({row['phase']})" if row["phase"] in ("forward", "backward") else name
 
 
 def _alike(table: Table, delta_ns: int) -> list[dict[str, Any]]:

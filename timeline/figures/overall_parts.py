@@ -61,11 +61,14 @@ _PARTS = (
 _COPIES_AND_IDLE = "copies and idle"
 """One part where a run does not tell copies from idle time."""
 WAITING = "waiting for other ranks"
+_OF_EXPOSED = ("waiting", "transfer", "waiting or transfer")
+"""What exposed communication consists of; the last is what nothing tells."""
 _ALL = (
     (COMPUTING, WHOLE),
     *((name, COMPUTING) for name in CLASSES),
     (AT_ONCE, COMPUTING),
     (EXPOSED, WHOLE),
+    *((name, EXPOSED) for name in _OF_EXPOSED),
     (COPIES, WHOLE),
     (IDLE, WHOLE),
     *((name, IDLE) for name in IDLE_CAUSES.values()),
@@ -88,9 +91,15 @@ def overall_parts(
     their arrivals here, and from tasks named Notify_Wait there.
     """
     copies_apart = all(_knows_copies(side) for side in sides)
+    exposed = [_exposed(side) for side in sides]
+    idle = [_of_idle(side, told=copies_apart) for side in idle_of_all_steps(sides)]
+    told_apart = [
+        of_idle | (of_exposed if all(exposed) else {})
+        for of_idle, of_exposed in zip(idle, exposed, strict=True)
+    ]
     found = [
-        _metrics(side, share, idle, vector_known=vector_known, copies_apart=copies_apart)
-        for side, share, idle in zip(sides, shares, idle_of_all_steps(sides), strict=True)
+        _metrics(side, share, parts, vector_known=vector_known, copies_apart=copies_apart)
+        for side, share, parts in zip(sides, shares, told_apart, strict=True)
     ]
     names = [name for name in _ALL if any(metrics.get(name) is not None for metrics in found)]
     unknown = [[metrics.get(name, 0) is None for name in names] for metrics in found]
@@ -110,9 +119,14 @@ def overall_parts(
 
 
 def _metrics(
-    figures: Figures, share: float, idle: Table, *, vector_known: bool, copies_apart: bool
+    figures: Figures,
+    share: float,
+    told_apart: dict[_Metric, int],
+    *,
+    vector_known: bool,
+    copies_apart: bool,
 ) -> dict[_Metric, int | None]:
-    """The metrics of one run, None for what it does not tell."""
+    """The metrics of one run, None for what it does not tell; told_apart: parts of some."""
     overlap = figures.overlap
     sums = {name: int(np.ma.filled(overlap[column], 0).sum()) for name, column in _PARTS}
     if not copies_apart:
@@ -126,10 +140,7 @@ def _metrics(
         at_once_ns = sums[COMPUTING] - int(operators["total_ns"].sum())
         if at_once_ns:
             found[AT_ONCE, COMPUTING] = at_once_ns
-    if copies_apart:
-        for row in idle.to_dicts():
-            key = IDLE_CAUSES[row["cause"]], IDLE
-            found[key] = found.get(key, 0) + row["total_ns"]
+    found |= told_apart
     found[WHOLE, ""] = int(extent_ns(figures.overlap).sum())
     found["communication", ""] = int(figures.overlap["communication_ns"].sum())
     times: dict[_Metric, int | None] = {
@@ -137,6 +148,28 @@ def _metrics(
     }
     times[WAITING, "communication"] = _waited_ns(figures, share)
     return times
+
+
+def _of_idle(idle: Table, *, told: bool) -> dict[_Metric, int]:
+    """Idle time by cause; none where it is not told from copies."""
+    found: dict[_Metric, int] = {}
+    for row in idle.to_dicts() if told else ():
+        key = IDLE_CAUSES[row["cause"]], IDLE
+        found[key] = found.get(key, 0) + row["total_ns"]
+    return found
+
+
+def _exposed(figures: Figures) -> dict[_Metric, int]:
+    """Exposed communication by what it is, empty where nothing tells; see `split_exposed`."""
+    exposed_ns = int(figures.overlap["not_overlapped_ns"].sum())
+    table = getattr(figures, "exposed", Table({}))
+    sums_ns = [int(table[f"{name}_ns"].sum()) if len(table) else 0 for name in _OF_EXPOSED[:2]]
+    if exposed_ns and not any(sums_ns):
+        return {}
+    waiting, transfer, either = ((name, EXPOSED) for name in _OF_EXPOSED)
+    found = {waiting: sums_ns[0], transfer: sums_ns[1]}
+    rest_ns = exposed_ns - sum(sums_ns)
+    return {**found, either: rest_ns} if rest_ns else found
 
 
 def _waited_ns(figures: Figures, share: float) -> int | None:

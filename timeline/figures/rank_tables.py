@@ -22,7 +22,7 @@ from timeline.columns.distinct import distinct_pairs
 from timeline.figures.comparison_tables import length_table, memory_table, task_sum_table
 from timeline.figures.computing_table import computing_table
 from timeline.figures.launch_table import launch_table, module_table
-from timeline.figures.table import Table, joined_column
+from timeline.figures.table import Table, join_columns
 from timeline.figures.waited_for_table import waited_for_table
 from timeline.records.collective_kinds import KINDS
 from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Steps
@@ -134,7 +134,7 @@ class Figures:
 
 def _joined(parts: Sequence[dict[str, npt.NDArray[Any]]]) -> Table:
     names = list(parts[0]) if parts else []
-    return Table({name: joined_column([part[name] for part in parts]) for name in names})
+    return Table({name: join_columns([part[name] for part in parts]) for name in names})
 
 
 def _given(values: Int64, absent: int | np.integer[Any]) -> npt.NDArray[Any]:

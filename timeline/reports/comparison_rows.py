@@ -15,11 +15,17 @@ from timeline.units import spell_short
 __all__ = [
     "LEAST",
     "TIMES",
+    "copy_names",
     "depths",
+    "hccl_names",
+    "launcher_names",
+    "memory_names",
+    "notable_rows",
     "operator_names",
     "share_cell",
     "time_cell",
     "time_cells",
+    "waiting_names",
     "worst_and_best",
 ]
 
@@ -76,6 +82,52 @@ def operator_names(operators: Table) -> list[str]:
     rows = [(operator_label(kind, name), shapes) for kind, name, shapes in kinds]
     labels = [label for label, _ in rows]
     return [f"{label} {shapes}" if labels.count(label) > 1 else label for label, shapes in rows]
+
+
+def waiting_names(waiting: Table) -> list[str]:
+    """Whom ranks waited for."""
+    return [
+        "some rank" if rank is None else f"rank {rank}{'' if profiled else ' (not profiled)'}"
+        for rank, profiled in zip(
+            waiting["waited_for_rank"].tolist(), waiting["profiled"].tolist(), strict=True
+        )
+    ]
+
+
+def launcher_names(launchers: Table) -> list[str]:
+    """The operators of the framework that launched what ran, and in which phase."""
+    return [
+        f"{name or 'not known'}{f' ({phase})' if phase in ('forward', 'backward') else ''}"
+        for name, phase in zip(
+            launchers["launched_by"].tolist(), launchers["phase"].tolist(), strict=True
+        )
+    ]
+
+
+def hccl_names(tasks: Table) -> list[str]:
+    """HCCL tasks with the kind of collective that they belong to."""
+    kinds = zip(tasks["collective"].tolist(), tasks["task"].tolist(), strict=True)
+    return [f"{collective}: {task}" if collective else task for collective, task in kinds]
+
+
+def copy_names(copies: Table) -> list[str]:
+    """What copies and fills are called."""
+    return [task or "not named" for task in copies["task"].tolist()]
+
+
+def memory_names(memory: Table) -> list[str]:
+    """Counters of memory with their group."""
+    names = zip(memory["group"].tolist(), memory["name"].tolist(), strict=True)
+    return [f"{group}: {name}" if group != name else name for group, name in names]
+
+
+def notable_rows(table: Table, whole_ns: int, most: int) -> Table:
+    """The rows that changed most, if a step notices it; what changed most is first."""
+    if not len(table):
+        return table
+    changes_ns = np.abs(table["delta_ns"])
+    order = np.argsort(-changes_ns, kind="stable")[:most]
+    return table.take(order[changes_ns[order] > LEAST * whole_ns])
 
 
 def _columns(table: Table, *names: str) -> Iterator[tuple[str, ...]]:

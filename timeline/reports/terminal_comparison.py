@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 from rich.console import RenderableType
@@ -18,17 +18,25 @@ from timeline.figures.table import Table
 from timeline.reports.comparison_rows import (
     LEAST,
     TIMES,
+    copy_names,
     depths,
+    hccl_names,
+    launcher_names,
+    memory_names,
+    notable_rows,
     operator_names,
+    time_cell,
     time_cells,
+    waiting_names,
     worst_and_best,
 )
 from timeline.reports.terminal import Display, name_text, named_grid, render_blocks
-from timeline.units import spell_count
+from timeline.units import spell_bytes, spell_count
 
 __all__ = ["comparison_text"]
 
 MOST_STEPS, MOST_RANKS, MOST_OPERATORS = 12, 12, 6
+MOST_VERBOSE = 40
 _WORSE, _BETTER = "red", "green"
 
 
@@ -57,17 +65,79 @@ def _blocks(
     whole = comparison.overall["metric"] == WHOLE
     whole_ns = int(comparison.overall["base_ns"][whole].sum())
     yield [_overall(comparison, display, whole_ns)]
+    most = (MOST_VERBOSE,) * 3 if verbose else (MOST_RANKS, MOST_STEPS, MOST_OPERATORS)
     if len(comparison.ranks) > 1:
-        yield _first("rank", comparison.ranks, display, MOST_RANKS, whole_ns)
+        yield _first("rank", comparison.ranks, display, most[0], whole_ns)
     if len(comparison.steps) > 1:
         title = "step, slowest rank" if len(comparison.ranks) > 1 else "step"
-        yield _first(title, _named_steps(comparison.steps), display, MOST_STEPS, whole_ns)
+        yield _first(title, _named_steps(comparison.steps), display, most[1], whole_ns)
     for title, table in (
         ("operator", comparison.operators),
         ("communication", comparison.collectives),
     ):
         if len(table):
-            yield _operators(title, table, display, whole_ns)
+            yield _operators(title, table, display, whole_ns, most[2])
+    tables = _TABLES if verbose else _TABLES[:TOLD_TABLES]
+    for title, column, names_of in tables:
+        shown = notable_rows(getattr(comparison, column), whole_ns, most[2])
+        if len(shown):
+            yield [_grid(shown, display, title, names_of(shown), whole_ns)]
+    if verbose:
+        yield from _verbose(comparison, display, whole_ns)
+
+
+_TABLES: tuple[tuple[str, str, Callable[[Table], list[str]]], ...] = (
+    ("waiting for", "waiting", waiting_names),
+    ("launched by", "launchers", launcher_names),
+    ("copies", "copies", copy_names),
+    ("HCCL tasks", "hccl_tasks", hccl_names),
+)
+"""Tables of which people see what changed: title, field of the comparison, names of rows."""
+TOLD_TABLES = 2
+"""So many of them are told unasked."""
+
+
+def _verbose(
+    comparison: Comparison, display: Display, whole_ns: int
+) -> Iterator[Sequence[RenderableType]]:
+    for title, table in (
+        ("operator, each time", comparison.operators),
+        ("communication, each time", comparison.collectives),
+    ):
+        shown = worst_and_best(table, whole_ns, MOST_VERBOSE)
+        if len(shown) and not np.ma.getmaskarray(shown["new_median_ns"]).all():
+            yield [_spread(shown, display, title)]
+    if len(comparison.memory):
+        yield [_memory(comparison.memory, display)]
+
+
+def _spread(operators: Table, display: Display, title: str) -> Grid:
+    """The median and the quartiles of single times in both runs."""
+    cells = []
+    for row in operators.to_dicts():
+        told = []
+        for run in ("base", "new"):
+            median, first, third = (
+                time_cell(row[f"{run}_{name}_ns"]) for name in ("median", "q1", "q3")
+            )
+            told += [median] if display.narrow else [median, f"{first} - {third}"]
+        cells.append(tuple(told))
+    medians = ["median before", "median now"]
+    heads = medians if display.narrow else [medians[0], "q1 - q3", medians[1], "q1 - q3"]
+    names = operator_names(operators)
+    return named_grid(display, display.width, [title], heads, names, cells)
+
+
+def _memory(memory: Table, display: Display) -> Grid:
+    """The peaks of both runs, and by how much they differ."""
+    cells = []
+    for row in memory.to_dicts():
+        base, new, delta = (row[f"{name}_bytes"] for name in ("base", "new", "delta"))
+        sign = "-" if (delta or 0) < 0 else "+" if delta else ""
+        change = "-" if delta is None else f"{sign}{spell_bytes(abs(delta))}"
+        cells.append((*("-" if one is None else spell_bytes(one) for one in (base, new)), change))
+    heads = ["before", "now", "change"]
+    return named_grid(display, display.width, ["memory, peak"], heads, memory_names(memory), cells)
 
 
 def _overall(comparison: Comparison, display: Display, whole_ns: int) -> Grid:
@@ -103,10 +173,12 @@ def _first(
     return rows
 
 
-def _operators(title: str, table: Table, display: Display, whole_ns: int) -> list[RenderableType]:
+def _operators(
+    title: str, table: Table, display: Display, whole_ns: int, most: int
+) -> list[RenderableType]:
     """What lost most, then what won most; a change that no step notices is none."""
     rows: list[RenderableType] = []
-    shown = worst_and_best(table, whole_ns, MOST_OPERATORS)
+    shown = worst_and_best(table, whole_ns, most)
     if len(shown):
         rows.append(_grid(shown, display, title, operator_names(shown), whole_ns))
     else:
