@@ -8,11 +8,11 @@ import numpy as np
 
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, column
 from timeline.columns.distinct import distinct
-from timeline.columns.group_by import group_by
+from timeline.columns.group_by import group_by, group_numbers
 from timeline.columns.intervals import open_at
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.collective_kinds import collective_kind
-from timeline.records.tables import NO_ID, Records
+from timeline.records.tables import NO_ID, PlaneTasks, Records, Tasks
 
 __all__ = ["TaskSums", "TaskTimes", "sum_tasks"]
 
@@ -62,6 +62,7 @@ def _hccl_times(records: Records, strings: StringPool) -> TaskTimes:
 
 def _copy_times(records: Records, strings: StringPool) -> TaskTimes:
     copies = records.tasks.take(records.tasks.copy)
+    copies = copies.take(~_is_hccl_task(copies, records.planes))
     named = np.where(copies.name == NO_NAME, copies.task_type, copies.name)
     return _summed(
         np.full(len(copies), NO_NAME, np.int32),
@@ -70,6 +71,15 @@ def _copy_times(records: Records, strings: StringPool) -> TaskTimes:
         copies.size_bytes,
         hccl=False,
     )
+
+
+def _is_hccl_task(tasks: Tasks, planes: PlaneTasks) -> Bool:
+    """Which tasks are twins of HCCL tasks: of the same interval."""
+    start_ns = np.concatenate([planes.start_ns, tasks.start_ns])
+    end_ns = np.concatenate([planes.end_ns, tasks.end_ns])
+    interval = group_numbers(len(start_ns), [start_ns, end_ns])
+    found: Bool = np.isin(interval[len(planes) :], interval[: len(planes)])
+    return found
 
 
 def _summed(

@@ -57,8 +57,9 @@ class Comparison:
     that was waited for (waited_for_rank, masked where it is only some rank). idle_causes: by cause.
     copies: by task. hccl_tasks: by the kind of collective and the task in it. launchers: by the
     operator of the framework that launched what ran (launched_by), and phase. Those: see
-    `pair_sums`. memory: see `pair_peaks`. warnings: in what the runs do not match. base_steps_ns,
-    new_steps_ns: the times of all steps of each run.
+    `pair_sums`. memory: see `pair_peaks`. warnings: in what the runs do not match.
+    ranks_of_runs: how many of each did anything. base_steps_ns, new_steps_ns: the times of all
+    steps of each run.
     """
 
     overall: Table
@@ -75,6 +76,7 @@ class Comparison:
     hccl_tasks: Table = _no_table()
     launchers: Table = _no_table()
     memory: Table = _no_table()
+    ranks_of_runs: tuple[int, int] = (0, 0)
     base_steps_ns: Int64 = _no_times()
     new_steps_ns: Int64 = _no_times()
 
@@ -129,6 +131,7 @@ class Comparison:
                 (base.launchers, new.launchers), ("communication", "launched_by", "phase"), shares
             ),
             pair_peaks((base.memory, new.memory), ("group", "name"), "peak_bytes"),
+            (len(counts[0]), len(counts[1])),
             base_steps_ns,
             new_steps_ns,
         )

@@ -52,14 +52,15 @@ def sentences_of(comparison: Comparison) -> Iterator[str]:
 
 def _mean(comparison: Comparison) -> str:
     """Of what times are the mean."""
-    ranks = spell_count(len(comparison.ranks), "rank")
-    steps = (len(comparison.base_steps_ns), len(comparison.new_steps_ns))
-    if not comparison.per_step:
-        return f"mean of {ranks}"
-    counted = (
-        spell_count(steps[0], "step") if steps[0] == steps[1] else "{} and {} steps".format(*steps)
+    counts = [(*comparison.ranks_of_runs, "rank")]
+    if comparison.per_step and len(comparison.base_steps_ns):
+        steps = len(comparison.base_steps_ns), len(comparison.new_steps_ns)
+        counts.insert(0, (*steps, "step"))
+    told = (
+        spell_count(base, noun) if base == new else f"{base} and {new} {noun}s"
+        for base, new, noun in counts
     )
-    return f"mean of {counted}, {ranks}"
+    return f"mean of {', '.join(told)}"
 
 
 def _unchanged(what: str, base_ns: int, new_ns: int) -> str:

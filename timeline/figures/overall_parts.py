@@ -93,8 +93,9 @@ def overall_parts(
     copies_apart = all(_knows_copies(side) for side in sides)
     exposed = [_exposed(side) for side in sides]
     idle = [_of_idle(side, told=copies_apart) for side in idle_of_all_steps(sides)]
+    is_told = all(exposed) and any(any(parts.values()) for parts in exposed)
     told_apart = [
-        of_idle | (of_exposed if all(exposed) else {})
+        of_idle | (of_exposed if is_told else {})
         for of_idle, of_exposed in zip(idle, exposed, strict=True)
     ]
     found = [

@@ -18,8 +18,8 @@ def step_times_ns(facts: Sequence[RankFacts], chosen: Sequence[Bool]) -> Int64:
     """The time of each chosen step on the rank where it is longest, in order of their numbers.
 
     A step lasts from the last device end of the step before it to its own, so that what a device
-    idles between them counts; where that step is not selected, or a rank has several graphs, from
-    its own first start.
+    idles between them counts; where that step is not selected, or a rank has several graphs, it is
+    the span of its own computing and communication.
 
     Args:
         chosen: for each rank a mask of its steps.
@@ -36,9 +36,8 @@ def step_times_ns(facts: Sequence[RankFacts], chosen: Sequence[Bool]) -> Int64:
 
 def _times_ns(facts: RankFacts) -> Int64:
     """The time of each step of a rank, 0 of one without device records."""
-    start_ns, end_ns = facts.device_start_ns, facts.device_end_ns
-    known = start_ns != NO_TIME
-    times_ns = np.where(known, end_ns - np.where(known, start_ns, end_ns), 0)
+    times_ns, end_ns = facts.step_totals.span_ns.copy(), facts.device_end_ns
+    known = facts.device_start_ns != NO_TIME
     if len(facts.profile.graphs - {NO_GRAPH}) > 1:
         return times_ns
     rows = np.flatnonzero(known)

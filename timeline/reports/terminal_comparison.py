@@ -120,7 +120,9 @@ def _spread(operators: Table, display: Display, title: str) -> Grid:
             median, first, third = (
                 time_cell(row[f"{run}_{name}_ns"]) for name in ("median", "q1", "q3")
             )
-            told += [median] if display.narrow else [median, f"{first} - {third}"]
+            known = row[f"{run}_median_ns"] is not None
+            quartiles = f"{first} - {third}" if known else "-"
+            told += [median] if display.narrow else [median, quartiles]
         cells.append(tuple(told))
     medians = ["median before", "median now"]
     heads = medians if display.narrow else [medians[0], "q1 - q3", medians[1], "q1 - q3"]
