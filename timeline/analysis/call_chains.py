@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from timeline.analysis.call_kinds import CallKind, FrameworkCalls, module_name
+from timeline.analysis.framework_calls import CallKind, FrameworkCalls, module_name
 from timeline.columns.chunks import chunks
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
 from timeline.columns.distinct import distinct, distinct_pairs

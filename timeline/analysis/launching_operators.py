@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.analysis.call_chains import NO_PATH, CallChains, ModulePaths, find_chains
-from timeline.analysis.call_kinds import launch_name
 from timeline.analysis.device_items import DeviceItems, device_items
+from timeline.analysis.framework_calls import launch_name
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
 from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct

@@ -9,6 +9,7 @@ import numpy as np
 
 from timeline.analysis.checks import Measured, RankChecks, rank_checks
 from timeline.analysis.collectives import RankCollectives
+from timeline.analysis.computed_work import RankWork
 from timeline.analysis.contents import find_graphs, is_monotonic
 from timeline.analysis.cut import device_span_ns
 from timeline.analysis.launching_operators import LauncherFigures
@@ -17,7 +18,6 @@ from timeline.analysis.links import RankLinks, rank_links
 from timeline.analysis.memory_peaks import MemoryPeaks, memory_peaks
 from timeline.analysis.operators import OperatorFigures, operator_figures
 from timeline.analysis.overlap import FreeParts, OverlapTotals
-from timeline.analysis.rank_work import RankWork
 from timeline.analysis.recorded_steps import RecordedSteps
 from timeline.analysis.selected_rank import SelectedRank
 from timeline.analysis.step_waits import StepWaits, step_waits

@@ -9,15 +9,17 @@ from pathlib import Path
 import numpy as np
 
 from timeline.analysis.collectives import rank_collectives
+from timeline.analysis.computed_work import computed_work
 from timeline.analysis.cut import Cut, cut, cut_steps, cut_window
+from timeline.analysis.idle_causes import measure_idle
 from timeline.analysis.launching_operators import launcher_figures, with_launchers
 from timeline.analysis.leading_detail import Leading, with_leading_detail
 from timeline.analysis.ordinary_steps import measured_steps, ordinary_steps
 from timeline.analysis.overlap import (
+    StepsApart,
     communication_spans,
     measure_overlap,
     measure_overlap_of_stretches,
-    totals_by_step,
 )
 from timeline.analysis.rank_facts import (
     ProfileFacts,
@@ -25,7 +27,6 @@ from timeline.analysis.rank_facts import (
     collect_facts,
     collect_profile_facts,
 )
-from timeline.analysis.rank_work import rank_work
 from timeline.analysis.selected_rank import DrawOptions, SelectedRank
 from timeline.analysis.step_membership import NO_STEP
 from timeline.encoders.formats import format_of
@@ -197,7 +198,7 @@ def _ordinary_facts(
 
 def _with_causes(facts: RankFacts, selected: SelectedRank) -> RankFacts:
     """The facts with what tells whose work a rank does, and why it takes longer than others."""
-    work = rank_work(
+    work = computed_work(
         selected.records,
         selected.cut.membership.tasks,
         selected.step_totals.computing_ns,
@@ -211,7 +212,7 @@ def _selected(part: Cut, request: RankRequest, *, in_steps: bool = False) -> Sel
     records, membership = part.records, part.membership
     tasks, selection = records.tasks, request.selection
     communication, its_step = communication_spans(records, membership)
-    by_step = totals_by_step(tasks, communication, membership.tasks, its_step, len(records.steps))
+    apart = StepsApart.of(tasks, communication, membership.tasks, its_step, len(records.steps))
     if selection.steps is None and not in_steps:
         is_whole = selection.graphs is None and request.window_ns is None
         whole = measure_overlap(tasks, communication, records.free_rule if is_whole else INNER)
@@ -220,4 +221,5 @@ def _selected(part: Cut, request: RankRequest, *, in_steps: bool = False) -> Sel
         whole = measure_overlap_of_stretches(
             tasks, communication, runs[membership.tasks], runs[its_step], int(runs.max()) + 1
         )
-    return SelectedRank(part, whole, by_step, records)
+    idle = measure_idle(records, membership, whole, apart) if request.causes else None
+    return SelectedRank(part, whole, apart.totals(), records, idle=idle)
