@@ -12,17 +12,21 @@ from timeline.analysis.collectives import RankCollectives
 from timeline.analysis.computed_work import RankWork
 from timeline.analysis.contents import find_graphs, is_monotonic
 from timeline.analysis.cut import device_span_ns
+from timeline.analysis.idle_sums import IdleTimes
 from timeline.analysis.launching_operators import LauncherFigures
 from timeline.analysis.leading_detail import count_detail_rows, detail_omission
 from timeline.analysis.links import RankLinks, rank_links
-from timeline.analysis.memory_peaks import MemoryPeaks, memory_peaks
+from timeline.analysis.memory_peaks import MemoryPeaks
 from timeline.analysis.operators import OperatorFigures, operator_figures
 from timeline.analysis.overlap import FreeParts, OverlapTotals
+from timeline.analysis.path_items import RankPath
 from timeline.analysis.recorded_steps import RecordedSteps
+from timeline.analysis.replay_items import RankReplay
 from timeline.analysis.selected_rank import SelectedRank
 from timeline.analysis.step_waits import StepWaits, step_waits
-from timeline.analysis.task_sums import TaskSums, sum_tasks
+from timeline.analysis.task_sums import TaskSums
 from timeline.columns.columns import Int64
+from timeline.columns.intervals import IntervalSet, union
 from timeline.layers import LAYERS, Layer, LayerSpec
 from timeline.records.clock import ClockMove
 from timeline.records.counting_rules import CommunicationRule, FreeRule
@@ -110,12 +114,22 @@ class RankFacts:
     """The detail that is left out to keep a limit."""
     recorded: RecordedSteps = field(default_factory=RecordedSteps.empty)
     """A row per selected step: what the recording holds of it."""
+    exposed: IntervalSet = field(default_factory=lambda: union(*np.zeros((2, 0), np.int64)))
+    """When its communication ran and nothing computed."""
+    idle: IdleTimes | None = None
+    """Why it idles, None where that was not asked."""
+    path: RankPath = field(default_factory=RankPath)
+    """What can lie on the critical path, where causes are asked for."""
+    replay: RankReplay = field(default_factory=RankReplay)
+    """What its run can be played again with, where gains are to be estimated."""
     work: RankWork = field(default_factory=RankWork)
     """What it computes in a step, where causes are asked for."""
     launchers: LauncherFigures = field(default_factory=LauncherFigures)
     """Whose work its device does, where causes are asked for."""
     task_sums: TaskSums = field(default_factory=TaskSums)
+    """What HCCL tasks and copies take, for a comparison."""
     memory: MemoryPeaks = field(default_factory=MemoryPeaks)
+    """How much memory it held at most, for a comparison that reads counters."""
     ordinary: RankFacts | None = None
     """For a comparison, the same of the ordinary steps alone, as far as the rank tells which those
     are; None where they are all. Its collectives are those of the rank, of which others are
@@ -136,9 +150,12 @@ class RankFacts:
             steps=self.steps.moved(move),
             operators=self.operators.moved(move),
             collectives=self.collectives.moved(move),
+            path=self.path.moved(move),
+            replay=self.replay.moved(move),
             ordinary=None if self.ordinary is None else self.ordinary.moved(move),
             device_start_ns=np.where(start_ns == NO_TIME, NO_TIME, move.of(start_ns)),
             device_end_ns=np.where(start_ns == NO_TIME, end_ns, move.of(end_ns)),
+            exposed=IntervalSet(move.of(self.exposed.start_ns), move.of(self.exposed.end_ns)),
             span_ns=None
             if self.span_ns is None
             else (move.of_moment(self.span_ns[0]), move.of_moment(self.span_ns[1])),
@@ -176,7 +193,7 @@ def collect_facts(
 
     windowed: whether a window cuts through the selection. named_operators: how many operators are
     told apart by name, and not by type alone. most_lengths: of how many operators each single
-    length may be told, and HCCL tasks, copies and memory too; 0 tells none of these.
+    length may be told.
     """
     records, membership = selected.records, selected.cut.membership
     count = len(records.steps)
@@ -218,6 +235,6 @@ def collect_facts(
         rank_checks(records, selection, windowed, measured),
         detail_omission(selected),
         recorded=selected.cut.recorded,
-        task_sums=sum_tasks(records) if most_lengths else TaskSums(),
-        memory=memory_peaks(records) if most_lengths else MemoryPeaks(),
+        exposed=selected.overlap.not_overlapped,
+        idle=None if selected.idle is None else selected.idle.times,
     )

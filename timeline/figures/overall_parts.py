@@ -163,7 +163,7 @@ def _of_idle(idle: Table, *, told: bool) -> dict[_Metric, int]:
 def _exposed(figures: Figures) -> dict[_Metric, int]:
     """Exposed communication by what it is, empty where nothing tells; see `split_exposed`."""
     exposed_ns = int(figures.overlap["not_overlapped_ns"].sum())
-    table = getattr(figures, "exposed", Table({}))
+    table = figures.exposed
     sums_ns = [int(table[f"{name}_ns"].sum()) if len(table) else 0 for name in _OF_EXPOSED[:2]]
     if exposed_ns and not any(sums_ns):
         return {}
@@ -213,7 +213,7 @@ def rows_where(table: Table, column: str, value: int) -> Table:
 
 def idle_of_all_steps(sides: tuple[Figures, Figures]) -> tuple[Table, Table]:
     """Idle causes of all steps together, where both runs tell them."""
-    found = [_of_all_steps(getattr(side, "idle", Table({}))) for side in sides]
+    found = [_of_all_steps(side.idle) for side in sides]
     return (found[0], found[1]) if all(map(len, found)) else (Table({}), Table({}))
 
 

@@ -13,6 +13,9 @@ import numpy.typing as npt
 from timeline.analysis.checks import PARTS as CHECKED
 from timeline.analysis.checks import RankChecks, known_reasons
 from timeline.analysis.collectives import NO_KIND
+from timeline.analysis.critical_path import CriticalPath
+from timeline.analysis.culprit import HeldUp, find_culprit
+from timeline.analysis.exposed_waiting import split_exposed
 from timeline.analysis.ordinary_steps import ordinary_steps
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.step_waits import data_aug_bounds
@@ -21,7 +24,9 @@ from timeline.columns.columns import Bool, Int64
 from timeline.columns.distinct import distinct_pairs
 from timeline.figures.comparison_tables import length_table, memory_table, task_sum_table
 from timeline.figures.computing_table import computing_table
+from timeline.figures.idle_table import idle_by_call, idle_by_cause
 from timeline.figures.launch_table import launch_table, module_table
+from timeline.figures.path_table import path_table
 from timeline.figures.table import Table, join_columns
 from timeline.figures.waited_for_table import waited_for_table
 from timeline.records.collective_kinds import KINDS
@@ -88,6 +93,21 @@ class Figures:
     """A row per rank and whom it waited for, longest first: rank, waited_for_rank (masked where
     only "some rank" is known), profiled (whether that is among the ranks read), times and
     waited_ns."""
+    exposed: Table = field(default_factory=lambda: Table({}))
+    """A row per rank, of the communication of its ordinary steps: exposed_ns (while nothing
+    computed), and of that waiting_ns and transfer_ns, as far as they are known."""
+    held_up: HeldUp = field(default_factory=HeldUp)
+    """Who holds up the others in ordinary steps."""
+    idle: Table = field(default_factory=lambda: Table({}))
+    """Why devices idle, a row per rank, step and cause, see `idle_by_cause`."""
+    idle_calls: Table = field(default_factory=lambda: Table({}))
+    """The host calls meanwhile, a row per rank, step, cause and call, see `idle_by_call`."""
+    critical_path: Table = field(default_factory=lambda: Table({}))
+    """A row per segment of what determined each step, in order of time: step and graph (masked
+    where there is none), rank (masked where it is not known), profiled (whether it is among the
+    ranks read), kind, name (what ran or was waited for; on the host the call that took most of it),
+    start_ns, duration_ns and call_ns (how much that call took). Without rows where causes were not
+    asked for."""
     computing_causes: Table = field(default_factory=lambda: Table({}))
     """A row per rank: why it computes longer than its peers, see `computing_table`; where causes
     are asked for."""
@@ -106,7 +126,9 @@ class Figures:
     length_ns; without rows where there are too many."""
 
     @classmethod
-    def of(cls, facts: Sequence[RankFacts], waiting: Waiting) -> Figures:
+    def of(
+        cls, facts: Sequence[RankFacts], waiting: Waiting, path: CriticalPath | None = None
+    ) -> Figures:
         """The figures of some ranks, which are on one clock."""
         ordinary = ordinary_steps(facts)
         bounds = np.searchsorted(waiting.waits.rank, np.arange(len(facts) + 1)).tolist()
@@ -123,6 +145,11 @@ class Figures:
             _joined([_unused(rank) for rank in facts]),
             waiting.basis,
             waited_for_table(facts, waiting.waited_for),
+            exposed=_exposed(facts, waiting, ordinary),
+            held_up=find_culprit(facts, waiting, ordinary),
+            idle=idle_by_cause(facts),
+            idle_calls=idle_by_call(facts),
+            critical_path=path_table(CriticalPath() if path is None else path),
             computing_causes=computing_table(facts),
             launchers=launch_table(facts),
             modules=module_table(facts),
@@ -248,6 +275,12 @@ def _waiting(facts: Sequence[RankFacts], stragglers: Stragglers) -> Table:
         for name, values in columns.items()
     }
     return Table({"rank": ranks, **shown})
+
+
+def _exposed(facts: Sequence[RankFacts], waiting: Waiting, ordinary: Sequence[Bool]) -> Table:
+    parts = split_exposed(facts, waiting.waits, ordinary)
+    columns = {field.name: getattr(parts, field.name) for field in fields(parts)}
+    return Table({"rank": np.array([rank.rank for rank in facts], np.int64), **columns})
 
 
 def _collectives(facts: RankFacts, waits: Waits) -> dict[str, npt.NDArray[Any]]:

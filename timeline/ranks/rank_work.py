@@ -11,9 +11,11 @@ import numpy as np
 from timeline.analysis.collectives import rank_collectives
 from timeline.analysis.computed_work import computed_work
 from timeline.analysis.cut import Cut, cut, cut_steps, cut_window
+from timeline.analysis.drawn_records import drawn_records, omissions_of_drawn
 from timeline.analysis.idle_causes import measure_idle
 from timeline.analysis.launching_operators import launcher_figures, with_launchers
 from timeline.analysis.leading_detail import Leading, with_leading_detail
+from timeline.analysis.memory_peaks import memory_peaks
 from timeline.analysis.ordinary_steps import measured_steps, ordinary_steps
 from timeline.analysis.overlap import (
     StepsApart,
@@ -27,11 +29,14 @@ from timeline.analysis.rank_facts import (
     collect_facts,
     collect_profile_facts,
 )
+from timeline.analysis.rank_path import rank_path
+from timeline.analysis.rank_replay import rank_replay
 from timeline.analysis.selected_rank import DrawOptions, SelectedRank
 from timeline.analysis.step_membership import NO_STEP
+from timeline.analysis.task_sums import sum_tasks
 from timeline.encoders.formats import format_of
 from timeline.fitting.coarsen_ranks import coarsen_ranks
-from timeline.layers import Layer
+from timeline.layers import HOST_LAYERS, Layer
 from timeline.options import Args, ClockOptions, StepOperators
 from timeline.ranks.rank_records import read_rank
 from timeline.records.counting_rules import INNER
@@ -59,7 +64,7 @@ DENSEST_RANK = 4
 """A rank may hold so many times what ranks hold on average, and is not gathered further for it."""
 MOST_ELEMENTS = 1 << 24
 """Slices and samples that all ranks together may send, if none is dense: about 800 MB."""
-CAUSE_LAYERS = frozenset({Layer.COMMUNICATION, Layer.CANN, Layer.FRAMEWORK, Layer.ARROWS})
+CAUSE_LAYERS = HOST_LAYERS | {Layer.COMMUNICATION, Layer.ARROWS}
 """Whose records tell why a device waits and idles."""
 LEAST_RANK_BYTES = 1 << 20
 """A rank of this size is sent fast; many small ones are gathered together, which is better."""
@@ -74,7 +79,8 @@ class RankRequest:
     end) on the rank's own clock. leading: whose detail is drawn, None for all. draw: whether
     tracks are wanted at all, or only facts. clock: how ranks come on one clock. named_operators:
     how many operators of a rank facts tell apart by name. causes: whether facts tell why the device
-    waits and idles. most_lengths: see `collect_facts`; what only a comparison shows.
+    waits and idles. estimate: whether they hold what gains are estimated of. most_lengths: see
+    `collect_facts`; what only a comparison shows.
     """
 
     selection: Selection
@@ -90,13 +96,18 @@ class RankRequest:
     clock: ClockOptions = field(default_factory=ClockOptions)
     named_operators: int = 0
     causes: bool = False
+    estimate: bool = False
     most_lengths: int = 0
+
+    @property
+    def drawn_layers(self) -> frozenset[Layer]:
+        """The layers that are drawn, or that figures are of."""
+        return self.selection.layers_of(Kind.SUMMARY)
 
     @property
     def read_layers(self) -> frozenset[Layer]:
         """The layers whose records are read: what is drawn, and what tells causes."""
-        layers = self.selection.layers_of(Kind.SUMMARY)
-        return layers | CAUSE_LAYERS if self.causes else layers
+        return self.drawn_layers | CAUSE_LAYERS if self.causes else self.drawn_layers
 
 
 def draw_rank_from_source(source: Source, request: RankRequest) -> DrawnRank:
@@ -119,7 +130,8 @@ def draw_rank_from_records(records: Records, request: RankRequest) -> DrawnRank:
     """Draw what is selected of a rank's records, whose steps are known."""
     if request.causes:
         records = with_launchers(records)
-    facts, tracks = _draw_selected(collect_profile_facts(records), records, request)
+    told = replace(records, omissions=omissions_of_drawn(records, request.drawn_layers))
+    facts, tracks = _draw_selected(collect_profile_facts(told), records, request)
     fair_bytes = max(LEAST_RANK_BYTES, request.limit_bytes * DENSEST_RANK // request.ranks)
     most_bytes = min(request.limit_bytes, fair_bytes)
     if most_bytes and element_count(tracks.tracks) * BYTES_OF_ELEMENT > most_bytes:
@@ -166,9 +178,13 @@ def _draw_selected(
         most_lengths=request.most_lengths,
     )
     if request.causes:
-        facts = _with_causes(facts, selected)
+        path = rank_path(part.records, collectives.ops.selected, facts.device_end_ns)
+        facts = replace(_with_causes(facts, selected), path=path)
+    if request.estimate:
+        facts = replace(facts, replay=rank_replay(part.records, collectives.ops.selected))
     if request.most_lengths:
-        facts = replace(facts, ordinary=_ordinary_facts(facts, records, part, request))
+        ordinary = _ordinary_facts(facts, records, part, request)
+        facts = replace(_with_sums(facts, part), ordinary=ordinary)
     if not request.draw:
         return facts, RankTracks(records.rank, (), 0)
     return facts, draw_rank(selected, request.options, arg_filter(request.args))
@@ -193,7 +209,12 @@ def _ordinary_facts(
         named_operators=request.named_operators,
         most_lengths=request.most_lengths,
     )
-    return _with_causes(found, selected) if request.causes else found
+    return _with_sums(_with_causes(found, selected) if request.causes else found, its)
+
+
+def _with_sums(facts: RankFacts, part: Cut) -> RankFacts:
+    """The facts with the sums that only a comparison shows, of records that may not be drawn."""
+    return replace(facts, task_sums=sum_tasks(part.records), memory=memory_peaks(part.records))
 
 
 def _with_causes(facts: RankFacts, selected: SelectedRank) -> RankFacts:
@@ -222,4 +243,5 @@ def _selected(part: Cut, request: RankRequest, *, in_steps: bool = False) -> Sel
             tasks, communication, runs[membership.tasks], runs[its_step], int(runs.max()) + 1
         )
     idle = measure_idle(records, membership, whole, apart) if request.causes else None
-    return SelectedRank(part, whole, apart.totals(), records, idle=idle)
+    drawn = drawn_records(records, request.drawn_layers)
+    return SelectedRank(replace(part, records=drawn), whole, apart.totals(), drawn, idle=idle)
