@@ -26,6 +26,7 @@ from timeline.analysis.selected_rank import SelectedRank
 from timeline.analysis.step_waits import StepWaits, step_waits
 from timeline.analysis.task_sums import TaskSums
 from timeline.columns.columns import Int64
+from timeline.columns.distinct import distinct
 from timeline.columns.intervals import IntervalSet, union
 from timeline.layers import LAYERS, Layer, LayerSpec
 from timeline.records.clock import ClockMove
@@ -77,6 +78,8 @@ class ProfileFacts:
     unused: tuple[UnusedFile, ...] = ()
     host_offset_ns: int = 0
     """What its host times were moved by, on to the clock of its device."""
+    host_layers: frozenset[str] = frozenset()
+    """Whose calls on the host were read, such as CANN."""
 
 
 @dataclass(frozen=True)
@@ -176,6 +179,9 @@ def collect_profile_facts(records: Records) -> ProfileFacts:
         records.communication_rule,
         records.unused,
         records.host_offset_ns,
+        host_layers=frozenset(
+            records.strings[layer] for layer in distinct(records.host.layer).tolist()
+        ),
     )
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
+from timeline.analysis.framework_calls import MARKS
 from timeline.analysis.leading_detail import Leading
 from timeline.analysis.ordinary_steps import measured_steps, ordinary_steps
 from timeline.analysis.rank_facts import RankFacts
@@ -142,6 +143,8 @@ class _ComparisonWriter:
         base, new = self._read("base", self._base), self._read("new", self._new)
         comparison = _compared(base, new)
         self._warnings += comparison.warnings
+        if self._options.causes:
+            self._warnings += _cause_warnings(base, new)
         gate = self._gate(comparison)
         shift_ns = _shift_ns(base.facts, new.facts)
         moved = tuple(rank.moved(ClockMove(shift_ns)) for rank in new.ranks)
@@ -294,12 +297,30 @@ def _compared(base: JoinedRanks, new: JoinedRanks) -> Comparison:
     """Compare the ordinary steps of both runs; all steps where either has too few of them."""
     runs = (base, new)
     if all(run.tells_ordinary for run in runs):
-        figures = [Figures.of(*run.ordinary()) for run in runs]
-        times_ns = [step_times_ns(run.facts, ordinary_steps(run.facts)) for run in runs]
+        figures = (Figures.of(*base.ordinary()), Figures.of(*new.ordinary()))
+        chosen = (ordinary_steps(base.facts), ordinary_steps(new.facts))
     else:
-        figures = [Figures.of(run.facts, run.waiting) for run in runs]
-        times_ns = [step_times_ns(run.facts, measured_steps(run.facts)) for run in runs]
-    return Comparison.of(figures[0], figures[1], times_ns[0], times_ns[1])
+        figures = (Figures.of(base.facts, base.waiting), Figures.of(new.facts, new.waiting))
+        chosen = (measured_steps(base.facts), measured_steps(new.facts))
+    layers = [_host_layers(run.facts) for run in runs]
+    times_ns = (step_times_ns(base.facts, chosen[0]), step_times_ns(new.facts, chosen[1]))
+    return Comparison.of(*figures, *times_ns, causes_alike=layers[0] == layers[1])
+
+
+def _host_layers(facts: Sequence[RankFacts]) -> frozenset[str]:
+    """Whose calls tell why devices idle; marks of the program itself do not."""
+    return frozenset(layer for rank in facts for layer in rank.profile.host_layers) - {MARKS}
+
+
+def _cause_warnings(base: JoinedRanks, new: JoinedRanks) -> Iterator[str]:
+    """Whether causes of idle time are not compared, because one run tells less of them."""
+    layers = [_host_layers(run.facts) for run in (base, new)]
+    if layers[0] != layers[1]:
+        told = [" and ".join(sorted(of_run)) or "none" for of_run in layers]
+        yield (
+            f"host calls recorded are {told[0]} before, {told[1]} now, so causes of idle time are "
+            "not compared."
+        )
 
 
 def _most_changed_step(comparison: Comparison, base: Sequence[RankFacts]) -> ChangedStep | None:

@@ -87,8 +87,15 @@ class Comparison:
         new: Figures,
         base_steps_ns: Int64 = _NO_TIMES,
         new_steps_ns: Int64 = _NO_TIMES,
+        *,
+        causes_alike: bool = True,
     ) -> Comparison:
-        """Compare two runs, of which the times of steps may be given; see `step_times`."""
+        """Compare two runs.
+
+        Args:
+            base_steps_ns, new_steps_ns: the times of steps, see `step_times_ns`.
+            causes_alike: whether both runs tell as much of why devices idle, so that it compares.
+        """
         sides = (base, new)
         per_step = all(_has_steps(side) for side in sides)
         counts = [_counts(side, per_step=per_step) for side in sides]
@@ -103,7 +110,7 @@ class Comparison:
             )
             for kind in (0, 1)
         )
-        overall = overall_parts(sides, shares, vector_known=vector_known)
+        overall = overall_parts(sides, shares, vector_known=vector_known, causes_alike=causes_alike)
         copies, hccl = (
             (rows_where(base.task_sums, "hccl", value), rows_where(new.task_sums, "hccl", value))
             for value in (0, 1)

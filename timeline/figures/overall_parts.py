@@ -82,7 +82,11 @@ _Metric = tuple[str, str]
 
 
 def overall_parts(
-    sides: tuple[Figures, Figures], shares: tuple[float, float], *, vector_known: bool
+    sides: tuple[Figures, Figures],
+    shares: tuple[float, float],
+    *,
+    vector_known: bool,
+    causes_alike: bool = True,
 ) -> Table:
     """The whole and its parts, as msprof-analyze compare has them in its overall table.
 
@@ -92,7 +96,8 @@ def overall_parts(
     """
     copies_apart = all(_knows_copies(side) for side in sides)
     exposed = [_exposed(side) for side in sides]
-    idle = [_of_idle(side, told=copies_apart) for side in idle_of_all_steps(sides)]
+    with_causes = copies_apart and causes_alike
+    idle = [_of_idle(side, told=with_causes) for side in idle_of_all_steps(sides)]
     is_told = all(exposed) and any(any(parts.values()) for parts in exposed)
     told_apart = [
         of_idle | (of_exposed if is_told else {})
