@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, cast
 
 from timeline.cli.parser import PrintOptions, ViewOptions, given_keywords
@@ -18,6 +17,7 @@ from timeline.cli.printing import (
     print_json,
     shown_progress,
     table_file,
+    viewer,
 )
 from timeline.declarations import fill
 from timeline.options import ExportOptions, ReadingOptions
@@ -55,7 +55,7 @@ def _export(asked: argparse.Namespace, views: ViewOptions, prints: PrintOptions)
     with signals_held():  # NumPy takes an interrupt of its import for a broken installation
         from timeline.commands.export import export
     selection = Selection(**given_keywords(asked, Selection))
-    show = _viewer(views, prints)
+    show = viewer(views, prints)
     keywords = given_keywords(asked, ExportOptions, ReadingOptions)
     keywords["csv"] = table_file(asked.csv)
     report = export(asked.path, selection=selection, progress=shown_progress(prints), **keywords)
@@ -76,15 +76,6 @@ def _list(asked: argparse.Namespace, prints: PrintOptions) -> None:
         listing = list_profile(profile, Selection(**given_keywords(asked, Selection)))
     print_json(listing.to_json()) if prints.json else say(*listing.lines())
     flush()
-
-
-def _viewer(views: ViewOptions, prints: PrintOptions) -> Callable[[ExportReport], None] | None:
-    """What shows the file that will be written; its UI is looked for before there is a file."""
-    if not views.open and not views.offline:
-        return None
-    from timeline.viewer import installed_pages, show
-
-    return partial(show, pages=installed_pages() if views.offline else None, quiet=prints.quiet)
 
 
 def _print_report(

@@ -23,8 +23,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Returns:
         0 written; 1 input, output or data error; 2 usage; 3 the selection is not there; 4 the
-        limit or --strict forbids it; 129 its terminal was closed; 130 interrupted; 143
-        terminated.
+        limit or --strict forbids it; 5 written, and slower than --fail-above allows; 129 its
+        terminal was closed; 130 interrupted; 143 terminated.
     """
     tune_for_one_command()
     try:

