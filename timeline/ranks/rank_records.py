@@ -7,6 +7,7 @@ import gc
 from collections.abc import Iterator
 
 from timeline.analysis.communication_rule import with_communication_rule
+from timeline.analysis.group_members import with_global_ranks
 from timeline.analysis.invalid_rows import drop_invalid_rows
 from timeline.analysis.steps import with_steps
 from timeline.options import StepOperators
@@ -24,7 +25,8 @@ def read_rank(source: Source, wanted: ReadRequest, operators: StepOperators) -> 
     """
     with _collector_paused():
         records = source.read(wanted)
-    return with_communication_rule(with_steps(drop_invalid_rows(records), operators))
+    records = with_global_ranks(drop_invalid_rows(records))
+    return with_communication_rule(with_steps(records, operators))
 
 
 @contextlib.contextmanager

@@ -31,7 +31,7 @@ from timeline.layers import Layer
 from timeline.options import Args, ClockOptions, StepOperators
 from timeline.ranks.rank_records import read_rank
 from timeline.records.counting_rules import INNER
-from timeline.records.tables import Records
+from timeline.records.tables import GPU, Records
 from timeline.selection import Kind, Selection
 from timeline.sources.source import ReadRequest, Source
 from timeline.tracks.draw_rank import draw_rank
@@ -70,7 +70,7 @@ class RankRequest:
     end) on the rank's own clock. leading: whose detail is drawn, None for all. draw: whether
     tracks are wanted at all, or only facts. clock: how ranks come on one clock. named_operators:
     how many operators of a rank facts tell apart by name. causes: whether facts tell why the device
-    waits and idles.
+    waits and idles. read_ranks: all ranks that are read with this one.
     """
 
     selection: Selection
@@ -86,6 +86,7 @@ class RankRequest:
     clock: ClockOptions = field(default_factory=ClockOptions)
     named_operators: int = 0
     causes: bool = False
+    read_ranks: frozenset[int] = frozenset()
 
     @property
     def read_layers(self) -> frozenset[Layer]:
@@ -146,7 +147,13 @@ def _draw_selected(
     selected = _selected(part, request)
     if request.leading is not None:
         selected = with_leading_detail(selected, request.leading)
-    collectives = rank_collectives(records, part.op_iterations, part.op_rows)
+    collectives = rank_collectives(
+        records,
+        part.op_iterations,
+        part.op_rows,
+        read_ranks=request.read_ranks,
+        recorded=Layer.COMMUNICATION in request.read_layers or records.hardware == GPU,
+    )
     facts = collect_facts(
         profile,
         selected,
