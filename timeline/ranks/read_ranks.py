@@ -174,6 +174,7 @@ def _read(
 ) -> JoinedRanks:
     """Read the ranks that can be read; their clocks are joined unless `clock` is given."""
     ranks = [source.identity.rank for source in sources]
+    requests = [replace(request, read_ranks=frozenset(ranks)) for request in requests]
     wanted = dict(zip(ranks, requests, strict=True))
     read, drawn = list[Source](), list[DrawnRank]()
     elements = 0
@@ -258,6 +259,7 @@ def _with_waiting(
         [rank.facts.collectives for rank in drawn],
         waiting,
         arrows=any(Layer.ARROWS in request.options.layers for request in requests),
+        selected=any(request.selection.ranks is not None for request in requests),
     )
     return tuple(replace(rank, tracks=rows) for rank, rows in zip(drawn, rank_tracks, strict=True))
 
