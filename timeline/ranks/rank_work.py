@@ -52,6 +52,7 @@ __all__ = [
     "coarsen_for_file",
     "draw_rank_from_records",
     "draw_rank_from_source",
+    "select_rank",
 ]
 
 
@@ -166,7 +167,7 @@ def _draw_selected(
     part = cut(records, request.selection)
     if request.window_ns is not None:
         part = cut_window(part, *request.window_ns)
-    selected = _selected(part, request)
+    selected = select_rank(part, request)
     if request.leading is not None:
         selected = with_leading_detail(selected, request.leading)
     collectives = rank_collectives(
@@ -206,7 +207,7 @@ def _ordinary_facts(
     if (ordinary == measured).all():
         return None
     its = cut_steps(part, ordinary)
-    selected = _selected(its, request, in_steps=True)
+    selected = select_rank(its, request, in_steps=True)
     collectives = rank_collectives(records, its.op_iterations, its.op_rows)
     found = collect_facts(
         facts.profile,
@@ -237,8 +238,11 @@ def _with_causes(facts: RankFacts, part: Cut, collectives: RankCollectives) -> R
     return replace(facts, work=work, launchers=launcher_figures(records), path=path)
 
 
-def _selected(part: Cut, request: RankRequest, *, in_steps: bool = False) -> SelectedRank:
-    """The sums over a part; in_steps: whether time between runs of steps is in none of them."""
+def select_rank(part: Cut, request: RankRequest, *, in_steps: bool = False) -> SelectedRank:
+    """What is selected of a rank, and the sums over it; only what is drawn stays among records.
+
+    in_steps: whether time between runs of steps is in none of them.
+    """
     records, membership = part.records, part.membership
     tasks, selection = records.tasks, request.selection
     communication, its_step = communication_spans(records, membership)
