@@ -165,6 +165,23 @@ class Profile:
         """
         return self._measure(selection, causes=True).figures.critical_path
 
+    def idle(
+        self, selection: Selection | None = None, by: Literal["cause", "call"] = "cause"
+    ) -> Table:
+        """Why devices idle: a row per rank, step (masked for the whole selection) and cause.
+
+        rank, graph, step, cause, gaps (between tasks, in which it occurs), total_ns, calls (up to
+        five pairs of a host call and the ns in it), least_ns (the device's own least gap); those of
+        a rank and step add up to its idle time. By call: rank, graph, step, cause, call, total_ns.
+
+        Raises:
+            TimelineError: as `overlap`.
+        """
+        if by not in ("cause", "call"):
+            raise UsageError(f"by={by!r}: idle time is told apart by cause or by call.")
+        figures = self._measure(selection, causes=True).figures
+        return figures.idle if by == "cause" else figures.idle_calls
+
     def omissions(self, selection: Selection | None = None) -> Table:
         """Which records of the selection are in no figure: rank, reason, rows, loss.
 

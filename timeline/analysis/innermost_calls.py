@@ -54,15 +54,13 @@ def cut_at(start_ns: Int64, end_ns: Int64, edges_ns: Int64) -> tuple[Rows, Int64
     first = np.searchsorted(edges_ns, start_ns, side="right")
     count = np.maximum(np.searchsorted(edges_ns, end_ns, side="left") - first, 0)
     of = np.repeat(np.arange(len(start_ns)), count + 1)
-    heads = np.cumsum(count + 1) - (count + 1)
-    is_head = np.zeros(len(of), np.bool_)
-    is_head[heads] = True
-    begins_ns = np.empty(len(of), np.int64)
-    begins_ns[is_head] = start_ns
-    begins_ns[~is_head] = edges_ns[rows_of_runs(first, count)]
-    ends_ns = np.empty(len(of), np.int64)
-    ends_ns[:-1] = begins_ns[1:]
-    ends_ns[np.append(heads[1:], len(of)) - 1] = end_ns
+    last = np.cumsum(count + 1) - 1
+    is_first, is_last = np.zeros(len(of), np.bool_), np.zeros(len(of), np.bool_)
+    is_first[last - count], is_last[last] = True, True
+    edges = edges_ns[rows_of_runs(first, count)]
+    begins_ns, ends_ns = np.empty(len(of), np.int64), np.empty(len(of), np.int64)
+    begins_ns[is_first], begins_ns[~is_first] = start_ns, edges
+    ends_ns[is_last], ends_ns[~is_last] = end_ns, edges
     return of, begins_ns, ends_ns
 
 

@@ -11,6 +11,7 @@ from timeline.analysis.checks import Measured, RankChecks, rank_checks
 from timeline.analysis.collectives import RankCollectives
 from timeline.analysis.contents import find_graphs, is_monotonic
 from timeline.analysis.cut import device_span_ns
+from timeline.analysis.idle_sums import IdleTimes
 from timeline.analysis.leading_detail import count_detail_rows, detail_omission
 from timeline.analysis.links import RankLinks, rank_links
 from timeline.analysis.operators import OperatorFigures, operator_figures
@@ -109,6 +110,8 @@ class RankFacts:
     """What can lie on the critical path, where causes are asked for."""
     replay: RankReplay = field(default_factory=RankReplay)
     """What its run can be played again with, where gains are to be estimated."""
+    idle: IdleTimes | None = None
+    """Why it idles, None where that was not asked."""
 
     @property
     def rank(self) -> int:
@@ -203,4 +206,5 @@ def collect_facts(
         rank_links(records, selection.steps, whole=not windowed and selection.graphs is None),
         rank_checks(records, selection, windowed, measured),
         detail_omission(selected),
+        idle=None if selected.idle is None else selected.idle.times,
     )

@@ -320,7 +320,8 @@ def _lengths_like_others(ranks: Sequence[ReplayedRank], matches: _Matches) -> In
     items = ReplayItems.concat([rank.run.items for rank in ranks])
     length_ns = items.end_ns - items.start_ns
     beyond_ns = matches.beyond_others(length_ns, items.kind == PathKind.COMPUTING)
-    return length_ns[matches.owner == matches.faster] - beyond_ns
+    own_ns: Int64 = length_ns[matches.owner == matches.faster]
+    return own_ns - beyond_ns
 
 
 def _launched_sooner(ranks: Sequence[ReplayedRank], matches: _Matches) -> _Sooner:

@@ -19,8 +19,9 @@ from timeline.analysis.step_waits import data_aug_bounds
 from timeline.analysis.waiting import Basis, Stragglers, Waiting, Waits
 from timeline.columns.columns import Int64
 from timeline.columns.distinct import distinct_pairs
+from timeline.figures.idle_table import idle_by_call, idle_by_cause
 from timeline.figures.path_table import path_table
-from timeline.figures.table import Table
+from timeline.figures.table import Table, join_columns
 from timeline.figures.waited_for_table import waited_for_table
 from timeline.records.collective_kinds import KINDS
 from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Steps
@@ -91,6 +92,10 @@ class Figures:
     ranks read), kind, name (what ran or was waited for; on the host the call that took most of it),
     start_ns, duration_ns and call_ns (how much that call took). Without rows where causes were not
     asked for."""
+    idle: Table = field(default_factory=lambda: Table({}))
+    """Why devices idle, a row per rank, step and cause, see `idle_by_cause`."""
+    idle_calls: Table = field(default_factory=lambda: Table({}))
+    """The host calls meanwhile, a row per rank, step, cause and call, see `idle_by_call`."""
 
     @classmethod
     def of(
@@ -111,19 +116,15 @@ class Figures:
             _joined([_unused(rank) for rank in facts]),
             waiting.basis,
             waited_for_table(facts, waiting.waited_for),
-            path_table(CriticalPath() if path is None else path),
+            critical_path=path_table(CriticalPath() if path is None else path),
+            idle=idle_by_cause(facts),
+            idle_calls=idle_by_call(facts),
         )
 
 
 def _joined(parts: Sequence[dict[str, npt.NDArray[Any]]]) -> Table:
     names = list(parts[0]) if parts else []
-    return Table({name: _column([part[name] for part in parts]) for name in names})
-
-
-def _column(parts: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    values = np.concatenate([np.ma.getdata(part) for part in parts])
-    masks = [np.ma.getmaskarray(part) for part in parts if np.ma.isMaskedArray(part)]
-    return np.ma.masked_array(values, np.concatenate(masks)) if masks else values
+    return Table({name: join_columns([part[name] for part in parts]) for name in names})
 
 
 def _given(values: Int64, absent: int | np.integer[Any]) -> npt.NDArray[Any]:

@@ -10,12 +10,14 @@ import numpy as np
 
 from timeline.analysis.collectives import rank_collectives
 from timeline.analysis.cut import Cut, cut, cut_window
+from timeline.analysis.drawn_records import drawn_records, omissions_of_drawn
+from timeline.analysis.idle_causes import measure_idle
 from timeline.analysis.leading_detail import Leading, with_leading_detail
 from timeline.analysis.overlap import (
+    StepsApart,
     communication_spans,
     measure_overlap,
     measure_overlap_of_stretches,
-    totals_by_step,
 )
 from timeline.analysis.rank_facts import (
     ProfileFacts,
@@ -29,7 +31,7 @@ from timeline.analysis.selected_rank import DrawOptions, SelectedRank
 from timeline.analysis.step_membership import NO_STEP
 from timeline.encoders.formats import format_of
 from timeline.fitting.coarsen_ranks import coarsen_ranks
-from timeline.layers import Layer
+from timeline.layers import HOST_LAYERS, Layer
 from timeline.options import Args, ClockOptions, StepOperators
 from timeline.ranks.rank_records import read_rank
 from timeline.records.counting_rules import INNER
@@ -57,7 +59,7 @@ DENSEST_RANK = 4
 """A rank may hold so many times what ranks hold on average, and is not gathered further for it."""
 MOST_ELEMENTS = 1 << 24
 """Slices and samples that all ranks together may send, if none is dense: about 800 MB."""
-CAUSE_LAYERS = frozenset({Layer.COMMUNICATION, Layer.CANN, Layer.FRAMEWORK, Layer.ARROWS})
+CAUSE_LAYERS = HOST_LAYERS | {Layer.COMMUNICATION, Layer.ARROWS}
 """Whose records tell why a device waits and idles."""
 LEAST_RANK_BYTES = 1 << 20
 """A rank of this size is sent fast; many small ones are gathered together, which is better."""
@@ -91,10 +93,14 @@ class RankRequest:
     estimate: bool = False
 
     @property
+    def drawn_layers(self) -> frozenset[Layer]:
+        """The layers that are drawn, or that figures are of."""
+        return self.selection.layers_of(Kind.SUMMARY)
+
+    @property
     def read_layers(self) -> frozenset[Layer]:
         """The layers whose records are read: what is drawn, and what tells causes."""
-        layers = self.selection.layers_of(Kind.SUMMARY)
-        return layers | CAUSE_LAYERS if self.causes else layers
+        return self.drawn_layers | CAUSE_LAYERS if self.causes else self.drawn_layers
 
 
 def draw_rank_from_source(source: Source, request: RankRequest) -> DrawnRank:
@@ -114,7 +120,8 @@ def draw_rank_from_source(source: Source, request: RankRequest) -> DrawnRank:
 
 def draw_rank_from_records(records: Records, request: RankRequest) -> DrawnRank:
     """Draw what is selected of a rank's records, whose steps are known."""
-    facts, tracks = _draw_selected(collect_profile_facts(records), records, request)
+    told = replace(records, omissions=omissions_of_drawn(records, request.drawn_layers))
+    facts, tracks = _draw_selected(collect_profile_facts(told), records, request)
     fair_bytes = max(LEAST_RANK_BYTES, request.limit_bytes * DENSEST_RANK // request.ranks)
     most_bytes = min(request.limit_bytes, fair_bytes)
     if most_bytes and element_count(tracks.tracks) * BYTES_OF_ELEMENT > most_bytes:
@@ -159,7 +166,7 @@ def _draw_selected(
         windowed=request.window_ns is not None,
         named_operators=request.named_operators,
     )
-    if request.causes:
+    if request.causes and request.leading is None:  # facts were read before otherwise
         path = rank_path(part.records, collectives.ops.selected, facts.device_end_ns)
         facts = replace(facts, path=path)
     if request.estimate:
@@ -173,7 +180,7 @@ def _selected(part: Cut, request: RankRequest) -> SelectedRank:
     records, membership = part.records, part.membership
     tasks, selection = records.tasks, request.selection
     communication, its_step = communication_spans(records, membership)
-    by_step = totals_by_step(tasks, communication, membership.tasks, its_step, len(records.steps))
+    apart = StepsApart.of(tasks, communication, membership.tasks, its_step, len(records.steps))
     if selection.steps is None:
         is_whole = selection.graphs is None and request.window_ns is None
         whole = measure_overlap(tasks, communication, records.free_rule if is_whole else INNER)
@@ -182,4 +189,6 @@ def _selected(part: Cut, request: RankRequest) -> SelectedRank:
         whole = measure_overlap_of_stretches(
             tasks, communication, runs[membership.tasks], runs[its_step], int(runs.max()) + 1
         )
-    return SelectedRank(part, whole, by_step, records)
+    idle = measure_idle(records, membership, whole, apart) if request.causes else None
+    drawn = drawn_records(records, request.drawn_layers)
+    return SelectedRank(replace(part, records=drawn), whole, apart.totals(), drawn, idle=idle)

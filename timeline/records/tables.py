@@ -16,6 +16,7 @@ import numpy as np
 
 from timeline.columns.columns import Bool, Codes, ColumnTable, Float64, Int64, column
 from timeline.columns.strings import NO_NAME, StringPool
+from timeline.layers import Layer
 from timeline.records.clock import ClockMove
 from timeline.records.counting_rules import CommunicationRule, FreeRule
 from timeline.records.vendor import UnusedFile, VendorFigures, VendorLinks
@@ -294,7 +295,8 @@ class Omission:
     """Records that are not in the output, with the reason and their number.
 
     loss: whether something the user asked for is missing; otherwise the rows only repeat others,
-    or one of their ends was not asked for. code: the kind of the reason.
+    or one of their ends was not asked for. code: the kind of the reason. layers: those that would
+    draw the records, where they matter to nothing else; none where they matter to all.
     """
 
     reason: str
@@ -303,6 +305,7 @@ class Omission:
     steps: tuple[int, ...] = ()
     loss: bool = False
     code: OmissionCode = field(kw_only=True)
+    layers: frozenset[Layer] = field(default=frozenset(), kw_only=True, compare=False)
 
 
 def rows_by_reason(omissions: Iterable[Omission]) -> dict[str, int]:
@@ -376,6 +379,7 @@ class Records:
                     cut,
                     self.rank,
                     code=OmissionCode.ARROW_CUT,
+                    layers=frozenset({Layer.ARROWS}),
                 ),
             )
         return replace(

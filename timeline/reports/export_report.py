@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 from timeline.errors import spell_ids
+from timeline.figures.idle_table import idle_dicts
 from timeline.figures.notebook import link_html, paragraph_html, table_html
 from timeline.figures.path_table import path_rows
 from timeline.figures.rank_tables import Figures
@@ -236,6 +237,7 @@ class ExportReport:
             "warnings": list(self.warnings),
             "suggestion": self.suggestion,
             "critical_path": list(path_rows(self.figures.critical_path)),
+            "idle": idle_dicts(self.figures.idle, self.figures.idle_calls),
         }
 
     def step_times(self) -> Table:

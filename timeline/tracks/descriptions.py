@@ -13,6 +13,7 @@ __all__ = [
     "GET_NEXT",
     "HARDWARE",
     "IDLE",
+    "IDLE_BY_CAUSE",
     "ITERATIONS",
     "NOTES",
     "NOT_IN_THIS_FILE",
@@ -84,6 +85,10 @@ COPIES = "Memory is copied or filled while the device neither computes nor commu
 IDLE = (
     "The device neither computes, communicates nor copies, between the first and the last of "
     "computing and communication."
+)
+IDLE_BY_CAUSE = (
+    f"{IDLE} Slices tell what the host did until it had launched what comes next; the arg `call` "
+    "is the innermost host call in which most of that passed."
 )
 
 CRITICAL_PATH = (
