@@ -102,9 +102,9 @@ class Profile:
     def overlap(self, selection: Selection | None = None) -> Table:
         """A row per rank: how its device time is spent.
 
-        rank, steps (their number), step_ns (the mean span of a step), span_ns, computing_ns,
-        communication_ns, not_overlapped_ns, free_ns; computing, not overlapped and free make up
-        the span.
+        rank, steps (their number), step_ns (the mean span of an ordinary step), span_ns,
+        computing_ns, communication_ns, not_overlapped_ns, free_ns; computing, not overlapped and
+        free make up the span.
 
         Raises:
             TimelineError: something selected is not there, or a file cannot be read.
@@ -116,7 +116,9 @@ class Profile:
 
         rank, graph, step, start_ns and end_ns as marked (on the clock that all ranks share);
         span_ns, computing_ns, communication_ns, not_overlapped_ns and free_ns of its device work;
-        fp_bp_ns, tail_ns and interval_ns of the step trace. What is not known is masked.
+        fp_bp_ns, tail_ns and interval_ns of the step trace; tasks, how many device tasks it has;
+        ordinary, 1 for a step with device tasks that is neither the first recorded one of its graph
+        nor cut by the edge of the recording. What is not known is masked.
 
         Raises:
             TimelineError: as `overlap`.
@@ -124,18 +126,29 @@ class Profile:
         return self._measure(selection).figures.steps
 
     def operators(
-        self, selection: Selection | None = None, by: Literal["type", "name"] = "type"
+        self,
+        selection: Selection | None = None,
+        by: Literal["type", "name", "launch", "module"] = "type",
     ) -> Table:
-        """A row per rank and type of operator, or per rank and operator.
+        """A row per rank and type of operator, per rank and operator, or by whose work it is.
 
         rank, communication (1 or 0), type, core (what ran it), name (by name only), count,
-        total_ns, shortest_ns, longest_ns.
+        total_ns, shortest_ns, longest_ns. By launch or module, instead of type and core:
+        launched_by and operator (the outermost and the innermost operator of the framework around
+        the launch), or module (the modules and annotations around it, or the scope in its name);
+        and phase (forward, backward or other). What is not known is masked. In either way each
+        compute task and communication op is in one row.
 
         Raises:
             TimelineError: as `overlap`.
         """
-        if by not in ("type", "name"):
-            raise UsageError(f"by={by!r}: operators are told apart by type or by name.")
+        if by not in ("type", "name", "launch", "module"):
+            raise UsageError(
+                f"by={by!r}: operators are told apart by type, name, launch or module."
+            )
+        if by in ("launch", "module"):
+            figures = self._measure(selection, causes=True).figures
+            return figures.launchers if by == "launch" else figures.modules
         table = self._measure(selection, by_name=by == "name").figures.operators
         if by == "name":
             return table
@@ -150,20 +163,6 @@ class Profile:
             TimelineError: as `overlap`.
         """
         return self._measure(selection).figures.longest_ops
-
-    def critical_path(self, selection: Selection | None = None) -> Table:
-        """What determined how long each step took: a row per segment, in order of time.
-
-        step, graph, rank, profiled (whether the rank is in the profile), kind (computing, transfer,
-        copy, host, queued, launch, between_tasks, not_profiled), name (what ran or was waited for;
-        on the host the call that took most of it), start_ns, duration_ns, and call_ns, what that
-        call took. The segments of a step add up to the time from the last device end of the step
-        before to its own. Masked are steps where none are marked, and ranks that are not known.
-
-        Raises:
-            TimelineError: as `overlap`.
-        """
-        return self._measure(selection, causes=True).figures.critical_path
 
     def idle(
         self, selection: Selection | None = None, by: Literal["cause", "call"] = "cause"
@@ -181,6 +180,20 @@ class Profile:
             raise UsageError(f"by={by!r}: idle time is told apart by cause or by call.")
         figures = self._measure(selection, causes=True).figures
         return figures.idle if by == "cause" else figures.idle_calls
+
+    def critical_path(self, selection: Selection | None = None) -> Table:
+        """What determined how long each step took: a row per segment, in order of time.
+
+        step, graph, rank, profiled (whether the rank is in the profile), kind (computing, transfer,
+        copy, host, queued, launch, between_tasks, not_profiled), name (what ran or was waited for;
+        on the host the call that took most of it), start_ns, duration_ns, and call_ns, what that
+        call took. The segments of a step add up to the time from the last device end of the step
+        before to its own. Masked are steps where none are marked, and ranks that are not known.
+
+        Raises:
+            TimelineError: as `overlap`.
+        """
+        return self._measure(selection, causes=True).figures.critical_path
 
     def omissions(self, selection: Selection | None = None) -> Table:
         """Which records of the selection are in no figure: rank, reason, rows, loss.

@@ -12,6 +12,7 @@ from timeline.analysis.collectives import rank_collectives
 from timeline.analysis.cut import Cut, cut, cut_window
 from timeline.analysis.drawn_records import drawn_records, omissions_of_drawn
 from timeline.analysis.idle_causes import measure_idle
+from timeline.analysis.launching_operators import launcher_figures, with_launchers
 from timeline.analysis.leading_detail import Leading, with_leading_detail
 from timeline.analysis.overlap import (
     StepsApart,
@@ -27,6 +28,7 @@ from timeline.analysis.rank_facts import (
 )
 from timeline.analysis.rank_path import rank_path
 from timeline.analysis.rank_replay import rank_replay
+from timeline.analysis.rank_work import rank_work
 from timeline.analysis.selected_rank import DrawOptions, SelectedRank
 from timeline.analysis.step_membership import NO_STEP
 from timeline.encoders.formats import format_of
@@ -113,6 +115,7 @@ def draw_rank_from_source(source: Source, request: RankRequest) -> DrawnRank:
         request.read_layers,
         request.args is Args.ALL,
         request.named_operators > 0,
+        frequency=request.causes,
     )
     records = read_rank(source, wanted, request.operators, request.clock.align)
     return draw_rank_from_records(records, request)
@@ -120,6 +123,8 @@ def draw_rank_from_source(source: Source, request: RankRequest) -> DrawnRank:
 
 def draw_rank_from_records(records: Records, request: RankRequest) -> DrawnRank:
     """Draw what is selected of a rank's records, whose steps are known."""
+    if request.causes:
+        records = with_launchers(records)
     told = replace(records, omissions=omissions_of_drawn(records, request.drawn_layers))
     facts, tracks = _draw_selected(collect_profile_facts(told), records, request)
     fair_bytes = max(LEAST_RANK_BYTES, request.limit_bytes * DENSEST_RANK // request.ranks)
@@ -168,12 +173,23 @@ def _draw_selected(
     )
     if request.causes and request.leading is None:  # facts were read before otherwise
         path = rank_path(part.records, collectives.ops.selected, facts.device_end_ns)
-        facts = replace(facts, path=path)
+        facts = replace(_with_causes(facts, selected), path=path)
     if request.estimate:
         facts = replace(facts, replay=rank_replay(part.records, collectives.ops.selected))
     if not request.draw:
         return facts, RankTracks(records.rank, (), 0)
     return facts, draw_rank(selected, request.options, arg_filter(request.args))
+
+
+def _with_causes(facts: RankFacts, selected: SelectedRank) -> RankFacts:
+    """The facts with what tells whose work a rank does, and why it takes longer than others."""
+    work = rank_work(
+        selected.records,
+        selected.cut.membership.tasks,
+        selected.step_totals.computing_ns,
+        facts.overlap_ns["computing_ns"],
+    )
+    return replace(facts, work=work, launchers=launcher_figures(selected.records))
 
 
 def _selected(part: Cut, request: RankRequest) -> SelectedRank:

@@ -236,8 +236,8 @@ class ExportReport:
             "resolution": [row.to_dict() for row in self.resolutions],
             "warnings": list(self.warnings),
             "suggestion": self.suggestion,
-            "critical_path": list(path_rows(self.figures.critical_path)),
             "idle": idle_dicts(self.figures.idle, self.figures.idle_calls),
+            "critical_path": list(path_rows(self.figures.critical_path)),
         }
 
     def step_times(self) -> Table:

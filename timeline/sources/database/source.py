@@ -48,7 +48,7 @@ from timeline.records.vendor import UnusedFile
 from timeline.sources.common.compute_tasks import remark_on_ai_cpu_tasks
 from timeline.sources.common.losses import FFTS_REASON, counted_losses
 from timeline.sources.common.overlap_analysis import OVERLAP_TABLE, read_overlap_table, sum_overlap
-from timeline.sources.database.counters import read_counters
+from timeline.sources.database.counters import read_counters, read_frequency
 from timeline.sources.database.counting import (
     find_communication_rule,
     find_free_rule,
@@ -111,6 +111,7 @@ class _Reader:
     ) -> None:
         self.database, self.rank, self.device = database, rank, device
         self.layers, self.every_arg = wanted.layers, wanted.every_arg
+        self.with_frequency = wanted.frequency
         self.names = DatabaseNames(database)
         self.strings = self.names.strings
         self.omissions: list[Omission] = []
@@ -163,6 +164,8 @@ class _Reader:
                 self.database, self.strings, self.names, self.device, self.rank
             )
             self.omissions += omissions
+        elif self.with_frequency:
+            series, samples = read_frequency(self.database, self.strings, self.names, self.device)
         return Records(
             self.rank,
             self.strings,
