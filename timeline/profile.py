@@ -214,9 +214,7 @@ class Profile:
 
         self.check_open()
         chosen = replace(selection or Selection(), layers=None)
-        known = _read(
-            *self._reader, chosen, causes=True, estimate=True, caller=_CALLER_OF_ESTIMATE
-        )
+        known = _read(*self._reader, chosen, causes=True, estimate=True, caller=_CALLER_OF_ESTIMATE)
         return estimated_gain_ns(known.facts, known.waiting, rank)
 
     def omissions(self, selection: Selection | None = None) -> Table:

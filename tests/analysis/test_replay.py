@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.support.random_records import Sizes, random_records
 from tests.support.simulated_cluster import Cluster, simulate
 from timeline.analysis.collectives import RankCollectives, rank_collectives
-from timeline.analysis.last_arrivals import last_arrivals
+from timeline.analysis.op_arrivals import op_arrivals
 from timeline.analysis.rank_replay import rank_replay
 from timeline.analysis.replay import Replay, ReplayedRank, estimate_gain_ns
 from timeline.analysis.waiting import measure_waiting
@@ -21,7 +21,7 @@ from timeline.records.tables import NO_ID, Records
 def _replayed(
     records: Sequence[Records], collectives: Sequence[RankCollectives]
 ) -> list[ReplayedRank]:
-    arrivals = last_arrivals(collectives, measure_waiting(collectives))
+    arrivals = op_arrivals(collectives, measure_waiting(collectives))
     return [
         ReplayedRank(rank_replay(record, its.ops.selected), came)
         for record, its, came in zip(records, collectives, arrivals, strict=True)
