@@ -186,7 +186,7 @@ def _draw_selected(
         named_operators=request.named_operators,
         most_lengths=request.most_lengths,
     )
-    if request.causes:
+    if request.causes and request.leading is None:  # facts were read before otherwise
         facts = _with_causes(facts, part, collectives)
     if request.estimate:
         facts = replace(facts, replay=rank_replay(part.records, collectives.ops.selected))

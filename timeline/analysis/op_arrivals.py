@@ -1,4 +1,4 @@
-"""PathArrivals: for each communication op of a rank, which rank came last to it, and when."""
+"""OpArrivals: for each communication op of a rank, which rank came last to it, and when."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from timeline.analysis.waiting import Waiting
 from timeline.columns.columns import Codes, ColumnTable, Int64, column
 from timeline.records.tables import NO_ID
 
-__all__ = ["PathArrivals", "path_arrivals"]
+__all__ = ["OpArrivals", "op_arrivals"]
 
 
 @dataclass(frozen=True)
-class PathArrivals(ColumnTable):
+class OpArrivals(ColumnTable):
     """One row per collective of a rank, in the order of its collectives.
 
     arrived_ns: when the last rank came. last: position of that rank among those read, the own one
@@ -33,7 +33,7 @@ class PathArrivals(ColumnTable):
     before: Codes = column(np.int32)
 
 
-def path_arrivals(ranks: Sequence[RankCollectives], waiting: Waiting) -> list[PathArrivals]:
+def op_arrivals(ranks: Sequence[RankCollectives], waiting: Waiting) -> list[OpArrivals]:
     """Who came last to each op of some ranks, which are on one clock.
 
     Of a send and its receive, the later one came last. An op of which nothing is known is taken for
@@ -59,7 +59,7 @@ def path_arrivals(ranks: Sequence[RankCollectives], waiting: Waiting) -> list[Pa
     arrived_ns[rows] = waits.last_ns
     last[rows] = np.where(waits.last_profiled, waits.last, NO_ID)
     last_row[rows], last_rank[rows] = waits.last_row, waits.last_rank
-    whole = PathArrivals(
+    whole = OpArrivals(
         arrived_ns,
         last.astype(np.int32),
         last_row.astype(np.int32),
