@@ -167,7 +167,7 @@ def _latest(
         held.ordinary,
         held.step_ns,
         len(ranks),
-        None,
+        _members(ranks),
         waiters,
         lateness,
     )
@@ -200,11 +200,20 @@ def _behind_slow_links(ranks: Sequence[RankFacts], link: SlowLink, held: HeldUp)
         held.ordinary,
         held.step_ns,
         len(ranks),
-        None,
+        _members(ranks),
         tuple(waiters),
         Lateness(Cause.LINK),
         link,
     )
+
+
+def _members(ranks: Sequence[RankFacts]) -> int | None:
+    """How many ranks the run has at least, where those are more than are read."""
+    views = (view for rank in ranks for view in rank.collectives.arrivals.views.values())
+    most = max(
+        (max(view.group.most, view.group.size, len(view.peers) + 1) for view in views), default=0
+    )
+    return most if most > len(ranks) else None
 
 
 def _measured(ranks: Sequence[RankFacts]) -> int:

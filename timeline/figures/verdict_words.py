@@ -120,8 +120,8 @@ def cause_sentence(culprit: Culprit, computing: Mapping[str, Any] | None = None)
             f"{link.usual:.1f} GB/s between other ranks."
         )
     if lateness.compute_share is None:
-        todo = "why it is late is not in this profile" if culprit.profiled else "profile it too"
-        return f"Cause: not known; rank {culprit.rank}: {todo}."
+        more = "is not in this profile." if culprit.profiled else "is not known: profile it too."
+        return f"Why rank {culprit.rank} is late {more}"
     computes, idles = (
         spell_share(share, 1) for share in (lateness.compute_share, 1 - lateness.compute_share)
     )

@@ -12,6 +12,7 @@ from timeline.analysis.collectives import rank_collectives
 from timeline.analysis.cut import Cut, cut, cut_window
 from timeline.analysis.drawn_records import drawn_records, omissions_of_drawn
 from timeline.analysis.idle_causes import measure_idle
+from timeline.analysis.lateness import fetching_ns
 from timeline.analysis.launching_operators import launcher_figures, with_launchers
 from timeline.analysis.leading_detail import Leading, with_leading_detail
 from timeline.analysis.overlap import (
@@ -181,7 +182,8 @@ def _draw_selected(
     )
     if request.causes:
         path = rank_path(part.records, collectives.ops.selected, facts.device_end_ns)
-        facts = replace(_with_causes(facts, selected), path=path)
+        fetching = fetching_ns(part.records)
+        facts = replace(_with_causes(facts, selected), path=path, fetching_ns=fetching)
     if request.estimate:
         facts = replace(facts, replay=rank_replay(part.records, collectives.ops.selected))
     if not request.draw:
