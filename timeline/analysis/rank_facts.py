@@ -137,6 +137,8 @@ class RankFacts:
     """For a comparison, the same of the ordinary steps alone, as far as the rank tells which those
     are; None where they are all. Its collectives are those of the rank, of which others are
     selected."""
+    fetching_ns: int = 0
+    """How long its host waited for data, where causes are asked for; 0 where no such call is."""
 
     @property
     def rank(self) -> int:

@@ -20,7 +20,7 @@ from timeline.analysis.ordinary_steps import has_several_graphs
 from timeline.analysis.waiting import Basis
 from timeline.columns.columns import Bool, Int64
 from timeline.figures import verdict_words as words
-from timeline.figures.idle_words import idle_sentence
+from timeline.figures.idle_words import idle_sentence, mean_idle
 from timeline.figures.mean_step import MeanStep, mean_steps
 from timeline.figures.rank_tables import Figures, extent_ns
 from timeline.figures.table import Table
@@ -243,15 +243,11 @@ class Verdict:
 
 
 def _idle(figures: Figures, mean: MeanStep) -> str | None:
-    """Why devices idle, in a mean of all steps with device work."""
-    measured = np.ma.filled(figures.steps["span_ns"], 0) > 0 if len(figures.steps) else None
-    ranks = (
-        [] if measured is None else np.unique(figures.steps["rank"][measured], return_counts=True)
-    )
-    steps = int(ranks[1].max()) if len(ranks) and len(ranks[1]) and mean.steps else 0
-    return idle_sentence(
-        figures.idle, figures.idle_calls, steps=steps, whole_ns=mean.span_ns + mean.between_ns
-    )
+    """Why devices idle in a mean step, where they do so notably."""
+    idle = mean_idle(figures, between_ns=mean.between_ns)
+    if idle is None:
+        return None
+    return idle_sentence(idle, steps=mean.steps, span_ns=mean.span_ns + mean.between_ns)
 
 
 def _outside(row: dict[str, Any], *, several: bool) -> Iterator[str]:

@@ -13,6 +13,7 @@ from timeline.analysis.computed_work import computed_work
 from timeline.analysis.cut import Cut, cut, cut_steps, cut_window
 from timeline.analysis.drawn_records import drawn_records, omissions_of_drawn
 from timeline.analysis.idle_causes import measure_idle
+from timeline.analysis.lateness import fetching_ns
 from timeline.analysis.launching_operators import launcher_figures, with_launchers
 from timeline.analysis.leading_detail import Leading, with_leading_detail
 from timeline.analysis.memory_peaks import memory_peaks
@@ -235,7 +236,13 @@ def _with_causes(facts: RankFacts, part: Cut, collectives: RankCollectives) -> R
         facts.overlap_ns["computing_ns"],
     )
     path = rank_path(records, collectives.ops.selected, facts.device_end_ns)
-    return replace(facts, work=work, launchers=launcher_figures(records), path=path)
+    return replace(
+        facts,
+        work=work,
+        launchers=launcher_figures(records),
+        path=path,
+        fetching_ns=fetching_ns(records),
+    )
 
 
 def select_rank(part: Cut, request: RankRequest, *, in_steps: bool = False) -> SelectedRank:
