@@ -17,7 +17,7 @@ from timeline.figures.overall_parts import (
     WHOLE,
     causes_of,
     classes_of,
-    idle_of_all_steps,
+    of_all_steps,
     overall_parts,
     rows_where,
 )
@@ -55,7 +55,7 @@ class Comparison:
     new_graph, new_step, new_rank, base_ns, new_ns, delta_ns. ranks: those of both runs: rank,
     base_ns, new_ns, delta_ns. operators, collectives: see `pair_operators`. waiting: by the rank
     that was waited for (waited_for_rank, masked where it is only some rank). idle_causes: by cause.
-    copies: by task. hccl_tasks: by the kind of collective and the task in it. launchers: by the
+    idle_calls: by cause and the host call meanwhile. copies: by task. hccl_tasks: by the kind of collective and the task in it. launchers: by the
     operator of the framework that launched what ran (launched_by), and phase. Those: see
     `pair_sums`. memory: see `pair_peaks`. warnings: in what the runs do not match.
     ranks_of_runs: how many of each did anything. base_steps_ns, new_steps_ns: the times of all
@@ -72,6 +72,7 @@ class Comparison:
     warnings: tuple[str, ...]
     waiting: Table = _no_table()
     idle_causes: Table = _no_table()
+    idle_calls: Table = _no_table()
     copies: Table = _no_table()
     hccl_tasks: Table = _no_table()
     launchers: Table = _no_table()
@@ -131,7 +132,13 @@ class Comparison:
                 time="waited_ns",
                 counts=("times",),
             ),
-            pair_sums(idle_of_all_steps(sides), ("cause",), shares, counts=("gaps",)),
+            pair_sums(of_all_steps((base.idle, new.idle)), ("cause",), shares, counts=("gaps",)),
+            pair_sums(
+                of_all_steps((base.idle_calls, new.idle_calls)),
+                ("cause", "call"),
+                shares,
+                counts=(),
+            ),
             pair_sums(copies, ("task",), shares, counts=("count", "size_bytes")),
             pair_sums(hccl, ("collective", "task"), shares, counts=("count", "size_bytes")),
             pair_sums(
@@ -177,6 +184,7 @@ class Comparison:
             "causes": self.causes.to_dicts(),
             "waiting": self.waiting.to_dicts(),
             "idle_causes": self.idle_causes.to_dicts(),
+            "idle_calls": self.idle_calls.to_dicts(),
             "copies": self.copies.to_dicts(),
             "hccl_tasks": self.hccl_tasks.to_dicts(),
             "launchers": self.launchers.to_dicts(),

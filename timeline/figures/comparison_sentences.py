@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from timeline.figures.idle_words import IDLE_CAUSES
 from timeline.figures.overall_parts import COMPUTING, COPIES, EXPOSED, IDLE, WAITING
 from timeline.figures.short_names import operator_label, shortened
 from timeline.figures.table import Table
@@ -121,6 +122,10 @@ def _explain(comparison: Comparison, cause: dict[str, Any]) -> Iterator[str]:
     label, delta_ns = cause_label(cause["cause"], cause["part_of"]), cause["delta_ns"]
     if EXPOSED in (cause["cause"], cause["part_of"]):
         table, name = comparison.collectives, "Communication, overlapped or not"
+    elif cause["part_of"] == IDLE:
+        table, name = comparison.idle_calls, label[:1].upper() + label[1:]
+        causes = [one.value for one, words in IDLE_CAUSES.items() if words == cause["cause"]]
+        table = table.take(np.isin(table["cause"], causes)) if len(table) else table
     elif cause["cause"] == COPIES:
         table, name = comparison.copies, "Copies, overlapped or not"
     else:
@@ -167,7 +172,12 @@ def _alike(table: Table, delta_ns: int) -> list[dict[str, Any]]:
 def _names(rows: Sequence[dict[str, Any]]) -> list[str]:
     """What each row is of; shapes too, where the others of a name would read the same."""
     labels = [
-        row["task"] if "task" in row else operator_label(row["type"], row["name"]) for row in rows
+        row["task"]
+        if "task" in row
+        else row["call"]
+        if "call" in row
+        else operator_label(row["type"], row["name"])
+        for row in rows
     ]
     with_shapes = [
         f"{label} {row['shapes']}" if labels.count(label) > 1 and row.get("shapes") else label

@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.analysis.computing_classes import CLASSES, computing_class
+from timeline.analysis.idle_sums import IdleCause
+from timeline.figures.idle_words import IDLE_CAUSES
 from timeline.figures.rank_tables import Figures, extent_ns
 from timeline.figures.table import Table
 
@@ -17,12 +19,11 @@ __all__ = [
     "COPIES",
     "EXPOSED",
     "IDLE",
-    "IDLE_CAUSES",
     "WAITING",
     "WHOLE",
     "causes_of",
     "classes_of",
-    "idle_of_all_steps",
+    "of_all_steps",
     "overall_parts",
     "rows_where",
 ]
@@ -38,19 +39,6 @@ COMPUTING, EXPOSED, COPIES, IDLE = (
 """The metrics that together are the whole."""
 AT_ONCE = "operators at once"
 """What classes of computing are more than computing is, because operators run at once; negative."""
-IDLE_CAUSES = {
-    "waiting_for_data": "waiting for data",
-    "host_not_asked": "host had not asked",
-    "host_waited_for_device": "host waited for the device",
-    "queued": "queued on the host",
-    "launch_call": "launch calls",
-    "launch_latency": "launch latency",
-    "between_tasks": "between tasks",
-    "launched_before": "launched before the gap",
-    "outside_calls": "outside any call",
-    "not_recorded": "launch not recorded",
-}
-"""Causes of idle time, as figures and as people call them."""
 _PARTS = (
     (COMPUTING, "computing_ns"),
     (EXPOSED, "not_overlapped_ns"),
@@ -97,7 +85,9 @@ def overall_parts(
     copies_apart = all(_knows_copies(side) for side in sides)
     exposed = [_exposed(side) for side in sides]
     with_causes = copies_apart and causes_alike
-    idle = [_of_idle(side, told=with_causes) for side in idle_of_all_steps(sides)]
+    idle = [
+        _of_idle(side, told=with_causes) for side in of_all_steps((sides[0].idle, sides[1].idle))
+    ]
     is_told = all(exposed) and any(any(parts.values()) for parts in exposed)
     told_apart = [
         of_idle | (of_exposed if is_told else {})
@@ -160,7 +150,7 @@ def _of_idle(idle: Table, *, told: bool) -> dict[_Metric, int]:
     """Idle time by cause; none where it is not told from copies."""
     found: dict[_Metric, int] = {}
     for row in idle.to_dicts() if told else ():
-        key = IDLE_CAUSES[row["cause"]], IDLE
+        key = IDLE_CAUSES[IdleCause(row["cause"])], IDLE
         found[key] = found.get(key, 0) + row["total_ns"]
     return found
 
@@ -216,9 +206,9 @@ def rows_where(table: Table, column: str, value: int) -> Table:
     return table.take(table[column] == value) if len(table) else table
 
 
-def idle_of_all_steps(sides: tuple[Figures, Figures]) -> tuple[Table, Table]:
-    """Idle causes of all steps together, where both runs tell them."""
-    found = [_of_all_steps(side.idle) for side in sides]
+def of_all_steps(tables: tuple[Table, Table]) -> tuple[Table, Table]:
+    """The rows of all steps together, where both runs have any; tables by idle cause."""
+    found = [_of_all_steps(table) for table in tables]
     return (found[0], found[1]) if all(map(len, found)) else (Table({}), Table({}))
 
 
