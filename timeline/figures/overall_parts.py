@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,13 @@ __all__ = [
     "COMPUTING",
     "COPIES",
     "EXPOSED",
+    "EXPOSED_WAITING",
     "IDLE",
     "WAITING",
     "WHOLE",
     "causes_of",
     "classes_of",
+    "figures_of_rank",
     "of_all_steps",
     "overall_parts",
     "rows_where",
@@ -37,7 +40,7 @@ COMPUTING, EXPOSED, COPIES, IDLE = (
     "idle",
 )
 """The metrics that together are the whole."""
-AT_ONCE = "operators at once"
+AT_ONCE = "overlap of operators"
 """What classes of computing are more than computing is, because operators run at once; negative."""
 _PARTS = (
     (COMPUTING, "computing_ns"),
@@ -49,7 +52,8 @@ _PARTS = (
 _COPIES_AND_IDLE = "copies and idle"
 """One part where a run does not tell copies from idle time."""
 WAITING = "waiting for other ranks"
-_OF_EXPOSED = ("waiting", "transfer", "waiting or transfer")
+EXPOSED_WAITING = "waiting"
+_OF_EXPOSED = (EXPOSED_WAITING, "transfer", "waiting or transfer")
 """What exposed communication consists of; the last is what nothing tells."""
 _ALL = (
     (COMPUTING, WHOLE),
@@ -199,6 +203,15 @@ def causes_of(overall: Table) -> Table:
     names = ("cause", *list(leaves.columns)[1:])
     table = Table(dict(zip(names, leaves.columns.values(), strict=True)))
     return table.take(np.argsort(-np.abs(np.ma.filled(leaves["delta_ns"], 0)), kind="stable"))
+
+
+def figures_of_rank(figures: Figures, rank: int) -> Figures:
+    """The figures that parts are made of, of one rank alone."""
+    names = ("overlap", "operators", "waiting", "exposed", "idle")
+    tables: dict[str, Any] = {
+        name: rows_where(getattr(figures, name), "rank", rank) for name in names
+    }
+    return replace(figures, **tables)
 
 
 def rows_where(table: Table, column: str, value: int) -> Table:
