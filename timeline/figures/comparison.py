@@ -14,10 +14,12 @@ from timeline.errors import spell_ids
 from timeline.figures.comparison_sentences import sentences_of
 from timeline.figures.operator_pairs import RunOperators, pair_operators
 from timeline.figures.overall_parts import (
+    EXPOSED,
     WHOLE,
     causes_of,
     classes_of,
-    idle_of_all_steps,
+    figures_of_rank,
+    of_all_steps,
     overall_parts,
     rows_where,
 )
@@ -50,16 +52,23 @@ class Comparison:
 
     overall: metric, part_of (another metric, or ""), base_ns, new_ns, delta_ns, masked where a run
     does not tell. causes: the metrics that have no parts, which together are the whole: cause,
-    part_of and the times, what changed most first. steps: a row per
-    step in order, its own span on the rank where it took longest: base_graph, base_step, base_rank,
-    new_graph, new_step, new_rank, base_ns, new_ns, delta_ns. ranks: those of both runs: rank,
-    base_ns, new_ns, delta_ns. operators, collectives: see `pair_operators`. waiting: by the rank
-    that was waited for (waited_for_rank, masked where it is only some rank). idle_causes: by cause.
-    copies: by task. hccl_tasks: by the kind of collective and the task in it. launchers: by the
-    operator of the framework that launched what ran (launched_by), and phase. Those: see
-    `pair_sums`. memory: see `pair_peaks`. warnings: in what the runs do not match.
-    ranks_of_runs: how many of each did anything. base_steps_ns, new_steps_ns: the times of all
-    steps of each run.
+    part_of and the times, what changed most first. steps: a row per step in order, its own span on
+    the rank where it took longest: base_graph, base_step, base_rank, new_graph, new_step, new_rank,
+    base_ns, new_ns, delta_ns. ranks: those of both runs: rank, base_ns, new_ns, delta_ns.
+    operators, collectives: see `pair_operators`.
+
+    See `pair_sums` for: waiting, by the rank that was waited for (waited_for_rank, masked where it
+    is only some rank); idle_causes, by cause; idle_calls, by cause and the host call meanwhile;
+    copies, by task; hccl_tasks, by the kind of collective and the task in it; launchers, by the
+    operator of the framework that launched what ran (launched_by), and phase. memory: see
+    `pair_peaks`.
+
+    rank_causes: of the rank for which others wait much longer or less, what changed besides: rank,
+    and the columns of causes. frequencies: of the AI cores of each rank while they compute: rank,
+    base_mhz, new_mhz.
+
+    warnings: in what the runs do not match. ranks_of_runs: how many of each did anything.
+    base_steps_ns, new_steps_ns: the times of all steps of each run.
     """
 
     overall: Table
@@ -72,10 +81,13 @@ class Comparison:
     warnings: tuple[str, ...]
     waiting: Table = _no_table()
     idle_causes: Table = _no_table()
+    idle_calls: Table = _no_table()
     copies: Table = _no_table()
     hccl_tasks: Table = _no_table()
     launchers: Table = _no_table()
     memory: Table = _no_table()
+    rank_causes: Table = _no_table()
+    frequencies: Table = _no_table()
     ranks_of_runs: tuple[int, int] = (0, 0)
     base_steps_ns: Int64 = _no_times()
     new_steps_ns: Int64 = _no_times()
@@ -111,6 +123,13 @@ class Comparison:
             for kind in (0, 1)
         )
         overall = overall_parts(sides, shares, vector_known=vector_known, causes_alike=causes_alike)
+        waiting = pair_sums(
+            (base.waited_for, new.waited_for),
+            ("waited_for_rank", "profiled"),
+            shares,
+            time="waited_ns",
+            counts=("times",),
+        )
         copies, hccl = (
             (rows_where(base.task_sums, "hccl", value), rows_where(new.task_sums, "hccl", value))
             for value in (0, 1)
@@ -124,20 +143,22 @@ class Comparison:
             collectives,
             per_step,
             tuple(_warnings(sides, counts)),
+            waiting,
+            pair_sums(of_all_steps((base.idle, new.idle)), ("cause",), shares, counts=("gaps",)),
             pair_sums(
-                (base.waited_for, new.waited_for),
-                ("waited_for_rank", "profiled"),
+                of_all_steps((base.idle_calls, new.idle_calls)),
+                ("cause", "call"),
                 shares,
-                time="waited_ns",
-                counts=("times",),
+                counts=(),
             ),
-            pair_sums(idle_of_all_steps(sides), ("cause",), shares, counts=("gaps",)),
             pair_sums(copies, ("task",), shares, counts=("count", "size_bytes")),
             pair_sums(hccl, ("collective", "task"), shares, counts=("count", "size_bytes")),
             pair_sums(
                 (base.launchers, new.launchers), ("communication", "launched_by", "phase"), shares
             ),
             pair_peaks((base.memory, new.memory), ("group", "name"), "peak_bytes"),
+            _rank_causes(sides, counts, waiting, causes_alike=causes_alike),
+            _frequencies(sides),
             (len(counts[0]), len(counts[1])),
             base_steps_ns,
             new_steps_ns,
@@ -177,11 +198,59 @@ class Comparison:
             "causes": self.causes.to_dicts(),
             "waiting": self.waiting.to_dicts(),
             "idle_causes": self.idle_causes.to_dicts(),
+            "idle_calls": self.idle_calls.to_dicts(),
             "copies": self.copies.to_dicts(),
             "hccl_tasks": self.hccl_tasks.to_dicts(),
             "launchers": self.launchers.to_dicts(),
             "memory": self.memory.to_dicts(),
+            "rank_causes": self.rank_causes.to_dicts(),
+            "frequencies": self.frequencies.to_dicts(),
         }
+
+
+def _rank_causes(
+    sides: tuple[Figures, Figures],
+    counts: list[dict[int, int]],
+    waiting: Table,
+    *,
+    causes_alike: bool,
+) -> Table:
+    """What changed on the rank that most of the change in waiting is due to; none without one."""
+    rank = _most_waited_for(waiting)
+    if rank is None or not all(rank in steps_of_rank for steps_of_rank in counts):
+        return Table({})
+    own = (figures_of_rank(sides[0], rank), figures_of_rank(sides[1], rank))
+    shares = (1 / max(1, counts[0][rank]), 1 / max(1, counts[1][rank]))
+    vector_known = all(tells_vector(side.operators["core"].tolist()) for side in own)
+    parts = overall_parts(own, shares, vector_known=vector_known, causes_alike=causes_alike)
+    causes = causes_of(parts)
+    is_own = (causes["part_of"] != EXPOSED) & (causes["cause"] != EXPOSED)
+    causes = causes.take(is_own & (np.ma.filled(causes["delta_ns"], 0) != 0))
+    return Table({"rank": np.full(len(causes), rank, np.int64), **causes.columns})
+
+
+def _most_waited_for(waiting: Table) -> int | None:
+    """The rank by which more than half of all waiting changed, in the same direction."""
+    known = [row for row in waiting.to_dicts() if row["waited_for_rank"] is not None]
+    most = max(known, key=lambda row: abs(row["delta_ns"]), default=None)
+    all_ns = int(waiting["delta_ns"].sum()) if len(waiting) else 0
+    if most is None or not most["delta_ns"] or 2 * most["delta_ns"] / all_ns <= 1:
+        return None
+    return int(most["waited_for_rank"])
+
+
+def _frequencies(sides: tuple[Figures, Figures]) -> Table:
+    found = [
+        {row["rank"]: row["frequency_mhz"] for row in side.computing_causes.to_dicts()}
+        for side in sides
+    ]
+    both = [
+        rank
+        for rank in sorted(found[0].keys() & found[1].keys())
+        if found[0][rank] is not None and found[1][rank] is not None
+    ]
+    columns = [np.array([of_run[rank] for rank in both], np.float64) for of_run in found]
+    return Table({"rank": np.array(both, np.int64), "base_mhz": columns[0], "new_mhz": columns[1]})
 
 
 def _used(figures: Figures) -> Table:

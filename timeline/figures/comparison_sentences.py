@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from timeline.figures.overall_parts import COMPUTING, COPIES, EXPOSED, IDLE, WAITING
+from timeline.errors import spell_ids
+from timeline.figures.idle_words import IDLE_CAUSES
+from timeline.figures.overall_parts import (
+    AT_ONCE,
+    COMPUTING,
+    COPIES,
+    EXPOSED,
+    EXPOSED_WAITING,
+    IDLE,
+    WAITING,
+)
 from timeline.figures.short_names import operator_label, shortened
 from timeline.figures.table import Table
 from timeline.units import spell_count, spell_duration, spell_short
@@ -23,8 +33,8 @@ MOST_CAUSES, MOST_EXPLAINED, MOST_NAMED = 4, 3, 2
 """Causes in the first sentence; causes that are explained; operators that explain one."""
 MOST_OF_NAME = 100
 """Characters of a name in a sentence."""
-LEAST_SHARE = 0.1
-"""A change of less than this share of a part is told without the share."""
+LEAST_SHARE, MOST_SHARE = 0.1, 10.0
+"""A change by a smaller or a larger share of a part is told without the share."""
 LEAST_OF_CAUSE = 0.1
 """What explains less than this share of the change of a cause is not named."""
 
@@ -41,8 +51,11 @@ def sentences_of(comparison: Comparison) -> Iterator[str]:
     if not causes and abs(delta_ns) < least_ns:
         yield _unchanged(what, base_ns, new_ns)
         return
-    named = ", ".join(_spell_cause(row) for row in causes[:MOST_CAUSES])
+    waited_for = _waited_for(comparison)
+    named = ", ".join(_spell_cause(row, waited_for) for row in causes[:MOST_CAUSES])
     yield f"{what} {spell_change(base_ns, new_ns)}" + (f": {named}." if named else ".")
+    yield from _of_rank(comparison, least_ns)
+    yield from _frequencies(comparison)
     yield f"{spell_duration(base_ns)} before, {spell_duration(new_ns)} now ({_mean(comparison)})."
     for row in causes[:MOST_EXPLAINED]:
         yield from _explain(comparison, row)
@@ -85,17 +98,31 @@ def cause_label(cause: str, part_of: str) -> str:
     return "exposed communication" if cause == EXPOSED else cause
 
 
-def _spell_cause(row: dict[str, Any]) -> str:
-    label, base_ns, delta_ns = (
-        cause_label(row["cause"], row["part_of"]),
-        row["base_ns"],
-        row["delta_ns"],
-    )
+def _spell_cause(row: dict[str, Any], waited_for: str = "") -> str:
+    """A cause with how much it changed; waited_for: whom exposed waiting is for, if it is one."""
+    label, base_ns, delta_ns = _label(row), row["base_ns"], row["delta_ns"]
+    if row["part_of"] == EXPOSED and row["cause"] == EXPOSED_WAITING:
+        label += waited_for
+    change = spell_signed(delta_ns)
     if not base_ns or not row["new_ns"]:
-        return f"{label} {spell_signed(delta_ns)} ({'gone' if base_ns else 'new'})"
-    if abs(delta_ns) < LEAST_SHARE * abs(base_ns):
-        return f"{label} {spell_signed(delta_ns)}"
-    return f"{label} {delta_ns / abs(base_ns):+.0%} ({spell_signed(delta_ns)})"
+        return f"{label} {change} ({'gone' if base_ns else 'new'})"
+    share = delta_ns / abs(base_ns)
+    if not LEAST_SHARE <= abs(share) <= MOST_SHARE:
+        return f"{label} {change}"
+    return f"{label} {share:+.0%} ({change})"
+
+
+def _label(row: dict[str, Any]) -> str:
+    """What a cause is called in a sentence."""
+    if row["cause"] == AT_ONCE:
+        return f"{'less' if row['delta_ns'] > 0 else 'more'} {AT_ONCE}"
+    return cause_label(row["cause"], row["part_of"])
+
+
+def _waited_for(comparison: Comparison) -> str:
+    """Whom waiting changed for, where that is one rank."""
+    known = comparison.rank_causes
+    return f" for rank {known['rank'][0]}" if len(known) else ""
 
 
 def spell_signed(time_ns: int) -> str:
@@ -119,8 +146,14 @@ def spell_change(base_ns: int, new_ns: int) -> str:
 def _explain(comparison: Comparison, cause: dict[str, Any]) -> Iterator[str]:
     """What a change of one cause is made of: operators, collectives, copies."""
     label, delta_ns = cause_label(cause["cause"], cause["part_of"]), cause["delta_ns"]
+    if cause["part_of"] == EXPOSED and cause["cause"] == EXPOSED_WAITING:
+        return
     if EXPOSED in (cause["cause"], cause["part_of"]):
         table, name = comparison.collectives, "Communication, overlapped or not"
+    elif cause["part_of"] == IDLE:
+        table, name = comparison.idle_calls, label[:1].upper() + label[1:]
+        causes = [one.value for one, words in IDLE_CAUSES.items() if words == cause["cause"]]
+        table = table.take(np.isin(table["cause"], causes)) if len(table) else table
     elif cause["cause"] == COPIES:
         table, name = comparison.copies, "Copies, overlapped or not"
     else:
@@ -167,7 +200,12 @@ def _alike(table: Table, delta_ns: int) -> list[dict[str, Any]]:
 def _names(rows: Sequence[dict[str, Any]]) -> list[str]:
     """What each row is of; shapes too, where the others of a name would read the same."""
     labels = [
-        row["task"] if "task" in row else operator_label(row["type"], row["name"]) for row in rows
+        row["task"]
+        if "task" in row
+        else row["call"]
+        if "call" in row
+        else operator_label(row["type"], row["name"])
+        for row in rows
     ]
     with_shapes = [
         f"{label} {row['shapes']}" if labels.count(label) > 1 and row.get("shapes") else label
@@ -177,7 +215,7 @@ def _names(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _waiting(comparison: Comparison, least_ns: float) -> Iterator[str]:
-    """How much longer ranks wait for others, and for whom, where that is told and notable."""
+    """How much longer ranks wait for others, for whom, and what changed there."""
     rows = {row["metric"]: row for row in comparison.overall.to_dicts()}
     waiting = rows.get(WAITING)
     if waiting is None or abs(waiting["delta_ns"] or 0) < least_ns:
@@ -190,8 +228,33 @@ def _waiting(comparison: Comparison, least_ns: float) -> Iterator[str]:
     if known:
         most = max(known, key=lambda row: abs(row["delta_ns"]))
         absent = "" if most["profiled"] else " (not profiled)"
-        said += (
-            f"; most of it changed for rank {most['waited_for_rank']}{absent}: "
-            f"{spell_short(most['new_ns'])}, {spell_short(most['base_ns'])} before"
-        )
+        said += f": {spell_signed(most['delta_ns'])} for rank {most['waited_for_rank']}{absent}"
     yield f"{said}."
+
+
+def _of_rank(comparison: Comparison, least_ns: float) -> Iterator[str]:
+    """What changed on the rank for which others wait longer, or less."""
+    own = [row for row in comparison.rank_causes.to_dicts() if abs(row["delta_ns"]) >= least_ns]
+    if own:
+        causes = ", ".join(map(_spell_cause, own[:MOST_CAUSES]))
+        yield f"On rank {own[0]['rank']}: {causes}."
+
+
+def _frequencies(comparison: Comparison) -> Iterator[str]:
+    """AI cores that run notably faster or slower than before, which changes all that computes."""
+    rows = [
+        row
+        for row in comparison.frequencies.to_dicts()
+        if abs(row["new_mhz"] - row["base_mhz"]) > NOTABLE * row["base_mhz"]
+    ]
+    if not rows:
+        return
+    most = max(rows, key=lambda row: abs(row["new_mhz"] - row["base_mhz"]))
+    few = len(rows) < len(comparison.frequencies)
+    ranks = f"rank{'s' if len(rows) > 1 else ''} {spell_ids(row['rank'] for row in rows)}"
+    where = ranks if few else "all ranks" if len(rows) > 1 else ranks
+    up_to = "up to " if len(rows) > 1 else ""
+    yield (
+        f"AI cores of {where} run at another frequency: {up_to}"
+        f"{most['new_mhz'] / 1000:.2f} GHz, {most['base_mhz'] / 1000:.2f} before."
+    )

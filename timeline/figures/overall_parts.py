@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from timeline.analysis.computing_classes import CLASSES, computing_class
+from timeline.analysis.idle_sums import IdleCause
+from timeline.figures.idle_words import IDLE_CAUSES
 from timeline.figures.rank_tables import Figures, extent_ns
 from timeline.figures.table import Table
 
@@ -16,13 +19,14 @@ __all__ = [
     "COMPUTING",
     "COPIES",
     "EXPOSED",
+    "EXPOSED_WAITING",
     "IDLE",
-    "IDLE_CAUSES",
     "WAITING",
     "WHOLE",
     "causes_of",
     "classes_of",
-    "idle_of_all_steps",
+    "figures_of_rank",
+    "of_all_steps",
     "overall_parts",
     "rows_where",
 ]
@@ -36,21 +40,8 @@ COMPUTING, EXPOSED, COPIES, IDLE = (
     "idle",
 )
 """The metrics that together are the whole."""
-AT_ONCE = "operators at once"
+AT_ONCE = "overlap of operators"
 """What classes of computing are more than computing is, because operators run at once; negative."""
-IDLE_CAUSES = {
-    "waiting_for_data": "waiting for data",
-    "host_not_asked": "host had not asked",
-    "host_waited_for_device": "host waited for the device",
-    "queued": "queued on the host",
-    "launch_call": "launch calls",
-    "launch_latency": "launch latency",
-    "between_tasks": "between tasks",
-    "launched_before": "launched before the gap",
-    "outside_calls": "outside any call",
-    "not_recorded": "launch not recorded",
-}
-"""Causes of idle time, as figures and as people call them."""
 _PARTS = (
     (COMPUTING, "computing_ns"),
     (EXPOSED, "not_overlapped_ns"),
@@ -61,7 +52,8 @@ _PARTS = (
 _COPIES_AND_IDLE = "copies and idle"
 """One part where a run does not tell copies from idle time."""
 WAITING = "waiting for other ranks"
-_OF_EXPOSED = ("waiting", "transfer", "waiting or transfer")
+EXPOSED_WAITING = "waiting"
+_OF_EXPOSED = (EXPOSED_WAITING, "transfer", "waiting or transfer")
 """What exposed communication consists of; the last is what nothing tells."""
 _ALL = (
     (COMPUTING, WHOLE),
@@ -97,7 +89,9 @@ def overall_parts(
     copies_apart = all(_knows_copies(side) for side in sides)
     exposed = [_exposed(side) for side in sides]
     with_causes = copies_apart and causes_alike
-    idle = [_of_idle(side, told=with_causes) for side in idle_of_all_steps(sides)]
+    idle = [
+        _of_idle(side, told=with_causes) for side in of_all_steps((sides[0].idle, sides[1].idle))
+    ]
     is_told = all(exposed) and any(any(parts.values()) for parts in exposed)
     told_apart = [
         of_idle | (of_exposed if is_told else {})
@@ -160,7 +154,7 @@ def _of_idle(idle: Table, *, told: bool) -> dict[_Metric, int]:
     """Idle time by cause; none where it is not told from copies."""
     found: dict[_Metric, int] = {}
     for row in idle.to_dicts() if told else ():
-        key = IDLE_CAUSES[row["cause"]], IDLE
+        key = IDLE_CAUSES[IdleCause(row["cause"])], IDLE
         found[key] = found.get(key, 0) + row["total_ns"]
     return found
 
@@ -211,14 +205,23 @@ def causes_of(overall: Table) -> Table:
     return table.take(np.argsort(-np.abs(np.ma.filled(leaves["delta_ns"], 0)), kind="stable"))
 
 
+def figures_of_rank(figures: Figures, rank: int) -> Figures:
+    """The figures that parts are made of, of one rank alone."""
+    names = ("overlap", "operators", "waiting", "exposed", "idle")
+    tables: dict[str, Any] = {
+        name: rows_where(getattr(figures, name), "rank", rank) for name in names
+    }
+    return replace(figures, **tables)
+
+
 def rows_where(table: Table, column: str, value: int) -> Table:
     """The rows that hold a value; a table without columns has none."""
     return table.take(table[column] == value) if len(table) else table
 
 
-def idle_of_all_steps(sides: tuple[Figures, Figures]) -> tuple[Table, Table]:
-    """Idle causes of all steps together, where both runs tell them."""
-    found = [_of_all_steps(side.idle) for side in sides]
+def of_all_steps(tables: tuple[Table, Table]) -> tuple[Table, Table]:
+    """The rows of all steps together, where both runs have any; tables by idle cause."""
+    found = [_of_all_steps(table) for table in tables]
     return (found[0], found[1]) if all(map(len, found)) else (Table({}), Table({}))
 
 

@@ -218,7 +218,10 @@ def _ordinary_facts(
         named_operators=request.named_operators,
         most_lengths=request.most_lengths,
     )
-    return _with_sums(_with_causes(found, its, collectives) if request.causes else found, its)
+    if request.causes:
+        # The work is that of the rank, which leaves warm-up out too: counters are rarely sampled.
+        found = replace(found, work=facts.work, launchers=launcher_figures(its.records))
+    return _with_sums(found, its)
 
 
 def _with_sums(facts: RankFacts, part: Cut) -> RankFacts:

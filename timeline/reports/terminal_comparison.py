@@ -69,7 +69,7 @@ def _blocks(
     if len(comparison.ranks) > 1:
         yield _first("rank", comparison.ranks, display, most[0], whole_ns)
     if len(comparison.steps) > 1:
-        title = "step, slowest rank" if len(comparison.ranks) > 1 else "step"
+        title = "step on the device" + (", slowest rank" if len(comparison.ranks) > 1 else "")
         yield _first(title, _named_steps(comparison.steps), display, most[1], whole_ns)
     for title, table in (
         ("operator", comparison.operators),
