@@ -156,21 +156,25 @@ class _Cluster:
             for place in reversed(range(len(self._stages))):
                 ranks = self._stages[place]
                 if ranks is not self._stages[-1]:
-                    self._pass_on(self._stages[place + 1], sent, ranks)
+                    self._pass_on(self._stages[place + 1], sent, ranks, backward=True)
                 for one in ranks:
                     one.backward(network, buckets if last else 0)
                 if place:
-                    sent = [one.launch_communication(SEND, "HcclSend") for one in ranks]
+                    sent = [
+                        one.launch_communication(SEND, "HcclSend", backward=True) for one in ranks
+                    ]
 
     def _pass_on(
         self,
         senders: Sequence[RankSimulation],
         sent: Sequence[Launched],
         receivers: Sequence[RankSimulation],
+        *,
+        backward: bool = False,
     ) -> None:
         """Let receivers compute when what the senders have launched is there."""
         for sender, of_sender, receiver in zip(senders, sent, receivers, strict=True):
-            of_receiver = receiver.launch_communication(RECEIVE, "HcclRecv")
+            of_receiver = receiver.launch_communication(RECEIVE, "HcclRecv", backward=backward)
             pair = tuple(sorted((sender.rank, receiver.rank)))
             group = next(one for one in self._labelled("pp") if one.members == pair)
             both = (sender, receiver)
