@@ -8,7 +8,7 @@ What those hold is summed for each rank: device time of ranks and steps in
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from timeline.analysis.ordinary_steps import has_several_graphs
 from timeline.analysis.waiting import Basis
 from timeline.columns.columns import Bool, Int64
 from timeline.figures import verdict_words as words
+from timeline.figures.idle_words import idle_sentence
 from timeline.figures.mean_step import MeanStep, mean_steps
 from timeline.figures.rank_tables import Figures, extent_ns
 from timeline.figures.table import Table
@@ -95,6 +96,8 @@ class Verdict:
     mean: MeanStep | None
     mean_steps: Table
     ends: str | None
+    idle: str | None
+    computing: Mapping[int, Mapping[str, Any]]
 
     @classmethod
     def of(cls, figures: Figures) -> Verdict:
@@ -102,6 +105,7 @@ class Verdict:
         steps = slowest_rank_of_each_step(figures.steps)
         totals = total_by_type(figures.operators)
         communication = totals["communication"] == 1
+        mean = MeanStep.of(figures)
         return cls(
             figures.overlap,
             steps,
@@ -112,9 +116,15 @@ class Verdict:
             _stragglers(figures.waiting),
             figures.basis,
             figures.held_up,
-            MeanStep.of(figures),
+            mean,
             mean_steps(figures),
             words.ends_sentence(figures.steps),
+            None if mean is None else _idle(figures, mean),
+            {
+                row["rank"]: row
+                for row in figures.computing_causes.to_dicts()
+                if row["cause"] is not None
+            },
         )
 
     @property
@@ -157,7 +167,7 @@ class Verdict:
         yield words.step_sentence(self.mean)
         if not self.mean.steps:
             yield from self._outside()
-        yield from filter(None, [words.between_sentence(self.mean), self.ends])
+        yield from filter(None, [words.between_sentence(self.mean), self.idle, self.ends])
         yield from self._slowest_step()
         if self.culprit is None:
             yield from self._slowest_rank()
@@ -172,7 +182,7 @@ class Verdict:
         else:
             yield words.culprit_sentence(culprit)
             if self.slow_rank is not None:
-                yield words.cause_sentence(culprit)
+                yield words.cause_sentence(culprit, self.computing.get(culprit.rank))
         if self.held_up.waited_ns:
             yield from filter(None, [words.basis_sentence(self.basis)])
 
@@ -230,6 +240,18 @@ class Verdict:
             "waiting_basis": {**asdict(self.basis), "share": round(self.basis.share, 6)},
             "culprit": None if self.culprit is None else self.culprit.to_dict(),
         }
+
+
+def _idle(figures: Figures, mean: MeanStep) -> str | None:
+    """Why devices idle, in a mean of all steps with device work."""
+    measured = np.ma.filled(figures.steps["span_ns"], 0) > 0 if len(figures.steps) else None
+    ranks = (
+        [] if measured is None else np.unique(figures.steps["rank"][measured], return_counts=True)
+    )
+    steps = int(ranks[1].max()) if len(ranks) and len(ranks[1]) and mean.steps else 0
+    return idle_sentence(
+        figures.idle, figures.idle_calls, steps=steps, whole_ns=mean.span_ns + mean.between_ns
+    )
 
 
 def _outside(row: dict[str, Any], *, several: bool) -> Iterator[str]:
