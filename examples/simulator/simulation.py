@@ -35,6 +35,7 @@ def make_run(
     scenario: Scenario | None = None,
     profiled: Collection[int] | None = None,
     parallelism: Parallelism | None = None,
+    names_groups: bool = False,
 ) -> Run:
     """Simulate a run in which rank 1 computes slowly during the second step.
 
@@ -42,7 +43,8 @@ def make_run(
     Unix times, or those of the host's CLOCK_MONOTONIC_RAW when `monotonic` is set. `slower` tells
     by what some types of operators take longer than usual, `scenario` what else is wrong instead
     of that step. Of all ranks only `profiled` ones are in the run; its truth is about all. Ranks
-    work on other data, all alike, unless `parallelism` shares the model.
+    work on other data, all alike, unless `parallelism` shares the model. Profiles tell who is in
+    which group if there is more than one, or if it `names_groups`, as newer versions do.
     """
     if min(ranks, steps, planes, len(graphs)) < 1:
         raise ValueError("a run needs at least one rank, step, plane and graph")
@@ -85,7 +87,7 @@ def make_run(
         tuple((rank, cause) for rank, cause in scenario.causes if rank < ranks),
         cluster.groups,
         tuple(cluster.meetings),
-        parallelism.named,
+        parallelism.named or names_groups,
     )
     return Run(recorded, seed, tuple(graphs), ops_per_step, planes, monotonic, truth)
 
