@@ -58,7 +58,13 @@ def _export(asked: argparse.Namespace, views: ViewOptions, prints: PrintOptions)
     show = _viewer(views, prints)
     keywords = given_keywords(asked, ExportOptions, ReadingOptions)
     keywords["csv"] = table_file(asked.csv)
-    report = export(asked.path, selection=selection, progress=shown_progress(prints), **keywords)
+    report = export(
+        asked.path,
+        selection=selection,
+        estimate=prints.json,
+        progress=shown_progress(prints),
+        **keywords,
+    )
     with after_writing():
         _print_report(report, asked, views, prints)
         flush()

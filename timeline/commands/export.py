@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
+from timeline.analysis.estimates import gain_of_culprit_ns
 from timeline.analysis.selected_rank import DrawOptions
 from timeline.commands.inputs import open_if_path, with_drawn_layers
 from timeline.commands.narrower import narrower_command
@@ -59,6 +60,7 @@ def export(
     output: str | os.PathLike[str] | None = None,
     *,
     selection: Selection | None = None,
+    estimate: bool = False,
     **keywords: Unpack[ExportKeywords],
 ) -> ExportReport:
     """Write a timeline of a profile, as the command does.
@@ -67,6 +69,7 @@ def export(
         profile: one that is open, or a path as for `open_profile`.
         output: .pftrace, .json, or either with .gz; timeline-KIND-rRANKS.pftrace here if not given.
         selection: which part; all if not given.
+        estimate: estimate what would be won if the rank that holds up the others were as fast.
         kind: summary has steps and overlap, detail every task too.
         group_by: order of rows; by layer for a summary and by rank for a detail if not given.
         merge_graphs: steps of all graphs in one row, or a row for each.
@@ -92,17 +95,22 @@ def export(
     with open_if_path(profile, keywords) as source:
         source.check_open()
         try:
-            return _write_export(source, with_drawn_layers(selection, options), options)
+            return _write_export(
+                source, with_drawn_layers(selection, options), options, estimate=estimate
+            )
         finally:
             source.progress.finish()
 
 
-def _write_export(profile: Profile, selection: Selection, options: ExportOptions) -> ExportReport:
+def _write_export(
+    profile: Profile, selection: Selection, options: ExportOptions, *, estimate: bool
+) -> ExportReport:
     sources = choose_ranks(profile.sources, selection, profile.path)
     target = options.output or default_target(options.kind, selection, sources)
     form = format_of(target)
     check_targets(target, options, {profile.path: sources})
     request = _request(selection, options, profile.reading, target, len(sources))
+    request = replace(request, estimate=estimate and options.causes)
     written: Written | None = None
     try:
         with worker_pool_for(sources, profile.reading, profile.progress) as workers:
@@ -281,4 +289,7 @@ def _report(
         suggestion=suggestion,
         limit_bytes=options.limit_bytes,
         resolutions=tuple(resolution_row(layer) for layer in written.drawn_layers),
+        estimated_gain_ns=gain_of_culprit_ns(joined.facts, joined.waiting, figures.held_up.culprit)
+        if any(request.estimate for request in joined.requests)
+        else None,
     )

@@ -37,7 +37,7 @@ from timeline.layers import HOST_LAYERS, Layer
 from timeline.options import Args, ClockOptions, StepOperators
 from timeline.ranks.rank_records import read_rank
 from timeline.records.counting_rules import INNER
-from timeline.records.tables import Records
+from timeline.records.tables import GPU, Records
 from timeline.selection import Kind, Selection
 from timeline.sources.source import ReadRequest, Source
 from timeline.tracks.draw_rank import draw_rank
@@ -76,7 +76,8 @@ class RankRequest:
     end) on the rank's own clock. leading: whose detail is drawn, None for all. draw: whether
     tracks are wanted at all, or only facts. clock: how ranks come on one clock. named_operators:
     how many operators of a rank facts tell apart by name. causes: whether facts tell why the device
-    waits and idles. estimate: whether they hold what gains are estimated of.
+    waits and idles. estimate: whether they hold what gains are estimated of. read_ranks: all ranks
+    that are read with this one.
     """
 
     selection: Selection
@@ -93,6 +94,7 @@ class RankRequest:
     named_operators: int = 0
     causes: bool = False
     estimate: bool = False
+    read_ranks: frozenset[int] = frozenset()
 
     @property
     def drawn_layers(self) -> frozenset[Layer]:
@@ -162,7 +164,13 @@ def _draw_selected(
     selected = _selected(part, request)
     if request.leading is not None:
         selected = with_leading_detail(selected, request.leading)
-    collectives = rank_collectives(records, part.op_iterations, part.op_rows)
+    collectives = rank_collectives(
+        records,
+        part.op_iterations,
+        part.op_rows,
+        read_ranks=request.read_ranks,
+        recorded=Layer.COMMUNICATION in request.read_layers or records.hardware == GPU,
+    )
     facts = collect_facts(
         profile,
         selected,
@@ -171,7 +179,7 @@ def _draw_selected(
         windowed=request.window_ns is not None,
         named_operators=request.named_operators,
     )
-    if request.causes:
+    if request.causes and request.leading is None:  # facts were read before otherwise
         path = rank_path(part.records, collectives.ops.selected, facts.device_end_ns)
         facts = replace(_with_causes(facts, selected), path=path)
     if request.estimate:

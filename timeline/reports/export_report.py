@@ -214,6 +214,8 @@ class ExportReport:
     limit_bytes: int = 0
     resolutions: tuple[ResolutionRow, ...] = ()
     csv: CsvFile | None = None
+    estimated_gain_ns: int | None = None
+    """How much earlier the selection would end if the culprit were as fast as the others."""
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain values; the shape is versioned by `schema`."""
@@ -225,7 +227,7 @@ class ExportReport:
             "outputs": [output.to_dict() for output in self.outputs],
             "csv": None if self.csv is None else self.csv.to_dict(),
             "ranks": [rank.to_dict() for rank in self.ranks],
-            "verdict": self.verdict.to_dict(),
+            "verdict": self._verdict_dict(),
             "overlap": [row.to_dict() for row in self.overlap],
             "waiting": self.figures.waiting.to_dicts(),
             "collectives": self.figures.collectives.to_dicts(),
@@ -239,6 +241,12 @@ class ExportReport:
             "idle": idle_dicts(self.figures.idle, self.figures.idle_calls),
             "critical_path": list(path_rows(self.figures.critical_path)),
         }
+
+    def _verdict_dict(self) -> dict[str, Any]:
+        verdict = self.verdict.to_dict()
+        if verdict["culprit"] is not None:
+            verdict["culprit"]["estimated_gain_ns"] = self.estimated_gain_ns
+        return verdict
 
     def step_times(self) -> Table:
         """The times of each rank and step, in the columns of step_trace_time.csv."""
