@@ -6,7 +6,6 @@ import json
 import sqlite3
 from collections import Counter
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,8 +18,6 @@ from simulator.overlap import IDLE, free_segments
 from simulator.parallelism import Parallelism, group_number
 from simulator.scenario import Scenario, slow_step
 from tests.support.faulty_clusters import CAUSES, Cluster, faulty_clusters, on_disk, reported
-from timeline.analysis.estimates import estimated_gain_ns
-from timeline.ranks.read_ranks import read_facts
 
 few = settings(max_examples=4, deadline=None, phases=[Phase.explicit, Phase.generate])
 """Each example simulates, writes and reads a profile: too much to make a failing one smaller."""
@@ -323,20 +320,9 @@ def test_what_a_faster_rank_would_win_is_what_it_wins(seed: int) -> None:
     scenario = Scenario(slow_computing={1: 1.8}) if seed % 2 else slow_step(1, 1.8)
     cluster = Cluster(2 + seed % 3, seed, scenario, ops_per_step=24)
     run, healthy = cluster.run(), cluster.healthy_run()
-    with on_disk(run) as path:
-        estimated_ns = _estimated_gain_ns(path, 1)
+    with (
+        on_disk(run) as path,
+        timeline.open_profile(path, align=timeline.Align.RECORDED, jobs=1) as profile,
+    ):
+        estimated_ns = profile.estimate_gain(1)
     assert estimated_ns == pytest.approx(_end_ns(run) - _end_ns(healthy), rel=0.05)
-
-
-def _estimated_gain_ns(path: Path, rank: int) -> int | None:
-    with timeline.open_profile(path, align=timeline.Align.RECORDED, jobs=1) as profile:
-        known = read_facts(
-            profile.path,
-            profile.sources,
-            profile.reading,
-            profile.progress,
-            timeline.Selection(),
-            causes=True,
-            estimate=True,
-        )
-    return estimated_gain_ns(known.facts, known.waiting, rank)

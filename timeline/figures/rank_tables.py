@@ -77,16 +77,20 @@ class Figures:
     duration_ns."""
 
     waiting: Table
-    """A row per rank: shared, unmatched and alone (collectives that were compared with those of
-    other ranks, could not be, or of whose group no other rank is in the selection), the time that
-    they and sends and receives took, times_last, waited_ns, caused_ns (what others waited for it),
-    of which compute_late_ns and host_late_ns, and slowest_ns (the longest that it kept one
-    waiting); what tells of waiting is masked where a rank shares none of its collectives."""
+    """A row per rank: shared, unmatched and alone (collectives of which it is known who came last;
+    that other ranks of the group have nothing to compare with; of whose group no other rank is in
+    the selection), the time that they and sends and receives took, times_last, waited_ns,
+    caused_ns (what others that are read waited for it), of which compute_late_ns and host_late_ns,
+    and slowest_ns (the longest that it kept one waiting); untold and nameless (collectives of
+    which it is not known who came last, as not all members are read, or HCCL tasks have neither
+    names nor ranks), and what they took. What tells of waiting is masked where nothing is known of
+    any of its collectives."""
     collectives: Table
     """A row per rank, kind and group of collectives: count, size_bytes (what the rank puts in),
     moved_bytes (what it sends over links, as the profiler sums it up), total_ns, waited_ns,
     transfer_ns (from the last arrival on) and bandwidth_gb_s of the bus. Sizes are masked where
-    no op tells them, the last three where nothing tells when other ranks arrived."""
+    no op tells them, waited_ns where nothing tells when other ranks came, transfer_ns where not
+    every member's arrival is known, and the bandwidth where the number of members is not."""
     links: Table
     """A row per rank and link: source_rank, target_rank, link, count, size_bytes, total_ns,
     bandwidth_gb_s; of HCCL tasks, which are read for a detail, else of the profiler's own sums,

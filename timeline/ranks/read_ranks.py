@@ -229,6 +229,7 @@ def _with_waiting(
         [rank.facts.collectives for rank in drawn],
         waiting,
         arrows=any(Layer.ARROWS in request.options.layers for request in requests),
+        selected=any(request.selection.ranks is not None for request in requests),
     )
     return tuple(replace(rank, tracks=rows) for rank, rows in zip(drawn, rank_tracks, strict=True))
 

@@ -16,6 +16,7 @@ from timeline.figures.path_table import path_rows
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
 from timeline.figures.verdict import Verdict
+from timeline.figures.waited_for_table import waiting_dicts
 from timeline.fitting.plan import WHOLE_NS
 from timeline.records.counting_rules import CommunicationRule, FreeRule
 from timeline.records.tables import NO_GRAPH, Omission, OmissionCode
@@ -229,7 +230,7 @@ class ExportReport:
             "ranks": [rank.to_dict() for rank in self.ranks],
             "verdict": self._verdict_dict(),
             "overlap": [row.to_dict() for row in self.overlap],
-            "waiting": self.figures.waiting.to_dicts(),
+            "waiting": waiting_dicts(self.figures.waiting, self.figures.waited_for),
             "collectives": self.figures.collectives.to_dicts(),
             "links": self.figures.links.to_dicts(),
             "checks": self.figures.checks.to_dicts(),
