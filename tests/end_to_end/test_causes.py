@@ -315,7 +315,9 @@ def test_where_nothing_is_wrong_waiting_is_little(seed: int, ranks: int) -> None
 def test_what_a_faster_rank_would_win_is_what_it_wins(seed: int) -> None:
     """Within 5% of the truth: the same cluster is made again without its slow rank.
 
-    On five of the seeds the rank is slow in one step only and hosts run ahead of their devices.
+    On five of the seeds the rank is slow in one step only and hosts run ahead of their devices. As
+    fast as the others is also without what the rank itself is late by chance, which others wait for
+    in good order too.
     """
     scenario = Scenario(slow_computing={1: 1.8}) if seed % 2 else slow_step(1, 1.8)
     cluster = Cluster(2 + seed % 3, seed, scenario, ops_per_step=24)
@@ -325,4 +327,8 @@ def test_what_a_faster_rank_would_win_is_what_it_wins(seed: int) -> None:
         timeline.open_profile(path, align=timeline.Align.RECORDED, jobs=1) as profile,
     ):
         estimated_ns = profile.estimate_gain(1)
-    assert estimated_ns == pytest.approx(_end_ns(run) - _end_ns(healthy), rel=0.05)
+    by_chance_ns = max(
+        (one for (_, last), one in healthy.truth.waited_for_ns().items() if last == 1), default=0
+    )
+    gained_ns = _end_ns(run) - _end_ns(healthy)
+    assert estimated_ns == pytest.approx(gained_ns, abs=0.05 * gained_ns + by_chance_ns)
