@@ -226,8 +226,12 @@ class _Ends:
                 for rank in ranks
             ]
         )
-        # The members of an op have the same last one.
-        groups = group_by(len(rows), [arrivals.last, arrivals.last_row])
+        # The members of an op have the same last one; of one that is not profiled nothing is known.
+        own = np.searchsorted(first, rows, side="right") - 1
+        known = arrivals.last != NO_ID
+        last = np.where(known, arrivals.last, own)
+        last_row = np.where(known, arrivals.last_row, items.collective[rows])
+        groups = group_by(len(rows), [last, last_row])
         end_ns = items.end_ns[rows]
         came_ns = groups.greatest(items.start_ns[rows])[groups.group]
         return cls(
