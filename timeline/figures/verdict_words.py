@@ -148,12 +148,20 @@ def _idles_more(lateness: Lateness) -> str:
 def no_culprit_sentence(held: HeldUp) -> str | None:
     """How long ranks wait where no single one holds them up; None where they do not wait."""
     if not held.waited_ns:
-        return None
+        return (
+            "Ranks wait for each other, if at all, less than their clocks may be off: "
+            f"{spell_short(held.unclear_ns)} in a collective."
+            if held.unclear_ns
+            else None
+        )
     waits = _of_a_step(held)
     if held.share < HARDLY:
         return f"Ranks hardly wait for each other: {waits}."
     if held.unknown_ns * 2 > held.waited_ns:
-        return f"Ranks wait {waits} for ranks that are not in this profile."
+        return (
+            f"Ranks wait at least {waits}; for whom is not known, since not all ranks of their "
+            "groups are in this profile."
+        )
     return f"Ranks wait {waits} for no single rank: different ranks come last."
 
 
