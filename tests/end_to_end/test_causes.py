@@ -12,10 +12,11 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+import timeline
 from simulator.model import Run
 from simulator.overlap import IDLE, free_segments
 from simulator.parallelism import Parallelism, group_number
-from simulator.scenario import Scenario
+from simulator.scenario import Scenario, slow_step
 from tests.support.faulty_clusters import CAUSES, Cluster, faulty_clusters, on_disk, reported
 
 few = settings(max_examples=4, deadline=None, phases=[Phase.explicit, Phase.generate])
@@ -224,14 +225,19 @@ def test_time_without_data_is_that_of_the_loader(data: st.DataObject) -> None:
 @given(st.data())
 @few
 def test_a_late_host_shows_in_what_it_had_not_asked(data: st.DataObject) -> None:
-    """The device of the rank idles for it, the devices of the others do not."""
-    run = data.draw(faulty_clusters("host")).run()
+    """Of what idles longer than in good order, on the device of that rank, it is the most."""
+    cluster = data.draw(faulty_clusters("host"))
+    run = cluster.run()
     ((late, _),) = run.truth.causes
-    found = _idle_ns(reported(run))
-    most = max(found[late, cause] for rank, cause in found if rank == late)
-    assert found[late, "host_not_asked"] == most
-    others = [one for (rank, cause), one in found.items() if rank != late]
-    assert most > max(others)
+    found, usual = _idle_ns(reported(run)), _idle_ns(reported(cluster.healthy_run()))
+    grown = {
+        cause: one - usual.get((rank, cause), 0)
+        for (rank, cause), one in found.items()
+        if rank == late
+    }
+    assert max(grown, key=grown.__getitem__) == "host_not_asked"
+    assert grown["host_not_asked"] > 0.5 * sum(grown.values()) > 0
+    assert all(found.get(one) == usual.get(one) for one in found if one[0] != late)
 
 
 def _idle_ns(report: dict[str, Any]) -> dict[tuple[int, str], int]:
@@ -303,3 +309,26 @@ def test_where_nothing_is_wrong_waiting_is_little(seed: int, ranks: int) -> None
     """Whoever is named, if anybody comes last by chance in most steps, held up hardly anything."""
     culprit = reported(Cluster(ranks, seed, Scenario()).run())["verdict"]["culprit"]
     assert culprit is None or culprit["share"] < 0.05
+
+
+@pytest.mark.parametrize("seed", range(1, 11))
+def test_what_a_faster_rank_would_win_is_what_it_wins(seed: int) -> None:
+    """Within 5% of the truth: the same cluster is made again without its slow rank.
+
+    On five of the seeds the rank is slow in one step only and hosts run ahead of their devices. As
+    fast as the others is also without what the rank itself is late by chance, which others wait for
+    in good order too.
+    """
+    scenario = Scenario(slow_computing={1: 1.8}) if seed % 2 else slow_step(1, 1.8)
+    cluster = Cluster(2 + seed % 3, seed, scenario, ops_per_step=24)
+    run, healthy = cluster.run(), cluster.healthy_run()
+    with (
+        on_disk(run) as path,
+        timeline.open_profile(path, align=timeline.Align.RECORDED, jobs=1) as profile,
+    ):
+        estimated_ns = profile.estimate_gain(1)
+    by_chance_ns = max(
+        (one for (_, last), one in healthy.truth.waited_for_ns().items() if last == 1), default=0
+    )
+    gained_ns = _end_ns(run) - _end_ns(healthy)
+    assert estimated_ns == pytest.approx(gained_ns, abs=0.05 * gained_ns + by_chance_ns)
