@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,9 +13,11 @@ import orjson
 from timeline.analysis.selected_rank import DrawOptions
 from timeline.commands.inputs import open_if_path, with_drawn_layers
 from timeline.commands.narrower import narrower_command
+from timeline.commands.next_command import see_why
 from timeline.commands.outputs import check_can_draw, check_target, check_targets, default_target
 from timeline.commands.results import (
     most_names,
+    most_verdict_bytes,
     output_files,
     overlap_rows,
     rank_report,
@@ -26,6 +28,7 @@ from timeline.declarations import fill, with_keywords
 from timeline.encoders.drafts import Draft, write_drafts
 from timeline.encoders.formats import format_of
 from timeline.errors import LimitError, spell_ids
+from timeline.figures.filed_verdict import FiledVerdict
 from timeline.figures.rank_tables import Figures
 from timeline.figures.verdict import Verdict
 from timeline.fitting.fit import fit
@@ -43,6 +46,7 @@ from timeline.reports.export_report import CsvFile, ExportReport
 from timeline.reports.file_notes import notes_of
 from timeline.selection import Selection
 from timeline.sources.source import Source
+from timeline.tracks.verdict_row import WHAT_IS_SLOW, VerdictRow
 from timeline.version import __version__
 
 if TYPE_CHECKING:
@@ -113,22 +117,39 @@ def _write_export(profile: Profile, selection: Selection, options: ExportOptions
                 *workers.left_out(),
                 *warnings_of(joined, selection, layers),
             )
+            found = _find(joined, profile, options)
             written = fit(
                 joined.ranks,
                 lambda leading: draw_again(joined, workers, leading),
                 options,
                 target,
                 form,
-                _describe(selection, options, joined, warnings),
+                _describe(selection, options, joined, found, warnings),
                 joined.clock.wall_offset_ns,
                 profile.progress,
                 workers=workers.encoders(),
             )
-        return _finish(written, joined, selection, options, profile, warnings)
+        return _finish(written, joined, found, selection, options, profile, warnings)
     except BaseException:
         if written is not None:
             written.discard()
         raise
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What was measured, what is slow, and the command that shows why, empty where none does."""
+
+    figures: Figures
+    verdict: Verdict
+    see_why: str
+
+
+def _find(joined: JoinedRanks, profile: Profile, options: ExportOptions) -> _Found:
+    """Find what is slow before anything is written: the file says it too."""
+    figures = Figures.of(joined.facts, joined.waiting)
+    verdict = Verdict.of(figures)
+    return _Found(figures, verdict, see_why(profile.path, options.kind, profile.reading, verdict))
 
 
 def _request(
@@ -156,6 +177,7 @@ def _request(
 def _finish(
     written: Written,
     joined: JoinedRanks,
+    found: _Found,
     selection: Selection,
     options: ExportOptions,
     profile: Profile,
@@ -163,7 +185,7 @@ def _finish(
 ) -> ExportReport:
     """Report what was written, and publish it unless --strict or an existing part forbids."""
     suggestion = narrower_command(profile, selection, options, written, joined)
-    report = _report(written, joined, options, warnings, suggestion)
+    report = _report(written, joined, found, options, warnings, suggestion)
     table = b""
     if options.csv is not None:
         times = report.step_times()
@@ -207,7 +229,11 @@ def _draft_side_files(
 
 
 def _describe(
-    selection: Selection, options: ExportOptions, joined: JoinedRanks, warnings: Sequence[str]
+    selection: Selection,
+    options: ExportOptions,
+    joined: JoinedRanks,
+    found: _Found,
+    warnings: Sequence[str],
 ) -> Describe:
     """How the facts and notes are made that travel in the file, once it is known what fits."""
     sources = joined.sources
@@ -221,6 +247,11 @@ def _describe(
         ("io.tlexport.clock", joined.clock.method),
     )
     before = [omission for facts in joined.facts for omission in facts.omissions]
+    filed = FiledVerdict.of_export(
+        __version__, options.kind.value, found.verdict, found.figures, found.see_why
+    )
+    verdict = filed.attributes(most_verdict_bytes(options))
+    row = VerdictRow(WHAT_IS_SLOW, filed.sentences, filed.see_why)
 
     def describe(
         omissions: Sequence[Omission], layers: Sequence[DrawnLayer], steps: Sequence[int]
@@ -233,9 +264,10 @@ def _describe(
             *known,
             ("io.tlexport.detail_steps", spell_ids(steps)),
             ("io.tlexport.left_out", orjson.dumps(reasons).decode()),
-            ("io.tlexport.resolution", "; ".join(row.spelled() for row in rows) or "exact"),
+            ("io.tlexport.resolution", "; ".join(one.spelled() for one in rows) or "exact"),
+            *verdict,
         )
-        return FileNotes(attributes, notes_of(warnings, left_out, rows))
+        return FileNotes(attributes, notes_of(warnings, left_out, rows), row)
 
     return describe
 
@@ -252,11 +284,11 @@ def _provenance(source: Source) -> str:
 def _report(
     written: Written,
     joined: JoinedRanks,
+    found: _Found,
     options: ExportOptions,
     warnings: tuple[str, ...],
     suggestion: str,
 ) -> ExportReport:
-    figures = Figures.of(joined.facts, joined.waiting)
     return ExportReport(
         kind=options.kind.value,
         outputs=output_files(written),
@@ -268,8 +300,8 @@ def _report(
         ),
         overlap=tuple(row for facts in joined.facts for row in overlap_rows(facts)),
         steps=selected_steps(joined.facts),
-        figures=figures,
-        verdict=Verdict.of(figures),
+        figures=found.figures,
+        verdict=found.verdict,
         omissions=(
             *(omission for facts in joined.facts for omission in facts.omissions),
             *written.omissions,
@@ -278,4 +310,5 @@ def _report(
         suggestion=suggestion,
         limit_bytes=options.limit_bytes,
         resolutions=tuple(resolution_row(layer) for layer in written.drawn_layers),
+        see_why=found.see_why,
     )

@@ -9,7 +9,7 @@ What those hold is summed for each rank: device time of ranks and steps in
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ import numpy.typing as npt
 from timeline.analysis.waiting import Basis
 from timeline.columns.columns import Bool, Int64
 from timeline.columns.distinct import distinct, distinct_pairs
-from timeline.figures.rank_tables import Figures, extent_ns
+from timeline.figures.rank_tables import PARTS, Figures, extent_ns
 from timeline.figures.table import Table
 from timeline.units import spell_count, spell_duration
 
@@ -76,7 +76,9 @@ class Verdict:
     graph and step, of the rank where it took longest. operators, collectives: the types that took
     longest over all ranks, with their share of all computing or communicating. stragglers: a row
     per rank that kept others waiting in collectives, who cost most first. basis: what that stands
-    on.
+    on. used_ranks, unused_ranks: how many ranks did anything, and how many nothing. mean_ns: the
+    means over the first of some columns of `ranks` (`span_ns` is without what is outside), None
+    where no rank tells it.
     """
 
     ranks: Table
@@ -87,6 +89,9 @@ class Verdict:
     collectives: Table
     stragglers: Table
     basis: Basis
+    used_ranks: int = 0
+    unused_ranks: int = 0
+    mean_ns: dict[str, int | None] = field(default_factory=dict)
 
     @classmethod
     def of(cls, figures: Figures) -> Verdict:
@@ -94,6 +99,7 @@ class Verdict:
         steps = slowest_rank_of_each_step(figures.steps)
         totals = total_by_type(figures.operators)
         communication = totals["communication"] == 1
+        used = _used(figures.overlap)
         return cls(
             figures.overlap,
             steps,
@@ -103,6 +109,9 @@ class Verdict:
             _longest(totals, communication),
             _stragglers(figures.waiting),
             figures.basis,
+            len(used),
+            len(figures.overlap) - len(used),
+            _means_ns(used),
         )
 
     def sentences(self) -> Iterator[str]:
@@ -240,6 +249,17 @@ def _rank_times_ns(ranks: Table) -> npt.NDArray[Any]:
 def _used(ranks: Table) -> Table:
     """The ranks that did anything."""
     return ranks.take(ranks["span_ns"] > 0) if len(ranks) else ranks
+
+
+def _means_ns(used: Table) -> dict[str, int | None]:
+    if not len(used):
+        return {}
+    columns = {"span_ns": extent_ns(used)} | {name: used[name] for name in ("step_ns", *PARTS)}
+    known = {name: np.ma.compressed(column) for name, column in columns.items()}
+    return {
+        name: round(float(np.mean(values))) if len(values) else None
+        for name, values in known.items()
+    }
 
 
 def _rank_extreme(ranks: Table) -> Extreme | None:

@@ -209,6 +209,8 @@ class ExportReport:
     limit_bytes: int = 0
     resolutions: tuple[ResolutionRow, ...] = ()
     csv: CsvFile | None = None
+    see_why: str = ""
+    """The command that shows why the slowest is slow; empty where there is none."""
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain values; the shape is versioned by `schema`."""
@@ -231,6 +233,7 @@ class ExportReport:
             "resolution": [row.to_dict() for row in self.resolutions],
             "warnings": list(self.warnings),
             "suggestion": self.suggestion,
+            "see_why": self.see_why,
         }
 
     def step_times(self) -> Table:

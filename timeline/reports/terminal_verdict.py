@@ -11,7 +11,6 @@ from rich.console import Console, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
-from timeline.columns.columns import Int64
 from timeline.figures.rank_tables import PARTS, Figures, extent_ns
 from timeline.figures.table import Table
 from timeline.figures.verdict import Verdict
@@ -133,7 +132,7 @@ class _Blocks:
         time = "step_ns" if steps else "span_ns"
         heads = ["rank", "mean\nstep" if any(row["steps"] > 1 for row in rows) else "step"]
         grid = self._grid(heads if steps else ["rank", "time"])
-        few = len(rows) <= MOST_RANKS
+        few = self.verdict.used_ranks <= MOST_RANKS
         if not few:
             ordered = sorted(rows, key=lambda row: (-row[time], row["rank"]))
             rows = [*ordered[:SLOWEST_RANKS], ordered[-1]]
@@ -143,19 +142,18 @@ class _Blocks:
             labels = [str(row["rank"]), spell_short(row[time])]
             self._add(grid, labels, row, self._style_of(row["rank"]))
         if not few:
-            mean = {name: _mean_ns(used[name]) for name in (time, "span_ns", *PARTS)}
+            mean = self.verdict.mean_ns
             self._add(grid, ["mean", spell_short(mean[time] or 0)], mean, "bold")
         yield grid
         if steps and any(row["steps"] > 1 for row in rows):
             yield Text("Other times are sums over all steps and what is between them.", style="dim")
         if not few:
-            ranks = spell_count(len(used), "rank")
+            ranks = spell_count(self.verdict.used_ranks, "rank")
             yield Text(
                 f"{ranks}: the slowest {SLOWEST_RANKS}, the fastest, the mean; all: --csv FILE"
             )
-        idle = len(self.verdict.ranks) - len(used)
-        if idle:
-            yield Text(f"{spell_count(idle, 'rank')} without device records.")
+        if unused := self.verdict.unused_ranks:
+            yield Text(f"{spell_count(unused, 'rank')} without device records.")
 
     def _steps(self) -> Iterator[RenderableType]:
         rows = self.verdict.steps.to_dicts()
@@ -313,8 +311,3 @@ class _Blocks:
         ]
         heads = ["longest communication op"], ["rank", "step", "time"]
         return named_grid(self.display, self.display.width, *heads, shown["name"].tolist(), cells)
-
-
-def _mean_ns(times_ns: Int64) -> int | None:
-    known = np.ma.compressed(times_ns)
-    return round(float(np.mean(known))) if len(known) else None
