@@ -14,6 +14,7 @@ from pathlib import Path
 
 import orjson
 
+from timeline.encoders.chrome import EVENTS, HEAD
 from timeline.encoders.protobuf_rows import varint
 from timeline.errors import SourceError
 
@@ -30,7 +31,6 @@ _PACKET_TAG = 1 << 3 | 2
 _COMPRESSED = varint(50 << 3 | 2)
 """The tag of compressed packets, the only field of the packet that holds them."""
 _MOST_VARINT_BYTES = 10
-_EVENTS = b',"traceEvents":['
 _ADVICE = "Name a file that tlexport wrote, or export the profile again."
 _OTHER_PROGRAM = "is no trace that tlexport wrote."
 _CUT = "ends before what it says of itself: it is incomplete."
@@ -61,7 +61,8 @@ def _read(stream: _Buffered, path: Path) -> Mapping[str, str]:
         stream = _Inflated(stream, _GZIP_WINDOW)
         beginning = stream.peek(2)
     if not beginning:
-        raise SourceError(path, "is empty.", do=_ADVICE)
+        is_cut = isinstance(stream, _Inflated) and not stream.at_end
+        raise SourceError(path, _CUT if is_cut else "is empty.", do=_ADVICE)
     if beginning[0] == _PACKET_TAG:
         return _perfetto_attributes(stream, path)
     if beginning[:1] == b"{":
@@ -194,17 +195,19 @@ def _chrome_attributes(stream: _Buffered, path: Path) -> Mapping[str, str]:
     """The facts of the object before the events, which no text in it can end: quotes are escaped.
 
     Raises:
-        SourceError: it is cut, or no JSON.
+        SourceError: it is cut, or was not written here.
     """
+    if not HEAD.startswith(stream.peek(len(HEAD))):
+        raise SourceError(path, _OTHER_PROGRAM, do=_ADVICE)
     head = b""
-    while _EVENTS not in head[-2 * _PIECE_BYTES :]:
+    while EVENTS not in head[-2 * _PIECE_BYTES :]:
         piece = stream.take(_PIECE_BYTES)
         if not piece:
             whole = len(head) < MOST_BYTES
             raise SourceError(path, _CUT if whole else _OTHER_PROGRAM, do=_ADVICE)
         head += piece
     try:
-        document = orjson.loads(head[: head.index(_EVENTS)] + b"}")
+        document = orjson.loads(head[: head.index(EVENTS)] + b"}")
     except orjson.JSONDecodeError as error:
         raise SourceError(path, _OTHER_PROGRAM, do=_ADVICE) from error
     facts = document.get("otherData")

@@ -28,6 +28,8 @@ FORMAT = 1
 """Raised when a reader of today could not read the text."""
 LEAST_ROWS = 8
 """A table with so many rows or fewer is kept whole, or left out."""
+LONGEST_OPS = 16
+"""Communication ops of all ranks that are told one by one."""
 MOST_CHARACTERS = 1_000
 """Of a sentence."""
 SHOWN_FIGURES = frozenset({"steps", "longest_ops"})
@@ -93,7 +95,12 @@ class FiledVerdict:
             for one in fields(figures)
             if one.name not in SHOWN_FIGURES and isinstance(getattr(figures, one.name), Table)
         }
-        shown = replace(figures, **others, steps=_graphs_of_ranks(figures.steps))
+        shown = replace(
+            figures,
+            **others,
+            steps=_graphs_of_ranks(figures.steps),
+            longest_ops=_longest(figures.longest_ops),
+        )
         said = tuple(_shortened(verdict.sentences()))
         return cls(version, kind, said, _spelled(see_why), verdict, shown)
 
@@ -204,6 +211,12 @@ class FiledVerdict:
 
 
 _PARTS = ("verdict", "figures", "comparison")
+
+
+def _longest(ops: Table) -> Table:
+    if not len(ops):
+        return ops
+    return ops.take(np.argsort(-ops["duration_ns"], kind="stable")[:LONGEST_OPS])
 
 
 def _graphs_of_ranks(steps: Table) -> Table:

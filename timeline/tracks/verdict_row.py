@@ -15,8 +15,9 @@ from timeline.tracks.painter import Painter, SliceTable, names
 
 __all__ = ["WHAT_CHANGED", "WHAT_IS_SLOW", "VerdictRow", "with_verdict"]
 
-WHAT_IS_SLOW = "What is slow"
-WHAT_CHANGED = "What changed"
+WHAT_IS_SLOW = " What is slow"
+WHAT_CHANGED = " What changed"
+"""Perfetto sorts rows without a parent by name: a space, which is not seen, comes first."""
 _NEXT = "See why"
 _PRINT_AGAIN = "tlexport show prints this with its tables"
 _FIRST = -2
