@@ -9,14 +9,17 @@ from functools import cached_property
 
 from tests.support.expected_picture import ALL_RANKS, STEPS, Arg, Counter, Shown, rounded
 from tests.support.perfetto_sql import TraceProcessor
+from timeline.tracks.verdict_row import WHAT_CHANGED, WHAT_IS_SLOW
 
-__all__ = ["NOTES", "LoadedPicture", "LoadedTrack", "Place", "json_place"]
+__all__ = ["NOTES", "TEXT_ROWS", "LoadedPicture", "LoadedTrack", "Place", "json_place"]
 
 Place = tuple[int, str, str]
 """Rank, layer and row."""
 
 NOTES = "Notes"
 """The layer of what whoever opens the file should know; nothing of it is in a profile."""
+TEXT_ROWS = frozenset({NOTES, WHAT_IS_SLOW, WHAT_CHANGED})
+"""Rows without a parent that hold no records."""
 _RANK = re.compile(r"Rank (\d+)(?: (.+))?")
 
 
@@ -41,7 +44,7 @@ class LoadedTrack:
     @property
     def place(self) -> Place:
         """Rank, layer and row; a name that repeats the one above it stands for both."""
-        if self.path[0] == NOTES:
+        if self.path[0] in TEXT_ROWS:
             return ALL_RANKS, NOTES, " ".join(self.path[1:])
         if self.rank == ALL_RANKS:
             return ALL_RANKS, "", STEPS
@@ -153,7 +156,7 @@ class LoadedPicture:
 
 def json_place(process: str | None, thread: str) -> Place:
     """Rank, layer and row of a thread of a JSON trace."""
-    if process == NOTES:
+    if process in TEXT_ROWS:
         return ALL_RANKS, NOTES, thread
     match = _RANK.fullmatch(process or "")
     if match is None or match[2] is None:

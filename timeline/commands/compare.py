@@ -18,7 +18,6 @@ from timeline.commands.inputs import open_if_path, with_drawn_layers
 from timeline.commands.outputs import check_can_draw, check_targets
 from timeline.commands.results import (
     most_names,
-    most_verdict_bytes,
     output_files,
     resolution_row,
     warnings_of,
@@ -203,7 +202,7 @@ class _ComparisonWriter:
                 ("io.tlexport.base", str(self._base.path)),
                 ("io.tlexport.new", str(self._new.path)),
                 ("io.tlexport.resolution", "; ".join(row.spelled() for row in rows) or "exact"),
-                *filed.attributes(most_verdict_bytes(self._options)),
+                *filed.attributes(),
             ),
             notes_of(self._warnings, omissions, rows),
             VerdictRow(WHAT_CHANGED, filed.sentences),

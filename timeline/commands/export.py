@@ -17,7 +17,6 @@ from timeline.commands.next_command import see_why
 from timeline.commands.outputs import check_can_draw, check_target, check_targets, default_target
 from timeline.commands.results import (
     most_names,
-    most_verdict_bytes,
     output_files,
     overlap_rows,
     rank_report,
@@ -250,7 +249,7 @@ def _describe(
     filed = FiledVerdict.of_export(
         __version__, options.kind.value, found.verdict, found.figures, found.see_why
     )
-    verdict = filed.attributes(most_verdict_bytes(options))
+    verdict = filed.attributes()
     row = VerdictRow(WHAT_IS_SLOW, filed.sentences, filed.see_why)
 
     def describe(

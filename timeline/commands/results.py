@@ -10,12 +10,10 @@ from timeline.analysis.clocks import RankMove
 from timeline.analysis.rank_facts import RankFacts
 from timeline.encoders.formats import format_of
 from timeline.errors import spell_ids
-from timeline.figures.filed_verdict import MOST_BYTES
 from timeline.figures.rank_tables import checks_of
 from timeline.fitting.plan import DrawnLayer
 from timeline.fitting.writer import Written
 from timeline.layers import Layer
-from timeline.options import ExportOptions
 from timeline.ranks.read_ranks import JoinedRanks
 from timeline.reports.check_text import check_warnings
 from timeline.reports.export_report import OutputFile, OverlapRow, RankReport, ResolutionRow
@@ -25,7 +23,6 @@ from timeline.units import spell_count
 
 __all__ = [
     "most_names",
-    "most_verdict_bytes",
     "output_files",
     "overlap_rows",
     "rank_report",
@@ -37,16 +34,6 @@ MOST_NAMES = 100_000
 """Operators that all ranks together may tell apart by name for a report."""
 LEAST_NAMES = 100
 """Operators that each rank may, however many ranks there are."""
-
-
-MOST_OF_LIMIT = 1 / 8
-"""Of the size limit what the verdict in a file may take, before it is compressed."""
-
-
-def most_verdict_bytes(options: ExportOptions) -> int:
-    """How long the text of the verdict in a file may be."""
-    limit_bytes = options.limit_bytes
-    return min(MOST_BYTES, int(limit_bytes * MOST_OF_LIMIT)) if limit_bytes else MOST_BYTES
 
 
 def most_names(ranks: int) -> int:
