@@ -102,9 +102,9 @@ class Profile:
     def overlap(self, selection: Selection | None = None) -> Table:
         """A row per rank: how its device time is spent.
 
-        rank, steps (their number), step_ns (the mean span of a step), span_ns, computing_ns,
-        communication_ns, not_overlapped_ns, free_ns; computing, not overlapped and free make up
-        the span.
+        rank, steps (their number), step_ns (the mean span of an ordinary step), span_ns,
+        computing_ns, communication_ns, not_overlapped_ns, free_ns; computing, not overlapped and
+        free make up the span.
 
         Raises:
             TimelineError: something selected is not there, or a file cannot be read.
@@ -116,7 +116,9 @@ class Profile:
 
         rank, graph, step, start_ns and end_ns as marked (on the clock that all ranks share);
         span_ns, computing_ns, communication_ns, not_overlapped_ns and free_ns of its device work;
-        fp_bp_ns, tail_ns and interval_ns of the step trace. What is not known is masked.
+        fp_bp_ns, tail_ns and interval_ns of the step trace; tasks, how many device tasks it has;
+        ordinary, 1 for a step with device tasks that is neither the first recorded one of its graph
+        nor cut by the edge of the recording. What is not known is masked.
 
         Raises:
             TimelineError: as `overlap`.

@@ -80,6 +80,8 @@ class RankCollectives:
 
     strings: tuple[str, ...] = ("",)
     ops: Collectives = field(default_factory=Collectives.empty)
+    rank: int = NO_ID
+    """The global rank."""
 
     def moved(self, move: ClockMove) -> RankCollectives:
         """The collectives, moved to another clock; what was summed stays."""
@@ -133,7 +135,7 @@ def rank_collectives(
         idle_ns,
         np.ones(len(ops), np.bool_) if selected is None else np.isin(order, selected),
     )
-    return RankCollectives(tuple(strings), made)
+    return RankCollectives(tuple(strings), made, records.rank)
 
 
 def _names_of_groups(ops: CommunicationOps) -> Codes:

@@ -15,6 +15,7 @@ from timeline.analysis.leading_detail import count_detail_rows, detail_omission
 from timeline.analysis.links import RankLinks, rank_links
 from timeline.analysis.operators import OperatorFigures, operator_figures
 from timeline.analysis.overlap import FreeParts, OverlapTotals
+from timeline.analysis.recorded_steps import RecordedSteps
 from timeline.analysis.selected_rank import SelectedRank
 from timeline.analysis.step_waits import StepWaits, step_waits
 from timeline.columns.columns import Int64
@@ -66,6 +67,8 @@ class ProfileFacts:
     free_rule: FreeRule
     communication_rule: CommunicationRule
     unused: tuple[UnusedFile, ...] = ()
+    host_offset_ns: int = 0
+    """What its host times were moved by, on to the clock of its device."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,8 @@ class RankFacts:
     checks: RankChecks = field(default_factory=RankChecks)
     missing: Omission | None = None
     """The detail that is left out to keep a limit."""
+    recorded: RecordedSteps = field(default_factory=RecordedSteps.empty)
+    """A row per selected step: what the recording holds of it."""
 
     @property
     def rank(self) -> int:
@@ -138,6 +143,7 @@ def collect_profile_facts(records: Records) -> ProfileFacts:
         records.free_rule,
         records.communication_rule,
         records.unused,
+        records.host_offset_ns,
     )
 
 
@@ -192,4 +198,5 @@ def collect_facts(
         rank_links(records, selection.steps, whole=not windowed and selection.graphs is None),
         rank_checks(records, selection, windowed, measured),
         detail_omission(selected),
+        recorded=selected.cut.recorded,
     )

@@ -12,10 +12,20 @@ from timeline.analysis.collectives import RankCollectives, kind_numbers
 from timeline.analysis.shared_ops import Segments, SharedOps, find_shared_ops
 from timeline.columns.columns import Bool, ColumnTable, Float64, Int64, Rows, column
 from timeline.columns.distinct import distinct
+from timeline.columns.group_by import group_by
 from timeline.records.collective_kinds import POINT_TO_POINT
 from timeline.records.tables import NO_ID
 
-__all__ = ["NO_BANDWIDTH", "Basis", "Pairs", "Stragglers", "Waiting", "Waits", "measure_waiting"]
+__all__ = [
+    "NO_BANDWIDTH",
+    "Basis",
+    "Pairs",
+    "Stragglers",
+    "WaitedFor",
+    "Waiting",
+    "Waits",
+    "measure_waiting",
+]
 
 NO_BANDWIDTH = float("nan")
 RING_PASSES = {"AllReduce": 2, "AllGather": 1, "ReduceScatter": 1, "AlltoAll": 1, "AlltoAllV": 1}
@@ -28,19 +38,23 @@ SIZE_IS_PER_RANK = frozenset({"AllGather", "ReduceScatter"})
 
 @dataclass(frozen=True)
 class Waits(ColumnTable):
-    """One row per rank and collective, ordered by rank, then row.
+    """One row per rank and collective of which it is known who came last, by rank, then row.
 
     rank: position of the rank; row: its row among the rank's collectives; last and last_row: the
-    same of the rank that came last, at last_ns. waited_ns: from its own arrival to the last.
-    after_first_ns: from the first arrival to its own. transfer_ns: from the last arrival to its
-    own end. bandwidth: bytes per ns that each link of the group moved meanwhile, NaN where it is
-    not known.
+    same of the rank that came last, at last_ns, NO_ID where that is not among the ranks read.
+    last_rank: its global rank, NO_ID where only "some rank" is known. last_profiled: whether it is
+    among the ranks read. waited_ns: from its own arrival to the last. after_first_ns: from the
+    first arrival to its own. transfer_ns: from the last arrival to its own end, NO_TIME where not
+    every member's arrival is known. bandwidth: bytes per ns that each link of the group moved
+    meanwhile, NaN where it is not known.
     """
 
     rank: Int64 = column(np.int64)
     row: Int64 = column(np.int64)
     last: Int64 = column(np.int64)
     last_row: Int64 = column(np.int64)
+    last_rank: Int64 = column(np.int64)
+    last_profiled: Bool = column(np.bool_)
     last_ns: Int64 = column(np.int64)
     waited_ns: Int64 = column(np.int64)
     after_first_ns: Int64 = column(np.int64)
@@ -74,6 +88,22 @@ class Stragglers(ColumnTable):
     compute_late_ns: Int64 = column(np.int64)
     host_late_ns: Int64 = column(np.int64)
     slowest_ns: Int64 = column(np.int64)
+
+
+@dataclass(frozen=True)
+class WaitedFor(ColumnTable):
+    """One row per rank and whom it waited for, ordered by rank, the longest waits first.
+
+    rank: position of the rank that waited. last_rank: global rank of the one that came last, NO_ID
+    where only "some rank" is known. profiled: whether that is among the ranks read. times: in how
+    many collectives. waited_ns: for how long.
+    """
+
+    rank: Int64 = column(np.int64)
+    last_rank: Int64 = column(np.int64)
+    profiled: Bool = column(np.bool_)
+    times: Int64 = column(np.int64)
+    waited_ns: Int64 = column(np.int64)
 
 
 @dataclass(frozen=True)
@@ -117,6 +147,7 @@ class Waiting:
     pairs: Pairs
     mismatched: int
     basis: Basis = field(default_factory=Basis)
+    waited_for: WaitedFor = field(default_factory=WaitedFor.empty)
 
 
 def measure_waiting(ranks: Sequence[RankCollectives], slack_ns: int = 0) -> Waiting:
@@ -151,6 +182,8 @@ def measure_waiting(ranks: Sequence[RankCollectives], slack_ns: int = 0) -> Wait
         shared.row.astype(np.int64),
         last[shared.op],
         last_row[shared.op],
+        np.array([rank.rank for rank in ranks], np.int64)[last[shared.op]],
+        np.ones(len(shared.op), np.bool_),
         last_ns,
         np.minimum(last_ns, end_ns) - start_ns,
         start_ns - first_ns,
@@ -164,7 +197,22 @@ def measure_waiting(ranks: Sequence[RankCollectives], slack_ns: int = 0) -> Wait
         _pairs(ranks),
         mismatched,
         _basis(ranks, parties, shared.count),
+        _waited_for(waits),
     )
+
+
+def _waited_for(waits: Waits) -> WaitedFor:
+    """Whom each rank waited for, over all collectives."""
+    waited = waits.take(waits.waited_ns > 0)
+    groups = group_by(len(waited), [waited.rank, waited.last_rank])
+    rows = WaitedFor(
+        waited.rank[groups.first],
+        waited.last_rank[groups.first],
+        waited.last_profiled[groups.first],
+        groups.sum(np.ones(len(waited), np.int64)),
+        groups.sum(waited.waited_ns),
+    )
+    return rows.take(np.lexsort((rows.last_rank, -rows.waited_ns, rows.rank)))
 
 
 def _joint(rank: RankCollectives) -> Bool:

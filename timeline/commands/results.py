@@ -153,6 +153,7 @@ def rank_report(facts: RankFacts, source: Source, move: RankMove) -> RankReport:
         matched_ops=move.ops,
         free_rule=facts.profile.free_rule,
         communication_rule=facts.profile.communication_rule,
+        host_offset_ns=facts.profile.host_offset_ns,
     )
 
 

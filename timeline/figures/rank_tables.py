@@ -13,12 +13,14 @@ import numpy.typing as npt
 from timeline.analysis.checks import PARTS as CHECKED
 from timeline.analysis.checks import RankChecks, known_reasons
 from timeline.analysis.collectives import NO_KIND
+from timeline.analysis.ordinary_steps import ordinary_steps
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.step_waits import data_aug_bounds
 from timeline.analysis.waiting import Basis, Stragglers, Waiting, Waits
-from timeline.columns.columns import Int64
+from timeline.columns.columns import Bool, Int64
 from timeline.columns.distinct import distinct_pairs
 from timeline.figures.table import Table
+from timeline.figures.waited_for_table import waited_for_table
 from timeline.records.collective_kinds import KINDS
 from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Steps
 from timeline.records.vendor import Measure
@@ -37,16 +39,17 @@ class Figures:
     """What was measured, in tables; times of all ranks are on one clock."""
 
     overlap: Table
-    """A row per rank: rank, steps, step_ns (the mean span of the steps that have device work),
-    span_ns (computing, not overlapped and free together), computing_ns, communication_ns,
+    """A row per rank: rank, steps, step_ns (the mean span of its ordinary steps), span_ns
+    (computing, not overlapped and free together), computing_ns, communication_ns,
     not_overlapped_ns, free_ns; of free copies_ns, idle_ns and outside_ns, of which before_ns lies
-    before the first computing or communication. The first and the last two are masked where
-    nothing tells whether there are any."""
+    before the first computing or communication. step_ns, copies_ns and the last two are masked
+    where nothing tells them."""
     steps: Table
     """A row per rank, graph and step: start_ns and end_ns as marked; device_start_ns, span_ns and
     the parts of its device work; receive_ns and preparing_ns (see `StepWaits`); fp_bp_ns, tail_ns
     and interval_ns of the step trace (forward and backward, what comes behind, the wait for data
-    before)."""
+    before); tasks, how many device tasks it has, and ordinary, 1 for a step that the run can be
+    judged by (see `ordinary_steps`)."""
     operators: Table
     """A row per rank and operator: communication or not, type, core, name and shapes (where asked
     for), count, total_ns, shortest_ns and longest_ns."""
@@ -78,15 +81,20 @@ class Figures:
     """A row per file or table that lies with a rank's capture and is not used: rank, file, what."""
     basis: Basis = field(default_factory=Basis)
     """What is told of waiting stands on."""
+    waited_for: Table = field(default_factory=lambda: Table({}))
+    """A row per rank and whom it waited for, longest first: rank, waited_for_rank (masked where
+    only "some rank" is known), profiled (whether that is among the ranks read), times and
+    waited_ns."""
 
     @classmethod
     def of(cls, facts: Sequence[RankFacts], waiting: Waiting) -> Figures:
         """The figures of some ranks, which are on one clock."""
+        ordinary = ordinary_steps(facts)
         bounds = np.searchsorted(waiting.waits.rank, np.arange(len(facts) + 1)).tolist()
         waits = [waiting.waits.take(np.arange(*pair)) for pair in pairwise(bounds)]
         return cls(
-            _joined([_overlap(rank) for rank in facts]),
-            _joined([_steps(rank) for rank in facts]),
+            _joined([_overlap(rank, its) for rank, its in zip(facts, ordinary, strict=True)]),
+            _joined([_steps(rank, its) for rank, its in zip(facts, ordinary, strict=True)]),
             _joined([_operators(rank) for rank in facts]),
             _joined([_longest_ops(rank) for rank in facts]),
             _waiting(facts, waiting.stragglers),
@@ -95,6 +103,7 @@ class Figures:
             checks_of(facts),
             _joined([_unused(rank) for rank in facts]),
             waiting.basis,
+            waited_for_table(facts, waiting.waited_for),
         )
 
 
@@ -113,10 +122,10 @@ def _given(values: Int64, absent: int | np.integer[Any]) -> npt.NDArray[Any]:
     return np.ma.masked_equal(values, absent)
 
 
-def _overlap(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
+def _overlap(facts: RankFacts, ordinary: Bool) -> dict[str, npt.NDArray[Any]]:
     whole = facts.overlap_ns
     span_ns = whole["computing_ns"] + whole["not_overlapped_ns"] + whole["free_ns"]
-    spans_ns = facts.step_totals.span_ns[facts.step_totals.span_ns > 0]
+    spans_ns = facts.step_totals.span_ns[ordinary & (facts.step_totals.span_ns > 0)]
     mean_ns = round(int(spans_ns.sum()) / len(spans_ns)) if len(spans_ns) else NO_ID
     row = {
         "rank": facts.rank,
@@ -142,7 +151,7 @@ def extent_ns(overlap: Table) -> Int64:
     return np.asarray(overlap["span_ns"] - np.ma.filled(overlap["outside_ns"], 0))
 
 
-def _steps(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
+def _steps(facts: RankFacts, ordinary: Bool) -> dict[str, npt.NDArray[Any]]:
     steps, totals = facts.steps, facts.step_totals
     measured = {
         name: np.ma.masked_array(getattr(totals, name), ~totals.known)
@@ -161,6 +170,8 @@ def _steps(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
         "receive_ns": np.ma.masked_array(facts.step_waits.receive_ns, ~totals.known),
         "preparing_ns": _given(facts.step_waits.preparing_ns, NO_TIME),
         **_phases(steps),
+        "tasks": facts.recorded.tasks,
+        "ordinary": ordinary.astype(np.int64),
     }
 
 

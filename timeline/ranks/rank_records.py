@@ -7,24 +7,37 @@ import gc
 from collections.abc import Iterator
 
 from timeline.analysis.communication_rule import with_communication_rule
+from timeline.analysis.host_offset import drop_backward_arrows, fit_host_clock
 from timeline.analysis.invalid_rows import drop_invalid_rows
 from timeline.analysis.steps import with_steps
+from timeline.layers import Layer
 from timeline.options import StepOperators
 from timeline.records.tables import Records
+from timeline.selection import Align
 from timeline.sources.source import ReadRequest, Source
 
 __all__ = ["read_rank"]
 
+HOST_LAYERS = frozenset({Layer.CANN, Layer.FRAMEWORK})
 
-def read_rank(source: Source, wanted: ReadRequest, operators: StepOperators) -> Records:
+
+def read_rank(
+    source: Source, wanted: ReadRequest, operators: StepOperators, align: Align | None = None
+) -> Records:
     """Read a rank: at least what is wanted, checked, and with its steps.
+
+    Where host calls are wanted, its host clock is fitted to that of the device, unless clocks are
+    wanted as recorded.
 
     Raises:
         SourceError: its profile cannot be read.
     """
     with _collector_paused():
         records = source.read(wanted)
-    return with_communication_rule(with_steps(drop_invalid_rows(records), operators))
+    records = drop_backward_arrows(drop_invalid_rows(records))
+    if wanted.layers & HOST_LAYERS and align not in (Align.RECORDED, Align.NONE):
+        records = fit_host_clock(records)
+    return with_communication_rule(with_steps(records, operators))
 
 
 @contextlib.contextmanager

@@ -105,7 +105,8 @@ def draw_rank_from_source(source: Source, request: RankRequest) -> DrawnRank:
         request.args is Args.ALL,
         request.named_operators > 0,
     )
-    return draw_rank_from_records(read_rank(source, wanted, request.operators), request)
+    records = read_rank(source, wanted, request.operators, request.clock.align)
+    return draw_rank_from_records(records, request)
 
 
 def draw_rank_from_records(records: Records, request: RankRequest) -> DrawnRank:

@@ -281,6 +281,8 @@ class OmissionCode(str, enum.Enum):
     """Arrows of which the profile has one end only."""
     ARROW_CUT = "arrow_cut"
     """Arrows with an end that is not selected, not drawn or gathered with others."""
+    ARROW_BACKWARDS = "arrow_backwards"
+    """Arrows to what began too long before the call to have been launched by it."""
     WRITER_LIMIT = "writer_limit"
     """What the profiler itself cut off."""
     SIZE_LIMIT = "size_limit"
@@ -340,6 +342,8 @@ class Records:
     numbered_ops: bool = True
     """Whether names tell the communication ops of a step apart, as HCCL's numbers do; otherwise
     they say what ops do, and ops are told apart by the order in which they were launched."""
+    host_offset_ns: int = 0
+    """What host times were moved by, so that nothing starts before the call that launched it."""
 
     def holds_layer(self, name: str) -> bool:
         """Whether there are host events of a layer of this name."""

@@ -82,6 +82,7 @@ class RankReport:
     spread_ns: what is left between the ends of the collectives that it shares with others,
     `matched_ops` of them; None where clocks were not compared by them. drift_ppb: by how much more
     its clock was moved each second, in ns. free_rule, communication_rule: how its time is counted.
+    host_offset_ns: what its host times were moved by before, on to the clock of its device.
     """
 
     rank: int
@@ -100,6 +101,7 @@ class RankReport:
     matched_ops: int
     free_rule: FreeRule = FreeRule()
     communication_rule: CommunicationRule = CommunicationRule()
+    host_offset_ns: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """The rank under the names of the report."""
@@ -122,6 +124,7 @@ class RankReport:
             "free_evidence": self.free_rule.evidence or None,
             "communication_rule": self.communication_rule.name,
             "communication_evidence": self.communication_rule.evidence or None,
+            "host_offset_ns": self.host_offset_ns,
         }
 
 

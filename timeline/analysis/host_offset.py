@@ -1,0 +1,101 @@
+"""Host and device clock of one rank, fitted: nothing starts before the call that launched it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from timeline.analysis.device_items import MOST_HOST_OFFSET_NS
+from timeline.columns.columns import Bool, Int64
+from timeline.records.clock import ClockMove
+from timeline.records.tables import (
+    NO_TIME,
+    FlowEnd,
+    Omission,
+    OmissionCode,
+    Records,
+    Steps,
+)
+
+__all__ = ["BACKWARDS_REASON", "drop_backward_arrows", "fit_host_clock"]
+
+BACKWARDS_REASON = "arrows to what began more than 1 ms before the call"
+
+
+def drop_backward_arrows(records: Records) -> Records:
+    """Leave out, and count, arrows to what began too long before the call to be launched by it."""
+    leads, early_ns = _leads(records)
+    far = leads[early_ns > MOST_HOST_OFFSET_NS]
+    if not len(far):
+        return records
+    stays = np.ones(len(records.flows), np.bool_)
+    stays[far] = False
+    lost = Omission(BACKWARDS_REASON, len(far), records.rank, code=OmissionCode.ARROW_BACKWARDS)
+    return replace(records, flows=records.flows.take(stays), omissions=(*records.omissions, lost))
+
+
+def fit_host_clock(records: Records) -> Records:
+    """Move host times back by as much as a task starts before its launch, by at most 1 ms.
+
+    Host times are those of host events, the windows of host steps, and when something was launched;
+    times of the device stay. What starts earlier than that was not launched by the call.
+    """
+    early_ns = max((_most_early_ns(found) for found in _earliness(records)), default=0)
+    if early_ns <= 0:
+        return records
+    back = ClockMove(-early_ns)
+    return replace(
+        records,
+        host=records.host.moved(back),
+        steps=_moved_host_steps(records.steps, back),
+        tasks=replace(records.tasks, launch_ns=back.of(records.tasks.launch_ns)),
+        ops=replace(records.ops, launch_ns=back.of(records.ops.launch_ns)),
+        planes=replace(records.planes, launch_ns=back.of(records.planes.launch_ns)),
+        host_offset_ns=-early_ns,
+    )
+
+
+def _most_early_ns(early_ns: Int64) -> int:
+    return int(early_ns[early_ns <= MOST_HOST_OFFSET_NS].max(initial=0))
+
+
+def _earliness(records: Records) -> Iterator[Int64]:
+    """How much earlier things start than they were launched, by arrows and by launch times."""
+    yield _leads(records)[1]
+    for table in (records.tasks, records.ops, records.planes):
+        known = table.launch_ns != NO_TIME
+        yield table.launch_ns[known] - table.start_ns[known]
+
+
+def _leads(records: Records) -> tuple[Int64, Int64]:
+    """Arrows from calls to the device, and how much earlier than its call each target starts."""
+    flows, host = records.flows, records.host
+    from_host: Bool = flows.source_kind == FlowEnd.HOST
+    found, early_ns = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for kind, table in (
+        (FlowEnd.TASK, records.tasks),
+        (FlowEnd.OP, records.ops),
+        (FlowEnd.PLANE, records.planes),
+    ):
+        rows = np.flatnonzero(from_host & (flows.target_kind == kind))
+        found.append(rows)
+        early_ns.append(
+            host.start_ns[flows.source_row[rows]] - table.start_ns[flows.target_row[rows]]
+        )
+    return np.concatenate(found), np.concatenate(early_ns)
+
+
+def _moved_host_steps(steps: Steps, move: ClockMove) -> Steps:
+    """The steps, of which those that are marked on the host are moved."""
+    if not steps.host.any():
+        return steps
+    moved = steps.moved(move)
+    times = ("start_ns", "end_ns", "fp_start_ns", "bp_end_ns")
+    return replace(
+        steps,
+        **{
+            name: np.where(steps.host, getattr(moved, name), getattr(steps, name)) for name in times
+        },
+    )
