@@ -71,6 +71,7 @@ class SliceKind(enum.Enum):
     STEP = "step"
     OVERLAP = "overlap"
     COMMUNICATION_OP = "communication_op"
+    CRITICAL_PATH = "critical_path"
     TASK = "task"
     HCCL_TASK = "hccl_task"
     HOST_CALL = "host_call"
@@ -314,7 +315,12 @@ LAYERS: tuple[LayerSpec, ...] = (
 )
 """The layers of one rank in the order in which they are painted."""
 
-_SLICES = {slices.kind: slices for layer in LAYERS for slices in layer.slices}
+_OF_ALL_RANKS = (SliceSpec(SliceKind.CRITICAL_PATH, "segments"),)
+"""Slices of rows that are those of no rank."""
+_SLICES = {
+    slices.kind: slices
+    for slices in (*(slices for layer in LAYERS for slices in layer.slices), *_OF_ALL_RANKS)
+}
 NOUNS: Mapping[SliceKind, str] = {kind: slices.noun for kind, slices in _SLICES.items()}
 """What several slices of a kind are called."""
 ARGS_MESSAGES: Mapping[SliceKind, ArgsMessage] = {

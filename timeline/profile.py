@@ -153,6 +153,20 @@ class Profile:
         """
         return self._measure(selection).figures.longest_ops
 
+    def critical_path(self, selection: Selection | None = None) -> Table:
+        """What determined how long each step took: a row per segment, in order of time.
+
+        step, graph, rank, profiled (whether the rank is in the profile), kind (computing, transfer,
+        copy, host, queued, launch, between_tasks, not_profiled), name (what ran or was waited for;
+        on the host the call that took most of it), start_ns, duration_ns, and call_ns, what that
+        call took. The segments of a step add up to the time from the last device end of the step
+        before to its own. Masked are steps where none are marked, and ranks that are not known.
+
+        Raises:
+            TimelineError: as `overlap`.
+        """
+        return self._measure(selection, causes=True).figures.critical_path
+
     def omissions(self, selection: Selection | None = None) -> Table:
         """Which records of the selection are in no figure: rank, reason, rows, loss.
 
@@ -286,7 +300,7 @@ def _measure(
     ]
     for warning in (*known.left_out, *known.warnings, *lost):
         warnings.warn(warning, TimelineWarning, stacklevel=_CALLER)
-    return _Measured(Figures.of(known.facts, known.waiting), _table_of(omissions))
+    return _Measured(Figures.of(known.facts, known.waiting, known.path), _table_of(omissions))
 
 
 def _table_of(omissions: Sequence[Omission]) -> Table:

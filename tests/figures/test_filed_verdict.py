@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from dataclasses import fields
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -119,9 +120,7 @@ def test_columns_of_any_values(column: list[int] | list[float] | list[str]) -> N
 
     made = filed_verdict._column_from(list, column)
     encoded = filed_verdict._encoded(Table({"column": made}))
-    again = filed_verdict.msgspec.json.decode(
-        encoded, type=Table, dec_hook=filed_verdict._column_from
-    )
+    again = msgspec.json.decode(encoded, type=Table, dec_hook=filed_verdict._column_from)
     assert again["column"].tolist() == column
     assert again["column"].dtype == made.dtype
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from timeline.analysis.step_membership import Membership
-from timeline.columns.columns import Bool, ColumnTable, Int64, Rows, column
+from timeline.columns.columns import Bool, Columnar, ColumnTable, Int64, Rows, column
 from timeline.columns.intervals import IntervalSet, subtract, union
 from timeline.records.counting_rules import INNER, FreeRule
 from timeline.records.tables import Records, Spans, Tasks
@@ -16,6 +16,7 @@ __all__ = [
     "FreeParts",
     "Overlap",
     "OverlapTotals",
+    "StepsApart",
     "communication_spans",
     "measure_overlap",
     "measure_overlap_of_stretches",
@@ -186,40 +187,77 @@ def measure_overlap_of_stretches(
 def totals_by_step(
     tasks: Tasks, communication: Spans, task_step: Rows, op_step: Rows, count: int
 ) -> OverlapTotals:
-    """The overlap of each of `count` steps by itself.
+    """The overlap of each of `count` steps by itself, see `StepsApart`."""
+    return StepsApart.of(tasks, communication, task_step, op_step, count).totals()
 
-    The steps are laid out one behind the other on a time axis of its own, so that one pass over
-    all records does for all of them.
 
-    Args:
-        task_step, op_step: the step of each record below `count`, negative for none.
+@dataclass(frozen=True)
+class StepsApart(Columnar):
+    """Steps that are laid out one behind the other on a time axis of its own.
+
+    So one pass over all records does for all of them, also where they run at once on the device.
+    moved_ns: (k,) how far each step is moved; bounds: (k + 1,) where each begins on that axis, and
+    the end. span_ns: (k,); known: (k,) whether a step has records. The sets lie on that axis, gaps
+    between the computing and communication of a step, and idle is what copies leave of them.
     """
-    records = _Members.of(tasks, communication, task_step, op_step)
-    spans = _spans_of(records, count)
-    # Two steps never touch on that axis.
-    bounds = np.concatenate([[0], np.cumsum(spans.end_ns - spans.start_ns + 1)])
-    moved_ns = bounds[:-1] - spans.start_ns
-    apart = records.shifted(moved_ns)
-    computing, communicating = apart.computing(), apart.communication()
-    busy = _merge([computing, communicating])
-    span_ns = spans.end_ns - spans.start_ns
-    free_ns = span_ns - _lengths_between(busy, bounds)
-    copies = _copies_within(tasks, task_step, spans).shifted(moved_ns)
-    copied = subtract(union(copies.start_ns, copies.end_ns), busy)
-    copies_ns = _lengths_between(copied, bounds)
-    known = np.zeros(count, np.bool_)
-    known[task_step[task_step >= 0]] = True
-    known[op_step[op_step >= 0]] = True
-    return OverlapTotals(
-        known,
-        _lengths_between(computing, bounds),
-        _lengths_between(communicating, bounds),
-        _lengths_between(subtract(communicating, computing), bounds),
-        free_ns,
-        copies_ns,
-        free_ns - copies_ns,
-        span_ns,
-    )
+
+    bounds: Int64
+    moved_ns: Int64
+    span_ns: Int64
+    known: Bool
+    computing: IntervalSet
+    communication: IntervalSet
+    gaps: IntervalSet
+    idle: IntervalSet
+
+    @classmethod
+    def of(
+        cls, tasks: Tasks, communication: Spans, task_step: Rows, op_step: Rows, count: int
+    ) -> StepsApart:
+        """Lay out `count` steps.
+
+        Args:
+            task_step, op_step: the step of each record below `count`, negative for none.
+        """
+        records = _Members.of(tasks, communication, task_step, op_step)
+        spans = _spans_of(records, count)
+        # Two steps never touch on that axis.
+        bounds = np.concatenate([[0], np.cumsum(spans.end_ns - spans.start_ns + 1)])
+        moved_ns = bounds[:-1] - spans.start_ns
+        apart = records.shifted(moved_ns)
+        computing, communicating = apart.computing(), apart.communication()
+        span_ns = spans.end_ns - spans.start_ns
+        stretches = union(bounds[:-1], bounds[:-1] + span_ns)
+        gaps = subtract(stretches, _merge([computing, communicating]))
+        copies = _copies_within(tasks, task_step, spans).shifted(moved_ns)
+        known = np.zeros(count, np.bool_)
+        known[task_step[task_step >= 0]] = True
+        known[op_step[op_step >= 0]] = True
+        return cls(
+            bounds,
+            moved_ns,
+            span_ns,
+            known,
+            computing,
+            communicating,
+            gaps,
+            subtract(gaps, union(copies.start_ns, copies.end_ns)),
+        )
+
+    def totals(self) -> OverlapTotals:
+        """The overlap of each step."""
+        free_ns = _lengths_between(self.gaps, self.bounds)
+        idle_ns = _lengths_between(self.idle, self.bounds)
+        return OverlapTotals(
+            self.known,
+            _lengths_between(self.computing, self.bounds),
+            _lengths_between(self.communication, self.bounds),
+            _lengths_between(subtract(self.communication, self.computing), self.bounds),
+            free_ns,
+            free_ns - idle_ns,
+            idle_ns,
+            self.span_ns,
+        )
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from timeline.analysis.leading_detail import count_detail_rows, detail_omission
 from timeline.analysis.links import RankLinks, rank_links
 from timeline.analysis.operators import OperatorFigures, operator_figures
 from timeline.analysis.overlap import FreeParts, OverlapTotals
+from timeline.analysis.path_items import RankPath
 from timeline.analysis.recorded_steps import RecordedSteps
 from timeline.analysis.selected_rank import SelectedRank
 from timeline.analysis.step_waits import StepWaits, step_waits
@@ -106,6 +107,8 @@ class RankFacts:
     """The detail that is left out to keep a limit."""
     recorded: RecordedSteps = field(default_factory=RecordedSteps.empty)
     """A row per selected step: what the recording holds of it."""
+    path: RankPath = field(default_factory=RankPath)
+    """What can lie on the critical path, where causes are asked for."""
 
     @property
     def rank(self) -> int:
@@ -122,6 +125,7 @@ class RankFacts:
             steps=self.steps.moved(move),
             operators=self.operators.moved(move),
             collectives=self.collectives.moved(move),
+            path=self.path.moved(move),
             device_start_ns=np.where(start_ns == NO_TIME, NO_TIME, move.of(start_ns)),
             device_end_ns=np.where(start_ns == NO_TIME, end_ns, move.of(end_ns)),
             span_ns=None

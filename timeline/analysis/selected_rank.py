@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from timeline.analysis.cut import Cut
+from timeline.analysis.idle_causes import RankIdle
 from timeline.analysis.overlap import Overlap, OverlapTotals
 from timeline.layers import Layer
 from timeline.records.tables import Records
@@ -46,6 +47,8 @@ class SelectedRank:
     step_totals: OverlapTotals
     detail: Records
     missing: Missing | None = None
+    idle: RankIdle | None = None
+    """Why it idles, None where that was not asked."""
 
     @property
     def records(self) -> Records:

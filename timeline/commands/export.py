@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,6 +46,7 @@ from timeline.reports.export_report import CsvFile, ExportReport
 from timeline.reports.file_notes import notes_of
 from timeline.selection import Selection
 from timeline.sources.source import Source
+from timeline.tracks.assemble import assemble
 from timeline.tracks.verdict_row import WHAT_IS_SLOW, VerdictRow
 from timeline.version import __version__
 
@@ -126,7 +128,8 @@ def _write_export(profile: Profile, selection: Selection, options: ExportOptions
                 _describe(selection, options, joined, found, warnings),
                 joined.clock.wall_offset_ns,
                 profile.progress,
-                workers=workers.encoders(),
+                partial(assemble, by_layer=options.groups_by_layer, path=joined.path),
+                workers.encoders(),
             )
         return _finish(written, joined, found, selection, options, profile, warnings)
     except BaseException:
@@ -146,7 +149,7 @@ class _Found:
 
 def _find(joined: JoinedRanks, profile: Profile, options: ExportOptions) -> _Found:
     """Find what is slow before anything is written: the file says it too."""
-    figures = Figures.of(joined.facts, joined.waiting)
+    figures = Figures.of(joined.facts, joined.waiting, joined.path)
     verdict = Verdict.of(figures)
     return _Found(figures, verdict, see_why(profile.path, options.kind, profile.reading, verdict))
 

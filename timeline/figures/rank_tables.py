@@ -13,12 +13,14 @@ import numpy.typing as npt
 from timeline.analysis.checks import PARTS as CHECKED
 from timeline.analysis.checks import RankChecks, known_reasons
 from timeline.analysis.collectives import NO_KIND
+from timeline.analysis.critical_path import CriticalPath
 from timeline.analysis.ordinary_steps import ordinary_steps
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.step_waits import data_aug_bounds
 from timeline.analysis.waiting import Basis, Stragglers, Waiting, Waits
 from timeline.columns.columns import Bool, Int64
 from timeline.columns.distinct import distinct_pairs
+from timeline.figures.path_table import path_table
 from timeline.figures.table import Table
 from timeline.figures.waited_for_table import waited_for_table
 from timeline.records.collective_kinds import KINDS
@@ -85,9 +87,17 @@ class Figures:
     """A row per rank and whom it waited for, longest first: rank, waited_for_rank (masked where
     only "some rank" is known), profiled (whether that is among the ranks read), times and
     waited_ns."""
+    critical_path: Table = field(default_factory=lambda: Table({}))
+    """A row per segment of what determined each step, in order of time: step and graph (masked
+    where there is none), rank (masked where it is not known), profiled (whether it is among the
+    ranks read), kind, name (what ran or was waited for; on the host the call that took most of it),
+    start_ns, duration_ns and call_ns (how much that call took). Without rows where causes were not
+    asked for."""
 
     @classmethod
-    def of(cls, facts: Sequence[RankFacts], waiting: Waiting) -> Figures:
+    def of(
+        cls, facts: Sequence[RankFacts], waiting: Waiting, path: CriticalPath | None = None
+    ) -> Figures:
         """The figures of some ranks, which are on one clock."""
         ordinary = ordinary_steps(facts)
         bounds = np.searchsorted(waiting.waits.rank, np.arange(len(facts) + 1)).tolist()
@@ -104,6 +114,7 @@ class Figures:
             _joined([_unused(rank) for rank in facts]),
             waiting.basis,
             waited_for_table(facts, waiting.waited_for),
+            path_table(CriticalPath() if path is None else path),
         )
 
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from timeline.analysis.collectives import rank_collectives
 from timeline.analysis.cut import Cut, cut, cut_window
+from timeline.analysis.idle_causes import measure_idle
 from timeline.analysis.leading_detail import Leading, with_leading_detail
 from timeline.analysis.overlap import (
+    StepsApart,
     communication_spans,
     measure_overlap,
     measure_overlap_of_stretches,
-    totals_by_step,
 )
 from timeline.analysis.rank_facts import (
     ProfileFacts,
@@ -23,6 +24,7 @@ from timeline.analysis.rank_facts import (
     collect_facts,
     collect_profile_facts,
 )
+from timeline.analysis.rank_path import rank_path
 from timeline.analysis.selected_rank import DrawOptions, SelectedRank
 from timeline.analysis.step_membership import NO_STEP
 from timeline.encoders.formats import format_of
@@ -55,7 +57,7 @@ DENSEST_RANK = 4
 """A rank may hold so many times what ranks hold on average, and is not gathered further for it."""
 MOST_ELEMENTS = 1 << 24
 """Slices and samples that all ranks together may send, if none is dense: about 800 MB."""
-CAUSE_LAYERS = frozenset({Layer.COMMUNICATION, Layer.CANN, Layer.FRAMEWORK})
+CAUSE_LAYERS = frozenset({Layer.COMMUNICATION, Layer.CANN, Layer.FRAMEWORK, Layer.ARROWS})
 """Whose records tell why a device waits and idles."""
 LEAST_RANK_BYTES = 1 << 20
 """A rank of this size is sent fast; many small ones are gathered together, which is better."""
@@ -156,6 +158,9 @@ def _draw_selected(
         windowed=request.window_ns is not None,
         named_operators=request.named_operators,
     )
+    if request.causes:
+        path = rank_path(part.records, collectives.ops.selected, facts.device_end_ns)
+        facts = replace(facts, path=path)
     if not request.draw:
         return facts, RankTracks(records.rank, (), 0)
     return facts, draw_rank(selected, request.options, arg_filter(request.args))
@@ -165,7 +170,7 @@ def _selected(part: Cut, request: RankRequest) -> SelectedRank:
     records, membership = part.records, part.membership
     tasks, selection = records.tasks, request.selection
     communication, its_step = communication_spans(records, membership)
-    by_step = totals_by_step(tasks, communication, membership.tasks, its_step, len(records.steps))
+    apart = StepsApart.of(tasks, communication, membership.tasks, its_step, len(records.steps))
     if selection.steps is None:
         is_whole = selection.graphs is None and request.window_ns is None
         whole = measure_overlap(tasks, communication, records.free_rule if is_whole else INNER)
@@ -174,4 +179,5 @@ def _selected(part: Cut, request: RankRequest) -> SelectedRank:
         whole = measure_overlap_of_stretches(
             tasks, communication, runs[membership.tasks], runs[its_step], int(runs.max()) + 1
         )
-    return SelectedRank(part, whole, by_step, records)
+    idle = measure_idle(records, membership, whole, apart) if request.causes else None
+    return SelectedRank(part, whole, apart.totals(), records, idle=idle)

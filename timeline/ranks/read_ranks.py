@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from timeline.analysis.clocks import JoinedClock, RankClock, join_clocks
+from timeline.analysis.critical_path import CriticalPath
 from timeline.analysis.launch_order import match_by_order
 from timeline.analysis.leading_detail import Leading
+from timeline.analysis.path_steps import critical_path
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.waiting import Waiting, measure_waiting
 from timeline.errors import SelectionError
@@ -62,6 +64,8 @@ class JoinedRanks:
     clock: JoinedClock
     waiting: Waiting
     origin_ns: int | None = None
+    path: CriticalPath = field(default_factory=CriticalPath)
+    """Empty where causes were not asked for."""
 
     @property
     def facts(self) -> tuple[RankFacts, ...]:
@@ -83,6 +87,7 @@ class KnownRanks:
     waiting: Waiting
     left_out: tuple[str, ...]
     warnings: tuple[str, ...]
+    path: CriticalPath = field(default_factory=CriticalPath)
 
 
 def read_facts(
@@ -117,7 +122,9 @@ def read_facts(
     )
     with worker_pool_for(chosen, reading, progress) as workers:
         joined = read_ranks(chosen, request, workers, path)
-    return KnownRanks(joined.facts, joined.waiting, workers.left_out(), joined.warnings)
+    return KnownRanks(
+        joined.facts, joined.waiting, workers.left_out(), joined.warnings, joined.path
+    )
 
 
 def read_ranks(
@@ -190,8 +197,16 @@ def _joined(
 ) -> JoinedRanks:
     moved = tuple(rank.moved(move.move) for rank, move in zip(drawn, clock.moves, strict=True))
     waiting = measure_waiting([rank.facts.collectives for rank in moved], _slack_ns(clock))
+    path = CriticalPath()
+    if any(request.causes for request in requests):
+        path = critical_path([rank.facts for rank in moved], waiting)
     return JoinedRanks(
-        tuple(sources), tuple(requests), _with_waiting(moved, waiting, requests), clock, waiting
+        tuple(sources),
+        tuple(requests),
+        _with_waiting(moved, waiting, requests),
+        clock,
+        waiting,
+        path=path,
     )
 
 

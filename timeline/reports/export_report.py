@@ -11,6 +11,7 @@ import orjson
 
 from timeline.errors import spell_ids
 from timeline.figures.notebook import link_html, paragraph_html, table_html
+from timeline.figures.path_table import path_rows
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
 from timeline.figures.verdict import Verdict
@@ -237,6 +238,7 @@ class ExportReport:
             "warnings": list(self.warnings),
             "suggestion": self.suggestion,
             "see_why": self.see_why,
+            "critical_path": list(path_rows(self.figures.critical_path)),
         }
 
     def step_times(self) -> Table:

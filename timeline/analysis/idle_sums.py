@@ -1,0 +1,262 @@
+"""Idle time by cause: parts as they are drawn, and their sums by step, cause and call."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from timeline.analysis.step_membership import NO_STEP
+from timeline.columns.columns import Codes, ColumnTable, Int64, column
+from timeline.columns.distinct import distinct_values
+from timeline.columns.strings import NO_NAME, StringPool
+from timeline.records.tables import NO_ID, Spans
+
+__all__ = [
+    "CAUSES",
+    "MOST_CALLS",
+    "CallTimes",
+    "CauseTimes",
+    "IdleCause",
+    "IdleParts",
+    "IdleSums",
+    "IdleTimes",
+    "Parts",
+]
+
+MOST_CALLS = 5
+"""So many calls are told of each cause in a step."""
+MOST_CALLS_OF_ALL = 1000
+"""So many calls are told of each cause in the whole selection."""
+HELD_ROWS = 1 << 20
+"""Sums of calls that are held before they are joined."""
+
+
+class IdleCause(str, enum.Enum):
+    """Why a device idles until something starts; programs may rely on the values."""
+
+    WAITING_FOR_DATA = "waiting_for_data"
+    """The device or the host fetches the next data."""
+    HOST_NOT_ASKED = "host_not_asked"
+    """The framework had not asked for it, because the host did something else."""
+    HOST_WAITED_FOR_DEVICE = "host_waited_for_device"
+    """It had not, because the host waited for the device to finish."""
+    QUEUED = "queued"
+    """It was asked for, and not launched yet."""
+    LAUNCH_CALL = "launch_call"
+    """The call that launches it was running."""
+    LAUNCH_LATENCY = "launch_latency"
+    """That call had returned."""
+    BETWEEN_TASKS = "between_tasks"
+    """The device's own least gap between two tasks."""
+    LAUNCHED_BEFORE = "launched_before"
+    """It was launched before the gap began: it waited for something else."""
+    OUTSIDE_CALLS = "outside_calls"
+    """It was not asked for, and no call of that thread is recorded at the time."""
+    NOT_RECORDED = "not_recorded"
+    """What launched it is not in the profile."""
+
+
+CAUSES = tuple(IdleCause)
+"""Tables hold the position of a cause here."""
+
+
+@dataclass(frozen=True)
+class IdleParts(Spans):
+    """The idle time of a selection, parted by cause: disjoint, in order of time.
+
+    cause: position in CAUSES; call: the name of the host call in which most of it passed, NO_NAME
+    where none was open; gap: the number of the gap between tasks that it lies in.
+    """
+
+    cause: Int64 = column(np.int64)
+    call: Codes = column(np.int32)
+    gap: Int64 = column(np.int64)
+
+
+@dataclass(frozen=True)
+class CauseTimes(ColumnTable):
+    """A row per step (its row, NO_STEP for the whole selection) and cause that occurs there.
+
+    gaps: in how many gaps between tasks it does.
+    """
+
+    step: Int64 = column(np.int64)
+    cause: Int64 = column(np.int64)
+    gaps: Int64 = column(np.int64)
+    total_ns: Int64 = column(np.int64)
+
+
+@dataclass(frozen=True)
+class CallTimes(ColumnTable):
+    """A row per step, cause and call: those in which most of the time of the cause passed."""
+
+    step: Int64 = column(np.int64)
+    cause: Int64 = column(np.int64)
+    call: Int64 = column(np.int64)
+    total_ns: Int64 = column(np.int64)
+
+
+@dataclass(frozen=True)
+class IdleTimes:
+    """Idle time by cause, and by cause and call; the calls are positions in `names`."""
+
+    causes: CauseTimes = field(default_factory=CauseTimes.empty)
+    calls: CallTimes = field(default_factory=CallTimes.empty)
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Parts(Spans):
+    """Parts of idle stretches, in order of time; stretch: the row of each; call: a name."""
+
+    stretch: Int64 = column(np.int64)
+    cause: Int64 = column(np.int64)
+    call: Codes = column(np.int32)
+
+
+class IdleSums:
+    """Sums up parts of idle stretches as they come."""
+
+    def __init__(
+        self, gap_of_all: Int64, gap_of_step: Int64, gap_step: Int64, strings: StringPool
+    ) -> None:
+        """Prepare for stretches.
+
+        Args:
+            gap_of_all, gap_of_step: (n,) the gap of the selection, and of a step, in which each
+                stretch counts; NO_ID for none.
+            gap_step: (k,) the step of each gap, NO_STEP of the selection.
+        """
+        self._gaps = (gap_of_all, gap_of_step)
+        self._gap_step, self._strings = gap_step, strings
+        steps = int(gap_step.max(initial=NO_STEP)) + 2
+        self._total_ns = np.zeros(steps * len(CAUSES), np.int64)
+        self._seen = np.zeros((len(CAUSES), len(gap_step)), np.bool_)
+        self._calls = _Sums()
+        self._drawn = [_Drawn.empty()]
+
+    def add(self, parts: Parts) -> None:
+        """Count parts, for the selection and for the step that each belongs to."""
+        if not len(parts):
+            return
+        length_ns = parts.end_ns - parts.start_ns
+        for gaps in self._gaps:
+            gap = gaps[parts.stretch]
+            known = np.flatnonzero(gap != NO_ID)
+            gap, cause = gap[known], parts.cause[known]
+            self._seen[cause, gap] = True
+            key = (self._gap_step[gap] + 1) * len(CAUSES) + cause
+            np.add.at(self._total_ns, key, length_ns[known])
+            named = np.flatnonzero(parts.call[known] != NO_NAME)
+            self._calls.add(
+                key[named] * len(self._strings) + parts.call[known[named]],
+                length_ns[known[named]],
+            )
+        gap = self._gaps[0][parts.stretch]
+        rows = np.flatnonzero(gap != NO_ID)
+        some = parts.take(rows)
+        call_ns = np.where(some.call == NO_NAME, 0, length_ns[rows])
+        self._drawn.append(
+            _Drawn(some.start_ns, some.end_ns, some.cause, some.call, gap[rows], call_ns).joined()
+        )
+
+    def parts(self) -> IdleParts:
+        """The parts of the selection; those of one cause that touch in a gap are one."""
+        drawn = _Drawn.concat(self._drawn).joined()
+        return IdleParts(drawn.start_ns, drawn.end_ns, drawn.cause, drawn.call, drawn.gap)
+
+    def times(self) -> IdleTimes:
+        """The sums by step and cause, and by call: the greatest of each cause."""
+        key = np.flatnonzero(self._total_ns)
+        step, cause = key // len(CAUSES) - 1, key % len(CAUSES)
+        gaps = np.zeros(len(self._total_ns), np.int64)
+        for one, seen in enumerate(self._seen):
+            np.add.at(gaps, (self._gap_step[seen] + 1) * len(CAUSES) + one, 1)
+        calls, names = self._longest_calls()
+        return IdleTimes(CauseTimes(step, cause, gaps[key], self._total_ns[key]), calls, names)
+
+    def _longest_calls(self) -> tuple[CallTimes, tuple[str, ...]]:
+        key, total_ns = self._calls.joined()
+        owner, call = np.divmod(key, max(len(self._strings), 1))
+        order = np.lexsort((call, -total_ns, owner))
+        owner, call, total_ns = owner[order], call[order], total_ns[order]
+        place = np.arange(len(owner)) - np.searchsorted(owner, owner)
+        step = owner // len(CAUSES) - 1
+        kept = place < np.where(step == NO_STEP, MOST_CALLS_OF_ALL, MOST_CALLS)
+        codes, which = distinct_values(call[kept])
+        return (
+            CallTimes(
+                step[kept], owner[kept] % len(CAUSES), which.astype(np.int64), total_ns[kept]
+            ),
+            tuple(self._strings[code] for code in codes.tolist()),
+        )
+
+
+class _Sums:
+    """Exact sums by key, joined whenever many are held."""
+
+    def __init__(self) -> None:
+        self._keys, self._values = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        self._rows = 0
+
+    def add(self, keys: Int64, values: Int64) -> None:
+        self._keys.append(keys)
+        self._values.append(values)
+        self._rows += len(keys)
+        if self._rows > HELD_ROWS:
+            found, sums = self.joined()
+            self._keys, self._values, self._rows = [found], [sums], 0
+
+    def joined(self) -> tuple[Int64, Int64]:
+        """Each key once, ascending, and its sum."""
+        keys, values = np.concatenate(self._keys), np.concatenate(self._values)
+        if not len(keys):
+            return keys, values
+        order = np.argsort(keys, kind="stable")
+        keys = keys[order]
+        first = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
+        sums: Int64 = np.add.reduceat(values[order], first)
+        return keys[first], sums
+
+
+@dataclass(frozen=True)
+class _Drawn(Spans):
+    """Parts of the selection, with how long they were in the call that is named."""
+
+    cause: Int64 = column(np.int64)
+    call: Codes = column(np.int32)
+    gap: Int64 = column(np.int64)
+    call_ns: Int64 = column(np.int64)
+
+    def joined(self) -> _Drawn:
+        """Parts of one cause that touch as one, with the call in which most of it passed."""
+        if not len(self):
+            return self
+        parts = self.take(np.argsort(self.start_ns, kind="stable"))
+        goes_on = (
+            (parts.start_ns[1:] == parts.end_ns[:-1])
+            & (parts.cause[1:] == parts.cause[:-1])
+            & (parts.gap[1:] == parts.gap[:-1])
+        )
+        first = np.flatnonzero(np.append(True, ~goes_on))
+        if len(first) == len(parts):
+            return parts
+        run = np.repeat(np.arange(len(first)), np.diff(np.append(first, len(parts))))
+        by_call = np.lexsort((parts.call, run))
+        run, call = run[by_call], parts.call[by_call]
+        heads = np.flatnonzero(np.append(True, (run[1:] != run[:-1]) | (call[1:] != call[:-1])))
+        run, call = run[heads], call[heads]
+        call_ns: Int64 = np.add.reduceat(parts.call_ns[by_call], heads)
+        # Of each run the call with most time, the last in order of it.
+        order = np.lexsort((call_ns, run))
+        last = order[np.flatnonzero(np.append(run[order][1:] != run[order][:-1], True))]
+        return _Drawn(
+            parts.start_ns[first],
+            parts.end_ns[np.append(first[1:], len(parts)) - 1],
+            parts.cause[first],
+            call[last],
+            parts.gap[first],
+            call_ns[last],
+        )

@@ -1,0 +1,139 @@
+"""Which call of a thread is the innermost at any moment: stretches of time parted by calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from timeline.columns.columns import Bool, Int64, Rows, column, rows_of_runs, sort_rows
+from timeline.columns.intervals import IntervalSet, union
+from timeline.columns.nesting import latest_open
+from timeline.records.tables import NO_ID, Spans
+
+__all__ = ["CallStretches", "CallWindow", "Calls", "cut_at", "part_by_call"]
+
+WINDOW_CALLS = 1 << 16
+"""Calls that are worked on at a time, besides those that were open before."""
+
+
+@dataclass(frozen=True)
+class Calls(Spans):
+    """Calls of one thread, in any order; row: where each is in its own table."""
+
+    row: Int64 = column(np.int64)
+
+
+@dataclass(frozen=True)
+class CallStretches(Spans):
+    """Stretches of time, each of which has one innermost call, or none.
+
+    stretch: which of the given ones it is a part of; call: the row of the innermost call, NO_ID
+    where none is open.
+    """
+
+    stretch: Int64 = column(np.int64)
+    call: Int64 = column(np.int64)
+
+
+def cut_at(start_ns: Int64, end_ns: Int64, edges_ns: Int64) -> tuple[Rows, Int64, Int64]:
+    """Cut stretches at all edges that lie inside them.
+
+    Args:
+        start_ns, end_ns: (n,) none is empty.
+        edges_ns: (k,) ascending, each once.
+
+    Returns:
+        of: (m,) the stretch that each part is of, ascending; then its start and its end.
+
+    >>> of, start_ns, end_ns = cut_at(np.array([0, 9]), np.array([4, 10]), np.array([1, 4, 9]))
+    >>> of.tolist(), start_ns.tolist(), end_ns.tolist()
+    ([0, 0, 1], [0, 1, 9], [1, 4, 10])
+    """
+    first = np.searchsorted(edges_ns, start_ns, side="right")
+    count = np.maximum(np.searchsorted(edges_ns, end_ns, side="left") - first, 0)
+    of = np.repeat(np.arange(len(start_ns)), count + 1)
+    last = np.cumsum(count + 1) - 1
+    is_first, is_last = np.zeros(len(of), np.bool_), np.zeros(len(of), np.bool_)
+    is_first[last - count], is_last[last] = True, True
+    edges = edges_ns[rows_of_runs(first, count)]
+    begins_ns, ends_ns = np.empty(len(of), np.int64), np.empty(len(of), np.int64)
+    begins_ns[is_first], begins_ns[~is_first] = start_ns, edges
+    ends_ns[is_last], ends_ns[~is_last] = end_ns, edges
+    return of, begins_ns, ends_ns
+
+
+def part_by_call(calls: Calls, start_ns: Int64, end_ns: Int64) -> Iterator[CallWindow]:
+    """Part stretches of time by the innermost call, some calls at a time, in order of time.
+
+    Calls may cross, as those do whose times were rounded: the one that began last counts. All takes
+    O(n log n), and memory for the calls of a window and what is open then.
+
+    Args:
+        calls: those of one thread; those without length are never open.
+        start_ns, end_ns: (n,) the stretches, in any order, none empty; they may overlap.
+    """
+    if not len(start_ns):
+        return
+    order = np.argsort(start_ns, kind="stable")
+    begins_ns, ends_ns = start_ns[order], end_ns[order]
+    reach_ns = np.maximum.accumulate(ends_ns)
+    calls = _touching(calls, union(begins_ns, ends_ns))
+    opened = Calls.empty()
+    bounds = list(range(0, len(calls), WINDOW_CALLS)) or [0]
+    least, most = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+    for first in bounds:
+        stop = first + WINDOW_CALLS
+        from_ns = int(calls.start_ns[first]) if first else least
+        to_ns = int(calls.start_ns[stop]) if stop < len(calls) else most
+        held = Calls.concat([opened, calls[first:stop]])
+        here = np.arange(
+            np.searchsorted(reach_ns, from_ns, side="right"),
+            np.searchsorted(begins_ns, to_ns, side="left"),
+        )
+        here = here[ends_ns[here] > from_ns]
+        if len(here):
+            yield CallWindow.of(
+                held,
+                order[here],
+                np.maximum(begins_ns[here], from_ns),
+                np.minimum(ends_ns[here], to_ns),
+            )
+        opened = held.take(held.end_ns > to_ns)
+
+
+@dataclass(frozen=True)
+class CallWindow:
+    """Stretches of a part of time, and the calls that are open in it."""
+
+    calls: Calls
+    stretches: CallStretches
+
+    @classmethod
+    def of(cls, calls: Calls, of: Rows, start_ns: Int64, end_ns: Int64) -> CallWindow:
+        """Cut stretches, numbered by `of`, at the edges of calls."""
+        edges_ns = np.unique(np.concatenate([calls.start_ns, calls.end_ns]))
+        part, begins_ns, ends_ns = cut_at(start_ns, end_ns, edges_ns)
+        call = _rows_open(calls, begins_ns)
+        return cls(calls, CallStretches(begins_ns, ends_ns, of[part].astype(np.int64), call))
+
+    def innermost_of(self, some: Bool) -> Int64:
+        """For each stretch the innermost of some of the calls only, NO_ID where none is open."""
+        return _rows_open(self.calls.take(some), self.stretches.start_ns)
+
+
+def _rows_open(calls: Calls, moments_ns: Int64) -> Int64:
+    if not len(calls):
+        return np.full(len(moments_ns), NO_ID)
+    at = latest_open(calls.start_ns, calls.end_ns, moments_ns)
+    return np.where(at >= 0, calls.row[at], NO_ID)
+
+
+def _touching(calls: Calls, stretches: IntervalSet) -> Calls:
+    """The calls that last and share time with stretches, in order of start, the outer one first."""
+    at = np.searchsorted(stretches.end_ns, calls.start_ns, side="right")
+    nearest = np.minimum(at, len(stretches) - 1)
+    touch = (at < len(stretches)) & (stretches.start_ns[nearest] < calls.end_ns)
+    some = calls.take(touch & (calls.end_ns > calls.start_ns))
+    return some.take(sort_rows(some.start_ns, -some.end_ns))
