@@ -137,7 +137,7 @@ def test_profile_that_is_called_show(command: Command, shelf: ProfileShelf) -> N
         (("show",), 2, "tlexport show --help"),
         (("show", "one", "two"), 2, "too many"),
         (("show", "one", "--jsno"), 2, "did you mean --json?"),
-        (("shwo", "one"), 2, "did you mean tlexport show?"),
+        (("shwo", "one"), 2, "did you mean show?"),
         (("show", "one", "--json", "-v"), 2, "exclude each other"),
     ],
 )

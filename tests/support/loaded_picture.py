@@ -45,7 +45,7 @@ class LoadedTrack:
     def place(self) -> Place:
         """Rank, layer and row; a name that repeats the one above it stands for both."""
         if self.path[0] in TEXT_ROWS:
-            return ALL_RANKS, NOTES, " ".join(self.path[1:])
+            return ALL_RANKS, NOTES, " ".join(self.path)
         if self.rank == ALL_RANKS:
             return ALL_RANKS, "", STEPS
         layer, *below = [name for name in self.path[1:] if not _RANK.fullmatch(name)] or [""]

@@ -206,11 +206,13 @@ class Parser(argparse.ArgumentParser):
 
     def _refuse_word(self, word: str, asked: argparse.Namespace) -> NoReturn:
         """Raise the error of one word too many; maybe the first was meant for a command."""
-        if "path" not in asked:
-            raise UsageError(f"{word!r} is one word too many.", do=self._advice)
-        meant = did_you_mean(f"tlexport {asked.path}", [f"tlexport {one}" for one in COMMANDS])
-        said = f"{word!r} is one PATH too many{meant}"
-        raise UsageError(said, do=COMPARE_ADVICE if meant == "." else self._advice)
+        if "file" in asked:
+            raise UsageError(f"{word!r} is one FILE too many.", do=self._advice)
+        if "path" in asked and not Path(asked.path).exists():
+            meant = did_you_mean(asked.path, COMMANDS)
+            if meant != ".":
+                raise UsageError(f"there is no command {asked.path!r}{meant}")
+        raise UsageError(f"{word!r} is one PATH too many.", do=COMPARE_ADVICE)
 
     def _unknown(self, word: str) -> str:
         name = word.partition("=")[0]

@@ -273,28 +273,36 @@ def _values_of(column: object) -> Any:
     """The values of a column; absent ones are null."""
     if isinstance(column, np.ndarray):
         values = column.tolist()
-        if column.dtype == object:
-            return [value if value is None else _spelled(str(value)) for value in values]
-        return values
+        return [_plain(value) for value in values] if column.dtype == object else values
     if isinstance(column, np.generic):
         return column.item()
     raise NotImplementedError(f"a {type(column).__name__} in a verdict")
 
 
+def _plain(value: Any) -> Any:
+    """A value of a column of any kind, whose texts UTF-8 can hold."""
+    if isinstance(value, str):
+        return _spelled(value)
+    if isinstance(value, Mapping):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value]
+    return value
+
+
 def _column_from(_kind: type, values: Any) -> npt.NDArray[Any]:
-    """A column of its values: text, whole numbers, or real ones.
+    """A column of its values: whole numbers, real ones, or anything else.
 
     Raises:
-        TypeError, ValueError: it is no list of one of these.
+        TypeError, ValueError: it is no list, or a number is too large.
     """
     if not isinstance(values, list):
         raise TypeError("a column is no list")
-    given = [value for value in values if value is not None]
-    kinds = {type(value) for value in given}
-    if kinds <= {str} and kinds:
-        return np.array(values, object)
+    kinds = {type(value) for value in values if value is not None}
     if not kinds <= {int, float}:
-        raise ValueError("a column holds other things than text or numbers")
+        column = np.empty(len(values), object)
+        column[:] = values
+        return column
     dtype: Any = np.float64 if float in kinds else np.int64
     absent = [value is None for value in values]
     try:

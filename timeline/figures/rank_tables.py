@@ -21,6 +21,7 @@ from timeline.analysis.waiting import Basis, Stragglers, Waiting, Waits
 from timeline.columns.columns import Bool, Int64
 from timeline.columns.distinct import distinct_pairs
 from timeline.figures.path_table import path_table
+from timeline.figures.pipeline_table import pipeline_table
 from timeline.figures.table import Table
 from timeline.figures.waited_for_table import waited_for_table
 from timeline.records.collective_kinds import KINDS
@@ -93,6 +94,12 @@ class Figures:
     ranks read), kind, name (what ran or was waited for; on the host the call that took most of it),
     start_ns, duration_ns and call_ns (how much that call took). Without rows where causes were not
     asked for."""
+    pipeline: Table = field(default_factory=lambda: Table({}))
+    """A row per rank and step in which it receives from another stage of a pipeline: rank, step
+    (masked outside of any), stage (from 0) and stages, micro_batches, receives and matched (those
+    whose sends are known), bubble_ns (how long it waited in them), share of the step and
+    ideal_share, (stages - 1) / (micro_batches + stages - 1); masked where nothing tells them.
+    ordinary: whether the step is."""
 
     @classmethod
     def of(
@@ -115,6 +122,7 @@ class Figures:
             waiting.basis,
             waited_for_table(facts, waiting.waited_for),
             path_table(CriticalPath() if path is None else path),
+            pipeline_table(facts, waiting.pairs, ordinary),
         )
 
 

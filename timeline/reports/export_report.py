@@ -239,6 +239,7 @@ class ExportReport:
             "suggestion": self.suggestion,
             "see_why": self.see_why,
             "critical_path": list(path_rows(self.figures.critical_path)),
+            "pipeline": self.figures.pipeline.to_dicts(),
         }
 
     def step_times(self) -> Table:
