@@ -72,11 +72,11 @@ def test_the_first_row_shows_the_steps_at_once(opened: Opened) -> None:
     Above them is what is slow, each sentence in a line of its own.
     """
     roots = [track for track in opened.loaded.tracks.values() if track.parent is None]
-    said, root = sorted(roots, key=lambda track: track.order)
-    assert [row.name for row in opened.rows] == [said.path[0].strip(), root.path[0]]
+    said, _, root = sorted(roots, key=lambda track: track.path)
+    assert [row.name for row in opened.rows] == ["What is slow", "Critical path", root.path[0]]
     sentences = opened.loaded.processor.rows(f"SELECT id FROM slice WHERE track_id = {said.id}")
     assert opened.rows[0].height > 15 * len(sentences) > 15
-    row = opened.rows[1]
+    row = opened.rows[-1]
     spans = opened.loaded.processor.rows(
         f"SELECT ts, ts + dur FROM slice WHERE track_id = {root.id} ORDER BY ts"
     )
@@ -163,7 +163,8 @@ def names_in_order(picture: LoadedPicture) -> Iterator[str]:
 
     def visit(parent: int | None) -> Iterator[str]:
         seen = set()
-        for track in sorted(children.get(parent, []), key=lambda one: one.order):
+        its = children.get(parent, [])
+        for track in sorted(its, key=lambda one: one.path if parent is None else one.order):
             if track.path not in seen:
                 seen.add(track.path)
                 yield track.path[-1].strip()

@@ -9,6 +9,7 @@ from functools import cached_property
 
 from tests.support.expected_picture import ALL_RANKS, STEPS, Arg, Counter, Shown, rounded
 from tests.support.perfetto_sql import TraceProcessor
+from timeline.tracks.path_rows import CRITICAL_PATH
 from timeline.tracks.verdict_row import WHAT_CHANGED, WHAT_IS_SLOW
 
 __all__ = ["NOTES", "TEXT_ROWS", "LoadedPicture", "LoadedTrack", "Place", "json_place"]
@@ -18,7 +19,7 @@ Place = tuple[int, str, str]
 
 NOTES = "Notes"
 """The layer of what whoever opens the file should know; nothing of it is in a profile."""
-TEXT_ROWS = frozenset({NOTES, WHAT_IS_SLOW, WHAT_CHANGED})
+TEXT_ROWS = frozenset({NOTES, WHAT_IS_SLOW, WHAT_CHANGED, CRITICAL_PATH})
 """Rows without a parent that hold no records."""
 _RANK = re.compile(r"Rank (\d+)(?: (.+))?")
 
