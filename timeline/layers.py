@@ -18,6 +18,7 @@ from typing import Literal, NamedTuple, TypeAlias
 __all__ = [
     "ARGS_MESSAGES",
     "COUNTERS",
+    "HOST_LAYERS",
     "LAYERS",
     "NOUNS",
     "SIZE_LAYERS",
@@ -46,6 +47,9 @@ class Layer(enum.Enum):
     ARROWS = "arrows"
     """Joins slices of other layers; the only one without a row."""
 
+
+HOST_LAYERS = frozenset({Layer.CANN, Layer.FRAMEWORK})
+"""The layers of host calls, which are read together."""
 
 LayerName: TypeAlias = Literal[
     "steps",

@@ -126,18 +126,29 @@ class Profile:
         return self._measure(selection).figures.steps
 
     def operators(
-        self, selection: Selection | None = None, by: Literal["type", "name"] = "type"
+        self,
+        selection: Selection | None = None,
+        by: Literal["type", "name", "launch", "module"] = "type",
     ) -> Table:
-        """A row per rank and type of operator, or per rank and operator.
+        """A row per rank and type of operator, per rank and operator, or by whose work it is.
 
         rank, communication (1 or 0), type, core (what ran it), name (by name only), count,
-        total_ns, shortest_ns, longest_ns.
+        total_ns, shortest_ns, longest_ns. By launch or module, instead of type and core:
+        launched_by and operator (the outermost and the innermost operator of the framework around
+        the launch), or module (the modules and annotations around it, or the scope in its name);
+        and phase (forward, backward or other). What is not known is masked. In either way each
+        compute task and communication op is in one row.
 
         Raises:
             TimelineError: as `overlap`.
         """
-        if by not in ("type", "name"):
-            raise UsageError(f"by={by!r}: operators are told apart by type or by name.")
+        if by not in ("type", "name", "launch", "module"):
+            raise UsageError(
+                f"by={by!r}: operators are told apart by type, name, launch or module."
+            )
+        if by in ("launch", "module"):
+            figures = self._measure(selection, causes=True).figures
+            return figures.launchers if by == "launch" else figures.modules
         table = self._measure(selection, by_name=by == "name").figures.operators
         if by == "name":
             return table
@@ -152,6 +163,23 @@ class Profile:
             TimelineError: as `overlap`.
         """
         return self._measure(selection).figures.longest_ops
+
+    def idle(
+        self, selection: Selection | None = None, by: Literal["cause", "call"] = "cause"
+    ) -> Table:
+        """Why devices idle: a row per rank, step (masked for the whole selection) and cause.
+
+        rank, graph, step, cause, gaps (between tasks, in which it occurs), total_ns, calls (up to
+        five pairs of a host call and the ns in it), least_ns (the device's own least gap); those of
+        a rank and step add up to its idle time. By call: rank, graph, step, cause, call, total_ns.
+
+        Raises:
+            TimelineError: as `overlap`.
+        """
+        if by not in ("cause", "call"):
+            raise UsageError(f"by={by!r}: idle time is told apart by cause or by call.")
+        figures = self._measure(selection, causes=True).figures
+        return figures.idle if by == "cause" else figures.idle_calls
 
     def critical_path(self, selection: Selection | None = None) -> Table:
         """What determined how long each step took: a row per segment, in order of time.

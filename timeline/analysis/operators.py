@@ -17,7 +17,14 @@ from timeline.records.clock import ClockMove
 from timeline.records.collective_kinds import collective_kind
 from timeline.records.tables import GPU, NO_GRAPH, NO_ID, CommunicationOps, Records, Spans, Tasks
 
-__all__ = ["LongestOps", "OperatorFigures", "OperatorTimes", "operator_figures"]
+__all__ = [
+    "LongestOps",
+    "OperatorFigures",
+    "OperatorTimes",
+    "TaskTypes",
+    "computing_rows",
+    "operator_figures",
+]
 
 LONGEST_OPS = 20
 """Communication ops that are named one by one."""
@@ -66,6 +73,36 @@ class OperatorFigures:
         return replace(self, longest=self.longest.moved(move))
 
 
+@dataclass(frozen=True)
+class TaskTypes:
+    """What type and core each task has, as codes of other strings, by the codes of its columns."""
+
+    given: Codes
+    derived: Codes
+    core: Codes
+
+    @classmethod
+    def of(cls, records: Records, strings: StringPool) -> TaskTypes:
+        """The types of the tasks that compute; of large tables some rows at a time."""
+        tasks, pool = records.tasks, records.strings
+        types, names, cores = np.zeros((3, len(pool)), np.bool_)
+        for rows in computing_rows(tasks):
+            types[tasks.op_type[rows]] = cores[tasks.task_type[rows]] = True
+            names[tasks.name[rows]] = True
+        on_gpu = records.hardware == GPU
+        return cls(
+            _translation(strings, pool, types, launched_type if on_gpu else str),
+            _translation(strings, pool, names, kernel_type if on_gpu else operator_type),
+            _translation(strings, pool, cores),
+        )
+
+    def at(self, tasks: Tasks, rows: Rows) -> tuple[Codes, Codes]:
+        """The type and the core of some tasks that compute."""
+        cores = self.core[tasks.task_type[rows]]
+        given, derived = self.given[tasks.op_type[rows]], self.derived[tasks.name[rows]]
+        return _first_given(given, derived, cores), cores
+
+
 def operator_figures(
     records: Records, iterations: Int64, *, most_names: int = 0
 ) -> OperatorFigures:
@@ -86,30 +123,23 @@ def operator_figures(
 def _computing(records: Records, strings: StringPool, most_names: int) -> OperatorTimes:
     """The operators that compute; of large tables some rows at a time."""
     tasks, pool = records.tasks, records.strings
-    types, names, cores, shapes = np.zeros((4, len(pool)), np.bool_)
+    used, shapes = np.zeros((2, len(pool)), np.bool_)
     name_ns = np.zeros(len(pool), np.int64)
-    for rows in _computing_rows(tasks):
-        types[tasks.op_type[rows]] = cores[tasks.task_type[rows]] = True
-        names[tasks.name[rows]] = True
+    for rows in computing_rows(tasks):
+        used[tasks.name[rows]] = True
         np.add.at(name_ns, tasks.name[rows], tasks.end_ns[rows] - tasks.start_ns[rows])
-    on_gpu = records.hardware == GPU
-    given = _translation(strings, pool, types, launched_type if on_gpu else str)
-    derived = _translation(strings, pool, names, kernel_type if on_gpu else operator_type)
-    core = _translation(strings, pool, cores)
-    named = names & _longest_names(name_ns, most_names)
+    task_types = TaskTypes.of(records, strings)
+    named = used & _longest_names(name_ns, most_names)
     if most_names:
-        for rows in _computing_rows(tasks):
+        for rows in computing_rows(tasks):
             shapes[tasks.input_shapes[rows][named[tasks.name[rows]]]] = True
     name = _translation(strings, pool, named)
     shape = _translation(strings, pool, shapes)
     parts = []
-    for rows in _computing_rows(tasks):
+    for rows in computing_rows(tasks):
         codes = tasks.name[rows]
-        cores_given = core[tasks.task_type[rows]]
-        keys = {
-            "type": _first_given(given[tasks.op_type[rows]], derived[codes], cores_given),
-            "core": cores_given,
-        }
+        types, cores = task_types.at(tasks, rows)
+        keys = {"type": types, "core": cores}
         if most_names:
             keys["name"] = name[codes]
             keys["shapes"] = np.where(named[codes], shape[tasks.input_shapes[rows]], NO_NAME)
@@ -129,7 +159,8 @@ def _communicating(records: Records, strings: StringPool, most_names: int) -> Op
     return _times(keys, lengths_ns, communication=True)
 
 
-def _computing_rows(tasks: Tasks) -> Iterator[Rows]:
+def computing_rows(tasks: Tasks) -> Iterator[Rows]:
+    """The tasks that compute, some thousand at a time."""
     for chunk in chunks(len(tasks)):
         yield np.flatnonzero(tasks.compute[chunk]) + chunk.start
 

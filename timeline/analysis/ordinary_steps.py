@@ -12,7 +12,13 @@ from timeline.columns.distinct import distinct, distinct_pairs
 from timeline.columns.group_by import group_by
 from timeline.records.tables import NO_GRAPH
 
-__all__ = ["has_several_graphs", "measured_steps", "number_steps", "ordinary_steps"]
+__all__ = [
+    "has_several_graphs",
+    "measured_steps",
+    "number_steps",
+    "ordinary_ops",
+    "ordinary_steps",
+]
 
 LEAST_ORDINARY = 3
 """With fewer, every step with device tasks is as good as another."""
@@ -73,3 +79,23 @@ def has_several_graphs(rank: Int64, graph: Int64) -> bool:
     """Whether any rank has several, from the rank and graph of each row."""
     pairs, _ = distinct_pairs(rank, graph)
     return len(pairs) > len(distinct(rank))
+
+
+def ordinary_ops(ranks: Sequence[RankFacts], ordinary: Sequence[Bool]) -> tuple[Bool, ...]:
+    """For each rank, which of its communication ops belong to ordinary steps, (ops,) each.
+
+    All that are selected where no rank has such a step: a capture without steps is one.
+
+    Args:
+        ordinary: what `ordinary_steps` told of the ranks.
+    """
+    has_steps = any(rows.any() for rows in ordinary)
+    return tuple(
+        rank.collectives.ops.selected
+        & (
+            np.isin(rank.collectives.ops.iteration, rank.steps.iteration[rows])
+            if has_steps
+            else True
+        )
+        for rank, rows in zip(ranks, ordinary, strict=True)
+    )

@@ -20,16 +20,17 @@ COMMANDS = ("compare", "show")
 
 
 def see_why(path: Path, kind: Kind, reading: ReadingOptions, verdict: Verdict) -> str:
-    """The command for the slowest step in detail, on its slowest rank; empty where there is none.
+    """The command that shows in detail the slowest step of the ranks that tell why it is slow.
 
-    path: of the profile, as given.
+    path: of the profile, as given. Empty where nothing is slow, and of a detail.
     """
     slowest = verdict.step_extreme
-    if kind is not Kind.SUMMARY or slowest is None:
+    if kind is not Kind.SUMMARY or (slowest is None and verdict.culprit is None):
         return ""
-    words = ["tlexport", typed_path(path), "--ranks", str(slowest.rank)]
-    words += ["--steps", str(slowest.slowest), *spelled_flags(reading), "--kind", "detail"]
-    return command_line(words)
+    words = ["tlexport", typed_path(path), "--ranks", ",".join(map(str, verdict.telling_ranks))]
+    if slowest is not None:
+        words += ["--steps", str(slowest.slowest)]
+    return command_line([*words, *spelled_flags(reading), "--kind", "detail"])
 
 
 def typed_path(path: Path) -> str:

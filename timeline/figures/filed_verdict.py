@@ -11,10 +11,12 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from timeline.analysis.culprit import HeldUp
 from timeline.figures.comparison import Comparison
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
 from timeline.figures.verdict import Verdict
+from timeline.records.tables import NO_ID
 
 __all__ = ["CHECKSUM", "MOST_BYTES", "TEXT", "DamagedVerdictError", "FiledVerdict"]
 
@@ -26,15 +28,26 @@ MOST_BYTES = 64 * 1024
 """Of the text in UTF-8."""
 FORMAT = 1
 """Raised when a reader of today could not read the text."""
+MOST_ROWS = 2_000
+"""Of a table that is cut by its rows alone, before it is cut to the size."""
 LEAST_ROWS = 8
 """A table with so many rows or fewer is kept whole, or left out."""
 LONGEST_OPS = 16
 """Communication ops of all ranks that are told one by one."""
 MOST_CHARACTERS = 1_000
 """Of a sentence."""
-SHOWN_FIGURES = frozenset({"steps", "longest_ops"})
-"""Tables of `Figures` that text for terminals is made of; a file holds no others."""
-_RANKED_BY = ("step_ns", "span_ns", "caused_ns", "total_ns", "delta_ns", "duration_ns")
+MOST_WAITERS = 8
+"""Ranks that wait for the culprit and are named."""
+_RANKED_BY = (
+    "waiting_ns",
+    "step_ns",
+    "span_ns",
+    "caused_ns",
+    "waited_ns",
+    "total_ns",
+    "delta_ns",
+    "duration_ns",
+)
 """Columns by which rows of tables are long or short; the first that a table has counts."""
 
 
@@ -90,19 +103,19 @@ class FiledVerdict:
         cls, version: str, kind: str, verdict: Verdict, figures: Figures, see_why: str
     ) -> FiledVerdict:
         """What the file of an export is to say."""
-        others: dict[str, Any] = {
+        empty: dict[str, Any] = {
             one.name: Table({})
             for one in fields(figures)
-            if one.name not in SHOWN_FIGURES and isinstance(getattr(figures, one.name), Table)
+            if isinstance(getattr(figures, one.name), Table)
         }
-        shown = replace(
-            figures,
-            **others,
-            steps=_graphs_of_ranks(figures.steps),
-            longest_ops=_longest(figures.longest_ops),
-        )
+        empty |= {
+            "steps": _graphs_of_ranks(figures.steps),
+            "longest_ops": _longest(figures.longest_ops),
+            "waited_for": _not_profiled(figures.waited_for),
+        }
+        shown = replace(figures, **empty, held_up=HeldUp())
         said = tuple(_shortened(verdict.sentences()))
-        return cls(version, kind, said, _spelled(see_why), verdict, shown)
+        return cls(version, kind, said, _spelled(see_why), _with_few_waiters(verdict), shown)
 
     @classmethod
     def of_comparison(cls, version: str, kind: str, comparison: Comparison) -> FiledVerdict:
@@ -141,7 +154,7 @@ class FiledVerdict:
         The middle rows of the largest table are left out first, then tables, then sentences from
         the last one on; the first is always there.
         """
-        filed = self
+        filed = self._with_few_rows()
         while len(text := _encoded(filed)) > most_bytes:
             smaller = filed._smaller()
             if smaller is None:
@@ -173,13 +186,26 @@ class FiledVerdict:
             comparison=_saying(_SaidComparison, filed.comparison, filed.sentences),
         )
 
+    def _with_few_rows(self) -> FiledVerdict:
+        """The same with no table so long that it takes time to see how much room it needs."""
+        filed, slow_rank = self, None if self.verdict is None else self.verdict.slow_rank
+        for name, table in self._tables().items():
+            few = table
+            while len(few) > MOST_ROWS:
+                few = _ends(few, slow_rank)
+            if len(few) < len(table):
+                filed = filed._with_table(name, few, len(table))
+        return filed
+
     def _smaller(self) -> FiledVerdict | None:
         """The same with less in it; None where nothing can be left out."""
         tables = self._tables()
-        long = {name: table for name, table in tables.items() if len(table) > LEAST_ROWS}
+        slow_rank = None if self.verdict is None else self.verdict.slow_rank
+        ends = {name: _ends(table, slow_rank) for name, table in tables.items()}
+        long = [name for name, table in tables.items() if len(ends[name]) < len(table)]
         if long:
-            name = max(long, key=lambda name: len(_encoded(long[name])))
-            return self._with_table(name, _ends(long[name]), len(long[name]))
+            name = max(long, key=lambda name: len(_encoded(tables[name])))
+            return self._with_table(name, ends[name], len(tables[name]))
         if self.figures is not None or self.verdict is not None or self.comparison is not None:
             lost = {name: len(table) for name, table in tables.items() if len(table)}
             left_out = {
@@ -213,6 +239,36 @@ class FiledVerdict:
 _PARTS = ("verdict", "figures", "comparison")
 
 
+def _with_few_waiters(verdict: Verdict) -> Verdict:
+    """The verdict with the first of those that wait for the culprit."""
+    held_up, culprit = verdict.held_up, verdict.held_up.culprit
+    if culprit is None:
+        return verdict
+    few = replace(culprit, waiters=culprit.waiters[:MOST_WAITERS])
+    return replace(verdict, held_up=replace(held_up, culprit=few))
+
+
+def _not_profiled(waited_for: Table) -> Table:
+    """Whom ranks waited for that are not profiled, over all ranks: how often at most, how long."""
+    found: dict[int | None, list[int]] = {}
+    for row in waited_for.to_dicts():
+        if not row["profiled"]:
+            times, waited_ns = found.get(row["waited_for_rank"], [0, 0])
+            found[row["waited_for_rank"]] = [max(times, row["times"]), waited_ns + row["waited_ns"]]
+    if not found:
+        return Table({})
+    ranks = [NO_ID if rank is None else rank for rank in found]
+    times_and_waited = np.array(list(found.values()), np.int64)
+    return Table(
+        {
+            "waited_for_rank": np.ma.masked_equal(np.array(ranks, np.int64), NO_ID),
+            "profiled": np.zeros(len(found), object).astype(bool).astype(object),
+            "times": times_and_waited[:, 0],
+            "waited_ns": times_and_waited[:, 1],
+        }
+    )
+
+
 def _longest(ops: Table) -> Table:
     if not len(ops):
         return ops
@@ -240,17 +296,22 @@ def _spelled(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def _ends(table: Table) -> Table:
-    """Half of the rows, in their order: those that come first and last by length."""
-    ranked = next((name for name in _RANKED_BY if name in table.columns), None)
+def _ends(table: Table, slow_rank: int | None) -> Table:
+    """Half of the rows, in their order: those that come first and last by length, and one rank."""
     count = len(table)
     order = np.arange(count)
-    if ranked is not None:
-        order = np.argsort(-np.ma.filled(table[ranked], 0), kind="stable")
-    keep = max(LEAST_ROWS, count // 2)
+    for name in _RANKED_BY:
+        if name in table.columns and not np.ma.getmaskarray(table[name]).all():
+            order = np.argsort(-np.ma.filled(table[name], 0), kind="stable")
+            break
+    keep = min(count, max(LEAST_ROWS, count // 2))
     first = keep - keep // 4
-    chosen = np.concatenate([order[:first], order[count - (keep - first) :]])
-    return table.take(np.sort(chosen))
+    kept = np.zeros(count, np.bool_)
+    kept[order[:first]] = kept[order[count - (keep - first) :]] = True
+    if slow_rank is not None and "rank" in table.columns:
+        is_slow = np.ma.filled(table["rank"], NO_ID) == slow_rank
+        kept |= is_slow & (np.count_nonzero(is_slow) == 1)
+    return table if kept.all() else table.take(kept)
 
 
 _Said = TypeVar("_Said", bound="_SaidVerdict | _SaidComparison")

@@ -14,15 +14,20 @@ from timeline.analysis.checks import PARTS as CHECKED
 from timeline.analysis.checks import RankChecks, known_reasons
 from timeline.analysis.collectives import NO_KIND
 from timeline.analysis.critical_path import CriticalPath
+from timeline.analysis.culprit import HeldUp, find_culprit
+from timeline.analysis.exposed_waiting import split_exposed
 from timeline.analysis.ordinary_steps import ordinary_steps
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.step_waits import data_aug_bounds
 from timeline.analysis.waiting import Basis, Stragglers, Waiting, Waits
 from timeline.columns.columns import Bool, Int64
 from timeline.columns.distinct import distinct_pairs
+from timeline.figures.computing_table import computing_table
+from timeline.figures.idle_table import idle_by_call, idle_by_cause
+from timeline.figures.launch_table import launch_table, module_table
 from timeline.figures.path_table import path_table
 from timeline.figures.pipeline_table import pipeline_table
-from timeline.figures.table import Table
+from timeline.figures.table import Table, join_columns
 from timeline.figures.waited_for_table import waited_for_table
 from timeline.records.collective_kinds import KINDS
 from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Steps
@@ -88,12 +93,28 @@ class Figures:
     """A row per rank and whom it waited for, longest first: rank, waited_for_rank (masked where
     only "some rank" is known), profiled (whether that is among the ranks read), times and
     waited_ns."""
+    exposed: Table = field(default_factory=lambda: Table({}))
+    """A row per rank, of the communication of its ordinary steps: exposed_ns (while nothing
+    computed), and of that waiting_ns and transfer_ns, as far as they are known."""
+    held_up: HeldUp = field(default_factory=HeldUp)
+    """Who holds up the others in ordinary steps."""
+    idle: Table = field(default_factory=lambda: Table({}))
+    """Why devices idle, a row per rank, step and cause, see `idle_by_cause`."""
+    idle_calls: Table = field(default_factory=lambda: Table({}))
+    """The host calls meanwhile, a row per rank, step, cause and call, see `idle_by_call`."""
     critical_path: Table = field(default_factory=lambda: Table({}))
     """A row per segment of what determined each step, in order of time: step and graph (masked
     where there is none), rank (masked where it is not known), profiled (whether it is among the
     ranks read), kind, name (what ran or was waited for; on the host the call that took most of it),
     start_ns, duration_ns and call_ns (how much that call took). Without rows where causes were not
     asked for."""
+    computing_causes: Table = field(default_factory=lambda: Table({}))
+    """A row per rank: why it computes longer than its peers, see `computing_table`; where causes
+    are asked for."""
+    launchers: Table = field(default_factory=lambda: Table({}))
+    """A row per rank and launching operator, see `launch_table`; where causes are asked for."""
+    modules: Table = field(default_factory=lambda: Table({}))
+    """A row per rank and module, see `module_table`; where causes are asked for."""
     pipeline: Table = field(default_factory=lambda: Table({}))
     """A row per rank and step in which it receives from another stage of a pipeline: rank, step
     (masked outside of any), stage (from 0) and stages, micro_batches, receives and matched (those
@@ -121,20 +142,21 @@ class Figures:
             _joined([_unused(rank) for rank in facts]),
             waiting.basis,
             waited_for_table(facts, waiting.waited_for),
-            path_table(CriticalPath() if path is None else path),
-            pipeline_table(facts, waiting.pairs, ordinary),
+            exposed=_exposed(facts, waiting, ordinary),
+            held_up=find_culprit(facts, waiting, ordinary),
+            idle=idle_by_cause(facts),
+            idle_calls=idle_by_call(facts),
+            critical_path=path_table(CriticalPath() if path is None else path),
+            computing_causes=computing_table(facts),
+            launchers=launch_table(facts),
+            modules=module_table(facts),
+            pipeline=pipeline_table(facts, waiting.pairs, ordinary),
         )
 
 
 def _joined(parts: Sequence[dict[str, npt.NDArray[Any]]]) -> Table:
     names = list(parts[0]) if parts else []
-    return Table({name: _column([part[name] for part in parts]) for name in names})
-
-
-def _column(parts: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    values = np.concatenate([np.ma.getdata(part) for part in parts])
-    masks = [np.ma.getmaskarray(part) for part in parts if np.ma.isMaskedArray(part)]
-    return np.ma.masked_array(values, np.concatenate(masks)) if masks else values
+    return Table({name: join_columns([part[name] for part in parts]) for name in names})
 
 
 def _given(values: Int64, absent: int | np.integer[Any]) -> npt.NDArray[Any]:
@@ -248,6 +270,12 @@ def _waiting(facts: Sequence[RankFacts], stragglers: Stragglers) -> Table:
         for name, values in columns.items()
     }
     return Table({"rank": ranks, **shown})
+
+
+def _exposed(facts: Sequence[RankFacts], waiting: Waiting, ordinary: Sequence[Bool]) -> Table:
+    parts = split_exposed(facts, waiting.waits, ordinary)
+    columns = {field.name: getattr(parts, field.name) for field in fields(parts)}
+    return Table({"rank": np.array([rank.rank for rank in facts], np.int64), **columns})
 
 
 def _collectives(facts: RankFacts, waits: Waits) -> dict[str, npt.NDArray[Any]]:

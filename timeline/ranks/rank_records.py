@@ -10,15 +10,13 @@ from timeline.analysis.communication_rule import with_communication_rule
 from timeline.analysis.host_offset import drop_backward_arrows, fit_host_clock
 from timeline.analysis.invalid_rows import drop_invalid_rows
 from timeline.analysis.steps import with_steps
-from timeline.layers import Layer
+from timeline.layers import HOST_LAYERS
 from timeline.options import StepOperators
 from timeline.records.tables import Records
 from timeline.selection import Align
 from timeline.sources.source import ReadRequest, Source
 
 __all__ = ["read_rank"]
-
-HOST_LAYERS = frozenset({Layer.CANN, Layer.FRAMEWORK})
 
 
 def read_rank(

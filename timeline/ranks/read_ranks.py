@@ -99,11 +99,12 @@ def read_facts(
     *,
     by_name: bool = False,
     causes: bool = False,
+    estimate: bool = False,
 ) -> KnownRanks:
     """Read what is selected of some ranks, as far as figures need it.
 
     by_name: whether operators are told apart by name, and not by type alone. causes: whether it is
-    asked why devices wait and idle.
+    asked why devices wait and idle. estimate: whether gains are to be estimated.
 
     Raises:
         SelectionError: a rank, a graph, a step or the window is not there.
@@ -119,6 +120,7 @@ def read_facts(
         clock=reading.clock,
         named_operators=EVERY_NAME if by_name else 0,
         causes=causes,
+        estimate=estimate,
     )
     with worker_pool_for(chosen, reading, progress) as workers:
         joined = read_ranks(chosen, request, workers, path)

@@ -16,11 +16,13 @@ import numpy as np
 
 from timeline.columns.columns import Bool, Codes, ColumnTable, Float64, Int64, column
 from timeline.columns.strings import NO_NAME, StringPool
+from timeline.layers import Layer
 from timeline.records.clock import ClockMove
 from timeline.records.counting_rules import CommunicationRule, FreeRule
 from timeline.records.vendor import UnusedFile, VendorFigures, VendorLinks
 
 __all__ = [
+    "AI_CORE_FREQUENCY",
     "FLOAT_NOT_GIVEN",
     "GPU",
     "NO_CONTEXT",
@@ -58,6 +60,8 @@ NO_TIME = np.iinfo(np.int64).min
 FLOAT_NOT_GIVEN = float("nan")
 GPU = "GPU"
 """What the devices of PyTorch's own profiles are called."""
+AI_CORE_FREQUENCY = "AI Core Freq"
+"""The group of counters that holds the frequency of the AI Core, in MHz."""
 RUNTIME = "Runtime"
 """Host layer of the calls of a GPU's runtime and driver."""
 RUNTIME_LAYERS = frozenset({"CANN", RUNTIME})
@@ -116,6 +120,15 @@ class Tasks(Spans):
     """What a copy or fill moves, where the source tells it of the task itself."""
     occupancy: Int64 = column(np.int64, NO_ID)
     """Estimated share of the device's threads that a kernel could use, in percent."""
+    launched_by: Codes = column(np.int32, NO_NAME)
+    """The outermost operator of the framework that launched it; this and the next three are found
+    by `analysis/launching_operators.py`, not read."""
+    operator: Codes = column(np.int32, NO_NAME)
+    """The innermost."""
+    module: Codes = column(np.int32, NO_NAME)
+    """The modules and annotations around that, outermost first, joined by slashes."""
+    phase: Int64 = column(np.int64, 0)
+    """Part of a training step, a Phase."""
 
 
 @dataclass(frozen=True)
@@ -166,6 +179,11 @@ class CommunicationOps(Spans):
     """What its rank sent over links, as the profiler sums it up."""
     sequence: Int64 = column(np.int64, NO_ID)
     """Its number among all ops of its group, as every rank of the group counts them."""
+    launched_by: Codes = column(np.int32, NO_NAME)
+    """This and the next three are as in Tasks."""
+    operator: Codes = column(np.int32, NO_NAME)
+    module: Codes = column(np.int32, NO_NAME)
+    phase: Int64 = column(np.int64, 0)
 
 
 @dataclass(frozen=True)
@@ -294,7 +312,8 @@ class Omission:
     """Records that are not in the output, with the reason and their number.
 
     loss: whether something the user asked for is missing; otherwise the rows only repeat others,
-    or one of their ends was not asked for. code: the kind of the reason.
+    or one of their ends was not asked for. code: the kind of the reason. layers: those that would
+    draw the records, where they matter to nothing else; none where they matter to all.
     """
 
     reason: str
@@ -303,6 +322,7 @@ class Omission:
     steps: tuple[int, ...] = ()
     loss: bool = False
     code: OmissionCode = field(kw_only=True)
+    layers: frozenset[Layer] = field(default=frozenset(), kw_only=True, compare=False)
 
 
 def rows_by_reason(omissions: Iterable[Omission]) -> dict[str, int]:
@@ -376,6 +396,7 @@ class Records:
                     cut,
                     self.rank,
                     code=OmissionCode.ARROW_CUT,
+                    layers=frozenset({Layer.ARROWS}),
                 ),
             )
         return replace(

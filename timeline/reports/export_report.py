@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 from timeline.errors import spell_ids
+from timeline.figures.idle_table import idle_dicts
 from timeline.figures.notebook import link_html, paragraph_html, table_html
 from timeline.figures.path_table import path_rows
 from timeline.figures.rank_tables import Figures
@@ -238,6 +239,7 @@ class ExportReport:
             "warnings": list(self.warnings),
             "suggestion": self.suggestion,
             "see_why": self.see_why,
+            "idle": idle_dicts(self.figures.idle, self.figures.idle_calls),
             "critical_path": list(path_rows(self.figures.critical_path)),
             "pipeline": self.figures.pipeline.to_dicts(),
         }

@@ -55,12 +55,14 @@ class ReadRequest:
     every_arg: whether args are wanted that only `--args all` shows; columns that hold nothing else
     are then read too. names: whether names of device tasks are wanted, even if no layer shows them.
     measures: whether what the profiler itself measured is wanted, and what lies unused beside it.
+    frequency: whether the frequency of the AI Core is wanted, even if no layer shows counters.
     """
 
     layers: frozenset[Layer]
     every_arg: bool = True
     names: bool = False
     measures: bool = True
+    frequency: bool = False
 
     @property
     def with_names(self) -> bool:

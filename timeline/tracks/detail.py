@@ -68,6 +68,8 @@ def _task_args(tasks: Tasks) -> list[ArgColumn]:
         names("task_type", tasks.task_type),
         names("op_type", tasks.op_type),
         names("input_shapes", tasks.input_shapes),
+        names("launched_by", tasks.launched_by),
+        names("module", tasks.module),
         integers("task_id", tasks.task, NO_ID),
         integers("graph", tasks.graph, NO_GRAPH, default=False),
         integers("stream_id", tasks.stream, NO_ID, default=False),

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from timeline.columns.columns import Rows
+from timeline.figures.launch_table import total_over_ranks
+from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
 from timeline.reports.export_report import ExportReport
 from timeline.reports.html.page_table import (
@@ -23,6 +25,7 @@ from timeline.units import spell_count
 
 __all__ = [
     "MOST_ROWS",
+    "launch_tables",
     "longest_op_table",
     "operator_tables",
     "rank_table",
@@ -111,6 +114,42 @@ def operator_tables(totals: Sequence[Table], *, communication: bool) -> Iterator
         )
 
 
+def launch_tables(figures: Figures) -> Iterator[PageTable]:
+    """Computing of all ranks together: by launching operator, and by module, where known."""
+    for table, anchor, title, names in (
+        (figures.launchers, "operators-by-launch", "Operators by what launched them", _LAUNCHES),
+        (figures.modules, "operators-by-module", "Operators by module", {"module": "Module"}),
+    ):
+        if not len(table):
+            continue
+        totals = total_over_ranks(table)
+        rows = totals.take(totals["communication"] == 0)
+        first = next(iter(names))
+        if not (rows[first] != "").any():
+            continue
+        all_ns = int(rows["total_ns"].sum())
+        shown, rest = rows.take(slice(MOST_ROWS)), rows.take(slice(MOST_ROWS, None))
+        least_ns = int(shown["shortest_ns"].max())
+        tells_phase = bool((rows["phase"] != "").any())
+        yield page_table(
+            anchor,
+            title,
+            [
+                *(text_column(label, shown[name]) for name, label in names.items()),
+                text_column("Phase", shown["phase"]) if tells_phase else None,
+                integer_column("Count", shown["count"]),
+                time_column("Total", shown["total_ns"]),
+                time_column("Min", shown["shortest_ns"]),
+                time_column("Max", shown["longest_ns"], like_ns=least_ns),
+                share_column("Share", shown["total_ns"], all_ns),
+            ],
+            _rest_note(rest, all_ns),
+        )
+
+
+_LAUNCHES = {"launched_by": "Launched by", "operator": "Operator"}
+
+
 def longest_op_table(report: ExportReport) -> PageTable:
     """The communication ops that took longest on any rank."""
     table = report.figures.longest_ops
@@ -159,12 +198,12 @@ def _parts(table: Table) -> list[Column | None]:
     outside_ns = np.ma.filled(parts.columns.get("outside_ns", np.zeros(len(parts), np.int64)), 0)
     return [
         time_column("Device time", parts["span_ns"], bars=True),
-        time_column("Computing", parts["computing_ns"], like_ns=span_ns),
+        time_column("Compute", parts["computing_ns"], like_ns=span_ns),
         time_column("Overlapped", parts["overlapped_ns"], like_ns=span_ns),
-        time_column("Not overlapped", parts["not_overlapped_ns"], like_ns=span_ns),
+        time_column("Exposed", parts["not_overlapped_ns"], like_ns=span_ns),
         time_column("Copies", parts["copies_ns"], like_ns=span_ns) if has_copies else None,
         time_column("Idle", parts["idle_ns"], like_ns=span_ns),
-        share_column("Share not overlapped", parts["not_overlapped_ns"], parts["span_ns"]),
+        share_column("Share exposed", parts["not_overlapped_ns"], parts["span_ns"]),
         time_column("Before and after", outside_ns) if outside_ns.any() else None,
     ]
 

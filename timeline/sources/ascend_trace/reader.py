@@ -16,6 +16,7 @@ from timeline.columns.distinct import distinct
 from timeline.columns.strings import StringPool
 from timeline.layers import Layer
 from timeline.records.tables import (
+    AI_CORE_FREQUENCY,
     NO_GRAPH,
     NO_ID,
     CommunicationOps,
@@ -135,7 +136,8 @@ class _Reader:
         self._read_as: dict[LaneKey, LaneMeaning] = {}
         self._tables = _Tables()
         self._counters, self._flows = CounterReader(), FlowReader(strings)
-        self._held = EventBatch(ASCEND, strings, counters=Layer.COUNTERS in wanted.layers)
+        self._every_counter = Layer.COUNTERS in wanted.layers
+        self._held = EventBatch(ASCEND, strings, counters=self._every_counter or wanted.frequency)
         self._runs: dict[LaneKey, list[_Run]] = defaultdict(list)
         self._damages = [LossLog(path) for path in files.paths]
 
@@ -174,7 +176,11 @@ class _Reader:
         for kind, of_kind in lanes_by(self._kind, lanes, events, complete):
             self._add_kind(kind, of_kind)
         counters = np.flatnonzero(is_read & (events.phase == COUNTER))
-        self._counters.add(counters_at(events, counters))
+        self._counters.add(
+            part
+            for part in counters_at(events, counters)
+            if self._every_counter or part.name.startswith(AI_CORE_FREQUENCY)
+        )
         arrows = np.flatnonzero(is_read & np.isin(events.phase, list(ARROWS)))
         category = events.values.names(events.category[arrows])
         self._flows.add(events, arrows[category != self._strings.code(_DRAWN_AS_STEPS)])
@@ -237,7 +243,8 @@ class _Reader:
         found = []
         if half:
             reason = "arrows whose other end is not in the profile"
-            found.append(Omission(reason, half, rank, code=OmissionCode.ARROW_HALF))
+            arrows = frozenset({Layer.ARROWS})
+            found.append(Omission(reason, half, rank, code=OmissionCode.ARROW_HALF, layers=arrows))
         if self._held.others:
             reason, code = "trace events of a phase that is not drawn", OmissionCode.NOT_DRAWN
             found.append(Omission(reason, self._held.others, rank, loss=True, code=code))

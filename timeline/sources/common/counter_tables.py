@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from timeline.records.tables import AI_CORE_FREQUENCY
+
 __all__ = [
     "OPERATOR_MEMORY",
     "CounterTable",
@@ -174,8 +176,8 @@ def parsed_tables() -> tuple[CounterTable, ...]:
     return (
         CounterTable(
             "FreqParse",
-            "AI Core Freq",
-            {"freq": Series("AI Core Freq", "MHz")},
+            AI_CORE_FREQUENCY,
+            {"freq": Series(AI_CORE_FREQUENCY, "MHz")},
             time="syscnt",
             clock=SampleClock.COUNTER,
             file="freq.db",
@@ -258,7 +260,10 @@ def database_tables() -> tuple[CounterTable, ...]:
     """All tables of samples in a database that msprof or torch_npu exports."""
     return (
         CounterTable(
-            "AICORE_FREQ", "AI Core Freq", {"freq": Series("AI Core Freq {}", "MHz")}, ("dieId",)
+            "AICORE_FREQ",
+            AI_CORE_FREQUENCY,
+            {"freq": Series(f"{AI_CORE_FREQUENCY} {{}}", "MHz")},
+            ("dieId",),
         ),
         CounterTable("HBM", "HBM", _columns("bandwidth", _HBM), ("hbmId",), ("type",)),
         CounterTable("DDR", "DDR", _columns("read write", _DDR)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from timeline.columns.strings import StringPool
 from timeline.records.tables import (
+    AI_CORE_FREQUENCY,
     NO_ID,
     NO_TIME,
     CounterSamples,
@@ -18,10 +19,21 @@ from timeline.sources.companions.allocations import read_operator_memory_table
 from timeline.sources.database.names import DatabaseNames
 from timeline.sources.decoders.sqlite import Database
 
-__all__ = ["read_counters"]
+__all__ = ["read_counters", "read_frequency"]
 
 NOT_SAMPLED = float("inf")
 """A sample that the database leaves empty; it is dropped and counted with other bad values."""
+
+
+def read_frequency(
+    database: Database, strings: StringPool, names: DatabaseNames, device: int | None
+) -> tuple[CounterSeries, CounterSamples]:
+    """Read the frequency of the AI Core alone; with a device, only its rows."""
+    counters = CounterBuilder()
+    for table in database_tables():
+        if table.group == AI_CORE_FREQUENCY and database.has(table.table, table.time):
+            _read_table(database, table, counters, names, device)
+    return counters.tables(strings)
 
 
 def read_counters(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from timeline.columns.constant import constant
 from timeline.columns.group_by import distinct_turns, group_by
 from timeline.columns.strings import NO_NAME
 from timeline.errors import SourceError
-from timeline.layers import Layer
+from timeline.layers import HOST_LAYERS, Layer
 from timeline.records.counting_rules import CommunicationRule, FreeRule
 from timeline.records.ids import IDS
 from timeline.records.tables import (
@@ -47,7 +48,7 @@ from timeline.records.vendor import UnusedFile
 from timeline.sources.common.compute_tasks import remark_on_ai_cpu_tasks
 from timeline.sources.common.losses import FFTS_REASON, counted_losses
 from timeline.sources.common.overlap_analysis import OVERLAP_TABLE, read_overlap_table, sum_overlap
-from timeline.sources.database.counters import read_counters
+from timeline.sources.database.counters import read_counters, read_frequency
 from timeline.sources.database.counting import (
     find_communication_rule,
     find_free_rule,
@@ -110,6 +111,7 @@ class _Reader:
     ) -> None:
         self.database, self.rank, self.device = database, rank, device
         self.layers, self.every_arg = wanted.layers, wanted.every_arg
+        self.with_frequency = wanted.frequency
         self.names = DatabaseNames(database)
         self.strings = self.names.strings
         self.omissions: list[Omission] = []
@@ -146,8 +148,14 @@ class _Reader:
         if self._reads_planes:
             planes = self._planes(tasks, task_ids, communication)
         host, flows = HostEvents.empty(), Flows.empty()
+        damage = {omission.reason for omission in self.database.damage.omissions(self.rank)}
         if with_host:
             host, flows = read_host(self.database, self.names, calls, tasks, ops)
+        of_host = tuple(
+            replace(omission, layers=HOST_LAYERS)
+            for omission in self.database.damage.omissions(self.rank)
+            if omission.reason not in damage
+        )
         if not self.every_arg:
             tasks = replace(tasks, connection=constant(NO_ID, len(tasks), np.int64))
         series, samples = CounterSeries.empty(), CounterSamples.empty()
@@ -156,6 +164,8 @@ class _Reader:
                 self.database, self.strings, self.names, self.device, self.rank
             )
             self.omissions += omissions
+        elif self.with_frequency:
+            series, samples = read_frequency(self.database, self.strings, self.names, self.device)
         return Records(
             self.rank,
             self.strings,
@@ -167,7 +177,7 @@ class _Reader:
             series=series,
             samples=samples,
             flows=flows if Layer.ARROWS in self.layers else Flows.empty(),
-            omissions=(*self.omissions, *self.database.damage.omissions(self.rank)),
+            omissions=(*self.omissions, *self._damage(of_host)),
             warnings=(*self.warnings, *self._warnings()),
             free_rule=self.free_rule,
             communication_rule=self.communication_rule,
@@ -183,6 +193,14 @@ class _Reader:
                 if self.database.has_rows(table)
             ),
         )
+
+    def _damage(self, of_host: tuple[Omission, ...]) -> Iterator[Omission]:
+        """What is damaged, given what of it only host calls lose."""
+        yield from of_host
+        told = {omission.reason for omission in of_host}
+        for omission in self.database.damage.omissions(self.rank):
+            if omission.reason not in told:
+                yield omission
 
     @property
     def _reads_planes(self) -> bool:

@@ -89,6 +89,14 @@ _CODES = {
     _SAME_STEPS: OmissionCode.REPEATED,
     _OTHERS: OmissionCode.NOT_DRAWN,
 }
+_LAYERS = {
+    _ANNOTATIONS: frozenset({Layer.FRAMEWORK}),
+    _MARKS: frozenset({Layer.FRAMEWORK}),
+    _HALF: frozenset({Layer.ARROWS}),
+    _NO_TOTALS: frozenset({Layer.COUNTERS}),
+}
+"""The layers that would draw what is left out, of what no other layer needs."""
+_ANY = frozenset[Layer]()
 _LOSSES = frozenset({_NO_TOTALS, _SAME_STEPS, _OTHERS})
 
 
@@ -278,15 +286,17 @@ class _Reader:
 
     def _omissions(self, rank: int) -> tuple[Omission, ...]:
         layers = self._wanted.layers
-        asked = {
-            _ANNOTATIONS: Layer.FRAMEWORK in layers,
-            _MARKS: Layer.FRAMEWORK in layers,
-            _NO_TOTALS: Layer.COUNTERS in layers,
-        }
         return tuple(
-            Omission(reason, rows, rank, loss=reason in _LOSSES, code=_CODES[reason])
+            Omission(
+                reason,
+                rows,
+                rank,
+                loss=reason in _LOSSES,
+                code=_CODES[reason],
+                layers=drawing,
+            )
             for reason, rows in self._left_out.items()
-            if rows and asked.get(reason, True)
+            if rows and (not (drawing := _LAYERS.get(reason, _ANY)) or drawing & layers)
         )
 
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from timeline.columns.columns import Int64
 from timeline.columns.strings import StringPool
-from timeline.records.tables import NO_ID, NO_TIME, CounterSamples, CounterSeries
+from timeline.records.tables import (
+    AI_CORE_FREQUENCY,
+    NO_ID,
+    NO_TIME,
+    CounterSamples,
+    CounterSeries,
+)
 from timeline.sources.common.counter_tables import CounterTable, SampleClock, parsed_tables
 from timeline.sources.common.counters import CounterBuilder, Labels, build_labels
 from timeline.sources.common.device_clock import DeviceClocks
@@ -15,11 +21,16 @@ __all__ = ["read_counters"]
 
 
 def read_counters(
-    databases: ParsedDatabases, clock: DeviceClocks, strings: StringPool
+    databases: ParsedDatabases, clock: DeviceClocks, strings: StringPool, *, every: bool = True
 ) -> tuple[CounterSeries, CounterSamples]:
-    """Read every table of samples that is there; a sample without a moment has no time."""
+    """Read the tables of samples that are there; a sample without a moment has no time.
+
+    every: whether all are wanted, or the frequency of the AI Core alone.
+    """
     counters = CounterBuilder()
     for table in parsed_tables():
+        if not every and table.group != AI_CORE_FREQUENCY:
+            continue
         rows = databases.device_table(table.file, table.table)
         if len(rows) and rows.has(table.time):
             time_ns, labels = _times_ns(table, rows, clock), _labels(table, rows, strings)

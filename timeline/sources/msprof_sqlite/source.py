@@ -217,10 +217,11 @@ class _Reader:
 
     def _counters(self) -> tuple[CounterSeries, CounterSamples]:
         nothing = CounterSeries.empty(), CounterSamples.empty()
-        if Layer.COUNTERS not in self.layers:
+        every = Layer.COUNTERS in self.layers
+        if not every and not self.wanted.frequency:
             return nothing
         return self._attempt(
-            lambda: read_counters(self.databases, self.clock, self.strings), nothing
+            lambda: read_counters(self.databases, self.clock, self.strings, every=every), nothing
         )
 
     def _attempt(self, read: Callable[[], _Part], otherwise: _Part) -> _Part:

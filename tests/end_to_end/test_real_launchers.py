@@ -1,0 +1,118 @@
+"""Proves on real captures that device time by launching operator is what their profilers say."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.support.places import DATA
+from timeline.figures.table import Table
+from timeline.profile import open_profile
+
+TEXT, DATABASE = "torch-npu-text", "torch-npu-db"
+COPYING = {"aclnnInplaceCopy", "ReduceSum", "aclnnDropoutGenMaskV2"}
+"""Operators that also copied or filled memory, which is no computing, and is in the vendor's
+times."""
+
+
+def _data(name: str) -> Path:
+    path = DATA / name
+    if not path.exists():
+        pytest.skip(f"{name} is not beside the project")
+    return path
+
+
+def _by(table: Table, *names: str) -> Counter[tuple[object, ...]]:
+    """The summed time of computing by some columns."""
+    found: Counter[tuple[object, ...]] = Counter()
+    columns = [table[name].tolist() for name in (*names, "communication", "total_ns")]
+    for *key, communication, total_ns in zip(*columns, strict=True):
+        if not communication:
+            found[tuple(key)] += total_ns
+    return found
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_times_of_operators_are_those_of_operator_details(rank: int) -> None:
+    """torch_npu's own Device Self Duration of each operator is the time of the innermost one."""
+    profile = _data(TEXT)
+    (path,) = profile.glob(f"rank{rank}*/ASCEND_PROFILER_OUTPUT/operator_details.csv")
+    csv.field_size_limit(sys.maxsize // 2**33)
+    theirs = defaultdict[str, float](float)
+    with path.open(newline="") as file:
+        for row in csv.DictReader(file):
+            theirs[row["Name"]] += float(row["Device Self Duration(us)"] or 0)
+    with open_profile(profile) as opened:
+        table = opened.operators(by="launch")
+    own = _by(table.take(table["rank"] == rank), "operator")
+    ours = {str(name): total_ns / 1000 for (name,), total_ns in own.items()}
+    assert len(ours) > 30
+    for name, total_us in ours.items():
+        if name in COPYING:
+            assert 0 < theirs[name] - total_us < 12
+        else:
+            assert total_us == pytest.approx(theirs[name], abs=0.005)
+
+
+def test_text_and_database_tell_the_same_work_apart() -> None:
+    """Two runs of one program: the same operators by module and phase, as often."""
+    found = []
+    for name in (TEXT, DATABASE):
+        with open_profile(_data(name)) as profile:
+            modules, launches = profile.operators(by="module"), profile.operators(by="launch")
+        found.append(
+            [
+                sorted(zip(*(table[column].tolist() for column in columns), strict=True), key=str)
+                for table, columns in (
+                    (modules, ("rank", "module", "phase", "count")),
+                    (launches, ("rank", "launched_by", "operator", "phase", "count")),
+                )
+            ]
+        )
+    assert found[0] == found[1]
+
+
+def test_backward_of_a_module_is_told_beside_its_forward() -> None:
+    """Each convolution of AlexNet has both, of which backward takes longer."""
+    with open_profile(_data(TEXT)) as profile:
+        table = profile.operators(by="module")
+    times = _by(table.take(table["rank"] == 0), "module", "phase")
+    layers = {str(module) for module, _ in times if module and "/Conv2d_" in str(module)}
+    assert len(layers) == 5
+    for layer in layers:
+        assert times[layer, "backward"] > times[layer, "forward"] > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("torch-npu-db-level0", 1.0),
+        ("gpu/h100", 1.0),
+        ("gpu/xdit_sd_3.5", 1.0),
+        ("gpu/dlrm_kineto.tar.gz", 0.95),
+        ("gpu/nccl_parser_config", 1.0),
+        ("gpu/torch_compile_triton", 1.0),
+        ("gpu/sglang_decode", 0.009),
+        ("gpu/mi300/resnet_act_checkpoint.json.gz", 0.74),
+    ],
+)
+def test_all_computing_is_in_the_tables_and_most_has_an_operator(name: str, known: float) -> None:
+    """What a CUDA graph launched has no operator, nor has what was launched before recording."""
+    with open_profile(_data(name)) as profile:
+        types = profile.operators()
+        launches, modules = profile.operators(by="launch"), profile.operators(by="module")
+    for communication in (0, 1):
+        totals = {
+            int(table["total_ns"][table["communication"] == communication].sum())
+            for table in (types, launches, modules)
+        }
+        assert len(totals) == 1
+    computing = launches.take(launches["communication"] == 0)
+    told = ~np.ma.getmaskarray(computing["operator"])
+    share = computing["total_ns"][told].sum() / computing["total_ns"].sum()
+    assert share == 1 if known == 1 else share >= known
