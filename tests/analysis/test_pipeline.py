@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -19,6 +21,7 @@ from timeline import export
 from timeline.analysis.collectives import Collectives, RankCollectives, kind_numbers
 from timeline.analysis.pipeline import Bubbles, measure_bubbles
 from timeline.analysis.waiting import Pairs
+from timeline.columns.intervals import subtract, union
 from timeline.figures.pipeline_table import pipeline_sentences
 from timeline.figures.table import Table
 from timeline.records.tables import NO_ID
@@ -37,8 +40,16 @@ class Passed:
     receive_ns: tuple[int, int]
 
 
-def found_of(passed: list[Passed], ranks: int, read: set[int] | None = None) -> Bubbles:
-    """The bubbles of made ops, of which only those of the ranks that are read are known."""
+def found_of(
+    passed: list[Passed],
+    ranks: int,
+    read: set[int] | None = None,
+    computing: Mapping[int, list[tuple[int, int]]] = MappingProxyType({}),
+) -> Bubbles:
+    """The bubbles of made ops, of which only those of the ranks that are read are known.
+
+    computing: by rank, when it computes.
+    """
     read = set(range(ranks)) if read is None else read
     ops: dict[int, list[tuple[int, int, int, int, str, int]]] = defaultdict(list)
     for number, one in enumerate(passed):
@@ -63,12 +74,15 @@ def found_of(passed: list[Passed], ranks: int, read: set[int] | None = None) -> 
     both = [number for number in range(len(passed)) if {(number, 0), (number, 1)} <= place.keys()]
     rows = sorted((*place[number, 0], *place[number, 1]) for number in both)
     table = np.array(rows, np.int64).reshape(-1, 4).T
-    return measure_bubbles(collectives, Pairs(*table))
+    busy = [computing.get(rank, []) for rank in sorted(read)]
+    whole = union(np.array([-1_000_000]), np.array([1_000_000]))
+    exposed = [subtract(whole, union(*np.array(its, np.int64).reshape(-1, 2).T)) for its in busy]
+    return measure_bubbles(collectives, exposed, Pairs(*table))
 
 
 def rows_of(bubbles: Bubbles) -> dict[tuple[int, int], dict[str, int]]:
     """The columns of each rank and step."""
-    names = ("stage", "stages", "micro_batches", "receives", "matched", "bubble_ns")
+    names = ("stage", "stages", "micro_batches", "receives", "matched", "bubble_ns", "exposed_ns")
     return {
         (int(bubbles.rank[at]), int(bubbles.iteration[at])): {
             name: int(getattr(bubbles, name)[at]) for name in names
@@ -95,20 +109,32 @@ def pipelines(draw: st.DrawFn) -> tuple[list[int], int, list[Passed]]:
     return order, micro_batches, passed
 
 
-@given(pipelines())
+@given(
+    pipelines(),
+    st.dictionaries(
+        st.integers(0, 4),
+        st.lists(
+            st.tuples(st.integers(9_500, 12_000), st.integers(0, 300)).map(
+                lambda one: (one[0], one[0] + one[1])
+            )
+        ),
+    ),
+)
 def test_bubbles_are_the_moments_in_which_a_receive_waits(
-    pipeline: tuple[list[int], int, list[Passed]],
+    pipeline: tuple[list[int], int, list[Passed]], computing: dict[int, list[tuple[int, int]]]
 ) -> None:
-    """Every ns in which some receive of a rank has begun and its send has not, counted once."""
+    """Every ns in which some receive waits for its send, counted once, and if nothing computes."""
     order, micro_batches, passed = pipeline
-    found = rows_of(found_of(passed, len(order)))
+    found = rows_of(found_of(passed, len(order), None, computing))
     waiting: dict[tuple[int, int], set[int]] = defaultdict(set)
     for one in passed:
         start_ns, end_ns = one.receive_ns
         waiting[one.receiver, one.step] |= set(range(start_ns, min(one.send_ns, end_ns)))
     for (rank, step), moments in waiting.items():
         others = set().union(*(waiting[rank, other] for other in range(1, step)))
+        busy = {at for some in computing.get(rank, []) for at in range(*some)}
         assert found[rank, step]["bubble_ns"] == len(moments - others)
+        assert found[rank, step]["exposed_ns"] == len(moments - others - busy)
         assert found[rank, step]["stage"] == order.index(rank)
         assert found[rank, step]["stages"] == len(order)
         assert found[rank, step]["micro_batches"] == micro_batches
@@ -156,7 +182,8 @@ def test_steps_that_do_not_agree_have_no_micro_batches() -> None:
 
 def test_nothing_is_received() -> None:
     """Without receives there are no bubbles."""
-    assert not len(measure_bubbles([RankCollectives()], Pairs.empty()))
+    nothing = union(*np.zeros((2, 0), np.int64))
+    assert not len(measure_bubbles([RankCollectives()], [nothing], Pairs.empty()))
     assert not list(pipeline_sentences(Table({})))
 
 
@@ -177,7 +204,7 @@ def test_simulated_pipelines(
         assert row["stage"] == row["rank"] // (8 // stages)
         assert (row["stages"], row["micro_batches"]) == (stages, micro_batches)
         assert row["ideal_share"] == pytest.approx(ideal, abs=1e-6)
-        assert 0 < row["share"] < 1
+        assert 0 < row["exposed_share"] <= row["share"] < 1
     (sentence,) = pipeline_sentences(report.figures.pipeline)
     assert f"{stages} stages and {micro_batches} micro-batch" in sentence
     assert f"{ideal:.0%}" in sentence

@@ -145,7 +145,7 @@ def test_other_files(tmp_path: Path, beginning: bytes, rest: bytes) -> None:
         (b"[1,2]", "no trace that tlexport wrote"),
         (b"\x1f\x8b\x08\0", "incomplete"),
         (b"\x1f\x8b\x08\0broken and no gzip", "cannot be unpacked"),
-        (gzip.compress(b""), "is empty"),
+        (gzip.compress(b"", mtime=0), "is empty"),
         (b'{"traceEvents":[]}', "no trace that tlexport wrote"),
         (b'{"displayTimeUnit":"ns","traceEvents":[]}', ""),
         (b'{"displayTimeUnit":"ns","otherData":[],"traceEvents":[]}', ""),

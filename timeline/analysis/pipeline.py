@@ -16,6 +16,7 @@ from timeline.analysis.collectives import RankCollectives, kind_numbers
 from timeline.analysis.waiting import Pairs
 from timeline.columns.columns import ColumnTable, Int64, column
 from timeline.columns.group_by import group_by
+from timeline.columns.intervals import IntervalSet, covered_until
 from timeline.records.tables import NO_ID, NO_TIME
 
 __all__ = ["Bubbles", "measure_bubbles"]
@@ -31,8 +32,9 @@ class Bubbles(ColumnTable):
     rank: position of the rank. iteration: number of the step, NO_ID outside of any. stage: its
     place in its pipeline, from 0, of `stages`; micro_batches: how many ran through it in the step;
     NO_ID where they are not known. receives: how many, of which the sends of `matched` are known.
-    bubble_ns: how long it waited in them, a moment in which several wait once. Waiting is over when
-    the send begins; a receive whose send is not known waits all the time.
+    bubble_ns: how long it waited in them, a moment in which several wait once; exposed_ns: of that,
+    while nothing computed. Waiting is over when the send begins; a receive whose send is not known
+    waits all the time.
     """
 
     rank: Int64 = column(np.int64)
@@ -43,6 +45,7 @@ class Bubbles(ColumnTable):
     receives: Int64 = column(np.int64)
     matched: Int64 = column(np.int64)
     bubble_ns: Int64 = column(np.int64)
+    exposed_ns: Int64 = column(np.int64)
 
 
 @dataclass(frozen=True)
@@ -57,10 +60,13 @@ class _Receives(ColumnTable):
     sent_ns: Int64 = column(np.int64, NO_TIME)
 
 
-def measure_bubbles(ranks: Sequence[RankCollectives], pairs: Pairs) -> Bubbles:
+def measure_bubbles(
+    ranks: Sequence[RankCollectives], exposed: Sequence[IntervalSet], pairs: Pairs
+) -> Bubbles:
     """Measure the waiting in receives of all ranks, which are on one clock.
 
     Args:
+        exposed: when communication of each rank ran and nothing computed.
         pairs: of their sends and receives.
     """
     receives = _receives(ranks, pairs)
@@ -84,7 +90,7 @@ def measure_bubbles(ranks: Sequence[RankCollectives], pairs: Pairs) -> Bubbles:
         _micro_batches(receives, chain_of, rank, iteration),
         groups.sum(np.ones(len(receives), np.int64)),
         groups.sum((receives.sender != NO_ID).astype(np.int64)),
-        groups.sum(_apart_ns(receives.rank, receives.start_ns, end_ns)),
+        *(groups.sum(times_ns) for times_ns in _waited_ns(receives, end_ns, exposed)),
     )
     return made.take(np.lexsort((made.iteration, made.rank)))
 
@@ -129,15 +135,24 @@ def _of_sends(pairs: Pairs, columns: Sequence[Int64]) -> Int64:
     return found
 
 
-def _apart_ns(rank: Int64, start_ns: Int64, end_ns: Int64) -> Int64:
-    """How much each interval adds to those before it, of the same rank and in order of start."""
-    added_ns = np.zeros(len(rank), np.int64)
-    for first, stop in _runs(rank):
+def _waited_ns(
+    receives: _Receives, end_ns: Int64, exposed: Sequence[IntervalSet]
+) -> tuple[Int64, Int64]:
+    """How much each receive adds to what those of its rank before it wait, and how much exposed.
+
+    end_ns: when waiting is over.
+    """
+    added_ns, exposed_ns = np.zeros((2, len(receives)), np.int64)
+    for first, stop in _runs(receives.rank):
+        start_ns = receives.start_ns[first:stop]
         upto_ns = np.maximum.accumulate(end_ns[first:stop])
-        before_ns = np.concatenate([start_ns[first : first + 1], upto_ns[:-1]])
-        begin_ns = np.maximum(start_ns[first:stop], before_ns)
-        added_ns[first:stop] = np.maximum(end_ns[first:stop] - begin_ns, 0)
-    return added_ns
+        before_ns = np.concatenate([start_ns[:1], upto_ns[:-1]])
+        begin_ns = np.maximum(start_ns, before_ns)
+        until_ns = np.maximum(begin_ns, end_ns[first:stop])
+        its = exposed[receives.rank[first]]
+        added_ns[first:stop] = until_ns - begin_ns
+        exposed_ns[first:stop] = covered_until(its, until_ns) - covered_until(its, begin_ns)
+    return added_ns, exposed_ns
 
 
 def _runs(values: Int64) -> Iterator[tuple[int, int]]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from timeline.analysis.pipeline import Bubbles, measure_bubbles
 from timeline.analysis.rank_facts import RankFacts
@@ -23,7 +25,8 @@ NOTABLE = 0.01
 
 def pipeline_table(facts: Sequence[RankFacts], pairs: Pairs, ordinary: Sequence[Bool]) -> Table:
     """See `Figures.pipeline`."""
-    bubbles = measure_bubbles([rank.collectives for rank in facts], pairs)
+    exposed = [rank.exposed for rank in facts]
+    bubbles = measure_bubbles([rank.collectives for rank in facts], exposed, pairs)
     if not len(bubbles):
         return Table({})
     ranks = np.array([rank.rank for rank in facts], np.int64)
@@ -41,13 +44,17 @@ def pipeline_table(facts: Sequence[RankFacts], pairs: Pairs, ordinary: Sequence[
             "receives": bubbles.receives,
             "matched": bubbles.matched,
             "bubble_ns": bubbles.bubble_ns,
-            "share": np.ma.masked_array(
-                np.round(bubbles.bubble_ns / np.maximum(spans_ns, 1), 6), spans_ns == 0
-            ),
+            "exposed_ns": bubbles.exposed_ns,
+            "share": _shares(bubbles.bubble_ns, spans_ns),
+            "exposed_share": _shares(bubbles.exposed_ns, spans_ns),
             "ideal_share": np.ma.masked_array(np.round(ideal, 6), unknown),
             "ordinary": plain.astype(object),
         }
     )
+
+
+def _shares(times_ns: Int64, spans_ns: Int64) -> npt.NDArray[Any]:
+    return np.ma.masked_array(np.round(times_ns / np.maximum(spans_ns, 1), 6), spans_ns == 0)
 
 
 def _steps_of(
@@ -92,7 +99,7 @@ def pipeline_sentences(pipeline: Table) -> Iterator[str]:
         rank, share = _largest(known, "rank")
         yield (
             f"Ranks wait {_mean_share(known)} of a step in receives, most on rank {rank} "
-            f"({share}); the stages of the pipeline are not known."
+            f"({share}){_exposed(known)}; the stages of the pipeline are not known."
         )
         return
     (stages, micro_batches), _ = shape.most_common(1)[0]
@@ -106,7 +113,7 @@ def pipeline_sentences(pipeline: Table) -> Iterator[str]:
         f"Pipeline of {spell_count(stages, 'stage')} and "
         f"{_micro_batches(micro_batches)}: stages wait {_mean_share(chosen)} of a "
         f"step to receive (the ideal bubble is {spell_share(ideal, 1)}), most in stage {stage} "
-        f"({share})."
+        f"({share}){_exposed(chosen)}."
     )
 
 
@@ -114,8 +121,14 @@ def _micro_batches(count: int) -> str:
     return f"{count} micro-batch" + ("" if count == 1 else "es")
 
 
-def _mean_share(rows: Table) -> str:
-    return spell_share(float(np.ma.mean(rows["share"])), 1)
+def _mean_share(rows: Table, name: str = "share") -> str:
+    return spell_share(float(np.ma.mean(rows[name])), 1)
+
+
+def _exposed(rows: Table) -> str:
+    """How much of the waiting nothing hides, where that is another number."""
+    share = _mean_share(rows, "exposed_share")
+    return "" if share == _mean_share(rows) else f"; {share} while nothing computes"
 
 
 def _largest(rows: Table, name: str) -> tuple[int, str]:

@@ -118,8 +118,9 @@ class Figures:
     pipeline: Table = field(default_factory=lambda: Table({}))
     """A row per rank and step in which it receives from another stage of a pipeline: rank, step
     (masked outside of any), stage (from 0) and stages, micro_batches, receives and matched (those
-    whose sends are known), bubble_ns (how long it waited in them), share of the step and
-    ideal_share, (stages - 1) / (micro_batches + stages - 1); masked where nothing tells them.
+    whose sends are known), bubble_ns (how long it waited in them) and exposed_ns (while nothing
+    computed), share and exposed_share of the step, and ideal_share of the bubble,
+    (stages - 1) / (micro_batches + stages - 1); masked where nothing tells them.
     ordinary: whether the step is."""
 
     @classmethod
