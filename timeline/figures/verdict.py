@@ -21,6 +21,7 @@ from timeline.analysis.waiting import Basis
 from timeline.columns.columns import Bool, Int64
 from timeline.figures import verdict_words as words
 from timeline.figures.mean_step import MeanStep, mean_steps
+from timeline.figures.pipeline_table import pipeline_sentences
 from timeline.figures.rank_tables import Figures, extent_ns
 from timeline.figures.table import Table
 from timeline.units import spell_duration, spell_like, spell_short
@@ -82,7 +83,8 @@ class Verdict:
     step goes, None where no rank did anything; mean_steps: the same, a row per rank. ends: at which
     step device tasks end, where steps are marked beyond. used_ranks, unused_ranks: how many ranks
     did anything, and how many nothing; step_count: how many steps did. rank_means: of the columns
-    of mean_steps over its ranks, None where no rank tells it.
+    of mean_steps over its ranks, None where no rank tells it. bubbles: what is to be said of a
+    pipeline.
     """
 
     ranks: Table
@@ -101,6 +103,7 @@ class Verdict:
     unused_ranks: int = 0
     step_count: int = 0
     rank_means: dict[str, int | None] = field(default_factory=dict)
+    bubbles: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, figures: Figures) -> Verdict:
@@ -126,6 +129,7 @@ class Verdict:
             len(figures.overlap) - len(means),
             len(steps),
             {name: _mean_of(column) for name, column in means.columns.items()},
+            tuple(pipeline_sentences(figures.pipeline)),
         )
 
     @property
@@ -166,6 +170,7 @@ class Verdict:
             return
         yield from self._who_holds_up()
         yield words.step_sentence(self.mean)
+        yield from self.bubbles
         if not self.mean.steps:
             yield from self._outside()
         yield from filter(None, [words.between_sentence(self.mean), self.ends])
