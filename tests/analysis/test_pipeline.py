@@ -187,7 +187,7 @@ def test_nothing_is_received() -> None:
     assert not list(pipeline_sentences(Table({})))
 
 
-@pytest.mark.parametrize("layout", ["torch-db", "torch-text"])
+@pytest.mark.parametrize("layout", ["torch-db", "torch-text", "kineto"])
 @pytest.mark.parametrize(("tensor", "stages", "micro_batches"), [(1, 2, 4), (2, 4, 3), (1, 4, 1)])
 def test_simulated_pipelines(
     tmp_path: Path, layout: str, tensor: int, stages: int, micro_batches: int
