@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+from timeline.commands.next_command import COMMANDS
 from timeline.declarations import Group, InCompare, Option, option, options_in
 from timeline.errors import UsageError, did_you_mean
 from timeline.options import CompareOptions, ExportOptions, ReadingOptions
@@ -22,6 +23,7 @@ __all__ = [
     "ViewOptions",
     "build_compare_parser",
     "build_parser",
+    "build_show_parser",
     "given_keywords",
 ]
 
@@ -44,6 +46,9 @@ https://ui.perfetto.dev, and say what is slow.
 
   # did my change help? (see tlexport compare --help)
   tlexport compare before after
+
+  # what did the command say of this file?
+  tlexport show timeline.pftrace
 """
 COMPARE_USAGE = "%(prog)s compare BASE NEW [options]"
 COMPARE_DESCRIPTION = """\
@@ -58,6 +63,17 @@ and draw both in one timeline, aligned at their first step.
 
   # for a merge request, and to let a pipeline fail
   tlexport compare before after --markdown change.md --fail-above 5%
+"""
+SHOW_USAGE = "%(prog)s show FILE [options]"
+SHOW_DESCRIPTION = """\
+Print again what the command said when it wrote a timeline: what is slow, or what
+changed between two runs. The profile is not needed.
+
+  # what is slow?
+  tlexport show timeline.pftrace
+
+  # the same for programs
+  tlexport show timeline.pftrace --json
 """
 COMPARE_ADVICE = "To compare two runs: tlexport compare BASE NEW"
 EPILOG = """\
@@ -201,10 +217,20 @@ class Parser(argparse.ArgumentParser):
         """
         asked, rest = self.parse_known_args(arguments)
         if rest and not rest[0].startswith("-"):
-            raise UsageError(f"{rest[0]!r} is one PATH too many.", do=COMPARE_ADVICE)
+            self._refuse_word(rest[0], asked)
         if rest:
             self.error(self._unknown(rest[0]))
         return asked
+
+    def _refuse_word(self, word: str, asked: argparse.Namespace) -> NoReturn:
+        """Raise the error of one word too many; maybe the first was meant for a command."""
+        if "file" in asked:
+            raise UsageError(f"{word!r} is one FILE too many.", do=self._advice)
+        if "path" in asked and not Path(asked.path).exists():
+            meant = did_you_mean(asked.path, COMMANDS)
+            if meant != ".":
+                raise UsageError(f"there is no command {asked.path!r}{meant}")
+        raise UsageError(f"{word!r} is one PATH too many.", do=COMPARE_ADVICE)
 
     def _unknown(self, word: str) -> str:
         name = word.partition("=")[0]
@@ -287,6 +313,24 @@ def build_compare_parser() -> Parser:
     parser.add_argument("base", metavar="BASE", help=f"{profile}: the run before")
     parser.add_argument("new", metavar="NEW", help=f"{profile}: the run after")
     parser.add_options(_compare_options())
+    return parser
+
+
+def build_show_parser() -> Parser:
+    """The parser of what follows the word in `tlexport show`."""
+    advice = "Try: tlexport show --help"
+    if Path("show").exists():
+        advice += "; for the profile that is called show: tlexport ./show"
+    parser = Parser(SHOW_USAGE, SHOW_DESCRIPTION, advice)
+    parser.add_argument(
+        "file", metavar="FILE", help="a .pftrace or .json file that tlexport wrote, or one with .gz"
+    )
+    helps = {
+        "json": "print it as one JSON object",
+        "verbose": "print the times of each step and the longest communication ops too",
+    }
+    options = {one.keyword: one for one in options_in(PrintOptions)}
+    parser.add_options([options[name]._replace(help=said) for name, said in helps.items()])
     return parser
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -17,12 +18,18 @@ from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.selected_rank import DrawOptions
 from timeline.commands.inputs import open_if_path, with_drawn_layers
 from timeline.commands.outputs import check_can_draw, check_targets
-from timeline.commands.results import most_names, output_files, resolution_row, warnings_of
+from timeline.commands.results import (
+    most_names,
+    output_files,
+    resolution_row,
+    warnings_of,
+)
 from timeline.declarations import fill, with_keywords
 from timeline.encoders.drafts import Draft, write_drafts
 from timeline.encoders.formats import format_of
 from timeline.errors import UsageError
 from timeline.figures.comparison import Comparison
+from timeline.figures.filed_verdict import FiledVerdict
 from timeline.figures.gate import Gate
 from timeline.figures.rank_tables import Figures
 from timeline.figures.step_times import step_times_ns
@@ -49,6 +56,7 @@ from timeline.tracks.model import Track
 from timeline.tracks.overview import step_starts_ns
 from timeline.tracks.rank_tracks import RankTracks
 from timeline.tracks.side_by_side import StepDifferences, side_by_side
+from timeline.tracks.verdict_row import WHAT_CHANGED, VerdictRow
 from timeline.version import __version__
 
 if TYPE_CHECKING:
@@ -154,7 +162,7 @@ class _ComparisonWriter:
             options,
             self._target,
             form,
-            self._describe,
+            partial(self._describe, comparison),
             base.clock.wall_offset_ns,
             self._base.progress,
             _Arrangement(len(base.ranks), comparison.steps, options.groups_by_layer),
@@ -199,21 +207,26 @@ class _ComparisonWriter:
 
     def _describe(
         self,
+        comparison: Comparison,
         omissions: Sequence[Omission],
         layers: Sequence[DrawnLayer],
         steps: Sequence[int],
     ) -> FileNotes:
         """Facts and notes that travel in the file."""
         rows = [resolution_row(layer) for layer in layers]
+        kind = f"comparison, {self._options.kind.value}"
+        filed = FiledVerdict.of_comparison(__version__, kind, comparison)
         return FileNotes(
             (
                 ("io.tlexport.version", __version__),
-                ("io.tlexport.kind", f"comparison, {self._options.kind.value}"),
+                ("io.tlexport.kind", kind),
                 ("io.tlexport.base", str(self._base.path)),
                 ("io.tlexport.new", str(self._new.path)),
                 ("io.tlexport.resolution", "; ".join(row.spelled() for row in rows) or "exact"),
+                *filed.attributes(),
             ),
             notes_of(self._warnings, omissions, rows),
+            VerdictRow(WHAT_CHANGED, filed.sentences),
         )
 
     def _gate(self, comparison: Comparison) -> Gate | None:

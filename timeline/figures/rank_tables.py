@@ -27,6 +27,7 @@ from timeline.figures.computing_table import computing_table
 from timeline.figures.idle_table import idle_by_call, idle_by_cause
 from timeline.figures.launch_table import launch_table, module_table
 from timeline.figures.path_table import path_table
+from timeline.figures.pipeline_table import pipeline_table
 from timeline.figures.table import Table, join_columns
 from timeline.figures.waited_for_table import waited_for_table
 from timeline.records.collective_kinds import KINDS
@@ -140,6 +141,13 @@ class Figures:
     lengths: Table = field(default_factory=lambda: Table({}))
     """For a comparison, how long each operator ran each time: operator (its row in `operators`) and
     length_ns; without rows where there are too many."""
+    pipeline: Table = field(default_factory=lambda: Table({}))
+    """A row per rank and step in which it receives from another stage of a pipeline: rank, step
+    (masked outside of any), stage (from 0) and stages, micro_batches, receives and matched (those
+    whose sends are known), bubble_ns (how long it waited in them) and exposed_ns (while nothing
+    computed), share and exposed_share of the step, and ideal_share of the bubble,
+    (stages - 1) / (micro_batches + stages - 1); masked where nothing tells them.
+    ordinary: whether the step is."""
 
     @classmethod
     def of(
@@ -172,6 +180,7 @@ class Figures:
             task_sums=task_sum_table(facts),
             memory=memory_table(facts),
             lengths=length_table(facts),
+            pipeline=pipeline_table(facts, waiting.pairs, ordinary),
         )
 
 

@@ -217,6 +217,8 @@ class ExportReport:
     csv: CsvFile | None = None
     estimated_gain_ns: int | None = None
     """How much earlier the selection would end if the culprit were as fast as the others."""
+    see_why: str = ""
+    """The command that shows why the slowest is slow; empty where there is none."""
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain values; the shape is versioned by `schema`."""
@@ -239,8 +241,10 @@ class ExportReport:
             "resolution": [row.to_dict() for row in self.resolutions],
             "warnings": list(self.warnings),
             "suggestion": self.suggestion,
+            "see_why": self.see_why,
             "idle": idle_dicts(self.figures.idle, self.figures.idle_calls),
             "critical_path": list(path_rows(self.figures.critical_path)),
+            "pipeline": self.figures.pipeline.to_dicts(),
         }
 
     def _verdict_dict(self) -> dict[str, Any]:
