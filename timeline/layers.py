@@ -18,6 +18,7 @@ from typing import Literal, NamedTuple, TypeAlias
 __all__ = [
     "ARGS_MESSAGES",
     "COUNTERS",
+    "HOST_LAYERS",
     "LAYERS",
     "NOUNS",
     "SIZE_LAYERS",
@@ -47,6 +48,9 @@ class Layer(enum.Enum):
     """Joins slices of other layers; the only one without a row."""
 
 
+HOST_LAYERS = frozenset({Layer.CANN, Layer.FRAMEWORK})
+"""The layers of host calls, which are read together."""
+
 LayerName: TypeAlias = Literal[
     "steps",
     "overlap",
@@ -71,6 +75,7 @@ class SliceKind(enum.Enum):
     STEP = "step"
     OVERLAP = "overlap"
     COMMUNICATION_OP = "communication_op"
+    CRITICAL_PATH = "critical_path"
     TASK = "task"
     HCCL_TASK = "hccl_task"
     HOST_CALL = "host_call"
@@ -183,7 +188,11 @@ LAYERS: tuple[LayerSpec, ...] = (
         1,
         "How the device spent its time, of the tasks and ops that were selected: computing, "
         "communication that nothing overlaps and free time add up to the span.",
-        (SliceSpec(SliceKind.OVERLAP, "pieces"),),
+        (
+            SliceSpec(
+                SliceKind.OVERLAP, "pieces", ArgsMessage("Piece", "overlap", 9908, ("last_rank",))
+            ),
+        ),
         in_summary=True,
     ),
     LayerSpec(
@@ -314,7 +323,12 @@ LAYERS: tuple[LayerSpec, ...] = (
 )
 """The layers of one rank in the order in which they are painted."""
 
-_SLICES = {slices.kind: slices for layer in LAYERS for slices in layer.slices}
+_OF_ALL_RANKS = (SliceSpec(SliceKind.CRITICAL_PATH, "segments"),)
+"""Slices of rows that are those of no rank."""
+_SLICES = {
+    slices.kind: slices
+    for slices in (*(slices for layer in LAYERS for slices in layer.slices), *_OF_ALL_RANKS)
+}
 NOUNS: Mapping[SliceKind, str] = {kind: slices.noun for kind, slices in _SLICES.items()}
 """What several slices of a kind are called."""
 ARGS_MESSAGES: Mapping[SliceKind, ArgsMessage] = {

@@ -102,9 +102,9 @@ class Profile:
     def overlap(self, selection: Selection | None = None) -> Table:
         """A row per rank: how its device time is spent.
 
-        rank, steps (their number), step_ns (the mean span of a step), span_ns, computing_ns,
-        communication_ns, not_overlapped_ns, free_ns; computing, not overlapped and free make up
-        the span.
+        rank, steps (their number), step_ns (the mean span of an ordinary step), span_ns,
+        computing_ns, communication_ns, not_overlapped_ns, free_ns; computing, not overlapped and
+        free make up the span.
 
         Raises:
             TimelineError: something selected is not there, or a file cannot be read.
@@ -116,7 +116,9 @@ class Profile:
 
         rank, graph, step, start_ns and end_ns as marked (on the clock that all ranks share);
         span_ns, computing_ns, communication_ns, not_overlapped_ns and free_ns of its device work;
-        fp_bp_ns, tail_ns and interval_ns of the step trace. What is not known is masked.
+        fp_bp_ns, tail_ns and interval_ns of the step trace; tasks, how many device tasks it has;
+        ordinary, 1 for a step with device tasks that is neither the first recorded one of its graph
+        nor cut by the edge of the recording. What is not known is masked.
 
         Raises:
             TimelineError: as `overlap`.
@@ -161,6 +163,37 @@ class Profile:
             TimelineError: as `overlap`.
         """
         return self._measure(selection).figures.longest_ops
+
+    def idle(
+        self, selection: Selection | None = None, by: Literal["cause", "call"] = "cause"
+    ) -> Table:
+        """Why devices idle: a row per rank, step (masked for the whole selection) and cause.
+
+        rank, graph, step, cause, gaps (between tasks, in which it occurs), total_ns, calls (up to
+        five pairs of a host call and the ns in it), least_ns (the device's own least gap); those of
+        a rank and step add up to its idle time. By call: rank, graph, step, cause, call, total_ns.
+
+        Raises:
+            TimelineError: as `overlap`.
+        """
+        if by not in ("cause", "call"):
+            raise UsageError(f"by={by!r}: idle time is told apart by cause or by call.")
+        figures = self._measure(selection, causes=True).figures
+        return figures.idle if by == "cause" else figures.idle_calls
+
+    def critical_path(self, selection: Selection | None = None) -> Table:
+        """What determined how long each step took: a row per segment, in order of time.
+
+        step, graph, rank, profiled (whether the rank is in the profile), kind (computing, transfer,
+        copy, host, queued, launch, between_tasks, not_profiled), name (what ran or was waited for;
+        on the host the call that took most of it), start_ns, duration_ns, and call_ns, what that
+        call took. The segments of a step add up to the time from the last device end of the step
+        before to its own. Masked are steps where none are marked, and ranks that are not known.
+
+        Raises:
+            TimelineError: as `overlap`.
+        """
+        return self._measure(selection, causes=True).figures.critical_path
 
     def omissions(self, selection: Selection | None = None) -> Table:
         """Which records of the selection are in no figure: rank, reason, rows, loss.
@@ -295,7 +328,7 @@ def _measure(
     ]
     for warning in (*known.left_out, *known.warnings, *lost):
         warnings.warn(warning, TimelineWarning, stacklevel=_CALLER)
-    return _Measured(Figures.of(known.facts, known.waiting), _table_of(omissions))
+    return _Measured(Figures.of(known.facts, known.waiting, known.path), _table_of(omissions))
 
 
 def _table_of(omissions: Sequence[Omission]) -> Table:

@@ -14,6 +14,7 @@ __all__ = [
     "spell_bytes",
     "spell_count",
     "spell_duration",
+    "spell_like",
     "spell_share",
     "spell_short",
 ]
@@ -130,6 +131,20 @@ def spell_short(duration_ns: int) -> str:
     size = abs(value)
     digits = 0 if unit == "ns" or size >= 99.95 else 1 if size >= 9.995 else 2
     return f"{value:.{digits}f} {unit}"
+
+
+def spell_like(duration_ns: int, other_ns: int) -> str:
+    """Spell a duration in the unit and with the digits of a longer one, unless nothing is left.
+
+    >>> spell_like(467_000, 3_074_000), spell_like(3_074_000, 3_074_000), spell_like(200, 3_074_000)
+    ('0.47 ms', '3.07 ms', '200 ns')
+    """
+    units = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"))
+    scale, unit = next((one for one in units if other_ns >= 0.9995 * one[0]), (1, "ns"))
+    size = other_ns / scale
+    digits = 0 if scale == 1 or size >= 999.5 else 1 if size >= 99.95 else 2
+    spelled = f"{duration_ns / scale:.{digits}f}"
+    return f"{spelled} {unit}" if float(spelled) or not duration_ns else spell_short(duration_ns)
 
 
 def spell_share(part: float, whole: float) -> str:

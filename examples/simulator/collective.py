@@ -1,15 +1,22 @@
-"""The plane tasks that a rank runs for an all-reduce, from when each rank arrives at it."""
+"""The plane tasks that a rank runs for an op of HCCL, from when each member arrives at it."""
 
 from __future__ import annotations
 
-from simulator.model import COMMUNICATION_STREAM, MICROSECOND_NS, NO_ID, Task, Transfer
-from simulator.recording import TICK_NS, Noise
+from collections.abc import Sequence
 
-GROUP = "10.0.0.1%enp189s0f0_60000_0_1736424000123586"
+from simulator.model import COMMUNICATION_STREAM, MICROSECOND_NS, NO_ID, Task, Transfer
+from simulator.recording import TICK_NS, Noise, whole_ticks
+
 BUCKET_BYTES = 2_064_384
 EXCHANGE_NS = 250 * MICROSECOND_NS
 SPREAD_NS = 21 * MICROSECOND_NS
 """How much longer than usual the slowest exchange of a round may take."""
+PAIR_NS = 60 * MICROSECOND_NS
+"""What the activations of a micro-batch take from one stage to the next."""
+LOCAL_COPY_NS = 4 * MICROSECOND_NS
+"""A member first copies its own share; then it notifies its peers, one after the other."""
+NOTIFY_EVERY_NS = 28 * TICK_NS
+NOTIFY_NS = 72 * TICK_NS
 NO_NOTIFY = 18_446_744_073_709_551_615
 """Copies have no notify id: profilers write the largest uint64 for it."""
 
@@ -77,42 +84,88 @@ class _PlaneTasks:
 
 def lay_out_all_reduce(
     noise: Noise,
-    rank: int,
+    number: int,
     task_id: int,
     connection_id: int,
-    start_ns: int,
-    meeting_ns: int,
+    starts_ns: Sequence[int],
     planes: int,
-    world: int,
+    slowdowns: Sequence[float],
 ) -> tuple[Task, ...]:
-    """Lay out one rank's share: everyone meets, reduces, meets again and gathers.
+    """Lay out one member's share: everyone meets, reduces, meets again and gathers.
 
-    Planes run at the same time on one stream. `meeting_ns` is when the last rank has arrived, so
-    the earlier this rank starts, the longer it waits; all ranks end together, within microseconds.
+    Planes run at the same time on one stream. A plane waits for the notify of its peer, and all
+    planes move data when the last member has come, so the earlier this one starts, the longer it
+    waits; all members end together, within microseconds.
+
+    Args:
+        number: of this member in its group, as tasks name ranks.
+        starts_ns: when each member of the group begins.
+        slowdowns: for each member, how many times as long its links take.
     """
-    layout = _PlaneTasks(rank, task_id, connection_id)
-    layout.move(0, "Memcpy", rank, start_ns, start_ns + noise.about(3_400), BUCKET_BYTES)
-    reduced_ns = meeting_ns + EXCHANGE_NS + SPREAD_NS
+    layout = _PlaneTasks(number, task_id, connection_id)
+    world = len(starts_ns)
+    start_ns = starts_ns[number]
+    meeting_ns = max(starts_ns) + 7 * MICROSECOND_NS
+    layout.move(0, "Memcpy", number, start_ns, start_ns + noise.about(3_400), BUCKET_BYTES)
+    round_ns = whole_ticks(EXCHANGE_NS * max(slowdowns)) + SPREAD_NS
+    reduced_ns = meeting_ns + round_ns
     rounds = (
-        ("Reduce_Inline", start_ns + 4 * MICROSECOND_NS, meeting_ns),
+        ("Reduce_Inline", start_ns + LOCAL_COPY_NS, meeting_ns),
         ("Memcpy", reduced_ns - 3 * MICROSECOND_NS, reduced_ns),
     )
     for kind, begin_ns, met_ns in rounds:
         for plane in range(1, planes):
-            peer = (rank + plane) % world
-            record_ns = begin_ns + 28 * TICK_NS * plane
+            peer = (number + plane) % world
+            record_ns = begin_ns + NOTIFY_EVERY_NS * plane
             layout.notify(
                 plane, "Notify_Record", peer, record_ns, record_ns + noise.between(680, 760)
             )
             wait_ns = record_ns + 90 * TICK_NS
-            waited_ns = max(wait_ns, met_ns)
+            notified_ns = met_ns
+            if kind == "Reduce_Inline":
+                # The peer notifies this member from its own plane for it, if it has that many.
+                its_plane = world - plane if world - plane < planes else plane
+                its_copy_ns = starts_ns[peer] + LOCAL_COPY_NS
+                notified_ns = its_copy_ns + NOTIFY_EVERY_NS * its_plane + NOTIFY_NS
+            waited_ns = max(wait_ns + 2 * TICK_NS, notified_ns)
             layout.notify(plane, "Notify_Wait", peer, wait_ns, waited_ns)
-            sent_ns = waited_ns + 60 * TICK_NS
-            end_ns = sent_ns + noise.about(EXCHANGE_NS)
+            sent_ns = max(waited_ns, met_ns) + 60 * TICK_NS
+            slowdown = max(slowdowns[number], slowdowns[peer])
+            end_ns = sent_ns + whole_ticks(noise.about(EXCHANGE_NS) * slowdown)
             layout.move(plane, kind, peer, sent_ns, end_ns, BUCKET_BYTES)
-    gathered_ns = reduced_ns + EXCHANGE_NS + SPREAD_NS + noise.between(0, 2_000)
+    gathered_ns = reduced_ns + round_ns + noise.between(0, 2_000)
     copied_ns = gathered_ns + noise.about(3_600)
-    layout.move(0, "Memcpy", rank, gathered_ns, copied_ns, BUCKET_BYTES)
+    layout.move(0, "Memcpy", number, gathered_ns, copied_ns, BUCKET_BYTES)
     last_ns = copied_ns + 50 * TICK_NS
     layout.move(0, "Reduce_Inline", NO_ID, last_ns, last_ns + 60 * TICK_NS, 4)
     return tuple(layout.tasks)
+
+
+def lay_out_pair(
+    noise: Noise,
+    task_ids: tuple[int, int],
+    connection_ids: tuple[int, int],
+    starts_ns: tuple[int, int],
+    numbers: tuple[int, int],
+    slowdown: float,
+) -> tuple[tuple[Task, ...], tuple[Task, ...]]:
+    """Lay out a send and the receive that gets it, each as (sender, receiver).
+
+    The receiver says that it is ready, the sender moves the data and says that they are there.
+    """
+    (send_ns, receive_ns), (sender, receiver) = starts_ns, numbers
+    sends = _PlaneTasks(sender, task_ids[0], connection_ids[0])
+    receives = _PlaneTasks(receiver, task_ids[1], connection_ids[1])
+    # An op of HCCL is as long as its tasks: this one begins with a signal of four bytes.
+    receives.move(0, "Reduce_Inline", NO_ID, receive_ns, receive_ns + 60 * TICK_NS, 4)
+    ready_ns = receive_ns + 2 * MICROSECOND_NS
+    receives.notify(0, "Notify_Record", sender, ready_ns, ready_ns + NOTIFY_NS)
+    begin_ns = send_ns + MICROSECOND_NS
+    met_ns = max(begin_ns, ready_ns + NOTIFY_NS)
+    sends.notify(0, "Notify_Wait", receiver, send_ns, met_ns)
+    moved_ns = met_ns + whole_ticks(noise.about(PAIR_NS) * slowdown)
+    sends.move(0, "Memcpy", receiver, met_ns, moved_ns, BUCKET_BYTES)
+    sent_ns = moved_ns + NOTIFY_NS
+    sends.notify(0, "Notify_Record", receiver, moved_ns, sent_ns)
+    receives.notify(0, "Notify_Wait", sender, ready_ns + NOTIFY_NS, sent_ns)
+    return tuple(sends.tasks), tuple(receives.tasks)

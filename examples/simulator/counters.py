@@ -8,7 +8,9 @@ from simulator.recording import Noise
 SAMPLE_EVERY_NS = 2 * MILLISECOND_NS
 
 
-def sample_counters(noise: Noise, start_ns: int, end_ns: int) -> tuple[Counter, ...]:
+def sample_counters(
+    noise: Noise, start_ns: int, end_ns: int, megahertz: int
+) -> tuple[Counter, ...]:
     """Sample every unit regularly, the families a few microseconds out of phase."""
     plans = [
         ("HBM", series, unit, 5_000 * MIB, 0) for unit in (0, 1) for series in ("Read", "Write")
@@ -24,6 +26,6 @@ def sample_counters(noise: Noise, start_ns: int, end_ns: int) -> tuple[Counter, 
         times = range(start_ns + 217 + phase_ns, end_ns, SAMPLE_EVERY_NS)
         samples = tuple((time_ns, noise.about(level)) for time_ns in times)
         counters.append(Counter(family, series, unit, samples))
-    frequency = ((start_ns + 217, 1800), (end_ns, 1800))
+    frequency = ((start_ns + 217, megahertz), (end_ns, megahertz))
     counters.append(Counter("AI Core Freq", "AI Core Freq", 0, frequency))
     return tuple(counters)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from simulator.truth import Truth
+
 NO_ID = 4_294_967_295
 """What profilers write for "no model", "no context" and "no remote rank"."""
 
@@ -252,6 +254,7 @@ class Run:
     ops_per_step: int
     planes: int
     monotonic: bool
+    truth: Truth
 
     def rank(self, rank: int) -> RankRun:
         for one in self.ranks:

@@ -20,6 +20,11 @@ TICK_NS = 10
 """The device counter runs at 100 MHz, so every simulated time is a whole number of ticks."""
 
 
+def whole_ticks(duration_ns: float) -> int:
+    """A duration as the device counts it."""
+    return TICK_NS * round(duration_ns / TICK_NS)
+
+
 class Noise:
     """Seeded durations that vary a little, always in whole ticks."""
 

@@ -2,43 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
 
-from simulator.collective import GROUP, lay_out_all_reduce
-from simulator.counters import sample_counters
+from simulator.collective import lay_out_all_reduce, lay_out_pair
 from simulator.model import (
-    COMMUNICATION_STREAM,
-    COMPUTE_STREAM,
-    MICROSECOND_NS,
-    MILLISECOND_NS,
     MONOTONIC_START_NS,
-    NO_ID,
-    SIDE_STREAM,
-    WALL_MINUS_MONOTONIC_NS,
     WALL_START_NS,
     Collective,
-    FrameworkCall,
-    Iteration,
-    RankRun,
     Run,
     Step,
-    Task,
 )
-from simulator.network import Network, Operator, build_network
-from simulator.recording import TICK_NS, Device, Host, Noise
+from simulator.network import Network, build_network
+from simulator.parallelism import Parallelism
+from simulator.rank import Launched, RankSimulation
+from simulator.scenario import Scenario, slow_step
+from simulator.truth import Group, Meeting, Truth
 
-DEVICES_PER_HOST = 8
 MOST_PLANES = 16
-SLOW_RANK = 1
-SLOW_FACTOR = 1.6
-TRAINING_STACK = ("train.py(57): train_step", "train.py(91): main", "train.py(98): <module>")
-RUNTIME_KINDS = {
-    "AI_CORE": "KERNEL_AICORE",
-    "AI_VECTOR_CORE": "KERNEL_AIVEC",
-    "MIX_AIV": "KERNEL_AICORE",
-    "AI_CPU": "KERNEL_AICPU",
-}
+SEND, RECEIVE = "hcom_send_", "hcom_receive_"
 
 
 def make_run(
@@ -51,30 +32,44 @@ def make_run(
     monotonic: bool = False,
     first_step: int = 1,
     slower: Mapping[str, float] | None = None,
+    scenario: Scenario | None = None,
+    profiled: Collection[int] | None = None,
+    parallelism: Parallelism | None = None,
 ) -> Run:
     """Simulate a run in which rank 1 computes slowly during the second step.
 
     Each step executes every graph of `graphs` once, each with `ops_per_step` operators. Times are
     Unix times, or those of the host's CLOCK_MONOTONIC_RAW when `monotonic` is set. `slower` tells
-    by what some types of operators take longer than usual.
+    by what some types of operators take longer than usual, `scenario` what else is wrong instead
+    of that step. Of all ranks only `profiled` ones are in the run; its truth is about all. Ranks
+    work on other data, all alike, unless `parallelism` shares the model.
     """
     if min(ranks, steps, planes, len(graphs)) < 1:
         raise ValueError("a run needs at least one rank, step, plane and graph")
     if planes > MOST_PLANES:
         raise ValueError(f"a collective has at most {MOST_PLANES} planes, not {planes}")
+    kept = range(ranks) if profiled is None else sorted(profiled)
+    if not kept or not set(kept) <= set(range(ranks)):
+        raise ValueError(f"of ranks 0-{ranks - 1} some must be profiled, not {list(kept)}")
+    parallelism = parallelism or Parallelism()
+    if scenario or profiled or parallelism.named:
+        # Every member talks to every other one, so that who is late shows in the planes of others.
+        planes = min(ranks, MOST_PLANES)
+    scenario = slow_step(step=min(1, steps - 1)) if scenario is None else scenario
     start_ns = MONOTONIC_START_NS if monotonic else WALL_START_NS
     networks = [build_network(ops_per_step, index) for index in range(len(graphs))]
-    simulations = [_RankSimulation(rank, seed, start_ns, slower or {}) for rank in range(ranks)]
+    simulations = [
+        RankSimulation(rank, seed, start_ns, slower or {}, scenario) for rank in range(ranks)
+    ]
+    cluster = _Cluster(simulations, parallelism, planes)
     finished: list[list[Step]] = [[] for _ in simulations]
-    slow_step = min(1, steps - 1)
     for index in range(steps):
+        cluster.step = first_step + index
         for one in simulations:
-            slow = one.rank == SLOW_RANK and index == slow_step
-            one.begin_step(SLOW_FACTOR if slow else 1.0)
+            one.begin_step(index)
         for position, (graph, network) in enumerate(zip(graphs, networks, strict=True)):
             # The first graph exchanges two buckets, the others one: step traces get ragged rows.
-            buckets = 2 if position == 0 else 1
-            _run_graph(simulations, network, buckets, planes)
+            cluster.run_graph(network, 2 if position == 0 else 1)
             for one in simulations:
                 one.end_iteration(graph, first_step + index)
         for one, rank_steps in zip(simulations, finished, strict=True):
@@ -82,418 +77,177 @@ def make_run(
     recorded = tuple(
         one.finish(start_ns, monotonic, tuple(rank_steps))
         for one, rank_steps in zip(simulations, finished, strict=True)
+        if one.rank in kept
     )
-    return Run(recorded, seed, tuple(graphs), ops_per_step, planes, monotonic)
+    truth = Truth(
+        ranks,
+        tuple(kept),
+        tuple((rank, cause) for rank, cause in scenario.causes if rank < ranks),
+        cluster.groups,
+        tuple(cluster.meetings),
+        parallelism.named,
+    )
+    return Run(recorded, seed, tuple(graphs), ops_per_step, planes, monotonic, truth)
 
 
-def _run_graph(
-    simulations: list[_RankSimulation], network: Network, buckets: int, planes: int
-) -> None:
-    """Run one graph on all ranks: only its collectives make them wait for each other."""
-    for one in simulations:
-        one.begin_iteration()
-        one.forward(network)
-        one.backward(network, buckets)
-    # As in real captures, a group may have more members than ranks that were profiled.
-    world = max(len(simulations), planes)
-    for bucket in range(buckets):
-        starts_ns = [one.collective_start(bucket) for one in simulations]
-        meeting_ns = max(starts_ns) + 7 * MICROSECOND_NS
-        for one, start_ns in zip(simulations, starts_ns, strict=True):
-            one.run_collective(bucket, start_ns, meeting_ns, planes, world)
-    for one in simulations:
-        one.update(network)
+class _Cluster:
+    """All ranks while they run: only what they communicate makes them wait for each other."""
 
-
-@dataclass
-class _Bucket:
-    """Gradients waiting for their all-reduce, with the calls that launched it."""
-
-    connection_id: int
-    wait_connection_id: int
-    done_connection_id: int
-    launched_ns: int
-    recorded_ns: int
-
-
-class _RankSimulation:
-    """One rank while it runs."""
-
-    def __init__(self, rank: int, seed: int, start_ns: int, slower: Mapping[str, float]) -> None:
-        self.rank = rank
-        self.slower = slower
-        self.os_pid = int(f"1234{rank}")
-        # The odd 217 ns keep Unix times off whole microseconds; monotonic ones end on a tick.
-        begin_ns = start_ns + 5 * MILLISECOND_NS + 217
-        self.noise = Noise(f"{seed}/{rank}")
-        self.host = Host(self.os_pid, begin_ns)
-        self.device = Device(begin_ns)
-        self.next_sequence = 1_350
-        self.next_collective = 0
-        self.iterations: list[Iteration] = []
-
-    # -- steps ---------------------------------------------------------------------------------
-
-    def begin_step(self, slowdown: float) -> None:
-        host, noise = self.host, self.noise
-        self.slowdown = slowdown
-        self.step_start_ns = host.now_ns
-        self.step_python_id = host.python_id()
-        self.iterations = []
-        host.clear()
-        start_ns = host.now_ns + 30 * MICROSECOND_NS
-        end_ns = start_ns + noise.about(1_150_000)
-        self._operator_call(
-            "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", start_ns, end_ns
-        )
-        host.now_ns = end_ns + noise.about(40_000)
-        host.queue_free_ns = host.now_ns
-
-    def end_step(self, step: int) -> Step:
-        host = self.host
-        end_ns = host.now_ns + 4 * MICROSECOND_NS
-        frame_ns = (self.step_start_ns + 20 * MICROSECOND_NS, end_ns - MICROSECOND_NS)
-        self._python_frame("train.py(57): train_step", *frame_ns, self.step_python_id, parent=0)
-        self._operator_call(f"ProfilerStep#{step}", self.step_start_ns, end_ns)
-        host.now_ns = end_ns + self.noise.about(12_000)
-        return Step(
-            id=step,
-            host_start_ns=self.step_start_ns,
-            host_end_ns=end_ns,
-            iterations=tuple(self.iterations),
-            cann_calls=tuple(sorted(host.cann_calls, key=lambda call: call.connection_id)),
-            framework_calls=tuple(
-                sorted(host.framework_calls, key=lambda call: (call.start_ns, -call.end_ns))
-            ),
-        )
-
-    def finish(self, start_ns: int, monotonic: bool, steps: tuple[Step, ...]) -> RankRun:
-        last_ns = max(steps[-1].device_end_ns, steps[-1].host_end_ns)
-        connection_id = self.host.connection_id()
-        switches = tuple(
-            Task(f"PROFILING_{word}", 0, task_id, NO_ID, at_ns, at_ns + 2 * TICK_NS, connection_id)
-            for word, task_id, at_ns in (
-                ("ENABLE", 8, start_ns + 2 * MILLISECOND_NS + 217),
-                ("DISABLE", 9, last_ns + MILLISECOND_NS),
-            )
-        )
-        # A collection ends on a whole microsecond of wall time, as it begins on one.
-        shift_ns = WALL_MINUS_MONOTONIC_NS if monotonic else 0
-        end_ns = last_ns + 3 * MILLISECOND_NS
-        end_ns += -(end_ns + shift_ns) % MICROSECOND_NS
-        return RankRun(
-            rank=self.rank,
-            device=self.rank % DEVICES_PER_HOST,
-            os_pid=self.os_pid,
-            start_ns=start_ns,
-            end_ns=end_ns,
-            steps=steps,
-            switches=switches,
-            counters=sample_counters(self.noise, start_ns, end_ns),
-        )
-
-    # -- iterations ----------------------------------------------------------------------------
-
-    def begin_iteration(self) -> None:
-        self.device.clear()
-        self.iteration_host_ns = self.host.now_ns
-        self.collectives: list[Collective] = []
-        self.buckets: list[_Bucket] = []
-        self.forward_sequences: list[int] = []
-        self.backward_end_ns = 0
-
-    def end_iteration(self, graph: int, number: int) -> None:
-        device = self.device
-        kernels = [task for task in device.tasks if task.kernel is not None]
-        start_ns = min(task.start_ns for task in device.tasks) - 2 * MICROSECOND_NS
-        forward_start_ns = min(task.start_ns for task in kernels) - 2 * MICROSECOND_NS
-        end_ns = max(task.end_ns for task in kernels) + 2 * MICROSECOND_NS
-        self.iterations.append(
-            Iteration(
-                graph=graph,
-                number=number,
-                start_ns=start_ns,
-                next_data_ns=(start_ns + 50 * TICK_NS, forward_start_ns - 50 * TICK_NS),
-                forward_start_ns=forward_start_ns,
-                backward_end_ns=self.backward_end_ns + MICROSECOND_NS,
-                end_ns=end_ns,
-                host_start_ns=self.iteration_host_ns,
-                host_end_ns=self.host.now_ns,
-                local_tasks=tuple(device.tasks),
-                collectives=tuple(self.collectives),
-                parents=tuple(device.parents),
-            )
-        )
-        for stream in device.free_ns:
-            device.hold(stream, end_ns + 20 * MICROSECOND_NS)
-        self.host.now_ns += 5 * MICROSECOND_NS
-
-    def forward(self, network: Network) -> None:
-        self._copy_batch()
-        for operator in network.forward:
-            start_ns = self.host.now_ns
-            self.forward_sequences.append(self.next_sequence)
-            self._launched_operator(operator, self.host.main_thread, self.next_sequence)
-            self.next_sequence += 1
-            name = f"nn.Module: {operator.module}_{operator.module_index}"
-            module = self.host.python_id()
-            end_ns = self.host.now_ns - MICROSECOND_NS
-            self._python_frame(name, start_ns, end_ns, module, module_id=operator.module_index)
-        self._wait_for_side_stream()
-
-    def backward(self, network: Network, buckets: int) -> None:
-        """Launch the gradients; a bucket goes to HCCL as soon as its share is launched."""
-        start_ns = self.host.now_ns
-        count = len(network.backward)
-        for index, operator in enumerate(network.backward):
-            sequence = self.forward_sequences[-1 - index]
-            self._launched_operator(operator, self.host.backward_thread, sequence, forward_thread=1)
-            launched = index + 1
-            while len(self.buckets) < buckets * launched // count:
-                self._launch_collective()
-        self.backward_end_ns = self.device.free_ns[COMPUTE_STREAM]
-        # Reading the loss makes the main thread wait for the backward pass on the device.
-        until_ns = max(self.host.now_ns, self.backward_end_ns) + 15 * MICROSECOND_NS
-        self.host.runtime_call("aclrtSynchronizeStreamWithTimeout", until_ns - self.host.now_ns)
-        end_ns = self.host.now_ns - 5 * TICK_NS
-        frame = self.host.python_id()
-        self._python_frame("torch/_tensor.py(492): backward", start_ns, end_ns, frame)
-
-    def update(self, network: Network) -> None:
-        """One optimizer call launches all update kernels; they wait for the last all-reduce."""
-        host, device = self.host, self.device
-        connection_id = host.runtime_call("aclrtStreamWaitEvent")
-        start_ns = max(device.free_ns[COMPUTE_STREAM] + 4 * MICROSECOND_NS, host.now_ns)
-        reduced_ns = self.collectives[-1].end_ns + 2 * MICROSECOND_NS
-        device.add("EVENT_WAIT", COMPUTE_STREAM, start_ns, max(start_ns, reduced_ns), connection_id)
-        call_ns = host.now_ns
-        leaf_ns = call_ns + 5 * MICROSECOND_NS
-        correlation_id = host.enqueue(host.main_thread, leaf_ns + 9 * MICROSECOND_NS, 4_000)
-        queue_ns = launch_ns = host.queue_free_ns
-        connections = []
-        for operator in network.update:
-            connections.append(self._launch(operator, launch_ns + MICROSECOND_NS))
-            launch_ns += 24 * MICROSECOND_NS
-            self._run_kernel(operator, launch_ns, connections[-1])
-        name = f"aclnnForeach{network.update[0].kernel.op_type}"
-        host.dequeue(name, queue_ns, launch_ns, correlation_id)
-        leaf_end_ns = leaf_ns + 16 * MICROSECOND_NS
-        end_ns = leaf_end_ns + 3 * MICROSECOND_NS
-        self._operator_call(network.update[0].framework_name, call_ns, end_ns)
-        host.record(
-            FrameworkCall(
-                "cpu_op", name, host.main_thread, leaf_ns, leaf_end_ns, launches=tuple(connections)
-            )
-        )
-        host.now_ns = max(end_ns, launch_ns) + 2 * MICROSECOND_NS
-
-    # -- collectives ---------------------------------------------------------------------------
-
-    def collective_start(self, bucket: int) -> int:
-        """When this rank can begin: its gradients are ready and its stream is free."""
-        waiting = self.buckets[bucket]
-        free_ns = self.device.free_ns[COMMUNICATION_STREAM]
-        start_ns = max(free_ns + 20 * TICK_NS, waiting.launched_ns)
-        end_ns = max(start_ns, waiting.recorded_ns)
-        connection_id = waiting.wait_connection_id
-        self.device.add("EVENT_WAIT", COMMUNICATION_STREAM, start_ns, end_ns, connection_id)
-        return self.device.claim(end_ns + 3 * MICROSECOND_NS)
-
-    def run_collective(
-        self, bucket: int, start_ns: int, meeting_ns: int, planes: int, world: int
+    def __init__(
+        self, simulations: Sequence[RankSimulation], parallelism: Parallelism, planes: int
     ) -> None:
-        launched, device = self.buckets[bucket], self.device
-        tasks = lay_out_all_reduce(
-            noise=self.noise,
-            rank=self.rank,
-            task_id=device.task_id(COMMUNICATION_STREAM),
-            connection_id=launched.connection_id,
-            start_ns=start_ns,
-            meeting_ns=meeting_ns,
-            planes=planes,
-            world=world,
-        )
-        collective = Collective(
-            name=f"hcom_allReduce__{GROUP[-3:]}_{self.next_collective}_1",
-            scope=f"Default/AllReduce-op{534 + bucket}",
-            group=GROUP,
-            op_type="hcom_allReduce_",
-            algorithm="MESH-RING",
-            data_type="FP32",
-            count=4_097_000,
-            connection_id=launched.connection_id,
-            tasks=tasks,
-        )
-        self.next_collective += 1
-        self.collectives.append(collective)
-        device.add_parent(tasks[0], collective.start_ns, collective.end_ns)
-        at_ns = collective.end_ns + 110 * TICK_NS
-        done_id = launched.done_connection_id
-        device.add("EVENT_RECORD", COMMUNICATION_STREAM, at_ns, at_ns + 2 * TICK_NS, done_id)
+        self.simulations = simulations
+        self.groups = parallelism.groups(len(simulations))
+        self.meetings: list[Meeting] = []
+        self.step = 0
+        self._parallelism, self._planes = parallelism, planes
+        self._stages = [
+            [one for one in simulations if parallelism.stage(one.rank, len(simulations)) == stage]
+            for stage in range(parallelism.stages)
+        ]
 
-    def _launch_collective(self) -> None:
-        """Record the gradients on the compute stream and queue their all-reduce."""
-        host, device = self.host, self.device
-        connection_id = host.runtime_call("aclrtRecordEvent")
-        recorded_ns = max(device.free_ns[COMPUTE_STREAM] + 60 * TICK_NS, host.now_ns)
-        end_ns = recorded_ns + 2 * TICK_NS
-        device.add("EVENT_RECORD", COMPUTE_STREAM, recorded_ns, end_ns, connection_id)
-        wait_connection_id = host.runtime_call("aclrtStreamWaitEvent")
-        name = "hcom_allReduce_"
-        correlation_id = host.enqueue(host.backward_thread, host.now_ns, 4_000)
-        queue_ns = host.queue_free_ns
-        launched_ns = queue_ns + self.noise.about(90_000)
-        call_ns = (host.now_ns - MICROSECOND_NS, host.now_ns + 6 * MICROSECOND_NS)
-        span_ns = (queue_ns + MICROSECOND_NS, launched_ns)
-        thread = host.queue_thread
-        host.cann("acl", "HOST_HCCL", name, name, thread, *span_ns)
-        launch_id = host.cann("node", "launch", "launch", name, thread, *span_ns)
-        span_ns = (queue_ns + 60 * MICROSECOND_NS, launched_ns - MICROSECOND_NS)
-        host.cann("hccl", "master", "Launch_Ffts", "Launch_Ffts", thread, *span_ns)
-        host.dequeue(name, queue_ns, launched_ns + MICROSECOND_NS, correlation_id)
-        thread = host.backward_thread
-        host.record(
-            FrameworkCall("cpu_op", "HcclAllreduce", thread, *call_ns, launches=(launch_id,))
-        )
-        host.now_ns += 8 * MICROSECOND_NS
-        done_connection_id = host.runtime_call("aclrtRecordEvent")
-        self.buckets.append(
-            _Bucket(launch_id, wait_connection_id, done_connection_id, launched_ns, end_ns)
-        )
+    def run_graph(self, network: Network, buckets: int) -> None:
+        """Run one graph on all ranks."""
+        data_groups = self._labelled("dp") if self._parallelism.named else self.groups
+        buckets = buckets if data_groups else 0
+        for one in self.simulations:
+            one.begin_iteration()
+        if self._parallelism.stages == 1:
+            self._forward(self.simulations, network)
+            for one in self.simulations:
+                one.backward(network, buckets)
+        else:
+            self._run_pipeline(network, buckets)
+        for one in self.simulations:
+            one.end_backward()
+        for bucket in range(buckets):
+            for group in data_groups:
+                launched = [self.simulations[rank].buckets[bucket] for rank in group.members]
+                self._reduce(group, launched, f"Default/AllReduce-op{534 + bucket}")
+        for one in self.simulations:
+            one.update(network)
 
-    # -- operators -----------------------------------------------------------------------------
+    def _forward(self, ranks: Sequence[RankSimulation], network: Network) -> None:
+        """Compute forward, and sum up what the ranks that share layers have computed."""
+        for one in ranks:
+            one.forward(network)
+        here = {one.rank for one in ranks}
+        for group in self._labelled("tp"):
+            if here.issuperset(group.members):
+                members = [self.simulations[rank] for rank in group.members]
+                launched = [one.launch_communication() for one in members]
+                reduced = self._reduce(group, launched, "Default/AllReduce-op430")
+                for one, op in zip(members, reduced, strict=True):
+                    one.wait_for(op)
 
-    def _copy_batch(self) -> None:
-        """Copy the batch with one call and two device tasks: one launch, two ends."""
-        host, device = self.host, self.device
-        start_ns = host.now_ns
-        host.now_ns += 3 * MICROSECOND_NS
-        connection_id = host.runtime_call("aclrtMemcpyAsync", self.noise.about(22_000))
-        host.record(
-            FrameworkCall(
-                "cpu_op",
-                "acl_memcpy_host_to_device",
-                host.main_thread,
-                start_ns,
-                host.now_ns,
-                call_stack=TRAINING_STACK,
-                launches=(connection_id,),
-            )
-        )
-        launched_ns = host.now_ns + 8 * MICROSECOND_NS
-        at_ns = device.claim(max(device.free_ns[COMPUTE_STREAM], launched_ns))
-        for usual_ns in (42_000, 2_300):
-            end_ns = at_ns + self.noise.about(usual_ns)
-            device.add("MEMCPY_ASYNC", COMPUTE_STREAM, at_ns, end_ns, connection_id)
-            at_ns = end_ns + 90 * TICK_NS
+    def _run_pipeline(self, network: Network, buckets: int) -> None:
+        """Run all micro-batches forward through the stages, then backward."""
+        micro_batches = self._parallelism.micro_batches
+        for _ in range(micro_batches):
+            sent: list[Launched] = []
+            for place, ranks in enumerate(self._stages):
+                if place:
+                    self._pass_on(self._stages[place - 1], sent, ranks)
+                self._forward(ranks, network)
+                if ranks is not self._stages[-1]:
+                    sent = [one.launch_communication(SEND, "HcclSend") for one in ranks]
+        for number in range(micro_batches):
+            last = number + 1 == micro_batches
+            for place in reversed(range(len(self._stages))):
+                ranks = self._stages[place]
+                if ranks is not self._stages[-1]:
+                    self._pass_on(self._stages[place + 1], sent, ranks)
+                for one in ranks:
+                    one.backward(network, buckets if last else 0)
+                if place:
+                    sent = [one.launch_communication(SEND, "HcclSend") for one in ranks]
 
-    def _launched_operator(
-        self, operator: Operator, thread: int, sequence: int, forward_thread: int = 0
-    ) -> None:
-        """An operator call, its leaf, the task queue in between and the kernel on the device."""
-        host, noise, kernel = self.host, self.noise, operator.kernel
-        start_ns = host.now_ns + MICROSECOND_NS
-        leaf_ns = start_ns + noise.about(7_000)
-        enqueue_ns = leaf_ns + noise.about(9_000)
-        correlation_id = host.enqueue(thread, enqueue_ns, noise.between(3_000, 5_000))
-        queue_ns = host.queue_free_ns
-        launched_ns = queue_ns + 16 * MICROSECOND_NS
-        connection_id = self._launch(operator, queue_ns + MICROSECOND_NS)
-        host.dequeue(operator.launch_name, queue_ns, launched_ns, correlation_id)
-        leaf_end_ns = enqueue_ns + 6 * MICROSECOND_NS
-        end_ns = leaf_end_ns + noise.about(3_000)
-        host.record(
-            FrameworkCall(
-                "cpu_op",
-                operator.framework_name,
-                thread,
-                start_ns,
-                end_ns,
-                sequence=sequence,
-                forward_thread=forward_thread,
-                shapes=kernel.input_shapes.replace(";", ";\r\n"),
-                types=kernel.input_types.lower().replace(";", ";\r\n"),
-                call_stack=() if forward_thread else TRAINING_STACK,
-            )
-        )
-        host.record(
-            FrameworkCall(
-                "cpu_op",
-                operator.launch_name,
-                thread,
-                leaf_ns,
-                leaf_end_ns,
-                launches=(connection_id,),
-            )
-        )
-        self._run_kernel(operator, launched_ns, connection_id)
-        host.now_ns = end_ns + noise.about(9_000)
-
-    def _launch(self, operator: Operator, start_ns: int) -> int:
-        """The CANN calls that launch one kernel; the node launch carries the connection."""
-        host, thread = self.host, self.host.queue_thread
-        end_ns = start_ns + 14 * MICROSECOND_NS
-        host.cann("acl", "ACL_NN", operator.launch_name, "0", thread, start_ns, end_ns)
-        node_ns = start_ns + self.noise.between(2_000, 4_000)
-        end_ns = node_ns + self.noise.between(4_000, 9_000)
-        return host.cann("node", "launch", "launch", operator.kernel.name, thread, node_ns, end_ns)
-
-    def _run_kernel(self, operator: Operator, launched_ns: int, connection_id: int) -> None:
-        kernel, device = operator.kernel, self.device
-        stream = SIDE_STREAM if kernel.core == "AI_CPU" else COMPUTE_STREAM
-        earliest_ns = max(
-            device.free_ns[stream] + self.noise.between(2_600, 6_000),
-            launched_ns + self.noise.between(9_000, 14_000),
-        )
-        start_ns = device.claim(earliest_ns)
-        slowdown = self.slowdown if operator.slows_down else 1.0
-        slowdown *= self.slower.get(kernel.op_type, 1.0)
-        end_ns = start_ns + self.noise.about(round(operator.duration_ns * slowdown))
-        mixed = kernel.core == "MIX_AIV"
-        context_id = 0 if mixed else NO_ID
-        kind = RUNTIME_KINDS[kernel.core]
-        task = device.add(kind, stream, start_ns, end_ns, connection_id, kernel, context_id)
-        if mixed:
-            device.add_parent(task, start_ns, end_ns)
-
-    def _wait_for_side_stream(self) -> None:
-        """The backward pass needs the masks: the compute stream waits for the side stream."""
-        host, device = self.host, self.device
-        if not any(task.stream == SIDE_STREAM for task in device.tasks):
-            return
-        connection_id = host.runtime_call("aclrtRecordEvent")
-        record_ns = max(device.free_ns[SIDE_STREAM] + 30 * TICK_NS, host.now_ns)
-        end_ns = record_ns + 2 * TICK_NS
-        device.add("EVENT_RECORD", SIDE_STREAM, record_ns, end_ns, connection_id)
-        connection_id = host.runtime_call("aclrtStreamWaitEvent")
-        start_ns = max(device.free_ns[COMPUTE_STREAM] + 90 * TICK_NS, host.now_ns)
-        device.add("EVENT_WAIT", COMPUTE_STREAM, start_ns, max(start_ns, end_ns), connection_id)
-
-    def _operator_call(self, name: str, start_ns: int, end_ns: int) -> None:
-        self.host.record(
-            FrameworkCall(
-                "cpu_op", name, self.host.main_thread, start_ns, end_ns, call_stack=TRAINING_STACK
-            )
-        )
-
-    def _python_frame(
+    def _pass_on(
         self,
-        name: str,
-        start_ns: int,
-        end_ns: int,
-        python_id: int,
-        parent: int | None = None,
-        module_id: int | None = None,
+        senders: Sequence[RankSimulation],
+        sent: Sequence[Launched],
+        receivers: Sequence[RankSimulation],
     ) -> None:
-        self.host.record(
-            FrameworkCall(
-                "python_function",
-                name,
-                self.host.main_thread,
-                start_ns,
-                end_ns,
-                python_id=python_id,
-                parent_id=self.step_python_id if parent is None else parent,
-                module_id=module_id,
+        """Let receivers compute when what the senders have launched is there."""
+        for sender, of_sender, receiver in zip(senders, sent, receivers, strict=True):
+            of_receiver = receiver.launch_communication(RECEIVE, "HcclRecv")
+            pair = tuple(sorted((sender.rank, receiver.rank)))
+            group = next(one for one in self._labelled("pp") if one.members == pair)
+            both = (sender, receiver)
+            launched = (of_sender, of_receiver)
+            tasks = lay_out_pair(
+                sender.noise,
+                (sender.communication_task_id(), receiver.communication_task_id()),
+                (of_sender.connection_id, of_receiver.connection_id),
+                (sender.communication_start(of_sender), receiver.communication_start(of_receiver)),
+                (pair.index(sender.rank), pair.index(receiver.rank)),
+                max(_slowdown(sender), _slowdown(receiver)),
+            )
+            ops = [
+                one.communicate(each, op_type, group, f"Default/{op_type[5:-1]}-op431", laid_out)
+                for one, each, op_type, laid_out in zip(
+                    both, launched, (SEND, RECEIVE), tasks, strict=True
+                )
+            ]
+            self._remember("send", group, both, ops)
+            receiver.wait_for(ops[1])
+
+    def _reduce(self, group: Group, launched: Sequence[Launched], scope: str) -> list[Collective]:
+        """Run an all-reduce of a group, which its members have launched."""
+        members = [self.simulations[rank] for rank in group.members]
+        starts_ns = [
+            one.communication_start(each) for one, each in zip(members, launched, strict=True)
+        ]
+        planes = min(len(members), MOST_PLANES) if self._parallelism.named else self._planes
+        # As in real captures, a group may have more members than ranks that were profiled. Here
+        # the others come with the first.
+        others = max(0, planes - len(members))
+        slowdowns = [*map(_slowdown, members), *[1.0] * others]
+        all_starts_ns = [*starts_ns, *[min(starts_ns)] * others]
+        ops = [
+            one.communicate(
+                each,
+                "hcom_allReduce_",
+                group,
+                scope,
+                lay_out_all_reduce(
+                    noise=one.noise,
+                    number=number,
+                    task_id=one.communication_task_id(),
+                    connection_id=each.connection_id,
+                    starts_ns=all_starts_ns,
+                    planes=planes,
+                    slowdowns=slowdowns,
+                ),
+            )
+            for number, (one, each) in enumerate(zip(members, launched, strict=True))
+        ]
+        self._remember("allReduce", group, members, ops)
+        return ops
+
+    def _remember(
+        self,
+        kind: str,
+        group: Group,
+        members: Sequence[RankSimulation],
+        ops: Sequence[Collective],
+    ) -> None:
+        self.meetings.append(
+            Meeting(
+                self.step,
+                kind,
+                ops[0].name,
+                group.name,
+                tuple(one.rank for one in members),
+                tuple(op.start_ns for op in ops),
+                tuple(op.end_ns for op in ops),
             )
         )
+
+    def _labelled(self, label: str) -> tuple[Group, ...]:
+        return tuple(group for group in self.groups if group.label == label)
+
+
+def _slowdown(one: RankSimulation) -> float:
+    """How many times as long links of a rank take now."""
+    return one.faults.slow_links.get(one.rank, 1.0)

@@ -1,10 +1,10 @@
 """Measures how fast tlexport reads large inputs that are made from real profiles.
 
-    python tests/bench [traces databases starts growth] [--runs 5] [--json table.json]
+    python tests/bench [traces databases causes starts growth] [--runs 5] [--json table.json]
 
 Inputs are made by tools/scaleup.py of the shared directory, in a temporary directory. Every run is
 a process of its own, so times hold the start of Python, and peaks are those of that process. What
-is not named takes some minutes; `growth` makes a database of 2 GB and takes longer.
+is not named takes some minutes; `growth` makes a database of 2 GB and takes longer, `causes` too.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ import json
 import os
 import platform
 import shutil
+import sqlite3
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -145,19 +147,31 @@ class Inputs:
     def database(self, tasks: int) -> Path:
         """A torch_npu capture with a database of some tasks, and the CANN calls beside them."""
         made = self.directory / f"database-{tasks}"
-        source = self.shared / "data/torch-npu-db/rank0_ascend_pt"
-        output = made / source.name / "ASCEND_PROFILER_OUTPUT"
-        output.mkdir(parents=True)
-        shutil.copyfile(source / "profiler_info_0.json", output.parent / "profiler_info_0.json")
-        name = "ascend_pytorch_profiler_0.db"
-        self._scale(
-            "db",
-            source / "ASCEND_PROFILER_OUTPUT" / name,
-            output / name,
-            "--tasks",
-            str(tasks),
-        )
+        self._capture(made, 0, tasks)
         return made
+
+    def cluster(self, ranks: int, tasks: int) -> Path:
+        """Captures of some ranks that share so many tasks, with all calls of the host."""
+        made = self.directory / f"cluster-{ranks}-{tasks}"
+        for rank in range(ranks):
+            path = self._capture(made, rank, tasks // ranks, "--host")
+            with closing(sqlite3.connect(path)) as database, database:
+                database.execute("UPDATE RANK_DEVICE_MAP SET rankId = ?", (rank,))
+        return made
+
+    def _capture(self, made: Path, rank: int, tasks: int, *options: str) -> Path:
+        """The database of a capture, made of that of one of the two real ranks."""
+        real = rank % 2
+        source = self.shared / f"data/torch-npu-db/rank{real}_ascend_pt"
+        output = made / f"rank{rank}_ascend_pt" / "ASCEND_PROFILER_OUTPUT"
+        output.mkdir(parents=True)
+        said = json.loads((source / f"profiler_info_{real}.json").read_text(encoding="utf-8"))
+        told = json.dumps(said | {"rank_id": rank})
+        (output.parent / f"profiler_info_{rank}.json").write_text(told, encoding="utf-8")
+        read = source / "ASCEND_PROFILER_OUTPUT" / f"ascend_pytorch_profiler_{real}.db"
+        target = output / f"ascend_pytorch_profiler_{rank}.db"
+        self._scale("db", read, target, "--tasks", str(tasks), *options)
+        return target
 
     def _scale(self, kind: str, source: Path, target: Path, *size: str) -> None:
         tool = self.shared / "tools/scaleup.py"
@@ -211,6 +225,18 @@ def databases(bench: Bench, inputs: Inputs) -> Iterator[Row]:
             yield bench.measure(work, command, millions, "M tasks")
 
 
+def causes(bench: Bench, inputs: Inputs) -> Iterator[Row]:
+    """What it costs to say why devices wait and idle, and that it grows with the tasks."""
+    for ranks, tasks in ((1, 250_000), (1, 500_000), (1, 1_000_000), (8, 1_000_000)):
+        path = inputs.cluster(ranks, tasks)
+        label = f"{tasks:,}".replace(",", " ")
+        for option in ("--no-causes", "--causes"):
+            command = bench.export(path, "--kind", "summary", option)
+            work = f"{label} tasks with all calls in {ranks} ranks -> summary, {option}"
+            yield bench.measure(work, command, tasks / 1e6, "M tasks")
+        shutil.rmtree(path)
+
+
 def growth(bench: Bench, inputs: Inputs) -> Iterator[Row]:
     """Whether time and memory keep to the number of tasks."""
     for tasks in (100_000, 1_000_000, 10_000_000):
@@ -257,7 +283,7 @@ def main() -> None:
         "starts": starts,
     }
     usual = list(parts)
-    parts["growth"] = growth
+    parts |= {"causes": causes, "growth": growth}
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "parts", nargs="*", choices=[*parts, []], help=f"default: {' '.join(usual)}"

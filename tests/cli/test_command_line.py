@@ -112,10 +112,11 @@ def test_words_of_success(command: Command, profile: Profile) -> None:
     outcome = command(profile.path, "--kind", "detail", "-o", "out.pftrace")
     assert outcome.err == ""
     lines = outcome.out.splitlines()
-    assert lines[0].startswith("Device time of rank ")
+    assert lines[0].startswith("Rank 1 holds up rank 0, ")
+    assert any(line.startswith("Step (") for line in lines)
     table = lines.index("") + 1
     assert lines[table + 1].split()[:2] == ["rank", "step"]
-    assert [line.split()[0] for line in lines[table + 2 : table + 4]] == ["0", "1"]
+    assert [line.split()[0] for line in lines[table + 2 : table + 4]] == ["1", "0"]
     (written,) = [line for line in lines if line.startswith("Wrote ")]
     size = (command.directory / "out.pftrace").stat().st_size
     assert f"{size / 1024:.1f} KB, 2 ranks, " in written

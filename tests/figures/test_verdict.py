@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from simulator.overlap import expected_overlap
 from tests.support.profile_shelf import ProfileShelf
 from timeline.commands.export import export
+from timeline.figures.mean_step import mean_steps
 from timeline.figures.rank_tables import PARTS, Figures
 from timeline.figures.table import Table
 from timeline.figures.verdict import Verdict
@@ -60,11 +61,14 @@ def _figures(draw: st.DrawFn) -> Figures:
                         "graph": graph,
                         "step": step,
                         "start_ns": 1000 * step,
+                        "device_start_ns": 1000 * step,
                         "span_ns": span,
+                        "tasks": 0 if span is None else 1,
+                        "ordinary": int(span is not None and step > 0),
                         **dict.fromkeys(PARTS, None if span is None else span // 2),
                     }
                 )
-        spans = [row["span_ns"] for row in steps_of_rank if row["span_ns"]]
+        spans = [row["span_ns"] for row in steps_of_rank if row["span_ns"] and row["ordinary"]]
         whole = draw(st.integers(0, 1000)) if not spans else sum(spans)
         ranks.append(
             {
@@ -102,10 +106,7 @@ def test_the_slowest_rank(figures: Figures) -> None:
         assert extreme.slowest_ns == times[extreme.slowest] == max(times.values())
         assert extreme.fastest_ns == times[extreme.fastest] == min(times.values())
         assert extreme.median_ns == int(np.median(list(times.values())))
-    sentences = list(verdict.sentences())
-    assert bool(sentences) == bool(used)
-    if len(used) > 1 and verdict.rank_extreme is not None:
-        assert sentences[0].startswith(f"Device time of rank {verdict.rank_extreme.slowest}: ")
+    assert bool(list(verdict.sentences())) == bool(used)
 
 
 @given(figures=_figures())
@@ -126,17 +127,40 @@ def test_the_slowest_step(figures: Figures) -> None:
     for row in found:
         assert row["span_ns"] == longest[row["graph"] if several else None, row["step"]]
     extreme = verdict.step_extreme
-    if len(set(longest.values())) < 2:
+    ordinary: dict[Any, int] = {}
+    for row in (row for row in rows if row["ordinary"]):
+        key = (row["graph"] if several else None, row["step"])
+        ordinary[key] = max(ordinary.get(key, 0), row["span_ns"])
+    if len(set(ordinary.values())) < 2:
         assert extreme is None
     else:
         assert extreme is not None
-        assert extreme.slowest_ns == max(longest.values())
-        assert extreme.fastest_ns == min(longest.values())
+        assert extreme.slowest_ns == max(ordinary.values())
+        assert extreme.fastest_ns == min(ordinary.values())
         assert any(
             (row["rank"], row["step"]) == (extreme.rank, extreme.slowest)
             for row in rows
             if row["span_ns"] == extreme.slowest_ns
         )
+
+
+@given(figures=_figures())
+def test_a_mean_step_is_that_of_ordinary_steps(figures: Figures) -> None:
+    """Its parts are means over the ordinary steps of a rank, or the whole where one has none."""
+    rows = [row for row in figures.steps.to_dicts() if row["span_ns"] and row["ordinary"]]
+    used = [row for row in figures.overlap.to_dicts() if row["span_ns"]]
+    by_rank = {rank["rank"]: [row for row in rows if row["rank"] == rank["rank"]] for rank in used}
+    found = {row["rank"]: row for row in mean_steps(figures).to_dicts()}
+    assert found.keys() == by_rank.keys()
+    for rank in used:
+        its = by_rank[rank["rank"]]
+        row = found[rank["rank"]]
+        if not all(by_rank.values()):
+            assert (row["steps"], row["span_ns"]) == (0, rank["span_ns"])
+            continue
+        assert row["steps"] == len(its)
+        for name in ("span_ns", *PARTS):
+            assert abs(row[name] - sum(one[name] for one in its) / len(its)) <= 0.5
 
 
 def test_the_verdict_on_a_profile(shelf: ProfileShelf, tmp_path: Any) -> None:

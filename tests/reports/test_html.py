@@ -71,9 +71,9 @@ def test_numbers_of_ranks_and_steps_are_those_of_the_figures(
     shown = read(content)
     columns = {
         "Device time": "span_ns",
-        "Computing": "computing_ns",
+        "Compute": "computing_ns",
         "Overlapped": "overlapped_ns",
-        "Not overlapped": "not_overlapped_ns",
+        "Exposed": "not_overlapped_ns",
         "Copies": "copies_ns",
         "Idle": "idle_ns",
     }
@@ -147,7 +147,7 @@ def test_who_waits_is_told(shelf: ProfileShelf, here: Path) -> None:
     parsed = read(render_export_page(report))
     waiting, links = report.figures.waiting, report.figures.links
     ranks = list(map(int, parsed.column("stragglers", "Rank")))
-    caused = list(map(int, parsed.column("stragglers", "Others waited for it")))
+    caused = list(map(int, parsed.column("stragglers", "Wait caused")))
     assert caused == sorted(waiting["caused_ns"].tolist(), reverse=True)
     assert dict(zip(ranks, caused, strict=True)) == dict(
         zip(waiting["rank"].tolist(), waiting["caused_ns"].tolist(), strict=True)

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from tests.support.profile_shelf import ProfileShelf, change_events
+from timeline.analysis.culprit import HeldUp
 from timeline.cli.main import main
 from timeline.commands.export import export
 from timeline.figures.rank_tables import PARTS
@@ -20,7 +21,7 @@ from timeline.figures.table import Table
 from timeline.figures.verdict import Verdict
 from timeline.reports.export_report import ExportReport
 from timeline.reports.terminal import PIPE_WIDTH, Display
-from timeline.reports.terminal_verdict import MOST_STEPS, SLOWEST_RANKS, verdict_text
+from timeline.reports.terminal_verdict import FEW_RANKS, MOST_STEPS, verdict_text
 from timeline.units import spell_share, spell_short
 
 WIDTHS = (60, 80, 120)
@@ -39,13 +40,38 @@ def said(report: ExportReport, page: Display, *, verbose: bool = False) -> str:
 
 
 def many(report: ExportReport, ranks: int) -> ExportReport:
-    """The report of so many ranks; the slowest is number 7, the fastest number 3."""
-    one = report.figures.overlap.to_dicts()[0]
-    rows = [{**one, "rank": rank, "step_ns": 10_000_000 + rank} for rank in range(ranks)]
-    rows[7]["step_ns"], rows[3]["step_ns"] = 20_000_000, 1_000_000
-    overlap = Table({name: np.array([row[name] for row in rows]) for name in one})
-    figures = replace(report.figures, overlap=overlap)
+    """The report of so many ranks that do not wait, of which number 7 is the slowest."""
+    one, step = report.figures.overlap.to_dicts()[0], report.figures.steps.to_dicts()[0]
+    spans_ns = {rank: 10_000_000 + rank for rank in range(ranks)} | {7: 20_000_000}
+    overlap = [{**one, "rank": rank, "step_ns": span_ns} for rank, span_ns in spans_ns.items()]
+    steps = [
+        {**step, "rank": rank, "span_ns": span_ns, "ordinary": 1}
+        for rank, span_ns in spans_ns.items()
+    ]
+    figures = replace(
+        report.figures,
+        overlap=table_of(overlap),
+        steps=table_of(steps),
+        exposed=Table({}),
+        held_up=HeldUp(),
+        waiting=report.figures.waiting.take(slice(0)),
+        waited_for=Table({}),
+    )
     return replace(report, figures=figures, verdict=Verdict.of(figures))
+
+
+def table_of(rows: list[dict[str, Any]]) -> Table:
+    """The rows as a table; None is masked."""
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    return Table(
+        {
+            name: np.ma.masked_array(
+                [0 if value is None else value for value in values],
+                [value is None for value in values],
+            )
+            for name, values in columns.items()
+        }
+    )
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -60,13 +86,15 @@ def test_every_number_is_there(
     assert text.encode(encoding)
     if terminal:
         assert max(map(len, text.splitlines())) <= width
-    for row in report.verdict.ranks.to_dicts():
-        for part in (part for part in PARTS if part != "free_ns"):
-            if part == "communication_ns" and page.narrow:
+    shown = {*PARTS, "waiting_ns"} - {"free_ns", "communication_ns"}
+    shown |= set() if page.width < PIPE_WIDTH else {"transfer_ns"}
+    for row in report.verdict.mean_steps.to_dicts():
+        for part in shown:
+            if part == "copies_ns" and not report.verdict.mean_steps[part].any():
                 continue
             assert spell_short(row[part]) in text
             assert spell_share(row[part], row["span_ns"]) in text
-        assert spell_short(row["step_ns"]) in text
+        assert spell_short(row["span_ns"]) in text
     for row in (*report.verdict.operators.to_dicts(), *report.verdict.collectives.to_dicts()):
         assert re.search(rf"\b{row['count']} +{spell_short(row['total_ns'])}\b", text)
     assert " ".join(report.verdict.sentences()) in " ".join(text.split())
@@ -75,7 +103,7 @@ def test_every_number_is_there(
 def test_a_pipe_has_a_shape_of_its_own(
     report: ExportReport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the terminal around it: no styles, no bar, a row for each rank, then stragglers."""
+    """Whatever the terminal around it: no styles, no bar, a row for each rank, then who is late."""
     texts = set()
     for columns in ("40", "200"):
         monkeypatch.setenv("COLUMNS", columns)
@@ -86,9 +114,9 @@ def test_a_pipe_has_a_shape_of_its_own(
     (text,) = texts
     assert "\x1b" not in text
     rows = [line.split() for line in text.splitlines() if re.match(r" +\d+ ", line)]
-    assert [row[0] for row in rows] == ["0", "1", "1", "0"]
+    assert [row[0] for row in rows] == ["1", "0", "1", "0"]
     assert {len(row) for row in rows[:2]} == {3 + 5 * 3}
-    assert {len(row) for row in rows[2:]} == {1 + 3 + 4 * 2}
+    assert {len(row) for row in rows[2:]} == {1 + 3 + 2 + 1 + 1 + 2}
 
 
 def test_the_bar_has_the_parts(report: ExportReport) -> None:
@@ -96,22 +124,38 @@ def test_the_bar_has_the_parts(report: ExportReport) -> None:
     text = plain(said(report, Display(120, "utf-8", True)))
     bars = re.findall("█+▒*░*·*", text)
     assert len(bars) == 1 + 2  # the mark of the title, and a bar for each rank
-    for bar, row in zip(bars[1:], report.verdict.ranks.to_dicts(), strict=True):
+    rows = report.verdict.mean_steps.to_dicts()
+    for bar, row in zip(bars[1:], reversed(rows), strict=True):
         assert len(bar) == len(bars[1])
         assert abs(bar.count("█") / len(bar) - row["computing_ns"] / row["span_ns"]) < 1 / len(bar)
 
 
 @pytest.mark.parametrize("ranks", [9, 1000])
 def test_many_ranks_are_few_lines(report: ExportReport, ranks: int) -> None:
-    """The slowest, the fastest and the mean, however many there are, and where all of them are."""
+    """The slowest and the mean, however many there are, and where all of them are."""
     text = plain(said(many(report, ranks), Display(100, "utf-8", True)))
     lines = [line.split() for line in text.splitlines()]
     head = next(at for at, words in enumerate(lines) if words[:1] == ["rank"])
-    shown = [words[0] for words in lines[head + 1 : head + SLOWEST_RANKS + 4]]
-    others = [str(rank) for rank in range(ranks - 1, ranks - SLOWEST_RANKS - 1, -1) if rank != 7]
-    assert shown == ["7", *others[: SLOWEST_RANKS - 1], "…", "3", "mean"]
+    shown = [words[0] for words in lines[head + 1 : head + FEW_RANKS + 3]]
+    others = [str(rank) for rank in range(ranks - 1, ranks - FEW_RANKS - 1, -1) if rank != 7]
+    assert shown == ["7", *others[: FEW_RANKS - 1], "…", "mean"]
     assert "--csv FILE" in text
     assert len(lines) < 36
+
+
+def test_the_culprit_is_red_and_first_and_nobody_is_green(report: ExportReport) -> None:
+    """Ranks that wait least look fastest: the culprit stands first in red, however many there are.
+
+    A bar is green where a device computes; no rank or time is.
+    """
+    culprit = report.verdict.culprit
+    assert culprit is not None
+    shown = said(report, Display(100, "utf-8", True))
+    (red,) = set(re.findall(r"\x1b\[1;31m *(\d+)\x1b", shown))
+    assert int(red) == culprit.rank
+    rows = [line.split()[0] for line in plain(shown).splitlines() if re.match(r" +\d+ ", line)]
+    assert rows[0] == str(culprit.rank)
+    assert not re.search(r"\x1b\[(1;)?32m *\w", shown)
 
 
 def test_many_steps_are_few_lines(report: ExportReport) -> None:
@@ -217,7 +261,7 @@ def test_colours_on_a_terminal(shelf: ProfileShelf, tmp_path: Path) -> None:
     arguments = [str(shelf.get("torch-db").path), "-o", str(tmp_path / "out.pftrace"), "--force"]
     code, shown = run_on_terminal(arguments, 80)
     assert code == 0
-    assert "\x1b[32m" in shown
+    assert "\x1b[1;31m" in shown
     for environment in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
         code, without = run_on_terminal(arguments, 80, environment)
         assert code == 0
@@ -237,7 +281,7 @@ def test_progress_on_a_terminal(shelf: ProfileShelf, tmp_path: Path, jobs: str) 
     assert code == 0
     progress, erased, result = shown.rpartition("\r\x1b[K")
     assert erased
-    assert result.lstrip("\x1b[1m").startswith("Device time")
+    assert result.lstrip("\x1b[1m").startswith("Rank ")
     lines = progress.split("\r\x1b[K")[1:]
     assert all(len(line) < 70 and "\n" not in line for line in lines)
     read = [int(match[1]) for line in lines if (match := re.match(r"Read (\d) of 5 ranks  ", line))]

@@ -113,6 +113,8 @@ def _steps(chance: np.random.Generator, overlap: Table, steps: int, *, phases: b
             name: np.ma.masked_array(column, np.full(len(column), not phases))
             for name, column in zip(names, lengths, strict=True)
         },
+        "tasks": np.ones(len(rank), np.int64),
+        "ordinary": ((step > 1) | (steps < 4)).astype(np.int64),
     }
     return Table(columns)
 

@@ -348,7 +348,7 @@ def test_of_several_parts_the_one_with_the_slowest_step_is_opened(
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 @pytest.mark.parametrize("by_layer", [False, True])
-def test_the_overlap_of_the_slowest_rank_is_pinned(
+def test_the_overlap_of_the_culprit_and_who_waits_is_pinned(
     shelf: ProfileShelf, tmp_path: Path, ranks: int, *, by_layer: bool
 ) -> None:
     """The paths are those by which the UI knows a row: names from the root, joined by " > "."""
@@ -364,8 +364,17 @@ def test_the_overlap_of_the_slowest_rank_is_pinned(
     pattern = view_of(report).pinned
     paths = paths_of(TraceProcessor.load((tmp_path / "x.pftrace").read_bytes()))
     pinned = [path for path in paths if re.search(pattern, path)]
-    assert sorted(path.rpartition(" > ")[2] for path in pinned) == sorted(OVERLAP_ROWS)
-    assert all(f"Rank {report.verdict.step_extreme.rank} > " in path for path in pinned)
+    culprit = report.verdict.culprit
+    if ranks == 1:
+        telling = [report.verdict.step_extreme.rank]
+    else:
+        assert culprit is not None
+        telling = [culprit.rank, culprit.waiters[0].rank]
+    assert sorted(path.rpartition(" > ")[2] for path in pinned) == sorted(
+        OVERLAP_ROWS * len(telling)
+    )
+    for rank in telling:
+        assert sum(f"Rank {rank}" in path.split(" > ") for path in pinned) == len(OVERLAP_ROWS)
     by_name = [name for name in OVERLAP_ROWS if re.search(pattern, name)]
     assert by_name == ([] if ranks > 2 else [*OVERLAP_ROWS[:1], *OVERLAP_ROWS[2:]])
 
@@ -452,7 +461,7 @@ def test_open_leads_a_browser_to_the_file_and_ends(run: Callable[..., Shown]) ->
     (command,) = json.loads(parameters(link)["startupCommands"])
     assert command["id"] == "dev.perfetto.PinTracksByRegex"
     assert command["args"][1] == "path", "without it, the UI asks the user"
-    told = "step 3 of rank 0, the slowest, in view ..."
+    told = "step 3 of ranks 1 and 0, the slowest, in view ..."
     assert shown.err == f"Opening x.pftrace at {UI}, {told}\nOpened x.pftrace.\n"
     assert "Wrote x.pftrace" in shown.out
     assert "drag" not in shown.out
@@ -614,11 +623,13 @@ def test_the_real_ui_follows_the_link(
         slowest = report.verdict.step_extreme
         assert slowest is not None
         by_path = [
-            f"Ranks 0-1 > Rank {slowest.rank} > Overlap Analysis > {n}" for n in OVERLAP_ROWS
+            f"Ranks 0-1 > Rank {rank} > Overlap Analysis > {n}"
+            for rank in report.verdict.telling_ranks
+            for n in OVERLAP_ROWS
         ]
         if suffix == ".pftrace":
             assert set(ui.pinned()) == {*OVERLAP_ROWS} - {"Communication"}
-            assert ui.paths_matching(view.pinned) == by_path
+            assert sorted(ui.paths_matching(view.pinned)) == sorted(by_path)
         else:
             assert ui.pinned() == []
         assert ui.visible_ns() == view.visible_ns

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from timeline.analysis.recorded_steps import RecordedSteps, recorded_steps
 from timeline.analysis.step_membership import NO_STEP, Membership, assign_steps
 from timeline.columns.columns import Bool, Int64, Rows
 from timeline.columns.intervals import IntervalSet, union
@@ -22,7 +23,7 @@ class Cut:
     run: per step, the number of its run; steps of one run follow each other without an unselected
     step between them. Time between runs belongs to what was not selected. op_rows: per selected
     op, its row among those of the profile. op_iterations: per op of the profile, selected or not,
-    the number of its step, NO_ID for none.
+    the number of its step, NO_ID for none. recorded: per step, what the recording holds of it.
     """
 
     records: Records
@@ -30,6 +31,7 @@ class Cut:
     run: Int64
     op_rows: Rows
     op_iterations: Int64
+    recorded: RecordedSteps
 
 
 def cut(records: Records, selection: Selection) -> Cut:
@@ -43,10 +45,12 @@ def cut(records: Records, selection: Selection) -> Cut:
     in_graph = _among(steps.graph, selection.graphs) | steps.host
     chosen = in_graph & _among(steps.iteration, selection.steps)
     run = _runs(in_graph, chosen)
+    recorded = recorded_steps(steps, membership)
     # NO_STEP, which is -1, picks the NO_ID at the end.
     op_iterations = np.append(steps.iteration, NO_ID)[membership.ops]
     if selection.graphs is None and selection.steps is None:
-        return Cut(records, membership, run, np.arange(len(records.ops)), op_iterations)
+        rows = np.arange(len(records.ops))
+        return Cut(records, membership, run, rows, op_iterations, recorded)
     tasks = _wanted(records.tasks.graph, membership.tasks, chosen, selection)
     ops = _wanted(records.ops.graph, membership.ops, chosen, selection)
     planes = _wanted(records.planes.graph, membership.planes, chosen, selection)
@@ -63,7 +67,9 @@ def cut(records: Records, selection: Selection) -> Cut:
         & (_among(host.graph, selection.graphs) | (host.graph == NO_GRAPH)),
         samples=_touching(records.samples.time_ns, records.samples.time_ns, touched),
     )
-    return Cut(kept, assign_steps(kept), run[chosen], np.flatnonzero(ops), op_iterations)
+    rows = np.flatnonzero(ops)
+    recorded = recorded.take(chosen)
+    return Cut(kept, assign_steps(kept), run[chosen], rows, op_iterations, recorded)
 
 
 def _among(ids: Int64, wanted: frozenset[int] | None) -> Bool:
@@ -145,5 +151,6 @@ def cut_window(part: Cut, start_ns: int, end_ns: int) -> Cut:
         host=_touching(records.host.start_ns, records.host.end_ns, window),
         samples=_touching(records.samples.time_ns, records.samples.time_ns, window),
     )
-    rows = part.op_rows[ops]
-    return Cut(kept, assign_steps(kept), part.run[steps], rows, part.op_iterations)
+    rows, membership = part.op_rows[ops], assign_steps(kept)
+    recorded = part.recorded.within(steps, membership, len(kept.steps))
+    return Cut(kept, membership, part.run[steps], rows, part.op_iterations, recorded)

@@ -51,15 +51,17 @@ class DeviceItems(Spans):
     asked_ns: Int64 = column(np.int64)
 
 
-def device_items(records: Records) -> DeviceItems:
+def device_items(records: Records, also: Bool | None = None) -> DeviceItems:
     """The compute tasks and communication ops of a rank, and the host calls that led to each.
 
     A launch is what an arrow or a connection tells. Of several calls the latest counts, as for
     launch times. What starts more than MOST_HOST_OFFSET_NS before a call, on the clocks as
     recorded, was not launched by it.
+
+    also: other tasks that are wanted too, a mask.
     """
     tasks, ops, host = records.tasks, records.ops, records.host
-    computing = np.flatnonzero(tasks.compute)
+    computing = np.flatnonzero(tasks.compute if also is None else tasks.compute | also)
     runtime = _of_runtime(records)
     launches, askers, launch_ns = [], [], []
     for kind, table, rows in (

@@ -9,6 +9,7 @@ import numpy as np
 
 from timeline.analysis.device_items import MOST_HOST_OFFSET_NS
 from timeline.columns.columns import Bool, Int64
+from timeline.layers import Layer
 from timeline.records.clock import ClockMove
 from timeline.records.tables import (
     NO_TIME,
@@ -32,7 +33,13 @@ def drop_backward_arrows(records: Records) -> Records:
         return records
     stays = np.ones(len(records.flows), np.bool_)
     stays[far] = False
-    lost = Omission(BACKWARDS_REASON, len(far), records.rank, code=OmissionCode.ARROW_BACKWARDS)
+    lost = Omission(
+        BACKWARDS_REASON,
+        len(far),
+        records.rank,
+        code=OmissionCode.ARROW_BACKWARDS,
+        layers=frozenset({Layer.ARROWS}),
+    )
     return replace(records, flows=records.flows.take(stays), omissions=(*records.omissions, lost))
 
 

@@ -55,13 +55,11 @@ class RankIdle:
     """Why a rank idles, of what is selected of it.
 
     parts: the idle time of the whole selection, exactly, in order. times: the sums of it, and of
-    the idle time of each step. least_ns: the device's own least gap between two tasks, 0 where too
-    few gaps tell it.
+    the idle time of each step.
     """
 
     parts: IdleParts = field(default_factory=IdleParts.empty)
     times: IdleTimes = field(default_factory=IdleTimes)
-    least_ns: int = 0
 
 
 class _Phase(enum.IntEnum):
@@ -183,7 +181,7 @@ def measure_idle(
     )
     for parts in _Parting(records, stretches, ends, least_ns).parts():
         sums.add(parts)
-    return RankIdle(sums.parts(), sums.times(), least_ns)
+    return RankIdle(sums.parts(), sums.times(least_ns))
 
 
 def _least_gap_ns(stretches: _Stretches, ends: _Ends) -> int:

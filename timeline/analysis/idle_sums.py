@@ -100,11 +100,15 @@ class CallTimes(ColumnTable):
 
 @dataclass(frozen=True)
 class IdleTimes:
-    """Idle time by cause, and by cause and call; the calls are positions in `names`."""
+    """Idle time by cause, and by cause and call; the calls are positions in `names`.
+
+    least_ns: the device's own least gap between two tasks, 0 where too few gaps tell it.
+    """
 
     causes: CauseTimes = field(default_factory=CauseTimes.empty)
     calls: CallTimes = field(default_factory=CallTimes.empty)
     names: tuple[str, ...] = ()
+    least_ns: int = 0
 
 
 @dataclass(frozen=True)
@@ -167,7 +171,7 @@ class IdleSums:
         drawn = _Drawn.concat(self._drawn).joined()
         return IdleParts(drawn.start_ns, drawn.end_ns, drawn.cause, drawn.call, drawn.gap)
 
-    def times(self) -> IdleTimes:
+    def times(self, least_ns: int) -> IdleTimes:
         """The sums by step and cause, and by call: the greatest of each cause."""
         key = np.flatnonzero(self._total_ns)
         step, cause = key // len(CAUSES) - 1, key % len(CAUSES)
@@ -175,7 +179,8 @@ class IdleSums:
         for one, seen in enumerate(self._seen):
             np.add.at(gaps, (self._gap_step[seen] + 1) * len(CAUSES) + one, 1)
         calls, names = self._longest_calls()
-        return IdleTimes(CauseTimes(step, cause, gaps[key], self._total_ns[key]), calls, names)
+        causes = CauseTimes(step, cause, gaps[key], self._total_ns[key])
+        return IdleTimes(causes, calls, names, least_ns)
 
     def _longest_calls(self) -> tuple[CallTimes, tuple[str, ...]]:
         key, total_ns = self._calls.joined()

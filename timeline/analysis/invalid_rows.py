@@ -11,6 +11,7 @@ import numpy as np
 
 from timeline.columns.chunks import chunks, rows_where
 from timeline.columns.columns import Bool, Int64, Rows, take
+from timeline.layers import HOST_LAYERS, Layer
 from timeline.ranges import FURTHEST_NS
 from timeline.records.counting_rules import FreeRule
 from timeline.records.ids import normalise_ids
@@ -93,11 +94,25 @@ def drop_invalid_rows(records: Records) -> Records:
     omissions = list(records.omissions)
     middle = _Middle.of(records)
 
-    def omit(count: int, reason: str, code: OmissionCode, *, loss: bool = True) -> None:
+    def omit(
+        count: int,
+        reason: str,
+        code: OmissionCode,
+        layers: frozenset[Layer] = frozenset(),
+        *,
+        loss: bool = True,
+    ) -> None:
         if count:
-            omissions.append(Omission(reason, count, records.rank, loss=loss, code=code))
+            omissions.append(
+                Omission(reason, count, records.rank, loss=loss, code=code, layers=layers)
+            )
 
-    def check(table: Spans, noun: str, far: str = "more than ten years from the others") -> Bool:
+    def check(
+        table: Spans,
+        noun: str,
+        far: str = "more than ten years from the others",
+        layers: frozenset[Layer] = frozenset(),
+    ) -> Bool:
         good = np.empty(len(table), np.bool_)
         untimed = distant = 0
         for chunk in chunks(len(table)):
@@ -108,10 +123,10 @@ def drop_invalid_rows(records: Records) -> Records:
             distant += int(np.count_nonzero(timed & ~near))
             good[chunk] = timed & near
         repeated = repeated_rows(table)
-        omit(untimed, f"{noun} without a valid time", OmissionCode.NO_TIME)
-        omit(distant, f"{noun} {far}", OmissionCode.FAR_TIME)
+        omit(untimed, f"{noun} without a valid time", OmissionCode.NO_TIME, layers)
+        omit(distant, f"{noun} {far}", OmissionCode.FAR_TIME, layers)
         twice = int(np.count_nonzero(good & repeated))
-        omit(twice, f"{noun} that are there twice", OmissionCode.REPEATED, loss=False)
+        omit(twice, f"{noun} that are there twice", OmissionCode.REPEATED, layers, loss=False)
         good &= ~repeated
         return good
 
@@ -128,11 +143,13 @@ def drop_invalid_rows(records: Records) -> Records:
 
     kept = records.filter(
         tasks=check(records.tasks, "device tasks"),
-        planes=check(records.planes, "HCCL tasks"),
+        planes=check(records.planes, "HCCL tasks", layers=frozenset({Layer.COMMUNICATION})),
         ops=check(records.ops, "communication ops"),
         steps=check(records.steps, "steps"),
         parts=check(records.parts, "step parts"),
-        host=check(records.host, "host events", "on a clock that nothing relates to the rest"),
+        host=check(
+            records.host, "host events", "on a clock that nothing relates to the rest", HOST_LAYERS
+        ),
         samples=check_samples(records.samples),
     )
     cut_flows = kept.omissions[len(records.omissions) :]

@@ -38,7 +38,8 @@ class StepWaits(ColumnTable):
 
     receive_ns: the summed lengths of its receive ops, in which a stage of a pipeline waits for the
     one before ("Bubble"). preparing_ns: from its start on the host to its first compute task or
-    communication op; NO_TIME for a step that is not marked on the host, or has neither.
+    communication op, on the clocks as recorded, as the profiler counts it; NO_TIME for a step that
+    is not marked on the host, or has neither.
     """
 
     receive_ns: Int64 = column(np.int64)
@@ -63,4 +64,5 @@ def step_waits(records: Records, membership: Membership) -> StepWaits:
     in_step = membership.ops != NO_STEP
     np.minimum.at(first_ns, membership.ops[in_step], ops.start_ns[in_step])
     given = steps.host & (first_ns != never)
-    return StepWaits(receive_ns, np.where(given, first_ns - steps.start_ns, NO_TIME))
+    preparing_ns = first_ns - (steps.start_ns - records.host_offset_ns)
+    return StepWaits(receive_ns, np.where(given, preparing_ns, NO_TIME))

@@ -109,11 +109,14 @@ def _print_report(
 
 
 def _see_why(report: ExportReport, asked: argparse.Namespace) -> Iterator[str]:
-    """The command that shows the slowest step, on the rank where it was slowest, in detail."""
-    slowest = report.verdict.step_extreme
-    if asked.kind != Kind.SUMMARY.value or slowest is None:
+    """The command that shows in detail the slowest step of the ranks that tell why it is slow."""
+    verdict = report.verdict
+    slowest = verdict.step_extreme
+    if asked.kind != Kind.SUMMARY.value or (slowest is None and verdict.culprit is None):
         return
-    words = ["tlexport", asked.path, "--ranks", str(slowest.rank), "--steps", str(slowest.slowest)]
+    words = ["tlexport", asked.path, "--ranks", ",".join(map(str, verdict.telling_ranks))]
+    if slowest is not None:
+        words += ["--steps", str(slowest.slowest)]
     for assigned in asked.assign_rank or ():
         words += ["--assign-rank", assigned]
     yield f"See why: {command_line([*words, '--kind', 'detail'])}"

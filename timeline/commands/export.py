@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,6 +44,7 @@ from timeline.reports.export_report import CsvFile, ExportReport
 from timeline.reports.file_notes import notes_of
 from timeline.selection import Selection
 from timeline.sources.source import Source
+from timeline.tracks.assemble import assemble
 from timeline.version import __version__
 
 if TYPE_CHECKING:
@@ -122,7 +124,8 @@ def _write_export(profile: Profile, selection: Selection, options: ExportOptions
                 _describe(selection, options, joined, warnings),
                 joined.clock.wall_offset_ns,
                 profile.progress,
-                workers=workers.encoders(),
+                partial(assemble, by_layer=options.groups_by_layer, path=joined.path),
+                workers.encoders(),
             )
         return _finish(written, joined, selection, options, profile, warnings)
     except BaseException:
@@ -256,7 +259,7 @@ def _report(
     warnings: tuple[str, ...],
     suggestion: str,
 ) -> ExportReport:
-    figures = Figures.of(joined.facts, joined.waiting)
+    figures = Figures.of(joined.facts, joined.waiting, joined.path)
     return ExportReport(
         kind=options.kind.value,
         outputs=output_files(written),

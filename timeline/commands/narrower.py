@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from timeline.analysis.ordinary_steps import ordinary_steps
 from timeline.declarations import spelled_flags
 from timeline.errors import spell_ids
 from timeline.fitting.writer import Written
@@ -74,13 +75,13 @@ def _window_of(steps: Sequence[int], joined: JoinedRanks) -> tuple[int, int]:
 
 
 def _steps_that_fit(written: Written, options: ExportOptions) -> list[int]:
-    """The slowest step and as many after it as should be exact within the limit."""
+    """The slowest ordinary step and as many after it as should be exact within the limit."""
     length_ns: dict[int, int] = {}
-    for facts in written.facts:
+    for facts, ordinary in zip(written.facts, ordinary_steps(written.facts), strict=True):
         totals = facts.step_totals
         for step, span_ns in zip(
             facts.steps.iteration[totals.known].tolist(),
-            totals.span_ns[totals.known].tolist(),
+            np.where(ordinary, totals.span_ns, 0)[totals.known].tolist(),
             strict=True,
         ):
             length_ns[step] = max(length_ns.get(step, 0), span_ns)

@@ -13,14 +13,21 @@ import numpy.typing as npt
 from timeline.analysis.checks import PARTS as CHECKED
 from timeline.analysis.checks import RankChecks, known_reasons
 from timeline.analysis.collectives import NO_KIND
+from timeline.analysis.critical_path import CriticalPath
+from timeline.analysis.culprit import HeldUp, find_culprit
+from timeline.analysis.exposed_waiting import split_exposed
+from timeline.analysis.ordinary_steps import ordinary_steps
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.step_waits import data_aug_bounds
 from timeline.analysis.waiting import Basis, Stragglers, Waiting, Waits
-from timeline.columns.columns import Int64
+from timeline.columns.columns import Bool, Int64
 from timeline.columns.distinct import distinct_pairs
 from timeline.figures.computing_table import computing_table
+from timeline.figures.idle_table import idle_by_call, idle_by_cause
 from timeline.figures.launch_table import launch_table, module_table
-from timeline.figures.table import Table
+from timeline.figures.path_table import path_table
+from timeline.figures.table import Table, join_columns
+from timeline.figures.waited_for_table import waited_for_table
 from timeline.records.collective_kinds import KINDS
 from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Steps
 from timeline.records.vendor import Measure
@@ -28,7 +35,19 @@ from timeline.records.vendor import Measure
 __all__ = ["PARTS", "Figures", "checks_of", "extent_ns"]
 
 _COUNTED = frozenset(
-    {"shared", "unmatched", "alone", "shared_ns", "unmatched_ns", "alone_ns", "point_to_point_ns"}
+    {
+        "shared",
+        "unmatched",
+        "alone",
+        "shared_ns",
+        "unmatched_ns",
+        "alone_ns",
+        "point_to_point_ns",
+        "untold",
+        "nameless",
+        "untold_ns",
+        "nameless_ns",
+    }
 )
 """Columns of `waiting` that say what it stands on, and are known even where nothing of it is."""
 PARTS = ("computing_ns", "communication_ns", "not_overlapped_ns", "free_ns", "copies_ns", "idle_ns")
@@ -39,16 +58,17 @@ class Figures:
     """What was measured, in tables; times of all ranks are on one clock."""
 
     overlap: Table
-    """A row per rank: rank, steps, step_ns (the mean span of the steps that have device work),
-    span_ns (computing, not overlapped and free together), computing_ns, communication_ns,
+    """A row per rank: rank, steps, step_ns (the mean span of its ordinary steps), span_ns
+    (computing, not overlapped and free together), computing_ns, communication_ns,
     not_overlapped_ns, free_ns; of free copies_ns, idle_ns and outside_ns, of which before_ns lies
-    before the first computing or communication. The first and the last two are masked where
-    nothing tells whether there are any."""
+    before the first computing or communication. step_ns, copies_ns and the last two are masked
+    where nothing tells them."""
     steps: Table
     """A row per rank, graph and step: start_ns and end_ns as marked; device_start_ns, span_ns and
     the parts of its device work; receive_ns and preparing_ns (see `StepWaits`); fp_bp_ns, tail_ns
     and interval_ns of the step trace (forward and backward, what comes behind, the wait for data
-    before)."""
+    before); tasks, how many device tasks it has, and ordinary, 1 for a step that the run can be
+    judged by (see `ordinary_steps`)."""
     operators: Table
     """A row per rank and operator: communication or not, type, core, name and shapes (where asked
     for), count, total_ns, shortest_ns and longest_ns."""
@@ -80,6 +100,25 @@ class Figures:
     """A row per file or table that lies with a rank's capture and is not used: rank, file, what."""
     basis: Basis = field(default_factory=Basis)
     """What is told of waiting stands on."""
+    waited_for: Table = field(default_factory=lambda: Table({}))
+    """A row per rank and whom it waited for, longest first: rank, waited_for_rank (masked where
+    only "some rank" is known), profiled (whether that is among the ranks read), times and
+    waited_ns."""
+    exposed: Table = field(default_factory=lambda: Table({}))
+    """A row per rank, of the communication of its ordinary steps: exposed_ns (while nothing
+    computed), and of that waiting_ns and transfer_ns, as far as they are known."""
+    held_up: HeldUp = field(default_factory=HeldUp)
+    """Who holds up the others in ordinary steps."""
+    idle: Table = field(default_factory=lambda: Table({}))
+    """Why devices idle, a row per rank, step and cause, see `idle_by_cause`."""
+    idle_calls: Table = field(default_factory=lambda: Table({}))
+    """The host calls meanwhile, a row per rank, step, cause and call, see `idle_by_call`."""
+    critical_path: Table = field(default_factory=lambda: Table({}))
+    """A row per segment of what determined each step, in order of time: step and graph (masked
+    where there is none), rank (masked where it is not known), profiled (whether it is among the
+    ranks read), kind, name (what ran or was waited for; on the host the call that took most of it),
+    start_ns, duration_ns and call_ns (how much that call took). Without rows where causes were not
+    asked for."""
     computing_causes: Table = field(default_factory=lambda: Table({}))
     """A row per rank: why it computes longer than its peers, see `computing_table`; where causes
     are asked for."""
@@ -89,13 +128,16 @@ class Figures:
     """A row per rank and module, see `module_table`; where causes are asked for."""
 
     @classmethod
-    def of(cls, facts: Sequence[RankFacts], waiting: Waiting) -> Figures:
+    def of(
+        cls, facts: Sequence[RankFacts], waiting: Waiting, path: CriticalPath | None = None
+    ) -> Figures:
         """The figures of some ranks, which are on one clock."""
+        ordinary = ordinary_steps(facts)
         bounds = np.searchsorted(waiting.waits.rank, np.arange(len(facts) + 1)).tolist()
         waits = [waiting.waits.take(np.arange(*pair)) for pair in pairwise(bounds)]
         return cls(
-            _joined([_overlap(rank) for rank in facts]),
-            _joined([_steps(rank) for rank in facts]),
+            _joined([_overlap(rank, its) for rank, its in zip(facts, ordinary, strict=True)]),
+            _joined([_steps(rank, its) for rank, its in zip(facts, ordinary, strict=True)]),
             _joined([_operators(rank) for rank in facts]),
             _joined([_longest_ops(rank) for rank in facts]),
             _waiting(facts, waiting.stragglers),
@@ -104,6 +146,12 @@ class Figures:
             checks_of(facts),
             _joined([_unused(rank) for rank in facts]),
             waiting.basis,
+            waited_for_table(facts, waiting.waited_for),
+            exposed=_exposed(facts, waiting, ordinary),
+            held_up=find_culprit(facts, waiting, ordinary),
+            idle=idle_by_cause(facts),
+            idle_calls=idle_by_call(facts),
+            critical_path=path_table(CriticalPath() if path is None else path),
             computing_causes=computing_table(facts),
             launchers=launch_table(facts),
             modules=module_table(facts),
@@ -112,23 +160,17 @@ class Figures:
 
 def _joined(parts: Sequence[dict[str, npt.NDArray[Any]]]) -> Table:
     names = list(parts[0]) if parts else []
-    return Table({name: _column([part[name] for part in parts]) for name in names})
-
-
-def _column(parts: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    values = np.concatenate([np.ma.getdata(part) for part in parts])
-    masks = [np.ma.getmaskarray(part) for part in parts if np.ma.isMaskedArray(part)]
-    return np.ma.masked_array(values, np.concatenate(masks)) if masks else values
+    return Table({name: join_columns([part[name] for part in parts]) for name in names})
 
 
 def _given(values: Int64, absent: int | np.integer[Any]) -> npt.NDArray[Any]:
     return np.ma.masked_equal(values, absent)
 
 
-def _overlap(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
+def _overlap(facts: RankFacts, ordinary: Bool) -> dict[str, npt.NDArray[Any]]:
     whole = facts.overlap_ns
     span_ns = whole["computing_ns"] + whole["not_overlapped_ns"] + whole["free_ns"]
-    spans_ns = facts.step_totals.span_ns[facts.step_totals.span_ns > 0]
+    spans_ns = facts.step_totals.span_ns[ordinary & (facts.step_totals.span_ns > 0)]
     mean_ns = round(int(spans_ns.sum()) / len(spans_ns)) if len(spans_ns) else NO_ID
     row = {
         "rank": facts.rank,
@@ -154,7 +196,7 @@ def extent_ns(overlap: Table) -> Int64:
     return np.asarray(overlap["span_ns"] - np.ma.filled(overlap["outside_ns"], 0))
 
 
-def _steps(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
+def _steps(facts: RankFacts, ordinary: Bool) -> dict[str, npt.NDArray[Any]]:
     steps, totals = facts.steps, facts.step_totals
     measured = {
         name: np.ma.masked_array(getattr(totals, name), ~totals.known)
@@ -173,6 +215,8 @@ def _steps(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
         "receive_ns": np.ma.masked_array(facts.step_waits.receive_ns, ~totals.known),
         "preparing_ns": _given(facts.step_waits.preparing_ns, NO_TIME),
         **_phases(steps),
+        "tasks": facts.recorded.tasks,
+        "ordinary": ordinary.astype(np.int64),
     }
 
 
@@ -224,7 +268,8 @@ def _longest_ops(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
 def _waiting(facts: Sequence[RankFacts], stragglers: Stragglers) -> Table:
     ranks = np.array([rank.rank for rank in facts], np.int64)
     columns = {field.name: getattr(stragglers, field.name) for field in fields(stragglers)}
-    unknown = (columns["shared"] == 0) & (columns["alone"] + columns["unmatched"] > 0)
+    rest = sum(columns[name] for name in ("alone", "unmatched", "untold", "nameless"))
+    unknown = (columns["shared"] == 0) & (rest > 0)
     shown = {
         name: values if name in _COUNTED else np.ma.masked_array(values, unknown)
         for name, values in columns.items()
@@ -232,15 +277,23 @@ def _waiting(facts: Sequence[RankFacts], stragglers: Stragglers) -> Table:
     return Table({"rank": ranks, **shown})
 
 
+def _exposed(facts: Sequence[RankFacts], waiting: Waiting, ordinary: Sequence[Bool]) -> Table:
+    parts = split_exposed(facts, waiting.waits, ordinary)
+    columns = {field.name: getattr(parts, field.name) for field in fields(parts)}
+    return Table({"rank": np.array([rank.rank for rank in facts], np.int64), **columns})
+
+
 def _collectives(facts: RankFacts, waits: Waits) -> dict[str, npt.NDArray[Any]]:
     ops, strings = facts.collectives.ops, np.array(facts.collectives.strings, object)
     nothing = np.zeros(len(ops), np.int64)
     waited_ns, transfer_ns, moved = nothing.copy(), nothing.copy(), np.zeros(len(ops))
-    known = nothing.copy()
+    known, transferred = nothing.copy(), nothing.copy()
+    whole = waits.take(waits.transfer_ns != NO_TIME)
     known[waits.row] = 1
+    transferred[whole.row] = 1
     waited_ns[waits.row] = waits.waited_ns
-    transfer_ns[waits.row] = waits.transfer_ns
-    moved[waits.row] = np.nan_to_num(waits.bandwidth * waits.transfer_ns)
+    transfer_ns[whole.row] = whole.transfer_ns
+    moved[whole.row] = np.nan_to_num(whole.bandwidth * whole.transfer_ns)
     timed_ns = np.where(moved > 0, transfer_ns, 0)
     rows = np.flatnonzero(ops.selected)
     kinds, kind = np.unique(_kind_names(facts, rows), return_inverse=True)
@@ -267,7 +320,7 @@ def _collectives(facts: RankFacts, waits: Waits) -> dict[str, npt.NDArray[Any]]:
         "moved_bytes": total_known(ops.moved_bytes),
         "total_ns": total(ops.end_ns - ops.start_ns),
         "waited_ns": np.ma.masked_array(total(waited_ns), unknown),
-        "transfer_ns": np.ma.masked_array(total(transfer_ns), unknown),
+        "transfer_ns": np.ma.masked_array(total(transfer_ns), total(transferred) == 0),
         "bandwidth_gb_s": np.ma.masked_array(carried / np.maximum(over_ns, 1), over_ns == 0),
     }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-__all__ = ["Table"]
+__all__ = ["Table", "join_columns"]
 
 MOST_ROWS_SHOWN = 60
 """Rows in a notebook; the rest is counted."""
@@ -27,6 +27,14 @@ MOST_SHOWN = 80
 """Characters in a notebook of what operators are called; paths and sentences are shown whole."""
 OF_OPERATORS = frozenset({"type", "name", "shapes"})
 """Columns that say what an operator is called."""
+
+
+def join_columns(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """Parts of a column, at least one, joined; masked where one of them is."""
+    values = np.concatenate([np.ma.getdata(part) for part in parts])
+    if not any(np.ma.isMaskedArray(part) for part in parts):
+        return values
+    return np.ma.masked_array(values, np.concatenate([np.ma.getmaskarray(part) for part in parts]))
 
 
 @dataclass(frozen=True, repr=False)

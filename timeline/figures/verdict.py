@@ -8,31 +8,34 @@ What those hold is summed for each rank: device time of ranks and steps in
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from timeline.analysis.culprit import Culprit, HeldUp
+from timeline.analysis.ordinary_steps import has_several_graphs
 from timeline.analysis.waiting import Basis
 from timeline.columns.columns import Bool, Int64
-from timeline.columns.distinct import distinct, distinct_pairs
+from timeline.figures import verdict_words as words
+from timeline.figures.idle_words import idle_sentence, mean_idle
+from timeline.figures.mean_step import MeanStep, mean_steps
 from timeline.figures.rank_tables import Figures, extent_ns
 from timeline.figures.table import Table
-from timeline.units import spell_count, spell_duration
+from timeline.units import spell_duration, spell_like, spell_short
 
 __all__ = [
     "Extreme",
     "Verdict",
-    "has_several_graphs",
     "slowest_rank_of_each_step",
     "total_by_type",
 ]
 
 MOST_OPERATORS = 5
 NOTABLE = 0.05
-"""By so much of the median a rank must compute longer before others are said to wait for it."""
+"""Ranks and steps that are longer than the median by a smaller share are alike."""
 
 
 @dataclass(frozen=True)
@@ -72,11 +75,13 @@ class Extreme:
 class Verdict:
     """What is slow.
 
-    ranks: a row per rank, `step_ns` the mean span of its steps on the device. steps: a row per
-    graph and step, of the rank where it took longest. operators, collectives: the types that took
-    longest over all ranks, with their share of all computing or communicating. stragglers: a row
-    per rank that kept others waiting in collectives, who cost most first. basis: what that stands
-    on.
+    ranks: a row per rank, `step_ns` the mean span of its ordinary steps. steps: a row per graph and
+    step, of the rank where it took longest. step_extreme: of ordinary steps. operators,
+    collectives: the types that took longest over all ranks, with their share of all computing or
+    communicating. stragglers: a row per rank that kept others waiting in collectives, who cost most
+    first. basis: what that stands on. held_up: who holds up the others. mean: where a mean ordinary
+    step goes, None where no rank did anything; mean_steps: the same, a row per rank. ends: at which
+    step device tasks end, where steps are marked beyond.
     """
 
     ranks: Table
@@ -87,6 +92,12 @@ class Verdict:
     collectives: Table
     stragglers: Table
     basis: Basis
+    held_up: HeldUp
+    mean: MeanStep | None
+    mean_steps: Table
+    ends: str | None
+    idle: str | None
+    computing: Mapping[int, Mapping[str, Any]]
 
     @classmethod
     def of(cls, figures: Figures) -> Verdict:
@@ -94,81 +105,126 @@ class Verdict:
         steps = slowest_rank_of_each_step(figures.steps)
         totals = total_by_type(figures.operators)
         communication = totals["communication"] == 1
+        mean = MeanStep.of(figures)
         return cls(
             figures.overlap,
             steps,
             _rank_extreme(figures.overlap),
-            _step_extreme(steps),
+            _step_extreme(slowest_rank_of_each_step(_ordinary(figures.steps))),
             _longest(totals, ~communication),
             _longest(totals, communication),
             _stragglers(figures.waiting),
             figures.basis,
+            figures.held_up,
+            mean,
+            mean_steps(figures),
+            words.ends_sentence(figures.steps),
+            None if mean is None else _idle(figures, mean),
+            {
+                row["rank"]: row
+                for row in figures.computing_causes.to_dicts()
+                if row["cause"] is not None
+            },
         )
+
+    @property
+    def culprit(self) -> Culprit | None:
+        """The rank that holds up the others, where it is a single one."""
+        return self.held_up.culprit
+
+    @property
+    def slow_rank(self) -> int | None:
+        """The culprit, where others wait for it notably.
+
+        Where nothing tells who waits for whom, the rank whose steps take notably longer.
+        """
+        culprit, extreme = self.culprit, self.rank_extreme
+        if culprit is not None:
+            return culprit.rank if culprit.share >= words.HARDLY else None
+        if extreme is None or self.held_up.waited_ns or extreme.spread < NOTABLE:
+            return None
+        return extreme.slowest
+
+    @property
+    def telling_ranks(self) -> tuple[int, ...]:
+        """The ranks to look at: the culprit, if it is profiled, and the one that waits longest.
+
+        Without a culprit, the rank on which the slowest step was slowest; none where nothing tells.
+        """
+        culprit, step, rank = self.culprit, self.step_extreme, self.rank_extreme
+        if culprit is not None and culprit.share >= words.HARDLY:
+            waits = culprit.waiters[0].rank
+            return (culprit.rank, waits) if culprit.profiled else (waits,)
+        if step is not None and step.rank is not None:
+            return (step.rank,)
+        return () if rank is None else (rank.slowest,)
 
     def sentences(self) -> Iterator[str]:
         """The answers for people, the most telling first."""
-        worst = self._slowest_rank_row()
-        if worst is None:
+        if self.mean is None:
             return
-        several = len(self.ranks) > 1
-        if len(self.operators):
-            yield _where_time_goes(worst, several=several)
+        yield from self._who_holds_up()
+        yield words.step_sentence(self.mean)
+        if not self.mean.steps:
+            yield from self._outside()
+        yield from filter(None, [words.between_sentence(self.mean), self.idle, self.ends])
+        yield from self._slowest_step()
+        if self.culprit is None:
+            yield from self._slowest_rank()
         else:
-            yield _only_communication(worst, several=several)
-        yield from _outside(worst)
-        if self.rank_extreme is not None:
-            extreme = self.rank_extreme
-            yield (
-                f"Slowest rank: {extreme.slowest}, {spell_duration(extreme.slowest_ns)}"
-                f"{' a step' if worst['step_ns'] is not None else ''}, "
-                f"{extreme.spread:.1%} more than the fastest, {extreme.fastest}."
-            )
-        yield from self._straggler() if len(self.stragglers) else self._computes_longest()
-        if self.step_extreme is not None:
-            extreme = self.step_extreme
-            on = f" on rank {extreme.rank}" if len(self.ranks) > 1 else ""
-            yield (
-                f"Slowest step: {extreme.slowest}, {spell_duration(extreme.slowest_ns)}{on}; "
-                f"the median is {spell_duration(extreme.median_ns)}, "
-                f"the fastest {spell_duration(extreme.fastest_ns)} ({extreme.fastest})."
-            )
+            yield from filter(None, [words.waits_longest_sentence(self.culprit)])
 
-    def _slowest_rank_row(self) -> dict[str, Any] | None:
-        used = _used(self.ranks)
-        if not len(used):
-            return None
-        at = int(np.argmax(_rank_times_ns(used)))
-        return used.take(np.array([at])).to_dicts()[0]
+    def _who_holds_up(self) -> Iterator[str]:
+        """The culprit and why it is late; or how long ranks wait for no single one."""
+        culprit = self.culprit
+        if culprit is None:
+            yield from filter(None, [words.no_culprit_sentence(self.held_up)])
+        else:
+            yield words.culprit_sentence(culprit)
+            if self.slow_rank is not None:
+                yield words.cause_sentence(culprit, self.computing.get(culprit.rank))
+        if self.held_up.waited_ns:
+            yield from filter(None, [words.basis_sentence(self.basis)])
 
-    def _computes_longest(self) -> Iterator[str]:
-        """Ranks wait for each other in collectives: who computes longest makes the others wait.
+    def _outside(self) -> Iterator[str]:
+        """What the profiler counts as free beside the time that shares are of."""
+        outside_ns = np.ma.filled(self.ranks["outside_ns"], 0)
+        if outside_ns.any():
+            at = int(np.argmax(outside_ns))
+            row = self.ranks.take(np.array([at])).to_dicts()[0]
+            yield from _outside(row, several=len(self.ranks) > 1)
 
-        That is a guess, for where collectives do not tell it. Sums over different numbers of steps
-        tell nothing of that.
-        """
-        used = _used(self.ranks)
-        if len(used) < 2 or len(distinct(used["steps"])) > 1:
+    def _slowest_step(self) -> Iterator[str]:
+        extreme = self.step_extreme
+        if extreme is None:
             return
-        computing_ns = used["computing_ns"]
-        median_ns = float(np.median(computing_ns))
-        at = int(np.argmax(computing_ns))
-        if median_ns and computing_ns[at] > median_ns * (1 + NOTABLE):
-            yield (
-                f"Rank {used['rank'][at]} computes longest, "
-                f"{computing_ns[at] / median_ns - 1:.0%} more than the median: "
-                "others may wait for it."
-            )
+        slowest, fastest, median = (
+            spell_like(time_ns, extreme.slowest_ns)
+            for time_ns in (extreme.slowest_ns, extreme.fastest_ns, extreme.median_ns)
+        )
+        if extreme.slowest_ns < (1 + NOTABLE) * extreme.median_ns:
+            yield f"Steps take {fastest} to {slowest}, the slowest is {extreme.slowest}."
+            return
+        on = f" on rank {extreme.rank}" if len(self.ranks) > 1 else ""
+        yield f"Slowest step: {extreme.slowest} ({slowest}{on}; median {median})."
 
-    def _straggler(self) -> Iterator[str]:
-        """Whom the others wait for most, and why."""
-        worst = self.stragglers.take(np.array([0])).to_dicts()[0]
-        all_ns = int(self.stragglers["caused_ns"].sum())
-        late = "computing" if worst["compute_late_ns"] >= worst["host_late_ns"] else "its host"
+    def _slowest_rank(self) -> Iterator[str]:
+        """The rank whose steps take longest, where nothing tells who waits for whom.
+
+        Where ranks wait for each other, those that wait least look fastest.
+        """
+        extreme = self.rank_extreme
+        if extreme is None or self.slow_rank is None:
+            return
+        per = " per step" if self.mean is not None and self.mean.steps > 1 else ""
+        more = (
+            f"{extreme.spread:.0%} slower than"
+            if extreme.spread < 1
+            else f"{1 + extreme.spread:.1f} times as long as"
+        )
         yield (
-            f"Others waited {spell_duration(worst['caused_ns'])} for rank {worst['rank']} "
-            f"({worst['caused_ns'] / all_ns:.0%} of all waiting), which came last to "
-            f"{spell_count(worst['times_last'], 'collective')}, late by {late} "
-            f"({_stands_on(self.basis)})."
+            f"Slowest rank: {extreme.slowest} ({spell_short(extreme.slowest_ns)}{per}, {more} "
+            f"rank {extreme.fastest})."
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -182,43 +238,19 @@ class Verdict:
             "collectives": self.collectives.to_dicts(),
             "stragglers": self.stragglers.to_dicts(),
             "waiting_basis": {**asdict(self.basis), "share": round(self.basis.share, 6)},
+            "culprit": None if self.culprit is None else self.culprit.to_dict(),
         }
 
 
-def _stands_on(basis: Basis) -> str:
-    """How much of all communication tells who waited for whom."""
-    of = basis.compared == basis.collectives
-    counted = f"all {basis.collectives}" if of else f"{basis.compared} of {basis.collectives}"
-    return f"stands on {counted} collectives, {basis.share:.0%} of communication time"
+def _idle(figures: Figures, mean: MeanStep) -> str | None:
+    """Why devices idle in a mean step, where they do so notably."""
+    idle = mean_idle(figures, between_ns=mean.between_ns)
+    if idle is None:
+        return None
+    return idle_sentence(idle, steps=mean.steps, span_ns=mean.span_ns + mean.between_ns)
 
 
-def _where_time_goes(row: dict[str, Any], *, several: bool) -> str:
-    whole_ns = row["span_ns"] - (row["outside_ns"] or 0)
-    spent = {
-        "computing": row["computing_ns"],
-        "communication that nothing overlaps": row["not_overlapped_ns"],
-        "copies": row["copies_ns"] or 0,
-        "idle": row["idle_ns"],
-    }
-    parts = sorted(spent.items(), key=lambda item: -item[1])
-    percents = [(round(100 * part_ns / whole_ns), name) for name, part_ns in parts]
-    shares = ", ".join(f"{percent}% {name}" for percent, name in percents if percent)
-    where = f" of rank {row['rank']}" if several else ""
-    return f"Device time{where}: {shares}."
-
-
-def _only_communication(row: dict[str, Any], *, several: bool) -> str:
-    """What can be said where the profile holds no computing: what would overlap is not known."""
-    whole_ns = row["span_ns"] - (row["outside_ns"] or 0)
-    where = f" of rank {row['rank']}" if several else ""
-    percent = round(100 * row["communication_ns"] / whole_ns)
-    return f"Device time{where}: {percent}% communication; the profile holds nothing that computes."
-
-
-def _outside(row: dict[str, Any]) -> Iterator[str]:
-    """What the writer of the profile calls free beside the time that shares are of."""
-    if not row["outside_ns"]:
-        return
+def _outside(row: dict[str, Any], *, several: bool) -> Iterator[str]:
     edges = {
         "before the first kernel": row["before_ns"],
         "after the last": row["outside_ns"] - row["before_ns"],
@@ -228,7 +260,8 @@ def _outside(row: dict[str, Any]) -> Iterator[str]:
     lengths = " and ".join(
         f"{spell_duration(length_ns)} {where}" for where, length_ns in edges.items() if length_ns
     )
-    yield f"Not in these shares: {lengths}, which the profiler counts as free."
+    of_rank = f"on rank {row['rank']} " if several else ""
+    yield f"Not in these shares: {of_rank}{lengths}, which the profiler counts as free."
 
 
 def _rank_times_ns(ranks: Table) -> npt.NDArray[Any]:
@@ -281,10 +314,8 @@ def slowest_rank_of_each_step(steps: Table) -> Table:
     return longest.take(np.argsort(longest["start_ns"], kind="stable"))
 
 
-def has_several_graphs(rank: Int64, graph: Int64) -> bool:
-    """Whether any rank has several, from the rank and graph of each row."""
-    pairs, _ = distinct_pairs(rank, graph)
-    return len(pairs) > len(distinct(rank))
+def _ordinary(steps: Table) -> Table:
+    return steps.take(steps["ordinary"] == 1) if len(steps) else steps
 
 
 def _step_extreme(steps: Table) -> Extreme | None:

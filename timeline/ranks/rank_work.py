@@ -11,7 +11,9 @@ import numpy as np
 from timeline.analysis.collectives import rank_collectives
 from timeline.analysis.computed_work import computed_work
 from timeline.analysis.cut import Cut, cut, cut_window
+from timeline.analysis.drawn_records import drawn_records, omissions_of_drawn
 from timeline.analysis.idle_causes import measure_idle
+from timeline.analysis.lateness import fetching_ns
 from timeline.analysis.launching_operators import launcher_figures, with_launchers
 from timeline.analysis.leading_detail import Leading, with_leading_detail
 from timeline.analysis.overlap import (
@@ -26,15 +28,17 @@ from timeline.analysis.rank_facts import (
     collect_facts,
     collect_profile_facts,
 )
+from timeline.analysis.rank_path import rank_path
+from timeline.analysis.rank_replay import rank_replay
 from timeline.analysis.selected_rank import DrawOptions, SelectedRank
 from timeline.analysis.step_membership import NO_STEP
 from timeline.encoders.formats import format_of
 from timeline.fitting.coarsen_ranks import coarsen_ranks
-from timeline.layers import Layer
+from timeline.layers import HOST_LAYERS, Layer
 from timeline.options import Args, ClockOptions, StepOperators
 from timeline.ranks.rank_records import read_rank
 from timeline.records.counting_rules import INNER
-from timeline.records.tables import Records
+from timeline.records.tables import GPU, Records
 from timeline.selection import Kind, Selection
 from timeline.sources.source import ReadRequest, Source
 from timeline.tracks.draw_rank import draw_rank
@@ -58,7 +62,7 @@ DENSEST_RANK = 4
 """A rank may hold so many times what ranks hold on average, and is not gathered further for it."""
 MOST_ELEMENTS = 1 << 24
 """Slices and samples that all ranks together may send, if none is dense: about 800 MB."""
-CAUSE_LAYERS = frozenset({Layer.COMMUNICATION, Layer.CANN, Layer.FRAMEWORK, Layer.ARROWS})
+CAUSE_LAYERS = HOST_LAYERS | {Layer.COMMUNICATION, Layer.ARROWS}
 """Whose records tell why a device waits and idles."""
 LEAST_RANK_BYTES = 1 << 20
 """A rank of this size is sent fast; many small ones are gathered together, which is better."""
@@ -73,7 +77,8 @@ class RankRequest:
     end) on the rank's own clock. leading: whose detail is drawn, None for all. draw: whether
     tracks are wanted at all, or only facts. clock: how ranks come on one clock. named_operators:
     how many operators of a rank facts tell apart by name. causes: whether facts tell why the device
-    waits and idles.
+    waits and idles. estimate: whether they hold what gains are estimated of. read_ranks: all ranks
+    that are read with this one.
     """
 
     selection: Selection
@@ -89,12 +94,18 @@ class RankRequest:
     clock: ClockOptions = field(default_factory=ClockOptions)
     named_operators: int = 0
     causes: bool = False
+    estimate: bool = False
+    read_ranks: frozenset[int] = frozenset()
+
+    @property
+    def drawn_layers(self) -> frozenset[Layer]:
+        """The layers that are drawn, or that figures are of."""
+        return self.selection.layers_of(Kind.SUMMARY)
 
     @property
     def read_layers(self) -> frozenset[Layer]:
         """The layers whose records are read: what is drawn, and what tells causes."""
-        layers = self.selection.layers_of(Kind.SUMMARY)
-        return layers | CAUSE_LAYERS if self.causes else layers
+        return self.drawn_layers | CAUSE_LAYERS if self.causes else self.drawn_layers
 
 
 def draw_rank_from_source(source: Source, request: RankRequest) -> DrawnRank:
@@ -117,7 +128,8 @@ def draw_rank_from_records(records: Records, request: RankRequest) -> DrawnRank:
     """Draw what is selected of a rank's records, whose steps are known."""
     if request.causes:
         records = with_launchers(records)
-    facts, tracks = _draw_selected(collect_profile_facts(records), records, request)
+    told = replace(records, omissions=omissions_of_drawn(records, request.drawn_layers))
+    facts, tracks = _draw_selected(collect_profile_facts(told), records, request)
     fair_bytes = max(LEAST_RANK_BYTES, request.limit_bytes * DENSEST_RANK // request.ranks)
     most_bytes = min(request.limit_bytes, fair_bytes)
     if most_bytes and element_count(tracks.tracks) * BYTES_OF_ELEMENT > most_bytes:
@@ -153,7 +165,13 @@ def _draw_selected(
     selected = _selected(part, request)
     if request.leading is not None:
         selected = with_leading_detail(selected, request.leading)
-    collectives = rank_collectives(records, part.op_iterations, part.op_rows)
+    collectives = rank_collectives(
+        records,
+        part.op_iterations,
+        part.op_rows,
+        read_ranks=request.read_ranks,
+        recorded=Layer.COMMUNICATION in request.read_layers or records.hardware == GPU,
+    )
     facts = collect_facts(
         profile,
         selected,
@@ -163,7 +181,11 @@ def _draw_selected(
         named_operators=request.named_operators,
     )
     if request.causes:
-        facts = _with_causes(facts, selected)
+        path = rank_path(part.records, collectives.ops.selected, facts.device_end_ns)
+        fetching = fetching_ns(part.records)
+        facts = replace(_with_causes(facts, selected), path=path, fetching_ns=fetching)
+    if request.estimate:
+        facts = replace(facts, replay=rank_replay(part.records, collectives.ops.selected))
     if not request.draw:
         return facts, RankTracks(records.rank, (), 0)
     return facts, draw_rank(selected, request.options, arg_filter(request.args))
@@ -194,4 +216,5 @@ def _selected(part: Cut, request: RankRequest) -> SelectedRank:
             tasks, communication, runs[membership.tasks], runs[its_step], int(runs.max()) + 1
         )
     idle = measure_idle(records, membership, whole, apart) if request.causes else None
-    return SelectedRank(part, whole, apart.totals(), records, idle=idle)
+    drawn = drawn_records(records, request.drawn_layers)
+    return SelectedRank(replace(part, records=drawn), whole, apart.totals(), drawn, idle=idle)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from timeline.analysis.clocks import JoinedClock, RankClock, join_clocks
+from timeline.analysis.critical_path import CriticalPath
 from timeline.analysis.launch_order import match_by_order
 from timeline.analysis.leading_detail import Leading
+from timeline.analysis.path_steps import critical_path
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.waiting import Waiting, measure_waiting
 from timeline.errors import SelectionError
@@ -62,6 +64,8 @@ class JoinedRanks:
     clock: JoinedClock
     waiting: Waiting
     origin_ns: int | None = None
+    path: CriticalPath = field(default_factory=CriticalPath)
+    """Empty where causes were not asked for."""
 
     @property
     def facts(self) -> tuple[RankFacts, ...]:
@@ -83,6 +87,7 @@ class KnownRanks:
     waiting: Waiting
     left_out: tuple[str, ...]
     warnings: tuple[str, ...]
+    path: CriticalPath = field(default_factory=CriticalPath)
 
 
 def read_facts(
@@ -94,11 +99,12 @@ def read_facts(
     *,
     by_name: bool = False,
     causes: bool = False,
+    estimate: bool = False,
 ) -> KnownRanks:
     """Read what is selected of some ranks, as far as figures need it.
 
     by_name: whether operators are told apart by name, and not by type alone. causes: whether it is
-    asked why devices wait and idle.
+    asked why devices wait and idle. estimate: whether gains are to be estimated.
 
     Raises:
         SelectionError: a rank, a graph, a step or the window is not there.
@@ -114,10 +120,13 @@ def read_facts(
         clock=reading.clock,
         named_operators=EVERY_NAME if by_name else 0,
         causes=causes,
+        estimate=estimate,
     )
     with worker_pool_for(chosen, reading, progress) as workers:
         joined = read_ranks(chosen, request, workers, path)
-    return KnownRanks(joined.facts, joined.waiting, workers.left_out(), joined.warnings)
+    return KnownRanks(
+        joined.facts, joined.waiting, workers.left_out(), joined.warnings, joined.path
+    )
 
 
 def read_ranks(
@@ -148,6 +157,7 @@ def _read(
 ) -> JoinedRanks:
     """Read the ranks that can be read; their clocks are joined unless `clock` is given."""
     ranks = [source.identity.rank for source in sources]
+    requests = [replace(request, read_ranks=frozenset(ranks)) for request in requests]
     wanted = dict(zip(ranks, requests, strict=True))
     read, drawn = list[Source](), list[DrawnRank]()
     elements = 0
@@ -190,8 +200,16 @@ def _joined(
 ) -> JoinedRanks:
     moved = tuple(rank.moved(move.move) for rank, move in zip(drawn, clock.moves, strict=True))
     waiting = measure_waiting([rank.facts.collectives for rank in moved], _slack_ns(clock))
+    path = CriticalPath()
+    if any(request.causes for request in requests):
+        path = critical_path([rank.facts for rank in moved], waiting)
     return JoinedRanks(
-        tuple(sources), tuple(requests), _with_waiting(moved, waiting, requests), clock, waiting
+        tuple(sources),
+        tuple(requests),
+        _with_waiting(moved, waiting, requests),
+        clock,
+        waiting,
+        path=path,
     )
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from timeline.columns.columns import Bool, Codes, ColumnTable, Float64, Int64, column
 from timeline.columns.strings import NO_NAME, StringPool
+from timeline.layers import Layer
 from timeline.records.clock import ClockMove
 from timeline.records.counting_rules import CommunicationRule, FreeRule
 from timeline.records.vendor import UnusedFile, VendorFigures, VendorLinks
@@ -36,6 +37,7 @@ __all__ = [
     "CounterSeries",
     "FlowEnd",
     "Flows",
+    "GroupMembers",
     "HostEvents",
     "Omission",
     "OmissionCode",
@@ -151,6 +153,7 @@ class PlaneTasks(Spans):
     iteration: Int64 = column(np.int64, NO_ID)
     launch_ns: Int64 = column(np.int64, NO_TIME)
     source_rank: Int64 = column(np.int64, NO_ID)
+    """Sources give numbers inside the group; they are global where its members are known."""
     target_rank: Int64 = column(np.int64, NO_ID)
     size_bytes: Int64 = column(np.int64, NO_ID)
     notify: Codes = column(np.int32, NO_NAME)
@@ -186,6 +189,23 @@ class CommunicationOps(Spans):
     operator: Codes = column(np.int32, NO_NAME)
     module: Codes = column(np.int32, NO_NAME)
     phase: Int64 = column(np.int64, 0)
+
+
+@dataclass(frozen=True)
+class GroupMembers(ColumnTable):
+    """Who is in a group of ranks: a row per group and member.
+
+    group: what the source calls it, as ops and HCCL tasks do (`group_name`, or their label), or
+    the number that CANN makes of that; NO_NAME for all ranks of the run together. name: what the
+    program calls it: dp, tp, default_group.
+    """
+
+    group: Codes = column(np.int32)
+    name: Codes = column(np.int32, NO_NAME)
+    rank: Int64 = column(np.int64, NO_ID)
+    """A member, by its number among all ranks; NO_ID in a row that tells the size alone."""
+    size: Int64 = column(np.int64)
+    """How many members there are."""
 
 
 @dataclass(frozen=True)
@@ -314,7 +334,8 @@ class Omission:
     """Records that are not in the output, with the reason and their number.
 
     loss: whether something the user asked for is missing; otherwise the rows only repeat others,
-    or one of their ends was not asked for. code: the kind of the reason.
+    or one of their ends was not asked for. code: the kind of the reason. layers: those that would
+    draw the records, where they matter to nothing else; none where they matter to all.
     """
 
     reason: str
@@ -323,6 +344,7 @@ class Omission:
     steps: tuple[int, ...] = ()
     loss: bool = False
     code: OmissionCode = field(kw_only=True)
+    layers: frozenset[Layer] = field(default=frozenset(), kw_only=True, compare=False)
 
 
 def rows_by_reason(omissions: Iterable[Omission]) -> dict[str, int]:
@@ -364,6 +386,7 @@ class Records:
     they say what ops do, and ops are told apart by the order in which they were launched."""
     host_offset_ns: int = 0
     """What host times were moved by, so that nothing starts before the call that launched it."""
+    members: GroupMembers = field(default_factory=GroupMembers.empty)
 
     def holds_layer(self, name: str) -> bool:
         """Whether there are host events of a layer of this name."""
@@ -396,6 +419,7 @@ class Records:
                     cut,
                     self.rank,
                     code=OmissionCode.ARROW_CUT,
+                    layers=frozenset({Layer.ARROWS}),
                 ),
             )
         return replace(

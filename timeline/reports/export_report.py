@@ -10,7 +10,9 @@ from typing import Any
 import orjson
 
 from timeline.errors import spell_ids
+from timeline.figures.idle_table import idle_dicts
 from timeline.figures.notebook import link_html, paragraph_html, table_html
+from timeline.figures.path_table import path_rows
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
 from timeline.figures.verdict import Verdict
@@ -234,6 +236,8 @@ class ExportReport:
             "resolution": [row.to_dict() for row in self.resolutions],
             "warnings": list(self.warnings),
             "suggestion": self.suggestion,
+            "idle": idle_dicts(self.figures.idle, self.figures.idle_calls),
+            "critical_path": list(path_rows(self.figures.critical_path)),
         }
 
     def step_times(self) -> Table:

@@ -12,68 +12,33 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from timeline.columns.columns import Int64
-from timeline.figures.rank_tables import PARTS, Figures, extent_ns
+from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
 from timeline.figures.verdict import Verdict
 from timeline.reports.terminal import (
     GAP,
-    ONE_LINE_WIDTH,
     Display,
     name_text,
     named_grid,
     plain_grid,
     render_blocks,
 )
+from timeline.reports.times_grid import TimesGrid
 from timeline.units import spell_count, spell_share, spell_short
 
 __all__ = ["verdict_text"]
 
 SIDE_BY_SIDE_WIDTH = 116
 """From this width on, operators and collectives stand side by side."""
-LEAST_BAR, MOST_BAR = 6, 30
-"""Characters of a bar."""
 MOST_RANKS = 8
-"""More are not all told: the slowest, the fastest and the mean are."""
-SLOWEST_RANKS = 5
+"""More are not all told: the culprit, those that wait longest and the mean are."""
+FEW_RANKS = 6
 MOST_STEPS = 40
 MOST_OPS = 5
 MOST_STRAGGLERS = 3
-ID_WIDTH, TIME_WIDTH, CELL_WIDTH = 4, 7, 12
-"""Characters of a number of a rank or step, of a time, and of a time with its share."""
-LEAST_PARTS = 4
-"""Columns of times for which a display of ONE_LINE_WIDTH has room."""
 
 
-@dataclass(frozen=True)
-class _Part:
-    """One part of device time, as it is drawn."""
-
-    column: str
-    title: str
-    short_title: str
-    style: str
-    mark: str = ""
-    plain_mark: str = ""
-
-    @property
-    def width(self) -> int:
-        """The columns of its title and of a time with its share."""
-        return max(CELL_WIDTH, *map(len, self.title.split("\n")))
-
-
-_PARTS = (
-    _Part("computing_ns", "computing", "computing", "green", "█", "#"),
-    _Part("communication_ns", "communication", "comm.", ""),
-    _Part("not_overlapped_ns", "not\noverlapped", "not\noverlapped", "yellow", "▒", "="),
-    _Part("copies_ns", "copies", "copies", "cyan", "░", ":"),
-    _Part("idle_ns", "idle", "idle", "bright_black", "·", "."),
-)
-assert {part.column for part in _PARTS} <= set(PARTS)
-_RARE = "copies_ns"
-"""A part that has a column only where there is any of it."""
-_LEAST_TELLING = "communication_ns"
-"""What makes room for that on a narrow display: shares add up without it."""
-_SLOW, _FAST = "bold red", "green"
+_SLOW = "bold red"
 
 
 def verdict_text(
@@ -86,6 +51,9 @@ def verdict_text(
     return render_blocks(_Blocks(verdict, figures, display, verbose).all(), display)
 
 
+Row = dict[str, Any]
+
+
 @dataclass(frozen=True)
 class _Blocks:
     """The parts of the text, which are blocks of lines and tables."""
@@ -96,19 +64,18 @@ class _Blocks:
     verbose: bool
 
     def all(self) -> Iterator[Sequence[RenderableType]]:
-        ranks = self.verdict.ranks
-        used = Table({**ranks.columns, "span_ns": extent_ns(ranks)}).take(ranks["span_ns"] > 0)
         sentences = [Text(line) for line in self.verdict.sentences()]
-        if not len(used):
+        if not sentences:
             yield [Text("The selection holds no device records: there is nothing to compare.")]
             return
         sentences[0].stylize("bold")
         yield sentences
-        yield list(self._ranks(used))
+        yield list(self._ranks())
         if self.verbose and len(self.verdict.steps):
             yield list(self._steps())
-        if len(self.verdict.stragglers):
-            yield [self._stragglers()]
+        late = self._late_ranks()
+        if late:
+            yield [self._stragglers(late)]
         operators, collectives = self.verdict.operators, self.verdict.collectives
         if len(operators) and len(collectives) and self._side_by_side:
             both = Grid.grid(padding=(0, 3 * GAP, 0, 0))
@@ -127,35 +94,59 @@ class _Blocks:
 
     # -- ranks and steps ---------------------------------------------------------------------------
 
-    def _ranks(self, used: Table) -> Iterator[RenderableType]:
-        rows = used.to_dicts()
-        steps = all(row["step_ns"] is not None for row in rows)
-        time = "step_ns" if steps else "span_ns"
-        heads = ["rank", "mean\nstep" if any(row["steps"] > 1 for row in rows) else "step"]
-        grid = self._grid(heads if steps else ["rank", "time"])
-        few = len(rows) <= MOST_RANKS
-        if not few:
-            ordered = sorted(rows, key=lambda row: (-row[time], row["rank"]))
-            rows = [*ordered[:SLOWEST_RANKS], ordered[-1]]
-        for row in rows:
-            if not few and row is rows[-1]:
-                grid.add_row("…" if self.display.holds("…") else "...")
-            labels = [str(row["rank"]), spell_short(row[time])]
-            self._add(grid, labels, row, self._style_of(row["rank"]))
-        if not few:
-            mean = {name: _mean_ns(used[name]) for name in (time, "span_ns", *PARTS)}
-            self._add(grid, ["mean", spell_short(mean[time] or 0)], mean, "bold")
-        yield grid
-        if steps and any(row["steps"] > 1 for row in rows):
-            yield Text("Other times are sums over all steps and what is between them.", style="dim")
-        if not few:
-            ranks = spell_count(len(used), "rank")
+    def _ranks(self) -> Iterator[RenderableType]:
+        """The mean step of each rank: the culprit first, or of many ranks those that wait most."""
+        rows, shown = self.verdict.mean_steps.to_dicts(), self._shown_ranks()
+        steps = max(row["steps"] for row in rows)
+        heads = ["rank", ("mean\nstep" if steps > 1 else "step") if steps else "time"]
+        grid = TimesGrid(self.display, heads, self.verdict.mean_steps)
+        for row in shown:
+            labels = [str(row["rank"]), spell_short(row["span_ns"])]
+            grid.add(labels, row, _SLOW if row["rank"] == self._slow_rank else "")
+        if len(shown) < len(rows):
+            columns = self.verdict.mean_steps.columns
+            mean = {name: _mean_ns(column) for name, column in columns.items()}
+            grid.add_gap()
+            grid.add(["mean", spell_short(mean["span_ns"] or 0)], mean, "bold")
+        yield grid.grid
+        yield from self._rank_notes(shown, steps)
+
+    def _rank_notes(self, shown: Sequence[Row], steps: int) -> Iterator[Text]:
+        """What the rows are of, and which ranks have none."""
+        ranks, used = len(self.verdict.ranks), len(self.verdict.mean_steps)
+        if steps > 1:
+            left_out = len(self.verdict.steps) - steps
+            without = f"; {spell_count(left_out, 'step')} left out (first, cut off, or no device "
+            less = f"{without}tasks)" if left_out > 0 else ""
+            yield Text(f"Means of {steps} ordinary steps{less}.", style="dim")
+        if len(shown) < used:
+            most = "wait longest" if self._waiting_is_known else "take longest"
+            first = "" if self._slow_rank is None else f"rank {self._slow_rank}, "
+            others = "those" if first else f"the {len(shown)}"
             yield Text(
-                f"{ranks}: the slowest {SLOWEST_RANKS}, the fastest, the mean; all: --csv FILE"
+                f"{spell_count(used, 'rank')}: {first}{others} that {most}, and the mean; all: "
+                "--csv FILE"
             )
-        idle = len(self.verdict.ranks) - len(used)
-        if idle:
-            yield Text(f"{spell_count(idle, 'rank')} without device records.")
+        if used < ranks:
+            yield Text(f"{spell_count(ranks - used, 'rank')} without device records.")
+
+    def _shown_ranks(self) -> list[Row]:
+        """The culprit, then the others in order of rank, or of many those that wait longest."""
+        rows = self.verdict.mean_steps.to_dicts()
+        if len(rows) > MOST_RANKS:
+            name = "waiting_ns" if self._waiting_is_known else "span_ns"
+            rows = sorted(rows, key=lambda row: (-(row[name] or 0), row["rank"]))
+        rows.sort(key=lambda row: row["rank"] != self._slow_rank)
+        return rows[:FEW_RANKS] if len(rows) > MOST_RANKS else rows
+
+    @property
+    def _waiting_is_known(self) -> bool:
+        return not np.ma.getmaskarray(self.verdict.mean_steps["waiting_ns"]).all()
+
+    @property
+    def _slow_rank(self) -> int | None:
+        """The culprit; the slowest rank where nothing tells who waits for whom."""
+        return self.verdict.slow_rank
 
     def _steps(self) -> Iterator[RenderableType]:
         rows = self.verdict.steps.to_dicts()
@@ -165,7 +156,9 @@ class _Blocks:
         graphs = len(pairs) > len({rank for rank, _ in pairs})
         ranks = len(self.verdict.ranks) > 1
         heads = ["step", *(["graph"] if graphs else []), *(["on\nrank"] if ranks else [])]
-        grid = self._grid([*heads, "time"])
+        grid = TimesGrid(self.display, [*heads, "time"], self.verdict.steps)
+        extreme = self.verdict.step_extreme
+        worst = None if extreme is None else (extreme.graph, extreme.slowest)
         for at in shown:
             row = rows[at]
             graph = "-" if row["graph"] is None else str(row["graph"])
@@ -175,101 +168,50 @@ class _Blocks:
                 *([str(row["rank"])] if ranks else []),
                 spell_short(row["span_ns"]),
             ]
-            self._add(grid, labels, row, _SLOW if len(rows) > 1 and at == slowest[0] else "")
-        yield grid
+            grid.add(labels, row, _SLOW if (row["graph"], row["step"]) == worst else "")
+        yield grid.grid
         if len(shown) < len(rows):
             yield Text(
                 f"{spell_count(len(rows), 'step')}: the slowest {MOST_STEPS}; all: --csv FILE"
             )
 
-    def _grid(self, heads: Sequence[str]) -> Grid:
-        grid = Grid(box=None, pad_edge=False, padding=(0, self._gap, 0, 0), header_style="bold")
-        for label in heads:
-            grid.add_column(label, justify="right", no_wrap=True, vertical="top")
-        for part in self._parts:
-            title = part.short_title if self._stacked else part.title
-            mark = f"{self._mark(part)} " if part.mark and self._bar_width(heads) else ""
-            head = Text(mark, style=part.style) + Text(title)
-            grid.add_column(head, justify="right", no_wrap=True)
-        if self._bar_width(heads):
-            grid.add_column("", no_wrap=True)
-        return grid
+    # -- who came last -----------------------------------------------------------------------------
 
-    def _add(self, grid: Grid, labels: Sequence[str], row: dict[str, Any], style: str) -> None:
-        cells: list[Text] = [Text(label, style=style) for label in labels]
-        between = "\n" if self._stacked else " "
-        for part in self._parts:
-            part_ns = row[part.column]
-            if part_ns is None:
-                cells.append(Text("-"))
+    def _late_ranks(self) -> list[Row]:
+        """The ranks that others waited for most, profiled or not: the culprit, then the worst."""
+        found = {row["rank"]: row for row in self.verdict.stragglers.to_dicts()}
+        for row in self.figures.waited_for.to_dicts():
+            rank, caused_ns = row["waited_for_rank"], row["waited_ns"]
+            if row["profiled"]:
                 continue
-            share = spell_share(part_ns, row["span_ns"])
-            cells.append(Text(f"{spell_short(part_ns)}{between}{share:>4}"))
-        if len(grid.columns) > len(cells):
-            cells.append(self._bar(row, self._bar_width(labels)))
-        grid.add_row(*cells)
+            late = found.setdefault(rank, {"rank": rank, "caused_ns": 0, "times_last": 0})
+            late["caused_ns"] += caused_ns
+            late["times_last"] = max(late["times_last"], row["times"])
+        culprit = self.verdict.culprit
+        rank = None if culprit is None else culprit.rank
+        order = sorted(found.values(), key=lambda row: (row["rank"] != rank, -row["caused_ns"]))
+        return order[:MOST_STRAGGLERS]
 
-    def _style_of(self, rank: int) -> str:
-        extreme = self.verdict.rank_extreme
-        if extreme is None or extreme.slowest_ns == extreme.fastest_ns:
-            return ""
-        return {extreme.slowest: _SLOW, extreme.fastest: _FAST}.get(rank, "")
-
-    def _bar_width(self, labels: Sequence[str]) -> int:
-        """The columns that are left for a bar; a pipe has none."""
-        if self._stacked or not self.display.terminal:
-            return 0
-        used = ID_WIDTH + (len(labels) - 1) * TIME_WIDTH + sum(part.width for part in self._parts)
-        left = self.display.width - used - (len(labels) + len(self._parts)) * GAP
-        return min(left, MOST_BAR) if left >= LEAST_BAR else 0
-
-    @property
-    def _parts(self) -> tuple[_Part, ...]:
-        """The parts of device time that have columns, as far as there is room."""
-        tables = (self.verdict.ranks, self.verdict.steps)
-        is_there = any(np.ma.filled(table[_RARE], 0).any() for table in tables if len(table))
-        left_out = (_LEAST_TELLING if self.display.narrow else "") if is_there else _RARE
-        return tuple(part for part in _PARTS if part.column != left_out)
-
-    @property
-    def _stacked(self) -> bool:
-        """Whether shares stand below their times."""
-        more = (len(self._parts) - LEAST_PARTS) * (CELL_WIDTH + GAP)
-        return self.display.width < ONE_LINE_WIDTH + more
-
-    @property
-    def _gap(self) -> int:
-        return 1 if self._stacked else GAP
-
-    def _mark(self, part: _Part) -> str:
-        return part.mark if self.display.holds("█▒░·") else part.plain_mark
-
-    def _bar(self, row: dict[str, Any], width: int) -> Text:
-        bar = Text()
-        span_ns, upto_ns, drawn = row["span_ns"], 0, 0
-        for part in self._parts:
-            if part.mark:
-                upto_ns += row[part.column] or 0
-                cells = round(width * upto_ns / span_ns) - drawn
-                bar.append(self._mark(part) * cells, style=part.style)
-                drawn += cells
-        return bar
-
-    def _stragglers(self) -> Grid:
-        """The ranks that others waited for most."""
-        numbers = ["came last", "others waited", "for computing", "for its host", "at most"]
-        grid = plain_grid(
-            self.display, [], ["rank", *numbers[: 2 if self.display.narrow else None]]
-        )
-        for row in self.verdict.stragglers.take(slice(MOST_STRAGGLERS)).to_dicts():
-            cells = [
-                f"{row['times_last']} of {row['shared']}",
-                spell_short(row["caused_ns"]),
-                spell_short(row["compute_late_ns"]),
-                spell_short(row["host_late_ns"]),
-                spell_short(row["slowest_ns"]),
-            ]
-            grid.add_row(str(row["rank"]), *cells[: 2 if self.display.narrow else None])
+    def _stragglers(self, late: Sequence[Row]) -> Grid:
+        """How often each came last, what that cost, and why."""
+        most = 2 if self.display.narrow else None
+        numbers = ["times last", "wait caused", "compute share", "host share", "longest"]
+        grid = plain_grid(self.display, [], ["rank", *numbers[:most]])
+        for row in late:
+            rank = "some rank" if row["rank"] is None else str(row["rank"])
+            cells = [str(row["times_last"]), spell_short(row["caused_ns"])]
+            if "shared" in row:
+                cells[0] += f" of {row['shared']}"
+                cells += [
+                    spell_share(row["compute_late_ns"], row["caused_ns"]),
+                    spell_share(row["host_late_ns"], row["caused_ns"]),
+                    spell_short(row["slowest_ns"]),
+                ]
+            else:
+                rank = f"{rank} (not profiled)"
+                cells += ["-", "-", "-"]
+            style = _SLOW if row["rank"] is not None and row["rank"] == self._slow_rank else ""
+            grid.add_row(Text(rank, style=style), *cells[:most])
         return grid
 
     # -- operators ---------------------------------------------------------------------------------

@@ -7,20 +7,29 @@ from dataclasses import replace
 
 import numpy as np
 
+from timeline.analysis.critical_path import CriticalPath
 from timeline.analysis.rank_facts import RankFacts
 from timeline.tracks import descriptions
 from timeline.tracks.model import Samples, Slices, Track
 from timeline.tracks.overview import paint_overview
 from timeline.tracks.painter import Painter
+from timeline.tracks.path_rows import with_critical_path
 from timeline.tracks.rank_tracks import RankTracks
 
 __all__ = ["assemble"]
 
 
 def assemble(
-    facts: Sequence[RankFacts], ranks: Sequence[RankTracks], *, by_layer: bool
+    facts: Sequence[RankFacts],
+    ranks: Sequence[RankTracks],
+    *,
+    by_layer: bool,
+    path: CriticalPath | None = None,
 ) -> tuple[Track, ...]:
-    """Put the rows of all ranks below those of the overview, grouped by layer or by rank."""
+    """Put the rows of all ranks below those of the overview, grouped by layer or by rank.
+
+    path: is drawn behind them, where there is one.
+    """
     painter = Painter()
     root = paint_overview(painter, facts)
     layers = [(rank, track) for rank in ranks for track in rank.tracks if track.parent is None]
@@ -60,7 +69,7 @@ def assemble(
                 )
             )
         first_arrow += rank.arrows
-    return tuple(made)
+    return tuple(made) if path is None else with_critical_path(made, path)
 
 
 def _with_arrows_after(

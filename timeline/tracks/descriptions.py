@@ -7,6 +7,7 @@ __all__ = [
     "COMMUNICATION_BY_TASKS",
     "CONTINUED",
     "COPIES",
+    "CRITICAL_PATH",
     "DATA_AUG_BOUND",
     "FREE_OUTSIDE",
     "GET_NEXT",
@@ -18,6 +19,7 @@ __all__ = [
     "OPS",
     "OPS_ABOVE_PLANES",
     "OVERLAP",
+    "PATH_OF_RANK",
     "PLANE",
     "PROFILER_STEPS",
     "RANK",
@@ -84,6 +86,11 @@ IDLE = (
     "computing and communication."
 )
 
+CRITICAL_PATH = (
+    "What determined how long each step took: going back from its last device end, what each task "
+    "waited for, on whatever rank, to the last device end of the step before. Unfold for each rank."
+)
+PATH_OF_RANK = "How long the critical path stayed on the rank each time, and what of that was what."
 WAITING = (
     "Time in a collective before its last rank came. Starts of ranks are compared on one clock; "
     "the report tells how well the clocks agree."

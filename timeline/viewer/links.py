@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import urllib.parse
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from timeline.figures.verdict import Extreme
 from timeline.layers import Layer, spec_of
+from timeline.records.tables import NO_GRAPH
 from timeline.reports.export_report import ExportReport, OutputFile
 from timeline.tracks.summary import OVERLAP_ROWS
 
@@ -36,7 +39,7 @@ class View:
 
 
 def view_of(report: ExportReport) -> View:
-    """The file with the slowest step, that step, and the overlap of its rank.
+    """The file with the slowest ordinary step, that step, and the overlap of the telling ranks.
 
     A step is in view from its mark to the end of its device work, as far as the file has it: the
     UI ignores times outside of the trace altogether. The first file, and all of it, is shown where
@@ -46,15 +49,22 @@ def view_of(report: ExportReport) -> View:
     if slowest is None:
         output = report.outputs[0]
         return View(output, None, _pinned(report, output), "all of it")
-    step_ns = _slowest_step_ns(report)
+    step_ns = _slowest_step_ns(report, slowest)
     output = max(report.outputs, key=lambda output: _shared_ns(output.drawn_ns, step_ns))
-    description = f"step {slowest.slowest} of rank {_slowest_rank(report)}, the slowest,"
+    description = f"step {slowest.slowest} of {_spelled(_telling_ranks(report))}, the slowest,"
     return View(output, _visible_ns(output, step_ns), _pinned(report, output), description)
 
 
-def _slowest_step_ns(report: ExportReport) -> tuple[int, int]:
+def _spelled(ranks: Sequence[int]) -> str:
+    return f"rank{'s' if len(ranks) > 1 else ''} {' and '.join(map(str, ranks))}"
+
+
+def _slowest_step_ns(report: ExportReport, slowest: Extreme) -> tuple[int, int]:
     steps = report.verdict.steps
-    at = int(np.argmax(steps["span_ns"]))
+    is_it = (steps["step"] == slowest.slowest) & (steps["rank"] == slowest.rank)
+    if slowest.graph is not None:
+        is_it &= np.ma.filled(steps["graph"], NO_GRAPH) == slowest.graph
+    at = int(np.argmax(is_it))
     start_ns, end_ns = int(steps["start_ns"][at]), int(steps["end_ns"][at])
     return start_ns, max(end_ns, start_ns + int(steps["span_ns"][at]))
 
@@ -73,7 +83,7 @@ def _visible_ns(output: OutputFile, step_ns: tuple[int, int]) -> tuple[int, int]
 
 
 def _pinned(report: ExportReport, output: OutputFile) -> str:
-    """The four rows of the overlap analysis of one rank, by their path or else by their name.
+    """The four rows of the overlap analysis of some ranks, by their path or else by their name.
 
     Old versions of the UI know names alone, which tell neither the rank nor a row from a folder:
     there, rows of few ranks are pinned, and of "Communication", which is both, none. In JSON each
@@ -81,22 +91,20 @@ def _pinned(report: ExportReport, output: OutputFile) -> str:
     """
     if output.format != "pftrace":
         return ""
-    rank = _slowest_rank(report)
+    which = "|".join(map(str, _telling_ranks(report)))
+    rank = f"Rank {which}" if "|" not in which else f"Rank ({which})"
     names = "|".join(name.replace("(", r"\(").replace(")", r"\)") for name in OVERLAP_ROWS)
     overlap = spec_of(Layer.OVERLAP).name
-    folder = f"(Rank {rank} > {overlap}|{overlap} > Rank {rank})"
+    folder = f"({rank} > {overlap}|{overlap} > {rank})"
     by_path = f"(^|> ){folder} > ({names})$"
     if len(report.ranks) > MOST_RANKS_BY_NAME:
         return by_path
     return rf"{by_path}|^(Computing|Communication\(Not Overlapped\)|Free)$"
 
 
-def _slowest_rank(report: ExportReport) -> int:
-    """The one on which the slowest step was slowest, else the slowest, else the first."""
-    step, rank = report.verdict.step_extreme, report.verdict.rank_extreme
-    if step is not None and step.rank is not None:
-        return step.rank
-    return report.ranks[0].rank if rank is None else rank.slowest
+def _telling_ranks(report: ExportReport) -> tuple[int, ...]:
+    """The culprit and who waits longest, the rank of the slowest step, or else the first."""
+    return report.verdict.telling_ranks or (report.ranks[0].rank,)
 
 
 def address(ui: str, trace_url: str, view: View) -> str:

@@ -11,7 +11,14 @@ from pathlib import Path
 
 from simulator.model import NO_ID, FrameworkCall, Iteration, RankRun, Run, Step, Task
 from simulator.overlap import COMMUNICATION, COMPUTING, FREE, NOT_OVERLAPPED, sweep, totals
-from simulator.writers.session import HOST_NAME, HOST_UID, worker_name, write_profiler_info
+from simulator.writers.session import (
+    HOST_NAME,
+    HOST_UID,
+    parallel_group_info,
+    worker_name,
+    write_profiler_info,
+    write_profiler_metadata,
+)
 from simulator.writers.trace_json.msprof import TWIN_NAMES
 
 Row = Sequence[object]
@@ -120,6 +127,7 @@ def write_torch_database(run: Run, directory: str | Path, *, operators: bool = T
         steps: Tables = {"StepTraceTime": [_step_row(step) for step in rank.steps]}
         _write_database(output / "analysis.db", ANALYSIS_SCHEMA, steps)
         write_profiler_info(run, rank, worker, "db")
+        write_profiler_metadata(run, rank, worker)
         workers.append(worker)
     return workers
 
@@ -192,6 +200,7 @@ class _Database:
                 ("SCHEMA_VERSION_MAJOR", "1"),
                 ("SCHEMA_VERSION", "1.0.0"),
                 ("ENV_VARIABLES", json.dumps({"ASCEND_LAUNCH_BLOCKING": ""})),
+                *self._groups(),
             ],
             "STEP_TIME": [
                 (step.id, run.wall_ns(step.host_start_ns), run.wall_ns(step.host_end_ns))
@@ -206,6 +215,12 @@ class _Database:
         self._add_counters()
         self._add("STRING_IDS", [*self._strings.rows(), *self._framework_strings.rows()])
         return self._rows
+
+    def _groups(self) -> list[Row]:
+        if not self._run.truth.named:
+            return []
+        groups = parallel_group_info(self._run, self._rank)
+        return [("parallel_group_info", json.dumps(groups))]
 
     def _add(self, table: str, rows: Iterable[Row]) -> None:
         self._rows.setdefault(table, []).extend(rows)

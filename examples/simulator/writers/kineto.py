@@ -23,6 +23,16 @@ _ALL_TO_ALL = (
     ("user_annotation", "nccl:all_to_all"),
 )
 """What PyTorch records around the launch of an all-to-all, outermost first."""
+_SENDS = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
+_KERNELS = {
+    "hcom_allReduce_": (
+        "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+        "allreduce",
+    ),
+    "hcom_send_": (_SENDS, "send"),
+    "hcom_receive_": (_SENDS, "recv"),
+}
+"""The kernel of NCCL for each op, and what PyTorch calls what it does."""
 _DECIMALS = re.compile(r'"(ts|dur)": "([0-9.]+)"')
 _REPEATED_NS = (1, 2)
 """Annotations on a device begin this much earlier and are this much longer than their kernels."""
@@ -60,9 +70,11 @@ def write_kineto(
 
 
 def _document(run: Run, written: _Events, base_ns: int, distributed: bool) -> str:
-    world = len(run.ranks)
-    ranks = list(range(world))
-    group = {"pg_name": "0", "pg_desc": "default_pg", "backend_config": "cuda:nccl"}
+    groups = [
+        {"pg_name": name, "pg_desc": label, "backend_config": "cuda:nccl"}
+        | {"pg_size": len(ranks), "ranks": ranks}
+        for name, label, ranks in (process_group(run, group.name) for group in run.truth.groups)
+    ]
     head: dict[str, Any] = {
         "schemaVersion": 1,
         "deviceProperties": [
@@ -75,9 +87,9 @@ def _document(run: Run, written: _Events, base_ns: int, distributed: bool) -> st
         head["distributedInfo"] = {
             "backend": "nccl",
             "rank": written.rank.rank,
-            "world_size": world,
-            "pg_count": 1,
-            "pg_config": [group | {"pg_size": world, "ranks": ranks}],
+            "world_size": run.truth.world,
+            "pg_count": len(groups),
+            "pg_config": groups,
         }
     head["displayTimeUnit"] = "ms"
     if base_ns:
@@ -218,24 +230,24 @@ class _Events:
     def _collective(self, one: Collective) -> Iterator[Event]:
         """An NCCL kernel with what its record_param_comms told."""
         place = self._place(COMMUNICATION_STREAM)
-        world = len(self._run.ranks)
         times = (one.start_ns, one.end_ns)
         if self._announced:
             name = "ncclDevKernel_SendRecv(ncclDevComm*, unsigned long, ncclWork*)"
             args = self._on_device(COMMUNICATION_STREAM, one.connection_id)
             yield self._span("kernel", name, place, times, args)
             return
+        group, label, ranks = process_group(self._run, one.group)
+        name, said = _KERNELS[one.op_type]
         args = self._on_device(COMMUNICATION_STREAM, one.connection_id) | {
-            "Collective name": "allreduce",
+            "Collective name": said,
             "In msg nelems": one.count,
             "Out msg nelems": one.count,
-            "Group size": world,
+            "Group size": len(ranks),
             "dtype": "Float",
-            "Process Group Name": "0",
-            "Process Group Description": "default_pg",
-            "Process Group Ranks": str(list(range(world))),
+            "Process Group Name": group,
+            "Process Group Description": label,
+            "Process Group Ranks": str(ranks),
         }
-        name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
         yield self._span("kernel", name, place, times, args)
         yield self._flow("f", "ac2g", one.connection_id, place, one.start_ns)
 
@@ -268,6 +280,13 @@ class _Events:
     def _mark(self, name: str, place: str, time_ns: int) -> Event:
         where = {"pid": place, "tid": place}
         return {"name": name, "ph": "i", "s": "g", **where, "ts": self._us(time_ns)}
+
+
+def process_group(run: Run, name: str) -> tuple[str, str, list[int]]:
+    """What PyTorch says of a group: its number, what it is for, its ranks."""
+    group = run.truth.group(name)
+    label = "default_pg" if group.label == "default_group" else group.label
+    return str(run.truth.groups.index(group)), label, list(group.members)
 
 
 def launching_operators(rank: RankRun) -> Iterator[tuple[int, tuple[int, str]]]:

@@ -80,6 +80,26 @@ def write_profiler_info(run: Run, rank: RankRun, worker: Path, export_type: str)
     write_json(worker / f"profiler_info_{rank.rank}.json", document, indent=4)
 
 
+def parallel_group_info(run: Run, rank: RankRun) -> dict[str, Any]:
+    """What torch_npu tells of the groups of a rank, by the names that HCCL gives them."""
+    return {
+        group.name: {
+            "group_name": group.label,
+            "group_rank": group.members.index(rank.rank),
+            "global_ranks": list(group.members),
+        }
+        for group in run.truth.groups
+        if rank.rank in group.members
+    }
+
+
+def write_profiler_metadata(run: Run, rank: RankRun, worker: Path) -> None:
+    """Write the groups of a rank, of a run that has more than one."""
+    if run.truth.named:
+        document = {"parallel_group_info": parallel_group_info(run, rank)}
+        write_json(worker / "profiler_metadata.json", document, indent=4)
+
+
 def write_device_info(run: Run, rank: RankRun, session: Path, *, distributed: bool = True) -> None:
     """Write identity and clock samples of `device_N`, each with its `.done` marker.
 

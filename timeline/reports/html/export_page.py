@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
-from timeline.figures.rank_tables import extent_ns
 from timeline.figures.verdict import total_by_type
 from timeline.reports.export_report import ExportReport
 from timeline.reports.html import export_tables
@@ -44,39 +41,47 @@ def render_export_page(report: ExportReport) -> bytes:
 
 
 def _tiles(report: ExportReport) -> Iterator[Tile]:
-    ranks = report.verdict.ranks
+    """The numbers of the sentence that says where a step goes, with what they are of."""
     yield Tile(str(len(report.ranks)), "rank" if len(report.ranks) == 1 else "ranks")
     if report.steps:
         yield Tile(str(len(report.steps)), "step" if len(report.steps) == 1 else "steps")
-    means_ns = np.ma.compressed(ranks["step_ns"]) if len(ranks) else np.zeros(0)
-    if len(means_ns):
-        yield Tile(spell_four_digits(float(means_ns.mean())), "mean step")
-    span_ns = int(extent_ns(ranks).sum()) if len(ranks) else 0
-    if span_ns:
-        for column, label in (
-            ("computing_ns", "computing"),
-            ("not_overlapped_ns", "communication not overlapped"),
-            ("copies_ns", "copies"),
-            ("idle_ns", "idle"),
-        ):
-            part_ns = np.ma.filled(ranks[column], 0)
-            if column == "copies_ns" and not part_ns.any():
-                continue
-            yield Tile(f"{int(part_ns.sum()) / span_ns:.0%}", label)
+    mean = report.verdict.mean
+    if mean is None:
+        return
+    label = "mean step" if mean.steps > 1 else "step" if mean.steps else "device time"
+    yield Tile(spell_four_digits(mean.span_ns), label)
+    for part_ns, label in (
+        (mean.computing_ns, "compute"),
+        (mean.exposed_ns, "exposed communication"),
+        (mean.copies_ns, "copies"),
+        (mean.idle_ns, "idle"),
+    ):
+        if part_ns or label != "copies":
+            yield Tile(f"{part_ns / mean.span_ns:.0%}", label)
 
 
 def _pictured(report: ExportReport, sheet: StyleSheet) -> dict[str, object]:
     """All pictures; None where there is nothing to draw."""
-    ranks, extreme = report.verdict.ranks, report.verdict.rank_extreme
+    ranks, shown = report.verdict.ranks, report.verdict.telling_ranks
     used = ranks.take(ranks["span_ns"] > 0) if len(ranks) else ranks
-    slowest = None if extreme is None else extreme.slowest
+    first = shown[0] if shown else None
     return {
         "bars": draw_rank_bars(with_parts(used), sheet) if len(used) else None,
         "bars_run": run_length(len(used), MOST_DRAWN),
         "heat_run": run_length(len(ranks), MOST_DRAWN),
-        "rank_is_slowest": slowest is not None,
-        "steps": draw_steps(StepGrid.of(report.figures), slowest, sheet),
+        "rank_note": _rank_note(report, first),
+        "steps": draw_steps(StepGrid.of(report.figures), first, sheet),
     }
+
+
+def _rank_note(report: ExportReport, rank: int | None) -> str:
+    """Why the steps of a rank are drawn first."""
+    culprit, extreme = report.verdict.culprit, report.verdict.rank_extreme
+    if culprit is not None and culprit.rank == rank:
+        return "which holds up the others"
+    if culprit is not None and culprit.waiters[0].rank == rank:
+        return "which waits longest"
+    return "the slowest" if extreme is not None and extreme.slowest == rank else ""
 
 
 def _listed(report: ExportReport) -> dict[str, object]:

@@ -198,12 +198,12 @@ def _parts(table: Table) -> list[Column | None]:
     outside_ns = np.ma.filled(parts.columns.get("outside_ns", np.zeros(len(parts), np.int64)), 0)
     return [
         time_column("Device time", parts["span_ns"], bars=True),
-        time_column("Computing", parts["computing_ns"], like_ns=span_ns),
+        time_column("Compute", parts["computing_ns"], like_ns=span_ns),
         time_column("Overlapped", parts["overlapped_ns"], like_ns=span_ns),
-        time_column("Not overlapped", parts["not_overlapped_ns"], like_ns=span_ns),
+        time_column("Exposed", parts["not_overlapped_ns"], like_ns=span_ns),
         time_column("Copies", parts["copies_ns"], like_ns=span_ns) if has_copies else None,
         time_column("Idle", parts["idle_ns"], like_ns=span_ns),
-        share_column("Share not overlapped", parts["not_overlapped_ns"], parts["span_ns"]),
+        share_column("Share exposed", parts["not_overlapped_ns"], parts["span_ns"]),
         time_column("Before and after", outside_ns) if outside_ns.any() else None,
     ]
 

@@ -91,7 +91,7 @@ class Phase:
 PARTS = (
     Part("alone_ns", "computing", "Computing alone"),
     Part("overlapped_ns", "overlapped", "Overlapped communication"),
-    Part("not_overlapped_ns", "exposed", "Not overlapped"),
+    Part("not_overlapped_ns", "exposed", "Exposed communication"),
     Part("copies_ns", "copies", "Copies"),
     Part("idle_ns", "idle", "Idle"),
 )

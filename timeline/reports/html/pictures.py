@@ -125,7 +125,7 @@ def draw_both_runs(steps: Table, labels: Sequence[str], sheet: StyleSheet) -> Pi
 
 
 def draw_heat_maps(grid: StepGrid, sheet: StyleSheet) -> Iterator[HeatMap]:
-    """Ranks by steps: the time of a step, and its share that is communication not overlapped."""
+    """Ranks by steps: the time of a step, and its share that is exposed communication."""
     small = grid.of_fewer_ranks(MOST_DRAWN)
     spans = np.ma.masked_equal(small.times["span_ns"], NOT_GIVEN)
     scale = Scale.of(int(spans.max()))
@@ -133,7 +133,7 @@ def draw_heat_maps(grid: StepGrid, sheet: StyleSheet) -> Iterator[HeatMap]:
     exposed = np.ma.masked_array(small.times["not_overlapped_ns"], spans.mask | (spans == 0))
     share = 100 * exposed / np.maximum(spans, 1)
     if share.count() and share.max() > 0:
-        yield _heat("exposed", "Not overlapped (% of the step)", small, share, "%", sheet)
+        yield _heat("exposed", "Exposed communication (% of the step)", small, share, "%", sheet)
 
 
 def _heat(

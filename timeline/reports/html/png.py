@@ -86,13 +86,13 @@ def drawable(text: str) -> str:
 
 
 def _panels(report: ExportReport) -> Iterator[Panel]:
-    ranks, extreme = report.verdict.ranks, report.verdict.rank_extreme
+    ranks, shown = report.verdict.ranks, report.verdict.telling_ranks
     used = with_parts(ranks.take(ranks["span_ns"] > 0)) if len(ranks) else ranks
     if len(used):
         yield "Device time of each rank", lambda axes: draw_bars(axes, used, MOST_BARS, LEAST_BARS)
     grid = StepGrid.of(report.figures).within(MOST_DRAWN)
     if len(grid.steps) > 1:
-        row = int(np.argmax(grid.ranks == extreme.slowest)) if extreme else 0
+        row = int(np.argmax(grid.ranks == shown[0])) if shown else 0
         of_rank = f" of rank {grid.ranks[row]}" if len(grid.ranks) > 1 else ""
         if grid.has("span_ns"):
             yield f"Each step{of_rank}", lambda axes: draw_parts(axes, grid, row)

@@ -52,12 +52,12 @@ def _stragglers(waiting: Table) -> PageTable:
         "Who waits for whom",
         [
             integer_column("Rank", shown["rank"]),
-            integer_column("Came last", shown["times_last"]),
-            time_column("Others waited for it", shown["caused_ns"], like_ns=longest_ns, bars=True),
-            time_column("Late by computing", shown["compute_late_ns"], like_ns=longest_ns),
-            time_column("Late by its host", shown["host_late_ns"], like_ns=longest_ns),
+            integer_column("Times last", shown["times_last"]),
+            time_column("Wait caused", shown["caused_ns"], like_ns=longest_ns, bars=True),
+            time_column("Due to compute", shown["compute_late_ns"], like_ns=longest_ns),
+            time_column("Due to its host", shown["host_late_ns"], like_ns=longest_ns),
             time_column("Longest", shown["slowest_ns"], like_ns=longest_ns),
-            time_column("Waited itself", shown["waited_ns"], like_ns=longest_ns, bars=True),
+            time_column("Time it waited", shown["waited_ns"], like_ns=longest_ns, bars=True),
         ],
         f"{spell_count(left, 'more rank')} in the JSON report (--json)." if left else "",
     )

@@ -243,7 +243,8 @@ class _Reader:
         found = []
         if half:
             reason = "arrows whose other end is not in the profile"
-            found.append(Omission(reason, half, rank, code=OmissionCode.ARROW_HALF))
+            arrows = frozenset({Layer.ARROWS})
+            found.append(Omission(reason, half, rank, code=OmissionCode.ARROW_HALF, layers=arrows))
         if self._held.others:
             reason, code = "trace events of a phase that is not drawn", OmissionCode.NOT_DRAWN
             found.append(Omission(reason, self._held.others, rank, loss=True, code=code))

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from timeline.columns.columns import Float64, Int64, Rows
 from timeline.errors import SourceError
-from timeline.layers import Layer
+from timeline.layers import HOST_LAYERS, Layer
 from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.records.joining import join_records
 from timeline.records.tables import NO_TIME, HostEvents, Omission, OmissionCode, Records
@@ -52,7 +52,11 @@ def with_mindspore_host(
     if len(operators):
         records = _move_operators(records, operators, clock_of_host)
     if Layer.FRAMEWORK in wanted.layers:
+        before = len(reading.omissions)
         reading.read_events(with_operators=not len(operators))
+        reading.omissions[before:] = [
+            replace(omission, layers=HOST_LAYERS) for omission in reading.omissions[before:]
+        ]
     if Layer.COUNTERS in wanted.layers:
         reading.read_counters()
     return join_records([records, reading.records()])
@@ -105,7 +109,13 @@ class _Reading:
             host=HostEvents.concat(self.events),
             series=series,
             samples=samples,
-            omissions=(*self.omissions, *counted_losses(lost, rank, OmissionCode.NO_CLOCK)),
+            omissions=(
+                *self.omissions,
+                *(
+                    replace(omission, layers=HOST_LAYERS | {Layer.COUNTERS})
+                    for omission in counted_losses(lost, rank, OmissionCode.NO_CLOCK)
+                ),
+            ),
             warnings=warnings,
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from timeline.columns.constant import constant
 from timeline.columns.group_by import distinct_turns, group_by
 from timeline.columns.strings import NO_NAME
 from timeline.errors import SourceError
-from timeline.layers import Layer
+from timeline.layers import HOST_LAYERS, Layer
 from timeline.records.counting_rules import CommunicationRule, FreeRule
 from timeline.records.ids import IDS
 from timeline.records.tables import (
@@ -34,6 +35,7 @@ from timeline.records.tables import (
     CounterSamples,
     CounterSeries,
     Flows,
+    GroupMembers,
     HostEvents,
     Omission,
     OmissionCode,
@@ -47,6 +49,7 @@ from timeline.records.vendor import UnusedFile
 from timeline.sources.common.compute_tasks import remark_on_ai_cpu_tasks
 from timeline.sources.common.losses import FFTS_REASON, counted_losses
 from timeline.sources.common.overlap_analysis import OVERLAP_TABLE, read_overlap_table, sum_overlap
+from timeline.sources.common.process_groups import GROUPS, members_of, read_groups_text
 from timeline.sources.database.counters import read_counters, read_frequency
 from timeline.sources.database.counting import (
     find_communication_rule,
@@ -147,8 +150,14 @@ class _Reader:
         if self._reads_planes:
             planes = self._planes(tasks, task_ids, communication)
         host, flows = HostEvents.empty(), Flows.empty()
+        damage = {omission.reason for omission in self.database.damage.omissions(self.rank)}
         if with_host:
             host, flows = read_host(self.database, self.names, calls, tasks, ops)
+        of_host = tuple(
+            replace(omission, layers=HOST_LAYERS)
+            for omission in self.database.damage.omissions(self.rank)
+            if omission.reason not in damage
+        )
         if not self.every_arg:
             tasks = replace(tasks, connection=constant(NO_ID, len(tasks), np.int64))
         series, samples = CounterSeries.empty(), CounterSamples.empty()
@@ -170,10 +179,11 @@ class _Reader:
             series=series,
             samples=samples,
             flows=flows if Layer.ARROWS in self.layers else Flows.empty(),
-            omissions=(*self.omissions, *self.database.damage.omissions(self.rank)),
+            omissions=(*self.omissions, *self._damage(of_host)),
             warnings=(*self.warnings, *self._warnings()),
             free_rule=self.free_rule,
             communication_rule=self.communication_rule,
+            members=self._members(),
             vendor=sum_overlap(
                 self.overlap,
                 f"{OVERLAP_TABLE} of {self.database.path.name}",
@@ -187,10 +197,26 @@ class _Reader:
             ),
         )
 
+    def _damage(self, of_host: tuple[Omission, ...]) -> Iterator[Omission]:
+        """What is damaged, given what of it only host calls lose."""
+        yield from of_host
+        told = {omission.reason for omission in of_host}
+        for omission in self.database.damage.omissions(self.rank):
+            if omission.reason not in told:
+                yield omission
+
     @property
     def _reads_planes(self) -> bool:
         """Whether HCCL tasks are drawn, or may be what counts as communication."""
         return Layer.COMMUNICATION in self.layers or self.communication_rule.of_tasks
+
+    def _members(self) -> GroupMembers:
+        """Groups and their members, which torch_npu notes among the metadata."""
+        if not self.database.has("META_DATA", "name", "value"):
+            return GroupMembers.empty()
+        rows = self.database.rows(f"SELECT value FROM META_DATA WHERE name = '{GROUPS}'")
+        groups = [read_groups_text(str(text), self.database.path) for (text,) in rows]
+        return members_of([group for found in groups for group in found], self.strings)
 
     def _communication_rule(self) -> CommunicationRule:
         step_sums_ns: dict[int, int] = {}

@@ -134,8 +134,12 @@ def msprof_metadata(run: Run, rank: RankRun, dialect: Dialect) -> list[Event]:
     rows = {
         "Ascend Hardware": [(stream, f"Stream {stream}") for stream in sorted(streams)],
         "Communication": [
-            (0, "Group 0 Communication"),
-            *((plane + 1, f"Plane {plane}") for plane in range(run.planes)),
+            row
+            for number, thread in enumerate(group_threads(run, rank).values())
+            for row in (
+                (thread, f"Group {number} Communication"),
+                *((thread + plane + 1, f"Plane {plane}") for plane in range(run.planes)),
+            )
         ],
     }
     events: list[Event] = []
@@ -149,6 +153,15 @@ def msprof_metadata(run: Run, rank: RankRun, dialect: Dialect) -> list[Event]:
     events += process(dialect.pid(rank, "CANN"), "CANN", "CPU", dialect.layers["CANN"], threads)
     overlap = "Overlap Analysis"
     return events + overlap_process(dialect.pid(rank, overlap), label, dialect.layers[overlap])
+
+
+def group_threads(run: Run, rank: RankRun) -> dict[str, int]:
+    """The thread of each group, before those of its planes; groups count as they come."""
+    found: dict[str, int] = {}
+    for iteration in rank.iterations:
+        for one in iteration.collectives:
+            found.setdefault(one.group, (run.planes + 1) * len(found))
+    return found
 
 
 def msprof_events(run: Run, rank: RankRun, dialect: Dialect) -> list[Event]:
@@ -271,6 +284,7 @@ def hardware_name(task: Task, dialect: Dialect) -> tuple[str, str]:
 
 def _communication_events(run: Run, rank: RankRun, dialect: Dialect) -> Iterator[Event]:
     pid, clock = dialect.pid(rank, "Communication"), wall_clock(run)
+    threads = group_threads(run, rank)
     for iteration in rank.iterations:
         model = dialect.model(iteration)
         for one in iteration.collectives:
@@ -283,18 +297,20 @@ def _communication_events(run: Run, rank: RankRun, dialect: Dialect) -> Iterator
             }
             ts = clock(one.start_ns)
             duration_us = fine_us(one.duration_ns)
-            yield slice_event(one.name, pid, 0, ts, duration_us, args)
-            yield _flow_end(collective_flow_id(one), pid, 0, ts)
+            thread = threads[one.group]
+            yield slice_event(one.name, pid, thread, ts, duration_us, args)
+            yield _flow_end(collective_flow_id(one), pid, thread, ts)
             for task in one.tasks:
-                yield _plane_event(task, pid, clock(task.start_ns), model)
+                yield _plane_event(task, (pid, thread), clock(task.start_ns), model)
 
 
-def _plane_event(task: Task, pid: int, ts: str, model: int) -> Event:
+def _plane_event(task: Task, group: tuple[int, int], ts: str, model: int) -> Event:
     assert task.transfer is not None
     ids = {"stream id": task.stream, "task id": task.task_id, "context id": task.context_id}
     args = plane_arguments(task, ids, str) | {"model id": model}
     duration_us = fine_us(task.duration_ns)
-    return slice_event(task.kind, pid, task.transfer.plane + 1, ts, duration_us, args)
+    pid, thread = group
+    return slice_event(task.kind, pid, thread + task.transfer.plane + 1, ts, duration_us, args)
 
 
 def _cann_events(run: Run, rank: RankRun, dialect: Dialect) -> Iterator[Event]:

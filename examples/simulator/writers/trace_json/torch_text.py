@@ -8,11 +8,16 @@ from pathlib import Path
 from simulator.model import FrameworkCall, RankRun, Run, Step
 from simulator.overlap import CATEGORIES, COMMUNICATION, COMPUTING, FREE, NOT_OVERLAPPED
 from simulator.writers.events import Event, write_json, write_table
-from simulator.writers.session import worker_name, write_profiler_info
+from simulator.writers.session import (
+    worker_name,
+    write_profiler_info,
+    write_profiler_metadata,
+)
 from simulator.writers.trace_json.msprof import (
     CANN_8,
     PMU_COLUMNS,
     SHAPE_COLUMNS,
+    group_threads,
     msprof_events,
     msprof_metadata,
     operator_rows,
@@ -72,6 +77,7 @@ def write_torch_text(run: Run, directory: str | Path) -> list[Path]:
         steps = [_step_row(run, step, overlap) for step in rank.steps]
         write_table(output / "step_trace_time.csv", STEP_TRACE_TIME, steps, "\r\n")
         write_profiler_info(run, rank, worker, "text")
+        write_profiler_metadata(run, rank, worker)
         workers.append(worker)
     return workers
 
@@ -84,7 +90,7 @@ def _step_row(run: Run, step: Step, overlap: Sequence[Event]) -> list[object]:
     """
     clock = wall_clock(run)
     begin_us = float(clock(step.device_start_ns))
-    end_us = float(clock(max(step.device_end_ns, step.host_end_ns)))
+    end_us = float(clock(step.device_end_ns))
     of_step = [event for event in overlap if begin_us <= float(event["ts"]) < end_us]
     # Added one by one: `sum` compensates rounding since Python 3.12.
     sums = dict.fromkeys(CATEGORIES, 0.0)
@@ -162,12 +168,14 @@ def _call_event(run: Run, rank: RankRun, call: FrameworkCall) -> Event:
 def _launch_flows(run: Run, rank: RankRun) -> Iterator[Event]:
     """Tie operators to what they launched; the id is the start on the device as an int of ns."""
     targets: dict[int, tuple[int, int, int]] = {}
+    lanes = group_threads(run, rank)
     for iteration in rank.iterations:
         hardware = CANN_8.pid(rank, "Ascend Hardware")
         for task in iteration.local_tasks:
             targets.setdefault(task.connection_id, (hardware, task.stream, task.start_ns))
         for one in iteration.collectives:
-            place = (CANN_8.pid(rank, "Communication"), 0, one.start_ns)
+            thread = lanes[one.group]
+            place = (CANN_8.pid(rank, "Communication"), thread, one.start_ns)
             targets[one.connection_id] = place
     for call in rank.framework_calls:
         for connection_id in call.launches:

@@ -1,0 +1,119 @@
+"""Why devices idle, in tables: by cause, and by cause and host call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from timeline.analysis.idle_sums import CAUSES, MOST_CALLS, IdleCause, IdleTimes
+from timeline.analysis.rank_facts import RankFacts
+from timeline.analysis.step_membership import NO_STEP
+from timeline.columns.columns import Int64
+from timeline.figures.table import Table, join_columns
+from timeline.records.tables import NO_GRAPH
+from timeline.units import spell_duration
+
+__all__ = ["idle_by_call", "idle_by_cause", "idle_dicts"]
+
+_Columns = dict[str, npt.NDArray[Any]]
+
+
+def idle_by_cause(facts: Sequence[RankFacts]) -> Table:
+    """A row per rank, step (masked: the whole selection) and cause that occurs there.
+
+    rank, graph, step, cause, gaps (between tasks, in which it occurs), total_ns, calls (up to five
+    host calls and the time in each, longest first, as text); least_ns of the device's own gap, of
+    what lies between tasks.
+    """
+    return _joined(facts, _by_cause, ("cause", "gaps", "total_ns", "calls", "least_ns"))
+
+
+def idle_by_call(facts: Sequence[RankFacts]) -> Table:
+    """A row per rank, step (masked: the whole selection), cause and host call, longest first.
+
+    rank, graph, step, cause, call, total_ns; of a step the five longest calls of each cause.
+    """
+    return _joined(facts, _by_call, ("cause", "call", "total_ns"))
+
+
+def idle_dicts(by_cause: Table, by_call: Table) -> list[dict[str, Any]]:
+    """The rows of the report: those of `idle_by_cause`, each with its calls of `idle_by_call`."""
+    keys = ("rank", "graph", "step", "cause")
+    calls = {
+        key: [{"name": row["call"], "total_ns": row["total_ns"]} for row in rows]
+        for key, rows in groupby(by_call.to_dicts(), lambda row: tuple(row[name] for name in keys))
+    }
+    return [
+        {
+            **{name: row[name] for name in (*keys, "gaps", "total_ns")},
+            "calls": calls.get(tuple(row[name] for name in keys), [])[:MOST_CALLS],
+        }
+        for row in by_cause.to_dicts()
+    ]
+
+
+def _joined(
+    facts: Sequence[RankFacts],
+    of_rank: Callable[[IdleTimes], tuple[Int64, _Columns]],
+    names: tuple[str, ...],
+) -> Table:
+    parts = [_of_steps(rank, *of_rank(rank.idle)) for rank in facts if rank.idle is not None]
+    every = ("rank", "graph", "step", *names)
+    if not parts:
+        return Table({name: np.empty(0, object) for name in every})
+    return Table({name: join_columns([part[name] for part in parts]) for name in every})
+
+
+def _of_steps(facts: RankFacts, step: Int64, columns: _Columns) -> _Columns:
+    """The columns of one rank, beginning with the graph and number of each row's step."""
+    whole = step == NO_STEP
+    # NO_STEP, which is -1, picks what stands at the end.
+    graph = np.append(facts.steps.graph, NO_GRAPH)[step]
+    return {
+        "rank": np.full(len(step), facts.rank, np.int64),
+        "graph": np.ma.masked_equal(graph, NO_GRAPH),
+        "step": np.ma.masked_array(np.append(facts.steps.iteration, 0)[step], whole),
+        **columns,
+    }
+
+
+def _by_cause(idle: IdleTimes) -> tuple[Int64, _Columns]:
+    causes, calls = idle.causes, idle.calls
+    key = causes.step * len(CAUSES) + causes.cause
+    of_calls = calls.step * len(CAUSES) + calls.cause
+    first = np.searchsorted(of_calls, key, side="left")
+    stop = np.minimum(np.searchsorted(of_calls, key, side="right"), first + MOST_CALLS)
+    spelled = [
+        ", ".join(
+            f"{idle.names[call]} {spell_duration(total_ns)}"
+            for call, total_ns in zip(
+                calls.call[begin:end].tolist(), calls.total_ns[begin:end].tolist(), strict=True
+            )
+        )
+        for begin, end in zip(first.tolist(), stop.tolist(), strict=True)
+    ]
+    between = causes.cause == CAUSES.index(IdleCause.BETWEEN_TASKS)
+    return causes.step, {
+        "cause": _names(causes.cause),
+        "gaps": causes.gaps,
+        "total_ns": causes.total_ns,
+        "calls": np.array(spelled, object),
+        "least_ns": np.ma.masked_array(np.full(len(causes), idle.least_ns), ~between),
+    }
+
+
+def _by_call(idle: IdleTimes) -> tuple[Int64, _Columns]:
+    calls = idle.calls
+    return calls.step, {
+        "cause": _names(calls.cause),
+        "call": np.array([*idle.names, ""], object)[calls.call],
+        "total_ns": calls.total_ns,
+    }
+
+
+def _names(causes: Int64) -> npt.NDArray[Any]:
+    return np.array([cause.value for cause in CAUSES], object)[causes]

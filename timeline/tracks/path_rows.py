@@ -1,0 +1,207 @@
+"""The critical path as a row above those of all ranks, with a row below it for each rank on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from timeline.analysis.critical_path import CriticalPath, Segments
+from timeline.analysis.path_items import PathKind
+from timeline.columns.columns import Codes, Rows
+from timeline.columns.distinct import distinct_values
+from timeline.columns.group_by import group_numbers
+from timeline.columns.strings import NO_NAME, StringPool
+from timeline.layers import SliceKind
+from timeline.records.tables import NO_ID
+from timeline.tracks import descriptions
+from timeline.tracks.model import Arrows, Slices, Track
+from timeline.tracks.painter import Painter, SliceTable, integers, names
+from timeline.units import spell_short
+
+__all__ = ["CRITICAL_PATH", "MOST_PATH_ARROWS", "with_critical_path"]
+
+CRITICAL_PATH = "Critical path"
+MOST_PATH_ARROWS = 2000
+"""Arrows from rank to rank, to the longest stays first: more would hide what they show."""
+_BEHIND_RANKS = 1
+"""Order of a row behind that of all ranks."""
+
+
+def with_critical_path(tracks: Sequence[Track], path: CriticalPath) -> tuple[Track, ...]:
+    """The tracks and the rows of the path, which have higher numbers.
+
+    The row holds every segment. Perfetto shows a row without a parent among those of ranks only if
+    it has rows below it: those hold, by rank, how long the path stayed there each time, and arrows
+    run from rank to rank.
+    """
+    if not len(path.segments):
+        return tuple(tracks)
+    painter, strings = Painter(), StringPool()
+    painter.tracks = list(tracks)
+    arrow = 1 + max((_last_arrow(track) for track in tracks), default=0)
+    root = painter.add_stacked_row(
+        CRITICAL_PATH,
+        None,
+        _BEHIND_RANKS,
+        _drawn(path, strings),
+        strings,
+        descriptions.CRITICAL_PATH,
+    )
+    stays = _Stays.of(path.segments)
+    table = _drawn_stays(path, stays, strings)
+    first = len(painter.tracks)
+    ranks, row_of = distinct_values(stays.rank)
+    lanes = [np.flatnonzero(row_of == row) for row in range(len(ranks))]
+    for order, (rank, rows) in enumerate(zip(ranks.tolist(), lanes, strict=True)):
+        name = _named_rank(rank, is_profiled=bool(stays.profiled[rows[0]]))
+        painter.add_stacked_row(
+            name[0].upper() + name[1:],
+            root,
+            order,
+            replace(table, rows=rows),
+            strings,
+            descriptions.PATH_OF_RANK,
+        )
+    _connect(painter.tracks, first, lanes, stays, arrow)
+    return tuple(painter.tracks)
+
+
+def _last_arrow(track: Track) -> int:
+    """The greatest number of an arrow that touches a track, 0 for none."""
+    if not isinstance(track.content, Slices):
+        return 0
+    return int(track.content.arrows.arrow.max(initial=0))
+
+
+def _named_rank(rank: int, *, is_profiled: bool) -> str:
+    if is_profiled:
+        return f"rank {rank}"
+    return "a rank that is not profiled" if rank == NO_ID else f"rank {rank}, not profiled"
+
+
+def _drawn(path: CriticalPath, strings: StringPool) -> SliceTable:
+    """Every segment."""
+    segments = path.segments
+    what = strings.codes(path.strings)[segments.name]
+    kinds = strings.codes(kind.label for kind in PathKind)
+    return SliceTable(
+        segments.start_ns,
+        segments.end_ns,
+        _labels(path, strings),
+        SliceKind.CRITICAL_PATH,
+        [
+            integers("iteration", path.steps.step[segments.path], NO_ID),
+            integers("rank", segments.rank, NO_ID),
+            names("segment", kinds[segments.kind]),
+            names("what", what),
+        ],
+    )
+
+
+def _labels(path: CriticalPath, strings: StringPool) -> Codes:
+    """What each segment is called; equal ones are spelled once."""
+    segments = path.segments
+    named = np.isin(segments.kind, [PathKind.BETWEEN_TASKS, PathKind.NOT_PROFILED], invert=True)
+    name = np.where(named, segments.name, NO_NAME)
+    group = group_numbers(
+        len(segments), [segments.rank, segments.kind, name, segments.call_ns, segments.profiled * 1]
+    )
+    _, first = np.unique(group, return_index=True)
+    one_of_each = zip(
+        segments.rank[first].tolist(),
+        segments.kind[first].tolist(),
+        name[first].tolist(),
+        segments.call_ns[first].tolist(),
+        segments.profiled[first].tolist(),
+        strict=True,
+    )
+    codes = strings.codes(
+        _label(_named_rank(rank, is_profiled=profiled), PathKind(kind), path.strings[code], call_ns)
+        for rank, kind, code, call_ns, profiled in one_of_each
+    )
+    return codes[group]
+
+
+def _label(rank: str, kind: PathKind, what: str, call_ns: int) -> str:
+    if kind is PathKind.NOT_PROFILED:
+        return rank
+    doing = kind.label.replace("_", " ")
+    if kind is PathKind.HOST and what:
+        return f"{rank}: {doing}, {spell_short(call_ns)} in {what}"
+    return f"{rank}: {doing}, {what}" if what else f"{rank}: {doing}"
+
+
+class _Stays:
+    """Segments of one path that follow each other on one rank, in order of time.
+
+    start_ns, end_ns, rank, profiled, path: (k,). kinds_ns: (k, kinds) how much is of each kind.
+    """
+
+    def __init__(self, segments: Segments, first: Rows, stay: Rows) -> None:
+        self.start_ns = segments.start_ns[first]
+        self.end_ns = segments.end_ns[np.append(first[1:], len(segments)) - 1]
+        self.rank = segments.rank[first]
+        self.profiled = segments.profiled[first]
+        self.path = segments.path[first]
+        self.kinds_ns = np.zeros((len(first), len(PathKind)), np.int64)
+        np.add.at(self.kinds_ns, (stay, segments.kind), segments.end_ns - segments.start_ns)
+
+    @classmethod
+    def of(cls, segments: Segments) -> _Stays:
+        """The stays of all segments, at least one."""
+        begins = np.ones(len(segments), np.bool_)
+        begins[1:] = (segments.rank[1:] != segments.rank[:-1]) | (
+            segments.path[1:] != segments.path[:-1]
+        )
+        return cls(segments, np.flatnonzero(begins), np.cumsum(begins) - 1)
+
+
+def _drawn_stays(path: CriticalPath, stays: _Stays, strings: StringPool) -> SliceTable:
+    """How long the path stayed on a rank, and what it mostly did there."""
+    most = np.argsort(-stays.kinds_ns, axis=1, kind="stable")[:, :2]
+    largest = np.take_along_axis(stays.kinds_ns, most, axis=1)
+    labels = strings.codes(
+        ", ".join(
+            f"{PathKind(kind).label.replace('_', ' ')} {spell_short(time_ns)}"
+            for kind, time_ns in zip(kinds, times_ns, strict=True)
+            if time_ns
+        )
+        for kinds, times_ns in zip(most.tolist(), largest.tolist(), strict=True)
+    )
+    return SliceTable(
+        stays.start_ns,
+        stays.end_ns,
+        labels,
+        SliceKind.CRITICAL_PATH,
+        [
+            integers("iteration", path.steps.step[stays.path], NO_ID),
+            *(
+                integers(f"{kind.label}_ns", np.where(its > 0, its, NO_ID), NO_ID)
+                for kind, its in zip(PathKind, stays.kinds_ns.T, strict=True)
+            ),
+        ],
+    )
+
+
+def _connect(
+    tracks: list[Track], first: int, lanes: Sequence[Rows], stays: _Stays, arrow: int
+) -> None:
+    """Draw arrows from stays to those that follow them on other ranks, the longest first."""
+    moves = np.flatnonzero(
+        (stays.rank[1:] != stays.rank[:-1]) & (stays.path[1:] == stays.path[:-1])
+    )
+    length_ns = stays.end_ns[moves + 1] - stays.start_ns[moves + 1]
+    moves = np.sort(moves[np.argsort(-length_ns, kind="stable")[:MOST_PATH_ARROWS]])
+    number = np.arange(len(moves)) + arrow
+    stay = np.concatenate([moves, moves + 1])
+    ends = np.concatenate([number, number])
+    for row, lane in enumerate(lanes):
+        at = np.searchsorted(lane, stay)
+        here = np.flatnonzero((at < len(lane)) & (lane[np.minimum(at, len(lane) - 1)] == stay))
+        order = here[np.lexsort((ends[here], at[here]))]
+        content = tracks[first + row].content
+        assert isinstance(content, Slices)
+        arrows = Arrows(at[order], ends[order])
+        tracks[first + row] = replace(tracks[first + row], content=replace(content, arrows=arrows))
