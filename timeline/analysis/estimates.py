@@ -1,15 +1,32 @@
-"""What a run would win if one of its ranks computed as fast as the others, estimated."""
+"""What a run would win if one of its ranks were as fast as the others, estimated."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from timeline.analysis.culprit import Culprit
+from timeline.analysis.lateness import Cause
 from timeline.analysis.op_arrivals import op_arrivals
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.replay import ReplayedRank, estimate_gain_ns
 from timeline.analysis.waiting import Waiting
 
-__all__ = ["estimated_gain_ns"]
+__all__ = ["estimated_gain_ns", "gain_of_culprit_ns"]
+
+_ESTIMATED = frozenset({Cause.COMPUTING, Cause.HOST, Cause.INPUT, Cause.FREQUENCY})
+"""Causes that a rank as fast as the others would not have: links are taken as recorded."""
+
+
+def gain_of_culprit_ns(
+    facts: Sequence[RankFacts], waiting: Waiting, culprit: Culprit | None
+) -> int | None:
+    """How much earlier the selection would end if the culprit were as fast as the others.
+
+    None where there is none, and where nothing tells.
+    """
+    if culprit is None or not culprit.profiled or culprit.cause not in _ESTIMATED:
+        return None
+    return estimated_gain_ns(facts, waiting, culprit.rank)
 
 
 def estimated_gain_ns(facts: Sequence[RankFacts], waiting: Waiting, rank: int) -> int | None:

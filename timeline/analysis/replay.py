@@ -6,7 +6,7 @@ An estimate: it holds as far as a run keeps to the rules below, which real ones 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from timeline.analysis.op_arrivals import OpArrivals
 from timeline.analysis.path_items import PathKind
 from timeline.analysis.replay_items import RankReplay, ReplayItems, Synchronisations
 from timeline.analysis.shared_ops import Segments
-from timeline.columns.columns import Codes, Int64, Rows
+from timeline.columns.columns import Bool, Codes, Int64, Rows
 from timeline.columns.group_by import group_by
 from timeline.columns.strings import StringPool
 from timeline.records.tables import NO_ID, NO_TIME
@@ -36,10 +36,11 @@ class ReplayedRank:
 
 
 def estimate_gain_ns(ranks: Sequence[ReplayedRank], faster: int) -> int | None:
-    """How much earlier a run would end if a rank computed as fast as the median of the others.
+    """How much earlier a run would end if a rank were as fast as the median of the others.
 
     Each compute task takes the median of what tasks of the same name and turn take on other ranks,
-    if that is shorter. Everything else goes on by the rules of `Replay`.
+    if that is shorter, and so does what its host does between two launches. All else goes on by the
+    rules of `Replay`.
 
     Args:
         ranks: on one clock.
@@ -55,8 +56,11 @@ def estimate_gain_ns(ranks: Sequence[ReplayedRank], faster: int) -> int | None:
     length_ns = replay.length_ns.copy()
     begin = int(replay.first[faster])
     own = slice(begin, begin + len(ranks[faster].run.items))
-    length_ns[own] = _as_fast_as_others(ranks, faster)
-    return int(replay.end_ns.max(initial=0)) - int(replay.ends_ns(length_ns).max(initial=0))
+    matches = _Matches.of(ranks, faster)
+    length_ns[own] = _lengths_like_others(ranks, matches)
+    sooner = _launched_sooner(ranks, matches)
+    ends_ns = replay.ends_ns(length_ns, faster, sooner)
+    return int(replay.end_ns.max(initial=0)) - int(ends_ns.max(initial=0))
 
 
 class Replay:
@@ -76,7 +80,7 @@ class Replay:
         sizes = [len(rank.run.items) for rank in ranks]
         calls = [len(rank.run.waits) for rank in ranks]
         self.first = np.cumsum([0, *sizes])[:-1]
-        first_call = np.cumsum([0, *calls])[:-1]
+        self._first_call = first_call = np.cumsum([0, *calls])[:-1]
         items = ReplayItems.concat([rank.run.items for rank in ranks])
         waits = Synchronisations.concat([rank.run.waits for rank in ranks])
         self.end_ns = items.end_ns
@@ -109,10 +113,10 @@ class Replay:
         order: list[int] = np.lexsort((phase, moments)).tolist()
         return order
 
-    def ends_ns(self, length_ns: Int64) -> Int64:
+    def ends_ns(self, length_ns: Int64, faster: int = 0, sooner: _Sooner | None = None) -> Int64:
         """When the items end if each takes so long, (n,); ops take what their members make of it.
 
-        length_ns: (n,).
+        length_ns: (n,). sooner: by how much less the host of the rank `faster` takes.
         """
         items, ops = len(length_ns), len(self._ends.items)
         lengths = length_ns.tolist()
@@ -121,6 +125,9 @@ class Replay:
         returned = [*self._recorded_calls, 0]
         came = [_NEVER] * self._ends.groups
         starts, calls = self._starts, self._calls
+        if sooner is not None:
+            starts = starts.sooner(int(self.first[faster]), sooner.launch_ns)
+            calls = calls.sooner(int(self._first_call[faster]), sooner.call_ns)
         op_item, op_group = self._ends.items.tolist(), self._ends.group.tolist()
         transfers = self._ends.transfer_ns.tolist()
         group_of = self._ends.group_of_items(items)
@@ -190,6 +197,12 @@ class _Starts:
             after_launch.tolist(),
         )
 
+    def sooner(self, first: int, launch_ns: Int64) -> _Starts:
+        """The same, with some items from `first` on launched so much sooner."""
+        after = np.array(self.after_launch, np.int64)
+        after[first : first + len(launch_ns)] -= launch_ns
+        return replace(self, after_launch=after.tolist())
+
 
 @dataclass(frozen=True)
 class _Ends:
@@ -213,8 +226,12 @@ class _Ends:
                 for rank in ranks
             ]
         )
-        # The members of an op have the same last one.
-        groups = group_by(len(rows), [arrivals.last, arrivals.last_row])
+        # The members of an op have the same last one; of one that is not profiled nothing is known.
+        own = np.searchsorted(first, rows, side="right") - 1
+        known = arrivals.last != NO_ID
+        last = np.where(known, arrivals.last, own)
+        last_row = np.where(known, arrivals.last_row, items.collective[rows])
+        groups = group_by(len(rows), [last, last_row])
         end_ns = items.end_ns[rows]
         came_ns = groups.greatest(items.start_ns[rows])[groups.group]
         return cls(
@@ -252,35 +269,121 @@ class _Calls:
             (waits.end_ns - np.append(items.end_ns, 0)[item]).tolist(),
         )
 
+    def sooner(self, first: int, call_ns: Int64) -> _Calls:
+        """The same, with some calls from `first` on begun so much sooner."""
+        after = np.array(self.after_call, np.int64)
+        after[first : first + len(call_ns)] -= call_ns
+        return replace(self, after_call=after.tolist())
 
-def _as_fast_as_others(ranks: Sequence[ReplayedRank], faster: int) -> Int64:
-    """How long the items of a rank take if tasks take no longer than the median of the others."""
-    pool = StringPool()
-    codes = [pool.codes(rank.run.strings) for rank in ranks]
-    tasks = [np.flatnonzero(rank.run.items.kind == PathKind.COMPUTING) for rank in ranks]
-    name = np.concatenate(
-        [codes[at][rank.run.items.name[tasks[at]]] for at, rank in enumerate(ranks)]
+
+@dataclass(frozen=True)
+class _Sooner:
+    """By how much less the host of a rank takes since it waited, to each launch and each call."""
+
+    launch_ns: Int64
+    call_ns: Int64
+
+
+@dataclass(frozen=True)
+class _Matches:
+    """Items of all ranks, one rank after the other, by what they do: name and turn.
+
+    group: (n,) the same for items of the same name and turn. owner: (n,) position of the rank.
+    """
+
+    group: Int64
+    owner: Rows
+    faster: int
+
+    @classmethod
+    def of(cls, ranks: Sequence[ReplayedRank], faster: int) -> _Matches:
+        pool = StringPool()
+        codes = [pool.codes(rank.run.strings)[rank.run.items.name] for rank in ranks]
+        owner = np.repeat(np.arange(len(ranks)), [len(its) for its in codes])
+        name = np.concatenate(codes)
+        return cls(group_by(len(name), [name, _turns(owner, name)]).group, owner, faster)
+
+    def beyond_others(self, times_ns: Int64, known: Bool) -> Int64:
+        """By how much those of the rank exceed the median of the others', 0 where none is known.
+
+        times_ns, known: (n,).
+        """
+        own = np.flatnonzero(self.owner == self.faster)
+        others = np.flatnonzero((self.owner != self.faster) & known)
+        count = int(self.group.max(initial=NO_ID)) + 1
+        medians = Segments(self.group[others], count).medians(times_ns[others].astype(np.float64))
+        group = self.group[own]
+        compared = known[own] & (np.bincount(self.group[others], minlength=count)[group] > 0)
+        beyond_ns: Int64 = np.maximum(times_ns[own] - medians[group].astype(np.int64), 0)
+        beyond_ns[~compared] = 0
+        return beyond_ns
+
+
+def _lengths_like_others(ranks: Sequence[ReplayedRank], matches: _Matches) -> Int64:
+    """How long the items of the rank take if its tasks take no longer than those of others."""
+    items = ReplayItems.concat([rank.run.items for rank in ranks])
+    length_ns = items.end_ns - items.start_ns
+    beyond_ns = matches.beyond_others(length_ns, items.kind == PathKind.COMPUTING)
+    own_ns: Int64 = length_ns[matches.owner == matches.faster]
+    return own_ns - beyond_ns
+
+
+def _launched_sooner(ranks: Sequence[ReplayedRank], matches: _Matches) -> _Sooner:
+    """By how much less the host takes if what it does between launches takes no longer."""
+    gaps_ns = [_since_launch_before(rank.run) for rank in ranks]
+    known = np.concatenate([gap_ns != NO_TIME for gap_ns in gaps_ns])
+    beyond_ns = matches.beyond_others(np.where(known, np.concatenate(gaps_ns), 0), known)
+    run = ranks[matches.faster].run
+    items, waits = run.items, run.waits
+    order = np.lexsort((items.launched_ns, items.host_since))
+    since = items.host_since[order]
+    upto_ns = np.cumsum(beyond_ns[order])
+    opens = np.searchsorted(since, since, side="left")
+    before_ns = upto_ns - beyond_ns[order]
+    launch_ns = np.empty(len(items), np.int64)
+    launch_ns[order] = upto_ns - before_ns[opens]
+    # Calls begin after launches of the same stretch of host time.
+    at = _last_in_stretch(since, items.launched_ns[order], waits)
+    call_ns = (
+        np.where(at >= 0, launch_ns[order][at], 0) if len(order) else np.zeros(len(waits), np.int64)
     )
-    length_ns = np.concatenate(
-        [
-            (rank.run.items.end_ns - rank.run.items.start_ns)[tasks[at]]
-            for at, rank in enumerate(ranks)
-        ]
-    )
-    owner = np.repeat(np.arange(len(ranks)), [len(rows) for rows in tasks])
-    groups = group_by(len(name), [name, _turns(owner, name)])
-    is_own = owner == faster
-    others = np.flatnonzero(~is_own)
-    segments = Segments(groups.group[others], len(groups.first))
-    median_ns = segments.medians(length_ns[others].astype(np.float64)).astype(np.int64)
-    own = groups.group[is_own]
-    known = np.bincount(groups.group[others], minlength=len(groups.first))[own] > 0
-    items = ranks[faster].run.items
-    made = items.end_ns - items.start_ns
-    made[tasks[faster]] = np.where(
-        known, np.minimum(length_ns[is_own], median_ns[own]), length_ns[is_own]
-    )
-    return made
+    return _Sooner(launch_ns, call_ns)
+
+
+def _since_launch_before(run: RankReplay) -> Int64:
+    """What the host did before each launch, since the one before or since it waited, (items,).
+
+    NO_TIME for what has no launch, and for the first one where the host had not waited.
+    """
+    items, waits = run.items, run.waits
+    order = np.lexsort((items.launched_ns, items.host_since))
+    launched_ns, since = items.launched_ns[order], items.host_since[order]
+    before_ns = np.append(waits.end_ns, NO_TIME)[since]
+    same = since[1:] == since[:-1]
+    before_ns[1:][same] = launched_ns[:-1][same]
+    found = np.full(len(items), NO_TIME)
+    given = (launched_ns != NO_TIME) & (before_ns != NO_TIME)
+    found[order] = np.where(given, launched_ns - before_ns, NO_TIME)
+    return found
+
+
+def _last_in_stretch(since: Codes, launched_ns: Int64, waits: Synchronisations) -> Rows:
+    """The last launch before each call in the same stretch of host time, NO_ID for none.
+
+    since, launched_ns: in order of both.
+    """
+    found = np.full(len(waits), NO_ID)
+    starts = np.concatenate([np.zeros(len(since), np.int64), np.ones(len(waits), np.int64)])
+    stretch = np.concatenate([since, waits.before])
+    moments = np.concatenate([launched_ns, waits.start_ns])
+    order = np.lexsort((starts, moments, stretch))
+    is_launch = order < len(since)
+    last = np.maximum.accumulate(np.where(is_launch, order, NO_ID))
+    calls = np.flatnonzero(~is_launch)
+    row = last[calls]
+    same = (row >= 0) & (stretch[row] == stretch[order[calls]])
+    found[order[calls] - len(since)] = np.where(same, row, NO_ID)
+    return found
 
 
 def _turns(owner: Rows, name: Codes) -> Int64:

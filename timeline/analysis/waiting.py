@@ -10,6 +10,7 @@ import numpy as np
 
 from timeline.analysis.collectives import RankCollectives, kind_numbers
 from timeline.analysis.last_arrivals import LastArrivals, find_last_arrivals, over_ops
+from timeline.analysis.matched_sends import Pairs, match_sends
 from timeline.analysis.shared_ops import Segments, SharedOps, find_shared_ops
 from timeline.columns.columns import Bool, ColumnTable, Float64, Int64, Rows, column
 from timeline.columns.distinct import distinct
@@ -115,16 +116,6 @@ class WaitedFor(ColumnTable):
 
 
 @dataclass(frozen=True)
-class Pairs(ColumnTable):
-    """Sends and the receives that got them: positions of ranks, and rows of their collectives."""
-
-    sender: Int64 = column(np.int64)
-    send_row: Int64 = column(np.int64)
-    receiver: Int64 = column(np.int64)
-    receive_row: Int64 = column(np.int64)
-
-
-@dataclass(frozen=True)
 class Basis:
     """What is said of waiting stands on: collectives that were compared, of so many.
 
@@ -188,7 +179,7 @@ def measure_waiting(ranks: Sequence[RankCollectives], slack_ns: int = 0) -> Wait
     return Waiting(
         waits.take(order),
         _stragglers(ranks, parties, known, waits, compute_late_ns),
-        _pairs(ranks),
+        _pairs(ranks, slack_ns),
         mismatched,
         _basis(ranks, parties, known.count),
         _waited_for(waits),
@@ -413,7 +404,7 @@ def _compute_late_ns(ranks: Sequence[RankCollectives], shared: SharedOps, waits:
     return np.rint(waits.waited_ns * share[shared.op]).astype(np.int64)
 
 
-def _pairs(ranks: Sequence[RankCollectives]) -> Pairs:
+def _pairs(ranks: Sequence[RankCollectives], slack_ns: int) -> Pairs:
     """Match sends with receives."""
     parts = [rank.ops for rank in ranks]
     paired = find_shared_ops(
@@ -432,4 +423,5 @@ def _pairs(ranks: Sequence[RankCollectives]) -> Pairs:
         paired.rank[receive].astype(np.int64),
         paired.row[receive].astype(np.int64),
     )
-    return pairs.take(np.lexsort((pairs.send_row, pairs.sender)))
+    every = Pairs.concat([pairs, match_sends(ranks, slack_ns)])
+    return every.take(np.lexsort((every.send_row, every.sender)))

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import orjson
 
+from timeline.analysis.estimates import gain_of_culprit_ns
 from timeline.analysis.selected_rank import DrawOptions
 from timeline.commands.inputs import open_if_path, with_drawn_layers
 from timeline.commands.narrower import narrower_command
+from timeline.commands.next_command import see_why
 from timeline.commands.outputs import check_can_draw, check_target, check_targets, default_target
 from timeline.commands.results import (
     most_names,
@@ -27,6 +29,7 @@ from timeline.declarations import fill, with_keywords
 from timeline.encoders.drafts import Draft, write_drafts
 from timeline.encoders.formats import format_of
 from timeline.errors import LimitError, spell_ids
+from timeline.figures.filed_verdict import FiledVerdict
 from timeline.figures.rank_tables import Figures
 from timeline.figures.verdict import Verdict
 from timeline.fitting.fit import fit
@@ -45,6 +48,7 @@ from timeline.reports.file_notes import notes_of
 from timeline.selection import Selection
 from timeline.sources.source import Source
 from timeline.tracks.assemble import assemble
+from timeline.tracks.verdict_row import WHAT_IS_SLOW, VerdictRow
 from timeline.version import __version__
 
 if TYPE_CHECKING:
@@ -59,6 +63,7 @@ def export(
     output: str | os.PathLike[str] | None = None,
     *,
     selection: Selection | None = None,
+    estimate: bool = False,
     **keywords: Unpack[ExportKeywords],
 ) -> ExportReport:
     """Write a timeline of a profile, as the command does.
@@ -67,6 +72,7 @@ def export(
         profile: one that is open, or a path as for `open_profile`.
         output: .pftrace, .json, or either with .gz; timeline-KIND-rRANKS.pftrace here if not given.
         selection: which part; all if not given.
+        estimate: estimate what would be won if the rank that holds up the others were as fast.
         kind: summary has steps and overlap, detail every task too.
         group_by: order of rows; by layer for a summary and by rank for a detail if not given.
         merge_graphs: steps of all graphs in one row, or a row for each.
@@ -92,17 +98,22 @@ def export(
     with open_if_path(profile, keywords) as source:
         source.check_open()
         try:
-            return _write_export(source, with_drawn_layers(selection, options), options)
+            return _write_export(
+                source, with_drawn_layers(selection, options), options, estimate=estimate
+            )
         finally:
             source.progress.finish()
 
 
-def _write_export(profile: Profile, selection: Selection, options: ExportOptions) -> ExportReport:
+def _write_export(
+    profile: Profile, selection: Selection, options: ExportOptions, *, estimate: bool
+) -> ExportReport:
     sources = choose_ranks(profile.sources, selection, profile.path)
     target = options.output or default_target(options.kind, selection, sources)
     form = format_of(target)
     check_targets(target, options, {profile.path: sources})
     request = _request(selection, options, profile.reading, target, len(sources))
+    request = replace(request, estimate=estimate and options.causes)
     written: Written | None = None
     try:
         with worker_pool_for(sources, profile.reading, profile.progress) as workers:
@@ -115,23 +126,40 @@ def _write_export(profile: Profile, selection: Selection, options: ExportOptions
                 *workers.left_out(),
                 *warnings_of(joined, selection, layers),
             )
+            found = _find(joined, profile, options)
             written = fit(
                 joined.ranks,
                 lambda leading: draw_again(joined, workers, leading),
                 options,
                 target,
                 form,
-                _describe(selection, options, joined, warnings),
+                _describe(selection, options, joined, found, warnings),
                 joined.clock.wall_offset_ns,
                 profile.progress,
                 partial(assemble, by_layer=options.groups_by_layer, path=joined.path),
                 workers.encoders(),
             )
-        return _finish(written, joined, selection, options, profile, warnings)
+        return _finish(written, joined, found, selection, options, profile, warnings)
     except BaseException:
         if written is not None:
             written.discard()
         raise
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What was measured, what is slow, and the command that shows why, empty where none does."""
+
+    figures: Figures
+    verdict: Verdict
+    see_why: str
+
+
+def _find(joined: JoinedRanks, profile: Profile, options: ExportOptions) -> _Found:
+    """Find what is slow before anything is written: the file says it too."""
+    figures = Figures.of(joined.facts, joined.waiting, joined.path)
+    verdict = Verdict.of(figures)
+    return _Found(figures, verdict, see_why(profile.path, options.kind, profile.reading, verdict))
 
 
 def _request(
@@ -159,6 +187,7 @@ def _request(
 def _finish(
     written: Written,
     joined: JoinedRanks,
+    found: _Found,
     selection: Selection,
     options: ExportOptions,
     profile: Profile,
@@ -166,7 +195,7 @@ def _finish(
 ) -> ExportReport:
     """Report what was written, and publish it unless --strict or an existing part forbids."""
     suggestion = narrower_command(profile, selection, options, written, joined)
-    report = _report(written, joined, options, warnings, suggestion)
+    report = _report(written, joined, found, options, warnings, suggestion)
     table = b""
     if options.csv is not None:
         times = report.step_times()
@@ -210,7 +239,11 @@ def _draft_side_files(
 
 
 def _describe(
-    selection: Selection, options: ExportOptions, joined: JoinedRanks, warnings: Sequence[str]
+    selection: Selection,
+    options: ExportOptions,
+    joined: JoinedRanks,
+    found: _Found,
+    warnings: Sequence[str],
 ) -> Describe:
     """How the facts and notes are made that travel in the file, once it is known what fits."""
     sources = joined.sources
@@ -224,6 +257,11 @@ def _describe(
         ("io.tlexport.clock", joined.clock.method),
     )
     before = [omission for facts in joined.facts for omission in facts.omissions]
+    filed = FiledVerdict.of_export(
+        __version__, options.kind.value, found.verdict, found.figures, found.see_why
+    )
+    verdict = filed.attributes()
+    row = VerdictRow(WHAT_IS_SLOW, filed.sentences, filed.see_why)
 
     def describe(
         omissions: Sequence[Omission], layers: Sequence[DrawnLayer], steps: Sequence[int]
@@ -236,9 +274,10 @@ def _describe(
             *known,
             ("io.tlexport.detail_steps", spell_ids(steps)),
             ("io.tlexport.left_out", orjson.dumps(reasons).decode()),
-            ("io.tlexport.resolution", "; ".join(row.spelled() for row in rows) or "exact"),
+            ("io.tlexport.resolution", "; ".join(one.spelled() for one in rows) or "exact"),
+            *verdict,
         )
-        return FileNotes(attributes, notes_of(warnings, left_out, rows))
+        return FileNotes(attributes, notes_of(warnings, left_out, rows), row)
 
     return describe
 
@@ -255,11 +294,11 @@ def _provenance(source: Source) -> str:
 def _report(
     written: Written,
     joined: JoinedRanks,
+    found: _Found,
     options: ExportOptions,
     warnings: tuple[str, ...],
     suggestion: str,
 ) -> ExportReport:
-    figures = Figures.of(joined.facts, joined.waiting, joined.path)
     return ExportReport(
         kind=options.kind.value,
         outputs=output_files(written),
@@ -271,8 +310,8 @@ def _report(
         ),
         overlap=tuple(row for facts in joined.facts for row in overlap_rows(facts)),
         steps=selected_steps(joined.facts),
-        figures=figures,
-        verdict=Verdict.of(figures),
+        figures=found.figures,
+        verdict=found.verdict,
         omissions=(
             *(omission for facts in joined.facts for omission in facts.omissions),
             *written.omissions,
@@ -281,4 +320,10 @@ def _report(
         suggestion=suggestion,
         limit_bytes=options.limit_bytes,
         resolutions=tuple(resolution_row(layer) for layer in written.drawn_layers),
+        estimated_gain_ns=gain_of_culprit_ns(
+            joined.facts, joined.waiting, found.figures.held_up.culprit
+        )
+        if any(request.estimate for request in joined.requests)
+        else None,
+        see_why=found.see_why,
     )

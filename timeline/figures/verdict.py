@@ -9,7 +9,7 @@ What those hold is summed for each rank: device time of ranks and steps in
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from timeline.figures import verdict_words as words
 from timeline.figures.bounds import Bound, bounds_sentence, find_bounds
 from timeline.figures.idle_words import idle_sentence, mean_idle
 from timeline.figures.mean_step import MeanStep, mean_steps
+from timeline.figures.pipeline_table import pipeline_sentences
 from timeline.figures.rank_tables import Figures, extent_ns
 from timeline.figures.table import Table
 from timeline.units import spell_duration, spell_like, spell_short
@@ -84,7 +85,9 @@ class Verdict:
     step goes, None where no rank did anything; mean_steps: the same, a row per rank. ends: at which
     step device tasks end, where steps are marked beyond. idle: why devices idle. bounds: what could
     be won at most. computing: by rank, the row of `Figures.computing_causes` of one that computes
-    longer than others.
+    longer than others. used_ranks, unused_ranks: how many ranks did anything, and how many nothing;
+    step_count: how many steps did. rank_means: of the columns of mean_steps over its ranks, None
+    where no rank tells it. bubbles: what is to be said of a pipeline.
     """
 
     ranks: Table
@@ -102,6 +105,11 @@ class Verdict:
     idle: str | None
     bounds: tuple[Bound, ...]
     computing: Mapping[int, Mapping[str, Any]]
+    used_ranks: int = 0
+    unused_ranks: int = 0
+    step_count: int = 0
+    rank_means: dict[str, int | None] = field(default_factory=dict)
+    bubbles: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, figures: Figures) -> Verdict:
@@ -130,6 +138,11 @@ class Verdict:
                 for row in figures.computing_causes.to_dicts()
                 if row["cause"] is not None
             },
+            len(means),
+            len(figures.overlap) - len(means),
+            len(steps),
+            {name: _mean_of(column) for name, column in means.columns.items()},
+            tuple(pipeline_sentences(figures.pipeline)),
         )
 
     @property
@@ -170,6 +183,7 @@ class Verdict:
             return
         yield from self._who_holds_up()
         yield words.step_sentence(self.mean)
+        yield from self.bubbles
         if not self.mean.steps:
             yield from self._outside()
         between, bounds = words.between_sentence(self.mean), bounds_sentence(self.bounds)
@@ -318,6 +332,11 @@ def slowest_rank_of_each_step(steps: Table) -> Table:
     first[1:] = (np.diff(graph) != 0) | (np.diff(known["step"]) != 0)
     longest = known.take(first)
     return longest.take(np.argsort(longest["start_ns"], kind="stable"))
+
+
+def _mean_of(times_ns: Int64) -> int | None:
+    known = np.ma.compressed(times_ns)
+    return round(float(np.mean(known))) if len(known) else None
 
 
 def _ordinary(steps: Table) -> Table:

@@ -13,6 +13,7 @@ __all__ = [
     "GET_NEXT",
     "HARDWARE",
     "IDLE",
+    "IDLE_BY_CAUSE",
     "ITERATIONS",
     "NOTES",
     "NOT_IN_THIS_FILE",
@@ -25,11 +26,13 @@ __all__ = [
     "RANK",
     "REDUCE",
     "SCOPES",
+    "SEE_WHY",
     "STEPS_OF_ALL_RANKS",
     "STEPS_OF_ONE_RANK",
     "STEPS_ON_DEVICE",
     "THREAD",
     "TOPICS",
+    "VERDICT",
     "WAITING",
     "communication_group",
     "counter",
@@ -37,6 +40,11 @@ __all__ = [
 ]
 
 
+VERDICT = (
+    "What takes the time: the sentences that the command printed when it wrote this file, each as "
+    "long as the timeline. Their arg see_why is the next command."
+)
+SEE_WHY = "The command that shows why, and how the sentences are printed again."
 NOTES = "What to know before reading the rest: problems of the profile, and what is not shown."
 TOPICS = {
     "Warnings": "What is wrong with the profile or missing from it.",
@@ -84,6 +92,10 @@ COPIES = "Memory is copied or filled while the device neither computes nor commu
 IDLE = (
     "The device neither computes, communicates nor copies, between the first and the last of "
     "computing and communication."
+)
+IDLE_BY_CAUSE = (
+    f"{IDLE} Slices tell what the host did until it had launched what comes next; the arg `call` "
+    "is the innermost host call in which most of that passed."
 )
 
 CRITICAL_PATH = (
