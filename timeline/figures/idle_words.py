@@ -10,7 +10,9 @@ import numpy as np
 
 from timeline.analysis.idle_sums import IdleCause
 from timeline.figures.rank_tables import Figures
+from timeline.figures.short_names import shortened
 from timeline.figures.table import Table
+from timeline.printable import printable
 from timeline.units import spell_like, spell_short
 
 __all__ = ["IDLE_CAUSES", "MeanIdle", "idle_sentence", "mean_idle"]
@@ -28,6 +30,8 @@ IDLE_CAUSES = {
     IdleCause.NOT_RECORDED: "launch not recorded",
 }
 """Causes of idle time as people call them."""
+LONGEST_NAME = 40
+"""Characters of the name of a call."""
 NEARLY_ALL = 0.9
 """Of a call with a larger share of its cause, no time is told."""
 MOST_CAUSES = 4
@@ -114,8 +118,11 @@ def _calls(figures: Figures, cause: str, part: float) -> tuple[tuple[str, int], 
     if not len(rows):
         return ()
     its = rows.take(np.ma.getmaskarray(rows["step"]) & (rows["cause"] == cause))
-    longest = sorted(_sums(its, "call").items(), key=lambda item: (-item[1], item[0]))
-    return tuple((call, round(part * total_ns)) for call, total_ns in longest[:MOST_CALLS])
+    longest = sorted(_sums(its, "call").items(), key=lambda item: (-item[1], item[0]))[:MOST_CALLS]
+    names = shortened([printable(call) for call, _ in longest], LONGEST_NAME, "...")
+    return tuple(
+        (name, round(part * total_ns)) for name, (_, total_ns) in zip(names, longest, strict=True)
+    )
 
 
 def idle_sentence(idle: MeanIdle, *, steps: int, span_ns: int) -> str | None:

@@ -20,6 +20,7 @@ from timeline.analysis.ordinary_steps import has_several_graphs
 from timeline.analysis.waiting import Basis
 from timeline.columns.columns import Bool, Int64
 from timeline.figures import verdict_words as words
+from timeline.figures.bounds import Bound, bounds_sentence, find_bounds
 from timeline.figures.idle_words import idle_sentence, mean_idle
 from timeline.figures.mean_step import MeanStep, mean_steps
 from timeline.figures.pipeline_table import pipeline_sentences
@@ -82,10 +83,11 @@ class Verdict:
     communicating. stragglers: a row per rank that kept others waiting in collectives, who cost most
     first. basis: what that stands on. held_up: who holds up the others. mean: where a mean ordinary
     step goes, None where no rank did anything; mean_steps: the same, a row per rank. ends: at which
-    step device tasks end, where steps are marked beyond. used_ranks, unused_ranks: how many ranks
-    did anything, and how many nothing; step_count: how many steps did. rank_means: of the columns
-    of mean_steps over its ranks, None where no rank tells it. bubbles: what is to be said of a
-    pipeline.
+    step device tasks end, where steps are marked beyond. idle: why devices idle. bounds: what could
+    be won at most. computing: by rank, the row of `Figures.computing_causes` of one that computes
+    longer than others. used_ranks, unused_ranks: how many ranks did anything, and how many nothing;
+    step_count: how many steps did. rank_means: of the columns of mean_steps over its ranks, None
+    where no rank tells it. bubbles: what is to be said of a pipeline.
     """
 
     ranks: Table
@@ -101,6 +103,7 @@ class Verdict:
     mean_steps: Table
     ends: str | None
     idle: str | None
+    bounds: tuple[Bound, ...]
     computing: Mapping[int, Mapping[str, Any]]
     used_ranks: int = 0
     unused_ranks: int = 0
@@ -114,8 +117,7 @@ class Verdict:
         steps = slowest_rank_of_each_step(figures.steps)
         totals = total_by_type(figures.operators)
         communication = totals["communication"] == 1
-        mean = MeanStep.of(figures)
-        means = mean_steps(figures)
+        mean, means = MeanStep.of(figures), mean_steps(figures)
         return cls(
             figures.overlap,
             steps,
@@ -130,6 +132,7 @@ class Verdict:
             means,
             words.ends_sentence(figures.steps),
             None if mean is None else _idle(figures, mean),
+            find_bounds(figures, means),
             {
                 row["rank"]: row
                 for row in figures.computing_causes.to_dicts()
@@ -183,7 +186,8 @@ class Verdict:
         yield from self.bubbles
         if not self.mean.steps:
             yield from self._outside()
-        yield from filter(None, [words.between_sentence(self.mean), self.idle, self.ends])
+        between, bounds = words.between_sentence(self.mean), bounds_sentence(self.bounds)
+        yield from filter(None, [between, self.idle, bounds, self.ends])
         yield from self._slowest_step()
         if self.culprit is None:
             yield from self._slowest_rank()

@@ -63,7 +63,7 @@ class _Blocks:
     verbose: bool
 
     def all(self) -> Iterator[Sequence[RenderableType]]:
-        sentences = [Text(line) for line in self.verdict.sentences()]
+        sentences = [name_text(line, self.display) for line in self.verdict.sentences()]
         if not sentences:
             yield [Text("The selection holds no device records: there is nothing to compare.")]
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from timeline.figures.verdict import total_by_type
+from timeline.printable import printable
 from timeline.reports.export_report import ExportReport
 from timeline.reports.html import export_tables
 from timeline.reports.html.drawing import MOST_DRAWN
@@ -30,7 +31,7 @@ def render_export_page(report: ExportReport) -> bytes:
     sheet = StyleSheet()
     content = {
         "title": page_title(report),
-        "sentences": list(report.verdict.sentences()),
+        "sentences": [printable(sentence) for sentence in report.verdict.sentences()],
         "tiles": list(_tiles(report)),
         "report": report,
         "parts": PARTS,
