@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from timeline.analysis.lateness import Cause, Lateness, find_lateness
 from timeline.analysis.ordinary_steps import ordinary_ops
 from timeline.analysis.rank_facts import RankFacts
+from timeline.analysis.slow_links import SlowLink, find_slow_link
 from timeline.analysis.waiting import Waiting, Waits
 from timeline.columns.columns import Bool, Int64
 from timeline.columns.distinct import distinct
@@ -18,24 +19,7 @@ from timeline.columns.group_by import group_by
 from timeline.columns.intervals import union
 from timeline.records.tables import NO_ID
 
-__all__ = ["Cause", "Culprit", "HeldUp", "Waiter", "find_culprit"]
-
-
-class Cause(enum.Enum):
-    """Why a rank comes last to collectives."""
-
-    COMPUTING = "computing"
-    """It computes longer before it comes."""
-    HOST = "host"
-    """Its device idles longer: it is launched late."""
-    INPUT = "input"
-    """Its device idles longer, mainly because it waits for data."""
-    FREQUENCY = "frequency"
-    """It computes longer because its AI Cores run at a lower frequency."""
-    LINK = "link"
-    """Links toward it are much slower than those of the same kind elsewhere."""
-    UNKNOWN = "unknown"
-    """It is not profiled, or nothing tells."""
+__all__ = ["Culprit", "HeldUp", "Waiter", "find_culprit"]
 
 
 @dataclass(frozen=True)
@@ -52,9 +36,9 @@ class Culprit:
     """The rank that causes the most waiting in more than half of the ordinary steps.
 
     rank: its global number. profiled: whether it is among the ranks read. waited_ns: how long
-    others waited for it, summed over them, in ordinary steps. share: the part of a mean ordinary
-    step that each of them waits for it. steps: in how many ordinary steps it causes the most
-    waiting.
+    others waited for it, summed over them, in ordinary steps; of slow links, how much longer
+    transfers to it took. share: the part of a mean ordinary step that each of them waits for it.
+    steps: in how many ordinary steps it causes the most waiting.
     """
 
     rank: int
@@ -75,8 +59,10 @@ class Culprit:
     """How many ranks the run has at least, where more are known than are read."""
     waiters: tuple[Waiter, ...] = ()
     """Who waits for it, longest first."""
-    compute_share: float | None = None
-    """How much of its lateness is computing, and not idling; None where nothing tells."""
+    lateness: Lateness = Lateness()
+    """Why it is late."""
+    slow_link: SlowLink | None = None
+    """The links that are its cause, where they are: then others wait for their transfers."""
 
     @property
     def each_ns(self) -> int:
@@ -101,6 +87,8 @@ class HeldUp:
 
     waited_ns: summed over all ranks. share: the part of a mean step that a rank waits. unknown_ns:
     what of waited_ns was waited for ranks of which nothing is known but that they are not read.
+    unclear_ns: how far clocks may be off, where ranks of which both are read waited no longer than
+    that, which tells nothing; 0 where they did not.
     """
 
     culprit: Culprit | None = None
@@ -109,6 +97,7 @@ class HeldUp:
     step_ns: int = 0
     ordinary: int = 0
     unknown_ns: int = 0
+    unclear_ns: int = 0
 
 
 def find_culprit(ranks: Sequence[RankFacts], waiting: Waiting, ordinary: Sequence[Bool]) -> HeldUp:
@@ -122,46 +111,114 @@ def find_culprit(ranks: Sequence[RankFacts], waiting: Waiting, ordinary: Sequenc
         ordinary: what `ordinary_steps` told of the ranks.
     """
     chosen = ordinary_ops(ranks, ordinary)
-    rows = _of_ops(waiting.waits, chosen)
-    waits = waiting.waits.take(rows & (waiting.waits.waited_ns > 0))
+    rows = _of_ops(waiting.waits, chosen) & (waiting.waits.waited_ns > 0)
+    # What a rank's own tasks tell of another does not depend on clocks.
+    clear = ~waiting.waits.last_profiled | (waiting.waits.waited_ns > waiting.slack_ns)
+    waits, compute_late_ns = waiting.waits.take(rows & clear), waiting.compute_late_ns[rows & clear]
     count, step_ns = _mean_step(ranks, ordinary)
-    if not len(waits) or not step_ns:
-        return HeldUp(step_ns=step_ns, ordinary=count)
-    waited_ns = int(waits.waited_ns.sum())
-    last = waits.last_rank
-    held = HeldUp(
-        None,
-        waited_ns,
-        waited_ns / (len(distinct(waits.rank)) * max(count, 1) * step_ns),
-        step_ns,
-        count,
-        int(waits.waited_ns[last == NO_ID].sum()),
-    )
-    worst = _worst_of_steps(ranks, waits, has_steps=count > 0)
+    if not step_ns:
+        return HeldUp(ordinary=count)
+    unclear_ns = waiting.slack_ns if (rows & ~clear).any() else 0
+    held = HeldUp(step_ns=step_ns, ordinary=count, unclear_ns=unclear_ns)
+    if len(waits):
+        waited_ns = int(waits.waited_ns.sum())
+        unknown_ns = int(waits.waited_ns[waits.last_rank == NO_ID].sum())
+        mean_ns = waited_ns / (len(distinct(waits.rank)) * max(count, 1))
+        culprit = _latest(ranks, waits, compute_late_ns, chosen, held)
+        held = replace(
+            held,
+            culprit=culprit,
+            waited_ns=waited_ns,
+            share=mean_ns / step_ns,
+            unknown_ns=unknown_ns,
+        )
+    link = find_slow_link([rank.links for rank in ranks])
+    slowed = None if link is None else _behind_slow_links(ranks, link, held)
+    return held if slowed is None else replace(held, culprit=slowed)
+
+
+def _latest(
+    ranks: Sequence[RankFacts],
+    waits: Waits,
+    compute_late_ns: Int64,
+    chosen: Sequence[Bool],
+    held: HeldUp,
+) -> Culprit | None:
+    """The rank that came last to most steps, counted by what others waited for it."""
+    worst = _worst_of_steps(ranks, waits, has_steps=held.ordinary > 0)
     found, times = np.unique(worst, return_counts=True)
     most = int(np.argmax(times))
     if times[most] * 2 <= len(worst) or found[most] == NO_ID:
-        return held
-    its = waits.take(last == found[most])
+        return None
+    rank, is_its = int(found[most]), waits.last_rank == found[most]
+    its = waits.take(is_its)
     waiters = _waiters(ranks, its, chosen)
-    its_ns = int(its.waited_ns.sum())
-    compute_share = _compute_share(ranks, waiting, int(found[most]))
-    culprit = Culprit(
-        int(found[most]),
+    waited_ns = int(its.waited_ns.sum())
+    compute_share = int(compute_late_ns[is_its].sum()) / waited_ns
+    lateness = _lateness(ranks, rank, compute_share)
+    return Culprit(
+        rank,
         bool(its.last_profiled[0]),
-        _cause(compute_share),
-        its_ns,
-        its_ns / (len(waiters) * max(count, 1) * step_ns),
+        lateness.cause,
+        waited_ns,
+        waited_ns / (len(waiters) * max(held.ordinary, 1) * held.step_ns),
         int(times[most]),
         len(worst),
-        count,
-        step_ns,
+        held.ordinary,
+        held.step_ns,
         len(ranks),
-        None,
+        _members(ranks),
         waiters,
-        compute_share,
+        lateness,
     )
-    return HeldUp(culprit, held.waited_ns, held.share, step_ns, count, held.unknown_ns)
+
+
+def _behind_slow_links(ranks: Sequence[RankFacts], link: SlowLink, held: HeldUp) -> Culprit | None:
+    """The rank behind slow links, where those cost more than ranks wait."""
+    steps = max(_measured(ranks), 1)
+    ordinary = max(held.ordinary, 1)
+    excess_ns = round(link.total_ns * ordinary / steps)
+    if excess_ns <= held.waited_ns:
+        return None
+    numbers = [rank.rank for rank in ranks]
+    waiters = sorted(
+        (
+            Waiter(source, round(more_ns * ordinary / steps), 0)
+            for source, more_ns in link.excess_ns
+            if source in numbers
+        ),
+        key=lambda one: (-one.waited_ns, one.rank),
+    )
+    return Culprit(
+        link.rank,
+        link.rank in numbers,
+        Cause.LINK,
+        excess_ns,
+        excess_ns / (len(link.excess_ns) * ordinary * held.step_ns),
+        ordinary,
+        ordinary,
+        held.ordinary,
+        held.step_ns,
+        len(ranks),
+        _members(ranks),
+        tuple(waiters),
+        Lateness(Cause.LINK),
+        link,
+    )
+
+
+def _members(ranks: Sequence[RankFacts]) -> int | None:
+    """How many ranks the run has at least, where those are more than are read."""
+    views = (view for rank in ranks for view in rank.collectives.arrivals.views.values())
+    most = max(
+        (max(view.group.most, view.group.size, len(view.peers) + 1) for view in views), default=0
+    )
+    return most if most > len(ranks) else None
+
+
+def _measured(ranks: Sequence[RankFacts]) -> int:
+    """How many steps have device work, on the rank that has most of them."""
+    return max((int(rank.step_totals.known.sum()) for rank in ranks), default=0)
 
 
 def _of_ops(waits: Waits, chosen: Sequence[Bool]) -> Bool:
@@ -217,18 +274,9 @@ def _waiters(
     return tuple(found)
 
 
-def _compute_share(ranks: Sequence[RankFacts], waiting: Waiting, culprit: int) -> float | None:
-    """How much of the lateness of a rank is computing; None for one that is not read."""
-    numbers = [rank.rank for rank in ranks]
-    if culprit not in numbers:
-        return None
-    at = numbers.index(culprit)
-    stragglers = waiting.stragglers
-    caused_ns = int(stragglers.caused_ns[at])
-    return int(stragglers.compute_late_ns[at]) / caused_ns if caused_ns else None
-
-
-def _cause(compute_share: float | None) -> Cause:
-    if compute_share is None:
-        return Cause.UNKNOWN
-    return Cause.COMPUTING if compute_share >= 0.5 else Cause.HOST
+def _lateness(ranks: Sequence[RankFacts], rank: int, compute_share: float) -> Lateness:
+    """Why a rank is late; nothing is known of one that is not read, or of which no task is."""
+    at = next((at for at, one in enumerate(ranks) if one.rank == rank), None)
+    if at is None or not ranks[at].tasks:
+        return Lateness()
+    return find_lateness(ranks, at, compute_share, _measured(ranks))

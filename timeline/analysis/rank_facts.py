@@ -124,6 +124,8 @@ class RankFacts:
     """What it computes in a step, where causes are asked for."""
     launchers: LauncherFigures = field(default_factory=LauncherFigures)
     """Whose work its device does, where causes are asked for."""
+    fetching_ns: int = 0
+    """How long its host waited for data, where causes are asked for; 0 where no such call is."""
 
     @property
     def rank(self) -> int:

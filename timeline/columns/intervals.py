@@ -88,7 +88,11 @@ def subtract(left: IntervalSet, right: IntervalSet) -> IntervalSet:
 
 
 def covered_until(intervals: IntervalSet, times_ns: Int64) -> Int64:
-    """How much of the time before each moment the intervals cover."""
+    """How much of the time before each moment (n,) the intervals cover, (n,).
+
+    >>> covered_until(union(np.array([0, 5]), np.array([2, 9])), np.array([1, 4, 7])).tolist()
+    [1, 2, 4]
+    """
     if not len(intervals):
         return np.zeros(len(times_ns), np.int64)
     upto_ns = np.concatenate([[0], np.cumsum(intervals.end_ns - intervals.start_ns)])

@@ -8,7 +8,7 @@ What those hold is summed for each rank: device time of ranks and steps in
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -20,6 +20,7 @@ from timeline.analysis.ordinary_steps import has_several_graphs
 from timeline.analysis.waiting import Basis
 from timeline.columns.columns import Bool, Int64
 from timeline.figures import verdict_words as words
+from timeline.figures.idle_words import idle_sentence, mean_idle
 from timeline.figures.mean_step import MeanStep, mean_steps
 from timeline.figures.pipeline_table import pipeline_sentences
 from timeline.figures.rank_tables import Figures, extent_ns
@@ -99,6 +100,8 @@ class Verdict:
     mean: MeanStep | None
     mean_steps: Table
     ends: str | None
+    idle: str | None
+    computing: Mapping[int, Mapping[str, Any]]
     used_ranks: int = 0
     unused_ranks: int = 0
     step_count: int = 0
@@ -111,6 +114,7 @@ class Verdict:
         steps = slowest_rank_of_each_step(figures.steps)
         totals = total_by_type(figures.operators)
         communication = totals["communication"] == 1
+        mean = MeanStep.of(figures)
         means = mean_steps(figures)
         return cls(
             figures.overlap,
@@ -122,9 +126,15 @@ class Verdict:
             _stragglers(figures.waiting),
             figures.basis,
             figures.held_up,
-            MeanStep.of(figures),
+            mean,
             means,
             words.ends_sentence(figures.steps),
+            None if mean is None else _idle(figures, mean),
+            {
+                row["rank"]: row
+                for row in figures.computing_causes.to_dicts()
+                if row["cause"] is not None
+            },
             len(means),
             len(figures.overlap) - len(means),
             len(steps),
@@ -173,7 +183,7 @@ class Verdict:
         yield from self.bubbles
         if not self.mean.steps:
             yield from self._outside()
-        yield from filter(None, [words.between_sentence(self.mean), self.ends])
+        yield from filter(None, [words.between_sentence(self.mean), self.idle, self.ends])
         yield from self._slowest_step()
         if self.culprit is None:
             yield from self._slowest_rank()
@@ -188,7 +198,7 @@ class Verdict:
         else:
             yield words.culprit_sentence(culprit)
             if self.slow_rank is not None:
-                yield words.cause_sentence(culprit)
+                yield words.cause_sentence(culprit, self.computing.get(culprit.rank))
         if self.held_up.waited_ns:
             yield from filter(None, [words.basis_sentence(self.basis)])
 
@@ -246,6 +256,14 @@ class Verdict:
             "waiting_basis": {**asdict(self.basis), "share": round(self.basis.share, 6)},
             "culprit": None if self.culprit is None else self.culprit.to_dict(),
         }
+
+
+def _idle(figures: Figures, mean: MeanStep) -> str | None:
+    """Why devices idle in a mean step, where they do so notably."""
+    idle = mean_idle(figures, between_ns=mean.between_ns)
+    if idle is None:
+        return None
+    return idle_sentence(idle, steps=mean.steps, span_ns=mean.span_ns + mean.between_ns)
 
 
 def _outside(row: dict[str, Any], *, several: bool) -> Iterator[str]:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from timeline.analysis.culprit import Cause, Culprit, HeldUp
+from collections.abc import Mapping
+from typing import Any
+
+from timeline.analysis.culprit import Culprit, HeldUp
+from timeline.analysis.lateness import Cause, Lateness
 from timeline.analysis.waiting import Basis
+from timeline.figures.computing_table import tell_computing
+from timeline.figures.idle_words import IDLE_CAUSES
 from timeline.figures.mean_step import MeanStep
 from timeline.figures.table import Table
 from timeline.units import spell_like, spell_share, spell_short
@@ -39,12 +45,16 @@ def culprit_sentence(culprit: Culprit) -> str:
     if culprit.share < HARDLY:
         longest = f"rank {culprit.rank}" + ("" if culprit.profiled else ", which is not profiled")
         return f"Ranks hardly wait for each other: {waits}, mostly for {longest}."
+    if culprit.slow_link is not None:
+        return f"{_named(culprit)} holds up the others: transfers to it take {waits} longer."
     if not culprit.profiled:
-        return f"{_absent(culprit)} holds up the others: {_waiting(culprit)}."
+        return f"{_named(culprit)} holds up the others: {_waiting(culprit)}."
     return f"Rank {culprit.rank} holds up {_others(culprit, waits)}{_how_often(culprit)}."
 
 
-def _absent(culprit: Culprit) -> str:
+def _named(culprit: Culprit) -> str:
+    if culprit.profiled:
+        return f"Rank {culprit.rank}"
     of = "" if culprit.members is None else f" ({culprit.ranks} of {culprit.members} ranks)"
     return f"Rank {culprit.rank}, which is not in this profile{of},"
 
@@ -98,28 +108,60 @@ def _how_often(culprit: Culprit) -> str:
     return f", in {culprit.steps} of the {culprit.waiting_steps} steps in which ranks wait"
 
 
-def cause_sentence(culprit: Culprit) -> str:
-    """Why the culprit is late, as far as the profile tells."""
-    if culprit.compute_share is None:
-        return f"Cause: not known; profile rank {culprit.rank} too."
-    computing, idling = culprit.compute_share, 1 - culprit.compute_share
-    if culprit.cause is Cause.COMPUTING:
-        rest = f"; late launches {spell_share(idling, 1)}" if idling >= HARDLY else ""
-        return f"Cause: it computes longer ({spell_share(computing, 1)} of the lateness{rest})."
-    rest = f"; compute {spell_share(computing, 1)}" if computing >= HARDLY else ""
-    why = "its host launches late"
-    return f"Cause: {why} ({spell_share(idling, 1)} of the lateness{rest})."
+def cause_sentence(culprit: Culprit, computing: Mapping[str, Any] | None = None) -> str:
+    """Why the culprit is late, as far as the profile tells.
+
+    computing: its row of `Figures.computing_causes`, where it computes longer than others.
+    """
+    lateness, link = culprit.lateness, culprit.slow_link
+    if link is not None:
+        return (
+            f"Cause: links to it are slow, {link.link} at {link.bandwidth:.1f} against "
+            f"{link.usual:.1f} GB/s between other ranks."
+        )
+    if lateness.compute_share is None:
+        more = "is not in this profile." if culprit.profiled else "is not known: profile it too."
+        return f"Why rank {culprit.rank} is late {more}"
+    computes, idles = (
+        spell_share(share, 1) for share in (lateness.compute_share, 1 - lateness.compute_share)
+    )
+    if lateness.compute_share >= 0.5:
+        rest = f"; late launches {idles}" if 1 - lateness.compute_share >= HARDLY else ""
+        why = "computes longer" if computing is None else tell_computing(computing)
+        return f"Cause: it {why} ({computes} of the lateness{rest})."
+    rest = f"; compute {computes}" if lateness.compute_share >= HARDLY else ""
+    late = f"({idles} of the lateness{rest})"
+    if culprit.cause is Cause.INPUT:
+        more = spell_short(lateness.idle_more_ns)
+        return f"Cause: its input is late {late}: it waits {more} longer for data per step."
+    return f"Cause: its host launches late {late}{_idles_more(lateness)}."
+
+
+def _idles_more(lateness: Lateness) -> str:
+    """What its device idles longer for than others."""
+    if lateness.idle_cause is None or not lateness.idle_more_ns:
+        return ""
+    more = spell_short(lateness.idle_more_ns)
+    return f": {more} longer than others per step, {IDLE_CAUSES[lateness.idle_cause]}"
 
 
 def no_culprit_sentence(held: HeldUp) -> str | None:
     """How long ranks wait where no single one holds them up; None where they do not wait."""
     if not held.waited_ns:
-        return None
+        return (
+            "Ranks wait for each other, if at all, less than their clocks may be off: "
+            f"{spell_short(held.unclear_ns)} in a collective."
+            if held.unclear_ns
+            else None
+        )
     waits = _of_a_step(held)
     if held.share < HARDLY:
         return f"Ranks hardly wait for each other: {waits}."
     if held.unknown_ns * 2 > held.waited_ns:
-        return f"Ranks wait {waits} for ranks that are not in this profile."
+        return (
+            f"Ranks wait at least {waits}; for whom is not known, since not all ranks of their "
+            "groups are in this profile."
+        )
     return f"Ranks wait {waits} for no single rank: different ranks come last."
 
 
