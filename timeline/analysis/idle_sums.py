@@ -57,7 +57,24 @@ class IdleCause(str, enum.Enum):
     NOT_RECORDED = "not_recorded"
     """What launched it is not in the profile."""
 
+    @property
+    def label(self) -> str:
+        """What people call it, as slices and tables do."""
+        return _LABELS[self]
 
+
+_LABELS = {
+    IdleCause.WAITING_FOR_DATA: "Waiting for data",
+    IdleCause.HOST_NOT_ASKED: "Host had not asked",
+    IdleCause.HOST_WAITED_FOR_DEVICE: "Host waited for the device",
+    IdleCause.QUEUED: "Queued on the host",
+    IdleCause.LAUNCH_CALL: "Launch call",
+    IdleCause.LAUNCH_LATENCY: "Launch latency",
+    IdleCause.BETWEEN_TASKS: "Between launched tasks",
+    IdleCause.LAUNCHED_BEFORE: "Launched before",
+    IdleCause.OUTSIDE_CALLS: "Outside any call",
+    IdleCause.NOT_RECORDED: "Launch not recorded",
+}
 CAUSES = tuple(IdleCause)
 """Tables hold the position of a cause here."""
 
@@ -73,6 +90,11 @@ class IdleParts(Spans):
     cause: Int64 = column(np.int64)
     call: Codes = column(np.int32)
     gap: Int64 = column(np.int64)
+
+    @property
+    def tells_causes(self) -> bool:
+        """Whether of any part more is known than that nothing is recorded."""
+        return bool((self.cause != CAUSES.index(IdleCause.NOT_RECORDED)).any())
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,7 @@ __all__ = [
     "coarsen_for_file",
     "draw_rank_from_records",
     "draw_rank_from_source",
+    "select_rank",
 ]
 
 
@@ -162,7 +163,7 @@ def _draw_selected(
     part = cut(records, request.selection)
     if request.window_ns is not None:
         part = cut_window(part, *request.window_ns)
-    selected = _selected(part, request)
+    selected = select_rank(part, request)
     if request.leading is not None:
         selected = with_leading_detail(selected, request.leading)
     collectives = rank_collectives(
@@ -202,7 +203,8 @@ def _with_causes(facts: RankFacts, selected: SelectedRank) -> RankFacts:
     return replace(facts, work=work, launchers=launcher_figures(selected.records))
 
 
-def _selected(part: Cut, request: RankRequest) -> SelectedRank:
+def select_rank(part: Cut, request: RankRequest) -> SelectedRank:
+    """What is selected of a rank, and the sums over it; only what is drawn stays among records."""
     records, membership = part.records, part.membership
     tasks, selection = records.tasks, request.selection
     communication, its_step = communication_spans(records, membership)

@@ -13,6 +13,7 @@ __all__ = [
     "GET_NEXT",
     "HARDWARE",
     "IDLE",
+    "IDLE_BY_CAUSE",
     "ITERATIONS",
     "NOTES",
     "NOT_IN_THIS_FILE",
@@ -91,6 +92,10 @@ COPIES = "Memory is copied or filled while the device neither computes nor commu
 IDLE = (
     "The device neither computes, communicates nor copies, between the first and the last of "
     "computing and communication."
+)
+IDLE_BY_CAUSE = (
+    "The device neither computes, communicates nor copies. Slices tell what the host did until it "
+    "had launched what comes next, and in which call most of that passed."
 )
 
 CRITICAL_PATH = (

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from timeline.analysis.idle_sums import CAUSES, IdleParts
 from timeline.analysis.overlap import OverlapTotals
 from timeline.analysis.selected_rank import SelectedRank
 from timeline.analysis.step_waits import data_aug_bounds
@@ -23,6 +24,7 @@ from timeline.tracks.painter import (
     PaintLayer,
     SliceTable,
     integers,
+    names,
 )
 
 __all__ = ["OVERLAP_ROWS", "PAINTERS", "rounded_percent", "spent_args"]
@@ -35,7 +37,8 @@ COPIES, IDLE = "Copies", "Idle"
 def _paint_overlap(drawing: LayerDrawing) -> None:
     """Draw the four rows of the overlap analysis of one rank, and what free time consists of.
 
-    Copies and idle have rows only where free time is not all idle.
+    Copies and idle have rows only where free time is not all idle, idle also where its causes are
+    known.
     """
     painter, parent = drawing.painter, drawing.add_row()
     overlap, records = drawing.rank.overlap, drawing.rank.records
@@ -51,11 +54,36 @@ def _paint_overlap(drawing: LayerDrawing) -> None:
     ]
     if len(overlap.copies):
         rows.append((COPIES, overlap.copies, descriptions.COPIES))
-    if overlap.idle.total_ns < overlap.free.total_ns:
+    idle = drawing.rank.idle
+    told = idle is not None and idle.parts.tells_causes
+    if not told and overlap.idle.total_ns < overlap.free.total_ns:
         rows.append((IDLE, overlap.idle, descriptions.IDLE))
     for order, (name, intervals, meaning) in enumerate(rows):
         drawn = _plain(intervals, name, records.strings)
         painter.add_flat_row(name, parent, order, drawn, records.strings, records.rank, meaning)
+    if idle is not None and told:
+        drawn = _idle_parts(idle.parts, records.strings)
+        painter.add_flat_row(
+            IDLE,
+            parent,
+            len(rows),
+            drawn,
+            records.strings,
+            records.rank,
+            descriptions.IDLE_BY_CAUSE,
+        )
+
+
+def _idle_parts(parts: IdleParts, strings: StringPool) -> SliceTable:
+    """Idle time by cause, with the host call meanwhile."""
+    labels = strings.codes(cause.label for cause in CAUSES)
+    return SliceTable(
+        parts.start_ns,
+        parts.end_ns,
+        labels[parts.cause],
+        SliceKind.OVERLAP,
+        [names("call", parts.call)],
+    )
 
 
 def _plain(intervals: IntervalSet, name: str, strings: StringPool) -> SliceTable:

@@ -8,6 +8,7 @@ from timeline.figures.verdict import total_by_type
 from timeline.reports.export_report import ExportReport
 from timeline.reports.html import export_tables
 from timeline.reports.html.drawing import MOST_DRAWN
+from timeline.reports.html.idle_tables import idle_tables
 from timeline.reports.html.palette import PARTS
 from timeline.reports.html.pictures import draw_rank_bars, draw_steps
 from timeline.reports.html.rendering import (
@@ -97,6 +98,7 @@ def _listed(report: ExportReport) -> dict[str, object]:
         ],
         "collective_tables": list(export_tables.operator_tables(totals, communication=True)),
         "longest_table": export_tables.longest_op_table(report),
+        "idle_tables": list(idle_tables(report.figures)),
         "wait_tables": list(wait_tables(report.figures)),
         "sources_table": export_tables.source_table(report),
     }
