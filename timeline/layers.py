@@ -188,7 +188,11 @@ LAYERS: tuple[LayerSpec, ...] = (
         1,
         "How the device spent its time, of the tasks and ops that were selected: computing, "
         "communication that nothing overlaps and free time add up to the span.",
-        (SliceSpec(SliceKind.OVERLAP, "pieces"),),
+        (
+            SliceSpec(
+                SliceKind.OVERLAP, "pieces", ArgsMessage("Piece", "overlap", 9908, ("last_rank",))
+            ),
+        ),
         in_summary=True,
     ),
     LayerSpec(

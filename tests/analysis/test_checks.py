@@ -401,7 +401,7 @@ def test_sizes_and_links_are_told_in_every_layout(
         found = {(row["source_rank"], row["target_rank"]): row["size_bytes"] for row in links}
         assert found == expected
         assert {row["link"] for row in links} == {"HCCS"}
-        has_tasks = kind == "detail" and layout != "kernel-details"
+        has_tasks = layout != "kernel-details"
         assert all((row["count"] is not None) == has_tasks for row in links)
 
 

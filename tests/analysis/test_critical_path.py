@@ -19,7 +19,7 @@ from timeline.analysis.critical_path import (
     Segments,
     find_critical_path,
 )
-from timeline.analysis.last_arrivals import LastArrivals, last_arrivals
+from timeline.analysis.op_arrivals import OpArrivals, op_arrivals
 from timeline.analysis.path_items import PathItems, PathKind, RankPath
 from timeline.analysis.rank_path import rank_path
 from timeline.analysis.waiting import measure_waiting
@@ -85,7 +85,7 @@ def _rank(draw: st.DrawFn, own: int, ops: Sequence[int]) -> PathRank:
     some = [at for at in range(len(ops)) if ops[at]]
     last = [draw(st.sampled_from([NO_ID, *some])) for _ in range(ops[own])]
     rows = [draw(st.integers(0, ops[at] - 1)) if at >= 0 else NO_ID for at in last]
-    arrivals = LastArrivals(
+    arrivals = OpArrivals(
         np.array([draw(moments) for _ in range(ops[own])], np.int64),
         np.array(last, np.int32),
         np.array(rows, np.int32),
@@ -108,7 +108,7 @@ def _of_cluster(cluster: Cluster, records: Sequence[Records] | None = None) -> C
     """The only path of a simulated cluster, whose clocks are true."""
     waiting = measure_waiting(cluster.ranks)
     records = records or cluster.records
-    arrivals = last_arrivals(cluster.ranks, waiting)
+    arrivals = op_arrivals(cluster.ranks, waiting)
     ranks = [
         PathRank(
             record.rank,
@@ -196,7 +196,7 @@ def test_paths_of_random_records_are_whole(seed: int, steps: int, tasks: int, op
         ends_ns = records.steps.end_ns
         path = rank_path(records, collectives.ops.selected, ends_ns)
         ranks.append((records, collectives, path))
-    arrivals = last_arrivals(
+    arrivals = op_arrivals(
         [collectives for _, collectives, _ in ranks],
         measure_waiting([collectives for _, collectives, _ in ranks]),
     )

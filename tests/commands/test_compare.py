@@ -251,7 +251,8 @@ def test_both_runs_begin_together_in_one_timeline(
     assert [row[1] for row in rows] == [starts[f"Step {at}"] for at in (1, 2, 3)]
     for at, (row, delta_ns) in enumerate(zip(rows, table["delta_ns"].tolist(), strict=True), 1):
         word = "slower" if delta_ns > 0 else "faster"
-        assert str(row[0]).startswith(f"Step {at} {word} by {abs(delta_ns) / 1e6:.3f} ms (")
+        change = f"{word} by {abs(delta_ns) / 1e6:.3f} ms (" if delta_ns else "as before"
+        assert str(row[0]).startswith(f"Step {at} {change}")
 
 
 def test_arrows_stay_in_their_run(shelf: ProfileShelf, here: Path) -> None:

@@ -56,7 +56,7 @@ DEFAULT_ARGS = {
     "task": "task_type op_type input_shapes task_id",
     "hccl": "src_rank dst_rank size_bytes bandwidth_gb_s link_type",
     "communication": "count data_type algorithm waited_ns last_rank transfer_ns bus_bandwidth_gb_s",
-    "overlap": "",
+    "overlap": "last_rank",
     "host": "",
 }
 """Args that are drawn unless all or none are asked for, by what a slice stands for.
@@ -186,12 +186,14 @@ class ExpectedPicture:
             transfer_ns = int(ops.end_ns[row]) - starts[last]
             width = WIDTHS.get(_name(self.records[rank], ops.data_type[row]))
             # In a ring, all but a rank's own part of the data is passed on twice.
-            moved = 0 if width is None else int(ops.count[row]) * width * 2 * (1 - 1 / len(rows))
+            members = _members(self.records[rank])
+            moved = 0 if width is None else int(ops.count[row]) * width * 2 * (1 - 1 / members)
+            after_ns = starts[rank] - min(starts.values()) if members == len(rows) else None
             args = {
                 "waited_ns": waited_ns,
                 "last_rank": last,
                 "transfer_ns": transfer_ns,
-                "arrived_after_first_ns": starts[rank] - min(starts.values()),
+                "arrived_after_first_ns": after_ns,
                 "bus_bandwidth_gb_s": rounded(moved / transfer_ns) if moved else None,
             }
             yield Wait(rank, row, last, rows[last], waited_ns, args)
@@ -361,11 +363,16 @@ class ExpectedPicture:
                     op.start_ns,
                     wait.waited_ns,
                     f"Waiting for rank {wait.last_rank}",
-                    _args("overlap", {}, {"op": op.name}),
+                    _args("overlap", {"last_rank": wait.last_rank}, {"op": op.name}),
                 )
 
 
 # -- from the records --------------------------------------------------------------------------
+
+
+def _members(records: Records) -> int:
+    """How many ranks are in the one group of a run: its HCCL tasks talk to all of them."""
+    return int(records.planes.target_rank.max()) + 1
 
 
 def _detail(records: Records, waits: Mapping[int, Mapping[str, float | None]]) -> Iterator[Shown]:

@@ -11,6 +11,7 @@ from timeline.columns.strings import StringPool
 from timeline.layers import Layer
 from timeline.records.tables import Records
 from timeline.selection import DETAIL_LAYERS
+from timeline.sources.kineto.header import KinetoHeader
 from timeline.sources.kineto.source import read_kineto
 from timeline.sources.source import ReadRequest
 
@@ -44,4 +45,4 @@ Write = Callable[..., Path]
 
 
 def read(path: Path, base_ns: int = 0, layers: frozenset[Layer] = DETAIL_LAYERS) -> Records:
-    return read_kineto(path, 0, base_ns, StringPool(), ReadRequest(layers))
+    return read_kineto(path, 0, KinetoHeader(None, base_ns), StringPool(), ReadRequest(layers))

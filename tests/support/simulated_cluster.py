@@ -11,11 +11,21 @@ from timeline.analysis.collectives import RankCollectives, rank_collectives
 from timeline.columns.columns import Int64
 from timeline.columns.strings import StringPool
 from timeline.records.clock import ClockMove
-from timeline.records.tables import NO_GRAPH, CommunicationOps, Records, Tasks
+from timeline.records.tables import (
+    NO_GRAPH,
+    NO_ID,
+    CommunicationOps,
+    GroupMembers,
+    PlaneTasks,
+    Records,
+    Tasks,
+)
 
 STEP_NS = 40_000_000
 COMPUTE_NS = 300_000
 TRANSFER_NS = 100_000
+NOTIFY_NS = 9_000
+"""How long after its op starts a rank has sent its notifies."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +33,7 @@ class Cluster:
     """What every rank recorded, and what is true of it.
 
     offsets_ns: (ranks,) what each clock is ahead; drifts_ppb: what it runs ahead more. last: for
-    each op, by its name, the rank that came last.
+    each op, by its name, the rank that came last. start_ns: for each op, when each rank came.
     """
 
     ranks: tuple[RankCollectives, ...]
@@ -31,6 +41,7 @@ class Cluster:
     offsets_ns: Int64
     drifts_ppb: Int64
     last: Mapping[str, int]
+    start_ns: Mapping[str, Mapping[int, int]]
 
 
 def grid_groups(ranks: int, width: int) -> list[tuple[int, ...]]:
@@ -54,6 +65,8 @@ def simulate(
     starved: Sequence[int] = (),
     lost: float = 0.0,
     drift_ppb: int = 0,
+    profiled: Sequence[int] | None = None,
+    tasks: bool = False,
     seed: int = 1,
 ) -> Cluster:
     """Simulate a cluster.
@@ -70,6 +83,8 @@ def simulate(
         starved: late ranks whose device idles meanwhile; others compute.
         lost: share of the collectives that a rank did not record.
         drift_ppb: largest amount by which a clock runs fast or slow, in ns a second.
+        profiled: the ranks that recorded anything; all by default.
+        tasks: whether they recorded the HCCL tasks of a full mesh.
     """
     generator = np.random.default_rng(seed)
     late = late or {}
@@ -80,7 +95,8 @@ def simulate(
     now_ns = generator.integers(0, 50_000, ranks)
     spans: list[list[tuple[int, int, str, int]]] = [[] for _ in range(ranks)]
     computing: list[list[tuple[int, int]]] = [[] for _ in range(ranks)]
-    last = {}
+    last: dict[str, int] = {}
+    came_ns: dict[str, dict[int, int]] = {}
     members = list(groups if groups is not None else grid_groups(ranks, width))
     for number in range(ops):
         for place, group in enumerate(members):
@@ -97,6 +113,7 @@ def simulate(
             now_ns[ranks_of_group] = end_ns
             name = f"hcom_{kind}__{place:03d}_{number}_1"
             last[name] = int(ranks_of_group[np.argmax(start_ns)])
+            came_ns[name] = dict(zip(group, start_ns.tolist(), strict=True))
             noise = (
                 np.abs(generator.normal(0, noise_ns, len(ranks_of_group)))
                 if noise_ns
@@ -108,25 +125,29 @@ def simulate(
             ):
                 if held:
                     spans[rank].append((start, end_ns + int(off), name, number * steps // ops))
+    recording = range(ranks) if profiled is None else profiled
     records = tuple(
         _records(
             rank,
             spans[rank],
             computing[rank],
             ClockMove(int(offsets_ns[rank]), int(drifts_ppb[rank])),
+            members,
+            came_ns if tasks else {},
         )
-        for rank in range(ranks)
+        for rank in recording
     )
-    iterations = [np.array([span[3] for span in one], np.int64) for one in spans]
+    iterations = [np.array([span[3] for span in spans[rank]], np.int64) for rank in recording]
     return Cluster(
         tuple(
-            rank_collectives(record, steps)
+            rank_collectives(record, steps, read_ranks=frozenset(recording))
             for record, steps in zip(records, iterations, strict=True)
         ),
         records,
         offsets_ns,
         drifts_ppb,
         last,
+        came_ns,
     )
 
 
@@ -135,6 +156,8 @@ def _records(
     spans: list[tuple[int, int, str, int]],
     computing: list[tuple[int, int]],
     clock: ClockMove,
+    groups: Sequence[tuple[int, ...]],
+    came_ns: Mapping[str, Mapping[int, int]],
 ) -> Records:
     strings = StringPool()
     ops = CommunicationOps.of(
@@ -159,4 +182,52 @@ def _records(
             "compute": np.ones(len(computing), np.bool_),
         },
     )
-    return Records(rank, strings, tasks=tasks, ops=ops)
+    planes = _planes(rank, spans, clock, came_ns, strings)
+    return Records(
+        rank, strings, tasks=tasks, ops=ops, planes=planes, members=_members(groups, strings)
+    )
+
+
+def _members(groups: Sequence[tuple[int, ...]], strings: StringPool) -> GroupMembers:
+    """The members of each group, by the number in the names of its ops."""
+    rows = [(place, rank, len(group)) for place, group in enumerate(groups) for rank in group]
+    return GroupMembers.of(
+        len(rows),
+        {
+            "group": strings.codes(str(place) for place, _, _ in rows),
+            "rank": [rank for _, rank, _ in rows],
+            "size": [size for _, _, size in rows],
+        },
+    )
+
+
+def _planes(
+    rank: int,
+    spans: list[tuple[int, int, str, int]],
+    clock: ClockMove,
+    came_ns: Mapping[str, Mapping[int, int]],
+    strings: StringPool,
+) -> PlaneTasks:
+    """The notifies of a full mesh: to each peer on a plane of its own, then from it."""
+    rows = []
+    for start_ns, end_ns, name, _ in spans:
+        for plane, (peer, peer_ns) in enumerate(sorted(came_ns.get(name, {}).items())):
+            sent_ns = start_ns + NOTIFY_NS
+            if peer != rank:
+                rows.append((name, "Notify_Record", peer, plane, sent_ns - 700, sent_ns))
+                arrived_ns = max(peer_ns + NOTIFY_NS, sent_ns + 500)
+                rows.append((name, "Notify_Wait", peer, plane, sent_ns + 500, arrived_ns))
+                rows.append((name, "Memcpy", peer, plane, end_ns - 2000, end_ns - 1000))
+    return PlaneTasks.of(
+        len(rows),
+        {
+            "start_ns": [clock.of_moment(start_ns) for *_, start_ns, _ in rows],
+            "end_ns": [clock.of_moment(end_ns) for *_, end_ns in rows],
+            "group": strings.codes(f"Group {name.split('_')[3]}" for name, *_ in rows),
+            "plane": [plane for _, _, _, plane, _, _ in rows],
+            "name": strings.codes(kind for _, kind, *_ in rows),
+            "source_rank": np.full(len(rows), rank),
+            "target_rank": [peer for _, _, peer, *_ in rows],
+            "size_bytes": [4096 if kind == "Memcpy" else NO_ID for _, kind, *_ in rows],
+        },
+    )

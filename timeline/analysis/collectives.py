@@ -10,9 +10,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
+from timeline.analysis.arrivals import RankArrivals, measure_arrivals
+from timeline.analysis.group_members import group_in_name
 from timeline.columns.columns import Bool, Codes, Int64, Rows, column
 from timeline.columns.distinct import distinct, distinct_pairs
-from timeline.columns.intervals import IntervalSet, union
+from timeline.columns.intervals import covered_until, union
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.clock import ClockMove
 from timeline.records.collective_kinds import KINDS, UNKNOWN_OP, collective_kind
@@ -34,7 +36,6 @@ NO_KIND = -1
 NO_SIGN = -1
 """Sign of an op of which nothing tells what it does."""
 _PAIRED = ("Send", "Receive")
-_NUMBERED = re.compile(r"__(\d+)_\d+_\d+$")
 _VERB = re.compile(r"send|receive|recv", re.IGNORECASE)
 
 _Hashes = npt.NDArray[np.uint64]
@@ -82,16 +83,28 @@ class RankCollectives:
     ops: Collectives = field(default_factory=Collectives.empty)
     rank: int = NO_ID
     """The global rank."""
+    arrivals: RankArrivals = field(default_factory=RankArrivals)
+    """When peers came to each op, as far as the rank's own HCCL tasks tell; without rows where
+    nobody looked."""
 
     def moved(self, move: ClockMove) -> RankCollectives:
         """The collectives, moved to another clock; what was summed stays."""
         ops = self.ops
         start_ns, end_ns = move.of(ops.start_ns), move.of(ops.end_ns)
-        return replace(self, ops=replace(ops, start_ns=start_ns, end_ns=end_ns))
+        return replace(
+            self,
+            ops=replace(ops, start_ns=start_ns, end_ns=end_ns),
+            arrivals=self.arrivals.moved(move),
+        )
 
 
 def rank_collectives(
-    records: Records, iterations: Int64, selected: Rows | None = None
+    records: Records,
+    iterations: Int64,
+    selected: Rows | None = None,
+    *,
+    read_ranks: frozenset[int] = frozenset(),
+    recorded: bool = True,
 ) -> RankCollectives:
     """The collectives of a rank.
 
@@ -106,6 +119,8 @@ def rank_collectives(
         records: all of the profile.
         iterations: (ops,) the step of each op, NO_ID for none.
         selected: rows of the ops that are drawn, None for all.
+        read_ranks: the ranks that are read.
+        recorded: whether HCCL tasks were read, if there are any.
     """
     order = np.argsort(records.ops.start_ns, kind="stable")
     ops, iterations = records.ops.take(order), iterations[order]
@@ -121,7 +136,7 @@ def rank_collectives(
         ops.end_ns,
         key,
         pair,
-        mix_hashes(_hashed(group or _group_in(name) for name, group in named))[which],
+        mix_hashes(_hashed(group or group_in_name(name) for name, group in named))[which],
         _signs(kinds)[which],
         ops.sequence,
         ops.launch_ns != NO_TIME,
@@ -135,18 +150,15 @@ def rank_collectives(
         idle_ns,
         np.ones(len(ops), np.bool_) if selected is None else np.isin(order, selected),
     )
-    return RankCollectives(tuple(strings), made, records.rank)
+    arrivals = measure_arrivals(records, ops, read_ranks, recorded=recorded)
+    views = {strings.code(pool[label]): view for label, view in arrivals.views.items()}
+    arrivals = replace(arrivals, views=views)
+    return RankCollectives(tuple(strings), made, records.rank, arrivals)
 
 
 def _names_of_groups(ops: CommunicationOps) -> Codes:
     """What ranks call the group of each op; its label where no other name is told."""
     return np.where(ops.group_name == NO_NAME, ops.group, ops.group_name)
-
-
-def _group_in(name: str) -> str:
-    """The group in the name of an op of HCCL; empty for other names."""
-    found = _NUMBERED.search(name)
-    return found[1] if found else ""
 
 
 def _keys_by_name(
@@ -242,17 +254,6 @@ def _since_op_before(tasks: Tasks, ops: CommunicationOps) -> tuple[Int64, Int64]
     before = np.searchsorted(ends_ns, ops.start_ns, side="right") - 1
     first_ns = min(ops.start_ns[0], compute_start_ns.min(initial=ops.start_ns[0]))
     since_ns = np.where(before >= 0, ends_ns[before], first_ns)
-    computing_ns = _covered_until(computing, ops.start_ns) - _covered_until(computing, since_ns)
-    busy_ns = _covered_until(busy, ops.start_ns) - _covered_until(busy, since_ns)
+    computing_ns = covered_until(computing, ops.start_ns) - covered_until(computing, since_ns)
+    busy_ns = covered_until(busy, ops.start_ns) - covered_until(busy, since_ns)
     return computing_ns, ops.start_ns - since_ns - busy_ns
-
-
-def _covered_until(intervals: IntervalSet, times_ns: Int64) -> Int64:
-    """How much of the time before each moment the intervals cover."""
-    if not len(intervals):
-        return np.zeros(len(times_ns), np.int64)
-    upto_ns = np.concatenate([[0], np.cumsum(intervals.end_ns - intervals.start_ns)])
-    at = np.searchsorted(intervals.start_ns, times_ns, side="right")
-    over_ns = np.where(at > 0, np.maximum(intervals.end_ns[at - 1] - times_ns, 0), 0)
-    covered: Int64 = upto_ns[at] - over_ns
-    return covered

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from timeline.analysis.last_arrivals import LastArrivals
+from timeline.analysis.op_arrivals import OpArrivals
 from timeline.analysis.path_items import PathItems, PathKind, RankPath
 from timeline.columns.columns import Bool, Codes, Int64, Rows, column
 from timeline.columns.strings import NO_NAME, StringPool
@@ -68,7 +68,7 @@ class PathRank:
 
     rank: int
     path: RankPath
-    arrivals: LastArrivals
+    arrivals: OpArrivals
 
 
 def find_critical_path(ranks: Sequence[PathRank], steps: PathSteps) -> CriticalPath:

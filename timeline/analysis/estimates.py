@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from timeline.analysis.last_arrivals import last_arrivals
+from timeline.analysis.op_arrivals import op_arrivals
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.replay import ReplayedRank, estimate_gain_ns
 from timeline.analysis.waiting import Waiting
@@ -20,6 +20,6 @@ def estimated_gain_ns(facts: Sequence[RankFacts], waiting: Waiting, rank: int) -
     numbers = [known.rank for known in facts]
     if rank not in numbers:
         return None
-    arrivals = last_arrivals([known.collectives for known in facts], waiting)
+    arrivals = op_arrivals([known.collectives for known in facts], waiting)
     ranks = [ReplayedRank(known.replay, its) for known, its in zip(facts, arrivals, strict=True)]
     return estimate_gain_ns(ranks, numbers.index(rank))

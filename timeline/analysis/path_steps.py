@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from timeline.analysis.critical_path import CriticalPath, PathRank, PathSteps, find_critical_path
-from timeline.analysis.last_arrivals import last_arrivals
+from timeline.analysis.op_arrivals import op_arrivals
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.waiting import Waiting
 from timeline.columns.columns import Int64
@@ -20,7 +20,7 @@ __all__ = ["critical_path", "path_steps"]
 
 def critical_path(facts: Sequence[RankFacts], waiting: Waiting) -> CriticalPath:
     """The critical path of each step of some ranks, which are on one clock."""
-    arrivals = last_arrivals([rank.collectives for rank in facts], waiting)
+    arrivals = op_arrivals([rank.collectives for rank in facts], waiting)
     ranks = [PathRank(rank.rank, rank.path, its) for rank, its in zip(facts, arrivals, strict=True)]
     return find_critical_path(ranks, path_steps(facts))
 

@@ -129,6 +129,8 @@ class RankFacts:
     """What it computes in a step, where causes are asked for."""
     launchers: LauncherFigures = field(default_factory=LauncherFigures)
     """Whose work its device does, where causes are asked for."""
+    fetching_ns: int = 0
+    """How long its host waited for data, where causes are asked for; 0 where no such call is."""
     task_sums: TaskSums = field(default_factory=TaskSums)
     """What HCCL tasks and copies take, for a comparison."""
     memory: MemoryPeaks = field(default_factory=MemoryPeaks)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from timeline.analysis.last_arrivals import LastArrivals
+from timeline.analysis.op_arrivals import OpArrivals
 from timeline.analysis.path_items import PathKind
 from timeline.analysis.replay_items import RankReplay, ReplayItems, Synchronisations
 from timeline.analysis.shared_ops import Segments
@@ -32,7 +32,7 @@ class ReplayedRank:
     """One rank of a run: what it did, and who came last to its ops."""
 
     run: RankReplay
-    arrivals: LastArrivals
+    arrivals: OpArrivals
 
 
 def estimate_gain_ns(ranks: Sequence[ReplayedRank], faster: int) -> int | None:
@@ -207,7 +207,7 @@ class _Ends:
     @classmethod
     def of(cls, items: ReplayItems, ranks: Sequence[ReplayedRank], first: Rows) -> _Ends:
         rows = np.flatnonzero(items.collective != NO_ID)
-        arrivals = LastArrivals.concat(
+        arrivals = OpArrivals.concat(
             [
                 rank.arrivals.take(rank.run.items.collective[rank.run.items.collective != NO_ID])
                 for rank in ranks

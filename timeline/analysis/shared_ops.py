@@ -54,15 +54,21 @@ class SharedOps:
             int(np.count_nonzero(ops)),
         )
 
+    def rows_where(self, rows: Bool) -> SharedOps:
+        """The rows whose mask is true, and the ops that are left, numbered anew."""
+        left, op = np.unique(self.op[rows], return_inverse=True)
+        return SharedOps(self.rank[rows], self.row[rows], op, self.group[left], len(left))
+
 
 def find_shared_ops(
-    parts: Sequence[Collectives], wanted: Sequence[Bool], by: str = "key"
+    parts: Sequence[Collectives], wanted: Sequence[Bool], by: str = "key", *, least: int = 2
 ) -> SharedOps:
-    """Find the ops that at least two ranks take part in.
+    """Find the ops that several ranks take part in.
 
     Args:
         wanted: for each rank, which of its collectives are looked at.
         by: the column that is the same on all ranks of an op, NO_ID where that is not known.
+        least: how many ranks must take part.
     """
     rows = [
         np.flatnonzero(is_wanted & (getattr(part, by) != NO_ID))
@@ -82,7 +88,7 @@ def find_shared_ops(
     opens[1:] = key[1:] != key[:-1]
     op = np.cumsum(opens) - 1
     size = np.bincount(op)
-    several = size[op] > 1 if len(op) else np.zeros(0, np.bool_)
+    several = size[op] >= least if len(op) else np.zeros(0, np.bool_)
     rank, row = rank[several], row[several]
     op = (np.cumsum(opens & several) - 1)[several]
     count = int(op[-1]) + 1 if len(op) else 0

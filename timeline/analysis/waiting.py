@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from timeline.analysis.collectives import RankCollectives, kind_numbers
+from timeline.analysis.last_arrivals import LastArrivals, find_last_arrivals, over_ops
 from timeline.analysis.shared_ops import Segments, SharedOps, find_shared_ops
 from timeline.columns.columns import Bool, ColumnTable, Float64, Int64, Rows, column
 from timeline.columns.distinct import distinct
 from timeline.columns.group_by import group_by
 from timeline.records.collective_kinds import POINT_TO_POINT
-from timeline.records.tables import NO_ID
+from timeline.records.tables import NO_ID, NO_TIME
 
 __all__ = [
     "NO_BANDWIDTH",
@@ -34,6 +35,8 @@ MOVES_ALL_ONCE = frozenset({"Broadcast", "Reduce"})
 """Kinds that move all of the data once."""
 SIZE_IS_PER_RANK = frozenset({"AllGather", "ReduceScatter"})
 """Kinds whose size, as a rank tells it, is one rank's part of the data."""
+LEAST_TOLD = 0.1
+"""So much of how late a rank is must be computing or idling since its op before."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +47,9 @@ class Waits(ColumnTable):
     same of the rank that came last, at last_ns, NO_ID where that is not among the ranks read.
     last_rank: its global rank, NO_ID where only "some rank" is known. last_profiled: whether it is
     among the ranks read. waited_ns: from its own arrival to the last. after_first_ns: from the
-    first arrival to its own. transfer_ns: from the last arrival to its own end, NO_TIME where not
-    every member's arrival is known. bandwidth: bytes per ns that each link of the group moved
-    meanwhile, NaN where it is not known.
+    first arrival to its own, NO_TIME where not every member is read. transfer_ns: from the last
+    arrival to its own end, NO_TIME where not every member's arrival is known. bandwidth: bytes per
+    ns that each link of the group moved meanwhile, NaN where it is not known.
     """
 
     rank: Int64 = column(np.int64)
@@ -66,13 +69,14 @@ class Waits(ColumnTable):
 class Stragglers(ColumnTable):
     """One row per rank, in order of rank.
 
-    shared: its collectives that are compared with those of others; unmatched: those that other
-    ranks of the group have nothing to compare with; alone: those of whose group no other rank is
-    in the selection. shared_ns, unmatched_ns, alone_ns: the time that they took, point_to_point_ns
-    what sends and receives took. times_last: how often it came last. waited_ns: how long it waited.
-    caused_ns: how long others waited for it, of which compute_late_ns while it computed longer than
-    they did, and host_late_ns while its device had idled longer. slowest_ns: the longest it kept
-    one waiting.
+    shared: its collectives of which it is known who came last, of others or by its own HCCL tasks.
+    Of the rest it is not: unmatched: other ranks of the group have nothing to compare with; alone:
+    no other rank of the group is in the selection; untold: some are, and nothing tells when others
+    came; nameless: its HCCL tasks have neither names nor ranks. shared_ns, unmatched_ns, alone_ns,
+    untold_ns, nameless_ns: the time that they took, point_to_point_ns what sends and receives took.
+    times_last: how often it came last. waited_ns: how long it waited. caused_ns: how long others
+    that are read waited for it, of which compute_late_ns while it computed longer than they did,
+    and host_late_ns while its device had idled longer. slowest_ns: the longest it kept one waiting.
     """
 
     shared: Int64 = column(np.int64)
@@ -88,6 +92,10 @@ class Stragglers(ColumnTable):
     compute_late_ns: Int64 = column(np.int64)
     host_late_ns: Int64 = column(np.int64)
     slowest_ns: Int64 = column(np.int64)
+    untold: Int64 = column(np.int64, 0)
+    nameless: Int64 = column(np.int64, 0)
+    untold_ns: Int64 = column(np.int64, 0)
+    nameless_ns: Int64 = column(np.int64, 0)
 
 
 @dataclass(frozen=True)
@@ -139,7 +147,8 @@ class Waiting:
     """Who waited for whom.
 
     mismatched: ops that look alike on several ranks but were over on one before another came, so
-    that they cannot be one.
+    that they cannot be one. compute_late_ns: (waits,) how much of each wait is due to the last rank
+    computing longer, and not to its device idling longer. slack_ns: how far the clocks may be off.
     """
 
     waits: Waits
@@ -148,6 +157,8 @@ class Waiting:
     mismatched: int
     basis: Basis = field(default_factory=Basis)
     waited_for: WaitedFor = field(default_factory=WaitedFor.empty)
+    compute_late_ns: Int64 = field(default_factory=lambda: np.zeros(0, np.int64))
+    slack_ns: int = 0
 
 
 def measure_waiting(ranks: Sequence[RankCollectives], slack_ns: int = 0) -> Waiting:
@@ -162,43 +173,52 @@ def measure_waiting(ranks: Sequence[RankCollectives], slack_ns: int = 0) -> Wait
     """
     parts = [rank.ops for rank in ranks]
     joint = [_joint(rank) for rank in ranks]
-    shared = find_shared_ops(parts, joint)
+    shared = find_shared_ops(parts, joint, least=1)
     start_ns, end_ns = shared.take(parts, "start_ns"), shared.take(parts, "end_ns")
-    heads = shared.first_rows()
-    met = _over_ops(np.maximum, start_ns, heads) <= _over_ops(np.minimum, end_ns, heads) + slack_ns
+    met = over_ops(np.maximum, start_ns, shared) <= over_ops(np.minimum, end_ns, shared) + slack_ns
     mismatched = int(np.count_nonzero(~met))
     if mismatched:
         shared = shared.filter(met)
-        start_ns, end_ns = shared.take(parts, "start_ns"), shared.take(parts, "end_ns")
-        heads = shared.first_rows()
-    last_ns = _over_ops(np.maximum, start_ns, heads)[shared.op]
-    first_ns = _over_ops(np.minimum, start_ns, heads)[shared.op]
-    is_last = _first_of_op(start_ns == last_ns, shared.op)
-    last, last_row = np.zeros(shared.count, np.int64), np.zeros(shared.count, np.int64)
-    last[shared.op[is_last]] = shared.rank[is_last]
-    last_row[shared.op[is_last]] = shared.row[is_last]
-    waits = Waits(
-        shared.rank.astype(np.int64),
-        shared.row.astype(np.int64),
-        last[shared.op],
-        last_row[shared.op],
-        np.array([rank.rank for rank in ranks], np.int64)[last[shared.op]],
-        np.ones(len(shared.op), np.bool_),
-        last_ns,
-        np.minimum(last_ns, end_ns) - start_ns,
-        start_ns - first_ns,
-        np.maximum(end_ns - last_ns, 0),
-        _bandwidths(ranks, shared, end_ns - last_ns),
-    )
-    parties = _parties(ranks, joint, shared)
+    arrivals = find_last_arrivals(ranks, shared, slack_ns)
+    waits = _waits(ranks, shared, arrivals)
+    known = shared.rows_where(arrivals.known)
+    parties = _parties(ranks, joint, shared, arrivals)
+    compute_late_ns = _compute_late_ns(ranks, known, waits)
+    order = np.lexsort((waits.row, waits.rank))
     return Waiting(
-        waits.take(np.lexsort((waits.row, waits.rank))),
-        _stragglers(ranks, parties, shared, waits, is_last),
+        waits.take(order),
+        _stragglers(ranks, parties, known, waits, compute_late_ns),
         _pairs(ranks),
         mismatched,
-        _basis(ranks, parties, shared.count),
+        _basis(ranks, parties, known.count),
         _waited_for(waits),
+        compute_late_ns[order],
+        slack_ns,
     )
+
+
+def _waits(ranks: Sequence[RankCollectives], shared: SharedOps, arrivals: LastArrivals) -> Waits:
+    """How long each rank waited in the ops of which it is known, in the order of `shared`."""
+    parts = [rank.ops for rank in ranks]
+    start_ns, end_ns = shared.take(parts, "start_ns"), shared.take(parts, "end_ns")
+    last_ns, whole = arrivals.last_ns, arrivals.whole
+    joined = np.bincount(shared.op, minlength=shared.count)[shared.op]
+    all_read = whole & (joined >= arrivals.members)
+    first_ns = over_ops(np.minimum, start_ns, shared)[shared.op]
+    transfer_ns = np.where(whole, np.maximum(end_ns - last_ns, 0), NO_TIME)
+    return Waits(
+        shared.rank.astype(np.int64),
+        shared.row.astype(np.int64),
+        arrivals.last,
+        arrivals.last_row,
+        arrivals.last_rank,
+        arrivals.last_profiled,
+        last_ns,
+        np.maximum(np.minimum(last_ns, end_ns) - start_ns, 0),
+        np.where(all_read, start_ns - first_ns, NO_TIME),
+        transfer_ns,
+        _bandwidths(ranks, shared, arrivals.members, transfer_ns),
+    ).take(arrivals.known)
 
 
 def _waited_for(waits: Waits) -> WaitedFor:
@@ -227,14 +247,28 @@ class _Party(enum.IntEnum):
     """The op itself is not selected."""
     POINT_TO_POINT = 1
     SHARED = 2
+    """It is known who came last."""
     UNMATCHED = 3
     ALONE = 4
+    UNTOLD = 5
+    """Other ranks have it too, but not all members, and nothing tells when those came."""
+    NAMELESS = 6
+    """Its HCCL tasks say neither what they are nor whom they talk to."""
 
 
 def _parties(
-    ranks: Sequence[RankCollectives], joint: Sequence[Bool], shared: SharedOps
+    ranks: Sequence[RankCollectives],
+    joint: Sequence[Bool],
+    shared: SharedOps,
+    arrivals: LastArrivals,
 ) -> list[Int64]:
     """For each rank the `_Party` of each of its ops."""
+    joined = np.bincount(shared.op, minlength=shared.count)[shared.op]
+    told = np.select(
+        [arrivals.known, arrivals.nameless, joined > 1],
+        [_Party.SHARED, _Party.NAMELESS, _Party.UNTOLD],
+        _Party.NOT_SELECTED,
+    )
     groups = [
         distinct(rank.ops.communicator[joins]) for rank, joins in zip(ranks, joint, strict=True)
     ]
@@ -247,9 +281,13 @@ def _parties(
         party = np.where(rank.ops.selected, _Party.POINT_TO_POINT, _Party.NOT_SELECTED)
         grouped = np.isin(rank.ops.communicator, several)
         party[joins] = np.where(grouped[joins], _Party.UNMATCHED, _Party.ALONE)
-        party[shared.row[shared.rank == at]] = _Party.SHARED
+        rows = (shared.rank == at) & (told != _Party.NOT_SELECTED)
+        party[shared.row[rows]] = told[rows]
         parties.append(party.astype(np.int64))
     return parties
+
+
+_NOT_TOLD = (_Party.UNMATCHED, _Party.ALONE, _Party.UNTOLD, _Party.NAMELESS)
 
 
 def _basis(ranks: Sequence[RankCollectives], parties: Sequence[Int64], compared: int) -> Basis:
@@ -263,42 +301,29 @@ def _basis(ranks: Sequence[RankCollectives], parties: Sequence[Int64], compared:
         took_ns = rank.ops.end_ns - rank.ops.start_ns
         compared_ns += int(took_ns[party == _Party.SHARED].sum())
         communication_ns += int(took_ns[party != _Party.NOT_SELECTED].sum())
-        rest = rank.ops.communicator[(party == _Party.UNMATCHED) | (party == _Party.ALONE)]
+        rest = rank.ops.communicator[np.isin(party, _NOT_TOLD)]
         for group, count in zip(*np.unique(rest, return_counts=True), strict=True):
             left[int(group)] = max(left.get(int(group), 0), int(count))
     return Basis(compared, compared + sum(left.values()), compared_ns, communication_ns)
 
 
-def _over_ops(what: np.ufunc, values: Int64, heads: Rows) -> Int64:
-    """The least or greatest value of each op; rows are ordered by op."""
-    found: Int64 = what.reduceat(values, heads) if len(heads) else values
-    return found
+def _bandwidths(
+    ranks: Sequence[RankCollectives], shared: SharedOps, members: Int64, transfer_ns: Int64
+) -> Float64:
+    """Bus bandwidth of each op in bytes per ns, which is GB/s.
 
-
-def _first_of_op(marked: Bool, op: Rows) -> Bool:
-    """The first marked row of each op."""
-    rows = np.flatnonzero(marked)
-    op_of_row = op[rows]
-    opens = np.ones(len(rows), np.bool_)
-    opens[1:] = op_of_row[1:] != op_of_row[:-1]
-    first = np.zeros(len(marked), np.bool_)
-    first[rows[opens]] = True
-    return first
-
-
-def _bandwidths(ranks: Sequence[RankCollectives], shared: SharedOps, transfer_ns: Int64) -> Float64:
-    """Bus bandwidth of each op in bytes per ns, which is GB/s."""
+    members: of each op's group, 0 where that is not known.
+    """
     size = shared.take([rank.ops for rank in ranks], "size_bytes")
-    members = np.bincount(shared.op, minlength=shared.count)[shared.op]
     kind = shared.take([rank.ops for rank in ranks], "kind")
     moved = np.full(len(size), NO_BANDWIDTH)
+    known = (size != NO_ID) & (transfer_ns > 0) & (members > 1)
     for name in (*RING_PASSES, *MOVES_ALL_ONCE):
-        rows = np.flatnonzero(kind == kind_numbers([name])[0])
+        rows = np.flatnonzero(known & (kind == kind_numbers([name])[0]))
         count = members[rows]
         data = size[rows] * count if name in SIZE_IS_PER_RANK else size[rows]
         part = (count - 1) / count * RING_PASSES[name] if name in RING_PASSES else 1.0
         moved[rows] = data * part
-    known = (size != NO_ID) & (transfer_ns > 0)
     bandwidth = np.full(len(size), NO_BANDWIDTH)
     bandwidth[known] = moved[known] / transfer_ns[known]
     return bandwidth
@@ -309,17 +334,21 @@ def _stragglers(
     parties: Sequence[Int64],
     shared: SharedOps,
     waits: Waits,
-    is_last: Bool,
+    compute_late_ns: Int64,
 ) -> Stragglers:
-    """Sum up over the collectives of each rank; `waits` and `is_last` are in order of `shared`."""
+    """Sum up over the collectives of each rank.
+
+    waits, compute_late_ns: in order of `shared`.
+    """
     count = len(ranks)
-    waited_by_op = np.zeros(shared.count, np.int64)
+    is_last = (shared.rank == waits.last) & (shared.row == waits.last_row)
+    waited_by_op, compute_by_op = np.zeros((2, shared.count), np.int64)
     np.add.at(waited_by_op, shared.op, waits.waited_ns)
-    longest_by_op = _over_ops(np.maximum, waits.waited_ns, shared.first_rows())
-    compute_share = _compute_shares(ranks, shared, is_last)
+    np.add.at(compute_by_op, shared.op, compute_late_ns)
+    longest_by_op = over_ops(np.maximum, waits.waited_ns, shared)
     late_rank, late_op = shared.rank[is_last], shared.op[is_last]
     caused_ns = waited_by_op[late_op]
-    compute_ns = np.round(caused_ns * compute_share).astype(np.int64)
+    compute_ns = compute_by_op[late_op]
     took_part, took_ns = _by_party(ranks, parties)
     slowest_ns = np.zeros(count, np.int64)
     np.maximum.at(slowest_ns, late_rank, longest_by_op[late_op])
@@ -337,6 +366,10 @@ def _stragglers(
         _summed(late_rank, compute_ns, count),
         _summed(late_rank, caused_ns - compute_ns, count),
         slowest_ns,
+        took_part[_Party.UNTOLD],
+        took_part[_Party.NAMELESS],
+        took_ns[_Party.UNTOLD],
+        took_ns[_Party.NAMELESS],
     )
 
 
@@ -355,23 +388,29 @@ def _summed(rank: Rows, values: Int64, count: int) -> Int64:
     return total
 
 
-def _compute_shares(ranks: Sequence[RankCollectives], shared: SharedOps, is_last: Bool) -> Float64:
-    """For each op, how much of its last rank's lateness came of computing, and not of idling.
+def _compute_late_ns(ranks: Sequence[RankCollectives], shared: SharedOps, waits: Waits) -> Int64:
+    """How much of each wait is due to the last rank computing longer, in the order of `shared`.
 
-    Since its op before, the rank computed, and idled, so much longer than the median of all; a
-    rank that did neither is late by its host.
+    Since its op before, the rank computed, and idled, so much longer than the median of all. A rank
+    that did hardly any of both, for how late it is, is late by its host.
     """
     parts = [rank.ops for rank in ranks]
     ops = Segments(shared.op, shared.count)
-    excess = []
-    for name in ("computing_before_ns", "idle_before_ns"):
-        values = shared.take(parts, name).astype(np.float64)
-        median = ops.medians(values)
-        excess.append(np.maximum(values[is_last] - median[shared.op[is_last]], 0.0))
-    both = excess[0] + excess[1]
-    share = np.zeros(len(both))
-    share[both > 0] = excess[0][both > 0] / both[both > 0]
-    return share
+    is_last = (shared.rank == waits.last) & (shared.row == waits.last_row)
+    start_ns = shared.take(parts, "start_ns")
+    # Unix times of nanoseconds are no floats, times from the first arrival are.
+    after_ns = start_ns - over_ops(np.minimum, start_ns, shared)[shared.op]
+    computed_ns, idled_ns = (
+        shared.take(parts, name) for name in ("computing_before_ns", "idle_before_ns")
+    )
+    late, more, idle = np.zeros((3, shared.count))
+    for found, values in ((late, after_ns), (more, computed_ns), (idle, idled_ns)):
+        excess = values - ops.medians(values.astype(np.float64))[shared.op]
+        found[shared.op[is_last]] = np.maximum(excess[is_last], 0.0)
+    both = more + idle
+    told = (both > 0) & (both >= LEAST_TOLD * late)
+    share = np.divide(more, both, out=np.zeros(shared.count), where=told)
+    return np.rint(waits.waited_ns * share[shared.op]).astype(np.int64)
 
 
 def _pairs(ranks: Sequence[RankCollectives]) -> Pairs:

@@ -36,7 +36,19 @@ from timeline.records.vendor import Measure
 __all__ = ["PARTS", "Figures", "checks_of", "extent_ns"]
 
 _COUNTED = frozenset(
-    {"shared", "unmatched", "alone", "shared_ns", "unmatched_ns", "alone_ns", "point_to_point_ns"}
+    {
+        "shared",
+        "unmatched",
+        "alone",
+        "shared_ns",
+        "unmatched_ns",
+        "alone_ns",
+        "point_to_point_ns",
+        "untold",
+        "nameless",
+        "untold_ns",
+        "nameless_ns",
+    }
 )
 """Columns of `waiting` that say what it stands on, and are known even where nothing of it is."""
 PARTS = ("computing_ns", "communication_ns", "not_overlapped_ns", "free_ns", "copies_ns", "idle_ns")
@@ -269,7 +281,8 @@ def _longest_ops(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
 def _waiting(facts: Sequence[RankFacts], stragglers: Stragglers) -> Table:
     ranks = np.array([rank.rank for rank in facts], np.int64)
     columns = {field.name: getattr(stragglers, field.name) for field in fields(stragglers)}
-    unknown = (columns["shared"] == 0) & (columns["alone"] + columns["unmatched"] > 0)
+    rest = sum(columns[name] for name in ("alone", "unmatched", "untold", "nameless"))
+    unknown = (columns["shared"] == 0) & (rest > 0)
     shown = {
         name: values if name in _COUNTED else np.ma.masked_array(values, unknown)
         for name, values in columns.items()
@@ -287,11 +300,13 @@ def _collectives(facts: RankFacts, waits: Waits) -> dict[str, npt.NDArray[Any]]:
     ops, strings = facts.collectives.ops, np.array(facts.collectives.strings, object)
     nothing = np.zeros(len(ops), np.int64)
     waited_ns, transfer_ns, moved = nothing.copy(), nothing.copy(), np.zeros(len(ops))
-    known = nothing.copy()
+    known, transferred = nothing.copy(), nothing.copy()
+    whole = waits.take(waits.transfer_ns != NO_TIME)
     known[waits.row] = 1
+    transferred[whole.row] = 1
     waited_ns[waits.row] = waits.waited_ns
-    transfer_ns[waits.row] = waits.transfer_ns
-    moved[waits.row] = np.nan_to_num(waits.bandwidth * waits.transfer_ns)
+    transfer_ns[whole.row] = whole.transfer_ns
+    moved[whole.row] = np.nan_to_num(whole.bandwidth * whole.transfer_ns)
     timed_ns = np.where(moved > 0, transfer_ns, 0)
     rows = np.flatnonzero(ops.selected)
     kinds, kind = np.unique(_kind_names(facts, rows), return_inverse=True)
@@ -318,7 +333,7 @@ def _collectives(facts: RankFacts, waits: Waits) -> dict[str, npt.NDArray[Any]]:
         "moved_bytes": total_known(ops.moved_bytes),
         "total_ns": total(ops.end_ns - ops.start_ns),
         "waited_ns": np.ma.masked_array(total(waited_ns), unknown),
-        "transfer_ns": np.ma.masked_array(total(transfer_ns), unknown),
+        "transfer_ns": np.ma.masked_array(total(transfer_ns), total(transferred) == 0),
         "bandwidth_gb_s": np.ma.masked_array(carried / np.maximum(over_ns, 1), over_ns == 0),
     }
 

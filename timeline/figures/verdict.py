@@ -20,7 +20,8 @@ from timeline.analysis.ordinary_steps import has_several_graphs
 from timeline.analysis.waiting import Basis
 from timeline.columns.columns import Bool, Int64
 from timeline.figures import verdict_words as words
-from timeline.figures.idle_words import idle_sentence
+from timeline.figures.bounds import Bound, bounds_sentence, find_bounds
+from timeline.figures.idle_words import idle_sentence, mean_idle
 from timeline.figures.mean_step import MeanStep, mean_steps
 from timeline.figures.rank_tables import Figures, extent_ns
 from timeline.figures.table import Table
@@ -81,7 +82,9 @@ class Verdict:
     communicating. stragglers: a row per rank that kept others waiting in collectives, who cost most
     first. basis: what that stands on. held_up: who holds up the others. mean: where a mean ordinary
     step goes, None where no rank did anything; mean_steps: the same, a row per rank. ends: at which
-    step device tasks end, where steps are marked beyond.
+    step device tasks end, where steps are marked beyond. idle: why devices idle. bounds: what could
+    be won at most. computing: by rank, the row of `Figures.computing_causes` of one that computes
+    longer than others.
     """
 
     ranks: Table
@@ -97,6 +100,7 @@ class Verdict:
     mean_steps: Table
     ends: str | None
     idle: str | None
+    bounds: tuple[Bound, ...]
     computing: Mapping[int, Mapping[str, Any]]
 
     @classmethod
@@ -105,7 +109,7 @@ class Verdict:
         steps = slowest_rank_of_each_step(figures.steps)
         totals = total_by_type(figures.operators)
         communication = totals["communication"] == 1
-        mean = MeanStep.of(figures)
+        mean, means = MeanStep.of(figures), mean_steps(figures)
         return cls(
             figures.overlap,
             steps,
@@ -117,9 +121,10 @@ class Verdict:
             figures.basis,
             figures.held_up,
             mean,
-            mean_steps(figures),
+            means,
             words.ends_sentence(figures.steps),
             None if mean is None else _idle(figures, mean),
+            find_bounds(figures, means),
             {
                 row["rank"]: row
                 for row in figures.computing_causes.to_dicts()
@@ -167,7 +172,8 @@ class Verdict:
         yield words.step_sentence(self.mean)
         if not self.mean.steps:
             yield from self._outside()
-        yield from filter(None, [words.between_sentence(self.mean), self.idle, self.ends])
+        between, bounds = words.between_sentence(self.mean), bounds_sentence(self.bounds)
+        yield from filter(None, [between, self.idle, bounds, self.ends])
         yield from self._slowest_step()
         if self.culprit is None:
             yield from self._slowest_rank()
@@ -243,15 +249,11 @@ class Verdict:
 
 
 def _idle(figures: Figures, mean: MeanStep) -> str | None:
-    """Why devices idle, in a mean of all steps with device work."""
-    measured = np.ma.filled(figures.steps["span_ns"], 0) > 0 if len(figures.steps) else None
-    ranks = (
-        [] if measured is None else np.unique(figures.steps["rank"][measured], return_counts=True)
-    )
-    steps = int(ranks[1].max()) if len(ranks) and len(ranks[1]) and mean.steps else 0
-    return idle_sentence(
-        figures.idle, figures.idle_calls, steps=steps, whole_ns=mean.span_ns + mean.between_ns
-    )
+    """Why devices idle in a mean step, where they do so notably."""
+    idle = mean_idle(figures, between_ns=mean.between_ns)
+    if idle is None:
+        return None
+    return idle_sentence(idle, steps=mean.steps, span_ns=mean.span_ns + mean.between_ns)
 
 
 def _outside(row: dict[str, Any], *, several: bool) -> Iterator[str]:

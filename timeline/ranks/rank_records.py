@@ -7,6 +7,7 @@ import gc
 from collections.abc import Iterator
 
 from timeline.analysis.communication_rule import with_communication_rule
+from timeline.analysis.group_members import with_global_ranks
 from timeline.analysis.host_offset import drop_backward_arrows, fit_host_clock
 from timeline.analysis.invalid_rows import drop_invalid_rows
 from timeline.analysis.steps import with_steps
@@ -32,7 +33,7 @@ def read_rank(
     """
     with _collector_paused():
         records = source.read(wanted)
-    records = drop_backward_arrows(drop_invalid_rows(records))
+    records = with_global_ranks(drop_backward_arrows(drop_invalid_rows(records)))
     if wanted.layers & HOST_LAYERS and align not in (Align.RECORDED, Align.NONE):
         records = fit_host_clock(records)
     return with_communication_rule(with_steps(records, operators))

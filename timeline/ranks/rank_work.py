@@ -13,6 +13,7 @@ from timeline.analysis.computed_work import computed_work
 from timeline.analysis.cut import Cut, cut, cut_steps, cut_window
 from timeline.analysis.drawn_records import drawn_records, omissions_of_drawn
 from timeline.analysis.idle_causes import measure_idle
+from timeline.analysis.lateness import fetching_ns
 from timeline.analysis.launching_operators import launcher_figures, with_launchers
 from timeline.analysis.leading_detail import Leading, with_leading_detail
 from timeline.analysis.memory_peaks import memory_peaks
@@ -40,7 +41,7 @@ from timeline.layers import HOST_LAYERS, Layer
 from timeline.options import Args, ClockOptions, StepOperators
 from timeline.ranks.rank_records import read_rank
 from timeline.records.counting_rules import INNER
-from timeline.records.tables import Records
+from timeline.records.tables import GPU, Records
 from timeline.selection import Kind, Selection
 from timeline.sources.source import ReadRequest, Source
 from timeline.tracks.draw_rank import draw_rank
@@ -79,8 +80,8 @@ class RankRequest:
     end) on the rank's own clock. leading: whose detail is drawn, None for all. draw: whether
     tracks are wanted at all, or only facts. clock: how ranks come on one clock. named_operators:
     how many operators of a rank facts tell apart by name. causes: whether facts tell why the device
-    waits and idles. estimate: whether they hold what gains are estimated of. most_lengths: see
-    `collect_facts`; what only a comparison shows.
+    waits and idles. estimate: whether they hold what gains are estimated of. read_ranks: all ranks
+    that are read with this one. most_lengths: see `collect_facts`; what only a comparison shows.
     """
 
     selection: Selection
@@ -97,6 +98,7 @@ class RankRequest:
     named_operators: int = 0
     causes: bool = False
     estimate: bool = False
+    read_ranks: frozenset[int] = frozenset()
     most_lengths: int = 0
 
     @property
@@ -167,7 +169,13 @@ def _draw_selected(
     selected = _selected(part, request)
     if request.leading is not None:
         selected = with_leading_detail(selected, request.leading)
-    collectives = rank_collectives(records, part.op_iterations, part.op_rows)
+    collectives = rank_collectives(
+        records,
+        part.op_iterations,
+        part.op_rows,
+        read_ranks=request.read_ranks,
+        recorded=Layer.COMMUNICATION in request.read_layers or records.hardware == GPU,
+    )
     facts = collect_facts(
         profile,
         selected,
@@ -179,7 +187,8 @@ def _draw_selected(
     )
     if request.causes:
         path = rank_path(part.records, collectives.ops.selected, facts.device_end_ns)
-        facts = replace(_with_causes(facts, selected), path=path)
+        fetching = fetching_ns(part.records)
+        facts = replace(_with_causes(facts, selected), path=path, fetching_ns=fetching)
     if request.estimate:
         facts = replace(facts, replay=rank_replay(part.records, collectives.ops.selected))
     if request.most_lengths:

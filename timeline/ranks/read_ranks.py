@@ -174,6 +174,7 @@ def _read(
 ) -> JoinedRanks:
     """Read the ranks that can be read; their clocks are joined unless `clock` is given."""
     ranks = [source.identity.rank for source in sources]
+    requests = [replace(request, read_ranks=frozenset(ranks)) for request in requests]
     wanted = dict(zip(ranks, requests, strict=True))
     read, drawn = list[Source](), list[DrawnRank]()
     elements = 0

@@ -14,6 +14,7 @@ from timeline.records.tables import (
     CounterSeries,
     FlowEnd,
     Flows,
+    GroupMembers,
     HostEvents,
     PlaneTasks,
     Records,
@@ -66,6 +67,7 @@ def join_records(parts: Sequence[Records]) -> Records:
         tells_copies=all(part.tells_copies for part in parts),
         free_rule=FreeRule.join([part.free_rule for part in parts]),
         communication_rule=parts[0].communication_rule,
+        members=GroupMembers.concat(part.members for part in parts),
     )
 
 

@@ -36,6 +36,7 @@ __all__ = [
     "CounterSeries",
     "FlowEnd",
     "Flows",
+    "GroupMembers",
     "HostEvents",
     "Omission",
     "OmissionCode",
@@ -149,6 +150,7 @@ class PlaneTasks(Spans):
     iteration: Int64 = column(np.int64, NO_ID)
     launch_ns: Int64 = column(np.int64, NO_TIME)
     source_rank: Int64 = column(np.int64, NO_ID)
+    """Sources give numbers inside the group; they are global where its members are known."""
     target_rank: Int64 = column(np.int64, NO_ID)
     size_bytes: Int64 = column(np.int64, NO_ID)
     notify: Codes = column(np.int32, NO_NAME)
@@ -184,6 +186,23 @@ class CommunicationOps(Spans):
     operator: Codes = column(np.int32, NO_NAME)
     module: Codes = column(np.int32, NO_NAME)
     phase: Int64 = column(np.int64, 0)
+
+
+@dataclass(frozen=True)
+class GroupMembers(ColumnTable):
+    """Who is in a group of ranks: a row per group and member.
+
+    group: what the source calls it, as ops and HCCL tasks do (`group_name`, or their label), or
+    the number that CANN makes of that; NO_NAME for all ranks of the run together. name: what the
+    program calls it: dp, tp, default_group.
+    """
+
+    group: Codes = column(np.int32)
+    name: Codes = column(np.int32, NO_NAME)
+    rank: Int64 = column(np.int64, NO_ID)
+    """A member, by its number among all ranks; NO_ID in a row that tells the size alone."""
+    size: Int64 = column(np.int64)
+    """How many members there are."""
 
 
 @dataclass(frozen=True)
@@ -364,6 +383,7 @@ class Records:
     they say what ops do, and ops are told apart by the order in which they were launched."""
     host_offset_ns: int = 0
     """What host times were moved by, so that nothing starts before the call that launched it."""
+    members: GroupMembers = field(default_factory=GroupMembers.empty)
 
     def holds_layer(self, name: str) -> bool:
         """Whether there are host events of a layer of this name."""

@@ -50,7 +50,10 @@ class VendorFigures(ColumnTable):
 
 @dataclass(frozen=True)
 class VendorLinks(ColumnTable):
-    """What each link moved, as the profiler sums it up; ranks are numbers inside their group."""
+    """What each link moved, as the profiler sums it up.
+
+    Sources give ranks as numbers inside their group; they are global where its members are known.
+    """
 
     step: Int64 = column(np.int64, _NO_STEP)
     source_rank: Int64 = column(np.int64)
@@ -58,6 +61,8 @@ class VendorLinks(ColumnTable):
     link: Codes = column(np.int32)
     size_bytes: Int64 = column(np.int64)
     total_ns: Int64 = column(np.int64)
+    group: Codes = column(np.int32, NO_NAME)
+    """The number that CANN makes of the group's name, or that name."""
 
 
 @dataclass(frozen=True, order=True)

@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from timeline.analysis.collectives import Collectives, RankCollectives
+from timeline.analysis.collectives import RankCollectives
 from timeline.analysis.waiting import Pairs, Waiting, Waits
 from timeline.columns.columns import Bool, Int64
-from timeline.columns.distinct import distinct
+from timeline.columns.distinct import distinct, distinct_pairs
 from timeline.columns.strings import StringPool
 from timeline.layers import Layer, SliceKind, spec_of
-from timeline.records.tables import Omission, OmissionCode
+from timeline.records.tables import NO_ID, NO_TIME, Omission, OmissionCode
 from timeline.tracks import descriptions
 from timeline.tracks.model import ARROW_REASON, Arg, ArgKind, Arrows, Slices, Track
-from timeline.tracks.painter import Painter, SliceTable, names
+from timeline.tracks.painter import Painter, SliceTable, integers, names
 from timeline.tracks.rank_tracks import RankTracks
 
 __all__ = ["MOST_ARROWS", "WAITING", "with_waiting"]
@@ -48,14 +48,13 @@ def with_waiting(
     Arrows run from the op that waits to the op of the last rank (Perfetto draws them forward in
     time only), and from sends to receives.
     """
-    numbers = np.array([rank.rank for rank in ranks], np.int64)
     bounds = np.searchsorted(waiting.waits.rank, np.arange(len(ranks) + 1)).tolist()
     made, drawn_ops = list[RankTracks](), list[_DrawnOps]()
     for at, (rank, ops) in enumerate(zip(ranks, collectives, strict=True)):
         waits = waiting.waits.take(np.arange(bounds[at], bounds[at + 1]))
         where = _drawn_ops(rank.tracks, ops)
-        tracks = _with_args(rank.tracks, where, ops.ops, waits, numbers)
-        made.append(replace(rank, tracks=_with_row(tracks, rank.rank, ops, waits, numbers)))
+        tracks = _with_args(rank.tracks, where, waits)
+        made.append(replace(rank, tracks=_with_row(tracks, rank.rank, ops, waits)))
         drawn_ops.append(where)
     return _with_arrows(made, drawn_ops, waiting) if arrows else tuple(made)
 
@@ -81,10 +80,8 @@ def _drawn_ops(tracks: Sequence[Track], collectives: RankCollectives) -> _DrawnO
     return _DrawnOps(track, slice_)
 
 
-def _with_args(
-    tracks: Sequence[Track], where: _DrawnOps, ops: Collectives, waits: Waits, numbers: Int64
-) -> list[Track]:
-    """The tracks, with args on the slices of collectives that were compared."""
+def _with_args(tracks: Sequence[Track], where: _DrawnOps, waits: Waits) -> list[Track]:
+    """The tracks, with args on the slices of collectives of which it is known who came last."""
     made = list(tracks)
     drawn = waits.take(where.track[waits.row] >= 0)
     on = where.track[drawn.row]
@@ -93,30 +90,30 @@ def _with_args(
         content = made[number].content
         assert isinstance(content, Slices)
         at = where.slice[its_waits.row]
-        args = (*content.args, *_args(its_waits, at, len(content), numbers))
+        args = (*content.args, *_args(its_waits, at, len(content)))
         made[number] = replace(made[number], content=replace(content, args=args))
     return made
 
 
-def _args(waits: Waits, at: Int64, count: int, numbers: Int64) -> list[Arg]:
-    def spread(name: str, values: Int64, *, default: bool = True) -> Arg:
+def _args(waits: Waits, at: Int64, count: int) -> list[Arg]:
+    def spread(name: str, values: Int64, absent: int, *, default: bool = True) -> Arg:
         whole, present = np.zeros(count, np.int64), np.zeros(count, np.bool_)
-        whole[at], present[at] = values, True
+        whole[at], present[at] = values, values != absent
         return Arg(name, ArgKind.INTEGER, whole, present, default)
 
     bandwidth = np.full(count, np.nan)
     bandwidth[at] = waits.bandwidth
     return [
-        spread("waited_ns", waits.waited_ns),
-        spread("last_rank", numbers[waits.last]),
-        spread("transfer_ns", waits.transfer_ns),
-        spread("arrived_after_first_ns", waits.after_first_ns, default=False),
+        spread("waited_ns", waits.waited_ns, NO_TIME),
+        spread("last_rank", waits.last_rank, NO_ID),
+        spread("transfer_ns", waits.transfer_ns, NO_TIME),
+        spread("arrived_after_first_ns", waits.after_first_ns, NO_TIME, default=False),
         Arg("bus_bandwidth_gb_s", ArgKind.NUMBER, bandwidth, np.isfinite(bandwidth)),
     ]
 
 
 def _with_row(
-    tracks: list[Track], rank: int, collectives: RankCollectives, waits: Waits, numbers: Int64
+    tracks: list[Track], rank: int, collectives: RankCollectives, waits: Waits
 ) -> tuple[Track, ...]:
     """The tracks with a row of waits below the overlap analysis, where that is drawn."""
     overlap = spec_of(Layer.OVERLAP).name
@@ -127,7 +124,8 @@ def _with_row(
     painter, strings, ops = Painter(), StringPool(), collectives.ops
     painter.tracks = tracks
     start_ns = ops.start_ns[waited.row]
-    labels = strings.codes(f"Waiting for rank {number}" for number in numbers.tolist())
+    pairs, which = distinct_pairs(waited.last_rank, waited.last_profiled.astype(np.int64))
+    labels = strings.codes(_label(last, bool(profiled)) for last, profiled in pairs.tolist())
     named = strings.codes(collectives.strings)[ops.name[waited.row]]
     painter.add_flat_row(
         WAITING,
@@ -136,15 +134,25 @@ def _with_row(
         SliceTable(
             start_ns,
             start_ns + waited.waited_ns,
-            labels[waited.last],
+            labels[which],
             SliceKind.OVERLAP,
-            [names("op", named, default=False)],
+            [
+                names("op", named, default=False),
+                integers("last_rank", waited.last_rank, NO_ID),
+            ],
         ),
         strings,
         rank,
         descriptions.WAITING,
     )
     return tuple(painter.tracks)
+
+
+def _label(last_rank: int, profiled: bool) -> str:
+    """What a wait is called, by the rank that came last and whether it is read."""
+    if last_rank == NO_ID:
+        return "Waiting for another rank"
+    return f"Waiting for rank {last_rank}" + ("" if profiled else " (not profiled)")
 
 
 def _with_arrows(
@@ -185,7 +193,8 @@ def _draws_ops(tracks: Sequence[Track]) -> bool:
 
 def _wait_ends(has_ops: Bool, waits: Waits) -> list[tuple[_End, _End]]:
     """The longest waits: the op that waits, and the op of the last rank."""
-    rows = np.flatnonzero(has_ops[waits.rank] & has_ops[waits.last] & (waits.waited_ns > 0))
+    drawn = (waits.last != NO_ID) & has_ops[waits.rank] & has_ops[waits.last]
+    rows = np.flatnonzero(drawn & (waits.waited_ns > 0))
     longest = waits.take(rows[np.argsort(-waits.waited_ns[rows], kind="stable")[:MOST_ARROWS]])
     return _ends(longest.rank, longest.row, longest.last, longest.last_row)
 

@@ -30,6 +30,7 @@ from timeline.sources.decoders import json_events, scanner
 from timeline.sources.decoders.scanner import EventScanner, is_compiled
 from timeline.sources.kineto import source as kineto
 from timeline.sources.kineto.events import KinetoArgs
+from timeline.sources.kineto.header import KinetoHeader
 from timeline.sources.mindspore import display
 from timeline.sources.source import ReadRequest
 
@@ -428,7 +429,7 @@ KINETO_EVENTS = st.one_of(
 def kineto_rows(path: Path) -> Read:
     wanted = ReadRequest(layers=DETAIL_LAYERS, every_arg=True)
     try:
-        return rows_of(kineto.read_kineto(path, 0, 0, StringPool(), wanted))
+        return rows_of(kineto.read_kineto(path, 0, KinetoHeader(None, 0), StringPool(), wanted))
     except SourceError as error:
         return str(error)
 

@@ -15,9 +15,10 @@ from timeline.records.tables import Records
 from timeline.records.vendor import UnusedFile
 from timeline.sources.capture import Capture, FormatKind
 from timeline.sources.common.msprof_files import select_newest_export
+from timeline.sources.common.process_groups import METADATA
 from timeline.sources.companions.file_kinds import Use, find_kind, kinds_for
 from timeline.sources.companions.host_files import find_cpu_operators, find_host_files
-from timeline.sources.files.opened import files_by_name
+from timeline.sources.files.opened import files_by_name, find_file
 from timeline.sources.source import (
     MINDSTUDIO_OUTPUT,
     OUTPUT,
@@ -110,7 +111,10 @@ class WithCompanionFiles:
         """The files of the capture, and its companions."""
         tables = [path for paths in self._tables(*Use).values() for path in paths]
         hosts = find_host_files(self.hosts, self.identity.rank).values()
-        return tuple(dict.fromkeys((*self.main.files, *tables, *hosts)))
+        metadata = self._metadata()
+        return tuple(
+            dict.fromkeys((*self.main.files, *tables, *hosts, *([metadata] if metadata else [])))
+        )
 
     def read(self, wanted: ReadRequest) -> Records:
         """Read at least what is wanted.
@@ -128,6 +132,10 @@ class WithCompanionFiles:
             from timeline.sources.companions.measures import with_measures
 
             records = with_measures(records, measures, device)
+        if metadata := self._metadata():
+            from timeline.sources.companions.process_groups import with_process_groups
+
+            records = with_process_groups(records, metadata)
         files = find_host_files(self.hosts, self.identity.rank)
         if files or len(find_cpu_operators(records)):
             from timeline.sources.companions.mindspore_host import with_mindspore_host
@@ -136,6 +144,12 @@ class WithCompanionFiles:
         if not wanted.measures:
             return records
         return replace(records, unused=(*records.unused, *sorted(set(self._unused()))))
+
+    def _metadata(self) -> Path | None:
+        """The metadata of the framework, which lies beside what it made or the data of msprof."""
+        directory = self.capture.directory
+        around = (directory, directory.parent) if directory.name.startswith(PROF) else (directory,)
+        return next(filter(None, (find_file(one, METADATA) for one in around)), None)
 
     @cached_property
     def _listings(self) -> dict[Path, dict[str, Path]]:

@@ -188,7 +188,7 @@ def read_link_file(path: Path, strings: StringPool) -> VendorLinks:
     """
 
     cells = [
-        (step, key.partition("@")[0], pair, link)
+        (step, *_named(key), pair, link)
         for step, kinds in _decode_file(path, _decode_links).items()
         for links in kinds.values()
         for key, pairs in links.items()
@@ -201,44 +201,53 @@ def read_link_table(database: Database, strings: StringPool) -> VendorLinks:
     """Read the links of analysis.db, which says the same as communication_matrix.json."""
     columns = ("step", "hccl_op_name", "src_rank", "dst_rank")
     measured = ("transport_type", "transit_size", "transit_time")
+    group = "group_name" if database.has("CommAnalyzerMatrix", "group_name") else "''"
     if not database.has("CommAnalyzerMatrix", *columns, *measured):
         return VendorLinks.empty()
-    rows = database.rows(f"SELECT {', '.join((*columns, *measured))} FROM CommAnalyzerMatrix")
+    query = f"SELECT {', '.join((*columns, *measured, group))} FROM CommAnalyzerMatrix"
     cells = [
         (
             str(step),
             str(name),
+            str(group),
             f"{source}-{target}",
             _Link(str(transport), _real(size_mb), _real(taken_ms)),
         )
-        for step, name, source, target, transport, size_mb, taken_ms in rows
+        for step, name, source, target, transport, size_mb, taken_ms, group in database.rows(query)
     ]
     return _links(cells, strings, database.path)
 
 
+def _named(key: str) -> tuple[str, str]:
+    """What ops of communication_matrix.json are called, and their group."""
+    name, _, group = key.partition("@")
+    return name, group
+
+
 def _links(
-    cells: Sequence[tuple[str, str, str, _Link]], strings: StringPool, path: Path
+    cells: Sequence[tuple[str, str, str, str, _Link]], strings: StringPool, path: Path
 ) -> VendorLinks:
     """The sums of each kind of op; where there are none, the ops themselves.
 
     What stays on its own rank is no link.
     """
-    summed = {step for step, name, _, _ in cells if name.endswith(_TOTAL)}
+    summed = {step for step, name, *_ in cells if name.endswith(_TOTAL)}
     rows = []
-    for step, name, pair, link in cells:
+    for step, name, group, pair, link in cells:
         wanted = name.endswith(_TOTAL) if step in summed else not _PICK.fullmatch(name)
         ranks = _PAIR.fullmatch(pair)
         if wanted and ranks and ranks[1] != ranks[2] and link.transport != _LOCAL:
-            rows.append((_step_of(step), int(ranks[1]), int(ranks[2]), link))
+            rows.append((_step_of(step), int(ranks[1]), int(ranks[2]), link, group))
     return VendorLinks.of(
         len(rows),
         {
-            "step": [step for step, _, _, _ in rows],
-            "source_rank": [source for _, source, _, _ in rows],
-            "target_rank": [target for _, _, target, _ in rows],
-            "link": strings.codes(link.transport for *_, link in rows),
-            "size_bytes": [_whole(link.size_mb, path) for *_, link in rows],
-            "total_ns": [_whole(link.taken_ms, path) for *_, link in rows],
+            "step": [step for step, *_ in rows],
+            "source_rank": [source for _, source, *_ in rows],
+            "target_rank": [target for _, _, target, *_ in rows],
+            "link": strings.codes(link.transport for *_, link, _ in rows),
+            "size_bytes": [_whole(link.size_mb, path) for *_, link, _ in rows],
+            "total_ns": [_whole(link.taken_ms, path) for *_, link, _ in rows],
+            "group": strings.codes(group for *_, group in rows),
         },
     )
 

@@ -35,6 +35,7 @@ from timeline.records.tables import (
     CounterSamples,
     CounterSeries,
     Flows,
+    GroupMembers,
     HostEvents,
     Omission,
     OmissionCode,
@@ -48,6 +49,7 @@ from timeline.records.vendor import UnusedFile
 from timeline.sources.common.compute_tasks import remark_on_ai_cpu_tasks
 from timeline.sources.common.losses import FFTS_REASON, counted_losses
 from timeline.sources.common.overlap_analysis import OVERLAP_TABLE, read_overlap_table, sum_overlap
+from timeline.sources.common.process_groups import GROUPS, members_of, read_groups_text
 from timeline.sources.database.counters import read_counters, read_frequency
 from timeline.sources.database.counting import (
     find_communication_rule,
@@ -181,6 +183,7 @@ class _Reader:
             warnings=(*self.warnings, *self._warnings()),
             free_rule=self.free_rule,
             communication_rule=self.communication_rule,
+            members=self._members(),
             vendor=sum_overlap(
                 self.overlap,
                 f"{OVERLAP_TABLE} of {self.database.path.name}",
@@ -206,6 +209,14 @@ class _Reader:
     def _reads_planes(self) -> bool:
         """Whether HCCL tasks are drawn, or may be what counts as communication."""
         return Layer.COMMUNICATION in self.layers or self.communication_rule.of_tasks
+
+    def _members(self) -> GroupMembers:
+        """Groups and their members, which torch_npu notes among the metadata."""
+        if not self.database.has("META_DATA", "name", "value"):
+            return GroupMembers.empty()
+        rows = self.database.rows(f"SELECT value FROM META_DATA WHERE name = '{GROUPS}'")
+        groups = [read_groups_text(str(text), self.database.path) for (text,) in rows]
+        return members_of([group for found in groups for group in found], self.strings)
 
     def _communication_rule(self) -> CommunicationRule:
         step_sums_ns: dict[int, int] = {}

@@ -40,7 +40,8 @@ _UNDEFINED = frozenset({"", "undefined"})
 class Descriptions(ColumnTable):
     """What args tell of a collective (record_param_comms of PyTorch), names as codes.
 
-    group: for people; group_name: what all its ranks call it.
+    group: for people; group_name: what all its ranks call it. ranks: its members as they are
+    written; size: how many they are, NO_ID where that is not told.
     """
 
     name: Codes = column(np.int32, NO_NAME)
@@ -49,6 +50,9 @@ class Descriptions(ColumnTable):
     count: Int64 = column(np.int64, NO_ID)
     data_type: Codes = column(np.int32, NO_NAME)
     sequence: Int64 = column(np.int64, NO_ID)
+    process_group: Codes = column(np.int32, NO_NAME)
+    ranks: Codes = column(np.int32, NO_NAME)
+    size: Int64 = column(np.int64, NO_ID)
 
     @classmethod
     def read(cls, events: EventRows) -> Descriptions:
@@ -66,6 +70,9 @@ class Descriptions(ColumnTable):
                 "count": events.ids(NO_ID, "elements"),
                 "data_type": events.arg_names("data_type"),
                 "sequence": [number(one, NO_ID) for one in sequences],
+                "process_group": strings.codes(map(text, groups)),
+                "ranks": strings.codes(str(one or "") for one in ranks),
+                "size": [number(one, NO_ID) for one in sizes],
             },
         )
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from timeline.sources.common.json_kinds import (
     head_values,
     tail_values,
 )
+from timeline.sources.common.process_groups import ranks_in
 from timeline.sources.decoders.json_values import leading_values
 from timeline.sources.files.opened import UTF8_MARK, open_profile_file
 
@@ -47,11 +49,14 @@ class KinetoHeader:
     """What a trace says beside its events.
 
     `rank` is None where it was not part of a distributed run; `base_ns` is the wall time at which
-    its times are zero.
+    its times are zero. world: the number of all ranks, None where it is not told. groups: the
+    members of process groups, by name.
     """
 
     rank: int | None
     base_ns: int
+    world: int | None = None
+    groups: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
 
 def rank_of(path: Path) -> int | None:
@@ -77,7 +82,9 @@ def read_header(path: Path) -> KinetoHeader:
         head = tail_values(path, (_DISTRIBUTED, _BASE)) | head
     info = _decoded(path, head.get(_DISTRIBUTED, b"{}"))
     base = _decoded(path, head.get(_BASE, b"0"))
-    return KinetoHeader(_rank_in(info), base if isinstance(base, int) else 0)
+    return KinetoHeader(
+        _rank_in(info), base if isinstance(base, int) else 0, _world_in(info), _groups_in(info)
+    )
 
 
 def find_moment_ns(path: Path) -> int | None:
@@ -146,6 +153,19 @@ def _decoded(path: Path, text: bytes) -> Any:
 def _rank_in(info: Any) -> int | None:
     rank = whole_number(info.get("rank")) if isinstance(info, dict) else None
     return None if rank is None or rank < 0 else rank
+
+
+def _world_in(info: Any) -> int | None:
+    return whole_number(info.get("world_size")) if isinstance(info, dict) else None
+
+
+def _groups_in(info: Any) -> dict[str, tuple[int, ...]]:
+    configured = info.get("pg_config") if isinstance(info, dict) else None
+    return {
+        str(group.get("pg_name")): ranks_in(group.get("ranks"))
+        for group in (configured if isinstance(configured, list) else ())
+        if isinstance(group, dict)
+    }
 
 
 _NAMED = re.compile(r"(.+)\.pt\.trace\.json(?:\.gz)?", re.DOTALL)

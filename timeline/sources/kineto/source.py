@@ -58,8 +58,9 @@ from timeline.sources.kineto.events import (
     tell_of_collectives,
 )
 from timeline.sources.kineto.format import KINETO as KINETO_FORMAT
-from timeline.sources.kineto.header import read_header
+from timeline.sources.kineto.header import KinetoHeader, read_header
 from timeline.sources.kineto.operators import Operators, are_operators, external_ids
+from timeline.sources.kineto.process_groups import find_members
 from timeline.sources.kineto.tables import (
     MEMORY,
     NOT_LAUNCHED,
@@ -101,9 +102,9 @@ _LOSSES = frozenset({_NO_TOTALS, _SAME_STEPS, _OTHERS})
 
 
 def read_kineto(
-    path: Path, rank: int, base_ns: int, strings: StringPool, wanted: ReadRequest
+    path: Path, rank: int, header: KinetoHeader, strings: StringPool, wanted: ReadRequest
 ) -> Records:
-    """Read a trace whose times count from a base.
+    """Read a trace, given what stands beside its events.
 
     Tables that no layer needs stay empty; tasks, ops, steps and launch times are always read,
     because the overlap of a step needs them.
@@ -113,9 +114,9 @@ def read_kineto(
     """
     reader, damage = _Reader(strings, wanted), LossLog(path)
     reader.read(path, damage)
-    records = reader.records(rank)
+    records = reader.records(rank, header)
     omissions = (*records.omissions, *damage.omissions(rank))
-    return _shifted(replace(records, omissions=omissions), base_ns)
+    return _shifted(replace(records, omissions=omissions), header.base_ns)
 
 
 class _Reader:
@@ -213,7 +214,7 @@ class _Reader:
         if self._has_host:
             self._host.add(host)
 
-    def records(self, rank: int) -> Records:
+    def records(self, rank: int, header: KinetoHeader) -> Records:
         """All that was read, at the times of the file."""
         calls = self._calls.build().in_order()
         tasks, host, steps = self._tasks.build(), self._host.build(), self._steps.build()
@@ -221,7 +222,7 @@ class _Reader:
         named = np.concatenate([np.empty(0, np.int64), *self._named])
         launching = self._operators.build().launching(named, task_call, calls)
         tasks = replace(tasks, launch_ns=calls.moments_ns(task_call), op_type=launching)
-        tasks, ops = self._communication(tasks, calls, task_call)
+        tasks, ops, told = self._communication(tasks, calls, task_call)
         flows = self._arrows(calls, task_call, tasks, host)
         _, first = np.unique(steps.iteration, return_index=True)
         self._left_out[_SAME_STEPS] += len(steps) - len(first)
@@ -240,6 +241,7 @@ class _Reader:
             warnings=_several_devices(tasks, rank),
             hardware=GPU,
             numbered_ops=False,
+            members=find_members(told, header.groups, header.world, self._strings),
         )
 
     def _add_descriptions(self, events: EventRows) -> Int64:
@@ -252,19 +254,19 @@ class _Reader:
 
     def _communication(
         self, tasks: Tasks, calls: RuntimeCalls, task_call: Rows
-    ) -> tuple[Tasks, CommunicationOps]:
-        """The tasks, of which those that communicate do not compute, and the ops of these."""
+    ) -> tuple[Tasks, CommunicationOps, Descriptions]:
+        """The tasks, of which those that communicate do not compute, their ops, and their args."""
         kernels = np.flatnonzero(tasks.compute)
         kernel_tasks = tasks.take(kernels)
         communicates = find_communicating(kernel_tasks.name, kernel_tasks.op_type, self._strings)
         rows, kernel_tasks = kernels[communicates], kernel_tasks.take(communicates)
         announced, described = self._announced.build().around(task_call[rows], calls)
-        told = np.concatenate([np.empty(0, np.int64), *self._task_told])[rows]
-        told = np.where(told != NO_ID, told, described)
-        ops = build_ops(kernel_tasks, announced, self._told.build().at(told), self._strings)
+        own = np.concatenate([np.empty(0, np.int64), *self._task_told])[rows]
+        told = self._told.build().at(np.where(own != NO_ID, own, described))
+        ops = build_ops(kernel_tasks, announced, told, self._strings)
         compute = tasks.compute.copy()
         compute[rows] = False
-        return replace(tasks, compute=compute), ops
+        return replace(tasks, compute=compute), ops, told
 
     def _arrows(
         self, calls: RuntimeCalls, task_call: Rows, tasks: Tasks, host: HostEvents
@@ -353,5 +355,5 @@ class KinetoSource:
 
     def read(self, wanted: ReadRequest) -> Records:
         """See `Source.read`."""
-        base_ns = read_header(self.trace).base_ns
-        return read_kineto(self.trace, self.identity.rank, base_ns, StringPool(), wanted)
+        header = read_header(self.trace)
+        return read_kineto(self.trace, self.identity.rank, header, StringPool(), wanted)

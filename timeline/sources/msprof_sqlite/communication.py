@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -12,7 +12,15 @@ from timeline.columns.distinct import distinct
 from timeline.columns.group_by import distinct_turns, group_by
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.ids import IDS
-from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, CommunicationOps, PlaneTasks, Tasks
+from timeline.records.tables import (
+    NO_GRAPH,
+    NO_ID,
+    NO_TIME,
+    CommunicationOps,
+    GroupMembers,
+    PlaneTasks,
+    Tasks,
+)
 from timeline.sources.decoders.joins import Lookup, common_keys, values_at
 from timeline.sources.decoders.sqlite_loose import LooseTable
 from timeline.sources.msprof_sqlite.databases import ParsedDatabases
@@ -39,19 +47,22 @@ class _Ops(ColumnTable):
     count: Int64 = column(np.int64)
     data_type: Codes = column(np.int32)
     algorithm: Codes = column(np.int32)
+    ranks: Int64 = column(np.int64, NO_ID)
 
 
 @dataclass(frozen=True)
 class Communication:
     """Ops, their HCCL tasks, and the connection of each task's op.
 
-    timeless: ops of which neither they nor any task tells when they ran.
+    timeless: ops of which neither they nor any task tells when they ran. members: the sizes of
+    groups, where they are told.
     """
 
     ops: CommunicationOps
     planes: PlaneTasks
     plane_connection: Int64
     timeless: int = 0
+    members: GroupMembers = field(default_factory=GroupMembers.empty)
 
 
 def read_communication(
@@ -74,6 +85,7 @@ def read_communication(
     ops = _Ops.concat([given, _ops_of_transfers(transfers, given, listed)])
     ops = ops.take(np.argsort(ops.start_ns, kind="stable"))
     names = _GroupNames(databases, strings)
+    sized = listed.take(listed.ranks > 0)
     op_group, plane_group = names.resolve(ops.group), names.resolve(transfers.group)
     labels = _labels(np.concatenate([op_group, plane_group]), strings)
     return Communication(
@@ -95,7 +107,14 @@ def read_communication(
         _planes(transfers, labels[len(ops) :], every_arg=every_arg),
         transfers.connection,
         int(np.count_nonzero(~np.isin(listed.connection, ops.connection))),
+        _sizes(names.resolve(sized.group), sized.ranks),
     )
+
+
+def _sizes(group: Codes, ranks: Int64) -> GroupMembers:
+    """How many members groups have, by their ops."""
+    first = group_by(len(group), [group, ranks]).first
+    return GroupMembers.of(len(first), {"group": group[first], "size": ranks[first]})
 
 
 def _read_ops(table: LooseTable, strings: StringPool, source: int | None = None) -> _Ops:
@@ -108,6 +127,7 @@ def _read_ops(table: LooseTable, strings: StringPool, source: int | None = None)
             "iter_id": NO_ID,
             "model_id": NO_GRAPH,
             "count": NO_ID,
+            "rank_size": NO_ID,
             "source": NO_ID,
         }
     )
@@ -131,6 +151,7 @@ def _read_ops(table: LooseTable, strings: StringPool, source: int | None = None)
             "count": raw["count"],
             "data_type": texts["data_type"],
             "algorithm": texts["alg_type"],
+            "ranks": raw["rank_size"],
         },
     )
     return found if source is None else found.take(raw["source"] == source)

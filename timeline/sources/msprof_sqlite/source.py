@@ -149,6 +149,7 @@ class _Reader:
             flows=flows,
             omissions=(*self.omissions, *self.databases.omissions(self.rank)),
             warnings=tuple(self.warnings),
+            members=communication.members,
         )
 
     @property

@@ -1,0 +1,189 @@
+"""Who is in the groups of ranks that run collectives, and ranks as numbers among all."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from timeline.columns.chunks import compute_in_chunks
+from timeline.columns.columns import Codes, Int64
+from timeline.columns.distinct import distinct, distinct_pairs
+from timeline.columns.strings import NO_NAME, StringPool
+from timeline.records.tables import NO_ID, Records
+
+__all__ = ["RankGroup", "find_groups", "group_in_name", "group_number", "with_global_ranks"]
+
+_NUMBERED = re.compile(r"__(\d+)_\d+_\d+$")
+_LAST_DIGITS = 1000
+"""Names of ops end in so many of the group's numbers, less one."""
+
+
+@dataclass(frozen=True)
+class RankGroup:
+    """What a rank knows of a group: its name in the program, its members and how many they are.
+
+    members: global ranks, ascending; none where they are not known. size: 0 where it is not known.
+    most: the size of the run, which no group exceeds; 0 where it is not known.
+    """
+
+    name: str = ""
+    members: tuple[int, ...] = ()
+    size: int = 0
+    most: int = 0
+
+
+def group_number(name: str) -> int:
+    """The number that CANN makes of the name of a group (`hashed_group` of msprof).
+
+    >>> group_number("group_name_19")
+    3985310405473756128
+    """
+    by_29 = by_131 = 0
+    for byte in name.encode():
+        by_29 = (by_29 * 29 + byte) & 0xFFFFFFFF
+        by_131 = (by_131 * 131 + byte) & 0xFFFFFFFF
+    return by_29 << 32 | by_131
+
+
+def group_in_name(name: str) -> str:
+    """The last digits of the group's number, in the name of an op of HCCL; empty for others."""
+    found = _NUMBERED.search(name)
+    return found[1] if found else ""
+
+
+@dataclass(frozen=True)
+class _Told:
+    """The groups that a source tells, by what others may call them."""
+
+    most: int = 0
+    by_name: dict[str, RankGroup] = field(default_factory=dict)
+    by_digits: dict[int, set[str]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, records: Records) -> _Told:
+        members, strings = records.members, records.strings
+        most = int(members.size[members.group == NO_NAME].max(initial=0))
+        told = cls(most)
+        for code in distinct(members.group[members.group != NO_NAME]).tolist():
+            rows = members.take(members.group == code)
+            ranks = distinct(rows.rank[rows.rank != NO_ID]).tolist()
+            sizes = distinct(rows.size).tolist()
+            name = next((strings[one] for one in rows.name.tolist() if one != NO_NAME), "")
+            size = sizes[0] if len(sizes) == 1 else 0
+            known = tuple(ranks) if len(ranks) == size else ()
+            told._add(strings[code], RankGroup(name, known, size, most))
+        return told
+
+    def _add(self, name: str, group: RankGroup) -> None:
+        number = int(name) if name.isdecimal() else group_number(name)
+        self.by_name[name] = self.by_name[str(number)] = group
+        self.by_digits.setdefault(number % _LAST_DIGITS, set()).add(name)
+
+    def group(self, names: set[str], digits: set[str]) -> RankGroup:
+        """The group that has one of the names, or whose number ends alone in the digits."""
+        for name in names:
+            if name in self.by_name:
+                return self.by_name[name]
+        found = {name for end in digits for name in self.by_digits.get(int(end), ())}
+        return self.by_name[found.pop()] if len(found) == 1 else RankGroup(most=self.most)
+
+
+def find_groups(records: Records) -> dict[int, RankGroup]:
+    """What is known of each group of ops, by the code of its label."""
+    told, strings, ops = _Told.of(records), records.strings, records.ops
+    names: dict[int, set[str]] = {}
+    digits: dict[int, set[str]] = {}
+    pairs, _ = distinct_pairs(ops.group.astype(np.int64), ops.group_name.astype(np.int64))
+    for label, name in pairs.tolist():
+        names.setdefault(label, set()).update({strings[label], strings[name]} - {""})
+    if told.by_digits:
+        pairs, _ = distinct_pairs(ops.group.astype(np.int64), ops.name.astype(np.int64))
+        for label, name in pairs.tolist():
+            digits.setdefault(label, set()).update({group_in_name(strings[name])} - {""})
+    return {
+        label: told.group(of_label, digits.get(label, set())) for label, of_label in names.items()
+    }
+
+
+def with_global_ranks(records: Records) -> Records:
+    """Records whose HCCL tasks and links name ranks by their number among all.
+
+    Sources give their number inside the group, which is their place among its members in
+    ascending order (msprof-analyze reads them so). Where members are not known the number stays:
+    in a group of all ranks it is the same. Groups that the program has a name for get that behind
+    their label.
+    """
+    if not len(records.members):
+        return records
+    groups = find_groups(records)
+    records = _with_ranks(records, groups)
+    return _with_names(records, groups)
+
+
+def _with_ranks(records: Records, groups: Mapping[int, RankGroup]) -> Records:
+    planes, links = records.planes, records.vendor_links
+    moved = {
+        label: np.array(group.members, np.int64)
+        for label, group in groups.items()
+        if group.members != tuple(range(len(group.members)))
+    }
+    if moved and len(planes):
+
+        def in_tasks(labels: Codes, ranks: Int64) -> Int64:
+            return _global(labels, ranks, moved)
+
+        planes = replace(
+            planes,
+            source_rank=compute_in_chunks(np.int64, in_tasks, planes.group, planes.source_rank),
+            target_rank=compute_in_chunks(np.int64, in_tasks, planes.group, planes.target_rank),
+        )
+    if len(links):
+        told = _Told.of(records)
+        of_links = {
+            code: np.array(told.group({records.strings[code]}, set()).members, np.int64)
+            for code in distinct(links.group[links.group != NO_NAME]).tolist()
+        }
+        links = replace(
+            links,
+            source_rank=_global(links.group, links.source_rank, of_links),
+            target_rank=_global(links.group, links.target_rank, of_links),
+        )
+    return replace(records, planes=planes, vendor_links=links)
+
+
+def _global(group: Codes, ranks: Int64, members: Mapping[int, Int64]) -> Int64:
+    """Ranks inside groups as ranks among all; those of no member stay."""
+    found = ranks.copy()
+    for label, of_group in members.items():
+        rows = np.flatnonzero((group == label) & (ranks >= 0) & (ranks < len(of_group)))
+        found[rows] = of_group[ranks[rows]]
+    return found
+
+
+def _with_names(records: Records, groups: Mapping[int, RankGroup]) -> Records:
+    named = dict(_spelled(groups, records.strings))
+    if not named:
+        return records
+    labels = np.arange(len(records.strings), dtype=np.int32)
+    for label, name in named.items():
+        labels[label] = records.strings.code(name)
+
+    def rename(codes: Codes) -> Codes:
+        return labels[codes]
+
+    ops, planes = records.ops, records.planes
+    return replace(
+        records,
+        ops=replace(ops, group=compute_in_chunks(np.int32, rename, ops.group)),
+        planes=replace(planes, group=compute_in_chunks(np.int32, rename, planes.group)),
+    )
+
+
+def _spelled(groups: Mapping[int, RankGroup], strings: StringPool) -> Iterator[tuple[int, str]]:
+    """Labels with the names that the program has for groups."""
+    for label, group in groups.items():
+        if group.name and group.name not in strings[label]:
+            yield label, f"{strings[label]} {group.name}"

@@ -1,0 +1,105 @@
+"""Groups of ranks and their members, as torch_npu and MindSpore write them to their metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from timeline.columns.strings import StringPool
+from timeline.errors import SourceError
+from timeline.records.tables import NO_ID, GroupMembers
+from timeline.sources.common.decimals import whole_number
+from timeline.sources.decoders.json_values import read_json
+
+__all__ = [
+    "GROUPS",
+    "METADATA",
+    "ProcessGroup",
+    "members_of",
+    "ranks_in",
+    "read_group_file",
+    "read_groups_text",
+]
+
+METADATA = "profiler_metadata.json"
+"""The file of metadata, beside a capture."""
+GROUPS = "parallel_group_info"
+"""The key of groups in metadata."""
+MOST_RANKS = 1 << 24
+"""No group is larger."""
+
+
+@dataclass(frozen=True)
+class ProcessGroup:
+    """A group: what the source calls it, what the program calls it, and its global ranks.
+
+    size: that of a group whose members are not told.
+    """
+
+    group: str
+    name: str = ""
+    ranks: Sequence[int] = ()
+    size: int = 0
+
+
+def read_group_file(path: Path) -> list[ProcessGroup]:
+    """The groups in profiler_metadata.json.
+
+    Raises:
+        SourceError: the file cannot be read.
+    """
+    return _groups(read_json(path).get(GROUPS))
+
+
+def read_groups_text(text: str, path: Path) -> list[ProcessGroup]:
+    """The groups in the metadata of a database, which holds them as JSON.
+
+    Raises:
+        SourceError: it is no JSON.
+    """
+    try:
+        return _groups(orjson.loads(text))
+    except orjson.JSONDecodeError as error:
+        raise SourceError(path, f"{GROUPS} is not valid JSON: {error.msg}.") from error
+
+
+def _groups(info: Any) -> list[ProcessGroup]:
+    """Groups by raw name, with `group_name` and `global_ranks`; others are none."""
+    if not isinstance(info, dict):
+        return []
+    told = [(str(group), one) for group, one in info.items() if isinstance(one, dict)]
+    return [
+        ProcessGroup(group, str(one.get("group_name") or ""), ranks_in(one.get("global_ranks")))
+        for group, one in told
+    ]
+
+
+def members_of(groups: Iterable[ProcessGroup], strings: StringPool) -> GroupMembers:
+    """The table of groups whose members, or size, are told."""
+    rows = [
+        (group, rank, len(group.ranks) or group.size)
+        for group in groups
+        if 0 < (len(group.ranks) or group.size) <= MOST_RANKS
+        for rank in group.ranks or (NO_ID,)
+    ]
+    return GroupMembers.of(
+        len(rows),
+        {
+            "group": strings.codes(group.group for group, _, _ in rows),
+            "name": strings.codes(group.name for group, _, _ in rows),
+            "rank": [rank for _, rank, _ in rows],
+            "size": [size for _, _, size in rows],
+        },
+    )
+
+
+def ranks_in(given: Any) -> tuple[int, ...]:
+    """The members that a list tells, ascending; none where one of them is no rank."""
+    found = [whole_number(rank) for rank in given] if isinstance(given, list) else []
+    if any(rank is None or not 0 <= rank < MOST_RANKS for rank in found):
+        return ()
+    return tuple(sorted({rank for rank in found if rank is not None}))
