@@ -14,6 +14,7 @@ from tests.support.simulated_cluster import NOTIFY_NS, TRANSFER_NS, Cluster, sim
 from timeline.analysis.collectives import RankCollectives, rank_collectives
 from timeline.analysis.group_members import find_groups, group_number, with_global_ranks
 from timeline.analysis.last_arrivals import TIE_NS
+from timeline.analysis.links import rank_links
 from timeline.analysis.waiting import Waiting, measure_waiting
 from timeline.records.clock import ClockMove
 from timeline.records.tables import NO_ID, NO_TIME, GroupMembers, PlaneTasks, Records
@@ -248,3 +249,18 @@ def test_members_are_found_by_name_number_and_digits() -> None:
         assert set(made.planes.source_rank.tolist()) == {3}
         assert {made.strings[code] for code in made.ops.group.tolist()} == {"Group 000 dp"}
         assert (made.planes.group == made.ops.group[0]).all()
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_links_of_several_groups_are_not_mixed(told: bool) -> None:
+    """Rank 1 of one group is another than rank 1 of another: by members, or told apart."""
+    cluster = simulate(3, groups=[(0, 1), (0, 2)], profiled=[0], tasks=True, ops=3)
+    (records,) = cluster.records
+    inside = np.ones(len(records.planes), np.int64)
+    members = records.members if told else GroupMembers.empty()
+    local = replace(records, members=members, planes=replace(records.planes, target_rank=inside))
+    links = rank_links(with_global_ranks(local), None, whole=True)
+    groups = [links.strings[code] for code in links.times.group.tolist()]
+    assert links.times.count.tolist() == [3, 3]
+    assert links.times.target_rank.tolist() == ([1, 2] if told else [1, 1])
+    assert groups == (["", ""] if told else ["Group 000", "Group 001"])

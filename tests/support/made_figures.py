@@ -189,6 +189,7 @@ def _links(chance: np.random.Generator, ranks: int, word: str) -> Table:
             "size_bytes": size_bytes,
             "total_ns": total_ns,
             "bandwidth_gb_s": size_bytes / total_ns,
+            "group": np.full(len(source), None, object),
         }
     )
 

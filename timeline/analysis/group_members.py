@@ -14,7 +14,14 @@ from timeline.columns.distinct import distinct, distinct_pairs
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_ID, Records
 
-__all__ = ["RankGroup", "find_groups", "group_in_name", "group_number", "with_global_ranks"]
+__all__ = [
+    "RankGroup",
+    "find_groups",
+    "group_in_name",
+    "group_number",
+    "unknown_groups",
+    "with_global_ranks",
+]
 
 _NUMBERED = re.compile(r"__(\d+)_\d+_\d+$")
 _LAST_DIGITS = 1000
@@ -106,6 +113,18 @@ def find_groups(records: Records) -> dict[int, RankGroup]:
     return {
         label: told.group(of_label, digits.get(label, set())) for label, of_label in names.items()
     }
+
+
+def unknown_groups(records: Records, groups: Codes) -> Codes:
+    """The groups among some, by label or by the number that CANN makes of the name, whose members
+    are not known; their ranks are numbers inside them."""
+    told, known = _Told.of(records), find_groups(records)
+    found = [
+        code
+        for code in distinct(groups).tolist()
+        if not (known.get(code) or told.group({records.strings[code]}, set())).members
+    ]
+    return np.array(found, np.int32)
 
 
 def with_global_ranks(records: Records) -> Records:

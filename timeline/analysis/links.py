@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from timeline.analysis.group_members import unknown_groups
 from timeline.columns.chunks import chunks
 from timeline.columns.columns import Codes, ColumnTable, Int64, column
 from timeline.columns.group_by import group_by
@@ -19,7 +20,8 @@ __all__ = ["LinkTimes", "RankLinks", "rank_links"]
 class LinkTimes(ColumnTable):
     """One row per link: from which rank to which, over what, and what its tasks moved.
 
-    count: 0 where only sums of them are known.
+    count: 0 where only sums of them are known. group: that which ranks are numbers of, where there
+    are several of unknown members; NO_NAME where ranks are numbers among all.
     """
 
     source_rank: Int64 = column(np.int64)
@@ -28,6 +30,7 @@ class LinkTimes(ColumnTable):
     count: Int64 = column(np.int64)
     size_bytes: Int64 = column(np.int64)
     total_ns: Int64 = column(np.int64)
+    group: Codes = column(np.int32, NO_NAME)
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,7 @@ def _of_profiler(records: Records, steps: frozenset[int] | None) -> RankLinks:
     links, strings = records.vendor_links, StringPool()
     if steps is not None:
         links = links.take(np.isin(links.step, np.fromiter(steps, np.int64)))
+    apart = _apart(unknown_groups(records, links.group), links.group)
     times = LinkTimes(
         links.source_rank,
         links.target_rank,
@@ -62,12 +66,14 @@ def _of_profiler(records: Records, steps: frozenset[int] | None) -> RankLinks:
         np.zeros(len(links), np.int64),
         links.size_bytes,
         links.total_ns,
+        strings.translate(apart, records.strings),
     )
     return RankLinks(tuple(strings), _summed(times))
 
 
 def _of_tasks(records: Records) -> RankLinks:
     planes, strings = records.planes, StringPool()
+    unknown = unknown_groups(records, planes.group)
     parts = []
     for chunk in chunks(len(planes)):
         moving = (
@@ -89,15 +95,21 @@ def _of_tasks(records: Records) -> RankLinks:
                     np.ones(len(rows), np.int64),
                     planes.size_bytes[rows],
                     planes.end_ns[rows] - planes.start_ns[rows],
+                    strings.translate(_apart(unknown, planes.group[rows]), records.strings),
                 )
             )
         )
     return RankLinks(tuple(strings), _summed(LinkTimes.concat(parts)))
 
 
+def _apart(unknown: Codes, group: Codes) -> Codes:
+    """The group of each row that must be told apart: of several groups of unknown members."""
+    return np.where(np.isin(group, unknown) & (len(unknown) > 1), group, np.int32(NO_NAME))
+
+
 def _summed(times: LinkTimes) -> LinkTimes:
     """Times of links, summed to one row for each link."""
-    groups = group_by(len(times), [times.source_rank, times.target_rank, times.link])
+    groups = group_by(len(times), [times.source_rank, times.target_rank, times.link, times.group])
     return LinkTimes(
         times.source_rank[groups.first],
         times.target_rank[groups.first],
@@ -105,4 +117,5 @@ def _summed(times: LinkTimes) -> LinkTimes:
         groups.sum(times.count),
         groups.sum(times.size_bytes),
         groups.sum(times.total_ns),
+        times.group[groups.first],
     )

@@ -95,8 +95,8 @@ class Figures:
     every member's arrival is known, and the bandwidth where the number of members is not."""
     links: Table
     """A row per rank and link: source_rank, target_rank, link, count, size_bytes, total_ns,
-    bandwidth_gb_s; of HCCL tasks, which are read for a detail, else of the profiler's own sums,
-    which have no count."""
+    bandwidth_gb_s; of HCCL tasks, else of the profiler's own sums, which have no count; group:
+    None, or that which ranks are numbers of, where the members of several are not known."""
 
     checks: Table = field(default_factory=lambda: Table({}))
     """A row per number of the profiler that ours was compared with: rank, file, what, numbers (how
@@ -370,6 +370,7 @@ def _links(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
         "size_bytes": times.size_bytes,
         "total_ns": times.total_ns,
         "bandwidth_gb_s": times.size_bytes / np.maximum(times.total_ns, 1),
+        "group": np.array([facts.links.strings[code] or None for code in times.group], object),
     }
 
 

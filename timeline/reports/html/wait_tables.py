@@ -38,7 +38,9 @@ def wait_tables(figures: Figures) -> Iterator[PageTable]:
         yield _collectives(figures.collectives)
     if len(figures.links):
         links = _joined_links(figures.links)
-        if len(np.union1d(links["source_rank"], links["target_rank"])) <= MOST_SIDES:
+        one_group = all(group is None for group in links["group"].tolist())
+        sides = len(np.union1d(links["source_rank"], links["target_rank"]))
+        if one_group and sides <= MOST_SIDES:
             yield _matrix(links)
         yield _slowest(links)
 
@@ -123,7 +125,7 @@ def _collectives(collectives: Table) -> PageTable:
 
 def _joined_links(links: Table) -> Table:
     sums = _summed(
-        links, ("source_rank", "target_rank", "link"), ("count", "size_bytes", "total_ns")
+        links, ("group", "source_rank", "target_rank", "link"), ("count", "size_bytes", "total_ns")
     )
     return Table({**sums.columns, "speed": sums["size_bytes"] / np.maximum(sums["total_ns"], 1)})
 
@@ -154,10 +156,13 @@ def _matrix(links: Table) -> PageTable:
 def _slowest(links: Table) -> PageTable:
     shown = links.take(np.argsort(links["speed"], kind="stable")[:MOST_ROWS])
     left = len(links) - len(shown)
+    names = [group or "" for group in shown["group"].tolist()]
+    groups = [text_column("Group", np.array(names, object))] if any(names) else []
     return page_table(
         "slow-links",
         "Slowest links",
         [
+            *groups,
             integer_column("From", shown["source_rank"]),
             integer_column("To", shown["target_rank"]),
             text_column("Link", shown["link"]),
