@@ -45,7 +45,6 @@ __all__ = [
     "coarsen_for_file",
     "draw_rank_from_records",
     "draw_rank_from_source",
-    "select_rank",
 ]
 
 
@@ -152,7 +151,7 @@ def _draw_selected(
     part = cut(records, request.selection)
     if request.window_ns is not None:
         part = cut_window(part, *request.window_ns)
-    selected = select_rank(part, request)
+    selected = _selected(part, request)
     if request.leading is not None:
         selected = with_leading_detail(selected, request.leading)
     collectives = rank_collectives(records, part.op_iterations, part.op_rows)
@@ -169,8 +168,7 @@ def _draw_selected(
     return facts, draw_rank(selected, request.options, arg_filter(request.args))
 
 
-def select_rank(part: Cut, request: RankRequest) -> SelectedRank:
-    """What is selected of a rank, and the sums over it; only what is drawn stays among records."""
+def _selected(part: Cut, request: RankRequest) -> SelectedRank:
     records, membership = part.records, part.membership
     tasks, selection = records.tasks, request.selection
     communication, its_step = communication_spans(records, membership)
