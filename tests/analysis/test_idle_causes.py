@@ -14,13 +14,11 @@ from hypothesis import strategies as st
 
 from tests.support.made_launches import Arrow, Call, Op, Step, Task, made_records
 from timeline.analysis import idle_causes
-from timeline.analysis.cut import cut
+from timeline.analysis.idle_causes import RankIdle, measure_idle
 from timeline.analysis.idle_sums import CAUSES, IdleCause
-from timeline.analysis.selected_rank import SelectedRank
-from timeline.analysis.step_membership import NO_STEP
-from timeline.ranks.rank_work import RankRequest, select_rank
+from timeline.analysis.overlap import Overlap, OverlapTotals, StepsApart, measure_overlap
+from timeline.analysis.step_membership import NO_STEP, Membership, assign_steps
 from timeline.records.tables import NO_ID, NO_TIME, FlowEnd, Records, StepPart, StepParts
-from timeline.selection import Selection
 
 HOST = FlowEnd.HOST
 NAMES = ("aten::add", "aclrtSynchronizeStream", "enumerate(DataLoader)#next", "aten::item", "copy_")
@@ -118,6 +116,16 @@ class _Item:
     asked_ns: int | None
 
 
+@dataclass(frozen=True)
+class Measured:
+    """What is known of the whole of a rank."""
+
+    membership: Membership
+    overlap: Overlap
+    step_totals: OverlapTotals
+    idle: RankIdle
+
+
 class Reference:
     """The rules, one nanosecond at a time."""
 
@@ -193,9 +201,9 @@ class Reference:
             asked_ns = int(host.start_ns[asked])
         return _Item(int(rows.start_ns[row]), int(rows.end_ns[row]), launch, asked, asked_ns)
 
-    def gaps(self, step: int, selected: SelectedRank) -> Iterator[tuple[set[int], range, _Item]]:
+    def gaps(self, step: int, selected: Measured) -> Iterator[tuple[set[int], range, _Item]]:
         """Idle nanoseconds of each gap, the gap, and what ends it; of a step or of all."""
-        member = selected.cut.membership
+        member = selected.membership
         made = self.records
         chosen = {
             "tasks": [
@@ -227,7 +235,7 @@ class Reference:
             ]
             yield set(gap) - copied, gap, min(ending, key=lambda one: one[:2])[2]
 
-    def least_ns(self, selected: SelectedRank) -> int:
+    def least_ns(self, selected: Measured) -> int:
         """The least gap of what was launched long before, as a quantile of a few is the least."""
         telling = [
             len(gap)
@@ -285,9 +293,12 @@ class Reference:
         return Reason(IdleCause.LAUNCH_LATENCY)
 
 
-def measured(made: Records) -> SelectedRank:
+def measured(made: Records) -> Measured:
     """The whole of a rank, with the causes of its idle time."""
-    return select_rank(cut(made, Selection()), RankRequest(Selection(), causes=True))
+    member = assign_steps(made)
+    apart = StepsApart.of(made.tasks, made.ops, member.tasks, member.ops, len(made.steps))
+    overlap = measure_overlap(made.tasks, made.ops)
+    return Measured(member, overlap, apart.totals(), measure_idle(made, member, overlap, apart))
 
 
 @settings(max_examples=600)
@@ -299,7 +310,6 @@ def test_each_idle_nanosecond_has_its_cause_and_call(made: Records) -> None:
         patch.setattr(idle_causes, "LEAST_GAPS", LEAST)
         selected = measured(made)
     idle, reference = selected.idle, Reference(made)
-    assert idle is not None
     least_ns = reference.least_ns(selected)
     assert idle.times.least_ns == least_ns
     wanted: dict[tuple[int, IdleCause], int] = defaultdict(int)
@@ -356,7 +366,6 @@ def test_each_idle_nanosecond_has_its_cause_and_call(made: Records) -> None:
 def test_causes_add_up_to_idle_time(made: Records) -> None:
     """Of the selection and of each step they are what the overlap calls idle, to the nanosecond."""
     selected = measured(made)
-    assert selected.idle is not None
     causes = selected.idle.times.causes
     sums = np.zeros(len(selected.step_totals) + 1, np.int64)
     np.add.at(sums, causes.step, causes.total_ns)

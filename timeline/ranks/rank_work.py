@@ -53,7 +53,6 @@ __all__ = [
     "coarsen_for_file",
     "draw_rank_from_records",
     "draw_rank_from_source",
-    "select_rank",
 ]
 
 
@@ -168,7 +167,7 @@ def _draw_selected(
     part = cut(records, request.selection)
     if request.window_ns is not None:
         part = cut_window(part, *request.window_ns)
-    selected = select_rank(part, request)
+    selected = _selected(part, request)
     if request.leading is not None:
         selected = with_leading_detail(selected, request.leading)
     collectives = _collectives_of(records, part, request)
@@ -213,7 +212,7 @@ def _ordinary_facts(
     if (ordinary == measured).all():
         return None
     its = cut_steps(part, ordinary)
-    selected = select_rank(its, request, in_steps=True)
+    selected = _selected(its, request, in_steps=True)
     collectives = _collectives_of(records, its, request)
     found = collect_facts(
         facts.profile,
@@ -253,7 +252,7 @@ def _with_causes(facts: RankFacts, part: Cut, collectives: RankCollectives) -> R
     )
 
 
-def select_rank(part: Cut, request: RankRequest, *, in_steps: bool = False) -> SelectedRank:
+def _selected(part: Cut, request: RankRequest, *, in_steps: bool = False) -> SelectedRank:
     """What is selected of a rank, and the sums over it; only what is drawn stays among records.
 
     in_steps: whether time between runs of steps is in none of them.
