@@ -77,7 +77,7 @@ def test_a_rank_that_is_not_profiled_determines_the_step() -> None:
 
 
 def test_the_rank_that_others_wait_for_is_the_one_to_gain_from() -> None:
-    """Of four GPUs rank 2 causes nearly all waiting; to make another faster wins next to nothing."""
+    """Of four GPUs rank 2 causes nearly all waiting; a faster other one wins next to nothing."""
     four = "gpu-ranks/sst_long_a2a_optimizer_4.tar.gz"
     with opened(four) as profile, warnings.catch_warnings():
         warnings.simplefilter("ignore", timeline.TimelineWarning)
