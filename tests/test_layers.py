@@ -93,7 +93,7 @@ CHANGES = {
             SliceSpec(
                 SliceKind.LONG_TASK,
                 "long tasks",
-                ArgsMessage("LongTask", "long", 9908, ("task_id",)),
+                ArgsMessage("LongTask", "long", 9950, ("task_id",)),
             ),
         ),
         tables=("tasks",),

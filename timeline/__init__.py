@@ -11,6 +11,7 @@ from timeline.errors import (
     OutputError,
     RankIdentityError,
     RecordError,
+    RegressionError,
     SelectionError,
     SourceError,
     TimelineError,
@@ -23,6 +24,8 @@ from timeline.version import __version__
 if TYPE_CHECKING:
     from timeline.commands.compare import compare
     from timeline.commands.export import export
+    from timeline.commands.show import read_verdict
+    from timeline.figures.filed_verdict import FiledVerdict
     from timeline.figures.table import Table
     from timeline.layers import Layer
     from timeline.options import Args, Fit
@@ -37,6 +40,7 @@ __all__ = [
     "Args",
     "ComparisonReport",
     "ExportReport",
+    "FiledVerdict",
     "Fit",
     "Kind",
     "Layer",
@@ -46,6 +50,7 @@ __all__ = [
     "Profile",
     "RankIdentityError",
     "RecordError",
+    "RegressionError",
     "Selection",
     "SelectionError",
     "SourceError",
@@ -58,6 +63,7 @@ __all__ = [
     "compare",
     "export",
     "open_profile",
+    "read_verdict",
     "show",
 ]
 
@@ -66,6 +72,7 @@ _HOMES = {
     "Args": "timeline.options",
     "ComparisonReport": "timeline.reports.comparison_report",
     "ExportReport": "timeline.reports.export_report",
+    "FiledVerdict": "timeline.figures.filed_verdict",
     "Fit": "timeline.options",
     "Kind": "timeline.selection",
     "Layer": "timeline.layers",
@@ -75,6 +82,7 @@ _HOMES = {
     "compare": "timeline.commands.compare",
     "export": "timeline.commands.export",
     "open_profile": "timeline.profile",
+    "read_verdict": "timeline.commands.show",
     "show": "timeline.viewer",
 }
 """Where names live that are loaded when they are first used: they need NumPy, and time."""

@@ -9,7 +9,8 @@ TimelineError                 exit 1
 ├── OutputError               the output exists or cannot be written
 ├── UsageError                exit 2: an option's value has no meaning; an unknown suffix
 ├── SelectionError            exit 3: a rank, graph or step that is not there
-└── LimitError                exit 4: the size limit cannot be kept as asked
+├── LimitError                exit 4: the size limit cannot be kept as asked
+└── RegressionError           exit 5: steps are longer than --fail-above allows
 
 TimelineWarning               figures are not of all that was asked for, or on no common clock
 """
@@ -25,6 +26,7 @@ __all__ = [
     "OutputError",
     "RankIdentityError",
     "RecordError",
+    "RegressionError",
     "SelectionError",
     "SourceError",
     "TimelineError",
@@ -147,6 +149,13 @@ class LimitError(TimelineError):
 
     exit_code = 4
     usual_advice = "Raise --limit, take fewer --ranks or --steps, or choose another --fit."
+
+
+class RegressionError(TimelineError):
+    """The new run of a comparison is slower than its gate allows; all files are written."""
+
+    exit_code = 5
+    usual_advice = "Look at what it says of causes, or raise --fail-above."
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from timeline.progress import Progress
     from timeline.selection import Align, Kind
 
-__all__ = ["CompareKeywords", "ExportKeywords", "ReadingKeywords"]
+__all__ = ["CompareKeywords", "DrawingKeywords", "ExportKeywords", "ReadingKeywords"]
 
 
 class ReadingKeywords(TypedDict, total=False):
@@ -33,8 +33,8 @@ class ReadingKeywords(TypedDict, total=False):
     progress: Progress | None
 
 
-class CompareKeywords(ReadingKeywords, total=False):
-    """Keywords of `compare`, besides the selection."""
+class DrawingKeywords(ReadingKeywords, total=False):
+    """Keywords that `export` and `compare` have in common, besides the selection."""
 
     kind: Kind | Literal["summary", "detail"]
     group_by: Literal["rank", "layer"] | None
@@ -45,12 +45,19 @@ class CompareKeywords(ReadingKeywords, total=False):
     limit: int | str
     csv: str | os.PathLike[str] | None
     report: str | os.PathLike[str] | None
+    png: str | os.PathLike[str] | None
     force: bool
 
 
-class ExportKeywords(CompareKeywords, total=False):
+class CompareKeywords(DrawingKeywords, total=False):
+    """Keywords of `compare`, besides the selection."""
+
+    markdown: str | os.PathLike[str] | None
+    fail_above: float | str | None
+
+
+class ExportKeywords(DrawingKeywords, total=False):
     """Keywords of `export`, besides the selection."""
 
     fit: Fit | Literal["coarsen", "steps", "split", "error"]
-    png: str | os.PathLike[str] | None
     strict: bool

@@ -8,6 +8,7 @@ follow. A field has the name of its flag, with the unit where it has one.
 from __future__ import annotations
 
 import enum
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ __all__ = [
     "DEFAULT_LIMIT_BYTES",
     "Args",
     "ClockOptions",
+    "CompareOptions",
     "ExportOptions",
     "Fit",
     "GroupBy",
@@ -116,6 +118,26 @@ def _parse_offset(text: str) -> tuple[int, int]:
             f"--offset {text}: there is no rank.", do="Write RANK=TIME, as in 1=+120us."
         )
     return int(rank), parse_duration_ns(time)
+
+
+def _read_share(share: float | str | None) -> float | None:
+    """A share of one, from one or from a percentage."""
+    if share is None:
+        return None
+    if isinstance(share, str):
+        number = share.strip()
+        try:
+            found = float(number.removesuffix("%")) / 100 if number.endswith("%") else math.nan
+        except ValueError:
+            found = math.nan
+    else:
+        found = float(share)
+    if not 0 <= found < math.inf:
+        raise UsageError(
+            f"fail-above {share}: it is no share by which a step may be longer.",
+            do="Write a percentage, as in 5%.",
+        )
+    return found
 
 
 _OUTPUT_HELP = ".pftrace, .json, or either with .gz (default: {} here)"
@@ -232,7 +254,7 @@ class ExportOptions:
         metavar="FILE.png",
         parse=Path,
         read=_read_path,
-        compare=None,
+        compare=InCompare("write a picture of it too", Group.OUTPUT),
     )
     force: bool = option(
         "--force",
@@ -253,6 +275,32 @@ class ExportOptions:
     def groups_by_layer(self) -> bool:
         """Whether rows are grouped by layer before rank."""
         return (self.group_by or ("layer" if self.kind is Kind.SUMMARY else "rank")) == "layer"
+
+
+@dataclass(frozen=True)
+class CompareOptions:
+    """What a comparison does besides what an export does.
+
+    markdown: a file for the comparison in short, for a merge request. fail_above: by what share of
+    one a step may be longer before the gate fails; None has no gate.
+    """
+
+    markdown: Path | None = option(
+        "--markdown",
+        group=Group.OUTPUT,
+        help="write it in short for a merge request too, as GitHub-flavoured Markdown; - prints it",
+        metavar="FILE.md",
+        read=_read_path,
+    )
+    fail_above: float | None = option(
+        "--fail-above",
+        group=Group.OUTPUT,
+        help="end with exit code 5 when the median step is longer by more than that, and the "
+        "quartiles of both runs do not overlap",
+        metavar="PERCENT",
+        read=_read_share,
+        completion=Completion({"5%": "", "10%": ""}),
+    )
 
 
 @dataclass(frozen=True)

@@ -168,6 +168,17 @@ class Profile:
         """
         return self._measure(selection).figures.longest_ops
 
+    def waiting(self, selection: Selection | None = None) -> Table:
+        """A row per rank and rank that it waited for in collectives, the longest waits first.
+
+        rank, waited_for_rank (masked where it is only known that some rank came last), profiled
+        (whether that is among the ranks read), times, waited_ns.
+
+        Raises:
+            TimelineError: as `overlap`.
+        """
+        return self._measure(selection, causes=True).figures.waited_for
+
     def idle(
         self, selection: Selection | None = None, by: Literal["cause", "call"] = "cause"
     ) -> Table:

@@ -215,7 +215,7 @@ class RankSimulation:
             self._launched_operator(operator, self.host.backward_thread, sequence, forward_thread=1)
             launched = index + 1
             while len(self.buckets) < buckets * launched // count:
-                self.buckets.append(self.launch_communication())
+                self.buckets.append(self.launch_communication(backward=True))
 
     def end_backward(self) -> None:
         """Reading the loss makes the main thread wait for the backward pass on the device."""
@@ -303,7 +303,11 @@ class RankSimulation:
         device.add("EVENT_WAIT", COMPUTE_STREAM, start_ns, max(start_ns, done_ns), connection_id)
 
     def launch_communication(
-        self, op_type: str = "hcom_allReduce_", operator: str = "HcclAllreduce"
+        self,
+        op_type: str = "hcom_allReduce_",
+        operator: str = "HcclAllreduce",
+        *,
+        backward: bool = False,
     ) -> Launched:
         """Record on the compute stream that its data are there, and queue an op of HCCL."""
         host, device = self.host, self.device
@@ -312,7 +316,8 @@ class RankSimulation:
         end_ns = recorded_ns + 2 * TICK_NS
         device.add("EVENT_RECORD", COMPUTE_STREAM, recorded_ns, end_ns, connection_id)
         wait_connection_id = host.runtime_call("aclrtStreamWaitEvent")
-        correlation_id = host.enqueue(host.backward_thread, host.now_ns, 4_000)
+        asking = host.backward_thread if backward else host.main_thread
+        correlation_id = host.enqueue(asking, host.now_ns, 4_000)
         queue_ns = host.queue_free_ns
         launched_ns = queue_ns + self.noise.about(90_000)
         call_ns = (host.now_ns - MICROSECOND_NS, host.now_ns + 6 * MICROSECOND_NS)
@@ -323,8 +328,7 @@ class RankSimulation:
         span_ns = (queue_ns + 60 * MICROSECOND_NS, launched_ns - MICROSECOND_NS)
         host.cann("hccl", "master", "Launch_Ffts", "Launch_Ffts", thread, *span_ns)
         host.dequeue(op_type, queue_ns, launched_ns + MICROSECOND_NS, correlation_id)
-        thread = host.backward_thread
-        host.record(FrameworkCall("cpu_op", operator, thread, *call_ns, launches=(launch_id,)))
+        host.record(FrameworkCall("cpu_op", operator, asking, *call_ns, launches=(launch_id,)))
         host.now_ns += 8 * MICROSECOND_NS
         done_connection_id = host.runtime_call("aclrtRecordEvent")
         return Launched(launch_id, wait_connection_id, done_connection_id, launched_ns, end_ns)

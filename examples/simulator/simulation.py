@@ -35,6 +35,7 @@ def make_run(
     scenario: Scenario | None = None,
     profiled: Collection[int] | None = None,
     parallelism: Parallelism | None = None,
+    names_groups: bool = False,
 ) -> Run:
     """Simulate a run in which rank 1 computes slowly during the second step.
 
@@ -42,7 +43,8 @@ def make_run(
     Unix times, or those of the host's CLOCK_MONOTONIC_RAW when `monotonic` is set. `slower` tells
     by what some types of operators take longer than usual, `scenario` what else is wrong instead
     of that step. Of all ranks only `profiled` ones are in the run; its truth is about all. Ranks
-    work on other data, all alike, unless `parallelism` shares the model.
+    work on other data, all alike, unless `parallelism` shares the model. Profiles tell who is in
+    which group if there is more than one, or if it `names_groups`, as newer versions do.
     """
     if min(ranks, steps, planes, len(graphs)) < 1:
         raise ValueError("a run needs at least one rank, step, plane and graph")
@@ -85,7 +87,7 @@ def make_run(
         tuple((rank, cause) for rank, cause in scenario.causes if rank < ranks),
         cluster.groups,
         tuple(cluster.meetings),
-        parallelism.named,
+        parallelism.named or names_groups,
     )
     return Run(recorded, seed, tuple(graphs), ops_per_step, planes, monotonic, truth)
 
@@ -156,21 +158,25 @@ class _Cluster:
             for place in reversed(range(len(self._stages))):
                 ranks = self._stages[place]
                 if ranks is not self._stages[-1]:
-                    self._pass_on(self._stages[place + 1], sent, ranks)
+                    self._pass_on(self._stages[place + 1], sent, ranks, backward=True)
                 for one in ranks:
                     one.backward(network, buckets if last else 0)
                 if place:
-                    sent = [one.launch_communication(SEND, "HcclSend") for one in ranks]
+                    sent = [
+                        one.launch_communication(SEND, "HcclSend", backward=True) for one in ranks
+                    ]
 
     def _pass_on(
         self,
         senders: Sequence[RankSimulation],
         sent: Sequence[Launched],
         receivers: Sequence[RankSimulation],
+        *,
+        backward: bool = False,
     ) -> None:
         """Let receivers compute when what the senders have launched is there."""
         for sender, of_sender, receiver in zip(senders, sent, receivers, strict=True):
-            of_receiver = receiver.launch_communication(RECEIVE, "HcclRecv")
+            of_receiver = receiver.launch_communication(RECEIVE, "HcclRecv", backward=backward)
             pair = tuple(sorted((sender.rank, receiver.rank)))
             group = next(one for one in self._labelled("pp") if one.members == pair)
             both = (sender, receiver)

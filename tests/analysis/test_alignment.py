@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import seed as seeded
 from hypothesis import strategies as st
 
 from tests.support.simulated_cluster import Cluster, simulate
@@ -118,29 +117,35 @@ def test_a_thousand_ranks() -> None:
     assert _off_by(cluster).max() < 2000
 
 
-# Of one run in twenty-five the drift is not told from noise, and then none is put right. Without a
-# seed of their own, draws would change with the text of the test, and meet such a run by chance.
-@seeded(1)
-@given(seed=st.integers(0, 1 << 30), ranks=st.integers(2, 12))
-@settings(max_examples=20, deadline=None)
-def test_drifts_are_found_and_put_right(seed: int, ranks: int) -> None:
-    """Clocks that run apart by up to 50 ppm: corrected ends agree within the noise all along."""
+def test_drifts_are_found_and_put_right() -> None:
+    """Clocks that run apart by up to 50 ppm: corrected ends agree within the noise all along.
+
+    Of one run in twenty-five the drift is not told from noise, and then none is put right.
+    """
+    missed = [seed for seed in range(50) if not _finds_drift(seed, ranks=2 + seed % 11)]
+    assert len(missed) <= 4, missed
+
+
+def _finds_drift(seed: int, ranks: int) -> bool:
+    """Whether the ends of collectives agree, and drifts are as they were made, or none is."""
     noise_ns = 500
     cluster = simulate(
         ranks, width=4, ops=120, seed=seed, noise_ns=noise_ns, offset_ns=50_000, drift_ppb=50_000
     )
     clocks = [RankClock(at, Clock(), False, None, rank) for at, rank in enumerate(cluster.ranks)]
     joined = join_clocks(clocks)
+    found = np.array([-move.move.drift_ppb for move in joined.moves])
+    true = cluster.drifts_ppb - cluster.drifts_ppb[0]
+    if np.abs(found - true).max() > 0.1 * 50_000:
+        assert not found.any()
+        return False
     ends: dict[int, list[int]] = {}
     for rank, move in zip(cluster.ranks, joined.moves, strict=True):
         moved = rank.moved(move.move).ops
         for key, end_ns in zip(moved.key.tolist(), moved.end_ns.tolist(), strict=True):
             ends.setdefault(key, []).append(end_ns)
     apart = [max(moments) - min(moments) for moments in ends.values() if len(moments) > 1]
-    assert np.quantile(apart, 0.95) <= 8 * noise_ns
-    found = np.array([-move.move.drift_ppb for move in joined.moves])
-    true = cluster.drifts_ppb - cluster.drifts_ppb[0]
-    assert np.abs(found - true).max() <= 0.1 * 50_000
+    return bool(np.quantile(apart, 0.95) <= 8 * noise_ns)
 
 
 def test_clocks_without_drift_get_none() -> None:

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from timeline.analysis.computed_work import NO_WORK, RankWork, WorkTimes, computed_work
 from timeline.analysis.computing_causes import ComputingCause, computing_causes, peer_classes
-from timeline.analysis.rank_work import NO_WORK, RankWork, WorkTimes, rank_work
 from timeline.columns.strings import StringPool
 from timeline.records.tables import (
     AI_CORE_FREQUENCY,
@@ -90,7 +90,7 @@ def _work(tasks: list[Task], samples: Sequence[tuple[int, int]] = (), steps: int
     for _, length, *_, at in tasks:
         if 0 <= at < steps:
             by_step[at] += length
-    return rank_work(records, step, by_step, sum(length for _, length, *_ in tasks))
+    return computed_work(records, step, by_step, sum(length for _, length, *_ in tasks))
 
 
 @given(TASKS, st.randoms(use_true_random=False))

@@ -123,6 +123,24 @@ def test_times_are_those_of_a_plain_walk(records: Records, by_name: bool) -> Non
     assert dict(found) == _walked(records, by_name=by_name)
 
 
+@given(records=_records(), by_name=st.booleans())
+def test_single_lengths_are_those_of_the_sums(records: Records, by_name: bool) -> None:
+    """Each is of one operator, all of an operator add up to it; of too many none is told."""
+    ids = np.arange(len(records.ops))
+    count = int(records.tasks.compute.sum()) + len(records.ops)
+    names = 1000 if by_name else 0
+    figures = operator_figures(records, ids, most_names=names, most_lengths=count)
+    times, lengths = figures.times, figures.lengths
+    assert len(lengths) == (count if count else 0)
+    for row in range(len(times)):
+        own = lengths.length_ns[lengths.operator == row]
+        assert (len(own), int(own.sum())) == (int(times.count[row]), int(times.total_ns[row]))
+        assert (own.min(), own.max()) == (times.shortest_ns[row], times.longest_ns[row])
+    fewer = operator_figures(records, ids, most_names=names, most_lengths=count - 1)
+    assert len(fewer.lengths) == 0
+    assert list(_found(fewer)) == list(_found(figures))
+
+
 def test_types_of_gpus_are_those_of_launching_operators() -> None:
     """Else the kernel's own; kernels of one graph of a compiler are one type."""
     strings = StringPool()

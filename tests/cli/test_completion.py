@@ -107,6 +107,16 @@ def test_files_complete(complete: Complete) -> None:
     assert complete("tlexport --assign-rank ") == ["bin/", "profile/"]
 
 
+def test_words_of_commands_complete(complete: Complete) -> None:
+    """The first word is a path or a command, whose own options follow it."""
+    assert complete("tlexport sh") == ["show"]
+    assert "compare" in complete("tlexport com")
+    assert complete("tlexport show prof") == ["profile.tar.gz", "profile/"]
+    assert complete("tlexport show profile.tar.gz --") == ["--help", "--json", "--verbose"]
+    assert complete("tlexport compare profile profile --sh") == []
+    assert complete("tlexport compare profile profile --kind d") == ["detail"]
+
+
 @pytest.mark.parametrize("shell", SHELLS)
 def test_the_script_says_how_it_is_installed(
     shell: str, capsys: pytest.CaptureFixture[str]

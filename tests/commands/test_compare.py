@@ -23,7 +23,8 @@ from tests.support.profile_shelf import WRITERS, ProfileShelf, change_events
 from timeline.analysis.computing_classes import CLASSES
 from timeline.cli.main import main
 from timeline.cli.parser import build_compare_parser
-from timeline.figures.comparison import WHOLE, Comparison
+from timeline.figures.comparison import Comparison
+from timeline.figures.overall_parts import AT_ONCE, WHOLE
 from timeline.figures.table import Table
 from timeline.reports.html import render_comparison_page
 from timeline.reports.terminal import Display
@@ -90,7 +91,7 @@ def test_a_run_does_not_differ_from_itself(
         assert not table["delta_ns"].any()
     assert not comparison.overall["delta_ns"].any()
     (said,) = comparison.sentences()
-    assert said.startswith("A step takes exactly as long as before: ")
+    assert said.startswith("Step exactly as long as before: ")
 
 
 @pytest.mark.parametrize("layout", ["torch-text", "torch-db", "mindstudio"])
@@ -107,8 +108,10 @@ def test_the_operator_that_was_slowed_is_named_first(
         overall(report.comparison)["matmul"]["delta_ns"], abs=len(of_type)
     )
     said = list(report.comparison.sentences())
-    assert " longer " in said[0]
-    assert any(line.startswith(f"Most lost by operator: {first['name']}") for line in said)
+    assert said[0].startswith("Step +")
+    assert ": matmul +" in said[0]
+    explained = next(line for line in said if line.startswith("Matmul: "))
+    assert first["name"][-30:] in explained
 
 
 @pytest.mark.parametrize("layout", ["torch-db", "mindstudio"])
@@ -124,6 +127,12 @@ def test_parts_add_up(
         assert sum(parts) == pytest.approx(whole[side], abs=len(parts))
         assert report.comparison.ranks[side].mean() == pytest.approx(whole[side], abs=1)
         classes = [row[side] for row in rows if row["metric"] in CLASSES]
+        at_once = [row[side] for row in rows if row["metric"] == AT_ONCE]
+        assert sum([*classes, *at_once]) == pytest.approx(
+            overall(report.comparison)["computing"][side], abs=len(classes) + 1
+        )
+        causes = report.comparison.causes[side]
+        assert causes.sum() == pytest.approx(whole[side], abs=len(causes))
         operators = int(report.comparison.operators[side].sum())
         assert sum(classes) == pytest.approx(operators, abs=len(report.comparison.operators))
 
@@ -164,7 +173,7 @@ def test_runs_without_steps_are_compared_by_rank(shelf: ProfileShelf, here: Path
     )
     assert not len(report.comparison.steps)
     said = next(report.comparison.sentences())
-    assert said.startswith("A rank takes exactly as long as before")
+    assert said.startswith("End to end exactly as long as before")
 
 
 def test_a_run_without_device_records_is_told() -> None:
@@ -249,8 +258,8 @@ def test_both_runs_begin_together_in_one_timeline(
 def test_arrows_stay_in_their_run(shelf: ProfileShelf, here: Path) -> None:
     """Those of launches and those between ranks, which are numbered apart."""
     path = shelf.get("torch-text", ranks=3, ops_per_step=12).path
-    timeline.compare(path, path, "both.pftrace", kind="detail", limit=0)
-    timeline.export(path, "one.pftrace", kind="detail", limit=0)
+    timeline.compare(path, path, "both.pftrace", kind="detail", limit=0, causes=False)
+    timeline.export(path, "one.pftrace", kind="detail", limit=0, causes=False)
     trace = TraceProcessor.load((here / "both.pftrace").read_bytes())
     alone = TraceProcessor.load((here / "one.pftrace").read_bytes())
     runs = run_of_tracks(trace)
@@ -354,7 +363,8 @@ def test_every_flag_of_compare_is_a_keyword() -> None:
     known = inspect.signature(timeline.compare).parameters
     chosen = inspect.signature(timeline.Selection).parameters
     flags = {action.dest: action for action in build_compare_parser()._actions}
-    assert set(flags) - {"help", "json", "quiet"} == {*known, *chosen} - {"selection", "progress"}
+    of_command = {"help", "json", "quiet", "verbose", "open", "offline"}
+    assert set(flags) - of_command == {*known, *chosen} - {"selection", "progress"}
     for name, parameter in known.items():
         if name in flags and parameter.default is not inspect.Parameter.empty:
             unset = parameter.default in (None, "") and not flags[name].default
@@ -381,7 +391,7 @@ def test_json_and_tables_hold_all(
     assert run(*sides, "--csv", "-", "--force", "-o", "a.pftrace") == 0
     printed = capsys.readouterr()
     assert printed.out == (here / "t.csv").read_text()
-    assert "longer" in printed.err
+    assert "Step +" in printed.err
 
 
 def test_open_profiles_are_compared_too(shelf: ProfileShelf, here: Path) -> None:

@@ -22,6 +22,7 @@ import pytest
 from simulator.model import RankRun
 from simulator.overlap import expected_overlap
 from tests.support.drawn_slices import DrawnSlice, drawn_rows, drawn_slices
+from tests.support.loaded_picture import TEXT_ROWS
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import (
     Event,
@@ -535,7 +536,7 @@ def test_d11_scopes_cover_parallel_operators(tmp_path: Path, export: Exporter) -
 # -- D12, D13 --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("share", [0.3, 0.6, 0.9])
+@pytest.mark.parametrize("share", [0.4, 0.6, 0.9])
 def test_d12_limit_leaves_a_valid_file_and_says_so(
     shelf: ProfileShelf, export: Exporter, share: float
 ) -> None:
@@ -605,7 +606,7 @@ def test_d13_drawn_and_left_out_add_up(shelf: ProfileShelf, export: Exporter) ->
 
 def drawn_records(picture: TraceProcessor) -> int:
     """Slices and samples that each stand for one record."""
-    derived = ("Step Trace", "Overlap Analysis", "Not in this file", "Notes")
+    derived = ("Step Trace", "Overlap Analysis", "Not in this file", *TEXT_ROWS)
     slices = [
         one for one in drawn_slices(picture) if len(one.row) > 1 and not set(derived) & set(one.row)
     ]

@@ -67,10 +67,16 @@ def test_the_file_opens_without_complaint(ui: PerfettoUi, opened: Opened) -> Non
 
 
 def test_the_first_row_shows_the_steps_at_once(opened: Opened) -> None:
-    """Nothing was unfolded or scrolled: the steps are there, in colour, where they belong."""
-    (root,) = (track for track in opened.loaded.tracks.values() if track.parent is None)
-    assert [row.name for row in opened.rows] == [root.path[0]]
-    row = opened.rows[0]
+    """Nothing was unfolded or scrolled: the steps are there, in colour, where they belong.
+
+    Above them is what is slow, each sentence in a line of its own.
+    """
+    roots = [track for track in opened.loaded.tracks.values() if track.parent is None]
+    said, _, root = sorted(roots, key=lambda track: track.path)
+    assert [row.name for row in opened.rows] == ["What is slow", "Critical path", root.path[0]]
+    sentences = opened.loaded.processor.rows(f"SELECT id FROM slice WHERE track_id = {said.id}")
+    assert opened.rows[0].height > 15 * len(sentences) > 15
+    row = opened.rows[-1]
     spans = opened.loaded.processor.rows(
         f"SELECT ts, ts + dur FROM slice WHERE track_id = {root.id} ORDER BY ts"
     )
@@ -157,10 +163,11 @@ def names_in_order(picture: LoadedPicture) -> Iterator[str]:
 
     def visit(parent: int | None) -> Iterator[str]:
         seen = set()
-        for track in sorted(children.get(parent, []), key=lambda one: one.order):
+        its = children.get(parent, [])
+        for track in sorted(its, key=lambda one: one.path if parent is None else one.order):
             if track.path not in seen:
                 seen.add(track.path)
-                yield track.path[-1]
+                yield track.path[-1].strip()
                 yield from visit(track.id)
 
     return visit(None)

@@ -9,7 +9,7 @@ import hypothesis.strategies as st
 import numpy as np
 from hypothesis import example, given, settings
 
-from timeline.figures.operator_pairs import pair_operators
+from timeline.figures.operator_pairs import RunOperators, pair_operators
 from timeline.figures.table import Table
 
 _words = st.sampled_from(["", "a", "b", "c"])
@@ -37,7 +37,7 @@ def _table(rows: Sequence[tuple[str, str, str, int, int]]) -> Table:
 )
 def test_every_operator_is_in_one_pair(base: list[Any], new: list[Any]) -> None:
     """Whatever is told of operators: totals stay, sides can be swapped, who lost most is first."""
-    pairs = pair_operators(_table(base), _table(new), (1.0, 1.0))
+    pairs = pair_operators(RunOperators(_table(base), 1.0), RunOperators(_table(new), 1.0))
     for side, rows in (("base", base), ("new", new)):
         assert pairs[f"{side}_ns"].sum() == sum(row[4] for row in rows)
         assert pairs[f"{side}_count"].sum() == sum(row[3] for row in rows)
@@ -46,7 +46,7 @@ def test_every_operator_is_in_one_pair(base: list[Any], new: list[Any]) -> None:
     alone = pairs["matched"] == "one run only"
     assert len(set(keys)) == len(keys)
     assert ((pairs["base_count"] == 0) | (pairs["new_count"] == 0)).tolist() == alone.tolist()
-    swapped = pair_operators(_table(new), _table(base), (1.0, 1.0))
+    swapped = pair_operators(RunOperators(_table(new), 1.0), RunOperators(_table(base), 1.0))
     told = ("matched", "type", "name", "shapes", "base_ns", "new_ns")
     other = ("matched", "type", "name", "shapes", "new_ns", "base_ns")
     assert sorted(zip(*(pairs[name].tolist() for name in told), strict=True)) == sorted(
@@ -57,6 +57,6 @@ def test_every_operator_is_in_one_pair(base: list[Any], new: list[Any]) -> None:
 @given(_operators)
 def test_operators_of_one_run_are_all_matched(rows: list[Any]) -> None:
     """A run against itself: by name and shapes as far as they are told, and without change."""
-    pairs = pair_operators(_table(rows), _table(rows), (0.5, 0.5))
+    pairs = pair_operators(RunOperators(_table(rows), 0.5), RunOperators(_table(rows), 0.5))
     assert not pairs["delta_ns"].any()
     assert "one run only" not in pairs["matched"].tolist()

@@ -18,6 +18,8 @@ from timeline.options import Fit
 from timeline.records.tables import Omission, OmissionCode
 from timeline.reports.export_report import ExportReport
 from timeline.reports.file_notes import MOST_CHARACTERS, MOST_NOTES, notes_of
+from timeline.tracks.path_rows import CRITICAL_PATH
+from timeline.tracks.verdict_row import WHAT_IS_SLOW
 
 if TYPE_CHECKING:
     from tests.support.perfetto_ui import PerfettoUi
@@ -149,7 +151,7 @@ def test_notes_stay_out_of_overlap_and_of_all_ranks(shelf: ProfileShelf, tmp_pat
     """Every slice of the file without problems is in that with problems, and only notes besides."""
     _, plain = drawn(shelf, tmp_path / "a.pftrace", "mindspore-text")
     rows = {one.row[0] for one in drawn_slices(plain)}
-    assert rows == {"Notes", "Ranks 0-1"}
+    assert rows == {WHAT_IS_SLOW, CRITICAL_PATH, "Notes", "Ranks 0-1"}
     loaded = LoadedPicture(plain, is_json=False)
     roots = {track.path[-1]: track for track in loaded.tracks.values() if track.parent is None}
     assert roots.keys() == rows
@@ -160,13 +162,13 @@ def test_notes_stay_out_of_overlap_and_of_all_ranks(shelf: ProfileShelf, tmp_pat
 def test_notes_are_seen_before_anything_is_unfolded(
     ui: PerfettoUi, shelf: ProfileShelf, tmp_path: Path
 ) -> None:
-    """Their row is the first, above that of the steps, and unfolds into one row per topic."""
+    """Their row is above that of the steps, and unfolds into one row per topic."""
     target = tmp_path / "coarse.pftrace"
-    drawn(shelf, target, "torch-db", 10 << 10)
+    drawn(shelf, target, "torch-db", 14 << 10)
     ui.drop(target)
     shown = [row.name for row in ui.rows() if row.name not in ("System", "Clock Snapshots")]
-    assert shown == ["Notes", "Ranks 0-1"]
+    assert shown == ["What is slow", "Critical path", "Notes", "Ranks 0-1"]
     ui.expand_all()
     shown = [row.name for row in ui.rows() if row.name not in ("System", "Clock Snapshots")]
-    assert shown[:4] == ["Notes", "Left out", "Gathered", "Ranks 0-1"]
+    assert shown[shown.index("Notes") :][:4] == ["Notes", "Left out", "Gathered", "Ranks 0-1"]
     assert ui.errors == []

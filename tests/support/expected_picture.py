@@ -22,6 +22,7 @@ from simulator.overlap import (
     free_segments,
     overlap_segments,
 )
+from timeline.analysis.launching_operators import with_launchers
 from timeline.records.tables import (
     NO_CONTEXT,
     NO_GRAPH,
@@ -53,9 +54,10 @@ GRAPH_LAYOUTS = frozenset({"mindspore-2.1", "mindstudio", "mindformers"})
 """Layouts whose steps are iterations of graphs; the others have windows on the host."""
 
 DEFAULT_ARGS = {
-    "task": "task_type op_type input_shapes task_id",
+    "task": "task_type op_type input_shapes launched_by module task_id",
     "hccl": "src_rank dst_rank size_bytes bandwidth_gb_s link_type",
-    "communication": "count data_type algorithm waited_ns last_rank transfer_ns bus_bandwidth_gb_s",
+    "communication": "count data_type algorithm launched_by module waited_ns last_rank transfer_ns "
+    "bus_bandwidth_gb_s",
     "overlap": "last_rank",
     "host": "",
 }
@@ -161,7 +163,7 @@ class ExpectedPicture:
             drawn += self._waiting(rank.rank)
             if self.kind is Kind.DETAIL:
                 waits = {wait.row: wait.args for wait in self.waits if wait.rank == rank.rank}
-                drawn += _detail(self.records[rank.rank], waits)
+                drawn += _detail(with_launchers(self.records[rank.rank]), waits)
         return drawn
 
     @cached_property
@@ -390,6 +392,8 @@ def _task(records: Records, row: int) -> Shown:
         "task_type": _name(records, table.task_type[row]),
         "op_type": _name(records, table.op_type[row]),
         "input_shapes": _name(records, table.input_shapes[row]),
+        "launched_by": _name(records, table.launched_by[row]),
+        "module": _name(records, table.module[row]),
         "output_shapes": _name(records, table.output_shapes[row]),
         "input_types": _name(records, table.input_types[row]),
     }
@@ -411,6 +415,8 @@ def _op(records: Records, row: int, waits: Mapping[str, float | None] = NO_WAITS
     names = {
         "data_type": _name(records, table.data_type[row]),
         "algorithm": _name(records, table.algorithm[row]),
+        "launched_by": _name(records, table.launched_by[row]),
+        "module": _name(records, table.module[row]),
     }
     numbers = {
         "count": _given(table.count[row]),

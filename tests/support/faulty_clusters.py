@@ -33,6 +33,7 @@ class Cluster:
     profiled: tuple[int, ...] | None = None
     parallelism: Parallelism | None = None
     ops_per_step: int = 12
+    names_groups: bool = False
 
     def run(self) -> Run:
         return self._made(self.scenario)
@@ -50,6 +51,7 @@ class Cluster:
             scenario=scenario,
             profiled=self.profiled,
             parallelism=self.parallelism,
+            names_groups=self.names_groups,
         )
 
 
@@ -123,11 +125,14 @@ def faulty_clusters(
         if unprofiled:
             others = [rank for rank in range(ranks) if rank != faulty]
             profiled = draw(st.sets(st.sampled_from(others), min_size=1))
+        # One rank alone cannot tell whether its peers are all members, unless that is recorded.
+        alone = profiled is not None and len(profiled) == 1
         return Cluster(
             ranks,
             draw(st.integers(0, 1 << 20)),
             fault(faulty),
             None if profiled is None else tuple(sorted(profiled)),
+            names_groups=alone or draw(st.booleans()),
         )
 
     return made()

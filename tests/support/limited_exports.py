@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.loaded_picture import TEXT_ROWS
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.row_totals import Row, rows_of
 from tests.support.trace_packets import attributes_of
@@ -68,7 +69,7 @@ class Loaded:
 
     @cached_property
     def slices(self) -> list[LoadedSlice]:
-        """All slices but those of notes."""
+        """All slices but those of notes and of the verdict."""
         zero_ns = self.zero_ns
         rows = rows_of(self.processor, is_json=self.is_json)
         untyped = "args" if self.is_json else "debug"
@@ -82,7 +83,7 @@ class Loaded:
                 " (SELECT count(*) FROM args WHERE args.arg_set_id = slice.arg_set_id)"
                 " FROM slice"
             )
-            if rows[track][0] != "Notes"
+            if rows[track][0] not in TEXT_ROWS
         ]
 
     def flows(self) -> int:

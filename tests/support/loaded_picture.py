@@ -9,14 +9,18 @@ from functools import cached_property
 
 from tests.support.expected_picture import ALL_RANKS, STEPS, Arg, Counter, Shown, rounded
 from tests.support.perfetto_sql import TraceProcessor
+from timeline.tracks.path_rows import CRITICAL_PATH
+from timeline.tracks.verdict_row import WHAT_CHANGED, WHAT_IS_SLOW
 
-__all__ = ["NOTES", "LoadedPicture", "LoadedTrack", "Place", "json_place"]
+__all__ = ["NOTES", "TEXT_ROWS", "LoadedPicture", "LoadedTrack", "Place", "json_place"]
 
 Place = tuple[int, str, str]
 """Rank, layer and row."""
 
 NOTES = "Notes"
 """The layer of what whoever opens the file should know; nothing of it is in a profile."""
+TEXT_ROWS = frozenset({NOTES, WHAT_IS_SLOW, WHAT_CHANGED, CRITICAL_PATH})
+"""Rows without a parent that hold no records."""
 _RANK = re.compile(r"Rank (\d+)(?: (.+))?")
 
 
@@ -41,8 +45,8 @@ class LoadedTrack:
     @property
     def place(self) -> Place:
         """Rank, layer and row; a name that repeats the one above it stands for both."""
-        if self.path[0] == NOTES:
-            return ALL_RANKS, NOTES, " ".join(self.path[1:])
+        if self.path[0] in TEXT_ROWS:
+            return ALL_RANKS, NOTES, " ".join(self.path)
         if self.rank == ALL_RANKS:
             return ALL_RANKS, "", STEPS
         layer, *below = [name for name in self.path[1:] if not _RANK.fullmatch(name)] or [""]
@@ -153,7 +157,7 @@ class LoadedPicture:
 
 def json_place(process: str | None, thread: str) -> Place:
     """Rank, layer and row of a thread of a JSON trace."""
-    if process == NOTES:
+    if process in TEXT_ROWS:
         return ALL_RANKS, NOTES, thread
     match = _RANK.fullmatch(process or "")
     if match is None or match[2] is None:

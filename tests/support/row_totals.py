@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tests.support.drawn_slices import drawn_rows
+from tests.support.loaded_picture import TEXT_ROWS
 from tests.support.perfetto_sql import TraceProcessor
 
 __all__ = ["CounterTotals", "Row", "RowTotals", "counter_totals", "row_totals", "rows_of"]
@@ -102,7 +103,7 @@ def row_totals(processor: TraceProcessor, *, is_json: bool) -> dict[Row, RowTota
     ):
         totals = RowTotals(*numbers)
         row = rows[track]
-        if row[0] != "Notes":  # they stand for no records
+        if row[0] not in TEXT_ROWS:  # they stand for no records
             found[row] = found[row] + totals if row in found else totals
     return found
 

@@ -14,7 +14,7 @@ from timeline.analysis.arrivals import RankArrivals, measure_arrivals
 from timeline.analysis.group_members import group_in_name
 from timeline.columns.columns import Bool, Codes, Int64, Rows, column
 from timeline.columns.distinct import distinct, distinct_pairs
-from timeline.columns.intervals import IntervalSet, union
+from timeline.columns.intervals import covered_until, union
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.clock import ClockMove
 from timeline.records.collective_kinds import KINDS, UNKNOWN_OP, collective_kind
@@ -254,17 +254,6 @@ def _since_op_before(tasks: Tasks, ops: CommunicationOps) -> tuple[Int64, Int64]
     before = np.searchsorted(ends_ns, ops.start_ns, side="right") - 1
     first_ns = min(ops.start_ns[0], compute_start_ns.min(initial=ops.start_ns[0]))
     since_ns = np.where(before >= 0, ends_ns[before], first_ns)
-    computing_ns = _covered_until(computing, ops.start_ns) - _covered_until(computing, since_ns)
-    busy_ns = _covered_until(busy, ops.start_ns) - _covered_until(busy, since_ns)
+    computing_ns = covered_until(computing, ops.start_ns) - covered_until(computing, since_ns)
+    busy_ns = covered_until(busy, ops.start_ns) - covered_until(busy, since_ns)
     return computing_ns, ops.start_ns - since_ns - busy_ns
-
-
-def _covered_until(intervals: IntervalSet, times_ns: Int64) -> Int64:
-    """How much of the time before each moment the intervals cover."""
-    if not len(intervals):
-        return np.zeros(len(times_ns), np.int64)
-    upto_ns = np.concatenate([[0], np.cumsum(intervals.end_ns - intervals.start_ns)])
-    at = np.searchsorted(intervals.start_ns, times_ns, side="right")
-    over_ns = np.where(at > 0, np.maximum(intervals.end_ns[at - 1] - times_ns, 0), 0)
-    covered: Int64 = upto_ns[at] - over_ns
-    return covered

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from timeline.analysis.rank_work import NO_WORK, RankWork
+from timeline.analysis.computed_work import NO_WORK, RankWork
 from timeline.columns.columns import Codes, ColumnTable, Float64, Int64, Rows, column
 from timeline.columns.distinct import distinct_values
 from timeline.columns.strings import NO_NAME, StringPool

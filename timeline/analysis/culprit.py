@@ -87,6 +87,8 @@ class HeldUp:
 
     waited_ns: summed over all ranks. share: the part of a mean step that a rank waits. unknown_ns:
     what of waited_ns was waited for ranks of which nothing is known but that they are not read.
+    unclear_ns: how far clocks may be off, where ranks of which both are read waited no longer than
+    that, which tells nothing; 0 where they did not.
     """
 
     culprit: Culprit | None = None
@@ -95,6 +97,7 @@ class HeldUp:
     step_ns: int = 0
     ordinary: int = 0
     unknown_ns: int = 0
+    unclear_ns: int = 0
 
 
 def find_culprit(ranks: Sequence[RankFacts], waiting: Waiting, ordinary: Sequence[Bool]) -> HeldUp:
@@ -108,17 +111,20 @@ def find_culprit(ranks: Sequence[RankFacts], waiting: Waiting, ordinary: Sequenc
         ordinary: what `ordinary_steps` told of the ranks.
     """
     chosen = ordinary_ops(ranks, ordinary)
-    rows = _of_ops(waiting.waits, chosen)
-    waits = waiting.waits.take(rows & (waiting.waits.waited_ns > 0))
+    rows = _of_ops(waiting.waits, chosen) & (waiting.waits.waited_ns > 0)
+    # What a rank's own tasks tell of another does not depend on clocks.
+    clear = ~waiting.waits.last_profiled | (waiting.waits.waited_ns > waiting.slack_ns)
+    waits, compute_late_ns = waiting.waits.take(rows & clear), waiting.compute_late_ns[rows & clear]
     count, step_ns = _mean_step(ranks, ordinary)
     if not step_ns:
         return HeldUp(ordinary=count)
-    held = HeldUp(step_ns=step_ns, ordinary=count)
+    unclear_ns = waiting.slack_ns if (rows & ~clear).any() else 0
+    held = HeldUp(step_ns=step_ns, ordinary=count, unclear_ns=unclear_ns)
     if len(waits):
         waited_ns = int(waits.waited_ns.sum())
         unknown_ns = int(waits.waited_ns[waits.last_rank == NO_ID].sum())
         mean_ns = waited_ns / (len(distinct(waits.rank)) * max(count, 1))
-        culprit = _latest(ranks, waiting, waits, chosen, held)
+        culprit = _latest(ranks, waits, compute_late_ns, chosen, held)
         held = replace(
             held,
             culprit=culprit,
@@ -133,8 +139,8 @@ def find_culprit(ranks: Sequence[RankFacts], waiting: Waiting, ordinary: Sequenc
 
 def _latest(
     ranks: Sequence[RankFacts],
-    waiting: Waiting,
     waits: Waits,
+    compute_late_ns: Int64,
     chosen: Sequence[Bool],
     held: HeldUp,
 ) -> Culprit | None:
@@ -144,10 +150,12 @@ def _latest(
     most = int(np.argmax(times))
     if times[most] * 2 <= len(worst) or found[most] == NO_ID:
         return None
-    rank, its = int(found[most]), waits.take(waits.last_rank == found[most])
+    rank, is_its = int(found[most]), waits.last_rank == found[most]
+    its = waits.take(is_its)
     waiters = _waiters(ranks, its, chosen)
     waited_ns = int(its.waited_ns.sum())
-    lateness = _lateness(ranks, waiting, rank)
+    compute_share = int(compute_late_ns[is_its].sum()) / waited_ns
+    lateness = _lateness(ranks, rank, compute_share)
     return Culprit(
         rank,
         bool(its.last_profiled[0]),
@@ -159,7 +167,7 @@ def _latest(
         held.ordinary,
         held.step_ns,
         len(ranks),
-        None,
+        _members(ranks),
         waiters,
         lateness,
     )
@@ -192,11 +200,20 @@ def _behind_slow_links(ranks: Sequence[RankFacts], link: SlowLink, held: HeldUp)
         held.ordinary,
         held.step_ns,
         len(ranks),
-        None,
+        _members(ranks),
         tuple(waiters),
         Lateness(Cause.LINK),
         link,
     )
+
+
+def _members(ranks: Sequence[RankFacts]) -> int | None:
+    """How many ranks the run has at least, where those are more than are read."""
+    views = (view for rank in ranks for view in rank.collectives.arrivals.views.values())
+    most = max(
+        (max(view.group.most, view.group.size, len(view.peers) + 1) for view in views), default=0
+    )
+    return most if most > len(ranks) else None
 
 
 def _measured(ranks: Sequence[RankFacts]) -> int:
@@ -257,14 +274,9 @@ def _waiters(
     return tuple(found)
 
 
-def _lateness(ranks: Sequence[RankFacts], waiting: Waiting, rank: int) -> Lateness:
-    """Why a rank is late; nothing is known of one that is not read."""
-    numbers = [one.rank for one in ranks]
-    if rank not in numbers:
+def _lateness(ranks: Sequence[RankFacts], rank: int, compute_share: float) -> Lateness:
+    """Why a rank is late; nothing is known of one that is not read, or of which no task is."""
+    at = next((at for at, one in enumerate(ranks) if one.rank == rank), None)
+    if at is None or not ranks[at].tasks:
         return Lateness()
-    at = numbers.index(rank)
-    caused_ns = int(waiting.stragglers.caused_ns[at])
-    if not caused_ns:
-        return Lateness()
-    compute_share = int(waiting.stragglers.compute_late_ns[at]) / caused_ns
     return find_lateness(ranks, at, compute_share, _measured(ranks))

@@ -13,7 +13,7 @@ from timeline.columns.intervals import IntervalSet, union
 from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Records
 from timeline.selection import Selection
 
-__all__ = ["Cut", "cut", "cut_window", "device_span_ns"]
+__all__ = ["Cut", "cut", "cut_steps", "cut_window", "device_span_ns"]
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,41 @@ def cut(records: Records, selection: Selection) -> Cut:
     rows = np.flatnonzero(ops)
     recorded = recorded.take(chosen)
     return Cut(kept, assign_steps(kept), run[chosen], rows, op_iterations, recorded)
+
+
+def cut_steps(part: Cut, chosen: Bool) -> Cut:
+    """Keep what belongs to some of the selected steps, a mask of them, as if only those were."""
+    records, membership = part.records, part.membership
+    tasks, ops, planes = (
+        _in_steps(step, chosen) for step in (membership.tasks, membership.ops, membership.planes)
+    )
+    touched = _touched(records, membership, chosen, tasks, ops)
+    host, times_ns = records.host, records.samples.time_ns
+    kept = records.filter(
+        tasks=tasks,
+        ops=ops,
+        planes=planes,
+        steps=chosen,
+        parts=np.isin(records.parts.iteration, records.steps.iteration[chosen]),
+        host=_touching(host.start_ns, host.end_ns, touched),
+        samples=_touching(times_ns, times_ns, touched),
+    )
+    # Of steps that were selected, those left out part a run in two.
+    run = np.cumsum(~chosen)[chosen] + part.run[chosen] * (len(chosen) + 1)
+    _, run = np.unique(run, return_inverse=True)
+    return Cut(
+        kept,
+        assign_steps(kept),
+        run.reshape(-1).astype(np.int64),
+        part.op_rows[ops],
+        part.op_iterations,
+        part.recorded.take(chosen),
+    )
+
+
+def _in_steps(step: Rows, chosen: Bool) -> Bool:
+    # NO_STEP, which is -1, picks the one at the end.
+    return np.append(chosen, [False])[step]
 
 
 def _among(ids: Int64, wanted: frozenset[int] | None) -> Bool:

@@ -11,13 +11,10 @@ from timeline.analysis.ordinary_steps import ordinary_ops
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.waiting import Waits
 from timeline.columns.columns import Bool, ColumnTable, Int64, column
-from timeline.columns.intervals import IntervalSet, subtract, union
+from timeline.columns.intervals import IntervalSet, covered_until, subtract, union
 from timeline.records.tables import NO_TIME
 
 __all__ = ["ExposedParts", "split_exposed"]
-
-RUN_GAP_NS = 200_000
-"""Ops follow each other without a gap if it is shorter: devices take up to 100 us between tasks."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +36,9 @@ def split_exposed(
 ) -> ExposedParts:
     """Split the exposed communication of all ranks, which are on one clock.
 
-    A moment in which one op waits and another transfers counts as waiting. What an op waits while
-    the device computes puts off its own end and those of the ops behind it: of a run of ops that
-    follow each other, as much of the transfer that is exposed later is due to waiting.
+    A moment in which one op waits and another transfers counts as waiting. Where an op waits while
+    the device computes, it transfers so much later: as much of its transfer as is exposed would
+    have been hidden, and is due to waiting.
 
     Args:
         ordinary: what `ordinary_steps` told of the ranks.
@@ -71,34 +68,20 @@ def _split(rank: RankFacts, waits: Waits, chosen: Bool) -> tuple[int, int, int]:
     waiting = union(start_ns, came_ns)
     exposed = _common(union(ops.start_ns, ops.end_ns), rank.exposed)
     transfer = _common(subtract(union(came_ns[known], end_ns[known]), waiting), exposed)
-    hidden = subtract(waiting, rank.exposed)
-    put_off_ns = _put_off_ns(hidden, transfer, union(ops.start_ns, ops.end_ns + RUN_GAP_NS))
+    hidden_ns = its.waited_ns - _covered_ns(rank.exposed, start_ns, came_ns)
+    late_ns = np.where(known, _covered_ns(rank.exposed, came_ns, end_ns), 0)
+    put_off_ns = min(int(np.minimum(hidden_ns, late_ns).sum()), transfer.total_ns)
     return (
         exposed.total_ns,
-        waiting.total_ns - hidden.total_ns + put_off_ns,
+        _common(waiting, rank.exposed).total_ns + put_off_ns,
         transfer.total_ns - put_off_ns,
     )
 
 
-def _put_off_ns(hidden: IntervalSet, transfer: IntervalSet, runs: IntervalSet) -> int:
-    """How much of exposed transfer is due to hidden waiting before it in its run.
-
-    Hidden waiting adds to what is put off, exposed transfer takes from it down to nothing, and a
-    new run begins with nothing.
-    """
-    start_ns = np.concatenate([hidden.start_ns, transfer.start_ns])
-    grows_ns = np.concatenate(
-        [hidden.end_ns - hidden.start_ns, transfer.start_ns - transfer.end_ns]
-    )
-    if not len(start_ns):
-        return 0
-    order = np.argsort(start_ns, kind="stable")
-    run = np.searchsorted(runs.start_ns, start_ns[order], side="right")
-    left_ns = 0
-    for its in np.split(grows_ns[order], np.flatnonzero(np.diff(run)) + 1):
-        sums_ns = np.cumsum(its)
-        left_ns += int(sums_ns[-1] - min(int(sums_ns.min()), 0))
-    return int((hidden.end_ns - hidden.start_ns).sum()) - left_ns
+def _covered_ns(intervals: IntervalSet, start_ns: Int64, end_ns: Int64) -> Int64:
+    """How much of each of some times the intervals cover."""
+    covered: Int64 = covered_until(intervals, end_ns) - covered_until(intervals, start_ns)
+    return covered
 
 
 def _common(some: IntervalSet, others: IntervalSet) -> IntervalSet:

@@ -8,13 +8,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from timeline.analysis.call_kinds import names_waiting_for_data
 from timeline.analysis.computing_causes import ComputingCause, computing_causes
 from timeline.analysis.idle_sums import CAUSES, IdleCause
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.step_membership import NO_STEP
 from timeline.columns.columns import Int64
+from timeline.columns.intervals import union
+from timeline.records.tables import Records
 
-__all__ = ["Cause", "Lateness", "find_lateness"]
+__all__ = ["Cause", "Lateness", "fetching_ns", "find_lateness"]
 
 
 class Cause(enum.Enum):
@@ -60,16 +63,36 @@ def find_lateness(
         steps: with device work.
     """
     idle_cause, more_ns = _longer_idle(ranks, late)
-    more_ns = round(more_ns / max(steps, 1))
     if compute_share >= 0.5:
         causes = computing_causes([rank.work for rank in ranks]).causes
         slower = int(causes.cause[late]) == ComputingCause.FREQUENCY
         cause = Cause.FREQUENCY if slower else Cause.COMPUTING
-    elif idle_cause is IdleCause.WAITING_FOR_DATA:
+    elif idle_cause is IdleCause.WAITING_FOR_DATA and _fetches_longer(ranks, late, more_ns):
         cause = Cause.INPUT
     else:
         cause = Cause.HOST
-    return Lateness(cause, compute_share, idle_cause, more_ns)
+        if idle_cause is IdleCause.WAITING_FOR_DATA:
+            idle_cause = None
+    return Lateness(cause, compute_share, idle_cause, round(more_ns / max(steps, 1)))
+
+
+def fetching_ns(records: Records) -> int:
+    """How long the host waits for data, in calls that are recorded."""
+    host = records.host
+    rows = np.isin(host.name, names_waiting_for_data(records.strings))
+    return union(host.start_ns[rows], host.end_ns[rows]).total_ns
+
+
+def _fetches_longer(ranks: Sequence[RankFacts], late: int, more_ns: int) -> bool:
+    """Whether the host of a rank waits longer for data too, or nothing is recorded of that.
+
+    Every host waits some time for data; a device that is not behind its host idles meanwhile.
+    """
+    times_ns = [rank.fetching_ns for rank in ranks]
+    if not all(times_ns):
+        return True
+    others_ns = np.median(np.delete(np.array(times_ns), late))
+    return bool(2 * (times_ns[late] - others_ns) >= more_ns)
 
 
 def _longer_idle(ranks: Sequence[RankFacts], late: int) -> tuple[IdleCause | None, int]:

@@ -20,6 +20,7 @@ from timeline.records.tables import GPU, NO_GRAPH, NO_ID, CommunicationOps, Reco
 __all__ = [
     "LongestOps",
     "OperatorFigures",
+    "OperatorLengths",
     "OperatorTimes",
     "TaskTypes",
     "computing_rows",
@@ -51,6 +52,14 @@ class OperatorTimes(ColumnTable):
 
 
 @dataclass(frozen=True)
+class OperatorLengths(ColumnTable):
+    """How long each operator ran each time, a row per time; operator: its row in OperatorTimes."""
+
+    operator: Int64 = column(np.int64)
+    length_ns: Int64 = column(np.int64)
+
+
+@dataclass(frozen=True)
 class LongestOps(Spans):
     """The communication ops that took longest, longest first."""
 
@@ -62,11 +71,15 @@ class LongestOps(Spans):
 
 @dataclass(frozen=True)
 class OperatorFigures:
-    """The operators of one rank; codes are positions in `strings`."""
+    """The operators of one rank; codes are positions in `strings`.
+
+    lengths: of all times that operators ran, or none where they were not asked for or are too many.
+    """
 
     strings: tuple[str, ...] = ("",)
     times: OperatorTimes = field(default_factory=OperatorTimes.empty)
     longest: LongestOps = field(default_factory=LongestOps.empty)
+    lengths: OperatorLengths = field(default_factory=OperatorLengths.empty)
 
     def moved(self, move: ClockMove) -> OperatorFigures:
         """The figures, moved to another clock."""
@@ -104,23 +117,31 @@ class TaskTypes:
 
 
 def operator_figures(
-    records: Records, iterations: Int64, *, most_names: int = 0
+    records: Records, iterations: Int64, *, most_names: int = 0, most_lengths: int = 0
 ) -> OperatorFigures:
     """How long each type of operator took, or each operator by its name.
 
     iterations: (ops,) step of each communication op, NO_ID for none. most_names: how many
     operators, and how many communication ops, have rows of their own: those that take longest.
-    The others of a type are one row without a name.
+    The others of a type are one row without a name. most_lengths: how many single lengths may be
+    given; of more, none is.
     """
     strings = StringPool()
-    times = OperatorTimes.concat(
-        [_computing(records, strings, most_names), _communicating(records, strings, most_names)]
-    )
+    with_lengths = int(records.tasks.compute.sum()) + len(records.ops) <= most_lengths
+    computing, computing_lengths = _computing(records, strings, most_names, lengths=with_lengths)
+    communicating, op_lengths = _communicating(records, strings, most_names)
+    times = OperatorTimes.concat([computing, communicating])
+    lengths = OperatorLengths.empty()
+    if with_lengths:
+        below = replace(op_lengths, operator=op_lengths.operator + len(computing))
+        lengths = OperatorLengths.concat([*computing_lengths, below])
     longest = _longest(records.ops, iterations, records.strings, strings)
-    return OperatorFigures(tuple(strings), times, longest)
+    return OperatorFigures(tuple(strings), times, longest, lengths)
 
 
-def _computing(records: Records, strings: StringPool, most_names: int) -> OperatorTimes:
+def _computing(
+    records: Records, strings: StringPool, most_names: int, *, lengths: bool
+) -> tuple[OperatorTimes, list[OperatorLengths]]:
     """The operators that compute; of large tables some rows at a time."""
     tasks, pool = records.tasks, records.strings
     used, shapes = np.zeros((2, len(pool)), np.bool_)
@@ -135,7 +156,7 @@ def _computing(records: Records, strings: StringPool, most_names: int) -> Operat
             shapes[tasks.input_shapes[rows][named[tasks.name[rows]]]] = True
     name = _translation(strings, pool, named)
     shape = _translation(strings, pool, shapes)
-    parts = []
+    parts, kept = list[OperatorTimes](), list[OperatorLengths]()
     for rows in computing_rows(tasks):
         codes = tasks.name[rows]
         types, cores = task_types.at(tasks, rows)
@@ -143,11 +164,18 @@ def _computing(records: Records, strings: StringPool, most_names: int) -> Operat
         if most_names:
             keys["name"] = name[codes]
             keys["shapes"] = np.where(named[codes], shape[tasks.input_shapes[rows]], NO_NAME)
-        parts.append(_times(keys, tasks.end_ns[rows] - tasks.start_ns[rows]))
-    return _summed(OperatorTimes.concat(parts))
+        part, its_lengths = _times(keys, tasks.end_ns[rows] - tasks.start_ns[rows])
+        if lengths:
+            first = sum(map(len, parts))
+            kept.append(replace(its_lengths, operator=its_lengths.operator + first))
+        parts.append(part)
+    times, operator = _summed(OperatorTimes.concat(parts))
+    return times, [replace(part, operator=operator[part.operator]) for part in kept]
 
 
-def _communicating(records: Records, strings: StringPool, most_names: int) -> OperatorTimes:
+def _communicating(
+    records: Records, strings: StringPool, most_names: int
+) -> tuple[OperatorTimes, OperatorLengths]:
     ops, pool = records.ops, records.strings
     lengths_ns = ops.end_ns - ops.start_ns
     keys = {"type": strings.translate(ops.name, pool, collective_kind)}
@@ -192,10 +220,10 @@ def _longest_names(name_ns: Int64, most: int) -> Bool:
 
 def _times(
     keys: Mapping[str, Codes], lengths_ns: Int64, *, communication: bool = False
-) -> OperatorTimes:
-    """One row for each distinct combination of keys."""
+) -> tuple[OperatorTimes, OperatorLengths]:
+    """One row for each distinct combination of keys, and the row of each length."""
     once = np.ones(len(lengths_ns), np.int64)
-    return _summed(
+    times, operator = _summed(
         OperatorTimes.of(
             len(lengths_ns),
             {
@@ -208,13 +236,14 @@ def _times(
             },
         )
     )
+    return times, OperatorLengths(operator, lengths_ns)
 
 
-def _summed(times: OperatorTimes) -> OperatorTimes:
-    """Times of operators, summed to one row for each; sums are exact."""
+def _summed(times: OperatorTimes) -> tuple[OperatorTimes, Int64]:
+    """Times of operators, summed to one row for each, and the row of each; sums are exact."""
     names = ("type", "core", "name", "shapes")
     groups = group_by(len(times), [getattr(times, name) for name in names])
-    return OperatorTimes.of(
+    summed = OperatorTimes.of(
         len(groups.first),
         {
             **{name: getattr(times, name)[groups.first] for name in (*names, "communication")},
@@ -224,6 +253,7 @@ def _summed(times: OperatorTimes) -> OperatorTimes:
             "longest_ns": groups.greatest(times.longest_ns),
         },
     )
+    return summed, groups.group
 
 
 def _longest(

@@ -9,21 +9,24 @@ import numpy as np
 
 from timeline.analysis.checks import Measured, RankChecks, rank_checks
 from timeline.analysis.collectives import RankCollectives
+from timeline.analysis.computed_work import RankWork
 from timeline.analysis.contents import find_graphs, is_monotonic
 from timeline.analysis.cut import device_span_ns
 from timeline.analysis.idle_sums import IdleTimes
 from timeline.analysis.launching_operators import LauncherFigures
 from timeline.analysis.leading_detail import count_detail_rows, detail_omission
 from timeline.analysis.links import RankLinks, rank_links
+from timeline.analysis.memory_peaks import MemoryPeaks
 from timeline.analysis.operators import OperatorFigures, operator_figures
 from timeline.analysis.overlap import FreeParts, OverlapTotals
 from timeline.analysis.path_items import RankPath
-from timeline.analysis.rank_work import RankWork
 from timeline.analysis.recorded_steps import RecordedSteps
 from timeline.analysis.replay_items import RankReplay
 from timeline.analysis.selected_rank import SelectedRank
 from timeline.analysis.step_waits import StepWaits, step_waits
+from timeline.analysis.task_sums import TaskSums
 from timeline.columns.columns import Int64
+from timeline.columns.distinct import distinct
 from timeline.columns.intervals import IntervalSet, union
 from timeline.layers import LAYERS, Layer, LayerSpec
 from timeline.records.clock import ClockMove
@@ -75,6 +78,8 @@ class ProfileFacts:
     unused: tuple[UnusedFile, ...] = ()
     host_offset_ns: int = 0
     """What its host times were moved by, on to the clock of its device."""
+    host_layers: frozenset[str] = frozenset()
+    """Whose calls on the host were read, such as CANN."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +129,16 @@ class RankFacts:
     """What it computes in a step, where causes are asked for."""
     launchers: LauncherFigures = field(default_factory=LauncherFigures)
     """Whose work its device does, where causes are asked for."""
+    task_sums: TaskSums = field(default_factory=TaskSums)
+    """What HCCL tasks and copies take, for a comparison."""
+    memory: MemoryPeaks = field(default_factory=MemoryPeaks)
+    """How much memory it held at most, for a comparison that reads counters."""
+    ordinary: RankFacts | None = None
+    """For a comparison, the same of the ordinary steps alone, as far as the rank tells which those
+    are; None where they are all. Its collectives are those of the rank, of which others are
+    selected."""
+    fetching_ns: int = 0
+    """How long its host waited for data, where causes are asked for; 0 where no such call is."""
 
     @property
     def rank(self) -> int:
@@ -142,6 +157,7 @@ class RankFacts:
             collectives=self.collectives.moved(move),
             path=self.path.moved(move),
             replay=self.replay.moved(move),
+            ordinary=None if self.ordinary is None else self.ordinary.moved(move),
             device_start_ns=np.where(start_ns == NO_TIME, NO_TIME, move.of(start_ns)),
             device_end_ns=np.where(start_ns == NO_TIME, end_ns, move.of(end_ns)),
             exposed=IntervalSet(move.of(self.exposed.start_ns), move.of(self.exposed.end_ns)),
@@ -165,6 +181,9 @@ def collect_profile_facts(records: Records) -> ProfileFacts:
         records.communication_rule,
         records.unused,
         records.host_offset_ns,
+        host_layers=frozenset(
+            records.strings[layer] for layer in distinct(records.host.layer).tolist()
+        ),
     )
 
 
@@ -176,17 +195,21 @@ def collect_facts(
     *,
     windowed: bool = False,
     named_operators: int = 0,
+    most_lengths: int = 0,
 ) -> RankFacts:
     """What the selected records of a rank tell.
 
     windowed: whether a window cuts through the selection. named_operators: how many operators are
-    told apart by name, and not by type alone.
+    told apart by name, and not by type alone. most_lengths: of how many operators each single
+    length may be told.
     """
     records, membership = selected.records, selected.cut.membership
     count = len(records.steps)
     op_iterations = selected.cut.op_iterations[selected.cut.op_rows]
     rows = [membership.tasks, membership.ops, membership.planes]
-    operators = operator_figures(records, op_iterations, most_names=named_operators)
+    operators = operator_figures(
+        records, op_iterations, most_names=named_operators, most_lengths=most_lengths
+    )
     overlap_ns = selected.overlap.totals_ns()
     measured = Measured(
         overlap_ns,

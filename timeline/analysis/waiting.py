@@ -10,6 +10,7 @@ import numpy as np
 
 from timeline.analysis.collectives import RankCollectives, kind_numbers
 from timeline.analysis.last_arrivals import LastArrivals, find_last_arrivals, over_ops
+from timeline.analysis.matched_sends import Pairs, match_sends
 from timeline.analysis.shared_ops import Segments, SharedOps, find_shared_ops
 from timeline.columns.columns import Bool, ColumnTable, Float64, Int64, Rows, column
 from timeline.columns.distinct import distinct
@@ -35,6 +36,8 @@ MOVES_ALL_ONCE = frozenset({"Broadcast", "Reduce"})
 """Kinds that move all of the data once."""
 SIZE_IS_PER_RANK = frozenset({"AllGather", "ReduceScatter"})
 """Kinds whose size, as a rank tells it, is one rank's part of the data."""
+LEAST_TOLD = 0.1
+"""So much of how late a rank is must be computing or idling since its op before."""
 
 
 @dataclass(frozen=True)
@@ -113,16 +116,6 @@ class WaitedFor(ColumnTable):
 
 
 @dataclass(frozen=True)
-class Pairs(ColumnTable):
-    """Sends and the receives that got them: positions of ranks, and rows of their collectives."""
-
-    sender: Int64 = column(np.int64)
-    send_row: Int64 = column(np.int64)
-    receiver: Int64 = column(np.int64)
-    receive_row: Int64 = column(np.int64)
-
-
-@dataclass(frozen=True)
 class Basis:
     """What is said of waiting stands on: collectives that were compared, of so many.
 
@@ -145,7 +138,8 @@ class Waiting:
     """Who waited for whom.
 
     mismatched: ops that look alike on several ranks but were over on one before another came, so
-    that they cannot be one.
+    that they cannot be one. compute_late_ns: (waits,) how much of each wait is due to the last rank
+    computing longer, and not to its device idling longer. slack_ns: how far the clocks may be off.
     """
 
     waits: Waits
@@ -154,6 +148,8 @@ class Waiting:
     mismatched: int
     basis: Basis = field(default_factory=Basis)
     waited_for: WaitedFor = field(default_factory=WaitedFor.empty)
+    compute_late_ns: Int64 = field(default_factory=lambda: np.zeros(0, np.int64))
+    slack_ns: int = 0
 
 
 def measure_waiting(ranks: Sequence[RankCollectives], slack_ns: int = 0) -> Waiting:
@@ -178,13 +174,17 @@ def measure_waiting(ranks: Sequence[RankCollectives], slack_ns: int = 0) -> Wait
     waits = _waits(ranks, shared, arrivals)
     known = shared.rows_where(arrivals.known)
     parties = _parties(ranks, joint, shared, arrivals)
+    compute_late_ns = _compute_late_ns(ranks, known, waits)
+    order = np.lexsort((waits.row, waits.rank))
     return Waiting(
-        waits.take(np.lexsort((waits.row, waits.rank))),
-        _stragglers(ranks, parties, known, waits),
-        _pairs(ranks),
+        waits.take(order),
+        _stragglers(ranks, parties, known, waits, compute_late_ns),
+        _pairs(ranks, slack_ns),
         mismatched,
         _basis(ranks, parties, known.count),
         _waited_for(waits),
+        compute_late_ns[order],
+        slack_ns,
     )
 
 
@@ -325,17 +325,21 @@ def _stragglers(
     parties: Sequence[Int64],
     shared: SharedOps,
     waits: Waits,
+    compute_late_ns: Int64,
 ) -> Stragglers:
-    """Sum up over the collectives of each rank; `waits` is in order of `shared`."""
+    """Sum up over the collectives of each rank.
+
+    waits, compute_late_ns: in order of `shared`.
+    """
     count = len(ranks)
     is_last = (shared.rank == waits.last) & (shared.row == waits.last_row)
-    waited_by_op = np.zeros(shared.count, np.int64)
+    waited_by_op, compute_by_op = np.zeros((2, shared.count), np.int64)
     np.add.at(waited_by_op, shared.op, waits.waited_ns)
+    np.add.at(compute_by_op, shared.op, compute_late_ns)
     longest_by_op = over_ops(np.maximum, waits.waited_ns, shared)
-    compute_share = _compute_shares(ranks, shared, is_last)
     late_rank, late_op = shared.rank[is_last], shared.op[is_last]
     caused_ns = waited_by_op[late_op]
-    compute_ns = np.round(caused_ns * compute_share).astype(np.int64)
+    compute_ns = compute_by_op[late_op]
     took_part, took_ns = _by_party(ranks, parties)
     slowest_ns = np.zeros(count, np.int64)
     np.maximum.at(slowest_ns, late_rank, longest_by_op[late_op])
@@ -375,26 +379,32 @@ def _summed(rank: Rows, values: Int64, count: int) -> Int64:
     return total
 
 
-def _compute_shares(ranks: Sequence[RankCollectives], shared: SharedOps, is_last: Bool) -> Float64:
-    """For each op, how much of its last rank's lateness came of computing, and not of idling.
+def _compute_late_ns(ranks: Sequence[RankCollectives], shared: SharedOps, waits: Waits) -> Int64:
+    """How much of each wait is due to the last rank computing longer, in the order of `shared`.
 
-    Since its op before, the rank computed, and idled, so much longer than the median of all; a
-    rank that did neither is late by its host.
+    Since its op before, the rank computed, and idled, so much longer than the median of all. A rank
+    that did hardly any of both, for how late it is, is late by its host.
     """
     parts = [rank.ops for rank in ranks]
     ops = Segments(shared.op, shared.count)
-    excess = []
-    for name in ("computing_before_ns", "idle_before_ns"):
-        values = shared.take(parts, name).astype(np.float64)
-        median = ops.medians(values)
-        excess.append(np.maximum(values[is_last] - median[shared.op[is_last]], 0.0))
-    both = excess[0] + excess[1]
-    share = np.zeros(len(both))
-    share[both > 0] = excess[0][both > 0] / both[both > 0]
-    return share
+    is_last = (shared.rank == waits.last) & (shared.row == waits.last_row)
+    start_ns = shared.take(parts, "start_ns")
+    # Unix times of nanoseconds are no floats, times from the first arrival are.
+    after_ns = start_ns - over_ops(np.minimum, start_ns, shared)[shared.op]
+    computed_ns, idled_ns = (
+        shared.take(parts, name) for name in ("computing_before_ns", "idle_before_ns")
+    )
+    late, more, idle = np.zeros((3, shared.count))
+    for found, values in ((late, after_ns), (more, computed_ns), (idle, idled_ns)):
+        excess = values - ops.medians(values.astype(np.float64))[shared.op]
+        found[shared.op[is_last]] = np.maximum(excess[is_last], 0.0)
+    both = more + idle
+    told = (both > 0) & (both >= LEAST_TOLD * late)
+    share = np.divide(more, both, out=np.zeros(shared.count), where=told)
+    return np.rint(waits.waited_ns * share[shared.op]).astype(np.int64)
 
 
-def _pairs(ranks: Sequence[RankCollectives]) -> Pairs:
+def _pairs(ranks: Sequence[RankCollectives], slack_ns: int) -> Pairs:
     """Match sends with receives."""
     parts = [rank.ops for rank in ranks]
     paired = find_shared_ops(
@@ -413,4 +423,5 @@ def _pairs(ranks: Sequence[RankCollectives]) -> Pairs:
         paired.rank[receive].astype(np.int64),
         paired.row[receive].astype(np.int64),
     )
-    return pairs.take(np.lexsort((pairs.send_row, pairs.sender)))
+    every = Pairs.concat([pairs, match_sends(ranks, slack_ns)])
+    return every.take(np.lexsort((every.send_row, every.sender)))

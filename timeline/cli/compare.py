@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import TYPE_CHECKING
 
-from timeline.cli.parser import PrintOptions, given_keywords
+from timeline.cli.parser import PrintOptions, ViewOptions, given_keywords
 from timeline.cli.printing import (
     OPEN_HINT,
+    STDOUT,
     after_writing,
     check_standard_output,
     flush,
     look_at_lines,
     print_data,
+    print_text,
     shown_progress,
     table_file,
+    viewer,
 )
 from timeline.declarations import fill
-from timeline.options import ExportOptions, ReadingOptions
+from timeline.errors import RegressionError
+from timeline.options import CompareOptions, ExportOptions, ReadingOptions
 from timeline.printable import say
 from timeline.process import signals_held
 from timeline.selection import Selection
@@ -34,13 +39,15 @@ def run(asked: argparse.Namespace) -> None:
     Raises:
         TimelineError: it cannot be done; the message says what to do.
     """
-    prints = fill(PrintOptions, vars(asked))
-    check_standard_output(prints, asked.csv)
+    views, prints = fill(ViewOptions, vars(asked)), fill(PrintOptions, vars(asked))
+    check_standard_output(prints, asked.csv, asked.markdown)
     with signals_held():  # NumPy takes an interrupt of its import for a broken installation
         from timeline.commands.compare import compare
     selection = Selection(**given_keywords(asked, Selection))
-    keywords = given_keywords(asked, ExportOptions, ReadingOptions)
+    show = viewer(views, prints)
+    keywords = given_keywords(asked, ExportOptions, CompareOptions, ReadingOptions)
     keywords["csv"] = table_file(asked.csv)
+    keywords["markdown"] = table_file(asked.markdown)
     report = compare(
         asked.base,
         asked.new,
@@ -49,17 +56,33 @@ def run(asked: argparse.Namespace) -> None:
         **keywords,
     )
     with after_writing():
-        _print_report(report, prints, asked.csv)
+        _print_report(report, asked, prints, opens=show is not None)
         flush()
+        if show is not None:
+            show(report)
+    if report.gate is not None and report.gate.failed:
+        raise RegressionError(report.gate.sentence())
 
 
-def _print_report(report: ComparisonReport, prints: PrintOptions, csv: str | None) -> None:
-    """Print a report: as JSON, as a table, or in words; words give way to a table on stdout."""
-    words = print_data(report, report.comparison.all_operators, prints, csv)
+def _print_report(
+    report: ComparisonReport, asked: argparse.Namespace, prints: PrintOptions, *, opens: bool
+) -> None:
+    """Print a report: as JSON, as a table, or in words; words give way to data on stdout."""
+    words = print_data(report, report.comparison.all_operators, prints, asked.csv)
+    if asked.markdown == STDOUT:
+        from timeline.reports.comparison_markdown import comparison_markdown
+
+        print_text(comparison_markdown(report))
+        words = words and sys.stderr
     if words is None:
         return
     from timeline.reports.terminal import Display
     from timeline.reports.terminal_comparison import comparison_text
 
-    words.write(comparison_text(report.comparison, Display.of(words)) + "\n")
-    say(*report.lines(), *look_at_lines(report.page), OPEN_HINT.format(""), stream=words)
+    text = comparison_text(
+        report.comparison, Display.of(words), gate=report.gate, verbose=prints.verbose
+    )
+    words.write(text + "\n")
+    say(*report.lines(), *look_at_lines(report.page, report.png), stream=words)
+    if not opens:
+        say(OPEN_HINT.format(", or add --open"), stream=words)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 
 import argcomplete
-from argcomplete.completers import ChoicesCompleter, DirectoriesCompleter
+from argcomplete.completers import ChoicesCompleter, DirectoriesCompleter, FilesCompleter
 from argcomplete.shell_integration import shellcode
 
 from timeline.cli.parser import SHELLS, Parser
+from timeline.commands.next_command import COMMANDS
 from timeline.declarations import Option
 
-__all__ = ["SHELLS", "complete", "script_lines"]
+__all__ = ["SHELLS", "complete", "script_lines", "words_before"]
 
 
 def script_lines(shell: str) -> list[str]:
@@ -23,14 +25,29 @@ def script_lines(shell: str) -> list[str]:
     return [first, f"# Install: {SHELLS[shell]}", *rest]
 
 
+def words_before() -> list[str]:
+    """The word of a command that the line begins with, if it does and is followed by more.
+
+    What is completed then is what follows that word.
+    """
+    first, *more = os.environ.get("COMP_LINE", "").split(maxsplit=2)[1:] or [""]
+    if first not in COMMANDS or not (more or os.environ["COMP_LINE"].endswith(" ")):
+        return []
+    os.environ["_ARGCOMPLETE"] = str(int(os.environ["_ARGCOMPLETE"]) + 1)
+    return [first]
+
+
 def complete(parser: Parser) -> None:
     """Answer the shell, and end the process.
 
-    Values complete as files where nothing else is declared for them.
+    Values complete as files where nothing else is declared for them, and the first word as the
+    word of a command too.
     """
     for action in parser._actions:
         option = parser.options.get(action.dest)
         completer = None if option is None else _completer_of(option)
+        if action.dest == "path":
+            completer = _files_and_commands
         if completer is not None:
             action.completer = completer  # type: ignore[attr-defined]
     argcomplete.autocomplete(parser, always_complete_options=False)
@@ -52,6 +69,12 @@ def _completer_of(option: Option) -> Callable[..., Iterable[str]] | None:
 def _choices(words: Mapping[str, str]) -> Callable[..., Iterable[str]]:
     completer: Callable[..., Iterable[str]] = ChoicesCompleter(words)
     return completer
+
+
+def _files_and_commands(prefix: str, **_context: object) -> Iterable[str]:
+    """A file, or what does something else than an export; only the shell knows which is first."""
+    files: Iterable[str] = FilesCompleter()(prefix)
+    return [*(word for word in COMMANDS if word.startswith(prefix)), *files]
 
 
 def _directories() -> Callable[..., Iterable[str]]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
-from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from timeline.cli.parser import PrintOptions, ViewOptions, given_keywords
@@ -18,12 +16,13 @@ from timeline.cli.printing import (
     print_json,
     shown_progress,
     table_file,
+    viewer,
 )
 from timeline.declarations import fill
 from timeline.options import ExportOptions, ReadingOptions
-from timeline.printable import command_line, say
+from timeline.printable import say
 from timeline.process import signals_held
-from timeline.selection import Kind, Selection
+from timeline.selection import Selection
 
 if TYPE_CHECKING:
     from timeline.keywords import ReadingKeywords
@@ -55,7 +54,7 @@ def _export(asked: argparse.Namespace, views: ViewOptions, prints: PrintOptions)
     with signals_held():  # NumPy takes an interrupt of its import for a broken installation
         from timeline.commands.export import export
     selection = Selection(**given_keywords(asked, Selection))
-    show = _viewer(views, prints)
+    show = viewer(views, prints)
     keywords = given_keywords(asked, ExportOptions, ReadingOptions)
     keywords["csv"] = table_file(asked.csv)
     report = export(
@@ -84,15 +83,6 @@ def _list(asked: argparse.Namespace, prints: PrintOptions) -> None:
     flush()
 
 
-def _viewer(views: ViewOptions, prints: PrintOptions) -> Callable[[ExportReport], None] | None:
-    """What shows the file that will be written; its UI is looked for before there is a file."""
-    if not views.open and not views.offline:
-        return None
-    from timeline.viewer import installed_pages, show
-
-    return partial(show, pages=installed_pages() if views.offline else None, quiet=prints.quiet)
-
-
 def _print_report(
     report: ExportReport, asked: argparse.Namespace, views: ViewOptions, prints: PrintOptions
 ) -> None:
@@ -109,20 +99,7 @@ def _print_report(
     )
     more = report.verbose_lines() if prints.verbose else []
     beside = look_at_lines(asked.report, asked.png)
-    say(*report.lines(), *more, *beside, *_see_why(report, asked), stream=words)
+    why = [f"See why: {report.see_why}"] if report.see_why else []
+    say(*report.lines(), *more, *beside, *why, stream=words)
     if not (views.open or views.offline):
         say(OPEN_HINT.format(", or add --open"), stream=words)
-
-
-def _see_why(report: ExportReport, asked: argparse.Namespace) -> Iterator[str]:
-    """The command that shows in detail the slowest step of the ranks that tell why it is slow."""
-    verdict = report.verdict
-    slowest = verdict.step_extreme
-    if asked.kind != Kind.SUMMARY.value or (slowest is None and verdict.culprit is None):
-        return
-    words = ["tlexport", asked.path, "--ranks", ",".join(map(str, verdict.telling_ranks))]
-    if slowest is not None:
-        words += ["--steps", str(slowest.slowest)]
-    for assigned in asked.assign_rank or ():
-        words += ["--assign-rank", assigned]
-    yield f"See why: {command_line([*words, '--kind', 'detail'])}"

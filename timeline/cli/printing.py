@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from timeline.cli.parser import PrintOptions
+from timeline.cli.parser import PrintOptions, ViewOptions
 from timeline.errors import UsageError
-from timeline.printable import printable_json, say
+from timeline.printable import encoded, printable_json, say
 
 if TYPE_CHECKING:
     from timeline.figures.table import Table
@@ -27,8 +28,10 @@ __all__ = [
     "look_at_lines",
     "print_data",
     "print_json",
+    "print_text",
     "shown_progress",
     "table_file",
+    "viewer",
 ]
 
 OPEN_HINT = "Open: https://ui.perfetto.dev (drag the file in{})"
@@ -37,7 +40,9 @@ STDOUT = "-"
 """The file name that stands for standard output."""
 
 
-def check_standard_output(prints: PrintOptions, csv: str | None, *, lists: bool = False) -> None:
+def check_standard_output(
+    prints: PrintOptions, csv: str | None, markdown: str | None = None, *, lists: bool = False
+) -> None:
     """Make sure that standard output is asked for one thing only.
 
     Raises:
@@ -46,6 +51,8 @@ def check_standard_output(prints: PrintOptions, csv: str | None, *, lists: bool 
     for first, second in (
         (prints.quiet and "-q", prints.verbose and "-v"),
         (prints.json and "--json", csv == STDOUT and "--csv -"),
+        (prints.json and "--json", markdown == STDOUT and "--markdown -"),
+        (csv == STDOUT and "--csv -", markdown == STDOUT and "--markdown -"),
         (prints.json and "--json", prints.verbose and "-v"),
         (lists and "--list", csv and "--csv"),
     ):
@@ -95,6 +102,23 @@ def print_data(
     if csv == STDOUT and sys.stdout is not None:
         sys.stdout.write(table().to_csv())
     return None if prints.quiet else sys.stderr if csv == STDOUT else sys.stdout
+
+
+def print_text(text: str) -> None:
+    """Print lines as they are, escaped where the encoding of standard output needs it."""
+    if sys.stdout is not None:
+        sys.stdout.write(encoded(text, sys.stdout.encoding or "utf-8"))
+
+
+def viewer(
+    views: ViewOptions, prints: PrintOptions
+) -> Callable[[ExportReport | ComparisonReport], None] | None:
+    """What shows the file that will be written; its UI is looked for before there is a file."""
+    if not views.open and not views.offline:
+        return None
+    from timeline.viewer import installed_pages, show
+
+    return partial(show, pages=installed_pages() if views.offline else None, quiet=prints.quiet)
 
 
 def look_at_lines(*files: Path | None) -> list[str]:

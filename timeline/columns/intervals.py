@@ -8,7 +8,7 @@ import numpy as np
 
 from timeline.columns.columns import Columnar, Int64, Rows, take
 
-__all__ = ["IntervalSet", "only_open_at", "open_at", "subtract", "union"]
+__all__ = ["IntervalSet", "covered_until", "only_open_at", "open_at", "subtract", "union"]
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,21 @@ def subtract(left: IntervalSet, right: IntervalSet) -> IntervalSet:
     bare = (np.cumsum(in_left[order]) > 0) & (np.cumsum(in_right[order]) == 0)
     pieces = np.flatnonzero(bare[:-1] & (times[1:] > times[:-1]))
     return union(times[pieces], times[pieces + 1])
+
+
+def covered_until(intervals: IntervalSet, times_ns: Int64) -> Int64:
+    """How much of the time before each moment (n,) the intervals cover, (n,).
+
+    >>> covered_until(union(np.array([0, 5]), np.array([2, 9])), np.array([1, 4, 7])).tolist()
+    [1, 2, 4]
+    """
+    if not len(intervals):
+        return np.zeros(len(times_ns), np.int64)
+    upto_ns = np.concatenate([[0], np.cumsum(intervals.end_ns - intervals.start_ns)])
+    at = np.searchsorted(intervals.start_ns, times_ns, side="right")
+    over_ns = np.where(at > 0, np.maximum(intervals.end_ns[at - 1] - times_ns, 0), 0)
+    covered: Int64 = upto_ns[at] - over_ns
+    return covered
 
 
 def _touching(intervals: IntervalSet, others: IntervalSet) -> IntervalSet:

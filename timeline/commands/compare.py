@@ -3,31 +3,42 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
+from timeline.analysis.framework_calls import MARKS
 from timeline.analysis.leading_detail import Leading
+from timeline.analysis.ordinary_steps import measured_steps, ordinary_steps
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.selected_rank import DrawOptions
 from timeline.commands.inputs import open_if_path, with_drawn_layers
 from timeline.commands.outputs import check_can_draw, check_targets
-from timeline.commands.results import most_names, output_files, resolution_row, warnings_of
+from timeline.commands.results import (
+    most_names,
+    output_files,
+    resolution_row,
+    warnings_of,
+)
 from timeline.declarations import fill, with_keywords
 from timeline.encoders.drafts import Draft, write_drafts
 from timeline.encoders.formats import format_of
 from timeline.errors import UsageError
 from timeline.figures.comparison import Comparison
+from timeline.figures.filed_verdict import FiledVerdict
+from timeline.figures.gate import Gate
 from timeline.figures.rank_tables import Figures
+from timeline.figures.step_times import step_times_ns
 from timeline.figures.table import Table
 from timeline.fitting.fit import fit
 from timeline.fitting.plan import DrawnLayer
 from timeline.fitting.writer import FileNotes, Written
 from timeline.keywords import CompareKeywords
-from timeline.options import ExportOptions, ReadingOptions
+from timeline.options import CompareOptions, ExportOptions, ReadingOptions
 from timeline.profile import Profile
 from timeline.ranks.choose_ranks import choose_ranks
 from timeline.ranks.rank_work import RankRequest
@@ -35,7 +46,8 @@ from timeline.ranks.read_ranks import JoinedRanks, read_ranks
 from timeline.ranks.workers import worker_pool_for
 from timeline.records.clock import ClockMove
 from timeline.records.tables import NO_GRAPH, Omission
-from timeline.reports.comparison_report import ComparisonReport
+from timeline.reports.comparison_markdown import comparison_markdown
+from timeline.reports.comparison_report import ChangedStep, ComparisonReport
 from timeline.reports.file_notes import notes_of
 from timeline.selection import Selection
 from timeline.sources.finding.discovery import FindingOptions
@@ -44,6 +56,7 @@ from timeline.tracks.model import Track
 from timeline.tracks.overview import step_starts_ns
 from timeline.tracks.rank_tracks import RankTracks
 from timeline.tracks.side_by_side import StepDifferences, side_by_side
+from timeline.tracks.verdict_row import WHAT_CHANGED, VerdictRow
 from timeline.version import __version__
 
 if TYPE_CHECKING:
@@ -52,7 +65,12 @@ if TYPE_CHECKING:
 __all__ = ["compare"]
 
 
-@with_keywords(CompareKeywords, ExportOptions, ReadingOptions)
+MOST_LENGTHS = 1 << 24
+"""Times that operators of all ranks of both runs together may have run to have quartiles: 256 MB
+while they are compared."""
+
+
+@with_keywords(CompareKeywords, ExportOptions, CompareOptions, ReadingOptions)
 def compare(
     base: Profile | str | os.PathLike[str],
     new: Profile | str | os.PathLike[str],
@@ -69,6 +87,10 @@ def compare(
         output: compare-KIND.pftrace here if not given.
         csv: a file for all operators and collectives, matched.
         report: a file for a page of the comparison, which ends in .html.
+        png: a file for a picture of it.
+        markdown: a file for it in short, for a merge request.
+        fail_above: the share by which the median step may be longer, such as 0.05 or "5%". The
+            report says in `gate` whether it is more; nothing is raised.
         selection, kind, group_by, merge_graphs, scopes, args, causes, limit, force: as for
             `export`.
         assign_rank, align, offset, fp_start, bp_end, jobs, executor, keep_going, progress: how
@@ -78,6 +100,7 @@ def compare(
         TimelineError: nothing was written; the message says what to do.
     """
     options = fill(ExportOptions, {"output": output, **keywords})
+    more = fill(CompareOptions, keywords)
     target = options.output or Path(f"compare-{options.kind.value}.pftrace")
     check_can_draw(options)
     either = FindingOptions(of_several=True)
@@ -94,7 +117,7 @@ def compare(
             )
         drawn = with_drawn_layers(selection, options)
         try:
-            return _ComparisonWriter(before, after, drawn, options, target).write()
+            return _ComparisonWriter(before, after, drawn, options, more, target).write()
         finally:
             before.progress.finish()
             after.progress.finish()
@@ -109,25 +132,28 @@ class _ComparisonWriter:
         new: Profile,
         selection: Selection,
         options: ExportOptions,
+        more: CompareOptions,
         target: Path,
     ) -> None:
         self._base, self._new = base, new
         self._selection = selection
-        self._options, self._target = options, target
+        self._options, self._more, self._target = options, more, target
         self._warnings: list[str] = []
 
     def write(self) -> ComparisonReport:
         """Read both profiles, compare them, and write the timeline and what goes beside it."""
         options, form = self._options, format_of(self._target)
         profiles = (self._base, self._new)
-        check_targets(
-            self._target, options, {profile.path: profile.sources for profile in profiles}
-        )
+        inputs = {profile.path: profile.sources for profile in profiles}
+        check_targets(self._target, options, inputs, self._more.markdown)
         if self._base.path.resolve() == self._new.path.resolve():
             self._warnings.append("base and new are one profile.")
         base, new = self._read("base", self._base), self._read("new", self._new)
-        comparison = Comparison.of(*(Figures.of(run.facts, run.waiting) for run in (base, new)))
+        comparison = _compared(base, new)
         self._warnings += comparison.warnings
+        if self._options.causes:
+            self._warnings += _cause_warnings(base, new)
+        gate = self._gate(comparison)
         shift_ns = _shift_ns(base.facts, new.facts)
         moved = tuple(rank.moved(ClockMove(shift_ns)) for rank in new.ranks)
         written = fit(
@@ -136,13 +162,15 @@ class _ComparisonWriter:
             options,
             self._target,
             form,
-            self._describe,
+            partial(self._describe, comparison),
             base.clock.wall_offset_ns,
             self._base.progress,
             _Arrangement(len(base.ranks), comparison.steps, options.groups_by_layer),
         )
         try:
-            report = self._report(comparison, written, shift_ns, (*base.facts, *new.facts))
+            facts = (*base.facts, *new.facts)
+            changed = _most_changed_step(comparison, base.facts)
+            report = self._report(comparison, gate, changed, written, shift_ns, facts)
             written.publish(self._draft_side_files(report))
         except BaseException:
             written.discard()
@@ -165,6 +193,7 @@ class _ComparisonWriter:
             clock=profile.reading.clock,
             named_operators=most_names(ranks),
             causes=options.causes,
+            most_lengths=MOST_LENGTHS // ranks,
         )
         with worker_pool_for(sources, profile.reading, profile.progress) as workers:
             joined = read_ranks(sources, request, workers, profile.path)
@@ -178,26 +207,49 @@ class _ComparisonWriter:
 
     def _describe(
         self,
+        comparison: Comparison,
         omissions: Sequence[Omission],
         layers: Sequence[DrawnLayer],
         steps: Sequence[int],
     ) -> FileNotes:
         """Facts and notes that travel in the file."""
         rows = [resolution_row(layer) for layer in layers]
+        kind = f"comparison, {self._options.kind.value}"
+        filed = FiledVerdict.of_comparison(__version__, kind, comparison)
         return FileNotes(
             (
                 ("io.tlexport.version", __version__),
-                ("io.tlexport.kind", f"comparison, {self._options.kind.value}"),
+                ("io.tlexport.kind", kind),
                 ("io.tlexport.base", str(self._base.path)),
                 ("io.tlexport.new", str(self._new.path)),
                 ("io.tlexport.resolution", "; ".join(row.spelled() for row in rows) or "exact"),
+                *filed.attributes(),
             ),
             notes_of(self._warnings, omissions, rows),
+            VerdictRow(WHAT_CHANGED, filed.sentences),
         )
+
+    def _gate(self, comparison: Comparison) -> Gate | None:
+        """The gate that was asked for; what it stands on is a warning where it is little."""
+        limit = self._more.fail_above
+        if limit is None:
+            return None
+        whole = comparison.whole
+        gate = Gate.of(
+            limit,
+            comparison.base_steps_ns,
+            comparison.new_steps_ns,
+            (whole["base_ns"], whole["new_ns"]),
+        )
+        if gate.warning:
+            self._warnings.append(gate.warning)
+        return gate
 
     def _report(
         self,
         comparison: Comparison,
+        gate: Gate | None,
+        changed: ChangedStep | None,
         written: Written,
         shift_ns: int,
         facts: Sequence[RankFacts],
@@ -213,10 +265,14 @@ class _ComparisonWriter:
             tuple(resolution_row(layer) for layer in written.drawn_layers),
             self._options.csv,
             self._options.report,
+            self._options.png,
+            self._more.markdown,
+            gate,
+            changed,
         )
 
     def _draft_side_files(self, report: ComparisonReport) -> list[tuple[Draft, Path]]:
-        """Write drafts of the table and the page, where they are asked for."""
+        """Write drafts of the table, page, picture and Markdown, where they are asked for."""
         contents, options = list[tuple[bytes, Path]](), self._options
         if options.csv is not None:
             contents.append((report.comparison.all_operators().to_csv().encode(), options.csv))
@@ -224,6 +280,12 @@ class _ComparisonWriter:
             from timeline.reports.html import render_comparison_page
 
             contents.append((render_comparison_page(report), options.report))
+        if options.png is not None:
+            from timeline.reports.html import render_comparison_png
+
+            contents.append((render_comparison_png(report), options.png))
+        if self._more.markdown is not None:
+            contents.append((comparison_markdown(report).encode(), self._more.markdown))
         return write_drafts(contents)
 
 
@@ -242,6 +304,49 @@ class _Arrangement:
             for rows_of_run in (slice(self.ranks), slice(self.ranks, None))
         )
         return side_by_side(base, new, _differences(self.steps, facts[: self.ranks]))
+
+
+def _compared(base: JoinedRanks, new: JoinedRanks) -> Comparison:
+    """Compare the ordinary steps of both runs; all steps where either has too few of them."""
+    runs = (base, new)
+    if all(run.tells_ordinary for run in runs):
+        figures = (Figures.of(*base.ordinary()), Figures.of(*new.ordinary()))
+        chosen = (ordinary_steps(base.facts), ordinary_steps(new.facts))
+    else:
+        figures = (Figures.of(base.facts, base.waiting), Figures.of(new.facts, new.waiting))
+        chosen = (measured_steps(base.facts), measured_steps(new.facts))
+    layers = [_host_layers(run.facts) for run in runs]
+    times_ns = (step_times_ns(base.facts, chosen[0]), step_times_ns(new.facts, chosen[1]))
+    return Comparison.of(*figures, *times_ns, causes_alike=layers[0] == layers[1])
+
+
+def _host_layers(facts: Sequence[RankFacts]) -> frozenset[str]:
+    """Whose calls tell why devices idle; marks of the program itself do not."""
+    return frozenset(layer for rank in facts for layer in rank.profile.host_layers) - {MARKS}
+
+
+def _cause_warnings(base: JoinedRanks, new: JoinedRanks) -> Iterator[str]:
+    """Whether causes of idle time are not compared, because one run tells less of them."""
+    layers = [_host_layers(run.facts) for run in (base, new)]
+    if layers[0] != layers[1]:
+        told = [" and ".join(sorted(of_run)) or "none" for of_run in layers]
+        yield (
+            f"host calls recorded are {told[0]} before, {told[1]} now, so causes of idle time are "
+            "not compared."
+        )
+
+
+def _most_changed_step(comparison: Comparison, base: Sequence[RankFacts]) -> ChangedStep | None:
+    """The pair of steps of which that of the new run became longest, else that changed most."""
+    steps = comparison.steps
+    if not len(steps):
+        return None
+    delta_ns = steps["delta_ns"]
+    at = int(np.argmax(delta_ns)) if delta_ns.max() > 0 else int(np.argmin(delta_ns))
+    pair = steps.take(np.array([at]))
+    start_ns = int(_differences(pair, base).start_ns[0])
+    end_ns = start_ns + max(int(pair["base_ns"][0]), int(pair["new_ns"][0]))
+    return ChangedStep(int(pair["base_step"][0]), int(pair["new_rank"][0]), start_ns, end_ns)
 
 
 def _differences(steps: Table, base: Sequence[RankFacts]) -> StepDifferences:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ from timeline.analysis.estimates import gain_of_culprit_ns
 from timeline.analysis.selected_rank import DrawOptions
 from timeline.commands.inputs import open_if_path, with_drawn_layers
 from timeline.commands.narrower import narrower_command
+from timeline.commands.next_command import see_why
 from timeline.commands.outputs import check_can_draw, check_target, check_targets, default_target
 from timeline.commands.results import (
     most_names,
@@ -28,6 +29,7 @@ from timeline.declarations import fill, with_keywords
 from timeline.encoders.drafts import Draft, write_drafts
 from timeline.encoders.formats import format_of
 from timeline.errors import LimitError, spell_ids
+from timeline.figures.filed_verdict import FiledVerdict
 from timeline.figures.rank_tables import Figures
 from timeline.figures.verdict import Verdict
 from timeline.fitting.fit import fit
@@ -46,6 +48,7 @@ from timeline.reports.file_notes import notes_of
 from timeline.selection import Selection
 from timeline.sources.source import Source
 from timeline.tracks.assemble import assemble
+from timeline.tracks.verdict_row import WHAT_IS_SLOW, VerdictRow
 from timeline.version import __version__
 
 if TYPE_CHECKING:
@@ -123,23 +126,40 @@ def _write_export(
                 *workers.left_out(),
                 *warnings_of(joined, selection, layers),
             )
+            found = _find(joined, profile, options)
             written = fit(
                 joined.ranks,
                 lambda leading: draw_again(joined, workers, leading),
                 options,
                 target,
                 form,
-                _describe(selection, options, joined, warnings),
+                _describe(selection, options, joined, found, warnings),
                 joined.clock.wall_offset_ns,
                 profile.progress,
                 partial(assemble, by_layer=options.groups_by_layer, path=joined.path),
                 workers.encoders(),
             )
-        return _finish(written, joined, selection, options, profile, warnings)
+        return _finish(written, joined, found, selection, options, profile, warnings)
     except BaseException:
         if written is not None:
             written.discard()
         raise
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What was measured, what is slow, and the command that shows why, empty where none does."""
+
+    figures: Figures
+    verdict: Verdict
+    see_why: str
+
+
+def _find(joined: JoinedRanks, profile: Profile, options: ExportOptions) -> _Found:
+    """Find what is slow before anything is written: the file says it too."""
+    figures = Figures.of(joined.facts, joined.waiting, joined.path)
+    verdict = Verdict.of(figures)
+    return _Found(figures, verdict, see_why(profile.path, options.kind, profile.reading, verdict))
 
 
 def _request(
@@ -167,6 +187,7 @@ def _request(
 def _finish(
     written: Written,
     joined: JoinedRanks,
+    found: _Found,
     selection: Selection,
     options: ExportOptions,
     profile: Profile,
@@ -174,7 +195,7 @@ def _finish(
 ) -> ExportReport:
     """Report what was written, and publish it unless --strict or an existing part forbids."""
     suggestion = narrower_command(profile, selection, options, written, joined)
-    report = _report(written, joined, options, warnings, suggestion)
+    report = _report(written, joined, found, options, warnings, suggestion)
     table = b""
     if options.csv is not None:
         times = report.step_times()
@@ -218,7 +239,11 @@ def _draft_side_files(
 
 
 def _describe(
-    selection: Selection, options: ExportOptions, joined: JoinedRanks, warnings: Sequence[str]
+    selection: Selection,
+    options: ExportOptions,
+    joined: JoinedRanks,
+    found: _Found,
+    warnings: Sequence[str],
 ) -> Describe:
     """How the facts and notes are made that travel in the file, once it is known what fits."""
     sources = joined.sources
@@ -232,6 +257,11 @@ def _describe(
         ("io.tlexport.clock", joined.clock.method),
     )
     before = [omission for facts in joined.facts for omission in facts.omissions]
+    filed = FiledVerdict.of_export(
+        __version__, options.kind.value, found.verdict, found.figures, found.see_why
+    )
+    verdict = filed.attributes()
+    row = VerdictRow(WHAT_IS_SLOW, filed.sentences, filed.see_why)
 
     def describe(
         omissions: Sequence[Omission], layers: Sequence[DrawnLayer], steps: Sequence[int]
@@ -244,9 +274,10 @@ def _describe(
             *known,
             ("io.tlexport.detail_steps", spell_ids(steps)),
             ("io.tlexport.left_out", orjson.dumps(reasons).decode()),
-            ("io.tlexport.resolution", "; ".join(row.spelled() for row in rows) or "exact"),
+            ("io.tlexport.resolution", "; ".join(one.spelled() for one in rows) or "exact"),
+            *verdict,
         )
-        return FileNotes(attributes, notes_of(warnings, left_out, rows))
+        return FileNotes(attributes, notes_of(warnings, left_out, rows), row)
 
     return describe
 
@@ -263,11 +294,11 @@ def _provenance(source: Source) -> str:
 def _report(
     written: Written,
     joined: JoinedRanks,
+    found: _Found,
     options: ExportOptions,
     warnings: tuple[str, ...],
     suggestion: str,
 ) -> ExportReport:
-    figures = Figures.of(joined.facts, joined.waiting, joined.path)
     return ExportReport(
         kind=options.kind.value,
         outputs=output_files(written),
@@ -279,8 +310,8 @@ def _report(
         ),
         overlap=tuple(row for facts in joined.facts for row in overlap_rows(facts)),
         steps=selected_steps(joined.facts),
-        figures=figures,
-        verdict=Verdict.of(figures),
+        figures=found.figures,
+        verdict=found.verdict,
         omissions=(
             *(omission for facts in joined.facts for omission in facts.omissions),
             *written.omissions,
@@ -289,7 +320,10 @@ def _report(
         suggestion=suggestion,
         limit_bytes=options.limit_bytes,
         resolutions=tuple(resolution_row(layer) for layer in written.drawn_layers),
-        estimated_gain_ns=gain_of_culprit_ns(joined.facts, joined.waiting, figures.held_up.culprit)
+        estimated_gain_ns=gain_of_culprit_ns(
+            joined.facts, joined.waiting, found.figures.held_up.culprit
+        )
         if any(request.estimate for request in joined.requests)
         else None,
+        see_why=found.see_why,
     )

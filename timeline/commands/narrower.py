@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from timeline.analysis.ordinary_steps import ordinary_steps
+from timeline.commands.next_command import typed_path
 from timeline.declarations import spelled_flags
 from timeline.errors import spell_ids
 from timeline.fitting.writer import Written
@@ -40,7 +41,7 @@ def narrower_command(
         return ""
     if not chosen:
         return ""
-    words = ["tlexport", str(profile.path)]
+    words = ["tlexport", typed_path(profile.path)]
     if selection.ranks is not None:
         words += ["--ranks", spell_ids(selection.ranks, most=1_000_000)]
     if selection.graphs is not None:

@@ -52,17 +52,20 @@ def check_can_draw(options: ExportOptions) -> None:
 
 
 def check_targets(
-    target: Path, options: ExportOptions, inputs: Mapping[Path, Sequence[Source]]
+    target: Path,
+    options: ExportOptions,
+    inputs: Mapping[Path, Sequence[Source]],
+    *more: Path | None,
 ) -> None:
     """Make sure that all files that are asked for may be written.
 
-    inputs: paths of profiles, with what is read of each.
+    inputs: paths of profiles, with what is read of each. more: files besides those of the options.
 
     Raises:
         UsageError: two of them are one file.
         OutputError: one is there already, its directory is not, or it is part of a profile.
     """
-    asked = (target, options.csv, options.report, options.png)
+    asked = (target, options.csv, options.report, options.png, *more)
     targets = [file for file in asked if file is not None]
     if len({file.resolve() for file in targets}) < len(targets):
         raise UsageError("two outputs have one name.", do="Give each a file of its own.")

@@ -68,19 +68,32 @@ def _empty_warnings(ranks: Sequence[RankFacts], selection: Selection) -> Iterato
 
 
 def _waiting_warnings(joined: JoinedRanks, selection: Selection) -> Iterator[str]:
-    """Collectives that could not be compared with those of other ranks."""
-    if len(joined.facts) < 2:
-        return
+    """Collectives of which it is not known who came last."""
     stragglers = joined.waiting.stragglers
+    several = len(joined.facts) > 1
     where = "in the profile" if selection.ranks is None else "selected"
-    left = (
-        (stragglers.alone, stragglers.alone_ns, f"no other rank of the group is {where}"),
+    looked = all(facts.collectives.arrivals.recorded for facts in joined.facts)
+    left = [
         (
-            stragglers.unmatched,
-            stragglers.unmatched_ns,
-            "the other ranks have none that ran with them",
-        ),
-    )
+            stragglers.nameless,
+            stragglers.nameless_ns,
+            "HCCL tasks are recorded without names and ranks, as at level 0 of the profiler",
+        )
+    ]
+    if several and looked:
+        left += [
+            (stragglers.alone, stragglers.alone_ns, f"no other rank of the group is {where}"),
+            (
+                stragglers.unmatched,
+                stragglers.unmatched_ns,
+                "the other ranks have none that ran with them",
+            ),
+            (
+                stragglers.untold,
+                stragglers.untold_ns,
+                f"not all ranks of the group are {where}, and no HCCL tasks tell when those came",
+            ),
+        ]
     all_ns = max(joined.waiting.basis.communication_ns, 1)
     for counts, took_ns, why in left:
         ranks = [
@@ -88,9 +101,10 @@ def _waiting_warnings(joined: JoinedRanks, selection: Selection) -> Iterator[str
         ]
         if ranks:
             yield (
-                f"ranks {spell_ids(ranks)}: of {spell_count(int(counts.sum()), 'collective')} "
-                f"({int(took_ns.sum()) / all_ns:.0%} of communication time) {why}, so who waits in "
-                "them is not known."
+                f"{'ranks' if len(ranks) > 1 else 'rank'} {spell_ids(ranks)}: of "
+                f"{spell_count(int(counts.sum()), 'collective')} "
+                f"({int(took_ns.sum()) / all_ns:.0%} of communication time) {why}, so who was "
+                "waited for in them is not known."
             )
 
 

@@ -11,8 +11,10 @@ import orjson
 from timeline.encoders.compression import TrackSizes
 from timeline.tracks.model import Arg, ArgKind, Samples, Slices, Timeline, Track
 
-__all__ = ["encode_chrome"]
+__all__ = ["EVENTS", "HEAD", "encode_chrome"]
 
+HEAD, EVENTS = b'{"displayTimeUnit":"ns",', b',"traceEvents":['
+"""What a file begins with, and what follows what it says of itself."""
 FIRST_PID = 1
 EVENTS_AT_ONCE = 16384
 """Events that are encoded at a time."""
@@ -54,10 +56,7 @@ def encode_chrome(timeline: Timeline, *, sizes: TrackSizes | None = None) -> Ite
 def _head(timeline: Timeline, tracks: Mapping[int, Track]) -> bytes:
     facts = orjson.dumps({**dict(timeline.attributes), ROWS: _row_meanings(tracks)})
     wall_ns = timeline.first_ns + (timeline.wall_offset_ns or 0)
-    return b'{"displayTimeUnit":"ns","baseTimeNanoseconds":%d,"otherData":%s,"traceEvents":[' % (
-        wall_ns,
-        facts,
-    )
+    return HEAD + b'"baseTimeNanoseconds":%d,"otherData":%s' % (wall_ns, facts) + EVENTS
 
 
 def _row_meanings(tracks: Mapping[int, Track]) -> dict[str, str]:

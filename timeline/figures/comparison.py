@@ -3,29 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from timeline.analysis.computing_classes import CLASSES, computing_class, tells_vector
+from timeline.analysis.computing_classes import tells_vector
+from timeline.columns.columns import Int64
 from timeline.errors import spell_ids
-from timeline.figures.operator_pairs import pair_operators
+from timeline.figures.comparison_sentences import sentences_of
+from timeline.figures.operator_pairs import RunOperators, pair_operators
+from timeline.figures.overall_parts import (
+    EXPOSED,
+    WHOLE,
+    causes_of,
+    classes_of,
+    figures_of_rank,
+    of_all_steps,
+    overall_parts,
+    rows_where,
+)
+from timeline.figures.paired_sums import pair_peaks, pair_sums
 from timeline.figures.rank_tables import Figures, extent_ns
-from timeline.figures.short_names import operator_label, shortened
-from timeline.figures.table import Table
+from timeline.figures.table import Table, join_columns
 from timeline.figures.verdict import slowest_rank_of_each_step
-from timeline.units import spell_count, spell_duration
+from timeline.units import spell_count
 
-__all__ = ["NOTABLE", "WHOLE", "Comparison"]
+__all__ = ["Comparison"]
 
-MOST_OF_NAME = 160
-"""Characters of a name in a sentence."""
-NOTABLE = 0.01
-"""A change by less than this share of a step is no change worth a sentence."""
-WHOLE = "end to end"
-"""The metric of all time from the first to the last device record."""
 _RUNS = ("base", "new")
+_NO_TIMES: Int64 = np.empty(0, np.int64)
+
+
+def _no_table() -> Any:
+    return field(default_factory=lambda: Table({}))
+
+
+def _no_times() -> Any:
+    return field(default_factory=_NO_TIMES.copy)
 
 
 @dataclass(frozen=True)
@@ -36,61 +51,127 @@ class Comparison:
     compare; where a rank has no steps, sums of both runs are divided by their ranks.
 
     overall: metric, part_of (another metric, or ""), base_ns, new_ns, delta_ns, masked where a run
-    does not tell. steps: a row per
-    step in order, its own span on the rank where it took longest: base_graph, base_step, base_rank,
-    new_graph, new_step, new_rank, base_ns, new_ns, delta_ns. ranks: those of both runs: rank,
-    base_ns, new_ns, delta_ns. operators, collectives: see `pair_operators`. warnings: in what the
-    runs do not match.
+    does not tell. causes: the metrics that have no parts, which together are the whole: cause,
+    part_of and the times, what changed most first. steps: a row per step in order, its own span on
+    the rank where it took longest: base_graph, base_step, base_rank, new_graph, new_step, new_rank,
+    base_ns, new_ns, delta_ns. ranks: those of both runs: rank, base_ns, new_ns, delta_ns.
+    operators, collectives: see `pair_operators`.
+
+    See `pair_sums` for: waiting, by the rank that was waited for (waited_for_rank, masked where it
+    is only some rank); idle_causes, by cause; idle_calls, by cause and the host call meanwhile;
+    copies, by task; hccl_tasks, by the kind of collective and the task in it; launchers, by the
+    operator of the framework that launched what ran (launched_by), and phase. memory: see
+    `pair_peaks`.
+
+    rank_causes: of the rank for which others wait much longer or less, what changed besides: rank,
+    and the columns of causes. frequencies: of the AI cores of each rank while they compute: rank,
+    base_mhz, new_mhz.
+
+    warnings: in what the runs do not match. ranks_of_runs: how many of each did anything.
+    base_steps_ns, new_steps_ns: the times of all steps of each run.
     """
 
     overall: Table
+    causes: Table
     steps: Table
     ranks: Table
     operators: Table
     collectives: Table
     per_step: bool
     warnings: tuple[str, ...]
+    waiting: Table = _no_table()
+    idle_causes: Table = _no_table()
+    idle_calls: Table = _no_table()
+    copies: Table = _no_table()
+    hccl_tasks: Table = _no_table()
+    launchers: Table = _no_table()
+    memory: Table = _no_table()
+    rank_causes: Table = _no_table()
+    frequencies: Table = _no_table()
+    ranks_of_runs: tuple[int, int] = (0, 0)
+    base_steps_ns: Int64 = _no_times()
+    new_steps_ns: Int64 = _no_times()
 
     @classmethod
-    def of(cls, base: Figures, new: Figures) -> Comparison:
-        """Compare two runs."""
+    def of(
+        cls,
+        base: Figures,
+        new: Figures,
+        base_steps_ns: Int64 = _NO_TIMES,
+        new_steps_ns: Int64 = _NO_TIMES,
+        *,
+        causes_alike: bool = True,
+    ) -> Comparison:
+        """Compare two runs.
+
+        Args:
+            base_steps_ns, new_steps_ns: the times of steps, see `step_times_ns`.
+            causes_alike: whether both runs tell as much of why devices idle, so that it compares.
+        """
         sides = (base, new)
         per_step = all(_has_steps(side) for side in sides)
         counts = [_counts(side, per_step=per_step) for side in sides]
         shares = (_share(counts[0]), _share(counts[1]))
+        vector_known = all(tells_vector(side.operators["core"].tolist()) for side in sides)
+        operators, collectives = (
+            pair_operators(
+                *(
+                    _run_operators(side, share, kind, vector_known=vector_known)
+                    for side, share in zip(sides, shares, strict=True)
+                )
+            )
+            for kind in (0, 1)
+        )
+        overall = overall_parts(sides, shares, vector_known=vector_known, causes_alike=causes_alike)
+        waiting = pair_sums(
+            (base.waited_for, new.waited_for),
+            ("waited_for_rank", "profiled"),
+            shares,
+            time="waited_ns",
+            counts=("times",),
+        )
+        copies, hccl = (
+            (rows_where(base.task_sums, "hccl", value), rows_where(new.task_sums, "hccl", value))
+            for value in (0, 1)
+        )
         return cls(
-            _overall(sides, shares),
+            overall,
+            causes_of(overall),
             _steps(base, new),
             _ranks(sides, counts),
-            pair_operators(_operators(base), _operators(new), shares),
-            pair_operators(_collectives(base), _collectives(new), shares),
+            operators,
+            collectives,
             per_step,
             tuple(_warnings(sides, counts)),
+            waiting,
+            pair_sums(of_all_steps((base.idle, new.idle)), ("cause",), shares, counts=("gaps",)),
+            pair_sums(
+                of_all_steps((base.idle_calls, new.idle_calls)),
+                ("cause", "call"),
+                shares,
+                counts=(),
+            ),
+            pair_sums(copies, ("task",), shares, counts=("count", "size_bytes")),
+            pair_sums(hccl, ("collective", "task"), shares, counts=("count", "size_bytes")),
+            pair_sums(
+                (base.launchers, new.launchers), ("communication", "launched_by", "phase"), shares
+            ),
+            pair_peaks((base.memory, new.memory), ("group", "name"), "peak_bytes"),
+            _rank_causes(sides, counts, waiting, causes_alike=causes_alike),
+            _frequencies(sides),
+            (len(counts[0]), len(counts[1])),
+            base_steps_ns,
+            new_steps_ns,
         )
 
+    @property
+    def whole(self) -> dict[str, Any]:
+        """The row of the whole in `overall`."""
+        return next(row for row in self.overall.to_dicts() if row["metric"] == WHOLE)
+
     def sentences(self) -> Iterator[str]:
-        """What changed, for people; the most telling first."""
-        rows = {row["metric"]: row for row in self.overall.to_dicts()}
-        whole = rows[WHOLE]
-        base_ns, new_ns, delta_ns = whole["base_ns"], whole["new_ns"], whole["delta_ns"]
-        if not base_ns or not new_ns:
-            return
-        unit = "step" if self.per_step else "rank"
-        change = delta_ns / base_ns
-        before_and_now = f"{spell_duration(base_ns)} before, {spell_duration(new_ns)} now"
-        if not delta_ns:
-            yield f"A {unit} takes exactly as long as before: {spell_duration(new_ns)}."
-        elif abs(change) < NOTABLE:
-            yield f"A {unit} takes about as long as before ({change:+.2%}): {before_and_now}."
-        else:
-            word = "longer" if delta_ns > 0 else "less"
-            yield (
-                f"A {unit} takes {spell_duration(abs(delta_ns))} {word} "
-                f"({change:+.1%}): {before_and_now}."
-            )
-        yield from _most_changed("part", self.overall.take(_is_part(self.overall)), base_ns)
-        yield from _most_changed("operator", self.operators, base_ns)
-        yield from _most_changed("collective", self.collectives, base_ns)
+        """What changed, for people: causes first, by size, then what explains them."""
+        return sentences_of(self)
 
     def all_operators(self) -> Table:
         """Operators and collectives in one table, whose column `what` tells them apart."""
@@ -100,8 +181,7 @@ class Comparison:
             for table, what in zip(tables, ("operator", "collective"), strict=True)
         ]
         columns = {
-            name: np.concatenate([table[name] for table in tables])
-            for name in self.operators.columns
+            name: join_columns([table[name] for table in tables]) for name in self.operators.columns
         }
         return Table({"what": np.concatenate(whats), **columns})
 
@@ -115,28 +195,62 @@ class Comparison:
             "ranks": self.ranks.to_dicts(),
             "operators": self.operators.to_dicts(),
             "collectives": self.collectives.to_dicts(),
+            "causes": self.causes.to_dicts(),
+            "waiting": self.waiting.to_dicts(),
+            "idle_causes": self.idle_causes.to_dicts(),
+            "idle_calls": self.idle_calls.to_dicts(),
+            "copies": self.copies.to_dicts(),
+            "hccl_tasks": self.hccl_tasks.to_dicts(),
+            "launchers": self.launchers.to_dicts(),
+            "memory": self.memory.to_dicts(),
+            "rank_causes": self.rank_causes.to_dicts(),
+            "frequencies": self.frequencies.to_dicts(),
         }
 
 
-def _is_part(overall: Table) -> Any:
-    """The rows that together are the whole."""
-    return overall["part_of"] == WHOLE
+def _rank_causes(
+    sides: tuple[Figures, Figures],
+    counts: list[dict[int, int]],
+    waiting: Table,
+    *,
+    causes_alike: bool,
+) -> Table:
+    """What changed on the rank that most of the change in waiting is due to; none without one."""
+    rank = _most_waited_for(waiting)
+    if rank is None or not all(rank in steps_of_rank for steps_of_rank in counts):
+        return Table({})
+    own = (figures_of_rank(sides[0], rank), figures_of_rank(sides[1], rank))
+    shares = (1 / max(1, counts[0][rank]), 1 / max(1, counts[1][rank]))
+    vector_known = all(tells_vector(side.operators["core"].tolist()) for side in own)
+    parts = overall_parts(own, shares, vector_known=vector_known, causes_alike=causes_alike)
+    causes = causes_of(parts)
+    is_own = (causes["part_of"] != EXPOSED) & (causes["cause"] != EXPOSED)
+    causes = causes.take(is_own & (np.ma.filled(causes["delta_ns"], 0) != 0))
+    return Table({"rank": np.full(len(causes), rank, np.int64), **causes.columns})
 
 
-def _most_changed(noun: str, table: Table, whole_ns: int) -> Iterator[str]:
-    """Who lost and who won most; that is told where it is a notable part of a step."""
-    if not len(table):
-        return
-    lost, won = int(np.argmax(table["delta_ns"])), int(np.argmin(table["delta_ns"]))
-    for at, word, sign in ((lost, "lost", 1), (won, "won", -1)):
-        row = table.take(np.array([at])).to_dicts()[0]
-        if sign * row["delta_ns"] > NOTABLE * whole_ns:
-            name = row["metric"] if "metric" in row else operator_label(row["type"], row["name"])
-            (name,) = shortened([name], MOST_OF_NAME)
-            yield (
-                f"Most {word} by {noun}: {name}, {spell_duration(abs(row['delta_ns']))} "
-                f"({spell_duration(row['base_ns'])} before, {spell_duration(row['new_ns'])} now)."
-            )
+def _most_waited_for(waiting: Table) -> int | None:
+    """The rank by which more than half of all waiting changed, in the same direction."""
+    known = [row for row in waiting.to_dicts() if row["waited_for_rank"] is not None]
+    most = max(known, key=lambda row: abs(row["delta_ns"]), default=None)
+    all_ns = int(waiting["delta_ns"].sum()) if len(waiting) else 0
+    if most is None or not most["delta_ns"] or 2 * most["delta_ns"] / all_ns <= 1:
+        return None
+    return int(most["waited_for_rank"])
+
+
+def _frequencies(sides: tuple[Figures, Figures]) -> Table:
+    found = [
+        {row["rank"]: row["frequency_mhz"] for row in side.computing_causes.to_dicts()}
+        for side in sides
+    ]
+    both = [
+        rank
+        for rank in sorted(found[0].keys() & found[1].keys())
+        if found[0][rank] is not None and found[1][rank] is not None
+    ]
+    columns = [np.array([of_run[rank] for rank in both], np.float64) for of_run in found]
+    return Table({"rank": np.array(both, np.int64), "base_mhz": columns[0], "new_mhz": columns[1]})
 
 
 def _used(figures: Figures) -> Table:
@@ -168,103 +282,26 @@ def _share(counts: dict[int, int]) -> float:
     return 1 / max(1, sum(counts.values()))
 
 
-def _operators(figures: Figures) -> Table:
-    return figures.operators.take(figures.operators["communication"] == 0)
-
-
-def _collectives(figures: Figures) -> Table:
-    """Collectives, of which HCCL's names only count, over all steps: they are no names."""
-    collectives = figures.operators.take(figures.operators["communication"] == 1)
-    names = ["" if name.startswith(_COUNTED) else name for name in collectives["name"].tolist()]
-    return Table({**collectives.columns, "name": np.array(names, object)})
+def _run_operators(
+    figures: Figures, share: float, communication: int, *, vector_known: bool
+) -> RunOperators:
+    """The operators, or the collectives, of one run; HCCL's names only count: they are no names."""
+    chosen = figures.operators["communication"] == communication
+    table = figures.operators.take(chosen)
+    classes = None
+    if communication:
+        names = ["" if name.startswith(_COUNTED) else name for name in table["name"].tolist()]
+        table = Table({**table.columns, "name": np.array(names, object)})
+    else:
+        classes = classes_of(table, vector_known=vector_known)
+    if not len(figures.lengths):
+        return RunOperators(table, share, classes)
+    row = np.cumsum(chosen) - 1
+    its = figures.lengths.take(chosen[figures.lengths["operator"]])
+    return RunOperators(table, share, classes, row[its["operator"]], its["length_ns"])
 
 
 _COUNTED = "hcom_"
-
-
-_PARTS = (
-    ("computing", "computing_ns"),
-    ("communication, not overlapped", "not_overlapped_ns"),
-    ("copies", "copies_ns"),
-    ("idle", "idle_ns"),
-)
-"""What together is the whole, under the names of metrics and of columns."""
-
-
-def _overall(sides: tuple[Figures, Figures], shares: tuple[float, float]) -> Table:
-    """The whole and its parts, as msprof-analyze compare has them in its overall table.
-
-    Computing and communication that nothing overlaps are unions there too, and classes of
-    computing are sums over operators, which may run at once. What ranks wait for is found from
-    their arrivals here, and from tasks named Notify_Wait there.
-    """
-    vector_known = all(tells_vector(side.operators["core"].tolist()) for side in sides)
-    copies_apart = all(_knows_copies(side) for side in sides)
-    found = [
-        _metrics(side, share, vector_known=vector_known, copies_apart=copies_apart)
-        for side, share in zip(sides, shares, strict=True)
-    ]
-    names = [name for name in _ALL if any(name in metrics for metrics in found)]
-    unknown = [[name == _WAITING and not _knows_waiting(side) for name in names] for side in sides]
-    columns = [
-        np.ma.masked_array([metrics.get(name, 0) for name in names], mask, np.int64)
-        for metrics, mask in zip(found, unknown, strict=True)
-    ]
-    return Table(
-        {
-            "metric": np.array([name for name, _ in names], object),
-            "part_of": np.array([whole for _, whole in names], object),
-            "base_ns": columns[0],
-            "new_ns": columns[1],
-            "delta_ns": columns[1] - columns[0],
-        }
-    )
-
-
-_COPIES_AND_IDLE = "copies and idle"
-"""One part where a run does not tell copies from idle time."""
-_WAITING = ("waiting for other ranks", "communication")
-_ALL = (
-    (_PARTS[0][0], WHOLE),
-    *((name, _PARTS[0][0]) for name in CLASSES),
-    *((name, WHOLE) for name, _ in _PARTS[1:]),
-    (_COPIES_AND_IDLE, WHOLE),
-    (WHOLE, ""),
-    ("communication", ""),
-    _WAITING,
-)
-"""Metrics, and of what they are part, in the order in which they are told."""
-
-
-def _metrics(
-    figures: Figures, share: float, *, vector_known: bool, copies_apart: bool
-) -> dict[tuple[str, str], int]:
-    overlap = figures.overlap
-    sums = {name: int(np.ma.filled(overlap[column], 0).sum()) for name, column in _PARTS}
-    if not copies_apart:
-        sums[_COPIES_AND_IDLE] = sums.pop("copies") + sums.pop("idle")
-    found = {(name, WHOLE): total_ns for name, total_ns in sums.items()}
-    operators = _operators(figures)
-    columns = (operators[name].tolist() for name in ("type", "name", "core", "total_ns"))
-    for kind, name, core, total_ns in zip(*columns, strict=True):
-        key = computing_class(kind, name, core, told=vector_known), "computing"
-        found[key] = found.get(key, 0) + total_ns
-    found[WHOLE, ""] = int(extent_ns(figures.overlap).sum())
-    found["communication", ""] = int(figures.overlap["communication_ns"].sum())
-    if figures.waiting["shared"].any() or figures.waiting["alone"].any():
-        found[_WAITING] = int(np.ma.filled(figures.waiting["waited_ns"], 0).sum())
-    return {name: round(total_ns * share) for name, total_ns in found.items()}
-
-
-def _knows_copies(figures: Figures) -> bool:
-    """Whether copies are told from idle time on all ranks."""
-    return not np.ma.getmaskarray(figures.overlap["copies_ns"]).any()
-
-
-def _knows_waiting(figures: Figures) -> bool:
-    """Whether ranks share collectives, or have none to wait in."""
-    waiting = figures.waiting
-    return bool(waiting["shared"].any() or not waiting["alone"].any())
 
 
 def _steps(base: Figures, new: Figures) -> Table:

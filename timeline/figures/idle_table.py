@@ -17,7 +17,7 @@ from timeline.figures.table import Table, join_columns
 from timeline.records.tables import NO_GRAPH
 from timeline.units import spell_duration
 
-__all__ = ["idle_by_call", "idle_by_cause", "idle_dicts"]
+__all__ = ["idle_by_call", "idle_by_cause", "idle_dicts", "least_gap_ns", "sum_of_selection"]
 
 _Columns = dict[str, npt.NDArray[Any]]
 
@@ -54,6 +54,39 @@ def idle_dicts(by_cause: Table, by_call: Table) -> list[dict[str, Any]]:
         }
         for row in by_cause.to_dicts()
     ]
+
+
+def sum_of_selection(idle: Table, *keys: str) -> Table:
+    """The rows of `idle_by_cause` or `idle_by_call` that are of the whole selection, summed.
+
+    A row for each distinct value of the keys, longest first: those, total_ns and its share, over
+    all ranks; and gaps, where there are any.
+    """
+    if not len(idle):
+        return Table({name: np.empty(0, object) for name in (*keys, "total_ns", "share")})
+    whole = idle.take(np.ma.getmaskarray(idle["step"]))
+    found = list(zip(*(whole[name].tolist() for name in keys), strict=True))
+    number = {key: at for at, key in enumerate(dict.fromkeys(found))}
+    row = np.array([number[key] for key in found], np.intp)
+    sums = {}
+    for name in ("total_ns", "gaps"):
+        if name in whole.columns:
+            sums[name] = np.zeros(len(number), np.int64)
+            np.add.at(sums[name], row, whole[name])
+    order = np.argsort(-sums["total_ns"], kind="stable")
+    columns: _Columns = {
+        name: np.array([key[at] for key in number], object) for at, name in enumerate(keys)
+    }
+    columns |= sums
+    columns["share"] = sums["total_ns"] / max(int(sums["total_ns"].sum()), 1)
+    return Table({name: column[order] for name, column in columns.items()})
+
+
+def least_gap_ns(idle: Table) -> int:
+    """The devices' own least gap between two tasks, 0 where nothing tells it."""
+    if not len(idle):
+        return 0
+    return min((one for one in np.ma.compressed(idle["least_ns"]).tolist() if one), default=0)
 
 
 def _joined(

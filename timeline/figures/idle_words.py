@@ -1,16 +1,21 @@
-"""Why devices idle, in a sentence."""
+"""Why devices idle in a mean step, in a sentence."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from timeline.analysis.idle_sums import IdleCause
+from timeline.figures.rank_tables import Figures
+from timeline.figures.short_names import shortened
 from timeline.figures.table import Table
-from timeline.units import spell_duration, spell_like
+from timeline.printable import printable
+from timeline.units import spell_like, spell_short
 
-__all__ = ["IDLE_CAUSES", "idle_sentence"]
+__all__ = ["IDLE_CAUSES", "MeanIdle", "idle_sentence", "mean_idle"]
 
 IDLE_CAUSES = {
     IdleCause.WAITING_FOR_DATA: "waiting for data",
@@ -25,6 +30,8 @@ IDLE_CAUSES = {
     IdleCause.NOT_RECORDED: "launch not recorded",
 }
 """Causes of idle time as people call them."""
+LONGEST_NAME = 40
+"""Characters of the name of a call."""
 NEARLY_ALL = 0.9
 """Of a call with a larger share of its cause, no time is told."""
 MOST_CAUSES = 4
@@ -33,54 +40,125 @@ LEAST_SHARE = 0.05
 """Causes, and calls of a cause, with a smaller share are not told."""
 
 
-def idle_sentence(idle: Table, calls: Table, *, steps: int, whole_ns: int) -> str | None:
-    """How long devices idle and why, a mean of all ranks; None where that is a small share.
+@dataclass(frozen=True)
+class MeanIdle:
+    """Idle time of a mean step of all ranks, in it and up to the next, or of all that is selected.
 
-    idle, calls: `Figures.idle` and `Figures.idle_calls`, of which the rows of the whole selection
-    count. steps: with device work, of which the mean is told if there are several. whole_ns: the
-    time of a rank, or of such a step, that idle time is to be a share of.
+    causes: the value of each `IdleCause` and its time, longest first. calls: of each cause, the
+    host calls that took most of it. least_ns: the device's own least gap, 0 where not known.
     """
-    rows = _of_selection(idle)
-    ranks = len({row["rank"] for row in rows})
-    if not ranks:
+
+    causes: tuple[tuple[str, int], ...]
+    calls: Mapping[str, tuple[tuple[str, int], ...]]
+    least_ns: int = 0
+
+    @property
+    def total_ns(self) -> int:
+        """All of it."""
+        return sum(total_ns for _, total_ns in self.causes)
+
+
+def mean_idle(figures: Figures, *, between_ns: int) -> MeanIdle | None:
+    """The idle time of a mean ordinary step, and of what is between steps; None if none is known.
+
+    Args:
+        between_ns: how long passes between two steps on the mean, of which idle time is a part.
+    """
+    if not len(figures.idle):
         return None
-    times = ranks * max(steps, 1)
-    idle_ns = round(sum(row["total_ns"] for row in rows) / times)
-    if idle_ns < LEAST_SHARE * whole_ns:
-        return None
-    spent_ns, spent_calls = _sums(rows, "cause"), _of_selection(calls)
-    told = list[str]()
-    for cause, total_ns in spent_ns[:MOST_CAUSES]:
-        cause_ns = round(total_ns / times)
-        if cause_ns < LEAST_SHARE * idle_ns:
-            break
-        its = _sums([row for row in spent_calls if row["cause"] == cause], "call")
-        named = [
-            f"{call} {spell_like(round(ns / times), idle_ns)}"
-            for call, ns in its[:MOST_CALLS]
-            if ns > LEAST_SHARE * total_ns
-        ]
-        if its and its[0][1] > NEARLY_ALL * total_ns:
-            named = [its[0][0]]
-        if cause == IdleCause.BETWEEN_TASKS.value:
-            least_ns = min((row["least_ns"] for row in rows if row["least_ns"]), default=0)
-            named = [f"at least {spell_duration(least_ns)} each"] if least_ns else []
-        more = f" ({', '.join(named)})" if named else ""
-        words = IDLE_CAUSES[IdleCause(cause)]
-        told.append(f"{spell_like(cause_ns, idle_ns)} {words}{more}")
-    per = " per step, in and between steps" if steps > 1 else ""
-    return f"Idle {spell_like(idle_ns, idle_ns)}{per}: {', '.join(told)}."
+    whole = figures.idle.take(np.ma.getmaskarray(figures.idle["step"]))
+    in_steps = figures.idle.take(~np.ma.getmaskarray(figures.idle["step"]))
+    keys = _ordinary_keys(figures.steps)
+    all_ns, steps_ns = _sums(whole), _sums(in_steps)
+    spent_ns = dict(all_ns)
+    if keys:
+        rows = zip(*(in_steps[name].tolist() for name in ("rank", "graph", "step")), strict=True)
+        ordinary_ns = _sums(in_steps.take(np.array([row in keys for row in rows], np.bool_)))
+        apart_ns = {
+            cause: max(total_ns - steps_ns.get(cause, 0), 0) for cause, total_ns in all_ns.items()
+        }
+        # Of what is in no step, some lies before the first and behind the last.
+        part = min(1.0, between_ns * len(keys) / max(sum(apart_ns.values()), 1))
+        spent_ns = {
+            cause: round((ordinary_ns.get(cause, 0) + part * apart_ns.get(cause, 0)) / len(keys))
+            for cause in all_ns
+        }
+    else:
+        ranks = len(np.unique(whole["rank"]))
+        spent_ns = {cause: round(total_ns / ranks) for cause, total_ns in all_ns.items()}
+    return MeanIdle(
+        tuple(sorted(spent_ns.items(), key=lambda item: (-item[1], item[0]))),
+        {
+            cause: _calls(figures, cause, spent_ns[cause] / max(all_ns[cause], 1))
+            for cause in all_ns
+        },
+        min(np.ma.compressed(whole["least_ns"]).tolist(), default=0),
+    )
 
 
-def _of_selection(table: Table) -> list[dict[str, Any]]:
-    if not len(table):
-        return []
-    return table.take(np.ma.getmaskarray(table["step"])).to_dicts()
+def _ordinary_keys(steps: Table) -> set[tuple[Any, ...]]:
+    """Rank, graph and number of each ordinary step."""
+    if not len(steps):
+        return set()
+    rows = steps.take(steps["ordinary"] == 1)
+    return set(zip(*(rows[name].tolist() for name in ("rank", "graph", "step")), strict=True))
 
 
-def _sums(rows: list[dict[str, Any]], name: str) -> list[tuple[str, int]]:
-    """The time of each value of a column, longest first."""
+def _sums(rows: Table, name: str = "cause") -> dict[str, int]:
+    """The time of each cause or call."""
     found: dict[str, int] = {}
-    for row in rows:
-        found[row[name]] = found.get(row[name], 0) + row["total_ns"]
-    return sorted(found.items(), key=lambda item: (-item[1], item[0]))
+    for value, total_ns in zip(rows[name].tolist(), rows["total_ns"].tolist(), strict=True):
+        found[value] = found.get(value, 0) + total_ns
+    return found
+
+
+def _calls(figures: Figures, cause: str, part: float) -> tuple[tuple[str, int], ...]:
+    """The host calls that took most of a cause, scaled to what is told of it."""
+    rows = figures.idle_calls
+    if not len(rows):
+        return ()
+    its = rows.take(np.ma.getmaskarray(rows["step"]) & (rows["cause"] == cause))
+    longest = sorted(_sums(its, "call").items(), key=lambda item: (-item[1], item[0]))[:MOST_CALLS]
+    names = shortened([printable(call) for call, _ in longest], LONGEST_NAME, "...")
+    return tuple(
+        (name, round(part * total_ns)) for name, (_, total_ns) in zip(names, longest, strict=True)
+    )
+
+
+def idle_sentence(idle: MeanIdle, *, steps: int, span_ns: int) -> str | None:
+    """How long devices idle and why; None where that is a small share of a step.
+
+    steps: ordinary ones, of which the mean is told if there are several. span_ns: from one to the
+    next.
+    """
+    total_ns = idle.total_ns
+    if total_ns < LEAST_SHARE * span_ns:
+        return None
+    head = f"Idle {spell_like(total_ns, total_ns)}"
+    if steps > 1:
+        head += " per step, in and between steps"
+    unknown_ns = dict(idle.causes).get(IdleCause.NOT_RECORDED.value, 0)
+    if unknown_ns > NEARLY_ALL * total_ns:
+        return f"{head}: the launches that would tell why are not in this profile."
+    told = [
+        _cause(idle, cause, cause_ns)
+        for cause, cause_ns in idle.causes[:MOST_CAUSES]
+        if cause_ns >= LEAST_SHARE * total_ns
+    ]
+    return f"{head}: {', '.join(told)}."
+
+
+def _cause(idle: MeanIdle, cause: str, cause_ns: int) -> str:
+    """A cause with its time, and in brackets what tells more of it."""
+    total_ns, calls = idle.total_ns, idle.calls.get(cause, ())
+    named = [
+        f"{call} {spell_like(call_ns, total_ns)}"
+        for call, call_ns in calls
+        if call_ns > LEAST_SHARE * cause_ns
+    ]
+    if calls and calls[0][1] > NEARLY_ALL * cause_ns:
+        named = [calls[0][0]]
+    if cause == IdleCause.BETWEEN_TASKS.value:
+        named = [f"at least {spell_short(idle.least_ns)} each"] if idle.least_ns else []
+    more = f" ({', '.join(named)})" if named else ""
+    return f"{spell_like(cause_ns, total_ns)} {IDLE_CAUSES[IdleCause(cause)]}{more}"

@@ -2,58 +2,121 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
+from timeline.columns.columns import Int64
+from timeline.columns.quartiles import quartiles_by_group
 from timeline.figures.table import Table
 
-__all__ = ["ONE_RUN_ONLY", "pair_operators"]
+__all__ = ["ONE_RUN_ONLY", "SPREAD", "RunOperators", "pair_operators"]
 
 ONE_RUN_ONLY = "one run only"
 """How an operator is matched of which the other run has none, not even of its type."""
 
+SPREAD = ("q1_ns", "median_ns", "q3_ns", "deviation_ns")
+"""Quartiles and standard deviation of the single times that an operator ran."""
 _Key = tuple[str, str, str]
 """Type, name and shapes."""
-_Sums = tuple[int, int]
-"""How often, and how long."""
+
+
+class _Sums(NamedTuple):
+    """How often, how long, and the rows of the run's operators that were summed."""
+
+    times: int
+    total_ns: int
+    rows: tuple[int, ...]
+
+
 _Pair = tuple[str, _Key, _Sums, _Sums]
 """How it was recognised, what it is, and its sums in both runs."""
-_NEVER: _Sums = (0, 0)
+_NEVER = _Sums(0, 0, ())
 
 
-def pair_operators(base: Table, new: Table, shares: tuple[float, float]) -> Table:
+@dataclass(frozen=True)
+class RunOperators:
+    """Operators of one run.
+
+    table: type, name, shapes, count and total_ns. share: what its times are multiplied by. classes:
+    (n,) texts, see `computing_class`. operator, length_ns: (k,) how long each row of the table took
+    each time, in any order; without rows where that is not told.
+    """
+
+    table: Table
+    share: float
+    classes: npt.NDArray[Any] | None = None
+    operator: Int64 | None = None
+    length_ns: Int64 | None = None
+
+
+def pair_operators(base: RunOperators, new: RunOperators) -> Table:
     """Match by name and shapes, else by name, by type and shapes, or by type; who lost most first.
 
     Every operator of both runs is in exactly one row, so that totals stay what they are. Names
     match of one type first, and then of any, because one run may tell other types: its own.
 
-    Args:
-        base, new: type, name, shapes, count and total_ns of operators.
-        shares: what the times of each run are multiplied by.
-
     Returns:
-        matched, type, name, shapes, base_count, new_count, base_ns, new_ns, delta_ns.
+        matched, type, name, shapes, base_count, new_count, base_ns, new_ns, delta_ns; the columns
+        of SPREAD for each run, of single times, masked where it has none; and its class.
     """
-    found = _pairs(_by_key(base), _by_key(new))
-    base_ns = np.array([round(sums[1] * shares[0]) for _, _, sums, _ in found], np.int64)
-    new_ns = np.array([round(sums[1] * shares[1]) for _, _, _, sums in found], np.int64)
+    found = _pairs(_by_key(base.table), _by_key(new.table))
+    sides = [[pair[2] for pair in found], [pair[3] for pair in found]]
+    base_ns, new_ns = (
+        np.array([round(sums.total_ns * run.share) for sums in side], np.int64)
+        for run, side in zip((base, new), sides, strict=True)
+    )
     table = Table(
         {
             "matched": np.array([how for how, _, _, _ in found], object),
             "type": np.array([key[0] for _, key, _, _ in found], object),
             "name": np.array([key[1] for _, key, _, _ in found], object),
             "shapes": np.array([key[2] for _, key, _, _ in found], object),
-            "base_count": np.array([sums[0] for _, _, sums, _ in found], np.int64),
-            "new_count": np.array([sums[0] for _, _, _, sums in found], np.int64),
+            "base_count": np.array([sums.times for sums in sides[0]], np.int64),
+            "new_count": np.array([sums.times for sums in sides[1]], np.int64),
             "base_ns": base_ns,
             "new_ns": new_ns,
             "delta_ns": new_ns - base_ns,
+            **_spread("base", base, sides[0]),
+            **_spread("new", new, sides[1]),
+            "class": _classes((base, new), found),
         }
     )
     won_ns = (base_ns - new_ns).tolist()
     order = sorted(range(len(found)), key=lambda row: (won_ns[row], found[row][:2]))
     return table.take(np.array(order, np.intp))
+
+
+def _spread(name: str, run: RunOperators, side: Sequence[_Sums]) -> dict[str, npt.NDArray[Any]]:
+    """The columns of SPREAD of one run."""
+    pair = np.full(len(run.table), -1, np.int64)
+    for at, sums in enumerate(side):
+        pair[list(sums.rows)] = at
+    nothing = np.empty(0, np.int64)
+    operator = nothing if run.operator is None else run.operator
+    lengths_ns = nothing if run.length_ns is None else run.length_ns
+    found = quartiles_by_group(pair[operator], lengths_ns, len(side))
+    columns = (found.first, found.median, found.third, found.deviation)
+    return {
+        f"{name}_{title}": np.ma.masked_array(values, found.count == 0)
+        for title, values in zip(SPREAD, columns, strict=True)
+    }
+
+
+def _classes(runs: tuple[RunOperators, RunOperators], found: Sequence[_Pair]) -> npt.NDArray[Any]:
+    """The class of each pair, that of its first operator."""
+    classes = []
+    for _, _, *sides in found:
+        firsts = (
+            run.classes[sums.rows[0]]
+            for run, sums in zip(runs, sides, strict=True)
+            if sums.rows and run.classes is not None
+        )
+        classes.append(next(firsts, ""))
+    return np.array(classes, object)
 
 
 def _pairs(base: Mapping[_Key, _Sums], new: Mapping[_Key, _Sums]) -> list[_Pair]:
@@ -126,13 +189,21 @@ def _by_key(operators: Table) -> Mapping[_Key, _Sums]:
     columns = ("type", "name", "shapes", "count", "total_ns")
     rows = zip(*(operators[name].tolist() for name in columns), strict=True)
     return _summed(
-        ((kind, name, shapes), (count, total_ns)) for kind, name, shapes, count, total_ns in rows
+        ((kind, name, shapes), _Sums(count, total_ns, (row,)))
+        for row, (kind, name, shapes, count, total_ns) in enumerate(rows)
     )
 
 
 def _summed(rows: Iterable[tuple[_Key, _Sums]]) -> dict[_Key, _Sums]:
-    found: dict[_Key, _Sums] = {}
-    for key, (count, total_ns) in rows:
-        so_far = found.get(key, _NEVER)
-        found[key] = (so_far[0] + count, so_far[1] + total_ns)
-    return found
+    found: dict[_Key, list[_Sums]] = {}
+    for key, sums in rows:
+        so_far = found.setdefault(key, [])
+        so_far.append(sums)
+    return {
+        key: _Sums(
+            sum(one.times for one in parts),
+            sum(one.total_ns for one in parts),
+            tuple(row for one in parts for row in one.rows),
+        )
+        for key, parts in found.items()
+    }

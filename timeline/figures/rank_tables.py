@@ -22,10 +22,12 @@ from timeline.analysis.step_waits import data_aug_bounds
 from timeline.analysis.waiting import Basis, Stragglers, Waiting, Waits
 from timeline.columns.columns import Bool, Int64
 from timeline.columns.distinct import distinct_pairs
+from timeline.figures.comparison_tables import length_table, memory_table, task_sum_table
 from timeline.figures.computing_table import computing_table
 from timeline.figures.idle_table import idle_by_call, idle_by_cause
 from timeline.figures.launch_table import launch_table, module_table
 from timeline.figures.path_table import path_table
+from timeline.figures.pipeline_table import pipeline_table
 from timeline.figures.table import Table, join_columns
 from timeline.figures.waited_for_table import waited_for_table
 from timeline.records.collective_kinds import KINDS
@@ -77,16 +79,20 @@ class Figures:
     duration_ns."""
 
     waiting: Table
-    """A row per rank: shared, unmatched and alone (collectives that were compared with those of
-    other ranks, could not be, or of whose group no other rank is in the selection), the time that
-    they and sends and receives took, times_last, waited_ns, caused_ns (what others waited for it),
-    of which compute_late_ns and host_late_ns, and slowest_ns (the longest that it kept one
-    waiting); what tells of waiting is masked where a rank shares none of its collectives."""
+    """A row per rank: shared, unmatched and alone (collectives of which it is known who came last;
+    that other ranks of the group have nothing to compare with; of whose group no other rank is in
+    the selection), the time that they and sends and receives took, times_last, waited_ns,
+    caused_ns (what others that are read waited for it), of which compute_late_ns and host_late_ns,
+    and slowest_ns (the longest that it kept one waiting); untold and nameless (collectives of
+    which it is not known who came last, as not all members are read, or HCCL tasks have neither
+    names nor ranks), and what they took. What tells of waiting is masked where nothing is known of
+    any of its collectives."""
     collectives: Table
     """A row per rank, kind and group of collectives: count, size_bytes (what the rank puts in),
     moved_bytes (what it sends over links, as the profiler sums it up), total_ns, waited_ns,
     transfer_ns (from the last arrival on) and bandwidth_gb_s of the bus. Sizes are masked where
-    no op tells them, the last three where nothing tells when other ranks arrived."""
+    no op tells them, waited_ns where nothing tells when other ranks came, transfer_ns where not
+    every member's arrival is known, and the bandwidth where the number of members is not."""
     links: Table
     """A row per rank and link: source_rank, target_rank, link, count, size_bytes, total_ns,
     bandwidth_gb_s; of HCCL tasks, which are read for a detail, else of the profiler's own sums,
@@ -126,6 +132,22 @@ class Figures:
     """A row per rank and launching operator, see `launch_table`; where causes are asked for."""
     modules: Table = field(default_factory=lambda: Table({}))
     """A row per rank and module, see `module_table`; where causes are asked for."""
+    task_sums: Table = field(default_factory=lambda: Table({}))
+    """For a comparison, a row per rank and kind of task: hccl (1 of HCCL, 0 of copies), collective
+    (the kind that an HCCL task belongs to), task, count, total_ns and size_bytes."""
+    memory: Table = field(default_factory=lambda: Table({}))
+    """For a comparison, the peaks of counters of memory, where counters are read: rank, group, name
+    and peak_bytes."""
+    lengths: Table = field(default_factory=lambda: Table({}))
+    """For a comparison, how long each operator ran each time: operator (its row in `operators`) and
+    length_ns; without rows where there are too many."""
+    pipeline: Table = field(default_factory=lambda: Table({}))
+    """A row per rank and step in which it receives from another stage of a pipeline: rank, step
+    (masked outside of any), stage (from 0) and stages, micro_batches, receives and matched (those
+    whose sends are known), bubble_ns (how long it waited in them) and exposed_ns (while nothing
+    computed), share and exposed_share of the step, and ideal_share of the bubble,
+    (stages - 1) / (micro_batches + stages - 1); masked where nothing tells them.
+    ordinary: whether the step is."""
 
     @classmethod
     def of(
@@ -146,7 +168,7 @@ class Figures:
             checks_of(facts),
             _joined([_unused(rank) for rank in facts]),
             waiting.basis,
-            waited_for_table(facts, waiting.waited_for),
+            waited_for=waited_for_table(facts, waiting.waited_for),
             exposed=_exposed(facts, waiting, ordinary),
             held_up=find_culprit(facts, waiting, ordinary),
             idle=idle_by_cause(facts),
@@ -155,6 +177,10 @@ class Figures:
             computing_causes=computing_table(facts),
             launchers=launch_table(facts),
             modules=module_table(facts),
+            task_sums=task_sum_table(facts),
+            memory=memory_table(facts),
+            lengths=length_table(facts),
+            pipeline=pipeline_table(facts, waiting.pairs, ordinary),
         )
 
 

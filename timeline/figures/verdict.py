@@ -9,7 +9,7 @@ What those hold is summed for each rank: device time of ranks and steps in
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,10 @@ from timeline.analysis.ordinary_steps import has_several_graphs
 from timeline.analysis.waiting import Basis
 from timeline.columns.columns import Bool, Int64
 from timeline.figures import verdict_words as words
-from timeline.figures.idle_words import idle_sentence
+from timeline.figures.bounds import Bound, bounds_sentence, find_bounds
+from timeline.figures.idle_words import idle_sentence, mean_idle
 from timeline.figures.mean_step import MeanStep, mean_steps
+from timeline.figures.pipeline_table import pipeline_sentences
 from timeline.figures.rank_tables import Figures, extent_ns
 from timeline.figures.table import Table
 from timeline.units import spell_duration, spell_like, spell_short
@@ -81,7 +83,11 @@ class Verdict:
     communicating. stragglers: a row per rank that kept others waiting in collectives, who cost most
     first. basis: what that stands on. held_up: who holds up the others. mean: where a mean ordinary
     step goes, None where no rank did anything; mean_steps: the same, a row per rank. ends: at which
-    step device tasks end, where steps are marked beyond.
+    step device tasks end, where steps are marked beyond. idle: why devices idle. bounds: what could
+    be won at most. computing: by rank, the row of `Figures.computing_causes` of one that computes
+    longer than others. used_ranks, unused_ranks: how many ranks did anything, and how many nothing;
+    step_count: how many steps did. rank_means: of the columns of mean_steps over its ranks, None
+    where no rank tells it. bubbles: what is to be said of a pipeline.
     """
 
     ranks: Table
@@ -97,7 +103,13 @@ class Verdict:
     mean_steps: Table
     ends: str | None
     idle: str | None
+    bounds: tuple[Bound, ...]
     computing: Mapping[int, Mapping[str, Any]]
+    used_ranks: int = 0
+    unused_ranks: int = 0
+    step_count: int = 0
+    rank_means: dict[str, int | None] = field(default_factory=dict)
+    bubbles: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, figures: Figures) -> Verdict:
@@ -105,7 +117,7 @@ class Verdict:
         steps = slowest_rank_of_each_step(figures.steps)
         totals = total_by_type(figures.operators)
         communication = totals["communication"] == 1
-        mean = MeanStep.of(figures)
+        mean, means = MeanStep.of(figures), mean_steps(figures)
         return cls(
             figures.overlap,
             steps,
@@ -117,14 +129,20 @@ class Verdict:
             figures.basis,
             figures.held_up,
             mean,
-            mean_steps(figures),
+            means,
             words.ends_sentence(figures.steps),
             None if mean is None else _idle(figures, mean),
+            find_bounds(figures, means),
             {
                 row["rank"]: row
                 for row in figures.computing_causes.to_dicts()
                 if row["cause"] is not None
             },
+            len(means),
+            len(figures.overlap) - len(means),
+            len(steps),
+            {name: _mean_of(column) for name, column in means.columns.items()},
+            tuple(pipeline_sentences(figures.pipeline)),
         )
 
     @property
@@ -165,9 +183,11 @@ class Verdict:
             return
         yield from self._who_holds_up()
         yield words.step_sentence(self.mean)
+        yield from self.bubbles
         if not self.mean.steps:
             yield from self._outside()
-        yield from filter(None, [words.between_sentence(self.mean), self.idle, self.ends])
+        between, bounds = words.between_sentence(self.mean), bounds_sentence(self.bounds)
+        yield from filter(None, [between, self.idle, bounds, self.ends])
         yield from self._slowest_step()
         if self.culprit is None:
             yield from self._slowest_rank()
@@ -243,15 +263,11 @@ class Verdict:
 
 
 def _idle(figures: Figures, mean: MeanStep) -> str | None:
-    """Why devices idle, in a mean of all steps with device work."""
-    measured = np.ma.filled(figures.steps["span_ns"], 0) > 0 if len(figures.steps) else None
-    ranks = (
-        [] if measured is None else np.unique(figures.steps["rank"][measured], return_counts=True)
-    )
-    steps = int(ranks[1].max()) if len(ranks) and len(ranks[1]) and mean.steps else 0
-    return idle_sentence(
-        figures.idle, figures.idle_calls, steps=steps, whole_ns=mean.span_ns + mean.between_ns
-    )
+    """Why devices idle in a mean step, where they do so notably."""
+    idle = mean_idle(figures, between_ns=mean.between_ns)
+    if idle is None:
+        return None
+    return idle_sentence(idle, steps=mean.steps, span_ns=mean.span_ns + mean.between_ns)
 
 
 def _outside(row: dict[str, Any], *, several: bool) -> Iterator[str]:
@@ -316,6 +332,11 @@ def slowest_rank_of_each_step(steps: Table) -> Table:
     first[1:] = (np.diff(graph) != 0) | (np.diff(known["step"]) != 0)
     longest = known.take(first)
     return longest.take(np.argsort(longest["start_ns"], kind="stable"))
+
+
+def _mean_of(times_ns: Int64) -> int | None:
+    known = np.ma.compressed(times_ns)
+    return round(float(np.mean(known))) if len(known) else None
 
 
 def _ordinary(steps: Table) -> Table:

@@ -120,8 +120,8 @@ def cause_sentence(culprit: Culprit, computing: Mapping[str, Any] | None = None)
             f"{link.usual:.1f} GB/s between other ranks."
         )
     if lateness.compute_share is None:
-        todo = "why it is late is not in this profile" if culprit.profiled else "profile it too"
-        return f"Cause: not known; rank {culprit.rank}: {todo}."
+        more = "is not in this profile." if culprit.profiled else "is not known: profile it too."
+        return f"Why rank {culprit.rank} is late {more}"
     computes, idles = (
         spell_share(share, 1) for share in (lateness.compute_share, 1 - lateness.compute_share)
     )
@@ -148,12 +148,20 @@ def _idles_more(lateness: Lateness) -> str:
 def no_culprit_sentence(held: HeldUp) -> str | None:
     """How long ranks wait where no single one holds them up; None where they do not wait."""
     if not held.waited_ns:
-        return None
+        return (
+            "Ranks wait for each other, if at all, less than their clocks may be off: "
+            f"{spell_short(held.unclear_ns)} in a collective."
+            if held.unclear_ns
+            else None
+        )
     waits = _of_a_step(held)
     if held.share < HARDLY:
         return f"Ranks hardly wait for each other: {waits}."
     if held.unknown_ns * 2 > held.waited_ns:
-        return f"Ranks wait {waits} for ranks that are not in this profile."
+        return (
+            f"Ranks wait at least {waits}; for whom is not known, since not all ranks of their "
+            "groups are in this profile."
+        )
     return f"Ranks wait {waits} for no single rank: different ranks come last."
 
 

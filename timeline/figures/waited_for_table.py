@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from timeline.analysis.waiting import WaitedFor
 from timeline.figures.table import Table
 from timeline.records.tables import NO_ID
 
-__all__ = ["waited_for_table"]
+__all__ = ["waited_for_table", "waiting_dicts"]
 
 
 def waited_for_table(facts: Sequence[RankFacts], waited_for: WaitedFor) -> Table:
@@ -26,3 +27,13 @@ def waited_for_table(facts: Sequence[RankFacts], waited_for: WaitedFor) -> Table
             "waited_ns": waited_for.waited_ns,
         }
     )
+
+
+def waiting_dicts(waiting: Table, waited_for: Table) -> list[dict[str, Any]]:
+    """The rows of `Figures.waiting`, each with those of `Figures.waited_for` of its rank."""
+    by_rank: dict[int, list[dict[str, Any]]] = {}
+    for row in waited_for.to_dicts():
+        by_rank.setdefault(row.pop("rank"), []).append(
+            {"rank": row.pop("waited_for_rank"), **row},
+        )
+    return [row | {"waited_for": by_rank.get(row["rank"], [])} for row in waiting.to_dicts()]

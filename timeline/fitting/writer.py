@@ -23,6 +23,7 @@ from timeline.records.tables import Omission
 from timeline.tracks.model import Samples, Slices, Timeline, Track
 from timeline.tracks.notes import Notes, with_notes
 from timeline.tracks.rank_tracks import DrawnRank, RankTracks, with_args
+from timeline.tracks.verdict_row import VerdictRow, with_verdict
 from timeline.units import spell_bytes
 
 __all__ = [
@@ -49,10 +50,11 @@ MOST_WRITES = 4
 
 @dataclass(frozen=True)
 class FileNotes:
-    """What a file says of itself: facts for programs, and notes for people where there are any."""
+    """What a file says of itself: facts for programs; for people notes and what is slow, if any."""
 
     attributes: tuple[tuple[str, str], ...] = ()
     notes: Notes | None = None
+    verdict: VerdictRow | None = None
 
 
 Describe = Callable[[Sequence[Omission], Sequence[DrawnLayer], Sequence[int]], FileNotes]
@@ -199,7 +201,9 @@ class Writer:
         self, tracks: Sequence[Track], about: FileNotes, first_ns: int | None
     ) -> Timeline:
         start_ns = first_moment_ns(tracks)
-        every = with_notes(tracks, about.notes, start_ns, max(start_ns, last_moment_ns(tracks)))
+        end_ns = max(start_ns, last_moment_ns(tracks))
+        noted = with_notes(tracks, about.notes, start_ns, end_ns)
+        every = with_verdict(noted, about.verdict, start_ns, end_ns)
         first = start_ns if first_ns is None else first_ns
         return Timeline(every, first, self.wall_offset_ns, about.attributes)
 

@@ -33,7 +33,7 @@ def read_rank(
     """
     with _collector_paused():
         records = source.read(wanted)
-    records = with_global_ranks(drop_backward_arrows(drop_invalid_rows(records)))
+    records = drop_backward_arrows(with_global_ranks(drop_invalid_rows(records)))
     if wanted.layers & HOST_LAYERS and align not in (Align.RECORDED, Align.NONE):
         records = fit_host_clock(records)
     return with_communication_rule(with_steps(records, operators))

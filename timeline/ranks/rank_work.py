@@ -8,12 +8,16 @@ from pathlib import Path
 
 import numpy as np
 
-from timeline.analysis.collectives import rank_collectives
-from timeline.analysis.cut import Cut, cut, cut_window
+from timeline.analysis.collectives import RankCollectives, rank_collectives
+from timeline.analysis.computed_work import computed_work
+from timeline.analysis.cut import Cut, cut, cut_steps, cut_window
 from timeline.analysis.drawn_records import drawn_records, omissions_of_drawn
 from timeline.analysis.idle_causes import measure_idle
+from timeline.analysis.lateness import fetching_ns
 from timeline.analysis.launching_operators import launcher_figures, with_launchers
 from timeline.analysis.leading_detail import Leading, with_leading_detail
+from timeline.analysis.memory_peaks import memory_peaks
+from timeline.analysis.ordinary_steps import measured_steps, ordinary_steps
 from timeline.analysis.overlap import (
     StepsApart,
     communication_spans,
@@ -28,9 +32,9 @@ from timeline.analysis.rank_facts import (
 )
 from timeline.analysis.rank_path import rank_path
 from timeline.analysis.rank_replay import rank_replay
-from timeline.analysis.rank_work import rank_work
 from timeline.analysis.selected_rank import DrawOptions, SelectedRank
 from timeline.analysis.step_membership import NO_STEP
+from timeline.analysis.task_sums import sum_tasks
 from timeline.encoders.formats import format_of
 from timeline.fitting.coarsen_ranks import coarsen_ranks
 from timeline.layers import HOST_LAYERS, Layer
@@ -49,6 +53,7 @@ __all__ = [
     "coarsen_for_file",
     "draw_rank_from_records",
     "draw_rank_from_source",
+    "select_rank",
 ]
 
 
@@ -76,8 +81,9 @@ class RankRequest:
     end) on the rank's own clock. leading: whose detail is drawn, None for all. draw: whether
     tracks are wanted at all, or only facts. clock: how ranks come on one clock. named_operators:
     how many operators of a rank facts tell apart by name. causes: whether facts tell why the device
-    waits and idles. estimate: whether they hold what gains are estimated of. read_ranks: all ranks
-    that are read with this one.
+    waits and idles. estimate: whether they hold what gains are estimated of. most_lengths: see
+    `collect_facts`; what only a comparison shows. read_ranks: all ranks that are read with this
+    one.
     """
 
     selection: Selection
@@ -94,6 +100,7 @@ class RankRequest:
     named_operators: int = 0
     causes: bool = False
     estimate: bool = False
+    most_lengths: int = 0
     read_ranks: frozenset[int] = frozenset()
 
     @property
@@ -161,7 +168,7 @@ def _draw_selected(
     part = cut(records, request.selection)
     if request.window_ns is not None:
         part = cut_window(part, *request.window_ns)
-    selected = _selected(part, request)
+    selected = select_rank(part, request)
     if request.leading is not None:
         selected = with_leading_detail(selected, request.leading)
     collectives = rank_collectives(
@@ -178,34 +185,79 @@ def _draw_selected(
         request.selection,
         windowed=request.window_ns is not None,
         named_operators=request.named_operators,
+        most_lengths=request.most_lengths,
     )
     if request.causes and request.leading is None:  # facts were read before otherwise
-        path = rank_path(part.records, collectives.ops.selected, facts.device_end_ns)
-        facts = replace(_with_causes(facts, selected), path=path)
+        facts = _with_causes(facts, part, collectives)
     if request.estimate:
         facts = replace(facts, replay=rank_replay(part.records, collectives.ops.selected))
+    if request.most_lengths:
+        ordinary = _ordinary_facts(facts, records, part, request)
+        facts = replace(_with_sums(facts, part), ordinary=ordinary)
     if not request.draw:
         return facts, RankTracks(records.rank, (), 0)
     return facts, draw_rank(selected, request.options, arg_filter(request.args))
 
 
-def _with_causes(facts: RankFacts, selected: SelectedRank) -> RankFacts:
-    """The facts with what tells whose work a rank does, and why it takes longer than others."""
-    work = rank_work(
-        selected.records,
-        selected.cut.membership.tasks,
-        selected.step_totals.computing_ns,
+def _ordinary_facts(
+    facts: RankFacts, records: Records, part: Cut, request: RankRequest
+) -> RankFacts | None:
+    """The facts of ordinary steps alone; None where the rank has no others with device tasks."""
+    (ordinary,) = ordinary_steps([facts])
+    (measured,) = measured_steps([facts])
+    if (ordinary == measured).all():
+        return None
+    its = cut_steps(part, ordinary)
+    selected = select_rank(its, request, in_steps=True)
+    collectives = rank_collectives(records, its.op_iterations, its.op_rows)
+    found = collect_facts(
+        facts.profile,
+        selected,
+        collectives,
+        request.selection,
+        named_operators=request.named_operators,
+        most_lengths=request.most_lengths,
+    )
+    if request.causes:
+        # The work is that of the rank, which leaves warm-up out too: counters are rarely sampled.
+        found = replace(found, work=facts.work, launchers=launcher_figures(its.records))
+    return _with_sums(found, its)
+
+
+def _with_sums(facts: RankFacts, part: Cut) -> RankFacts:
+    """The facts with the sums that only a comparison shows, of records that may not be drawn."""
+    return replace(facts, task_sums=sum_tasks(part.records), memory=memory_peaks(part.records))
+
+
+def _with_causes(facts: RankFacts, part: Cut, collectives: RankCollectives) -> RankFacts:
+    """The facts with what tells whose work a rank does, and what determines when it is done."""
+    records = part.records
+    work = computed_work(
+        records,
+        part.membership.tasks,
+        facts.step_totals.computing_ns,
         facts.overlap_ns["computing_ns"],
     )
-    return replace(facts, work=work, launchers=launcher_figures(selected.records))
+    path = rank_path(records, collectives.ops.selected, facts.device_end_ns)
+    return replace(
+        facts,
+        work=work,
+        launchers=launcher_figures(records),
+        path=path,
+        fetching_ns=fetching_ns(records),
+    )
 
 
-def _selected(part: Cut, request: RankRequest) -> SelectedRank:
+def select_rank(part: Cut, request: RankRequest, *, in_steps: bool = False) -> SelectedRank:
+    """What is selected of a rank, and the sums over it; only what is drawn stays among records.
+
+    in_steps: whether time between runs of steps is in none of them.
+    """
     records, membership = part.records, part.membership
     tasks, selection = records.tasks, request.selection
     communication, its_step = communication_spans(records, membership)
     apart = StepsApart.of(tasks, communication, membership.tasks, its_step, len(records.steps))
-    if selection.steps is None:
+    if selection.steps is None and not in_steps:
         is_whole = selection.graphs is None and request.window_ns is None
         whole = measure_overlap(tasks, communication, records.free_rule if is_whole else INNER)
     else:

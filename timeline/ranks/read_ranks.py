@@ -10,6 +10,7 @@ from timeline.analysis.clocks import JoinedClock, RankClock, join_clocks
 from timeline.analysis.critical_path import CriticalPath
 from timeline.analysis.launch_order import match_by_order
 from timeline.analysis.leading_detail import Leading
+from timeline.analysis.ordinary_steps import ordinary_steps
 from timeline.analysis.path_steps import critical_path
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.waiting import Waiting, measure_waiting
@@ -71,6 +72,22 @@ class JoinedRanks:
     def facts(self) -> tuple[RankFacts, ...]:
         """What is known of each rank."""
         return tuple(rank.facts for rank in self.ranks)
+
+    @property
+    def tells_ordinary(self) -> bool:
+        """Whether there are enough ordinary steps to leave others out, or no others."""
+        pairs = zip(self.facts, ordinary_steps(self.facts), strict=True)
+        return not any(
+            (chosen & (rank.recorded.first | rank.recorded.cut)).any() for rank, chosen in pairs
+        )
+
+    def ordinary(self) -> tuple[tuple[RankFacts, ...], Waiting]:
+        """What is known of the ordinary steps of each rank, and who waits in them.
+
+        As far as it was asked for, and each rank tells which those are.
+        """
+        found = tuple(map(_ordinary_of, self.facts))
+        return found, _waiting_of(found, self.clock)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -199,7 +216,7 @@ def _joined(
     clock: JoinedClock,
 ) -> JoinedRanks:
     moved = tuple(rank.moved(move.move) for rank, move in zip(drawn, clock.moves, strict=True))
-    waiting = measure_waiting([rank.facts.collectives for rank in moved], _slack_ns(clock))
+    waiting = _waiting_of([rank.facts for rank in moved], clock)
     path = CriticalPath()
     if any(request.causes for request in requests):
         path = critical_path([rank.facts for rank in moved], waiting)
@@ -211,6 +228,19 @@ def _joined(
         waiting,
         path=path,
     )
+
+
+def _waiting_of(facts: Sequence[RankFacts], clock: JoinedClock) -> Waiting:
+    return measure_waiting([rank.collectives for rank in facts], _slack_ns(clock))
+
+
+def _ordinary_of(facts: RankFacts) -> RankFacts:
+    """The facts of the ordinary steps of a rank, with collectives as other ranks know them."""
+    ordinary = facts.ordinary
+    if ordinary is None:
+        return facts
+    ops = replace(facts.collectives.ops, selected=ordinary.collectives.ops.selected)
+    return replace(ordinary, collectives=replace(facts.collectives, ops=ops))
 
 
 def _slack_ns(clock: JoinedClock) -> int:
@@ -229,6 +259,7 @@ def _with_waiting(
         [rank.facts.collectives for rank in drawn],
         waiting,
         arrows=any(Layer.ARROWS in request.options.layers for request in requests),
+        selected=any(request.selection.ranks is not None for request in requests),
     )
     return tuple(replace(rank, tracks=rows) for rank, rows in zip(drawn, rank_tracks, strict=True))
 

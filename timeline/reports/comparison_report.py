@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from timeline.figures.comparison import Comparison
+from timeline.figures.gate import Gate
 from timeline.figures.notebook import cell_html, link_html, paragraph_html, table_html
 from timeline.records.tables import Omission
 from timeline.reports.export_report import OutputFile, ResolutionRow, spell_omissions
@@ -20,12 +21,26 @@ __all__ = ["SCHEMA_VERSION", "ComparisonReport"]
 SCHEMA_VERSION = 1
 
 
+@dataclass(frozen=True)
+class ChangedStep:
+    """A step of the base, on which rank its like of the new run took longest, and when to look.
+
+    Both are in view from start_ns to end_ns on the clock of the base.
+    """
+
+    step: int
+    rank: int
+    start_ns: int
+    end_ns: int
+
+
 @dataclass(frozen=True, repr=False)
 class ComparisonReport:
     """What a comparison found, and what it wrote; print it for what the command says.
 
-    csv, page: what was written beside the timeline. shift_ns: by how much the new run is moved in
-    time there.
+    csv, page, png, markdown: what was written beside the timeline. shift_ns: by how much the new
+    run is moved in time there. gate: how `fail_above` was judged, None where it was not asked for.
+    changed: the step that became longest, None without steps.
     """
 
     comparison: Comparison
@@ -38,6 +53,10 @@ class ComparisonReport:
     resolutions: tuple[ResolutionRow, ...]
     csv: Path | None = None
     page: Path | None = None
+    png: Path | None = None
+    markdown: Path | None = None
+    gate: Gate | None = None
+    changed: ChangedStep | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain values; the shape is versioned by `schema`."""
@@ -65,6 +84,9 @@ class ComparisonReport:
             ],
             "resolution": [row.to_dict() for row in self.resolutions],
             "warnings": list(self.warnings),
+            "png": None if self.png is None else str(self.png),
+            "markdown": None if self.markdown is None else str(self.markdown),
+            "gate": None if self.gate is None else self.gate.to_dict(),
         }
 
     def to_json(self) -> bytes:
@@ -81,14 +103,19 @@ class ComparisonReport:
             ),
             *(f"  {row.spelled()}" for row in self.resolutions),
             *(f"  left out: {said}" for said, *_ in spell_omissions(self.omissions)),
-            *([] if self.csv is None else [f"Wrote {self.csv}"]),
+            *(f"Wrote {file}" for file in (self.csv, self.markdown) if file is not None),
         ]
 
+    def sentences(self) -> list[str]:
+        """What changed, and how that was judged."""
+        judged = [] if self.gate is None else [self.gate.sentence()]
+        return [*self.comparison.sentences(), *judged]
+
     def __str__(self) -> str:
-        return "\n".join([*self.comparison.sentences(), *self.lines()])
+        return "\n".join([*self.sentences(), *self.lines()])
 
     def __repr__(self) -> str:
-        said = (*self.comparison.sentences(), *self.lines())
+        said = (*self.sentences(), *self.lines())
         return f"<ComparisonReport: {' '.join(line.strip() for line in said)}>"
 
     def _repr_html_(self) -> str:
@@ -98,7 +125,7 @@ class ComparisonReport:
         ]
         overall = self.comparison.overall
         return (
-            paragraph_html(*self.comparison.sentences())
+            paragraph_html(*self.sentences())
             + table_html(overall.columns, (map(cell_html, row) for row in overall))
             + table_html(("file", "size"), files)
             + paragraph_html(*self.warnings, *(row.spelled() for row in self.resolutions))

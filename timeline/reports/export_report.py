@@ -16,6 +16,7 @@ from timeline.figures.path_table import path_rows
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
 from timeline.figures.verdict import Verdict
+from timeline.figures.waited_for_table import waiting_dicts
 from timeline.fitting.plan import WHOLE_NS
 from timeline.records.counting_rules import CommunicationRule, FreeRule
 from timeline.records.tables import NO_GRAPH, Omission, OmissionCode
@@ -216,6 +217,8 @@ class ExportReport:
     csv: CsvFile | None = None
     estimated_gain_ns: int | None = None
     """How much earlier the selection would end if the culprit were as fast as the others."""
+    see_why: str = ""
+    """The command that shows why the slowest is slow; empty where there is none."""
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain values; the shape is versioned by `schema`."""
@@ -229,7 +232,7 @@ class ExportReport:
             "ranks": [rank.to_dict() for rank in self.ranks],
             "verdict": self._verdict_dict(),
             "overlap": [row.to_dict() for row in self.overlap],
-            "waiting": self.figures.waiting.to_dicts(),
+            "waiting": waiting_dicts(self.figures.waiting, self.figures.waited_for),
             "collectives": self.figures.collectives.to_dicts(),
             "links": self.figures.links.to_dicts(),
             "checks": self.figures.checks.to_dicts(),
@@ -238,8 +241,10 @@ class ExportReport:
             "resolution": [row.to_dict() for row in self.resolutions],
             "warnings": list(self.warnings),
             "suggestion": self.suggestion,
+            "see_why": self.see_why,
             "idle": idle_dicts(self.figures.idle, self.figures.idle_calls),
             "critical_path": list(path_rows(self.figures.critical_path)),
+            "pipeline": self.figures.pipeline.to_dicts(),
         }
 
     def _verdict_dict(self) -> dict[str, Any]:

@@ -2,37 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 from rich.console import RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
-from timeline.figures.comparison import NOTABLE, WHOLE, Comparison
+from timeline.figures.comparison import Comparison
+from timeline.figures.comparison_sentences import NOTABLE
+from timeline.figures.gate import Gate
 from timeline.figures.operator_pairs import ONE_RUN_ONLY
-from timeline.figures.short_names import operator_label
+from timeline.figures.overall_parts import WHOLE
 from timeline.figures.table import Table
+from timeline.reports.comparison_rows import (
+    LEAST,
+    TIMES,
+    copy_names,
+    depths,
+    hccl_names,
+    launcher_names,
+    memory_names,
+    notable_rows,
+    operator_names,
+    time_cell,
+    time_cells,
+    waiting_names,
+    worst_and_best,
+)
 from timeline.reports.terminal import Display, name_text, named_grid, render_blocks
-from timeline.units import spell_count, spell_short
+from timeline.units import spell_bytes, spell_count
 
 __all__ = ["comparison_text"]
 
 MOST_STEPS, MOST_RANKS, MOST_OPERATORS = 12, 12, 6
-LEAST = 0.001
-"""An operator that changed by less than this share of the whole is not worth a row."""
-_TIMES = ("before", "now", "change", "")
+MOST_VERBOSE = 40
 _WORSE, _BETTER = "red", "green"
 
 
-def comparison_text(comparison: Comparison, display: Display) -> str:
-    """What changed, in lines that fit the display."""
-    return render_blocks(_blocks(comparison, display), display)
+def comparison_text(
+    comparison: Comparison, display: Display, *, gate: Gate | None = None, verbose: bool = False
+) -> str:
+    """What changed, in lines that fit the display.
+
+    gate: how that was judged. verbose: more rows, and what few people ask for.
+    """
+    return render_blocks(_blocks(comparison, display, gate, verbose=verbose), display)
 
 
-def _blocks(comparison: Comparison, display: Display) -> Iterator[Sequence[RenderableType]]:
+def _blocks(
+    comparison: Comparison, display: Display, gate: Gate | None, *, verbose: bool
+) -> Iterator[Sequence[RenderableType]]:
     sentences = [name_text(line, display) for line in comparison.sentences()]
+    if sentences and gate is not None:
+        style = _WORSE if gate.failed else ""
+        sentences.append(Text(gate.sentence(), style=style))
     if not sentences:
         yield [Text("A run holds no device records: there is nothing to compare.")]
         return
@@ -41,25 +65,90 @@ def _blocks(comparison: Comparison, display: Display) -> Iterator[Sequence[Rende
     whole = comparison.overall["metric"] == WHOLE
     whole_ns = int(comparison.overall["base_ns"][whole].sum())
     yield [_overall(comparison, display, whole_ns)]
+    most = (MOST_VERBOSE,) * 3 if verbose else (MOST_RANKS, MOST_STEPS, MOST_OPERATORS)
     if len(comparison.ranks) > 1:
-        yield _first("rank", comparison.ranks, display, MOST_RANKS, whole_ns)
+        yield _first("rank", comparison.ranks, display, most[0], whole_ns)
     if len(comparison.steps) > 1:
-        title = "step, slowest rank" if len(comparison.ranks) > 1 else "step"
-        yield _first(title, _named_steps(comparison.steps), display, MOST_STEPS, whole_ns)
+        title = "step on the device" + (", slowest rank" if len(comparison.ranks) > 1 else "")
+        yield _first(title, _named_steps(comparison.steps), display, most[1], whole_ns)
     for title, table in (
         ("operator", comparison.operators),
         ("communication", comparison.collectives),
     ):
         if len(table):
-            yield _operators(title, table, display, whole_ns)
+            yield _operators(title, table, display, whole_ns, most[2])
+    tables = _TABLES if verbose else _TABLES[:TOLD_TABLES]
+    for title, column, names_of in tables:
+        shown = notable_rows(getattr(comparison, column), whole_ns, most[2])
+        if len(shown):
+            yield [_grid(shown, display, title, names_of(shown), whole_ns)]
+    if verbose:
+        yield from _verbose(comparison, display, whole_ns)
+
+
+_TABLES: tuple[tuple[str, str, Callable[[Table], list[str]]], ...] = (
+    ("waiting for", "waiting", waiting_names),
+    ("launched by", "launchers", launcher_names),
+    ("copies", "copies", copy_names),
+    ("HCCL tasks", "hccl_tasks", hccl_names),
+)
+"""Tables of which people see what changed: title, field of the comparison, names of rows."""
+TOLD_TABLES = 2
+"""So many of them are told unasked."""
+
+
+def _verbose(
+    comparison: Comparison, display: Display, whole_ns: int
+) -> Iterator[Sequence[RenderableType]]:
+    for title, table in (
+        ("operator, each time", comparison.operators),
+        ("communication, each time", comparison.collectives),
+    ):
+        shown = worst_and_best(table, whole_ns, MOST_VERBOSE)
+        if len(shown) and not np.ma.getmaskarray(shown["new_median_ns"]).all():
+            yield [_spread(shown, display, title)]
+    if len(comparison.memory):
+        yield [_memory(comparison.memory, display)]
+
+
+def _spread(operators: Table, display: Display, title: str) -> Grid:
+    """The median and the quartiles of single times in both runs."""
+    cells = []
+    for row in operators.to_dicts():
+        told = []
+        for run in ("base", "new"):
+            median, first, third = (
+                time_cell(row[f"{run}_{name}_ns"]) for name in ("median", "q1", "q3")
+            )
+            known = row[f"{run}_median_ns"] is not None
+            quartiles = f"{first} - {third}" if known else "-"
+            told += [median] if display.narrow else [median, quartiles]
+        cells.append(tuple(told))
+    medians = ["median before", "median now"]
+    heads = medians if display.narrow else [medians[0], "q1 - q3", medians[1], "q1 - q3"]
+    names = operator_names(operators)
+    return named_grid(display, display.width, [title], heads, names, cells)
+
+
+def _memory(memory: Table, display: Display) -> Grid:
+    """The peaks of both runs, and by how much they differ."""
+    cells = []
+    for row in memory.to_dicts():
+        base, new, delta = (row[f"{name}_bytes"] for name in ("base", "new", "delta"))
+        sign = "-" if (delta or 0) < 0 else "+" if delta else ""
+        change = "-" if delta is None else f"{sign}{spell_bytes(abs(delta))}"
+        cells.append((*("-" if one is None else spell_bytes(one) for one in (base, new)), change))
+    heads = ["before", "now", "change"]
+    return named_grid(display, display.width, ["memory, peak"], heads, memory_names(memory), cells)
 
 
 def _overall(comparison: Comparison, display: Display, whole_ns: int) -> Grid:
     """Metrics, each below and inside of what it is part of."""
-    table, depth = comparison.overall, {"": -1, WHOLE: -1}
-    for metric, whole in zip(table["metric"].tolist(), table["part_of"].tolist(), strict=True):
-        depth[metric] = depth[whole] + 1
-    indented = [2 * depth[metric] * " " + metric for metric in table["metric"].tolist()]
+    table = comparison.overall
+    indented = [
+        2 * depth * " " + metric
+        for metric, depth in zip(table["metric"].tolist(), depths(table), strict=True)
+    ]
     title = "per step and rank" if comparison.per_step else "per rank"
     return _grid(table, display, title, indented, whole_ns, bold=WHOLE)
 
@@ -86,15 +175,14 @@ def _first(
     return rows
 
 
-def _operators(title: str, table: Table, display: Display, whole_ns: int) -> list[RenderableType]:
+def _operators(
+    title: str, table: Table, display: Display, whole_ns: int, most: int
+) -> list[RenderableType]:
     """What lost most, then what won most; a change that no step notices is none."""
-    least_ns = LEAST * whole_ns
-    lost = np.flatnonzero(table["delta_ns"] > least_ns)[:MOST_OPERATORS]
-    won = np.flatnonzero(table["delta_ns"] < -least_ns)[-MOST_OPERATORS:]
     rows: list[RenderableType] = []
-    shown = table.take(np.concatenate([lost, won]))
+    shown = worst_and_best(table, whole_ns, most)
     if len(shown):
-        rows.append(_grid(shown, display, title, _names(shown), whole_ns))
+        rows.append(_grid(shown, display, title, operator_names(shown), whole_ns))
     else:
         rows.append(Text(f"No {title} changed by {LEAST:.1%} of a whole."))
     alone = sum(how == ONE_RUN_ONLY for how in table["matched"].tolist())
@@ -102,18 +190,6 @@ def _operators(title: str, table: Table, display: Display, whole_ns: int) -> lis
         kinds = spell_count(alone, "kind")
         rows.append(Text(f"{kinds} of {title} ran in one run only; all: --csv FILE"))
     return rows
-
-
-def _names(operators: Table) -> list[str]:
-    """Names after types, or types alone; shapes too where they tell operators of a name apart."""
-    kinds = _columns(operators, "type", "name", "shapes")
-    rows = [(operator_label(kind, name), shapes) for kind, name, shapes in kinds]
-    labels = [label for label, _ in rows]
-    return [f"{label} {shapes}" if labels.count(label) > 1 else label for label, shapes in rows]
-
-
-def _columns(table: Table, *names: str) -> Iterator[tuple[str, ...]]:
-    return zip(*(table[name].tolist() for name in names), strict=True)
 
 
 def _grid(
@@ -133,25 +209,7 @@ def _grid(
         style = _WORSE if delta_ns > 0 else _BETTER
         if abs(delta_ns) < NOTABLE * whole_ns:
             style = ""
-        cells.append(
-            (
-                _time(row["base_ns"]),
-                _time(row["new_ns"]),
-                Text(f"{'+' if delta_ns > 0 else ''}{_time(row['delta_ns'])}", style=style),
-                Text(_share(row), style=style),
-            )
-        )
+        base, new, change, share = time_cells(row)
+        cells.append((base, new, Text(change, style=style), Text(share, style=style)))
         styles.append("bold" if name == bold else "")
-    return named_grid(display, display.width, [title], _TIMES, spelled, cells, styles)
-
-
-def _time(time_ns: int | None) -> str:
-    return "-" if time_ns is None else spell_short(time_ns)
-
-
-def _share(row: dict[str, Any]) -> str:
-    if not row["delta_ns"]:
-        return ""
-    if not row["base_ns"]:
-        return "new"
-    return f"{row['delta_ns'] / row['base_ns']:+.1%}" if row["new_ns"] else "gone"
+    return named_grid(display, display.width, [title], TIMES, spelled, cells, styles)

@@ -11,7 +11,6 @@ from rich.console import Console, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
-from timeline.columns.columns import Int64
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
 from timeline.figures.verdict import Verdict
@@ -64,7 +63,7 @@ class _Blocks:
     verbose: bool
 
     def all(self) -> Iterator[Sequence[RenderableType]]:
-        sentences = [Text(line) for line in self.verdict.sentences()]
+        sentences = [name_text(line, self.display) for line in self.verdict.sentences()]
         if not sentences:
             yield [Text("The selection holds no device records: there is nothing to compare.")]
             return
@@ -103,9 +102,8 @@ class _Blocks:
         for row in shown:
             labels = [str(row["rank"]), spell_short(row["span_ns"])]
             grid.add(labels, row, _SLOW if row["rank"] == self._slow_rank else "")
-        if len(shown) < len(rows):
-            columns = self.verdict.mean_steps.columns
-            mean = {name: _mean_ns(column) for name, column in columns.items()}
+        if len(shown) < self.verdict.used_ranks:
+            mean = self.verdict.rank_means
             grid.add_gap()
             grid.add(["mean", spell_short(mean["span_ns"] or 0)], mean, "bold")
         yield grid.grid
@@ -113,9 +111,9 @@ class _Blocks:
 
     def _rank_notes(self, shown: Sequence[Row], steps: int) -> Iterator[Text]:
         """What the rows are of, and which ranks have none."""
-        ranks, used = len(self.verdict.ranks), len(self.verdict.mean_steps)
+        used = self.verdict.used_ranks
         if steps > 1:
-            left_out = len(self.verdict.steps) - steps
+            left_out = self.verdict.step_count - steps
             without = f"; {spell_count(left_out, 'step')} left out (first, cut off, or no device "
             less = f"{without}tasks)" if left_out > 0 else ""
             yield Text(f"Means of {steps} ordinary steps{less}.", style="dim")
@@ -127,21 +125,21 @@ class _Blocks:
                 f"{spell_count(used, 'rank')}: {first}{others} that {most}, and the mean; all: "
                 "--csv FILE"
             )
-        if used < ranks:
-            yield Text(f"{spell_count(ranks - used, 'rank')} without device records.")
+        if unused := self.verdict.unused_ranks:
+            yield Text(f"{spell_count(unused, 'rank')} without device records.")
 
     def _shown_ranks(self) -> list[Row]:
         """The culprit, then the others in order of rank, or of many those that wait longest."""
         rows = self.verdict.mean_steps.to_dicts()
-        if len(rows) > MOST_RANKS:
+        if self.verdict.used_ranks > MOST_RANKS:
             name = "waiting_ns" if self._waiting_is_known else "span_ns"
             rows = sorted(rows, key=lambda row: (-(row[name] or 0), row["rank"]))
         rows.sort(key=lambda row: row["rank"] != self._slow_rank)
-        return rows[:FEW_RANKS] if len(rows) > MOST_RANKS else rows
+        return rows[:FEW_RANKS] if self.verdict.used_ranks > MOST_RANKS else rows
 
     @property
     def _waiting_is_known(self) -> bool:
-        return not np.ma.getmaskarray(self.verdict.mean_steps["waiting_ns"]).all()
+        return self.verdict.rank_means["waiting_ns"] is not None
 
     @property
     def _slow_rank(self) -> int | None:
@@ -154,7 +152,7 @@ class _Blocks:
         shown = sorted(slowest[:MOST_STEPS])
         pairs = {(row["rank"], row["graph"]) for row in self.figures.steps.to_dicts()}
         graphs = len(pairs) > len({rank for rank, _ in pairs})
-        ranks = len(self.verdict.ranks) > 1
+        ranks = self.verdict.used_ranks + self.verdict.unused_ranks > 1
         heads = ["step", *(["graph"] if graphs else []), *(["on\nrank"] if ranks else [])]
         grid = TimesGrid(self.display, [*heads, "time"], self.verdict.steps)
         extreme = self.verdict.step_extreme
@@ -170,10 +168,9 @@ class _Blocks:
             ]
             grid.add(labels, row, _SLOW if (row["graph"], row["step"]) == worst else "")
         yield grid.grid
-        if len(shown) < len(rows):
-            yield Text(
-                f"{spell_count(len(rows), 'step')}: the slowest {MOST_STEPS}; all: --csv FILE"
-            )
+        if len(shown) < self.verdict.step_count:
+            count = spell_count(self.verdict.step_count, "step")
+            yield Text(f"{count}: the slowest {MOST_STEPS}; all: --csv FILE")
 
     # -- who came last -----------------------------------------------------------------------------
 
@@ -255,8 +252,3 @@ class _Blocks:
         ]
         heads = ["longest communication op"], ["rank", "step", "time"]
         return named_grid(self.display, self.display.width, *heads, shown["name"].tolist(), cells)
-
-
-def _mean_ns(times_ns: Int64) -> int | None:
-    known = np.ma.compressed(times_ns)
-    return round(float(np.mean(known))) if len(known) else None

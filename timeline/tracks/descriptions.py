@@ -26,11 +26,13 @@ __all__ = [
     "RANK",
     "REDUCE",
     "SCOPES",
+    "SEE_WHY",
     "STEPS_OF_ALL_RANKS",
     "STEPS_OF_ONE_RANK",
     "STEPS_ON_DEVICE",
     "THREAD",
     "TOPICS",
+    "VERDICT",
     "WAITING",
     "communication_group",
     "counter",
@@ -38,6 +40,11 @@ __all__ = [
 ]
 
 
+VERDICT = (
+    "What takes the time: the sentences that the command printed when it wrote this file, each as "
+    "long as the timeline. Their arg see_why is the next command."
+)
+SEE_WHY = "The command that shows why, and how the sentences are printed again."
 NOTES = "What to know before reading the rest: problems of the profile, and what is not shown."
 TOPICS = {
     "Warnings": "What is wrong with the profile or missing from it.",

@@ -130,6 +130,8 @@ def _op_args(ops: CommunicationOps) -> list[ArgColumn]:
         integers("count", ops.count, NO_ID),
         names("data_type", ops.data_type),
         names("algorithm", ops.algorithm),
+        names("launched_by", ops.launched_by),
+        names("module", ops.module),
         integers("graph", ops.graph, NO_GRAPH, default=False),
         integers("connection_id", ops.connection, NO_ID, default=False),
     ]

@@ -15,9 +15,10 @@ from timeline.tracks.model import Slices, Track
 from timeline.tracks.painter import Painter, SliceTable, integers
 from timeline.units import spell_duration
 
-__all__ = ["StepDifferences", "side_by_side"]
+__all__ = ["TITLE", "StepDifferences", "side_by_side"]
 
-_TITLE = "New run against base"
+TITLE = "New run against base"
+"""The row that holds all others."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ def side_by_side(
 def _paint_root(painter: Painter, steps: StepDifferences) -> int:
     """The row that holds all others, and is seen before it is unfolded; its id."""
     if not len(steps.start_ns):
-        return painter.add_group(_TITLE, None, 0, descriptions.BASE_AND_NEW)
+        return painter.add_group(TITLE, None, 0, descriptions.BASE_AND_NEW)
     strings = StringPool()
     columns = (steps.base_step, steps.new_step, steps.base_ns, steps.new_ns)
     labels = (_label(*row) for row in zip(*(column.tolist() for column in columns), strict=True))
@@ -79,7 +80,7 @@ def _paint_root(painter: Painter, steps: StepDifferences) -> int:
             integers("delta_ns", steps.new_ns - steps.base_ns),
         ],
     )
-    return painter.add_stacked_row(_TITLE, None, 0, drawn, strings, descriptions.BASE_AND_NEW)
+    return painter.add_stacked_row(TITLE, None, 0, drawn, strings, descriptions.BASE_AND_NEW)
 
 
 def _label(base_step: int, new_step: int, base_ns: int, new_ns: int) -> str:

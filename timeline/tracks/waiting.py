@@ -24,6 +24,7 @@ __all__ = ["MOST_ARROWS", "WAITING", "with_waiting"]
 WAITING = "Waiting"
 MOST_ARROWS = 2000
 """Arrows between ranks, the longest waits first: more of them would hide what they show."""
+NOT_PROFILED, NOT_SELECTED = " (not profiled)", " (not selected)"
 _ORDER = 6
 """Behind the rows of the overlap analysis, and of what free time consists of."""
 
@@ -42,19 +43,23 @@ def with_waiting(
     waiting: Waiting,
     *,
     arrows: bool,
+    selected: bool = False,
 ) -> tuple[RankTracks, ...]:
     """The rows of all ranks with what their collectives waited for.
 
     Arrows run from the op that waits to the op of the last rank (Perfetto draws them forward in
     time only), and from sends to receives.
+
+    selected: whether ranks are selected, so that one that is not read may be in the profile.
     """
+    unread = NOT_SELECTED if selected else NOT_PROFILED
     bounds = np.searchsorted(waiting.waits.rank, np.arange(len(ranks) + 1)).tolist()
     made, drawn_ops = list[RankTracks](), list[_DrawnOps]()
     for at, (rank, ops) in enumerate(zip(ranks, collectives, strict=True)):
         waits = waiting.waits.take(np.arange(bounds[at], bounds[at + 1]))
         where = _drawn_ops(rank.tracks, ops)
         tracks = _with_args(rank.tracks, where, waits)
-        made.append(replace(rank, tracks=_with_row(tracks, rank.rank, ops, waits)))
+        made.append(replace(rank, tracks=_with_row(tracks, rank.rank, ops, waits, unread)))
         drawn_ops.append(where)
     return _with_arrows(made, drawn_ops, waiting) if arrows else tuple(made)
 
@@ -113,7 +118,7 @@ def _args(waits: Waits, at: Int64, count: int) -> list[Arg]:
 
 
 def _with_row(
-    tracks: list[Track], rank: int, collectives: RankCollectives, waits: Waits
+    tracks: list[Track], rank: int, collectives: RankCollectives, waits: Waits, unread: str
 ) -> tuple[Track, ...]:
     """The tracks with a row of waits below the overlap analysis, where that is drawn."""
     overlap = spec_of(Layer.OVERLAP).name
@@ -125,7 +130,9 @@ def _with_row(
     painter.tracks = tracks
     start_ns = ops.start_ns[waited.row]
     pairs, which = distinct_pairs(waited.last_rank, waited.last_profiled.astype(np.int64))
-    labels = strings.codes(_label(last, bool(profiled)) for last, profiled in pairs.tolist())
+    labels = strings.codes(
+        _label(last, "" if is_read else unread) for last, is_read in pairs.tolist()
+    )
     named = strings.codes(collectives.strings)[ops.name[waited.row]]
     painter.add_flat_row(
         WAITING,
@@ -148,11 +155,11 @@ def _with_row(
     return tuple(painter.tracks)
 
 
-def _label(last_rank: int, profiled: bool) -> str:
-    """What a wait is called, by the rank that came last and whether it is read."""
+def _label(last_rank: int, remark: str) -> str:
+    """What a wait is called, by the rank that came last and what is to be said of it."""
     if last_rank == NO_ID:
         return "Waiting for another rank"
-    return f"Waiting for rank {last_rank}" + ("" if profiled else " (not profiled)")
+    return f"Waiting for rank {last_rank}{remark}"
 
 
 def _with_arrows(

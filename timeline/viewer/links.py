@@ -15,7 +15,7 @@ from timeline.records.tables import NO_GRAPH
 from timeline.reports.export_report import ExportReport, OutputFile
 from timeline.tracks.summary import OVERLAP_ROWS
 
-__all__ = ["View", "address", "view_of"]
+__all__ = ["View", "address", "view_of", "visible_ns"]
 
 MOST_RANKS_BY_NAME = 2
 """Pinned rows do not tell their rank, so those of more ranks are not pinned by their name."""
@@ -52,7 +52,7 @@ def view_of(report: ExportReport) -> View:
     step_ns = _slowest_step_ns(report, slowest)
     output = max(report.outputs, key=lambda output: _shared_ns(output.drawn_ns, step_ns))
     description = f"step {slowest.slowest} of {_spelled(_telling_ranks(report))}, the slowest,"
-    return View(output, _visible_ns(output, step_ns), _pinned(report, output), description)
+    return View(output, visible_ns(output, step_ns), _pinned(report, output), description)
 
 
 def _spelled(ranks: Sequence[int]) -> str:
@@ -73,7 +73,8 @@ def _shared_ns(some_ns: tuple[int, int], other_ns: tuple[int, int]) -> int:
     return min(some_ns[1], other_ns[1]) - max(some_ns[0], other_ns[0])
 
 
-def _visible_ns(output: OutputFile, step_ns: tuple[int, int]) -> tuple[int, int] | None:
+def visible_ns(output: OutputFile, step_ns: tuple[int, int]) -> tuple[int, int] | None:
+    """A step and a margin in the time of a file, as far as the file has it; None for nothing."""
     margin_ns = int((step_ns[1] - step_ns[0]) * MARGIN)
     first_ns = max(step_ns[0] - margin_ns, output.drawn_ns[0])
     last_ns = min(step_ns[1] + margin_ns, output.drawn_ns[1])

@@ -13,8 +13,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from timeline.printable import say
+from timeline.reports.comparison_report import ComparisonReport
 from timeline.reports.export_report import ExportReport
 from timeline.units import spell_bytes
+from timeline.viewer.comparison_view import view_of_comparison
 from timeline.viewer.links import View, address, view_of
 from timeline.viewer.serving import HOST, PORT, Offer, TraceServer
 
@@ -29,19 +31,22 @@ QUIET_SECONDS = 30.0
 
 
 def show(
-    report: ExportReport, pages: Mapping[str, Path] | None = None, *, quiet: bool = False
+    report: ExportReport | ComparisonReport,
+    pages: Mapping[str, Path] | None = None,
+    *,
+    quiet: bool = False,
 ) -> None:
-    """Show an exported file in the Perfetto UI: overlap pinned, the slowest step in view.
+    """Show a file in the Perfetto UI: overlap pinned, the slowest step, or what changed, in view.
 
     Serves the file to the UI, once, from this machine to this machine, and returns when it was
     fetched. Where no browser can be opened, tells how to open one elsewhere, and waits.
 
     Args:
-        report: of the export.
+        report: of the export, or of the comparison.
         pages: the files of a UI on this machine, of `installed_pages`; else ui.perfetto.dev.
         quiet: say only what somebody has to do.
     """
-    view = view_of(report)
+    view = view_of_comparison(report) if isinstance(report, ComparisonReport) else view_of(report)
     if len(report.outputs) > 1 and not quiet:
         at = report.outputs.index(view.output) + 1
         _say(f"Opening part {at} of {len(report.outputs)}, {view.output.path}.")

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from timeline.columns.columns import Rows
-from timeline.figures.comparison import WHOLE, Comparison
+from timeline.figures.comparison import Comparison
+from timeline.figures.overall_parts import WHOLE
 from timeline.figures.short_names import operator_label
 from timeline.figures.table import Table
 from timeline.printable import printable
+from timeline.reports.comparison_rows import (
+    copy_names,
+    depths,
+    hccl_names,
+    launcher_names,
+    memory_names,
+    notable_rows,
+    waiting_names,
+)
 from timeline.reports.html.drawing import MOST_DRAWN
 from timeline.reports.html.export_tables import MOST_ROWS
 from timeline.reports.html.page_table import (
@@ -23,6 +33,7 @@ from timeline.reports.html.page_table import (
     columns_of_runs,
     integer_column,
     page_table,
+    size_column,
     text_column,
 )
 from timeline.reports.html.palette import SIDES
@@ -35,12 +46,12 @@ from timeline.reports.html.rendering import (
 )
 from timeline.reports.html.step_grid import run_length
 from timeline.reports.html.svg import StyleSheet
-from timeline.units import spell_count, spell_duration
+from timeline.units import spell_count, spell_duration, spell_short
 
 if TYPE_CHECKING:
     from timeline.reports.comparison_report import ComparisonReport
 
-__all__ = ["render_comparison_page"]
+__all__ = ["comparison_title", "longest_of_runs", "render_comparison_page"]
 
 INDENT = "\u2003"
 
@@ -50,10 +61,10 @@ def render_comparison_page(report: ComparisonReport) -> bytes:
     comparison, sheet = report.comparison, StyleSheet()
     steps = comparison.steps
     run = run_length(len(steps), MOST_DRAWN)
-    drawn = _longest_of_runs(steps, run)
+    drawn = longest_of_runs(steps, run)
     content = {
-        "title": printable(_title(report.base, report.new)),
-        "sentences": [printable(sentence) for sentence in comparison.sentences()],
+        "title": printable(comparison_title(report.base, report.new)),
+        "sentences": [printable(sentence) for sentence in report.sentences()],
         "tiles": list(_tiles(comparison)),
         "report": report,
         "per_step": comparison.per_step,
@@ -71,12 +82,13 @@ def render_comparison_page(report: ComparisonReport) -> bytes:
             )
             if len(table)
         ],
+        "sum_tables": list(_sums(comparison)),
         **warnings_and_losses(report.warnings, report.omissions),
     }
     return render_page("comparison.html", content, sheet)
 
 
-def _title(base: Path, new: Path) -> str:
+def comparison_title(base: Path, new: Path) -> str:
     """The ends of both paths, as far as they tell them apart."""
     parts = [path.absolute().parts for path in (base, new)]
     shown = next((count for count in (1, 2, 3) if parts[0][-count:] != parts[1][-count:]), 1)
@@ -96,11 +108,10 @@ def _tiles(comparison: Comparison) -> Iterator[Tile]:
 
 
 def _overall(overall: Table) -> PageTable:
-    depth = {"": -1, WHOLE: -1}
-    names = []
-    for metric, whole in zip(overall["metric"].tolist(), overall["part_of"].tolist(), strict=True):
-        depth[metric] = depth[whole] + 1
-        names.append(Cell(INDENT * depth[metric] + metric))
+    names = [
+        Cell(INDENT * depth + metric)
+        for metric, depth in zip(overall["metric"].tolist(), depths(overall), strict=True)
+    ]
     return page_table(
         "overall",
         "Where the time goes",
@@ -148,6 +159,7 @@ def _operators(noun: str, table: Table) -> PageTable:
             text_column("Shapes", shown["shapes"]),
             _counts(shown),
             *_times(shown),
+            *_spreads(shown),
         ],
         f"{spell_count(len(rest), f'more {noun}')} changed by {rest_ns} together; the table that "
         "--csv writes has them."
@@ -156,11 +168,79 @@ def _operators(noun: str, table: Table) -> PageTable:
     )
 
 
+def _sums(comparison: Comparison) -> Iterator[PageTable]:
+    """What is paired besides operators: whom ranks waited for, who launched, tasks, memory."""
+    whole_ns = comparison.whole["base_ns"]
+    for name, caption, noun, table, names_of in (
+        ("waiting", "Whom ranks waited for", "Waited for", comparison.waiting, waiting_names),
+        ("launchers", "Who launched it", "Operator", comparison.launchers, launcher_names),
+        ("copies", "Copies", "Task", comparison.copies, copy_names),
+        ("hccl-tasks", "HCCL tasks", "Task", comparison.hccl_tasks, hccl_names),
+    ):
+        shown = notable_rows(table, whole_ns, MOST_ROWS)
+        if len(shown):
+            columns = [_names(noun, names_of(shown)), _sum_counts(shown), *_times(shown)]
+            yield page_table(name, caption, columns)
+    memory = comparison.memory
+    if len(memory):
+        yield page_table(
+            "memory",
+            "Memory at its peak",
+            [
+                _names("Counter", memory_names(memory)),
+                size_column("Before", memory["base_bytes"]),
+                size_column("Now", memory["new_bytes"]),
+            ],
+        )
+
+
+def _names(title: str, names: list[str]) -> Column | None:
+    return text_column(title, np.array(names, object))
+
+
+def _sum_counts(table: Table) -> Column | None:
+    """How often; whom ranks waited for is counted in times."""
+    name = "times" if "base_times" in table.columns else "count"
+    pairs = zip(table[f"base_{name}"].tolist(), table[f"new_{name}"].tolist(), strict=True)
+    return _count_column(pairs)
+
+
 def _counts(table: Table) -> Column:
     """How often operators ran in each run, all steps and ranks together."""
     pairs = zip(table["base_count"].tolist(), table["new_count"].tolist(), strict=True)
+    return _count_column(pairs)
+
+
+def _count_column(pairs: Iterable[tuple[int, int]]) -> Column:
     cells = (Cell(str(base) if base == new else f"{base} → {new}", new) for base, new in pairs)
     return Column("Count", True, tuple(cells))
+
+
+def _spreads(table: Table) -> list[Column]:
+    """The median and the quartiles of single times in both runs; none where nothing tells."""
+    given = ~np.ma.getmaskarray(table["base_median_ns"]) | ~np.ma.getmaskarray(
+        table["new_median_ns"]
+    )
+    if not given.any():
+        return []
+    columns = (
+        _spread(title, *(table[f"{run}_{name}_ns"].tolist() for name in ("q1", "median", "q3")))
+        for title, run in (("Each before", "base"), ("Each now", "new"))
+    )
+    return list(columns)
+
+
+def _spread(
+    title: str, firsts: list[int | None], medians: list[int | None], thirds: list[int | None]
+) -> Column:
+    """Cells are sorted by the median, which stands before the quartiles."""
+    cells = (
+        Cell("–", -1)
+        if first is None or median is None or third is None
+        else Cell(f"{spell_short(median)} ({spell_short(first)} to {spell_short(third)})", median)
+        for first, median, third in zip(firsts, medians, thirds, strict=True)
+    )
+    return Column(title, True, tuple(cells))
 
 
 def _times(table: Table) -> list[Column]:
@@ -185,7 +265,7 @@ def _labels(steps: Table) -> list[str]:
     return [str(step) for step in steps["base_step"].tolist()]
 
 
-def _longest_of_runs(steps: Table, run: int) -> Table:
+def longest_of_runs(steps: Table, run: int) -> Table:
     """The steps in fewer columns: of each run of neighbours the longest of each side."""
     if run == 1:
         return steps

@@ -24,6 +24,7 @@ __all__ = [
     "MOST_DRAWN",
     "Scale",
     "draw_bars",
+    "draw_changes",
     "draw_curves",
     "draw_operators",
     "draw_parts",
@@ -245,6 +246,33 @@ def draw_operators(axes: Axes, names: Sequence[str], totals_ns: Int64, role: str
         )
     axes.set_ylim(max(len(names), LEAST_ROWS) - 0.5, -0.5)
     axes.set_xlim(0, max(1, int(totals_ns.max())))
+    axes.set_axis_off()
+
+
+def draw_changes(axes: Axes, names: Sequence[str], deltas_ns: Int64) -> None:
+    """A bar for each change, to the right where more time is taken; its name above it."""
+    at = np.arange(len(names))
+    furthest_ns = max(1, int(np.abs(deltas_ns).max()))
+    axes.barh(
+        at + 0.24,
+        deltas_ns,
+        height=0.2,
+        color=[LIGHT["worse" if delta_ns > 0 else "better"] for delta_ns in deltas_ns.tolist()],
+    )
+    axes.axvline(0, color=LIGHT["rule"], linewidth=0.8)
+    for row, (name, delta_ns) in enumerate(zip(names, deltas_ns.tolist(), strict=True)):
+        scale = Scale.of(abs(delta_ns))
+        axes.text(-furthest_ns, row + 0.1, name, va="bottom", ha="left")
+        axes.text(
+            furthest_ns,
+            row + 0.1,
+            f"{delta_ns / scale.ns:+.3g} {scale.unit}",
+            va="bottom",
+            ha="right",
+            color=LIGHT["muted"],
+        )
+    axes.set_ylim(max(len(names), LEAST_ROWS) - 0.5, -0.5)
+    axes.set_xlim(-furthest_ns, furthest_ns)
     axes.set_axis_off()
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from timeline.figures.verdict import total_by_type
+from timeline.printable import printable
 from timeline.reports.export_report import ExportReport
 from timeline.reports.html import export_tables
 from timeline.reports.html.drawing import MOST_DRAWN
+from timeline.reports.html.idle_tables import idle_tables
 from timeline.reports.html.palette import PARTS
 from timeline.reports.html.pictures import draw_rank_bars, draw_steps
 from timeline.reports.html.rendering import (
@@ -29,7 +31,7 @@ def render_export_page(report: ExportReport) -> bytes:
     sheet = StyleSheet()
     content = {
         "title": page_title(report),
-        "sentences": list(report.verdict.sentences()),
+        "sentences": [printable(sentence) for sentence in report.verdict.sentences()],
         "tiles": list(_tiles(report)),
         "report": report,
         "parts": PARTS,
@@ -97,6 +99,7 @@ def _listed(report: ExportReport) -> dict[str, object]:
         ],
         "collective_tables": list(export_tables.operator_tables(totals, communication=True)),
         "longest_table": export_tables.longest_op_table(report),
+        "idle_tables": list(idle_tables(report.figures)),
         "wait_tables": list(wait_tables(report.figures)),
         "sources_table": export_tables.source_table(report),
     }

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import io
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.font_manager import findfont, get_font
 from matplotlib.patches import Patch
 
+from timeline.figures.short_names import shortened
 from timeline.figures.table import Table
 from timeline.printable import printable
 from timeline.reports.export_report import ExportReport
@@ -31,7 +33,7 @@ from timeline.reports.html.pictures import DOTS
 from timeline.reports.html.rendering import page_title
 from timeline.reports.html.step_grid import NOT_GIVEN, StepGrid, with_parts
 
-__all__ = ["render_png"]
+__all__ = ["Panel", "drawable", "render_panels", "render_png", "short_names"]
 
 WIDTH, EDGE, ROW = 1120, 40, 250
 """Pixels of 72 an inch: of the picture, of its margins, and the height of a row of panels."""
@@ -50,28 +52,40 @@ Panel = tuple[str, Callable[[Axes], None]]
 
 def render_png(report: ExportReport) -> bytes:
     """The overview as PNG, 1680 pixels wide."""
+    patches = [Patch(**fill_style(part.role), label=part.label) for part in PARTS]
+    sentences = report.verdict.sentences()
+    return render_panels(page_title(report), sentences, lambda: _panels(report), patches)
+
+
+def render_panels(
+    title: str,
+    sentences: Iterable[str],
+    panels_of: Callable[[], Iterable[Panel]],
+    legend: Sequence[Artist],
+) -> bytes:
+    """Sentences above panels, two in a row, as PNG of 1680 pixels.
+
+    panels_of: makes the panels, which are drawn with the settings of all pictures. legend: what is
+    explained above them, with labels.
+    """
     with settings(TEXT):
-        panels = list(_panels(report))
-        lines = [
-            part
-            for sentence in report.verdict.sentences()
-            for part in textwrap.wrap(drawable(sentence), 120)
-        ]
+        panels = list(panels_of())
+        lines = [part for sentence in sentences for part in textwrap.wrap(drawable(sentence), 120)]
         top = 112 + 22 * len(lines)
         height = top + 16 + ROW * -(-len(panels) // 2)
         figure = Figure(figsize=(WIDTH / DOTS, height / DOTS), dpi=DOTS, facecolor=LIGHT["paper"])
-        _write(figure, height, drawable(page_title(report)), lines)
-        for number, (title, draw) in enumerate(panels):
+        _write(figure, height, drawable(title), lines)
+        for number, (heading, draw) in enumerate(panels):
             left = EDGE + (number % 2) * (WIDTH - EDGE) / 2
             bottom = height - top - ROW * (number // 2 + 1)
             width = WIDTH / 2 - 1.5 * EDGE
-            figure.text(left / WIDTH, (bottom + ROW - 8) / height, title, weight="bold")
+            figure.text(left / WIDTH, (bottom + ROW - 8) / height, heading, weight="bold")
             axes = figure.add_axes(
                 ((left + 48) / WIDTH, (bottom + 46) / height, (width - 48) / WIDTH, 160 / height)
             )
             draw(axes)
         if panels:
-            _legend(figure, 1 - (top - 4) / height)
+            _legend(figure, 1 - (top - 4) / height, legend)
         data = io.BytesIO()
         figure.savefig(data, format="png", dpi=DRAWN_DOTS, metadata={"Software": None})
     return data.getvalue()
@@ -136,10 +150,7 @@ def _heat(axes: Axes, grid: StepGrid) -> None:
 
 def _operators(table: Table, role: str) -> Callable[[Axes], None]:
     top = table.take(np.arange(min(len(table), MOST_OPERATORS)))
-    names = [
-        textwrap.shorten(drawable(printable(name)), NAME, placeholder="…") or "–"
-        for name in top["type"].tolist()
-    ]
+    names = short_names(top["type"].tolist())
 
     def draw(axes: Axes) -> None:
         box = axes.get_position()
@@ -149,17 +160,21 @@ def _operators(table: Table, role: str) -> Callable[[Axes], None]:
     return draw
 
 
+def short_names(names: Iterable[str]) -> list[str]:
+    """Names of the profile that have room above a bar."""
+    return [name or "–" for name in shortened([drawable(printable(name)) for name in names], NAME)]
+
+
 def _write(figure: Figure, height: int, title: str, lines: list[str]) -> None:
     figure.text(EDGE / WIDTH, 1 - 40 / height, title, size=20, weight="bold", va="center")
     for at, line in enumerate(lines):
         figure.text(EDGE / WIDTH, 1 - (76 + 22 * at) / height, line, size=13, va="center")
 
 
-def _legend(figure: Figure, bottom: float) -> None:
+def _legend(figure: Figure, bottom: float, shown: Sequence[Artist]) -> None:
     figure.legend(
-        [Patch(**fill_style(part.role)) for part in PARTS],
-        [part.label for part in PARTS],
-        ncols=len(PARTS),
+        handles=list(shown),
+        ncols=len(shown),
         loc="lower left",
         bbox_to_anchor=((EDGE - 6) / WIDTH, bottom),
         frameon=False,

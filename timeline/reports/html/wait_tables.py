@@ -32,6 +32,8 @@ def wait_tables(figures: Figures) -> Iterator[PageTable]:
     """Who waits for whom, collectives by kind and group, and links, as far as they are known."""
     if np.ma.filled(figures.waiting["caused_ns"], 0).any():
         yield _stragglers(figures.waiting)
+    if len(figures.waited_for):
+        yield _waited_for(figures.waited_for)
     if len(figures.collectives):
         yield _collectives(figures.collectives)
     if len(figures.links):
@@ -60,6 +62,32 @@ def _stragglers(waiting: Table) -> PageTable:
             time_column("Time it waited", shown["waited_ns"], like_ns=longest_ns, bars=True),
         ],
         f"{spell_count(left, 'more rank')} in the JSON report (--json)." if left else "",
+    )
+
+
+def _waited_for(waited_for: Table) -> PageTable:
+    """A row per rank and whom it waited for, the longest waits of all ranks first."""
+    order = np.argsort(-waited_for["waited_ns"], kind="stable")
+    shown = waited_for.take(order[:MOST_ROWS])
+    left = len(waited_for) - len(shown)
+    names = [
+        "another rank" if number is None else f"rank {number}" + ("" if read else " (not read)")
+        for number, read in zip(
+            shown["waited_for_rank"].tolist(), shown["profiled"].tolist(), strict=True
+        )
+    ]
+    return page_table(
+        "waits",
+        "Waits in collectives",
+        [
+            integer_column("Rank", shown["rank"]),
+            text_column("Waited for", np.array(names, object)),
+            integer_column("Times", shown["times"]),
+            time_column("Waited", shown["waited_ns"], bars=True),
+        ],
+        f"{spell_count(left, 'more row')}, all shorter, in the JSON report (--json)."
+        if left
+        else "",
     )
 
 

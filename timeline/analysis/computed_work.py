@@ -16,7 +16,7 @@ from timeline.columns.group_by import GroupRuns, group_by
 from timeline.columns.strings import StringPool
 from timeline.records.tables import AI_CORE_FREQUENCY, CounterSamples, Records, Steps
 
-__all__ = ["NO_WORK", "RankWork", "WorkTimes", "rank_work"]
+__all__ = ["NO_WORK", "RankWork", "WorkTimes", "computed_work"]
 
 NO_WORK = 0
 """Digest of work that differs from step to step, or of none."""
@@ -55,7 +55,7 @@ class RankWork:
     times: WorkTimes = field(default_factory=WorkTimes.empty)
 
 
-def rank_work(
+def computed_work(
     records: Records, step: Rows, step_computing_ns: Int64, computing_ns: int
 ) -> RankWork:
     """What a rank computes in the steps that can be compared.

@@ -1,0 +1,150 @@
+"""Holds causes of idle time on real captures to the idle time that they are of."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.places import DATA
+from tests.support.run_command import Command
+from timeline.profile import open_profile
+
+CAPTURES = (
+    "gpu/dlrm_kineto.tar.gz",
+    "gpu/h100",
+    "gpu/mi300",
+    "gpu/nccl_parser_config",
+    "gpu/sglang_decode",
+    "gpu/torch_compile_triton",
+    "gpu/trace_filter",
+    "gpu/xdit_sd_3.5",
+    "gpu-ranks/sst_long_a2a_optimizer_4.tar.gz",
+    "mindspore-0.7-text",
+    "mindspore-2.1",
+    "mindspore-cluster-steps",
+    "mindspore-raw-JOB1",
+    "mindspore-run2",
+    "mindspore-run3",
+    "msprof-single/cann-2024",
+    "msprof-single/cann-ffts",
+    "msprof-single/cann9-add",
+    "msprof-single/cann9-matmul",
+    "torch-npu-db",
+    "torch-npu-db-2024-10",
+    "torch-npu-db-level0",
+    "torch-npu-text",
+    "trace-view-2024",
+)
+TELLING = {
+    ("torch-npu-text", 0): {
+        "host_not_asked": 13.73,
+        "queued": 2.48,
+        "host_waited_for_device": 1.05,
+        "launch": 0.52,
+        "between_tasks": 7.58,
+        "launched_before": 0.24,
+        "outside_calls": 0.14,
+    },
+    ("torch-npu-db", 0): {
+        "host_not_asked": 11.34,
+        "queued": 4.38,
+        "host_waited_for_device": 1.02,
+        "launch": 0.62,
+        "between_tasks": 7.45,
+        "launched_before": 0.31,
+        "outside_calls": 0.14,
+    },
+    ("torch-npu-db", 1): {
+        "host_not_asked": 13.69,
+        "queued": 2.58,
+        "host_waited_for_device": 1.03,
+        "launch": 0.49,
+        "between_tasks": 7.58,
+        "launched_before": 0.35,
+        "outside_calls": 0.12,
+    },
+}
+"""Milliseconds by an earlier program, which took copies for time between tasks, moved the clock by
+compute tasks alone, and interpolated the least gap."""
+TOLERANCE_MS = 0.07
+LAUNCH = ("launch_call", "launch_latency")
+
+pytestmark = pytest.mark.skipif(
+    not DATA.is_dir(), reason=f"the real captures are not beside the project, in {DATA}"
+)
+
+
+def capture(name: str) -> Path:
+    """Where a capture lies."""
+    path = DATA / name
+    if not path.exists():
+        pytest.skip(f"{name} does not lie beside the checkout")
+    return path
+
+
+def sums(rows: list[dict[str, Any]]) -> dict[tuple[Any, ...], int]:
+    """The sum of causes by rank, graph and step."""
+    found: dict[tuple[Any, ...], int] = defaultdict(int)
+    for row in rows:
+        found[row["rank"], row["graph"], row["step"]] += row["total_ns"]
+        assert row["total_ns"] > 0
+        assert row["gaps"] > 0
+        calls_ns = [call["total_ns"] for call in row["calls"]]
+        assert len(calls_ns) <= 5
+        assert calls_ns == sorted(calls_ns, reverse=True)
+        assert sum(calls_ns) <= row["total_ns"]
+    return found
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+def test_causes_of_every_capture_add_up_to_its_idle_time(command: Command, name: str) -> None:
+    """In a summary and in a detail, of each rank and of each of its steps, to the nanosecond."""
+    path = capture(name)
+    summary = command.report(path)
+    found = sums(summary["idle"])
+    for row in summary["overlap"]:
+        assert found.pop((row["rank"], row["graph"], row["step"]), 0) == row["idle_ns"]
+    assert not found
+    assert command.report(path, "--kind", "detail", "--limit", "0")["idle"] == summary["idle"]
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+def test_what_tells_causes_is_not_missed_in_a_summary(command: Command, name: str) -> None:
+    """A summary leaves out, and warns of, what it does without looking for causes."""
+    path = capture(name)
+    with_causes, without = command.report(path), command.report(path, "--no-causes")
+    assert with_causes["omitted"] == without["omitted"]
+    assert with_causes["warnings"] == without["warnings"]
+    assert with_causes["overlap"] == without["overlap"]
+    assert without["idle"] == []
+
+
+@pytest.mark.parametrize(("name", "rank"), TELLING)
+def test_causes_are_those_of_an_earlier_program(name: str, rank: int) -> None:
+    """Each cause is as long as it was found to be before, but for what is told above."""
+    table = open_profile(capture(name)).idle()
+    found: dict[str, float] = defaultdict(float)
+    for row in table.to_dicts():
+        if row["rank"] == rank and row["step"] is None:
+            cause = "launch" if row["cause"] in LAUNCH else row["cause"]
+            found[cause] += row["total_ns"] / 1e6
+    assert found == pytest.approx(TELLING[name, rank], abs=TOLERANCE_MS)
+
+
+def test_calls_of_causes_are_told_by_the_library() -> None:
+    """By call, what the host did is told with the time in it, which no cause exceeds."""
+    profile = open_profile(capture("torch-npu-db"))
+    by_cause, by_call = profile.idle(), profile.idle(by="call")
+    longest = by_call.to_dicts()[0]
+    assert (longest["cause"], longest["call"]) == ("host_not_asked", "empty_tensor")
+    causes = {
+        tuple(row[name] for name in ("rank", "step", "cause")): row["total_ns"]
+        for row in by_cause.to_dicts()
+    }
+    found: dict[tuple[Any, ...], int] = defaultdict(int)
+    for row in by_call.to_dicts():
+        found[row["rank"], row["step"], row["cause"]] += row["total_ns"]
+    assert all(total_ns <= causes[key] for key, total_ns in found.items())

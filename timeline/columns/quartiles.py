@@ -1,0 +1,67 @@
+"""Quartiles and the standard deviation of values by group, exact and without a loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from timeline.columns.columns import Int64
+
+__all__ = ["Quartiles", "quartiles_by_group"]
+
+
+@dataclass(frozen=True)
+class Quartiles:
+    """A row per group, (k,) each: quartiles, and the standard deviation of all of its values.
+
+    They are rounded to whole numbers. count: how many values there are; where it is 0 the rest is 0
+    too, and means nothing.
+    """
+
+    count: Int64
+    first: Int64
+    median: Int64
+    third: Int64
+    deviation: Int64
+
+
+def quartiles_by_group(group: Int64, values: Int64, groups: int) -> Quartiles:
+    """Quartiles between neighbouring values are interpolated, as `numpy.quantile` does.
+
+    Args:
+        group: (n,) the number of each value's group, below `groups`; in any order.
+        values: (n,) int64.
+
+    >>> found = quartiles_by_group(np.array([0, 0, 0, 1]), np.array([4, 0, 2, 7]), 2)
+    >>> found.first.tolist(), found.median.tolist(), found.deviation.tolist()
+    ([1, 7], [2, 7], [2, 0])
+    """
+    order = np.lexsort((values, group))
+    ordered, its_group = values[order], group[order]
+    count = np.bincount(its_group, minlength=groups).astype(np.int64)
+    first = np.cumsum(count) - count
+    low, middle, high = (_quartile(ordered, first, count, which) for which in (1, 2, 3))
+    return Quartiles(count, low, middle, high, _deviation(ordered, its_group, count))
+
+
+def _quartile(ordered: Int64, first: Int64, count: Int64, which: int) -> Int64:
+    found = np.zeros(len(count), np.int64)
+    some = np.flatnonzero(count)
+    below, quarters = np.divmod((count[some] - 1) * which, 4)
+    low = ordered[first[some] + below]
+    high = ordered[first[some] + np.minimum(below + 1, count[some] - 1)]
+    found[some] = low + ((high - low) * quarters + 2) // 4
+    return found
+
+
+def _deviation(ordered: Int64, its_group: Int64, count: Int64) -> Int64:
+    """Of differences from whole means: times themselves are too large for the square of a float."""
+    known = np.maximum(count, 1)
+    sums = np.zeros(len(count), np.int64)
+    np.add.at(sums, its_group, ordered)
+    mean = sums // known
+    off = (ordered - mean[its_group]).astype(np.float64)
+    square = np.bincount(its_group, off * off, len(count)) / known
+    rest = (sums - mean * known) / known
+    return np.round(np.sqrt(np.maximum(square - rest * rest, 0))).astype(np.int64)

@@ -1,0 +1,55 @@
+"""The command that prints again what a file says of what is slow, without the profile."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from timeline.commands.next_command import typed_path
+from timeline.encoders.attributes import read_attributes
+from timeline.errors import SourceError
+from timeline.figures.filed_verdict import DamagedVerdictError, FiledVerdict
+from timeline.printable import command_line
+
+__all__ = ["read_verdict"]
+
+_VERSION = "io.tlexport.version"
+
+
+def read_verdict(path: str | os.PathLike[str]) -> FiledVerdict:
+    """Read what a timeline says of what is slow, or a comparison of what changed.
+
+    No more of the file is read than its beginning, and nothing of the profile.
+
+    Args:
+        path: a file that `export` or `compare` wrote, whatever it is called now.
+
+    Raises:
+        SourceError: it cannot be read, is damaged, was written by another program, or by a version
+            of this one that did not put a verdict into files.
+    """
+    file = Path(path)
+    if file.is_dir():
+        again = command_line(["tlexport", typed_path(file)])
+        raise SourceError(
+            file,
+            "is a directory.",
+            do=f"Name a file that tlexport wrote; for the profile in it: {again}",
+        )
+    attributes = read_attributes(file)
+    version = attributes.get(_VERSION)
+    if version is None:
+        raise SourceError(
+            file, "was not written by tlexport.", do="Name a .pftrace or .json file that was."
+        )
+    try:
+        filed = FiledVerdict.from_attributes(attributes)
+    except DamagedVerdictError as error:
+        raise SourceError(file, f"its verdict {error}.", do="Export the profile again.") from error
+    if filed is None:
+        raise SourceError(
+            file,
+            f"was written by tlexport {version}, which put no verdict into files.",
+            do="Export the profile again.",
+        )
+    return filed

@@ -1,0 +1,216 @@
+"""The facts that a trace file says of itself, read back from where its encoder writes them.
+
+They are at the beginning of each format, so no more is read than leads there, however long the
+file is.
+"""
+
+from __future__ import annotations
+
+import io
+import zlib
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+
+import orjson
+
+from timeline.encoders.chrome import EVENTS, HEAD
+from timeline.encoders.protobuf_rows import varint
+from timeline.errors import SourceError
+
+__all__ = ["MOST_BYTES", "read_attributes"]
+
+MOST_BYTES = 4 << 20
+"""Of the beginning of a file, unpacked; facts that were written lie in far less."""
+MOST_PACKETS = 16
+"""Of the beginning of a Perfetto file: the clock and the schema come before the facts."""
+_PIECE_BYTES = 1 << 14
+_GZIP = b"\x1f\x8b"
+_GZIP_WINDOW = 16 + zlib.MAX_WBITS
+_PACKET_TAG = 1 << 3 | 2
+_COMPRESSED = varint(50 << 3 | 2)
+"""The tag of compressed packets, the only field of the packet that holds them."""
+_MOST_VARINT_BYTES = 10
+_ADVICE = "Name a file that tlexport wrote, or export the profile again."
+_OTHER_PROGRAM = "is no trace that tlexport wrote."
+_CUT = "ends before what it says of itself: it is incomplete."
+
+
+def read_attributes(path: Path) -> Mapping[str, str]:
+    """The facts of a file that was written in any of the formats, whatever it is called.
+
+    Facts of other types than text are left out; a trace of another program has none.
+
+    Raises:
+        SourceError: it cannot be read, is cut before them or damaged, or is no trace.
+    """
+    try:
+        with path.open("rb", buffering=0) as file:
+            return _read(_FileBytes(file), path)
+    except IsADirectoryError as error:
+        raise SourceError(path, "is a directory.", do="Name a file that tlexport wrote.") from error
+    except OSError as error:
+        raise SourceError.of_system(path, "cannot be read", error, _ADVICE) from error
+    except zlib.error as error:
+        raise SourceError(path, "is damaged: it cannot be unpacked.", do=_ADVICE) from error
+
+
+def _read(stream: _Buffered, path: Path) -> Mapping[str, str]:
+    beginning = stream.peek(2)
+    if beginning == _GZIP:
+        stream = _Inflated(stream, _GZIP_WINDOW)
+        beginning = stream.peek(2)
+    if not beginning:
+        is_cut = isinstance(stream, _Inflated) and not stream.at_end
+        raise SourceError(path, _CUT if is_cut else "is empty.", do=_ADVICE)
+    if beginning[0] == _PACKET_TAG:
+        return _perfetto_attributes(stream, path)
+    if beginning[:1] == b"{":
+        return _chrome_attributes(stream, path)
+    raise SourceError(path, _OTHER_PROGRAM, do=_ADVICE)
+
+
+class _Buffered:
+    """Bytes that come in pieces; `more` gives the next one, empty at the end."""
+
+    def __init__(self) -> None:
+        self._waiting = bytearray()
+        self._left = MOST_BYTES
+
+    def more(self) -> bytes:
+        raise NotImplementedError
+
+    def peek(self, count: int) -> bytes:
+        while len(self._waiting) < count and self._left > 0:
+            piece = self.more()[: self._left]
+            if not piece:
+                break
+            self._left -= len(piece)
+            self._waiting += piece
+        return bytes(self._waiting[:count])
+
+    def take(self, count: int) -> bytes:
+        taken = self.peek(count)
+        del self._waiting[: len(taken)]
+        return taken
+
+
+class _FileBytes(_Buffered):
+    """Those of a file."""
+
+    def __init__(self, file: io.FileIO) -> None:
+        super().__init__()
+        self._file = file
+
+    def more(self) -> bytes:
+        return self._file.read(_PIECE_BYTES)
+
+
+class _Inflated(_Buffered):
+    """Those that others unpack to, in pieces that are bounded whatever they unpack to."""
+
+    def __init__(self, packed: _Buffered, window: int, size_bytes: int = MOST_BYTES) -> None:
+        super().__init__()
+        self._packed, self._packed_left = packed, size_bytes
+        self._unpacker = zlib.decompressobj(window)
+        self._rest = b""
+
+    @property
+    def at_end(self) -> bool:
+        """Whether all of it was there."""
+        return self._unpacker.eof
+
+    def more(self) -> bytes:
+        while not self._unpacker.eof:
+            if not self._rest:
+                self._rest = self._packed.take(min(_PIECE_BYTES, self._packed_left))
+                self._packed_left -= len(self._rest)
+                if not self._rest:
+                    return b""
+            piece = self._unpacker.decompress(self._rest, _PIECE_BYTES)
+            self._rest = self._unpacker.unconsumed_tail
+            if piece:
+                return piece
+        return b""
+
+
+# -- Perfetto --------------------------------------------------------------------------------------
+
+
+def _perfetto_attributes(stream: _Buffered, path: Path) -> Mapping[str, str]:
+    from google.protobuf.message import DecodeError
+    from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
+
+    for packet in islice(_packets(stream, path), MOST_PACKETS):
+        try:
+            facts = protos.TracePacket.FromString(packet).trace_attributes.attribute
+        except DecodeError as error:
+            raise SourceError(path, _OTHER_PROGRAM, do=_ADVICE) from error
+        if len(facts):
+            return {fact.key: fact.string_value for fact in facts}
+    return {}
+
+
+def _packets(stream: _Buffered, path: Path) -> Iterator[bytes]:
+    """The packets of a trace up to the end of the first compressed ones, which it may begin with.
+
+    Raises:
+        SourceError: bytes are no packet, or one is cut.
+    """
+    while stream.peek(1):
+        if _varint(stream, path) != _PACKET_TAG:
+            raise SourceError(path, _OTHER_PROGRAM, do=_ADVICE)
+        size_bytes = _varint(stream, path)
+        if stream.peek(len(_COMPRESSED)) == _COMPRESSED:
+            stream.take(len(_COMPRESSED))
+            inside = _Inflated(stream, zlib.MAX_WBITS, _varint(stream, path))
+            yield from _packets(inside, path)
+            if not inside.at_end:
+                raise SourceError(path, _CUT, do=_ADVICE)
+            return
+        if size_bytes > MOST_BYTES:
+            raise SourceError(path, _OTHER_PROGRAM, do=_ADVICE)
+        packet = stream.take(size_bytes)
+        if len(packet) < size_bytes:
+            raise SourceError(path, _CUT, do=_ADVICE)
+        yield packet
+
+
+def _varint(stream: _Buffered, path: Path) -> int:
+    value = 0
+    for shift in range(0, 7 * _MOST_VARINT_BYTES, 7):
+        byte = stream.take(1)
+        if not byte:
+            raise SourceError(path, _CUT, do=_ADVICE)
+        value |= (byte[0] & 0x7F) << shift
+        if byte[0] < 0x80:
+            return value
+    raise SourceError(path, _OTHER_PROGRAM, do=_ADVICE)
+
+
+# -- Chrome JSON -----------------------------------------------------------------------------------
+
+
+def _chrome_attributes(stream: _Buffered, path: Path) -> Mapping[str, str]:
+    """The facts of the object before the events, which no text in it can end: quotes are escaped.
+
+    Raises:
+        SourceError: it is cut, or was not written here.
+    """
+    if not HEAD.startswith(stream.peek(len(HEAD))):
+        raise SourceError(path, _OTHER_PROGRAM, do=_ADVICE)
+    head = b""
+    while EVENTS not in head[-2 * _PIECE_BYTES :]:
+        piece = stream.take(_PIECE_BYTES)
+        if not piece:
+            whole = len(head) < MOST_BYTES
+            raise SourceError(path, _CUT if whole else _OTHER_PROGRAM, do=_ADVICE)
+        head += piece
+    try:
+        document = orjson.loads(head[: head.index(EVENTS)] + b"}")
+    except orjson.JSONDecodeError as error:
+        raise SourceError(path, _OTHER_PROGRAM, do=_ADVICE) from error
+    facts = document.get("otherData")
+    if not isinstance(facts, dict):
+        return {}
+    return {key: fact for key, fact in facts.items() if isinstance(fact, str)}

@@ -1,0 +1,70 @@
+"""Tables of one run that only a comparison asks for: HCCL tasks, copies, memory, single lengths."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from timeline.analysis.rank_facts import RankFacts
+from timeline.figures.table import Table
+
+__all__ = ["length_table", "memory_table", "task_sum_table"]
+
+
+def task_sum_table(facts: Sequence[RankFacts]) -> Table:
+    """See `Figures.task_sums`."""
+    parts = [(rank, rank.task_sums.times) for rank in facts]
+    return Table(
+        {
+            "rank": _ranks([(rank, len(times)) for rank, times in parts]),
+            "hccl": _joined([times.hccl.astype(np.int64) for _, times in parts]),
+            "collective": _texts([(rank.task_sums.strings, its.collective) for rank, its in parts]),
+            "task": _texts([(rank.task_sums.strings, times.task) for rank, times in parts]),
+            "count": _joined([times.count for _, times in parts]),
+            "total_ns": _joined([times.total_ns for _, times in parts]),
+            "size_bytes": _joined([times.size_bytes for _, times in parts]),
+        }
+    )
+
+
+def memory_table(facts: Sequence[RankFacts]) -> Table:
+    """See `Figures.memory`."""
+    parts = [(rank, rank.memory.table) for rank in facts]
+    return Table(
+        {
+            "rank": _ranks([(rank, len(table)) for rank, table in parts]),
+            "group": _texts([(rank.memory.strings, table.group) for rank, table in parts]),
+            "name": _texts([(rank.memory.strings, table.name) for rank, table in parts]),
+            "peak_bytes": _joined([table.peak_bytes for _, table in parts]),
+        }
+    )
+
+
+def length_table(facts: Sequence[RankFacts]) -> Table:
+    """See `Figures.lengths`; without rows where any rank tells none of its lengths."""
+    operator, length_ns, first = list[npt.NDArray[Any]](), list[npt.NDArray[Any]](), 0
+    for rank in facts:
+        times, lengths = rank.operators.times, rank.operators.lengths
+        if len(lengths) < int(times.count.sum()):
+            operator, length_ns = [], []
+            break
+        operator.append(lengths.operator + first)
+        length_ns.append(lengths.length_ns)
+        first += len(times)
+    return Table({"operator": _joined(operator), "length_ns": _joined(length_ns)})
+
+
+def _ranks(rows: Sequence[tuple[RankFacts, int]]) -> npt.NDArray[Any]:
+    return _joined([np.full(count, rank.rank, np.int64) for rank, count in rows])
+
+
+def _joined(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    return np.concatenate([np.empty(0, np.int64), *parts])
+
+
+def _texts(parts: Sequence[tuple[Sequence[str], npt.NDArray[Any]]]) -> npt.NDArray[Any]:
+    nothing = np.empty(0, object)
+    return np.concatenate([nothing, *(np.array(pool, object)[codes] for pool, codes in parts)])

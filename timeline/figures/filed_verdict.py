@@ -1,0 +1,373 @@
+"""What a file says of what is slow: the verdict or comparison that it was written with, as text."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, TypeVar
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from timeline.analysis.culprit import HeldUp
+from timeline.figures.comparison import Comparison
+from timeline.figures.rank_tables import Figures
+from timeline.figures.table import Table
+from timeline.figures.verdict import Verdict
+from timeline.records.tables import NO_ID
+
+__all__ = ["CHECKSUM", "MOST_BYTES", "TEXT", "DamagedVerdictError", "FiledVerdict"]
+
+TEXT = "io.tlexport.verdict"
+"""The fact of a file that holds the verdict, a JSON object."""
+CHECKSUM = "io.tlexport.verdict_crc32"
+"""The fact that holds the CRC-32 of its UTF-8, in decimal digits."""
+MOST_BYTES = 64 * 1024
+"""Of the text in UTF-8."""
+FORMAT = 1
+"""Raised when a reader of today could not read the text."""
+MOST_ROWS = 2_000
+"""Of a table that is cut by its rows alone, before it is cut to the size."""
+LEAST_ROWS = 8
+"""A table with so many rows or fewer is kept whole, or left out."""
+LONGEST_OPS = 16
+"""Communication ops of all ranks that are told one by one."""
+MOST_CHARACTERS = 1_000
+"""Of a sentence."""
+MOST_WAITERS = 8
+"""Ranks that wait for the culprit and are named."""
+_RANKED_BY = (
+    "waiting_ns",
+    "step_ns",
+    "span_ns",
+    "caused_ns",
+    "waited_ns",
+    "total_ns",
+    "delta_ns",
+    "duration_ns",
+)
+"""Columns by which rows of tables are long or short; the first that a table has counts."""
+
+
+class DamagedVerdictError(ValueError):
+    """The text is none that was written, or one that this version cannot read."""
+
+
+@dataclass(frozen=True)
+class _SaidVerdict(Verdict):
+    """A verdict whose sentences were said when the file was written."""
+
+    said: tuple[str, ...] = ()
+
+    def sentences(self) -> Iterator[str]:
+        """What was said."""
+        return iter(self.said)
+
+
+@dataclass(frozen=True)
+class _SaidComparison(Comparison):
+    """A comparison whose sentences were said when the file was written."""
+
+    said: tuple[str, ...] = ()
+
+    def sentences(self) -> Iterator[str]:
+        """What was said."""
+        return iter(self.said)
+
+
+@dataclass(frozen=True)
+class FiledVerdict:
+    """What a file says of what is slow, or of what changed between two runs.
+
+    version: of the program that wrote it. kind: of the export. sentences: as they were said.
+    see_why: the next command, empty where there is none. verdict, figures: of an export, with the
+    tables that text for terminals is made of; comparison: of two runs, and then there is no
+    verdict. Both are None in a file too small for tables. left_out: by table, how many rows are
+    not in the file: those in the middle, neither long nor short.
+    """
+
+    version: str
+    kind: str
+    sentences: tuple[str, ...]
+    see_why: str = ""
+    verdict: Verdict | None = None
+    figures: Figures | None = None
+    comparison: Comparison | None = None
+    left_out: dict[str, int] = field(default_factory=dict)
+    format: int = FORMAT
+
+    @classmethod
+    def of_export(
+        cls, version: str, kind: str, verdict: Verdict, figures: Figures, see_why: str
+    ) -> FiledVerdict:
+        """What the file of an export is to say."""
+        empty: dict[str, Any] = {
+            one.name: Table({})
+            for one in fields(figures)
+            if isinstance(getattr(figures, one.name), Table)
+        }
+        empty |= {
+            "steps": _graphs_of_ranks(figures.steps),
+            "longest_ops": _longest(figures.longest_ops),
+            "waited_for": _not_profiled(figures.waited_for),
+        }
+        shown = replace(figures, **empty, held_up=HeldUp())
+        said = tuple(_shortened(verdict.sentences()))
+        return cls(version, kind, said, _spelled(see_why), _with_few_waiters(verdict), shown)
+
+    @classmethod
+    def of_comparison(cls, version: str, kind: str, comparison: Comparison) -> FiledVerdict:
+        """What the file of a comparison is to say."""
+        said = tuple(_shortened(comparison.sentences()))
+        return cls(version, kind, said, comparison=comparison)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What the file says as plain values, under the names of the report."""
+        about: dict[str, Any] = {
+            "schema": self.format,
+            "status": "ok",
+            "version": self.version,
+            "kind": self.kind,
+            "sentences": list(self.sentences),
+            "see_why": self.see_why,
+            "left_out": self.left_out,
+        }
+        if self.verdict is not None:
+            about["verdict"] = self.verdict.to_dict()
+        if self.comparison is not None:
+            about["comparison"] = self.comparison.to_dict()
+        return about
+
+    def to_json(self) -> bytes:
+        """What the file says as one JSON object."""
+        return msgspec.json.format(msgspec.json.encode(self.to_dict()))
+
+    def __str__(self) -> str:
+        why = [f"See why: {self.see_why}"] if self.see_why else []
+        return "\n".join([*self.sentences, *why])
+
+    def attributes(self, most_bytes: int = MOST_BYTES) -> tuple[tuple[str, str], ...]:
+        """The facts of a file that hold the verdict, of which the text keeps a size.
+
+        The middle rows of the largest table are left out first, then tables, then sentences from
+        the last one on; the first is always there.
+        """
+        filed = self._with_few_rows()
+        while len(text := _encoded(filed)) > most_bytes:
+            smaller = filed._smaller()
+            if smaller is None:
+                break
+            filed = smaller
+        return (TEXT, text.decode()), (CHECKSUM, str(zlib.crc32(text)))
+
+    @classmethod
+    def from_attributes(cls, attributes: Mapping[str, str]) -> FiledVerdict | None:
+        """The verdict among the facts of a file; None where there is none.
+
+        Raises:
+            DamagedVerdictError: it was changed since it was written, or is of another version.
+        """
+        if TEXT not in attributes:
+            return None
+        text = attributes[TEXT].encode("utf-8", "surrogatepass")
+        if attributes.get(CHECKSUM) != str(zlib.crc32(text)):
+            raise DamagedVerdictError("was changed since it was written")
+        try:
+            filed = msgspec.json.decode(text, type=cls, dec_hook=_column_from)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise DamagedVerdictError("is of another version of tlexport") from error
+        if filed.format != FORMAT:
+            raise DamagedVerdictError("is of another version of tlexport")
+        return replace(
+            filed,
+            verdict=_saying(_SaidVerdict, filed.verdict, filed.sentences),
+            comparison=_saying(_SaidComparison, filed.comparison, filed.sentences),
+        )
+
+    def _with_few_rows(self) -> FiledVerdict:
+        """The same with no table so long that it takes time to see how much room it needs."""
+        filed, slow_rank = self, None if self.verdict is None else self.verdict.slow_rank
+        for name, table in self._tables().items():
+            few = table
+            while len(few) > MOST_ROWS:
+                few = _ends(few, slow_rank)
+            if len(few) < len(table):
+                filed = filed._with_table(name, few, len(table))
+        return filed
+
+    def _smaller(self) -> FiledVerdict | None:
+        """The same with less in it; None where nothing can be left out."""
+        tables = self._tables()
+        slow_rank = None if self.verdict is None else self.verdict.slow_rank
+        ends = {name: _ends(table, slow_rank) for name, table in tables.items()}
+        long = [name for name, table in tables.items() if len(ends[name]) < len(table)]
+        if long:
+            name = max(long, key=lambda name: len(_encoded(tables[name])))
+            return self._with_table(name, ends[name], len(tables[name]))
+        if self.figures is not None or self.verdict is not None or self.comparison is not None:
+            lost = {name: len(table) for name, table in tables.items() if len(table)}
+            left_out = {
+                name: self.left_out.get(name, 0) + lost.get(name, 0)
+                for name in (self.left_out | lost)
+            }
+            return replace(self, verdict=None, figures=None, comparison=None, left_out=left_out)
+        if len(self.sentences) > 1:
+            return replace(self, sentences=self.sentences[:-1])
+        return replace(self, see_why="") if self.see_why else None
+
+    def _tables(self) -> dict[str, Table]:
+        """All tables, by what holds them and their names."""
+        return {
+            f"{part}.{one.name}": table
+            for part in _PARTS
+            if (holder := getattr(self, part)) is not None
+            for one in fields(holder)
+            if isinstance(table := getattr(holder, one.name), Table)
+        }
+
+    def _with_table(self, name: str, table: Table, rows: int) -> FiledVerdict:
+        """With another table, that has some of so many rows."""
+        part, _, table_name = name.partition(".")
+        changed = replace(getattr(self, part), **{table_name: table})
+        left_out = self.left_out.get(name, 0) + rows - len(table)
+        whole: dict[str, Any] = {part: changed, "left_out": {**self.left_out, name: left_out}}
+        return replace(self, **whole)
+
+
+_PARTS = ("verdict", "figures", "comparison")
+
+
+def _with_few_waiters(verdict: Verdict) -> Verdict:
+    """The verdict with the first of those that wait for the culprit."""
+    held_up, culprit = verdict.held_up, verdict.held_up.culprit
+    if culprit is None:
+        return verdict
+    few = replace(culprit, waiters=culprit.waiters[:MOST_WAITERS])
+    return replace(verdict, held_up=replace(held_up, culprit=few))
+
+
+def _not_profiled(waited_for: Table) -> Table:
+    """Whom ranks waited for that are not profiled, over all ranks: how often at most, how long."""
+    found: dict[int | None, list[int]] = {}
+    for row in waited_for.to_dicts():
+        if not row["profiled"]:
+            times, waited_ns = found.get(row["waited_for_rank"], [0, 0])
+            found[row["waited_for_rank"]] = [max(times, row["times"]), waited_ns + row["waited_ns"]]
+    if not found:
+        return Table({})
+    ranks = [NO_ID if rank is None else rank for rank in found]
+    times_and_waited = np.array(list(found.values()), np.int64)
+    return Table(
+        {
+            "waited_for_rank": np.ma.masked_equal(np.array(ranks, np.int64), NO_ID),
+            "profiled": np.zeros(len(found), object).astype(bool).astype(object),
+            "times": times_and_waited[:, 0],
+            "waited_ns": times_and_waited[:, 1],
+        }
+    )
+
+
+def _longest(ops: Table) -> Table:
+    if not len(ops):
+        return ops
+    return ops.take(np.argsort(-ops["duration_ns"], kind="stable")[:LONGEST_OPS])
+
+
+def _graphs_of_ranks(steps: Table) -> Table:
+    """The graphs that each rank has: all that text needs to know of the steps of all ranks."""
+    if not len(steps):
+        return Table({})
+    both = Table({name: steps[name] for name in ("rank", "graph")})
+    _, first = np.unique([f"{rank} {graph}" for rank, graph in both], return_index=True)
+    return both.take(np.sort(first))
+
+
+def _shortened(sentences: Iterator[str]) -> Iterator[str]:
+    for sentence in sentences:
+        told = _spelled(sentence)
+        cut = len(told) > MOST_CHARACTERS
+        yield f"{told[: MOST_CHARACTERS - 1]}…" if cut else told
+
+
+def _spelled(text: str) -> str:
+    """Text that UTF-8 can hold: names of files may have bytes that are no text."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _ends(table: Table, slow_rank: int | None) -> Table:
+    """Half of the rows, in their order: those that come first and last by length, and one rank."""
+    count = len(table)
+    order = np.arange(count)
+    for name in _RANKED_BY:
+        if name in table.columns and not np.ma.getmaskarray(table[name]).all():
+            order = np.argsort(-np.ma.filled(table[name], 0), kind="stable")
+            break
+    keep = min(count, max(LEAST_ROWS, count // 2))
+    first = keep - keep // 4
+    kept = np.zeros(count, np.bool_)
+    kept[order[:first]] = kept[order[count - (keep - first) :]] = True
+    if slow_rank is not None and "rank" in table.columns:
+        is_slow = np.ma.filled(table["rank"], NO_ID) == slow_rank
+        kept |= is_slow & (np.count_nonzero(is_slow) == 1)
+    return table if kept.all() else table.take(kept)
+
+
+_Said = TypeVar("_Said", bound="_SaidVerdict | _SaidComparison")
+
+
+def _saying(
+    kind: type[_Said], plain: Verdict | Comparison | None, said: tuple[str, ...]
+) -> _Said | None:
+    if plain is None:
+        return None
+    values: dict[str, Any] = {one.name: getattr(plain, one.name) for one in fields(plain)}
+    return kind(**values, said=said)
+
+
+def _encoded(value: object) -> bytes:
+    return msgspec.json.encode(value, enc_hook=_values_of)
+
+
+def _values_of(column: object) -> Any:
+    """The values of a column; absent ones are null."""
+    if isinstance(column, np.ndarray):
+        values = column.tolist()
+        return [_plain(value) for value in values] if column.dtype == object else values
+    if isinstance(column, np.generic):
+        return column.item()
+    raise NotImplementedError(f"a {type(column).__name__} in a verdict")
+
+
+def _plain(value: Any) -> Any:
+    """A value of a column of any kind, whose texts UTF-8 can hold."""
+    if isinstance(value, str):
+        return _spelled(value)
+    if isinstance(value, Mapping):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value]
+    return value
+
+
+def _column_from(_kind: type, values: Any) -> npt.NDArray[Any]:
+    """A column of its values: whole numbers, real ones, or anything else.
+
+    Raises:
+        TypeError, ValueError: it is no list, or a number is too large.
+    """
+    if not isinstance(values, list):
+        raise TypeError("a column is no list")
+    kinds = {type(value) for value in values if value is not None}
+    if not kinds <= {int, float}:
+        column = np.empty(len(values), object)
+        column[:] = values
+        return column
+    dtype: Any = np.float64 if float in kinds else np.int64
+    absent = [value is None for value in values]
+    try:
+        column = np.array([0 if value is None else value for value in values], dtype)
+    except OverflowError as error:
+        raise ValueError("a number is too large") from error
+    return np.ma.masked_array(column, absent) if any(absent) else column

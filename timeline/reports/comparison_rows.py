@@ -1,0 +1,134 @@
+"""Rows of a comparison as words, the same in a terminal and in Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from timeline.figures.overall_parts import WHOLE
+from timeline.figures.short_names import operator_label
+from timeline.figures.table import Table
+from timeline.units import spell_short
+
+__all__ = [
+    "LEAST",
+    "TIMES",
+    "copy_names",
+    "depths",
+    "hccl_names",
+    "launcher_names",
+    "memory_names",
+    "notable_rows",
+    "operator_names",
+    "share_cell",
+    "time_cell",
+    "time_cells",
+    "waiting_names",
+    "worst_and_best",
+]
+
+LEAST = 0.001
+"""An operator that changed by less than this share of the whole is not worth a row."""
+TIMES = ("before", "now", "change", "")
+"""The titles of `time_cells`."""
+
+
+def time_cells(row: dict[str, Any]) -> tuple[str, str, str, str]:
+    """A time before, now, how much longer it is, and that as a share."""
+    delta_ns = row["delta_ns"] or 0
+    sign = "+" if delta_ns > 0 else ""
+    change = f"{sign}{time_cell(row['delta_ns'])}"
+    return time_cell(row["base_ns"]), time_cell(row["new_ns"]), change, share_cell(row)
+
+
+def time_cell(time_ns: int | None) -> str:
+    """A time, or a dash where it is not known."""
+    return "-" if time_ns is None else spell_short(time_ns)
+
+
+def share_cell(row: dict[str, Any]) -> str:
+    """How much longer a time is as a share of what it was, empty where it is the same."""
+    if not row["delta_ns"]:
+        return ""
+    if not row["base_ns"]:
+        return "new"
+    return f"{row['delta_ns'] / abs(row['base_ns']):+.1%}" if row["new_ns"] else "gone"
+
+
+def depths(overall: Table) -> list[int]:
+    """How deep each metric lies in what it is part of; the parts of the whole lie at 0."""
+    depth = {"": -1, WHOLE: -1}
+    for metric, whole in zip(overall["metric"].tolist(), overall["part_of"].tolist(), strict=True):
+        depth[metric] = depth[whole] + 1
+    return [depth[metric] for metric in overall["metric"].tolist()]
+
+
+def worst_and_best(table: Table, whole_ns: int, most: int) -> Table:
+    """What lost most, then what won most; a change that no step notices is none.
+
+    table: rows in order, who lost most first. most: so many rows of each at most.
+    """
+    least_ns = LEAST * whole_ns
+    lost = np.flatnonzero(table["delta_ns"] > least_ns)[:most]
+    won = np.flatnonzero(table["delta_ns"] < -least_ns)[-most:]
+    return table.take(np.concatenate([lost, won]))
+
+
+def operator_names(operators: Table) -> list[str]:
+    """Names after types, or types alone; shapes too where they tell operators of a name apart."""
+    kinds = _columns(operators, "type", "name", "shapes")
+    rows = [(operator_label(kind, name), shapes) for kind, name, shapes in kinds]
+    labels = [label for label, _ in rows]
+    return [f"{label} {shapes}" if labels.count(label) > 1 else label for label, shapes in rows]
+
+
+def waiting_names(waiting: Table) -> list[str]:
+    """Whom ranks waited for."""
+    return [
+        "some rank" if rank is None else f"rank {rank}{'' if profiled else ' (not profiled)'}"
+        for rank, profiled in zip(
+            waiting["waited_for_rank"].tolist(), waiting["profiled"].tolist(), strict=True
+        )
+    ]
+
+
+def launcher_names(launchers: Table) -> list[str]:
+    """The operators of the framework that launched what ran, and in which phase."""
+    return [
+        f"{name or 'not known'}{f' ({phase})' if phase in ('forward', 'backward') else ''}"
+        for name, phase in zip(
+            launchers["launched_by"].tolist(), launchers["phase"].tolist(), strict=True
+        )
+    ]
+
+
+def hccl_names(tasks: Table) -> list[str]:
+    """HCCL tasks with the kind of collective that they belong to."""
+    kinds = zip(tasks["collective"].tolist(), tasks["task"].tolist(), strict=True)
+    return [f"{collective}: {task}" if collective else task for collective, task in kinds]
+
+
+def copy_names(copies: Table) -> list[str]:
+    """What copies and fills are called."""
+    return [task or "not named" for task in copies["task"].tolist()]
+
+
+def memory_names(memory: Table) -> list[str]:
+    """Counters of memory with their group."""
+    names = zip(memory["group"].tolist(), memory["name"].tolist(), strict=True)
+    return [f"{group}: {name}" if group != name else name for group, name in names]
+
+
+def notable_rows(table: Table, whole_ns: int, most: int) -> Table:
+    """The rows that changed most, if a step notices it; what changed most is first."""
+    if not len(table):
+        return table
+    changes_ns = np.abs(table["delta_ns"])
+    order = np.argsort(-changes_ns, kind="stable")[:most]
+    return table.take(order[changes_ns[order] > LEAST * whole_ns])
+
+
+def _columns(table: Table, *names: str) -> Iterator[tuple[str, ...]]:
+    return zip(*(table[name].tolist() for name in names), strict=True)
