@@ -1,0 +1,88 @@
+"""Holds critical paths of real captures against what was worked out by hand, and their sums."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import timeline
+from tests.support.places import DATA
+from timeline.figures.bound_table import WAITING, bound_table
+from timeline.figures.table import Table
+
+CAPTURES = (
+    "torch-npu-text",
+    "torch-npu-db",
+    "torch-npu-db-level0",
+    "torch-npu-db-2024-10",
+    "trace-view-2024",
+    "msprof-single",
+    "mindspore-2.1",
+    "mindspore-cluster-steps",
+    "mindspore-raw-JOB1",
+    "gpu-ranks/sst_long_a2a_optimizer_2.tar.gz",
+    "gpu-ranks/sst_long_a2a_optimizer_4.tar.gz",
+    "gpu/dlrm_kineto.tar.gz",
+    "gpu/xdit_sd_3.5",
+)
+
+
+def opened(name: str) -> timeline.Profile:
+    path: Path = DATA / name
+    if not path.exists():
+        pytest.skip(f"{name} does not lie beside the checkout")
+    return timeline.open_profile(path)
+
+
+def path_of(profile: timeline.Profile) -> Table:
+    """The segments of all paths; what readers have to say does not matter."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", timeline.TimelineWarning)
+        return profile.critical_path()
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+def test_segments_follow_each_other_within_each_step(name: str) -> None:
+    """Each step's segments are whole: none overlaps, and none is missing between two."""
+    with opened(name) as profile:
+        table = path_of(profile)
+    step = np.ma.filled(table["step"], -1)
+    end_ns = table["start_ns"] + table["duration_ns"]
+    same = step[1:] == step[:-1]
+    assert len(table)
+    assert (table["duration_ns"] > 0).all()
+    assert (table["start_ns"][1:][same] == end_ns[:-1][same]).all()
+    assert (table["start_ns"][1:] >= end_ns[:-1]).all()
+
+
+def test_a_rank_that_is_not_profiled_determines_the_step() -> None:
+    """Of 141.2 ms, 134.0 are rank 5's, 4.2 transfer, 2.3 computing, 0.7 between tasks."""
+    with opened("torch-npu-text") as profile:
+        table = path_of(profile)
+        figures = profile._measure(None, causes=True).figures
+    spent = Counter[str]()
+    for kind, time_ns in zip(table["kind"].tolist(), table["duration_ns"].tolist(), strict=True):
+        spent[kind] += time_ns
+    found = {kind: round(time_ns / 1e6, 1) for kind, time_ns in spent.items() if time_ns > 50_000}
+    assert found == {"not_profiled": 134.0, "transfer": 4.2, "computing": 2.3, "between_tasks": 0.7}
+    strangers = table["rank"][table["kind"] == "not_profiled"].tolist()
+    assert set(strangers) == {5}
+    bounds = {row["cause"]: row["at_most_ns"] for row in bound_table(figures).to_dicts()}
+    # Rank 0 waited 101.8 ms for it and rank 1 96.2 ms, after which it had less left to do.
+    assert 96_000_000 <= bounds[WAITING] <= 102_000_000
+
+
+def test_the_rank_that_others_wait_for_is_the_one_to_gain_from() -> None:
+    """Of four GPUs rank 2 causes nearly all waiting; a faster other one wins next to nothing."""
+    four = "gpu-ranks/sst_long_a2a_optimizer_4.tar.gz"
+    with opened(four) as profile, warnings.catch_warnings():
+        warnings.simplefilter("ignore", timeline.TimelineWarning)
+        gains_ns = [profile.estimate_gain(rank) for rank in profile.ranks]
+    assert all(gain_ns is not None for gain_ns in gains_ns)
+    by_rank = [gain_ns or 0 for gain_ns in gains_ns]
+    assert by_rank[2] > 20_000_000
+    assert max(by_rank[:2] + by_rank[3:]) < by_rank[2] // 20
