@@ -15,6 +15,7 @@ from timeline.analysis.collectives import RankCollectives, rank_collectives
 from timeline.analysis.group_members import find_groups, group_number, with_global_ranks
 from timeline.analysis.last_arrivals import TIE_NS
 from timeline.analysis.waiting import Waiting, measure_waiting
+from timeline.records.clock import ClockMove
 from timeline.records.tables import NO_ID, NO_TIME, GroupMembers, PlaneTasks, Records
 
 ONE_GROUP = (0, 1, 2, 3, 4, 5, 6, 7)
@@ -199,6 +200,19 @@ def test_a_member_that_lost_the_record_is_known_by_the_others() -> None:
     assert waits.last_rank.tolist() == [1] * 5
     assert waits.last_profiled.all()
     assert waits.last.tolist() == [1, NO_ID, 1, 1, 1]
+
+
+def test_ops_that_cannot_be_one_are_told_by_the_tasks_of_each_rank() -> None:
+    """Clocks that are far off: nothing is compared; each rank still knows whom it waited for."""
+    late = {5: 2_000_000}
+    cluster = simulate(8, groups=[ONE_GROUP], late=late, profiled=[0, 1], tasks=True, ops=4)
+    far = cluster.ranks[1].moved(ClockMove(10**12))
+    waiting = measure_waiting([cluster.ranks[0], far])
+    assert waiting.mismatched == 4
+    assert waiting.waits.last_rank.tolist() == [5] * 8
+    near = measure_waiting(cluster.ranks).waits
+    assert waiting.waits.waited_ns.tolist() == near.waited_ns.tolist()
+    assert waiting.waits.transfer_ns.tolist() == near.transfer_ns.tolist()
 
 
 def test_members_are_found_by_name_number_and_digits() -> None:

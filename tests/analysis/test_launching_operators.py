@@ -307,3 +307,35 @@ def _walk(records: Records, *told: str) -> dict[Key, list[int]]:
             key = (communication, launch, inner, module, int(table.phase[row]))
             lengths[key].append(int(table.end_ns[row] - table.start_ns[row]))
     return {key: [len(all_), sum(all_), min(all_), max(all_)] for key, all_ in lengths.items()}
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 40), st.integers(0, 20), st.sampled_from(NAMES)), max_size=25
+    ),
+    st.lists(st.tuples(st.integers(0, 60), st.integers(0, 3)), max_size=8),
+    st.lists(st.tuples(st.integers(0, 24), st.integers(0, 24)), max_size=5),
+)
+def test_calls_that_cross_or_take_no_time_lose_nothing(
+    calls: list[tuple[int, int, str]],
+    launches: list[tuple[int, int]],
+    pairs: list[tuple[int, int]],
+) -> None:
+    """Clocks that round make calls cross; each task is in one row of either table all the same."""
+    records = made_records(
+        calls=[
+            *(Call(start, start + length, name, "Python") for start, length, name in calls),
+            *(
+                Call(start, start + length, "launch", connection=at)
+                for at, (start, length) in enumerate(launches)
+            ),
+        ],
+        tasks=[Task(100 + at, 101 + at, at) for at in range(len(launches))],
+        arrows=[
+            Arrow("fwdbwd", _host(one), _host(other))
+            for one, other in pairs
+            if max(one, other) < len(calls)
+        ],
+    )
+    figures = launcher_figures(with_launchers(records))
+    assert figures.by_launch.count.sum() == figures.by_module.count.sum() == len(launches)

@@ -303,6 +303,16 @@ def test_a_culprit_without_a_profile_is_named(cause: str, data: st.DataObject) -
     assert (culprit["rank"], culprit["profiled"], culprit["cause"]) == (late, False, "unknown")
 
 
+@given(st.data())
+@few
+def test_slow_links_of_a_rank_are_found(data: st.DataObject) -> None:
+    """Nobody waits for it, but transfers with it take longer than those between other ranks."""
+    run = data.draw(faulty_clusters("link", least_ranks=4)).run()
+    ((slow, _),) = run.truth.causes
+    culprit = reported(run)["verdict"]["culprit"]
+    assert (culprit["rank"], culprit["profiled"], culprit["cause"]) == (slow, True, "link")
+
+
 @given(st.integers(0, 1 << 20), st.integers(2, 6))
 @few
 def test_where_nothing_is_wrong_waiting_is_little(seed: int, ranks: int) -> None:

@@ -88,6 +88,14 @@ def test_backward_of_a_module_is_told_beside_its_forward() -> None:
         assert times[layer, "backward"] > times[layer, "forward"] > 0
 
 
+def test_numbers_of_autograd_join_what_the_trace_does_not() -> None:
+    """A trace without arrows from forward to backward has the numbers that these are made of."""
+    with open_profile(_data("gpu/dlrm_kineto.tar.gz")) as profile:
+        table = profile.operators(by="module")
+    backward = _by(table.take(table["phase"] == "backward"), "module")
+    assert backward["## forward ##/DistributedDataParallel.forward",] > backward[None,] > 0
+
+
 @pytest.mark.parametrize(
     ("name", "known"),
     [

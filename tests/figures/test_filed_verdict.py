@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import fields
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -11,6 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.made_figures import made_report
+from tests.support.profile_shelf import ProfileShelf
+from timeline import export
 from timeline.figures.filed_verdict import (
     CHECKSUM,
     MOST_BYTES,
@@ -21,8 +24,9 @@ from timeline.figures.filed_verdict import (
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
 from timeline.reports.export_report import ExportReport
-from timeline.reports.terminal import LEAST_WIDTH, PIPE_WIDTH, Display
+from timeline.reports.terminal import LEAST_WIDTH, PIPE_WIDTH, Display, render_blocks
 from timeline.reports.terminal_filed import filed_text
+from timeline.reports.terminal_idle import idle_grid
 from timeline.reports.terminal_verdict import verdict_text
 
 NEXT = "tlexport run --ranks 1 --steps 2 --kind detail"
@@ -165,3 +169,15 @@ def test_changed_text() -> None:
     with pytest.raises(DamagedVerdictError, match="changed"):
         FiledVerdict.from_attributes(attributes)
     assert FiledVerdict.from_attributes({}) is None
+
+
+@pytest.mark.parametrize("display", DISPLAYS, ids=str)
+def test_why_devices_idle(shelf: ProfileShelf, tmp_path: Path, display: Display) -> None:
+    """Causes and calls of all ranks are those of the report, summed over the selection."""
+    report = export(shelf.get("torch-db").path, tmp_path / "out.pftrace")
+    shown, found = idle_grid(report.figures, display), read_back(filed_of(report)).figures
+    assert found is not None
+    again = idle_grid(found, display)
+    assert shown is not None
+    assert again is not None
+    assert render_blocks([[again]], display) == render_blocks([[shown]], display)

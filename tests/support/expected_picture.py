@@ -237,7 +237,7 @@ class ExpectedPicture:
             )
             waited = any(wait.rank == rank and wait.waited_ns for wait in self.waits)
             free = {one.category for one in self._free(rank)}
-            parts = [name for name in (COPIES, IDLE) if COPIES in free and name in free]
+            parts = [name for name in (COPIES, IDLE) if name in free]
             found[rank, "Overlap Analysis"] = [
                 *OVERLAP_ROWS,
                 *parts,
@@ -343,9 +343,7 @@ class ExpectedPicture:
         return Shown(rank.rank, "Step Trace", row, begin, length, name, args)
 
     def _overlap(self, rank: RankRun) -> Iterator[Shown]:
-        free = self._free(rank.rank)
-        has_copies = any(one.category == COPIES for one in free)
-        for one in (*overlap_segments(self.run, rank.rank), *(free if has_copies else ())):
+        for one in (*overlap_segments(self.run, rank.rank), *self._free(rank.rank)):
             begin, row = self._time_ns(one.start_ns), one.category
             yield Shown(rank.rank, "Overlap Analysis", row, begin, one.duration_ns, row)
 

@@ -109,7 +109,7 @@ CAUSES = tuple(_FAULTS)
 
 
 def faulty_clusters(
-    cause: str, *, most_ranks: int = 5, unprofiled: bool = False
+    cause: str, *, least_ranks: int = 2, most_ranks: int = 5, unprofiled: bool = False
 ) -> st.SearchStrategy[Cluster]:
     """Clusters in which one rank has a fault all the time.
 
@@ -118,7 +118,7 @@ def faulty_clusters(
 
     @st.composite
     def made(draw: st.DrawFn) -> Cluster:
-        ranks = draw(st.integers(3 if unprofiled else 2, most_ranks))
+        ranks = draw(st.integers(max(least_ranks, 3 if unprofiled else 2), most_ranks))
         faulty = draw(st.integers(0, ranks - 1))
         fault = draw(_FAULTS[cause])
         profiled: Collection[int] | None = None

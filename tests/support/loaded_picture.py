@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from simulator.overlap import IDLE
 from tests.support.expected_picture import ALL_RANKS, STEPS, Arg, Counter, Shown, rounded
 from tests.support.perfetto_sql import TraceProcessor
 from timeline.tracks.path_rows import CRITICAL_PATH
 from timeline.tracks.verdict_row import WHAT_CHANGED, WHAT_IS_SLOW
 
-__all__ = ["NOTES", "TEXT_ROWS", "LoadedPicture", "LoadedTrack", "Place", "json_place"]
+__all__ = [
+    "NOTES",
+    "TEXT_ROWS",
+    "LoadedPicture",
+    "LoadedTrack",
+    "Place",
+    "joined_idle",
+    "json_place",
+]
 
 Place = tuple[int, str, str]
 """Rank, layer and row."""
@@ -153,6 +163,32 @@ class LoadedPicture:
             for track in self.tracks.values()
             if track.id in units
         }
+
+
+def joined_idle(slices: Iterable[Shown]) -> Iterator[Shown]:
+    """Slices, of which those of idle time are joined where they touch, whatever their causes."""
+    open_idle: Shown | None = None
+    idle = list[Shown]()
+    for one in slices:
+        if one.row == IDLE:
+            idle.append(one)
+        else:
+            yield one
+    for one in sorted(idle, key=lambda one: (one.rank, one.start_ns)):
+        plain = one._replace(name=IDLE, args=())
+        if open_idle is not None and _touch(open_idle, plain):
+            length_ns = open_idle.length_ns + plain.length_ns
+            open_idle = open_idle._replace(length_ns=length_ns)
+            continue
+        if open_idle is not None:
+            yield open_idle
+        open_idle = plain
+    if open_idle is not None:
+        yield open_idle
+
+
+def _touch(one: Shown, other: Shown) -> bool:
+    return one.rank == other.rank and one.start_ns + one.length_ns == other.start_ns
 
 
 def json_place(process: str | None, thread: str) -> Place:

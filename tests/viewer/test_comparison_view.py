@@ -51,7 +51,7 @@ def test_the_step_that_changed_most_is_in_view(
     ((name, start_ns, _),) = [
         row
         for row in trace.rows(STEPS.format(differences))
-        if str(row[0]).startswith(f"Step {steps['base_step'][worst]}:")
+        if str(row[0]).startswith(f"Step {steps['base_step'][worst]} ")
     ]
     assert view.visible_ns is not None
     assert view.visible_ns[0] <= start_ns < view.visible_ns[1]

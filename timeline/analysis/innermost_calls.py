@@ -113,7 +113,9 @@ class CallWindow:
     @classmethod
     def of(cls, calls: Calls, of: Rows, start_ns: Int64, end_ns: Int64) -> CallWindow:
         """Cut stretches, numbered by `of`, at the edges of calls."""
-        edges_ns = np.unique(np.concatenate([calls.start_ns, calls.end_ns]))
+        # Sorting is faster than what finds distinct values by their hash.
+        edges_ns = np.sort(np.concatenate([calls.start_ns, calls.end_ns]))
+        edges_ns = edges_ns[np.append(True, edges_ns[1:] != edges_ns[:-1])[: len(edges_ns)]]
         part, begins_ns, ends_ns = cut_at(start_ns, end_ns, edges_ns)
         call = _rows_open(calls, begins_ns)
         return cls(calls, CallStretches(begins_ns, ends_ns, of[part].astype(np.int64), call))

@@ -19,10 +19,17 @@ from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct
 from timeline.columns.group_by import group_by
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.records.tables import GPU, NO_ID, CommunicationOps, FlowEnd, Records, Tasks
+from timeline.records.tables import (
+    FORWARD_BACKWARD,
+    GPU,
+    NO_ID,
+    CommunicationOps,
+    FlowEnd,
+    Records,
+    Tasks,
+)
 
 __all__ = [
-    "FORWARD_BACKWARD",
     "MOST_ROWS",
     "OTHERS",
     "LauncherFigures",
@@ -34,8 +41,6 @@ __all__ = [
     "with_launchers",
 ]
 
-FORWARD_BACKWARD = "fwdbwd"
-"""Category of the arrows from a forward call to the one that works out its gradient."""
 MOST_ROWS = 1000
 """Rows of a table of one rank; what is shortest then is one row, or modules are told less finely.
 """

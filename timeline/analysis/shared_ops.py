@@ -42,16 +42,16 @@ class SharedOps:
         """The first row of each op."""
         return np.searchsorted(self.op, np.arange(self.count))
 
-    def filter(self, ops: Bool) -> SharedOps:
-        """The ops whose mask is true, numbered anew."""
-        rows = ops[self.op]
-        number = np.cumsum(ops) - 1
+    def apart(self, ops: Bool) -> SharedOps:
+        """The ops whose mask is true taken apart: each rank has one of its own."""
+        opens = ops[self.op]
+        opens[self.first_rows()] = True
         return SharedOps(
-            self.rank[rows],
-            self.row[rows],
-            number[self.op[rows]],
-            self.group[ops],
-            int(np.count_nonzero(ops)),
+            self.rank,
+            self.row,
+            np.cumsum(opens) - 1,
+            self.group[self.op[opens]],
+            int(np.count_nonzero(opens)),
         )
 
     def rows_where(self, rows: Bool) -> SharedOps:

@@ -168,8 +168,8 @@ def measure_waiting(ranks: Sequence[RankCollectives], slack_ns: int = 0) -> Wait
     start_ns, end_ns = shared.take(parts, "start_ns"), shared.take(parts, "end_ns")
     met = over_ops(np.maximum, start_ns, shared) <= over_ops(np.minimum, end_ns, shared) + slack_ns
     mismatched = int(np.count_nonzero(~met))
-    if mismatched:
-        shared = shared.filter(met)
+    if mismatched:  # each rank's own tasks may still tell
+        shared = shared.apart(~met)
     arrivals = find_last_arrivals(ranks, shared, slack_ns)
     waits = _waits(ranks, shared, arrivals)
     known = shared.rows_where(arrivals.known)

@@ -191,28 +191,36 @@ def latest_open(start_ns: Int64, end_ns: Int64, moments_ns: Int64) -> Rows:
     """Of the intervals that are open at a moment the one that began last, (m,) rows, -1 for none.
 
     Intervals may cross, as those do whose times were rounded; of nested ones it is the innermost.
+    Takes O(n log n), and more only where calls are nested deeper than that.
     """
-    order = np.lexsort((-end_ns, start_ns))
-    above = np.searchsorted(start_ns[order], moments_ns, side="right")
-    latest_ns = [end_ns[order]]
-    while len(latest_ns[-1]) > 1:
-        ends_ns = latest_ns[-1]
-        odd = ends_ns[-1:] if len(ends_ns) % 2 else ends_ns[:0]
-        latest_ns.append(np.append(np.maximum(ends_ns[:-1:2], ends_ns[1::2]), odd))
-    # Each level holds the latest end of twice as many intervals. Going up, the block left of those
-    # that were looked at is next; going down, the later half that reaches the moment.
-    block, level = above, np.full(len(above), -1)
-    for height, ends_ns in enumerate(latest_ns):
-        left = np.flatnonzero((level < 0) & (block % 2 == 1))
-        reaches = left[ends_ns[block[left] - 1] > moments_ns[left]]
-        level[reaches] = height
-        block = np.where(level < 0, block // 2, np.where(level == height, block - 1, block))
-    for height in range(len(latest_ns) - 1, 0, -1):
-        down = np.flatnonzero(level == height)
-        below_ns = latest_ns[height - 1]
-        last = np.minimum(2 * block[down] + 1, len(below_ns) - 1)
-        block[down] = np.where(below_ns[last] > moments_ns[down], last, 2 * block[down])
-        level[down] = height - 1
-    found = np.full(len(above), -1, np.intp)
-    found[level == 0] = order[block[level == 0]]
+    if not len(start_ns):
+        return np.full(len(moments_ns), -1, np.intp)
+    order = None if _in_order(start_ns, end_ns) else np.lexsort((-end_ns, start_ns))
+    if order is not None:
+        start_ns, end_ns = start_ns[order], end_ns[order]
+    reach_ns = np.maximum.accumulate(end_ns)
+    before = _open_before(start_ns, end_ns, reach_ns)
+    found = np.searchsorted(start_ns, moments_ns, side="right") - 1
+    found[(found >= 0) & (reach_ns[found] <= moments_ns)] = -1
+    closed = np.flatnonzero((found >= 0) & (end_ns[found] <= moments_ns))
+    while len(closed):
+        at = before[found[closed]]
+        found[closed] = at
+        closed = closed[(at >= 0) & (end_ns[at] <= moments_ns[closed])]
+    return found if order is None else np.where(found >= 0, order[found], -1)
+
+
+def _open_before(start_ns: Int64, end_ns: Int64, reach_ns: Int64) -> Rows:
+    """Of the intervals before each one in order the last that is open when it starts, -1 for none.
+
+    All that lie between an interval and the one found have ended when it starts, so that one that
+    has ended too gives way to what was found for it: twice as many are passed each time.
+    """
+    found = np.arange(len(start_ns)) - 1
+    found[1:][reach_ns[:-1] <= start_ns[1:]] = -1
+    closed = np.flatnonzero((found >= 0) & (end_ns[found] <= start_ns))
+    while len(closed):
+        at = found[found[closed]]
+        found[closed] = at
+        closed = closed[(at >= 0) & (end_ns[at] <= start_ns[closed])]
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
@@ -12,7 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.analysis.culprit import HeldUp
+from timeline.analysis.idle_sums import MOST_CALLS
 from timeline.figures.comparison import Comparison
+from timeline.figures.idle_table import least_gap_ns, sum_of_selection
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
 from timeline.figures.verdict import Verdict
@@ -112,6 +115,8 @@ class FiledVerdict:
             "steps": _graphs_of_ranks(figures.steps),
             "longest_ops": _longest(figures.longest_ops),
             "waited_for": _not_profiled(figures.waited_for),
+            "idle": _idle_causes(figures.idle),
+            "idle_calls": _idle_calls(figures.idle_calls),
         }
         shown = replace(figures, **empty, held_up=HeldUp())
         said = tuple(_shortened(verdict.sentences()))
@@ -267,6 +272,42 @@ def _not_profiled(waited_for: Table) -> Table:
             "waited_ns": times_and_waited[:, 1],
         }
     )
+
+
+def _idle_causes(idle: Table) -> Table:
+    """Why all devices idle, over the whole selection."""
+    if not len(idle):
+        return Table({})
+    causes = sum_of_selection(idle, "cause")
+    return Table(
+        {
+            "step": _no_steps(len(causes)),
+            **{name: causes[name] for name in ("cause", "gaps", "total_ns")},
+            "least_ns": np.full(len(causes), least_gap_ns(idle), np.int64),
+        }
+    )
+
+
+def _idle_calls(calls: Table) -> Table:
+    """The longest host calls meanwhile, of each cause, over the whole selection."""
+    if not len(calls):
+        return Table({})
+    sums = sum_of_selection(calls, "cause", "call")
+    seen, kept = Counter[str](), list[bool]()
+    for cause in sums["cause"].tolist():
+        seen[cause] += 1
+        kept.append(seen[cause] <= MOST_CALLS)
+    few = sums.take(np.array(kept, np.bool_))
+    return Table(
+        {
+            "step": _no_steps(len(few)),
+            **{name: few[name] for name in ("cause", "call", "total_ns")},
+        }
+    )
+
+
+def _no_steps(count: int) -> npt.NDArray[Any]:
+    return np.ma.masked_array(np.zeros(count, np.int64), np.ones(count, np.bool_))
 
 
 def _longest(ops: Table) -> Table:

@@ -171,13 +171,7 @@ def _draw_selected(
     selected = select_rank(part, request)
     if request.leading is not None:
         selected = with_leading_detail(selected, request.leading)
-    collectives = rank_collectives(
-        records,
-        part.op_iterations,
-        part.op_rows,
-        read_ranks=request.read_ranks,
-        recorded=Layer.COMMUNICATION in request.read_layers or records.hardware == GPU,
-    )
+    collectives = _collectives_of(records, part, request)
     facts = collect_facts(
         profile,
         selected,
@@ -199,6 +193,17 @@ def _draw_selected(
     return facts, draw_rank(selected, request.options, arg_filter(request.args))
 
 
+def _collectives_of(records: Records, part: Cut, request: RankRequest) -> RankCollectives:
+    """The collectives of all records, of which those of the part are selected."""
+    return rank_collectives(
+        records,
+        part.op_iterations,
+        part.op_rows,
+        read_ranks=request.read_ranks,
+        recorded=Layer.COMMUNICATION in request.read_layers or records.hardware == GPU,
+    )
+
+
 def _ordinary_facts(
     facts: RankFacts, records: Records, part: Cut, request: RankRequest
 ) -> RankFacts | None:
@@ -209,7 +214,7 @@ def _ordinary_facts(
         return None
     its = cut_steps(part, ordinary)
     selected = select_rank(its, request, in_steps=True)
-    collectives = rank_collectives(records, its.op_iterations, its.op_rows)
+    collectives = _collectives_of(records, its, request)
     found = collect_facts(
         facts.profile,
         selected,

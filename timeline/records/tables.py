@@ -24,6 +24,7 @@ from timeline.records.vendor import UnusedFile, VendorFigures, VendorLinks
 __all__ = [
     "AI_CORE_FREQUENCY",
     "FLOAT_NOT_GIVEN",
+    "FORWARD_BACKWARD",
     "GPU",
     "NO_CONTEXT",
     "NO_GRAPH",
@@ -63,6 +64,8 @@ GPU = "GPU"
 """What the devices of PyTorch's own profiles are called."""
 AI_CORE_FREQUENCY = "AI Core Freq"
 """The group of counters that holds the frequency of the AI Core, in MHz."""
+FORWARD_BACKWARD = "fwdbwd"
+"""Category of the arrows from a forward call to the one that works out its gradient."""
 RUNTIME = "Runtime"
 """Host layer of the calls of a GPU's runtime and driver."""
 RUNTIME_LAYERS = frozenset({"CANN", RUNTIME})

@@ -94,8 +94,8 @@ IDLE = (
     "computing and communication."
 )
 IDLE_BY_CAUSE = (
-    f"{IDLE} Slices tell what the host did until it had launched what comes next; the arg `call` "
-    "is the innermost host call in which most of that passed."
+    "The device neither computes, communicates nor copies. Slices tell what the host did until it "
+    "had launched what comes next, and in which call most of that passed."
 )
 
 CRITICAL_PATH = (

@@ -13,7 +13,6 @@ from timeline.layers import SliceKind
 from timeline.tracks import descriptions
 from timeline.tracks.model import Slices, Track
 from timeline.tracks.painter import Painter, SliceTable, integers
-from timeline.units import spell_duration
 
 __all__ = ["TITLE", "StepDifferences", "side_by_side"]
 
@@ -84,8 +83,15 @@ def _paint_root(painter: Painter, steps: StepDifferences) -> int:
 
 
 def _label(base_step: int, new_step: int, base_ns: int, new_ns: int) -> str:
+    """What the UI colours by: it takes a hue from a name without its digits.
+
+    In version 52 these words make what is slower red and what is faster green, whatever the time,
+    because its unit stays the same.
+    """
     which = f"Step {base_step}" if base_step == new_step else f"Step {base_step} and {new_step}"
     delta_ns = new_ns - base_ns
-    sign = "+" if delta_ns > 0 else ""
+    if not delta_ns:
+        return f"{which} as before"
+    word = "slower" if delta_ns > 0 else "faster"
     share = f" ({delta_ns / base_ns:+.1%})" if base_ns else ""
-    return f"{which}: {sign}{spell_duration(delta_ns)}{share}"
+    return f"{which} {word} by {abs(delta_ns) / 1e6:.3f} ms{share}"

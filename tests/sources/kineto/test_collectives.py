@@ -10,10 +10,15 @@ import pytest
 from tests.support.kineto_traces import CALL, KERNEL, Write, read, spelled
 from tests.support.profile_shelf import Event
 from timeline.analysis.collectives import rank_collectives
+from timeline.analysis.group_members import find_groups
+from timeline.columns.strings import StringPool
 from timeline.layers import Layer
 from timeline.records.collective_kinds import collective_kind
 from timeline.records.tables import NO_ID, NO_TIME
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS
+from timeline.sources.kineto.header import read_header
+from timeline.sources.kineto.source import read_kineto
+from timeline.sources.source import ReadRequest
 
 
 @pytest.mark.parametrize(
@@ -192,3 +197,32 @@ def test_bytes_of_collectives_of_all_data_types(
     records = read(write([KERNEL | {"name": "ncclDevKernel_AllReduce_Sum", "args": args}]))
     (size,) = rank_collectives(records, np.array([NO_ID])).ops.size_bytes.tolist()
     assert size == (NO_ID if width is None else 1000 * width)
+
+
+KNOWN = {"pg_name": "3", "pg_desc": "tp", "pg_size": 3, "ranks": [1, 4, 6]}
+
+
+@pytest.mark.parametrize(
+    ("told", "head", "expected"),
+    [
+        ({"Process Group Ranks": "[1, 4]", "Group size": 2}, {}, ((1, 4), 2)),
+        ({"Process Group Ranks": [4, 1]}, {}, ((1, 4), 2)),
+        ({"Process Group Ranks": "[1, 4, ..."}, {"pg_config": [KNOWN]}, ((1, 4, 6), 3)),
+        ({"Process Group Ranks": "[1, 4, ...", "Group size": 3}, {}, ((), 3)),
+        ({"Group size": 5}, {"pg_config": [KNOWN]}, ((), 5)),
+        ({}, {"pg_config": "none"}, ((), 0)),
+    ],
+)
+def test_members_of_process_groups(
+    write: Write, told: dict[str, Any], head: dict[str, Any], expected: tuple[Any, int]
+) -> None:
+    """By the args of a collective, or where these are cut short by the head of the trace."""
+    bare = {key: value for key, value in GROUP.items() if key != "Process Group Ranks"}
+    args = KERNEL["args"] | bare | told
+    kernel = KERNEL | {"name": "ncclDevKernel_AllReduce_Sum", "args": args}
+    path = write([kernel], distributedInfo={"rank": 0, "world_size": 8, **head})
+    wanted = ReadRequest(DETAIL_LAYERS)
+    records = read_kineto(path, 0, read_header(path), StringPool(), wanted)
+    (group,) = find_groups(records).values()
+    assert (group.members, group.size) == expected
+    assert group.most == 8

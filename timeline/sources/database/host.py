@@ -18,6 +18,7 @@ from timeline.records.tables import (
     HostEvents,
     Tasks,
 )
+from timeline.sources.common.gradient_arrows import gradient_arrows
 from timeline.sources.common.launch_arrows import ArrowTargets, build_arrows
 from timeline.sources.database.names import DatabaseNames
 from timeline.sources.decoders.joins import pairs_by_key
@@ -111,7 +112,13 @@ def read_host(
         [
             *device.arrows("HostToDevice", calls["connectionId"], np.arange(first_framework)),
             *_framework_arrows(database, names, framework, first_framework, device),
-            _gradient_arrows(names, framework, first_framework),
+            gradient_arrows(
+                names.strings,
+                first_framework + np.arange(len(framework["startNs"])),
+                framework["startNs"],
+                framework["sequenceNumber"],
+                framework["fwdThreadId"],
+            ),
             *device.arrows(
                 "MsTx", marks["connectionId"], np.arange(len(marks["connectionId"])) + first_mark
             ),
@@ -182,32 +189,3 @@ def _queue_arrows(
         caller[puts][left] + first,
         caller[takes][right] + first,
     )
-
-
-def _gradient_arrows(names: DatabaseNames, framework: dict[str, Int64], first: int) -> Flows:
-    """Arrows from forward calls to those that work out their gradients, as traces draw them.
-
-    Both have one sequence number; of forward calls the innermost counts, and of backward the first.
-    Backward calls alone name the thread that ran forward.
-    """
-    number = framework["sequenceNumber"]
-    numbered = np.flatnonzero(number > 0)
-    is_backward = framework["fwdThreadId"][numbered] > 0
-    start_ns = framework["startNs"][numbered]
-    backward = _firsts(numbered[is_backward], number, start_ns[is_backward])
-    forward = _firsts(numbered[~is_backward], number, -start_ns[~is_backward])
-    source, target = pairs_by_key(number[forward], number[backward])
-    return build_arrows(
-        names.strings,
-        "fwdbwd",
-        FlowEnd.HOST,
-        forward[source] + first,
-        backward[target] + first,
-    )
-
-
-def _firsts(rows: Rows, number: Int64, key: Int64) -> Rows:
-    """The row of each number that has the least key."""
-    ordered = rows[np.lexsort((key, number[rows]))]
-    _, first = np.unique(number[ordered], return_index=True)
-    return ordered[first]

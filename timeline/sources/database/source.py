@@ -49,7 +49,12 @@ from timeline.records.vendor import UnusedFile
 from timeline.sources.common.compute_tasks import remark_on_ai_cpu_tasks
 from timeline.sources.common.losses import FFTS_REASON, counted_losses
 from timeline.sources.common.overlap_analysis import OVERLAP_TABLE, read_overlap_table, sum_overlap
-from timeline.sources.common.process_groups import GROUPS, members_of, read_groups_text
+from timeline.sources.common.process_groups import (
+    GROUPS,
+    ProcessGroup,
+    members_of,
+    read_groups_text,
+)
 from timeline.sources.database.counters import read_counters, read_frequency
 from timeline.sources.database.counting import (
     find_communication_rule,
@@ -168,6 +173,7 @@ class _Reader:
             self.omissions += omissions
         elif self.with_frequency:
             series, samples = read_frequency(self.database, self.strings, self.names, self.device)
+        members = self._members()
         return Records(
             self.rank,
             self.strings,
@@ -183,7 +189,7 @@ class _Reader:
             warnings=(*self.warnings, *self._warnings()),
             free_rule=self.free_rule,
             communication_rule=self.communication_rule,
-            members=self._members(),
+            members=members,
             vendor=sum_overlap(
                 self.overlap,
                 f"{OVERLAP_TABLE} of {self.database.path.name}",
@@ -215,8 +221,13 @@ class _Reader:
         if not self.database.has("META_DATA", "name", "value"):
             return GroupMembers.empty()
         rows = self.database.rows(f"SELECT value FROM META_DATA WHERE name = '{GROUPS}'")
-        groups = [read_groups_text(str(text), self.database.path) for (text,) in rows]
-        return members_of([group for found in groups for group in found], self.strings)
+        groups: list[ProcessGroup] = []
+        try:
+            for (text,) in rows:
+                groups += read_groups_text(str(text), self.database.path)
+        except SourceError as error:
+            self.warnings.append(f"rank {self.rank}: {error}")
+        return members_of(groups, self.strings)
 
     def _communication_rule(self) -> CommunicationRule:
         step_sums_ns: dict[int, int] = {}

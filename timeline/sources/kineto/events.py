@@ -98,11 +98,13 @@ class KinetoArgs(
         "group_ranks": "Process Group Ranks",
         "group_size": "Group size",
         "sequence": "Seq",
+        "gradient": "Sequence number",
+        "forward_thread": "Fwd thread id",
         "external": "External id",
         "external_small": "external id",
     },
 ):
-    """The args of kernels, copies, calls of the runtime and collectives."""
+    """The args of kernels, copies, calls of the runtime, operators and collectives."""
 
     device: Value = None
     stream: Value = None
@@ -119,6 +121,8 @@ class KinetoArgs(
     group_ranks: Any = None
     group_size: Value = None
     sequence: Any = None
+    gradient: Value = None
+    forward_thread: Value = None
     external: Value = None
     external_small: Value = None
 

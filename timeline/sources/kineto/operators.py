@@ -6,15 +6,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from timeline.columns.columns import Bool, Codes, Int64, Rows, column
+from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
 from timeline.columns.distinct import distinct_pairs
 from timeline.columns.nesting import latest_open
-from timeline.columns.strings import NO_NAME
-from timeline.records.tables import NO_ID, HostEvents, Spans
+from timeline.columns.strings import NO_NAME, StringPool
+from timeline.records.tables import NO_ID, Flows, HostEvents, Spans
+from timeline.sources.common.gradient_arrows import gradient_arrows
 from timeline.sources.decoders.event_rows import EventRows
 from timeline.sources.kineto.tables import NOT_LAUNCHED, RuntimeCalls
 
-__all__ = ["Operators", "ThreadIntervals", "are_operators", "external_ids", "innermost_open_at"]
+__all__ = [
+    "Numbered",
+    "Operators",
+    "ThreadIntervals",
+    "are_operators",
+    "external_ids",
+    "innermost_open_at",
+]
 
 _OPERATOR_CATEGORIES = frozenset({"cpu_op", "operator"})
 _NEVER_LAUNCHING = frozenset(
@@ -109,6 +117,28 @@ class Operators(ThreadIntervals):
         known = (external != NO_ID) & (self.number[rows] == external)
         found[known] = rows[known]
         return found
+
+
+@dataclass(frozen=True)
+class Numbered(ColumnTable):
+    """Operators with a sequence number of autograd: their rows in the host table."""
+
+    row: Int64 = column(np.int64)
+    number: Int64 = column(np.int64)
+    forward_thread: Int64 = column(np.int64)
+
+    @classmethod
+    def among(cls, events: EventRows, first_row: int) -> Numbered:
+        """Those among events of the host that start at a row."""
+        number = events.ids(NO_ID, "gradient")
+        rows = np.flatnonzero(number > 0)
+        threads = events.at(rows).ids(NO_ID, "forward_thread")
+        return cls(first_row + rows.astype(np.int64), number[rows], threads)
+
+    def arrows(self, host: HostEvents, strings: StringPool) -> Flows:
+        """Arrows from forward operators to those that work out their gradients."""
+        start_ns = host.start_ns[self.row]
+        return gradient_arrows(strings, self.row, start_ns, self.number, self.forward_thread)
 
 
 def innermost_open_at(intervals: ThreadIntervals, calls: RuntimeCalls) -> Rows:

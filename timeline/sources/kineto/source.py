@@ -15,6 +15,7 @@ from timeline.errors import spell_ids
 from timeline.layers import Layer
 from timeline.records.clock import ClockMove
 from timeline.records.tables import (
+    FORWARD_BACKWARD,
     GPU,
     NO_ID,
     CommunicationOps,
@@ -59,7 +60,7 @@ from timeline.sources.kineto.events import (
 )
 from timeline.sources.kineto.format import KINETO as KINETO_FORMAT
 from timeline.sources.kineto.header import KinetoHeader, read_header
-from timeline.sources.kineto.operators import Operators, are_operators, external_ids
+from timeline.sources.kineto.operators import Numbered, Operators, are_operators, external_ids
 from timeline.sources.kineto.process_groups import find_members
 from timeline.sources.kineto.tables import (
     MEMORY,
@@ -136,6 +137,7 @@ class _Reader:
         )
         self._operators = TableBuilder(Operators)
         self._named: list[Int64] = []
+        self._numbered = TableBuilder(Numbered)
         self._counters, self._flows = CounterReader(), FlowReader(strings)
         self._launches: list[Int64] = []
         self._left_out: Multiset[str] = Multiset()
@@ -211,6 +213,8 @@ class _Reader:
             self._calls.add(RuntimeCalls.among(host, self._host.rows, self._strings))
         else:
             self._operators.add(Operators.among(events, host))
+            if Layer.ARROWS in self._wanted.layers and self._has_host:
+                self._numbered.add(Numbered.among(events, self._host.rows))
         if self._has_host:
             self._host.add(host)
 
@@ -278,10 +282,13 @@ class _Reader:
             task_call = np.full(len(task_call), NOT_LAUNCHED, np.intp)
         launches = calls.arrows(task_call, self._strings.code(LAUNCH))
         resolved = self._flows.resolve(lambda key: _lane(host, key))
+        drawn = resolved.flows
+        if not (drawn.category == self._strings.code(FORWARD_BACKWARD)).any():
+            drawn = Flows.concat([drawn, self._numbered.build().arrows(host, self._strings)])
         ends = np.concatenate([np.empty(0, np.int64), *self._launches])
         joined = np.isin(ends, tasks.connection[launches.target_row])
         self._left_out[_HALF] += resolved.half + int(np.count_nonzero(~joined))
-        return Flows.concat([launches, resolved.flows])
+        return Flows.concat([launches, drawn])
 
     def _group(self, pid: object) -> str:
         return MEMORY if pid == MEMORY else self._names.process(pid)

@@ -1,0 +1,52 @@
+"""Proves that nothing wins more than what is said to be the most."""
+
+from __future__ import annotations
+
+import pytest
+
+import timeline
+from simulator.scenario import Scenario
+from tests.support.faulty_clusters import Cluster, on_disk
+from timeline.figures.bound_table import HOST, WAITING, bound_table
+from timeline.figures.rank_tables import Figures
+from timeline.progress import Silent
+from timeline.ranks.read_ranks import read_facts
+from timeline.selection import Selection
+
+FAULTS = {
+    "computing": Scenario(slow_computing={1: 1.8}),
+    "host": Scenario(late_host_ns={1: 300_000}),
+    "frequency": Scenario(megahertz={1: 1_000}),
+    "input": Scenario(starved_ns={1: 3_000_000}),
+}
+"""What is wrong with rank 1, by cause."""
+OF_HOST = frozenset({"host", "input"})
+"""Faults of a host."""
+
+
+def _figures(cluster: Cluster, *, healthy: bool) -> Figures:
+    run = cluster.healthy_run() if healthy else cluster.run()
+    with on_disk(run) as path, timeline.open_profile(path, align="recorded", jobs=1) as profile:
+        sources, reading = profile.sources, profile.reading
+        known = read_facts(path, sources, reading, Silent(), Selection(), causes=True)
+        return Figures.of(known.facts, known.waiting, known.path)
+
+
+@pytest.mark.parametrize("cause", FAULTS)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_no_gain_is_above_its_bound(cause: str, seed: int) -> None:
+    """The same cluster without its fault wins no more in ordinary steps than the bounds say."""
+    cluster = Cluster(4, seed, FAULTS[cause])
+    faulty, healthy = (_figures(cluster, healthy=healthy) for healthy in (False, True))
+    ordinary = set(faulty.steps["step"][faulty.steps["ordinary"] == 1].tolist())
+    lengths = []
+    for figures in (faulty, healthy):
+        path = figures.critical_path
+        chosen = [step in ordinary for step in path["step"].tolist()]
+        lengths.append(int(path["duration_ns"][chosen].sum()))
+    won_ns = lengths[0] - lengths[1]
+    bounds = {row["cause"]: row["at_most_ns"] for row in bound_table(faulty).to_dicts()}
+    assert 0 < won_ns <= bounds[WAITING]
+    if cause in OF_HOST:
+        assert won_ns <= bounds[HOST]
+    assert max(bounds.values()) <= lengths[0]
