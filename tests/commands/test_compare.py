@@ -250,7 +250,7 @@ def test_arrows_stay_in_their_run(shelf: ProfileShelf, here: Path) -> None:
     """Those of launches and those between ranks, which are numbered apart."""
     path = shelf.get("torch-text", ranks=3, ops_per_step=12).path
     timeline.compare(path, path, "both.pftrace", kind="detail", limit=0)
-    timeline.export(path, "one.pftrace", kind="detail", limit=0)
+    timeline.export(path, "one.pftrace", kind="detail", limit=0, causes=False)
     trace = TraceProcessor.load((here / "both.pftrace").read_bytes())
     alone = TraceProcessor.load((here / "one.pftrace").read_bytes())
     runs = run_of_tracks(trace)
