@@ -22,7 +22,7 @@ import pytest
 from simulator.model import RankRun
 from simulator.overlap import expected_overlap
 from tests.support.drawn_slices import DrawnSlice, drawn_rows, drawn_slices
-from tests.support.loaded_picture import TEXT_ROWS
+from tests.support.loaded_picture import ROWS_APART
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import (
     Event,
@@ -606,7 +606,7 @@ def test_d13_drawn_and_left_out_add_up(shelf: ProfileShelf, export: Exporter) ->
 
 def drawn_records(picture: TraceProcessor) -> int:
     """Slices and samples that each stand for one record."""
-    derived = ("Step Trace", "Overlap Analysis", "Not in this file", *TEXT_ROWS)
+    derived = ("Step Trace", "Overlap Analysis", "Not in this file", *ROWS_APART)
     slices = [
         one for one in drawn_slices(picture) if len(one.row) > 1 and not set(derived) & set(one.row)
     ]

@@ -28,7 +28,7 @@ from tests.support.expected_picture import (
 )
 from tests.support.loaded_picture import (
     NOTES,
-    TEXT_ROWS,
+    ROWS_APART,
     LoadedPicture,
     LoadedTrack,
     Place,
@@ -210,7 +210,7 @@ def tracks_in_order(drawing: Drawing) -> list[Place]:
         for track in siblings:
             if track.id in counts:
                 found.append((track.rank, "Counters", " / ".join(track.path[-2:])))
-            elif track.id in holds and track.place not in found and track.path[0] not in TEXT_ROWS:
+            elif track.id in holds and track.place not in found and track.path[0] not in ROWS_APART:
                 found.append(track.place)
             visit(track.id)
 
@@ -494,7 +494,7 @@ def test_one_rank_needs_no_group_of_its_own(shelf: ProfileShelf, tmp_path: Path)
     profile = shelf.get("mindspore-2.1", ranks=1)
     drawing = draw(profile, "mindspore-2.1", Kind.DETAIL, tmp_path / "timeline.pftrace")
     roots = [track for track in drawing.loaded.tracks.values() if track.parent is None]
-    assert [track.path for track in roots if track.path[0] not in TEXT_ROWS] == [("Rank 0",)]
+    assert [track.path for track in roots if track.path[0] not in ROWS_APART] == [("Rank 0",)]
     assert ("Rank 0", "Ascend Hardware", "Stream 2") in {
         track.path for track in drawing.loaded.tracks.values()
     }

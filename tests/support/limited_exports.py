@@ -112,6 +112,7 @@ def layer_of(row: Row) -> str:
     """The layer whose resolution holds on a row; what is not named here is a layer of the host."""
     way = " ".join(row)
     for part, layer in (
+        ("Critical path", "critical_path"),
         ("Step Trace", "step"),
         ("Steps, continued", "step"),
         ("Overlap Analysis", "overlap"),

@@ -16,6 +16,7 @@ from timeline.tracks.verdict_row import WHAT_CHANGED, WHAT_IS_SLOW
 
 __all__ = [
     "NOTES",
+    "ROWS_APART",
     "TEXT_ROWS",
     "LoadedPicture",
     "LoadedTrack",
@@ -29,8 +30,10 @@ Place = tuple[int, str, str]
 
 NOTES = "Notes"
 """The layer of what whoever opens the file should know; nothing of it is in a profile."""
-TEXT_ROWS = frozenset({NOTES, WHAT_IS_SLOW, WHAT_CHANGED, CRITICAL_PATH})
-"""Rows without a parent that hold no records."""
+TEXT_ROWS = frozenset({NOTES, WHAT_IS_SLOW, WHAT_CHANGED})
+"""Rows without a parent that say something of all records, and hold none."""
+ROWS_APART = TEXT_ROWS | {CRITICAL_PATH}
+"""Rows without a parent beside those of ranks."""
 _RANK = re.compile(r"Rank (\d+)(?: (.+))?")
 
 
@@ -55,7 +58,7 @@ class LoadedTrack:
     @property
     def place(self) -> Place:
         """Rank, layer and row; a name that repeats the one above it stands for both."""
-        if self.path[0] in TEXT_ROWS:
+        if self.path[0] in ROWS_APART:
             return ALL_RANKS, NOTES, " ".join(self.path)
         if self.rank == ALL_RANKS:
             return ALL_RANKS, "", STEPS
@@ -134,9 +137,13 @@ class LoadedPicture:
         return found
 
     def arrows(self) -> list[tuple[Shown, Shown]]:
-        """The two ends of each arrow, without args."""
+        """The two ends of each arrow, without args; rows beside those of ranks have none."""
         found = self.processor.rows("SELECT slice_out, slice_in FROM flow")
-        return [(self.by_id[source].bare, self.by_id[target].bare) for source, target in found]
+        return [
+            (self.by_id[source].bare, self.by_id[target].bare)
+            for source, target in found
+            if source in self.by_id
+        ]
 
     def counters(self) -> list[Counter]:
         """All counters; JSON has no units, so there the unit is a part of the name."""
@@ -193,7 +200,7 @@ def _touch(one: Shown, other: Shown) -> bool:
 
 def json_place(process: str | None, thread: str) -> Place:
     """Rank, layer and row of a thread of a JSON trace."""
-    if process in TEXT_ROWS:
+    if process in ROWS_APART:
         return ALL_RANKS, NOTES, thread
     match = _RANK.fullmatch(process or "")
     if match is None or match[2] is None:

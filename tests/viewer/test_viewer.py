@@ -336,7 +336,7 @@ def bounds_of(processor: TraceProcessor) -> tuple[int, int]:
 def test_of_several_parts_the_one_with_the_slowest_step_is_opened(
     shelf: ProfileShelf, tmp_path: Path
 ) -> None:
-    report = exported(shelf, tmp_path, fit="split", limit=9_000)
+    report = exported(shelf, tmp_path, fit="split", limit=16_000)
     assert len(report.outputs) > 1
     view = view_of(report)
     slowest = report.verdict.step_extreme
