@@ -282,3 +282,5 @@ def test_two_real_captures_of_one_program(tmp_path: Path) -> None:
     assert {"Notify_Wait", "Memcpy", "Reduce_Inline"} <= set(tasks)
     assert {row["collective"] for row in tasks.values()} == {"AllReduce"}
     assert {row["task"] for row in report.comparison.copies.to_dicts()} == {"MEMCPY_ASYNC"}
+    said = " ".join(report.comparison.sentences())
+    assert "; most for rank 6 (not profiled), before for rank 5 (not profiled)." in said

@@ -215,21 +215,29 @@ def _names(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _waiting(comparison: Comparison, least_ns: float) -> Iterator[str]:
-    """How much longer ranks wait for others, for whom, and what changed there."""
+    """How much longer ranks wait for others, and for whom."""
     rows = {row["metric"]: row for row in comparison.overall.to_dicts()}
     waiting = rows.get(WAITING)
     if waiting is None or abs(waiting["delta_ns"] or 0) < least_ns:
         return
     said = (
-        f"Ranks wait {spell_short(waiting['new_ns'])} for each other, "
+        f"Ranks wait {spell_short(waiting['new_ns'])} for other ranks, "
         f"{spell_short(waiting['base_ns'])} before"
     )
     known = [row for row in comparison.waiting.to_dicts() if row["waited_for_rank"] is not None]
     if known:
-        most = max(known, key=lambda row: abs(row["delta_ns"]))
-        absent = "" if most["profiled"] else " (not profiled)"
-        said += f": {spell_signed(most['delta_ns'])} for rank {most['waited_for_rank']}{absent}"
+        now, before = (max(known, key=lambda row: row[time]) for time in ("new_ns", "base_ns"))
+        if now is before or not now["new_ns"] or not before["base_ns"]:
+            most = max(known, key=lambda row: abs(row["delta_ns"]))
+            said += f": {spell_signed(most['delta_ns'])} for {_rank(most)}"
+        else:
+            said += f"; most for {_rank(now)}, before for {_rank(before)}"
     yield f"{said}."
+
+
+def _rank(waited_for: dict[str, Any]) -> str:
+    absent = "" if waited_for["profiled"] else " (not profiled)"
+    return f"rank {waited_for['waited_for_rank']}{absent}"
 
 
 def _of_rank(comparison: Comparison, least_ns: float) -> Iterator[str]:
