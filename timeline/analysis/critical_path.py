@@ -129,6 +129,7 @@ class _Walk:
         self._end_ns = [
             rank.path.items.end_ns[order] for rank, order in zip(ranks, by_end, strict=True)
         ]
+        self._ends_ns = [rank.path.items.end_ns for rank in ranks]
         self._before: list[list[int]] = [rank.path.items.before.tolist() for rank in ranks]
         items = [_items_of_collectives(rank) for rank in ranks]
         self._others = [_others(at, rank, items) for at, rank in enumerate(ranks)]
@@ -159,6 +160,8 @@ class _Walk:
             elif item in self._strangers[at]:
                 visit(_NOT_PROFILED)
                 item = self._strangers[at][item]
+                if item >= 0 and int(self._ends_ns[at][item]) <= start_ns:
+                    break
                 continue
             visit(_ON)
             if item < first[at]:
