@@ -124,9 +124,13 @@ class LoadedPicture:
         return found
 
     def arrows(self) -> list[tuple[Shown, Shown]]:
-        """The two ends of each arrow, without args."""
+        """The two ends of each arrow, without args, but for those of rows that hold no records."""
         found = self.processor.rows("SELECT slice_out, slice_in FROM flow")
-        return [(self.by_id[source].bare, self.by_id[target].bare) for source, target in found]
+        return [
+            (self.by_id[source].bare, self.by_id[target].bare)
+            for source, target in found
+            if source in self.by_id and self.by_id[source].layer != NOTES
+        ]
 
     def counters(self) -> list[Counter]:
         """All counters; JSON has no units, so there the unit is a part of the name."""
