@@ -137,12 +137,12 @@ class LoadedPicture:
         return found
 
     def arrows(self) -> list[tuple[Shown, Shown]]:
-        """The two ends of each arrow, without args; rows beside those of ranks have none."""
+        """The two ends of each arrow, without args, but for those of rows that hold no records."""
         found = self.processor.rows("SELECT slice_out, slice_in FROM flow")
         return [
             (self.by_id[source].bare, self.by_id[target].bare)
             for source, target in found
-            if source in self.by_id
+            if source in self.by_id and self.by_id[source].layer != NOTES
         ]
 
     def counters(self) -> list[Counter]:
