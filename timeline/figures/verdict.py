@@ -132,7 +132,7 @@ class Verdict:
             means,
             words.ends_sentence(figures.steps),
             None if mean is None else _idle(figures, mean),
-            find_bounds(figures, means),
+            find_bounds(figures),
             {
                 row["rank"]: row
                 for row in figures.computing_causes.to_dicts()
