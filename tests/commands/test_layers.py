@@ -52,7 +52,8 @@ def test_default_layers(command: Command, profile: Profile) -> None:
     assert layer_rows(detail) == everything - {"Scope Layer"}
     assert layer_rows(command.picture(*arguments, "--kind", "detail", "--scopes")) == everything
     assert detail.rows("SELECT count(*) > 0 FROM flow") == [(1,)]
-    fewer = command.picture(*arguments, "--kind", "detail", "--layers", "hardware,cann")
+    without = ("--layers", "hardware,cann", "--no-causes")
+    fewer = command.picture(*arguments, "--kind", "detail", *without)
     assert fewer.rows("SELECT count(*) FROM flow") == [(0,)]
 
 
