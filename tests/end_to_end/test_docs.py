@@ -178,7 +178,7 @@ def test_the_readme_names_every_key_of_the_json(
     """Whoever reads the report by program finds each of its names explained."""
     profile = str(shelf.get("torch-db", steps=6).path)
     table = ["--csv", str(tmp_path / "steps.csv")]
-    limited = ["--kind", "detail", "--limit", "10KB", "-o", str(tmp_path / "out.pftrace")]
+    limited = ["--kind", "detail", "--limit", "14KB", "-o", str(tmp_path / "out.pftrace")]
     both = ["compare", profile, profile, "-o", str(tmp_path / "both.pftrace")]
     keys = set[str]()
     for arguments in ([profile, *table, *limited], [profile, "--list"], both):
