@@ -369,12 +369,13 @@ WHERE rank IS NULL AND trim(label) IN ('What is slow', 'What changed')
 ORDER BY id;
 
 -- 10. Who waits for whom in collectives? By rank, the rank that came last, also where that was not
--- profiled; last_rank is NULL where it is only known that another one was late. Several waits at
--- the same moment count once.
+-- profiled; waited_for_rank is NULL where it is only known that another one was late. Several
+-- waits at the same moment count once.
 CREATE OR REPLACE PERFETTO VIEW waited_for AS
 SELECT
   rank,
-  iif(name GLOB 'Waiting for rank *', cast_int!(substr(name, 18)), NULL) AS last_rank,
+  iif(name GLOB 'Waiting for rank *', cast_int!(substr(name, 18)), NULL)
+    AS waited_for_rank,
   name GLOB 'Waiting for rank *' AND name NOT GLOB '*(not profiled)' AS profiled,
   count(*) AS times,
   sum(dur) AS waited_ns,
@@ -382,7 +383,7 @@ SELECT
 FROM drawn
 WHERE layer = 'Overlap Analysis' AND label = 'Waiting'
 GROUP BY rank, name
-ORDER BY waited_ns DESC, rank, last_rank;
+ORDER BY waited_ns DESC, rank, waited_for_rank;
 
 -- 11. Why does the device idle? Idle time of each rank by cause, and by the call that the host was
 -- in meanwhile.

@@ -289,7 +289,7 @@ def test_verdict(case: Asked) -> None:
 
 def test_waited_for(case: Asked) -> None:
     """Whom each of the two ranks waited for, as the report sums it up."""
-    found = case.rows("SELECT rank, last_rank, profiled, waited_ns FROM waited_for")
+    found = case.rows("SELECT rank, waited_for_rank, profiled, waited_ns FROM waited_for")
     with open_profile(case.profile) as profile:
         wanted = profile.waiting()
     columns = ("rank", "waited_for_rank", "profiled", "waited_ns")
@@ -298,14 +298,14 @@ def test_waited_for(case: Asked) -> None:
 
 def test_idle_causes(case: Asked) -> None:
     """Causes make up the idle time of each rank, and calls no more than their causes."""
-    found = dict(case.rows("SELECT rank, sum(total_ns) FROM idle_causes GROUP BY rank"))
+    found = case.rows("SELECT rank, sum(total_ns) FROM idle_causes GROUP BY rank ORDER BY rank")
     with open_profile(case.profile) as profile:
         wanted = profile.idle()
     of_all = wanted.take(np.ma.getmaskarray(wanted["step"]))
     sums = Counter[int]()
     for rank, total_ns in zip(of_all["rank"].tolist(), of_all["total_ns"].tolist(), strict=True):
         sums[rank] += total_ns
-    assert found == sums
+    assert found == sorted(sums.items())
     assert case.rows(
         "SELECT count(*) FROM idle_calls JOIN idle_causes USING (rank, cause)"
         " WHERE idle_calls.total_ns > idle_causes.total_ns"
