@@ -70,7 +70,7 @@ _LABELS = {
     IdleCause.QUEUED: "Queued on the host",
     IdleCause.LAUNCH_CALL: "Launch call",
     IdleCause.LAUNCH_LATENCY: "Launch latency",
-    IdleCause.BETWEEN_TASKS: "Between launched tasks",
+    IdleCause.BETWEEN_TASKS: "Between tasks",
     IdleCause.LAUNCHED_BEFORE: "Launched before",
     IdleCause.OUTSIDE_CALLS: "Outside any call",
     IdleCause.NOT_RECORDED: "Launch not recorded",
