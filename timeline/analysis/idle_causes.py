@@ -279,7 +279,7 @@ class _Parting:
     ) -> Parts:
         """Parts of some pieces; causes that tell nothing give way to a wait for data around."""
         codes = np.full(len(rows), CAUSES.index(cause)) if isinstance(cause, IdleCause) else cause
-        vague = np.isin(codes, _VAGUE) & self._preparing[rows]
+        vague = _IS_VAGUE[codes] & self._preparing[rows]
         codes = np.where(vague, CAUSES.index(IdleCause.WAITING_FOR_DATA), codes)
         if calls is None:
             calls = np.full(len(rows), NO_NAME, np.int32)
@@ -341,11 +341,9 @@ class _Parting:
         return np.append(self._host.name, np.int32(NO_NAME))[call]
 
 
-_VAGUE = [
-    CAUSES.index(cause)
-    for cause in (IdleCause.LAUNCHED_BEFORE, IdleCause.OUTSIDE_CALLS, IdleCause.NOT_RECORDED)
-]
+_VAGUE = (IdleCause.LAUNCHED_BEFORE, IdleCause.OUTSIDE_CALLS, IdleCause.NOT_RECORDED)
 """Causes that do not tell what the host did: a wait for data around them tells more."""
+_IS_VAGUE = np.array([cause in _VAGUE for cause in CAUSES])
 
 
 def _mask(codes: Codes, strings: StringPool) -> Bool:
