@@ -34,7 +34,7 @@ from timeline.analysis.overlap import Overlap, StepsApart
 from timeline.analysis.step_membership import NO_STEP, Membership
 from timeline.analysis.step_waits import data_aug_bounds
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
-from timeline.columns.distinct import distinct
+from timeline.columns.distinct import distinct, rows_by_value
 from timeline.columns.intervals import IntervalSet, open_at, union
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_ID, NO_TIME, Records, StepPart
@@ -332,10 +332,11 @@ class _Parting:
         """The calls of each thread that some rows are asked of, and those rows."""
         host = self._host
         threads = host.thread[host_rows]
-        for thread in distinct(threads).tolist():
-            of_thread = np.flatnonzero(host.thread == thread)
+        some = distinct(threads)
+        asking = dict(rows_by_value(threads, some))
+        for thread, of_thread in rows_by_value(host.thread, some):
             calls = Calls(host.start_ns[of_thread], host.end_ns[of_thread], of_thread)
-            yield calls, rows[threads == thread]
+            yield calls, rows[asking[thread]]
 
     def _names(self, call: Int64) -> Codes:
         return np.append(self._host.name, np.int32(NO_NAME))[call]
