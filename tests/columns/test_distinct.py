@@ -87,7 +87,8 @@ def test_distinct_pairs_are_in_order_and_each_row_knows_its_own(
     assert [tuple(pair) for pair in pairs[which].tolist()] == rows
 
 
-@given(st.lists(st.integers(0, 30)), st.sets(st.integers(0, 40)))
+@with_parts
+@given(values=st.lists(st.integers(0, 30)), wanted=st.sets(st.integers(0, 40)))
 def test_rows_by_value_are_those_of_each_value_that_is_wanted(
     values: list[int], wanted: set[int]
 ) -> None:
