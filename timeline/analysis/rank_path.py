@@ -19,7 +19,7 @@ from timeline.analysis.innermost_calls import Calls
 from timeline.analysis.longest_calls import longest_calls
 from timeline.analysis.path_items import PathItems, RankPath
 from timeline.columns.columns import Bool, Int64, Rows
-from timeline.columns.distinct import distinct
+from timeline.columns.distinct import distinct, rows_by_value
 from timeline.columns.strings import StringPool
 from timeline.records.tables import NO_ID, NO_TIME, Records
 
@@ -129,9 +129,10 @@ def _with_calls(
     rows = np.flatnonzero(kept & (since_ns < items.asked_ns) & (asked != NO_ID))
     call, call_ns = items.call.copy(), items.call_ns.copy()
     threads = host.thread[asked[rows]]
-    for thread in distinct(threads).tolist():
-        its = rows[threads == thread]
-        on_thread = np.flatnonzero(host.thread == thread)
+    some = distinct(threads)
+    asking = dict(rows_by_value(threads, some))
+    for thread, on_thread in rows_by_value(host.thread, some):
+        its = rows[asking[thread]]
         calls = Calls(host.start_ns[on_thread], host.end_ns[on_thread], on_thread)
         call[its], call_ns[its] = longest_calls(
             calls, host.name, since_ns[its], items.asked_ns[its]
