@@ -125,11 +125,17 @@ def cause_sentence(culprit: Culprit, computing: Mapping[str, Any] | None = None)
     computes, idles = (
         spell_share(share, 1) for share in (lateness.compute_share, 1 - lateness.compute_share)
     )
+    if lateness.compute_share >= 0.5 and lateness.same_work:
+        return (
+            f"Why it is late is not clear: it computes longer before it comes ({computes} of the "
+            "lateness), but not in a whole step."
+        )
     if lateness.compute_share >= 0.5:
         rest = f"; late launches {idles}" if 1 - lateness.compute_share >= HARDLY else ""
         why = "computes longer" if computing is None else tell_computing(computing)
         return f"Cause: it {why} ({computes} of the lateness{rest})."
-    rest = f"; compute {computes}" if lateness.compute_share >= HARDLY else ""
+    what = "work that others do earlier" if lateness.same_work else "compute"
+    rest = f"; {what} {computes}" if lateness.compute_share >= HARDLY else ""
     late = f"({idles} of the lateness{rest})"
     if culprit.cause is Cause.INPUT:
         more = spell_short(lateness.idle_more_ns)
