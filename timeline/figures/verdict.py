@@ -20,8 +20,9 @@ from timeline.analysis.ordinary_steps import has_several_graphs
 from timeline.analysis.waiting import Basis
 from timeline.columns.columns import Bool, Int64
 from timeline.figures import verdict_words as words
+from timeline.figures.bound_table import COPIES, WAITING
 from timeline.figures.bounds import Bound, bounds_sentence, find_bounds
-from timeline.figures.idle_words import idle_sentence, mean_idle
+from timeline.figures.idle_words import MeanIdle, idle_sentence, mean_idle
 from timeline.figures.mean_step import MeanStep, mean_steps
 from timeline.figures.pipeline_table import pipeline_sentences
 from timeline.figures.rank_tables import Figures, extent_ns
@@ -118,6 +119,7 @@ class Verdict:
         totals = total_by_type(figures.operators)
         communication = totals["communication"] == 1
         mean, means = MeanStep.of(figures), mean_steps(figures)
+        idle = None if mean is None else mean_idle(figures, between_ns=mean.between_ns)
         return cls(
             figures.overlap,
             steps,
@@ -131,8 +133,10 @@ class Verdict:
             mean,
             means,
             words.ends_sentence(figures.steps),
-            None if mean is None else _idle(figures, mean),
-            find_bounds(figures),
+            None
+            if mean is None or idle is None
+            else idle_sentence(idle, steps=mean.steps, span_ns=mean.period_ns),
+            () if mean is None else find_bounds(figures, _lost(mean, idle)),
             {
                 row["rank"]: row
                 for row in figures.computing_causes.to_dicts()
@@ -262,12 +266,13 @@ class Verdict:
         }
 
 
-def _idle(figures: Figures, mean: MeanStep) -> str | None:
-    """Why devices idle in a mean step, where they do so notably."""
-    idle = mean_idle(figures, between_ns=mean.between_ns)
-    if idle is None:
-        return None
-    return idle_sentence(idle, steps=mean.steps, span_ns=mean.span_ns + mean.between_ns)
+def _lost(mean: MeanStep, idle: MeanIdle | None) -> set[str]:
+    """What is told to be lost in a mean step: of nothing else it is said what could be won."""
+    parts = {WAITING: mean.waiting_ns, COPIES: mean.copies_ns}
+    lost = {name for name, part_ns in parts.items() if words.percent(part_ns or 0, mean.span_ns)}
+    if idle is not None:
+        lost |= {cause for cause, _ in idle.told(mean.period_ns)}
+    return lost
 
 
 def _outside(row: dict[str, Any], *, several: bool) -> Iterator[str]:

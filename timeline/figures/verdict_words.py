@@ -9,7 +9,6 @@ from timeline.analysis.culprit import Culprit, HeldUp
 from timeline.analysis.lateness import Cause, Lateness
 from timeline.analysis.waiting import Basis
 from timeline.figures.computing_table import tell_computing
-from timeline.figures.idle_words import IDLE_CAUSES
 from timeline.figures.mean_step import MeanStep
 from timeline.figures.table import Table
 from timeline.units import spell_like, spell_share, spell_short
@@ -22,6 +21,7 @@ __all__ = [
     "culprit_sentence",
     "ends_sentence",
     "no_culprit_sentence",
+    "percent",
     "step_sentence",
     "waits_longest_sentence",
 ]
@@ -148,7 +148,7 @@ def _idles_more(lateness: Lateness) -> str:
     if lateness.idle_cause is None or not lateness.idle_more_ns:
         return ""
     more = spell_short(lateness.idle_more_ns)
-    return f": {more} longer than others per step, {IDLE_CAUSES[lateness.idle_cause]}"
+    return f": {more} longer than others per step, {lateness.idle_cause.words}"
 
 
 def no_culprit_sentence(held: HeldUp) -> str | None:
@@ -214,14 +214,15 @@ def step_sentence(mean: MeanStep) -> str:
         ("idle", mean.idle_ns, ""),
     ]
     told = [
-        f"{name} {_percent(part_ns, mean.span_ns)}%{more}"
+        f"{name} {percent(part_ns, mean.span_ns)}%{more}"
         for name, part_ns, more in parts
-        if _percent(part_ns, mean.span_ns)
+        if percent(part_ns, mean.span_ns)
     ]
     return f"{head}: {', '.join(told)}.{_mean_of(mean)}"
 
 
-def _percent(part_ns: int, whole_ns: int) -> int:
+def percent(part_ns: int, whole_ns: int) -> int:
+    """How many percent of a time a part is told to be."""
     return round(100 * part_ns / whole_ns)
 
 
@@ -231,7 +232,7 @@ def _split(mean: MeanStep) -> str:
         return ""
     rest_ns = mean.exposed_ns - mean.waiting_ns - mean.transfer_ns
     parts = {"waiting": mean.waiting_ns, "transfer": mean.transfer_ns, "not known": rest_ns}
-    told = {name: _percent(part_ns, mean.span_ns) for name, part_ns in parts.items()}
+    told = {name: percent(part_ns, mean.span_ns) for name, part_ns in parts.items()}
     spelled = ", ".join(f"{name} {percent}" for name, percent in told.items() if percent > 0)
     return f" ({spelled})" if spelled else ""
 
