@@ -124,7 +124,7 @@ class Verdict:
             figures.overlap,
             steps,
             _rank_extreme(figures.overlap),
-            _step_extreme(slowest_rank_of_each_step(_ordinary(figures.steps))),
+            _step_extreme(slowest_rank_of_each_step(figures.steps, ordinary=True)),
             _longest(totals, ~communication),
             _longest(totals, communication),
             _stragglers(figures.waiting),
@@ -319,11 +319,11 @@ def _extreme(ids: Int64, times_ns: Int64, **more: Any) -> Extreme:
     )
 
 
-def slowest_rank_of_each_step(steps: Table) -> Table:
+def slowest_rank_of_each_step(steps: Table, *, ordinary: bool = False) -> Table:
     """For each graph and step the row of the rank on which it took longest, in order of time.
 
     Ranks number their graphs apart, so a step is matched by its number alone unless a rank has
-    several graphs.
+    several graphs. ordinary: of ordinary steps alone.
     """
     if not len(steps):
         return steps
@@ -331,6 +331,11 @@ def slowest_rank_of_each_step(steps: Table) -> Table:
     graph = np.ma.filled(known["graph"], -1)
     if not has_several_graphs(known["rank"], graph):
         graph = np.zeros_like(graph)
+    if ordinary:
+        chosen = known["ordinary"] == 1
+        known, graph = known.take(chosen), graph[chosen]
+        if not len(known):
+            return known
     order = np.lexsort((-np.asarray(known["span_ns"]), known["step"], graph))
     known, graph = known.take(order), graph[order]
     first = np.ones(len(known), np.bool_)
@@ -342,10 +347,6 @@ def slowest_rank_of_each_step(steps: Table) -> Table:
 def _mean_of(times_ns: Int64) -> int | None:
     known = np.ma.compressed(times_ns)
     return round(float(np.mean(known))) if len(known) else None
-
-
-def _ordinary(steps: Table) -> Table:
-    return steps.take(steps["ordinary"] == 1) if len(steps) else steps
 
 
 def _step_extreme(steps: Table) -> Extreme | None:
