@@ -59,19 +59,25 @@ def verdict_on(path: Path, tmp_path: Path) -> dict[str, Any]:
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
-    ("path", "rank", "profiled"),
+    ("path", "rank", "cause"),
     [
-        ("torch-npu-text", 5, False),
-        ("torch-npu-db", 6, False),
-        ("gpu-ranks/sst_long_a2a_optimizer_2.tar.gz", 2, True),
-        ("gpu-ranks/sst_long_a2a_optimizer_4.tar.gz", 2, True),
-        ("gpu/dlrm_kineto.tar.gz", 7, True),
+        ("torch-npu-text", 5, "unknown"),
+        ("torch-npu-db", 6, "unknown"),
+        ("gpu-ranks/sst_long_a2a_optimizer_2.tar.gz", 2, "host"),
+        ("gpu-ranks/sst_long_a2a_optimizer_4.tar.gz", 2, "host"),
+        ("gpu/dlrm_kineto.tar.gz", 7, "host"),
     ],
 )
-def test_culprits_of_real_runs(tmp_path: Path, path: str, rank: int, profiled: bool) -> None:
-    """The rank that plain sums over the captures' own records name, profiled or not."""
+def test_culprits_of_real_runs(tmp_path: Path, path: str, rank: int, cause: str) -> None:
+    """The rank that plain sums over the captures' own records name, profiled or not.
+
+    Rank 2 of four computes less than others in a step; its all-to-alls begin the moment they are
+    launched, 20 ms after those of others.
+    """
     verdict = verdict_on(DATA / path, tmp_path)
-    assert (verdict["culprit"]["rank"], verdict["culprit"]["profiled"]) == (rank, profiled)
+    culprit = verdict["culprit"]
+    assert (culprit["rank"], culprit["cause"]) == (rank, cause)
+    assert culprit["profiled"] is (cause != "unknown")
     assert verdict["sentences"][0].startswith(f"Rank {rank}")
 
 

@@ -7,8 +7,11 @@ import pytest
 import timeline
 from simulator.scenario import Scenario
 from tests.support.faulty_clusters import Cluster, on_disk
+from timeline.analysis.idle_sums import IdleCause
 from timeline.figures.bound_table import HOST, WAITING, bound_table
+from timeline.figures.bounds import Bound, bounds_sentence, find_bounds
 from timeline.figures.rank_tables import Figures
+from timeline.figures.verdict import Verdict
 from timeline.progress import Silent
 from timeline.ranks.read_ranks import read_facts
 from timeline.selection import Selection
@@ -50,3 +53,39 @@ def test_no_gain_is_above_its_bound(cause: str, seed: int) -> None:
     if cause in OF_HOST:
         assert won_ns <= bounds[HOST]
     assert max(bounds.values()) <= lengths[0]
+
+
+@pytest.mark.parametrize("cause", FAULTS)
+def test_idle_time_on_the_path_is_no_more_than_the_path_may_idle(cause: str) -> None:
+    """Where the path computes or transfers, no idle time can be taken out of it."""
+    figures = _figures(Cluster(4, 1, FAULTS[cause]), healthy=False)
+    ordinary = set(figures.steps["step"][figures.steps["ordinary"] == 1].tolist())
+    path = figures.critical_path
+    rows = [row for row in path.to_dicts() if row["step"] in ordinary]
+    busy = ("computing", "transfer", "copy", "not_profiled")
+    idle_ns = sum(row["duration_ns"] for row in rows if row["kind"] not in busy)
+    causes = {one.value for one in IdleCause}
+    for row in bound_table(figures).to_dicts():
+        if row["cause"] in causes:
+            assert row["at_most_ns"] <= idle_ns
+
+
+def test_nothing_is_offered_that_is_not_lost() -> None:
+    """Of a loss that no sentence tells, none says what could be won."""
+    figures = _figures(Cluster(4, 1, FAULTS["computing"]), healthy=False)
+    assert find_bounds(figures, ()) == ()
+    verdict = Verdict.of(figures)
+    told = " ".join(verdict.sentences())
+    assert WAITING in {bound.what for bound in verdict.bounds}
+    for bound in verdict.bounds:
+        if bound.what in {one.value for one in IdleCause}:
+            assert IdleCause(bound.what).words in told
+
+
+def test_bounds_in_words() -> None:
+    """The largest first, of what; next to nothing is not told."""
+    bounds = (Bound(WAITING, 0.14), Bound("host_not_asked", 0.06), Bound("queued", 0.001))
+    assert bounds_sentence(bounds) == (
+        "On the critical path, at most 14% to win from waiting, 6% where the host had not asked."
+    )
+    assert bounds_sentence(bounds[2:]) is None

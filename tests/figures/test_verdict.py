@@ -14,7 +14,7 @@ from timeline.commands.export import export
 from timeline.figures.mean_step import mean_steps
 from timeline.figures.rank_tables import PARTS, Figures
 from timeline.figures.table import Table
-from timeline.figures.verdict import Verdict
+from timeline.figures.verdict import Verdict, slowest_rank_of_each_step
 
 Row = dict[str, Any]
 
@@ -142,6 +142,17 @@ def test_the_slowest_step(figures: Figures) -> None:
             for row in rows
             if row["span_ns"] == extreme.slowest_ns
         )
+
+
+def test_graphs_of_ordinary_steps_alone() -> None:
+    """A rank has several graphs also where all its ordinary steps are of one of them."""
+    rows = [
+        {"rank": rank, "graph": graph, "step": 3, "start_ns": 0, "span_ns": span_ns}
+        | {"ordinary": ordinary}
+        for rank, graph, span_ns, ordinary in [(0, 1, 3, 1), (2, 1, 1, 0), (2, 2, 1, 1)]
+    ]
+    found = slowest_rank_of_each_step(_table(rows), ordinary=True).to_dicts()
+    assert sorted((row["rank"], row["graph"]) for row in found) == [(0, 1), (2, 2)]
 
 
 @given(figures=_figures())

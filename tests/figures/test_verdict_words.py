@@ -118,6 +118,15 @@ def test_who_holds_up_whom(culprit: Culprit, sentence: str) -> None:
             Lateness(Cause.COMPUTING, 0.75),
             "Cause: it computes longer (75% of the lateness; late launches 25%).",
         ),
+        (
+            Lateness(Cause.HOST, 0.25, same_work=True),
+            "Cause: its host launches late (75% of the lateness; work that others do earlier 25%).",
+        ),
+        (
+            Lateness(Cause.UNKNOWN, 0.75, same_work=True),
+            "Why it is late is not clear: it computes longer before it comes (75% of the "
+            "lateness), but not in a whole step.",
+        ),
         (Lateness(), "Why rank 1 is late is not in this profile."),
     ],
 )

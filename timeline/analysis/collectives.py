@@ -53,9 +53,10 @@ class Collectives(Spans):
     its communicator, NO_ID where the source does not count them. launched: whether its launch is
     in the profile. size_bytes: what one rank puts in (count and data type), NO_ID where that is
     not known. moved_bytes: what it sends over links as the profiler sums it up, NO_ID likewise.
-    computing_before_ns and idle_before_ns: how long the device computed, and did nothing, since
-    its op before. selected: whether it is drawn; clocks are aligned by all ops, so that a part of
-    a profile lies where the whole does.
+    computing_before_ns and host_before_ns: how long its start depended on computing, and on the
+    host, since its op before (see `op_delays`); where causes are not asked for, how long the device
+    computed, and did nothing. selected: whether it is drawn; clocks are aligned by all ops, so that
+    a part of a profile lies where the whole does.
     """
 
     key: Int64 = column(np.int64)
@@ -71,7 +72,7 @@ class Collectives(Spans):
     size_bytes: Int64 = column(np.int64, NO_ID)
     moved_bytes: Int64 = column(np.int64, NO_ID)
     computing_before_ns: Int64 = column(np.int64, 0)
-    idle_before_ns: Int64 = column(np.int64, 0)
+    host_before_ns: Int64 = column(np.int64, 0)
     selected: Bool = column(np.bool_, 1)
 
 

@@ -124,7 +124,7 @@ def find_culprit(ranks: Sequence[RankFacts], waiting: Waiting, ordinary: Sequenc
         waited_ns = int(waits.waited_ns.sum())
         unknown_ns = int(waits.waited_ns[waits.last_rank == NO_ID].sum())
         mean_ns = waited_ns / (len(distinct(waits.rank)) * max(count, 1))
-        culprit = _latest(ranks, waits, compute_late_ns, chosen, held)
+        culprit = _latest(ranks, waits, compute_late_ns, ordinary, held)
         held = replace(
             held,
             culprit=culprit,
@@ -141,10 +141,11 @@ def _latest(
     ranks: Sequence[RankFacts],
     waits: Waits,
     compute_late_ns: Int64,
-    chosen: Sequence[Bool],
+    ordinary: Sequence[Bool],
     held: HeldUp,
 ) -> Culprit | None:
     """The rank that came last to most steps, counted by what others waited for it."""
+    chosen = ordinary_ops(ranks, ordinary)
     worst = _worst_of_steps(ranks, waits, has_steps=held.ordinary > 0)
     found, times = np.unique(worst, return_counts=True)
     most = int(np.argmax(times))
@@ -155,13 +156,14 @@ def _latest(
     waiters = _waiters(ranks, its, chosen)
     waited_ns = int(its.waited_ns.sum())
     compute_share = int(compute_late_ns[is_its].sum()) / waited_ns
-    lateness = _lateness(ranks, rank, compute_share)
+    share = waited_ns / (len(waiters) * max(held.ordinary, 1) * held.step_ns)
+    lateness = _lateness(ranks, rank, compute_share, ordinary, round(share * held.step_ns))
     return Culprit(
         rank,
         bool(its.last_profiled[0]),
         lateness.cause,
         waited_ns,
-        waited_ns / (len(waiters) * max(held.ordinary, 1) * held.step_ns),
+        share,
         int(times[most]),
         len(worst),
         held.ordinary,
@@ -274,9 +276,33 @@ def _waiters(
     return tuple(found)
 
 
-def _lateness(ranks: Sequence[RankFacts], rank: int, compute_share: float) -> Lateness:
+def _lateness(
+    ranks: Sequence[RankFacts],
+    rank: int,
+    compute_share: float,
+    ordinary: Sequence[Bool],
+    late_ns: int,
+) -> Lateness:
     """Why a rank is late; nothing is known of one that is not read, or of which no task is."""
     at = next((at for at, one in enumerate(ranks) if one.rank == rank), None)
     if at is None or not ranks[at].tasks:
         return Lateness()
-    return find_lateness(ranks, at, compute_share, _measured(ranks))
+    return find_lateness(
+        ranks,
+        at,
+        compute_share,
+        _measured(ranks),
+        late_ns=late_ns,
+        computing_ns=_mean_computing_ns(ranks, ordinary),
+    )
+
+
+def _mean_computing_ns(ranks: Sequence[RankFacts], ordinary: Sequence[Bool]) -> Int64:
+    """How long each rank computes in a mean ordinary step; in all of it without any, (ranks,)."""
+    means = [
+        rank.step_totals.computing_ns[rows].sum() // max(int(rows.sum()), 1)
+        if rows.any()
+        else rank.overlap_ns["computing_ns"]
+        for rank, rows in zip(ranks, ordinary, strict=True)
+    ]
+    return np.array(means, np.int64)

@@ -58,22 +58,28 @@ class IdleCause(str, enum.Enum):
     """What launched it is not in the profile."""
 
     @property
+    def words(self) -> str:
+        """What people call it within a sentence."""
+        return _WORDS[self]
+
+    @property
     def label(self) -> str:
-        """What people call it, as slices and tables do."""
-        return _LABELS[self]
+        """The same as slices and tables have it: without an article, in capitals at first."""
+        words = self.words.removeprefix("the ")
+        return words[0].upper() + words[1:]
 
 
-_LABELS = {
-    IdleCause.WAITING_FOR_DATA: "Waiting for data",
-    IdleCause.HOST_NOT_ASKED: "Host had not asked",
-    IdleCause.HOST_WAITED_FOR_DEVICE: "Host waited for the device",
-    IdleCause.QUEUED: "Queued on the host",
-    IdleCause.LAUNCH_CALL: "Launch call",
-    IdleCause.LAUNCH_LATENCY: "Launch latency",
-    IdleCause.BETWEEN_TASKS: "Between tasks",
-    IdleCause.LAUNCHED_BEFORE: "Launched before",
-    IdleCause.OUTSIDE_CALLS: "Outside any call",
-    IdleCause.NOT_RECORDED: "Launch not recorded",
+_WORDS = {
+    IdleCause.WAITING_FOR_DATA: "waiting for data",
+    IdleCause.HOST_NOT_ASKED: "the host had not asked",
+    IdleCause.HOST_WAITED_FOR_DEVICE: "the host waited for the device",
+    IdleCause.QUEUED: "queued on the host",
+    IdleCause.LAUNCH_CALL: "in launch calls",
+    IdleCause.LAUNCH_LATENCY: "launch latency",
+    IdleCause.BETWEEN_TASKS: "between launched tasks",
+    IdleCause.LAUNCHED_BEFORE: "launched before the gap",
+    IdleCause.OUTSIDE_CALLS: "outside any call",
+    IdleCause.NOT_RECORDED: "launch not recorded",
 }
 CAUSES = tuple(IdleCause)
 """Tables hold the position of a cause here."""

@@ -382,8 +382,9 @@ def _summed(rank: Rows, values: Int64, count: int) -> Int64:
 def _compute_late_ns(ranks: Sequence[RankCollectives], shared: SharedOps, waits: Waits) -> Int64:
     """How much of each wait is due to the last rank computing longer, in the order of `shared`.
 
-    Since its op before, the rank computed, and idled, so much longer than the median of all. A rank
-    that did hardly any of both, for how late it is, is late by its host.
+    Since its op before, its computing, and its host, took so much longer than the median of all. A
+    rank of which neither did, for how late it is, is still late by what it was late by before; by
+    its host where it never was.
     """
     parts = [rank.ops for rank in ranks]
     ops = Segments(shared.op, shared.count)
@@ -392,7 +393,7 @@ def _compute_late_ns(ranks: Sequence[RankCollectives], shared: SharedOps, waits:
     # Unix times of nanoseconds are no floats, times from the first arrival are.
     after_ns = start_ns - over_ops(np.minimum, start_ns, shared)[shared.op]
     computed_ns, idled_ns = (
-        shared.take(parts, name) for name in ("computing_before_ns", "idle_before_ns")
+        shared.take(parts, name) for name in ("computing_before_ns", "host_before_ns")
     )
     late, more, idle = np.zeros((3, shared.count))
     for found, values in ((late, after_ns), (more, computed_ns), (idle, idled_ns)):
@@ -401,7 +402,19 @@ def _compute_late_ns(ranks: Sequence[RankCollectives], shared: SharedOps, waits:
     both = more + idle
     told = (both > 0) & (both >= LEAST_TOLD * late)
     share = np.divide(more, both, out=np.zeros(shared.count), where=told)
+    order = np.flatnonzero(is_last)
+    order = order[np.lexsort((shared.row[order], shared.rank[order]))]
+    share[shared.op[order]] = _carried(share, told, shared.op[order], shared.rank[order])
     return np.rint(waits.waited_ns * share[shared.op]).astype(np.int64)
+
+
+def _carried(share: Float64, told: Bool, ops: Rows, rank: Rows) -> Float64:
+    """The share of each op, in order of rank and time; of one not told, that of the one before."""
+    row = np.where(told[ops], np.arange(len(ops)), NO_ID)
+    last = np.maximum.accumulate(row)
+    same_rank = (last != NO_ID) & (rank[last] == rank)
+    carried: Float64 = np.where(same_rank, share[ops[last]], 0.0)
+    return carried
 
 
 def _pairs(ranks: Sequence[RankCollectives], slack_ns: int) -> Pairs:

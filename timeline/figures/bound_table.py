@@ -19,6 +19,8 @@ WAITING = "waiting"
 COPIES = "copies"
 HOST = "host"
 _OF_HOST = [kind.label for kind in (PathKind.HOST, PathKind.QUEUED, PathKind.LAUNCH)]
+_MAY_IDLE = [*_OF_HOST, PathKind.BETWEEN_TASKS.label]
+"""Segments of a path in which nothing runs that the path waits for: there the device may idle."""
 
 
 def bound_table(figures: Figures) -> Table:
@@ -32,16 +34,19 @@ def bound_table(figures: Figures) -> Table:
     path = _of_ordinary(figures.critical_path, figures)
     if not len(path):
         return Table({})
+    kind = path["kind"].astype(str)
+    may_idle = path.take(np.isin(kind, _MAY_IDLE))
+    may_copy = path.take(np.isin(kind, [*_MAY_IDLE, PathKind.COPY.label]))
     made = {
-        cause: _bound(figures, path, figures.idle.take(figures.idle["cause"] == cause))
+        cause: _bound(figures, path, may_idle, figures.idle.take(figures.idle["cause"] == cause))
         for cause in dict.fromkeys(figures.idle["cause"].tolist() if len(figures.idle) else ())
     }
     copies = _copies(figures)
     if len(copies):
-        made[COPIES] = _bound(figures, path, copies)
+        made[COPIES] = _bound(figures, path, may_copy, copies)
     if (waiting_ns := _waiting_bound(figures, path)) is not None:
         made[WAITING] = waiting_ns
-    on_host = np.isin(path["kind"].astype(str), _OF_HOST)
+    on_host = np.isin(kind, _OF_HOST)
     made[HOST] = int(path["duration_ns"][on_host].sum())
     causes = sorted(made, key=lambda cause: (-made[cause], cause))
     path_ns = int(path["duration_ns"].sum())
@@ -69,16 +74,17 @@ def _of_ordinary(table: Table, figures: Figures) -> Table:
     return table.take(np.isin(_filled(table, "step"), chosen["step"]))
 
 
-def _bound(figures: Figures, path: Table, lost: Table) -> int:
+def _bound(figures: Figures, path: Table, segments: Table, lost: Table) -> int:
     """The bound of a cause.
 
     What is lost between steps is known of the whole selection alone: of that, it is no more than
     paths are there on the rank.
 
-    lost: rank, step (masked for the whole selection) and total_ns of the cause.
+    segments: those of the path in which time may be lost to it. lost: rank, step (masked for the
+    whole selection) and total_ns of the cause.
     """
     inside = _of_ordinary(lost, figures)
-    most_ns = most_won_on_path(_on_path(path, inside), inside["total_ns"])
+    most_ns = most_won_on_path(_on_path(segments, inside), inside["total_ns"])
     steps = _ordinary_steps(figures)
     if not len(steps):
         return most_ns
@@ -87,7 +93,7 @@ def _bound(figures: Figures, path: Table, lost: Table) -> int:
     between_ns = by_rank.sum(np.where(of_all, lost["total_ns"], -lost["total_ns"]))
     ranks = lost["rank"][by_rank.first]
     gaps_ns = np.zeros(len(ranks), np.int64)
-    before_ns = np.minimum(_on_path(path, steps), _before_own_start(path, steps))
+    before_ns = np.minimum(_on_path(segments, steps), _before_own_start(path, steps))
     known = np.isin(steps["rank"], ranks)
     np.add.at(gaps_ns, np.searchsorted(ranks, steps["rank"][known]), before_ns[known])
     return most_ns + most_won_on_path(gaps_ns, np.maximum(between_ns, 0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from timeline.analysis.idle_sums import IdleCause
@@ -21,7 +22,7 @@ _WORDS = {
     IdleCause.QUEUED.value: "from queuing on the host",
     IdleCause.LAUNCH_CALL.value: "from launch calls",
     IdleCause.LAUNCH_LATENCY.value: "from launch latency",
-    IdleCause.BETWEEN_TASKS.value: "from gaps between tasks",
+    IdleCause.BETWEEN_TASKS.value: "from gaps between launched tasks",
     IdleCause.LAUNCHED_BEFORE.value: "from gaps before tasks launched in time",
     IdleCause.OUTSIDE_CALLS.value: "where the host was outside any call",
 }
@@ -30,7 +31,7 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Bound:
-    """What less of something could win at most, as a share of the time from step to step.
+    """What less of something could win at most, as a share of the critical path.
 
     what: WAITING, COPIES, or the value of an `IdleCause`.
     """
@@ -39,21 +40,24 @@ class Bound:
     share: float
 
 
-def find_bounds(figures: Figures) -> tuple[Bound, ...]:
-    """The rows of `bound_table` that there are words for, largest first."""
+def find_bounds(figures: Figures, lost: Collection[str]) -> tuple[Bound, ...]:
+    """The rows of `bound_table` for what is told to be lost, largest first."""
     table = bound_table(figures)
     return tuple(
         Bound(row["cause"], row["at_most_ns"] / row["path_ns"])
         for row in table.to_dicts()
-        if row["cause"] in _WORDS and row["path_ns"]
+        if row["cause"] in _WORDS and row["cause"] in lost and row["path_ns"]
     )
 
 
 def bounds_sentence(bounds: tuple[Bound, ...]) -> str | None:
-    """What could be won at most; None where that is next to nothing."""
+    """What could be won at most; None where that is next to nothing.
+
+    A path goes along the rank that others wait for, which may lose more than the mean of all.
+    """
     told = [
-        f"{bound.share:.0%}{' to win here' if at == 0 else ''} {_WORDS[bound.what]}"
+        f"{bound.share:.0%}{' to win' if at == 0 else ''} {_WORDS[bound.what]}"
         for at, bound in enumerate(bounds[:MOST_BOUNDS])
         if bound.share >= LEAST_BOUND
     ]
-    return f"At most {', '.join(told)}." if told else None
+    return f"On the critical path, at most {', '.join(told)}." if told else None

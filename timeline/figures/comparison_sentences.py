@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from timeline.analysis.idle_sums import IdleCause
 from timeline.errors import spell_ids
-from timeline.figures.idle_words import IDLE_CAUSES
 from timeline.figures.overall_parts import (
     AT_ONCE,
     COMPUTING,
@@ -152,7 +152,7 @@ def _explain(comparison: Comparison, cause: dict[str, Any]) -> Iterator[str]:
         table, name = comparison.collectives, "Communication, overlapped or not"
     elif cause["part_of"] == IDLE:
         table, name = comparison.idle_calls, label[:1].upper() + label[1:]
-        causes = [one.value for one, words in IDLE_CAUSES.items() if words == cause["cause"]]
+        causes = [one.value for one in IdleCause if one.words == cause["cause"]]
         table = table.take(np.isin(table["cause"], causes)) if len(table) else table
     elif cause["cause"] == COPIES:
         table, name = comparison.copies, "Copies, overlapped or not"

@@ -15,21 +15,8 @@ from timeline.figures.table import Table
 from timeline.printable import printable
 from timeline.units import spell_like, spell_short
 
-__all__ = ["IDLE_CAUSES", "MeanIdle", "idle_sentence", "mean_idle"]
+__all__ = ["MeanIdle", "idle_sentence", "mean_idle"]
 
-IDLE_CAUSES = {
-    IdleCause.WAITING_FOR_DATA: "waiting for data",
-    IdleCause.HOST_NOT_ASKED: "the host had not asked",
-    IdleCause.HOST_WAITED_FOR_DEVICE: "the host waited for the device",
-    IdleCause.QUEUED: "queued on the host",
-    IdleCause.LAUNCH_CALL: "in launch calls",
-    IdleCause.LAUNCH_LATENCY: "launch latency",
-    IdleCause.BETWEEN_TASKS: "between tasks",
-    IdleCause.LAUNCHED_BEFORE: "launched before the gap",
-    IdleCause.OUTSIDE_CALLS: "outside any call",
-    IdleCause.NOT_RECORDED: "launch not recorded",
-}
-"""Causes of idle time as people call them."""
 LONGEST_NAME = 40
 """Characters of the name of a call."""
 NEARLY_ALL = 0.9
@@ -56,6 +43,17 @@ class MeanIdle:
     def total_ns(self) -> int:
         """All of it."""
         return sum(total_ns for _, total_ns in self.causes)
+
+    def told(self, span_ns: int) -> tuple[tuple[str, int], ...]:
+        """The causes that are told, none where devices hardly idle in so much time."""
+        total_ns = self.total_ns
+        if total_ns < LEAST_SHARE * span_ns:
+            return ()
+        return tuple(
+            (cause, cause_ns)
+            for cause, cause_ns in self.causes[:MOST_CAUSES]
+            if cause_ns >= LEAST_SHARE * total_ns
+        )
 
 
 def mean_idle(figures: Figures, *, between_ns: int) -> MeanIdle | None:
@@ -136,8 +134,8 @@ def idle_sentence(
     """
     if not computing:
         return _data_sentence(idle, steps, span_ns)
-    total_ns = idle.total_ns
-    if total_ns < LEAST_SHARE * span_ns:
+    total_ns, causes = idle.total_ns, idle.told(span_ns)
+    if not causes:
         return None
     head = f"Idle {spell_like(total_ns, total_ns)}"
     if steps > 1:
@@ -145,12 +143,8 @@ def idle_sentence(
     unknown_ns = dict(idle.causes).get(IdleCause.NOT_RECORDED.value, 0)
     if unknown_ns > NEARLY_ALL * total_ns:
         return f"{head}: the launches that would tell why are not in this profile."
-    told = [
-        _cause(idle, cause, cause_ns)
-        for cause, cause_ns in idle.causes[:MOST_CAUSES]
-        if cause_ns >= LEAST_SHARE * total_ns
-    ]
-    return f"{head}: {', '.join(told)}."
+    told = ", ".join(_cause(idle, cause, cause_ns) for cause, cause_ns in causes)
+    return f"{head}: {told}."
 
 
 def _data_sentence(idle: MeanIdle, steps: int, span_ns: int) -> str | None:
@@ -174,4 +168,4 @@ def _cause(idle: MeanIdle, cause: str, cause_ns: int) -> str:
     if cause == IdleCause.BETWEEN_TASKS.value:
         named = [f"at least {spell_short(idle.least_ns)} each"] if idle.least_ns else []
     more = f" ({', '.join(named)})" if named else ""
-    return f"{spell_like(cause_ns, total_ns)} {IDLE_CAUSES[IdleCause(cause)]}{more}"
+    return f"{spell_like(cause_ns, total_ns)} {IdleCause(cause).words}{more}"

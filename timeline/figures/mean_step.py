@@ -40,6 +40,11 @@ class MeanStep:
     idle_ns: int
     between_ns: int
 
+    @property
+    def period_ns(self) -> int:
+        """From one step to the next."""
+        return self.span_ns + self.between_ns
+
     @classmethod
     def of(cls, figures: Figures) -> MeanStep | None:
         """The mean of all steps of all ranks; None where no rank did anything."""

@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from timeline.analysis.computing_classes import CLASSES, computing_class
 from timeline.analysis.idle_sums import IdleCause
-from timeline.figures.idle_words import IDLE_CAUSES
 from timeline.figures.rank_tables import Figures, extent_ns
 from timeline.figures.table import Table
 
@@ -63,7 +62,7 @@ _ALL = (
     *((name, EXPOSED) for name in _OF_EXPOSED),
     (COPIES, WHOLE),
     (IDLE, WHOLE),
-    *((name, IDLE) for name in IDLE_CAUSES.values()),
+    *((cause.words, IDLE) for cause in IdleCause),
     (_COPIES_AND_IDLE, WHOLE),
     (WHOLE, ""),
     ("communication", ""),
@@ -158,7 +157,7 @@ def _of_idle(idle: Table, *, told: bool) -> dict[_Metric, int]:
     """Idle time by cause; none where it is not told from copies."""
     found: dict[_Metric, int] = {}
     for row in idle.to_dicts() if told else ():
-        key = IDLE_CAUSES[IdleCause(row["cause"])], IDLE
+        key = IdleCause(row["cause"]).words, IDLE
         found[key] = found.get(key, 0) + row["total_ns"]
     return found
 

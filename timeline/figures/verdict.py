@@ -20,8 +20,9 @@ from timeline.analysis.ordinary_steps import has_several_graphs
 from timeline.analysis.waiting import Basis
 from timeline.columns.columns import Bool, Int64
 from timeline.figures import verdict_words as words
+from timeline.figures.bound_table import COPIES, WAITING
 from timeline.figures.bounds import Bound, bounds_sentence, find_bounds
-from timeline.figures.idle_words import idle_sentence, mean_idle
+from timeline.figures.idle_words import MeanIdle, idle_sentence, mean_idle
 from timeline.figures.mean_step import MeanStep, mean_steps
 from timeline.figures.pipeline_table import pipeline_sentences
 from timeline.figures.rank_tables import Figures, extent_ns
@@ -122,11 +123,12 @@ class Verdict:
         totals = total_by_type(figures.operators)
         communication = totals["communication"] == 1
         mean, means = MeanStep.of(figures), mean_steps(figures)
+        idle = None if mean is None else mean_idle(figures, between_ns=mean.between_ns)
         return cls(
             figures.overlap,
             measured,
             _rank_extreme(figures.overlap),
-            _step_extreme(slowest_rank_of_each_step(_ordinary(figures.steps))),
+            _step_extreme(slowest_rank_of_each_step(figures.steps, ordinary=True)),
             _longest(totals, ~communication),
             _longest(totals, communication),
             _stragglers(figures.waiting),
@@ -135,8 +137,15 @@ class Verdict:
             mean,
             means,
             words.ends_sentence(figures.steps),
-            None if mean is None else _idle(figures, mean),
-            find_bounds(figures),
+            None
+            if mean is None or idle is None
+            else idle_sentence(
+                idle,
+                steps=mean.steps,
+                span_ns=mean.period_ns,
+                computing=mean.computing_ns > 0,
+            ),
+            () if mean is None else find_bounds(figures, _lost(mean, idle)),
             {
                 row["rank"]: row
                 for row in figures.computing_causes.to_dicts()
@@ -266,17 +275,13 @@ class Verdict:
         }
 
 
-def _idle(figures: Figures, mean: MeanStep) -> str | None:
-    """Why devices idle in a mean step, where they do so notably."""
-    idle = mean_idle(figures, between_ns=mean.between_ns)
-    if idle is None:
-        return None
-    return idle_sentence(
-        idle,
-        steps=mean.steps,
-        span_ns=mean.span_ns + mean.between_ns,
-        computing=mean.computing_ns > 0,
-    )
+def _lost(mean: MeanStep, idle: MeanIdle | None) -> set[str]:
+    """What is told to be lost in a mean step: of nothing else it is said what could be won."""
+    parts = {WAITING: mean.waiting_ns, COPIES: mean.copies_ns}
+    lost = {name for name, part_ns in parts.items() if words.percent(part_ns or 0, mean.span_ns)}
+    if idle is not None:
+        lost |= {cause for cause, _ in idle.told(mean.period_ns)}
+    return lost
 
 
 def _outside(row: dict[str, Any], *, several: bool) -> Iterator[str]:
@@ -323,11 +328,11 @@ def _extreme(ids: Int64, times_ns: Int64, **more: Any) -> Extreme:
     )
 
 
-def slowest_rank_of_each_step(steps: Table) -> Table:
+def slowest_rank_of_each_step(steps: Table, *, ordinary: bool = False) -> Table:
     """For each graph and step the row of the rank on which it took longest, in order of time.
 
     Ranks number their graphs apart, so a step is matched by its number alone unless a rank has
-    several graphs.
+    several graphs. ordinary: of ordinary steps alone.
     """
     if not len(steps):
         return steps
@@ -335,6 +340,11 @@ def slowest_rank_of_each_step(steps: Table) -> Table:
     graph = np.ma.filled(known["graph"], -1)
     if not has_several_graphs(known["rank"], graph):
         graph = np.zeros_like(graph)
+    if ordinary:
+        chosen = known["ordinary"] == 1
+        known, graph = known.take(chosen), graph[chosen]
+        if not len(known):
+            return known
     order = np.lexsort((-np.asarray(known["span_ns"]), known["step"], graph))
     known, graph = known.take(order), graph[order]
     first = np.ones(len(known), np.bool_)
@@ -346,10 +356,6 @@ def slowest_rank_of_each_step(steps: Table) -> Table:
 def _mean_of(times_ns: Int64) -> int | None:
     known = np.ma.compressed(times_ns)
     return round(float(np.mean(known))) if len(known) else None
-
-
-def _ordinary(steps: Table) -> Table:
-    return steps.take(steps["ordinary"] == 1) if len(steps) else steps
 
 
 def _step_extreme(steps: Table) -> Extreme | None:

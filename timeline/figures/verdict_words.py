@@ -9,7 +9,6 @@ from timeline.analysis.culprit import Culprit, HeldUp
 from timeline.analysis.lateness import Cause
 from timeline.analysis.waiting import Basis
 from timeline.figures.computing_table import tell_computing
-from timeline.figures.idle_words import IDLE_CAUSES
 from timeline.figures.mean_step import MeanStep
 from timeline.figures.table import Table
 from timeline.units import spell_like, spell_share, spell_short
@@ -22,6 +21,7 @@ __all__ = [
     "culprit_sentence",
     "ends_sentence",
     "no_culprit_sentence",
+    "percent",
     "step_sentence",
     "waits_longest_sentence",
 ]
@@ -125,11 +125,17 @@ def cause_sentence(culprit: Culprit, computing: Mapping[str, Any] | None = None)
     computes, idles = (
         spell_share(share, 1) for share in (lateness.compute_share, 1 - lateness.compute_share)
     )
+    if lateness.compute_share >= 0.5 and lateness.same_work:
+        return (
+            f"Why it is late is not clear: it computes longer before it comes ({computes} of the "
+            "lateness), but not in a whole step."
+        )
     if lateness.compute_share >= 0.5:
         rest = f"; late launches {idles}" if 1 - lateness.compute_share >= HARDLY else ""
         why = "computes longer" if computing is None else tell_computing(computing)
         return f"Cause: it {why} ({computes} of the lateness{rest})."
-    rest = f"; compute {computes}" if lateness.compute_share >= HARDLY else ""
+    what = "work that others do earlier" if lateness.same_work else "compute"
+    rest = f"; {what} {computes}" if lateness.compute_share >= HARDLY else ""
     late = f"({idles} of the lateness{rest})"
     if culprit.cause is Cause.INPUT:
         more = spell_short(lateness.idle_more_ns)
@@ -144,7 +150,7 @@ def _idles_more(culprit: Culprit) -> str:
     if lateness.idle_cause is None or not lateness.idle_more_ns:
         return ""
     more, per = spell_short(lateness.idle_more_ns), " per step" if culprit.ordinary > 1 else ""
-    return f": its device idles {more}{per} longer than others ({IDLE_CAUSES[lateness.idle_cause]})"
+    return f": its device idles {more}{per} longer than others ({lateness.idle_cause.words})"
 
 
 def no_culprit_sentence(held: HeldUp) -> str | None:
@@ -210,14 +216,15 @@ def step_sentence(mean: MeanStep) -> str:
         ("idle", mean.idle_ns, ""),
     ]
     told = [
-        f"{name} {_percent(part_ns, mean.span_ns)}%{more}"
+        f"{name} {percent(part_ns, mean.span_ns)}%{more}"
         for name, part_ns, more in parts
-        if _percent(part_ns, mean.span_ns)
+        if percent(part_ns, mean.span_ns)
     ]
     return f"{head}: {', '.join(told)}.{_mean_of(mean)}"
 
 
-def _percent(part_ns: int, whole_ns: int) -> int:
+def percent(part_ns: int, whole_ns: int) -> int:
+    """How many percent of a time a part is told to be."""
     return round(100 * part_ns / whole_ns)
 
 
@@ -227,7 +234,7 @@ def _split(mean: MeanStep) -> str:
         return ""
     rest_ns = mean.exposed_ns - mean.waiting_ns - mean.transfer_ns
     parts = {"waiting": mean.waiting_ns, "transfer": mean.transfer_ns, "not known": rest_ns}
-    told = {name: _percent(part_ns, mean.span_ns) for name, part_ns in parts.items()}
+    told = {name: percent(part_ns, mean.span_ns) for name, part_ns in parts.items()}
     spelled = ", ".join(f"{name} {percent}" for name, percent in told.items() if percent > 0)
     return f" ({spelled})" if spelled else ""
 

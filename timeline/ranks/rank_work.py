@@ -17,6 +17,7 @@ from timeline.analysis.lateness import fetching_ns
 from timeline.analysis.launching_operators import launcher_figures, with_launchers
 from timeline.analysis.leading_detail import Leading, with_leading_detail
 from timeline.analysis.memory_peaks import memory_peaks
+from timeline.analysis.op_delays import op_delays
 from timeline.analysis.ordinary_steps import measured_steps, ordinary_steps
 from timeline.analysis.overlap import (
     StepsApart,
@@ -243,8 +244,11 @@ def _with_causes(facts: RankFacts, part: Cut, collectives: RankCollectives) -> R
         facts.overlap_ns["computing_ns"],
     )
     path = rank_path(records, collectives.ops.selected, facts.device_end_ns)
+    computing_ns, host_ns = op_delays(path.items, len(collectives.ops))
+    ops = replace(collectives.ops, computing_before_ns=computing_ns, host_before_ns=host_ns)
     return replace(
         facts,
+        collectives=replace(collectives, ops=ops),
         work=work,
         launchers=launcher_figures(records),
         path=path,

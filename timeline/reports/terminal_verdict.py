@@ -22,6 +22,7 @@ from timeline.reports.terminal import (
     plain_grid,
     render_blocks,
 )
+from timeline.reports.terminal_idle import idle_grid
 from timeline.reports.times_grid import TimesGrid
 from timeline.units import spell_count, spell_share, spell_short
 
@@ -45,7 +46,7 @@ def verdict_text(
 ) -> str:
     """The answer to "what is slow", in lines that fit the display.
 
-    verbose: each step too, and the longest communication ops one by one.
+    verbose: each step too, why devices idle, and the longest communication ops one by one.
     """
     return render_blocks(_Blocks(verdict, figures, display, verbose).all(), display)
 
@@ -75,6 +76,8 @@ class _Blocks:
         late = self._late_ranks()
         if late:
             yield [self._stragglers(late)]
+        if self.verbose and (idle := idle_grid(self.figures, self.display)) is not None:
+            yield [idle]
         operators, collectives = self.verdict.operators, self.verdict.collectives
         if len(operators) and len(collectives) and self._side_by_side:
             both = Grid.grid(padding=(0, 3 * GAP, 0, 0))

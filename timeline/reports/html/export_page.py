@@ -58,7 +58,7 @@ def _tiles(report: ExportReport) -> Iterator[Tile]:
         (mean.copies_ns, "copies"),
         (mean.idle_ns, "idle"),
     ):
-        if part_ns or label != "copies":
+        if label != "copies" or round(100 * part_ns / mean.span_ns):
             yield Tile(f"{part_ns / mean.span_ns:.0%}", label)
 
 

@@ -28,10 +28,15 @@ def draw_heat(
 ) -> None:
     """A grid in colours, with its scale, and with numbers in it where they have room.
 
+    The scale is that of ordinary steps; others may lie beyond its ends.
+
     values: (R, C) masked floats. unit: behind the numbers; they are shares where it is "%".
     """
     ranks, steps = values.shape
-    norm = Normalize(float(values.min()), float(values.max()))
+    # A warm-up step that takes many times as long would leave one colour to all others.
+    scaled = values[grid.ordinary & ~np.ma.getmaskarray(values)]
+    scaled = scaled if len(scaled) else values
+    norm = Normalize(float(scaled.min()), float(scaled.max()), clip=True)
     axes.imshow(values, aspect="auto", interpolation="none", cmap=HEAT, norm=norm, gid="heat")
     label_columns(axes, grid.steps, grid.labels(), "step")
     axes.set_ylim(ranks - 0.5, -0.5)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from timeline.analysis.ordinary_steps import has_several_graphs
-from timeline.columns.columns import Int64, Rows
+from timeline.columns.columns import Bool, Int64, Rows
 from timeline.columns.group_by import group_by
 from timeline.figures.rank_tables import Figures, extent_ns
 from timeline.figures.table import Table
@@ -20,6 +20,8 @@ NOT_GIVEN = -1
 """A time that a rank does not have for a step."""
 _NO_GRAPH = -1
 _MEASURED = ("span_ns", *(part.column for part in PARTS))
+_ORDINARY = "ordinary"
+"""Beside times: 1 for an ordinary step, 0 for another."""
 _MARKED = ("marked_ns", "fp_bp_ns", "tail_ns", "interval_ns")
 
 
@@ -46,7 +48,7 @@ class StepGrid:
         if not len(steps):
             none = np.zeros(0, np.int64)
             empty = np.zeros((0, 0), np.int64)
-            return cls(none, none, none, dict.fromkeys((*_MEASURED, *_MARKED), empty))
+            return cls(none, none, none, dict.fromkeys((*_MEASURED, *_MARKED, _ORDINARY), empty))
         graph = np.ma.filled(steps["graph"], _NO_GRAPH)
         if not has_several_graphs(steps["rank"], graph):
             graph = np.full_like(graph, _NO_GRAPH)
@@ -76,6 +78,12 @@ class StepGrid:
     def several_graphs(self) -> bool:
         """Whether a step is told by its graph too."""
         return bool((self.graphs != _NO_GRAPH).any())
+
+    @property
+    def ordinary(self) -> Bool:
+        """Which are ordinary steps, (R, C)."""
+        ordinary: Bool = self.times[_ORDINARY] == 1
+        return ordinary
 
     def labels(self) -> list[str]:
         """The steps as people call them."""
@@ -153,4 +161,5 @@ def _columns(steps: Table) -> dict[str, Int64]:
     values = {name: np.ma.filled(known[name], NOT_GIVEN) for name in _MEASURED}
     values["marked_ns"] = steps["end_ns"] - steps["start_ns"]
     values.update({name: np.ma.filled(steps[name], NOT_GIVEN) for name in _MARKED[1:]})
+    values[_ORDINARY] = np.asarray(steps["ordinary"])
     return values
